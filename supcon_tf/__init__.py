@@ -1,0 +1,47 @@
+"""Supervised contrastive learning (Khosla et al. 2020) in TensorFlow 2.
+
+Every public name is resolved on first use (PEP 562), so that importing
+`supcon_tf.config` for a command line does not import TensorFlow.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+_MODULES = (
+    "augment",
+    "config",
+    "data",
+    "distribute",
+    "evaluation",
+    "losses",
+    "models",
+    "serving",
+    "settings",
+    "training",
+)
+_NAMES = {
+    "SupConLoss": "losses",
+    "supcon_loss": "losses",
+    "Encoder": "models",
+    "ProjectionHead": "models",
+    "SupConModel": "models",
+    "LinearClassifier": "models",
+    "SimAugment": "augment",
+}
+__all__ = [*_MODULES, *_NAMES]
+
+
+def __getattr__(name: str) -> object:
+    """Imports a subpackage, or a public name from its subpackage."""
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in _NAMES:
+        return getattr(
+            importlib.import_module(f"{__name__}.{_NAMES[name]}"), name
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

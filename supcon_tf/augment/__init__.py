@@ -1,0 +1,28 @@
+"""Image augmentation on batches, stateless: same seeds, same pixels.
+
+A view is an independent draw of crop and flip, made by the data pipeline,
+and then of a policy: `policy(images, seeds)`, uint8 to uint8, same shape.
+"""
+
+from __future__ import annotations
+
+from supcon_tf.augment.geometry import (
+    central_view,
+    crop_box,
+    random_flip,
+    random_resized_crop,
+    resize_crop,
+)
+from supcon_tf.augment.policies import Identity, SimAugment
+from supcon_tf.augment.randomness import fold_in
+
+__all__ = [
+    "Identity",
+    "SimAugment",
+    "central_view",
+    "crop_box",
+    "fold_in",
+    "random_flip",
+    "random_resized_crop",
+    "resize_crop",
+]

@@ -1,0 +1,254 @@
+"""Colour and blur on batches, with the results of PIL and one factor per image.
+
+Sums that decide pixels are made of integers small enough to be exact in
+float32, so that an image gives the same bytes alone and in any batch.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import tensorflow as tf
+
+from supcon_tf.augment import dispatch, randomness
+
+_GRAY_WEIGHTS = (19595.0, 38470.0, 7471.0)  # ITU-R 601 times 2**16, as in PIL
+_ORDERS = tuple(itertools.permutations(range(4)))
+_WEIGHT_STEP = 2.0**-13  # of a blur weight ...
+_LEVEL_STEP = 2.0**-3  # ... and of a pixel between the passes: 24 bits in all
+
+
+def to_grayscale(images: tf.Tensor) -> tf.Tensor:
+    """Replaces the three channels by luminance, exactly PIL's `convert("L")`.
+
+    Args:
+      images: [batch, height, width, 3] uint8.
+
+    Returns:
+      [batch, height, width, 3] uint8, three equal channels.
+    """
+    return tf.cast(_gray(_to_floats(images)), tf.uint8)
+
+
+def adjust_brightness(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
+    """Multiplies the pixels; PIL's `ImageEnhance.Brightness`.
+
+    Args:
+      images: [batch, height, width, 3] uint8.
+      factor: [batch] float32, not negative; 1 changes nothing, 0 gives black.
+
+    Returns:
+      [batch, height, width, 3] uint8, truncated as in PIL.
+    """
+    return _to_bytes(_to_floats(images) * _per_image(factor))
+
+
+def adjust_contrast(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
+    """Blends with the image's mean luminance; PIL's `ImageEnhance.Contrast`.
+
+    Args:
+      images: [batch, height, width, 3] uint8; at most 4 million pixels each.
+      factor: [batch] float32, not negative; 1 changes nothing, 0 gives gray.
+
+    Returns:
+      [batch, height, width, 3] uint8, truncated as in PIL.
+    """
+    pixels = _to_floats(images)
+    # Integers: the order of a float sum would depend on the batch.
+    gray = tf.cast(_gray(pixels)[..., 0], tf.int32)
+    total = tf.reduce_sum(gray, axis=[1, 2])  # [batch]
+    count = pixels.shape[1] * pixels.shape[2]
+    mean = (2 * total + count) // (2 * count)  # int(mean + 0.5)
+    return _blend(_per_image(mean), pixels, factor)
+
+
+def adjust_saturation(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
+    """Blends with the gray image; PIL's `ImageEnhance.Color`.
+
+    Args:
+      images: [batch, height, width, 3] uint8.
+      factor: [batch] float32, not negative; 1 changes nothing, 0 gives gray.
+
+    Returns:
+      [batch, height, width, 3] uint8, truncated as in PIL.
+    """
+    pixels = _to_floats(images)
+    return _blend(_gray(pixels), pixels, factor)
+
+
+def adjust_hue(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
+    """Turns the hue in HSV and leaves saturation and value as they are.
+
+    PIL's HSV images round the hue to 8 bits; here it stays float32, and only
+    the resulting pixels are rounded, to nearest.
+
+    Args:
+      images: [batch, height, width, 3] uint8.
+      factor: [batch] float32, share of the circle, taken modulo 1; 0 changes
+        nothing.
+
+    Returns:
+      [batch, height, width, 3] uint8.
+    """
+    # TensorFlow's op turns all its pixels by one angle, but it is so much
+    # faster than its conversions to HSV and back that a loop over images wins.
+    pixels = _to_floats(images)
+    turned = tf.map_fn(
+        lambda one: tf.image.adjust_hue(one[0], one[1]),
+        (pixels, tf.math.floormod(factor, 1.0)),
+        fn_output_signature=tf.TensorSpec(pixels.shape[1:], tf.float32),
+    )
+    return _to_bytes(turned + 0.5)
+
+
+def color_jitter(
+    images: tf.Tensor, seeds: tf.Tensor, strength: float
+) -> tf.Tensor:
+    """Random brightness, contrast, saturation and hue, in random order.
+
+    Each image draws one of the 24 orders and the four factors: three from
+    U(max(0, 1 - 0.8 s), 1 + 0.8 s), the hue shift from U(-0.2 s, 0.2 s).
+    The image is rounded to bytes after each operation, as torchvision does on
+    PIL images.
+
+    Args:
+      images: [batch, height, width, 3] uint8.
+      seeds: [batch, 2] int32.
+      strength: s; 0.5 is torchvision's ColorJitter(0.4, 0.4, 0.4, 0.1), 1 is
+        SimCLR's on ImageNet.
+
+    Returns:
+      [batch, height, width, 3] uint8.
+
+    Raises:
+      ValueError: `strength` is negative, or 0.2 s is above half a circle.
+    """
+    check_strength(strength)
+    images = dispatch.check_images(images)
+    draws = randomness.uniform(seeds, 5, randomness.Stream.JITTER)
+    low, high = max(0.0, 1.0 - 0.8 * strength), 1.0 + 0.8 * strength
+    factors = low + (high - low) * draws[:, :3]
+    turns = 0.2 * strength * (2.0 * draws[:, 3:4] - 1.0)
+    factors = tf.concat([factors, turns], axis=1)  # [batch, 4]
+    drawn = tf.cast(draws[:, 4] * len(_ORDERS), tf.int32)
+    orders = tf.gather(tf.constant(_ORDERS, tf.int32), drawn)  # [batch, 4]
+    operations = (
+        adjust_brightness,
+        adjust_contrast,
+        adjust_saturation,
+        adjust_hue,
+    )
+    for step in range(4):
+        choice = orders[:, step]
+        factor = tf.gather(factors, choice, batch_dims=1)  # [batch]
+        images = dispatch.dispatch(choice, operations, images, factor)
+    return images
+
+
+def gaussian_blur(images: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
+    """Gaussian blur with its own width for each image.
+
+    The kernel side is 2 * (side // 10 // 2) + 1 pixels, 23 at 224 and 3 at 32,
+    as in SimCLR; below 20 pixels it is 1 and nothing changes. Borders are
+    mirrored: the zero padding of the public code darkens them. Weights are
+    rounded to 2**-13, which moves a pixel by less than one level.
+
+    Args:
+      images: [batch, height, width, 3] uint8; side is the shorter of the two.
+      sigma: [batch] float32, standard deviation in pixels, positive.
+
+    Returns:
+      [batch, height, width, 3] uint8, rounded to nearest.
+    """
+    pixels = _to_floats(images)
+    height, width = pixels.shape[1:3]
+    radius = min(height, width) // 10 // 2
+    if radius == 0:
+        return tf.convert_to_tensor(images)
+    weights = _gaussian_weights(sigma, radius)
+    rows = tf.reshape(pixels, [-1, height, width * 3])
+    rows = _blur_matrices(weights, height) @ rows  # [batch, H, W * 3]
+    rows = tf.round(rows / _LEVEL_STEP) * _LEVEL_STEP
+    columns = _swap_sides(tf.reshape(rows, [-1, height, width, 3]))
+    columns = tf.reshape(columns, [-1, width, height * 3])
+    columns = _blur_matrices(weights, width) @ columns  # [batch, W, H * 3]
+    blurred = _swap_sides(tf.reshape(columns, [-1, width, height, 3]))
+    return tf.cast(tf.round(blurred), tf.uint8)
+
+
+def check_strength(strength: float) -> None:
+    """Refuses a jitter strength that `color_jitter` cannot draw from.
+
+    Args:
+      strength: the strength s of `color_jitter`.
+
+    Raises:
+      ValueError: `strength` is negative, or 0.2 s is above half a circle.
+    """
+    if not 0.0 <= 0.2 * strength <= 0.5:
+        raise ValueError(
+            "`strength` must be in [0, 2.5], since hue turns by at most "
+            f"0.2 * strength <= 0.5, got {strength}"
+        )
+
+
+def _per_image(factor: tf.Tensor) -> tf.Tensor:
+    """Shapes one number per image for arithmetic with pixels."""
+    return tf.reshape(tf.cast(factor, tf.float32), [-1, 1, 1, 1])
+
+
+def _to_floats(images: tf.Tensor) -> tf.Tensor:
+    """Checks a batch of images and makes its pixels float32, 0 to 255."""
+    return tf.cast(dispatch.check_images(images), tf.float32)
+
+
+def _gray(pixels: tf.Tensor) -> tf.Tensor:
+    """PIL's luminance of float pixels, repeated on three channels."""
+    # Below 2**24, so exact in float32. A convolution that writes all three
+    # channels is faster than one channel and a broadcast along the innermost.
+    kernel = tf.tile(
+        tf.reshape(tf.constant(_GRAY_WEIGHTS), [1, 1, 3, 1]), [1, 1, 1, 3]
+    )
+    scaled = tf.nn.conv2d(pixels, kernel, strides=1, padding="VALID")
+    return tf.floor((scaled + 32768.0) / 65536.0)
+
+
+def _to_bytes(pixels: tf.Tensor) -> tf.Tensor:
+    """Clips to 0..255 and truncates."""
+    return tf.cast(tf.clip_by_value(pixels, 0.0, 255.0), tf.uint8)
+
+
+def _blend(
+    target: tf.Tensor, pixels: tf.Tensor, factor: tf.Tensor
+) -> tf.Tensor:
+    """From `target` at factor 0 through `pixels` at 1 and beyond, as in PIL."""
+    return _to_bytes(target + _per_image(factor) * (pixels - target))
+
+
+def _gaussian_weights(sigma: tf.Tensor, radius: int) -> tf.Tensor:
+    """Weights [batch, 2 * radius + 1], multiples of `_WEIGHT_STEP`, sum 1."""
+    # float64 for the reason given in `randomness.normal`.
+    offsets = tf.range(-radius, radius + 1, dtype=tf.float64)
+    scaled = offsets / tf.cast(sigma, tf.float64)[:, None]
+    weights = tf.exp(-0.5 * scaled**2)
+    weights /= tf.reduce_sum(weights, axis=1, keepdims=True)
+    weights = tf.round(weights / _WEIGHT_STEP) * _WEIGHT_STEP
+    centre = tf.one_hot(radius, 2 * radius + 1, dtype=tf.float64)
+    missing = 1.0 - tf.reduce_sum(weights, axis=1, keepdims=True)
+    return tf.cast(weights + missing * centre, tf.float32)
+
+
+def _blur_matrices(weights: tf.Tensor, side: int) -> tf.Tensor:
+    """Blur along one side as matrices [batch, side, side], borders mirrored."""
+    taps = weights.shape[1]
+    mirrored = np.pad(np.arange(side), taps // 2, mode="reflect")
+    sources = np.lib.stride_tricks.sliding_window_view(mirrored, side)
+    shifts = tf.one_hot(sources, side)  # [taps, side, side]
+    matrices = weights @ tf.reshape(shifts, [taps, side * side])
+    return tf.reshape(matrices, [-1, side, side])
+
+
+def _swap_sides(images: tf.Tensor) -> tf.Tensor:
+    """[batch, height, width, 3] -> [batch, width, height, 3]."""
+    return tf.transpose(images, [0, 2, 1, 3])

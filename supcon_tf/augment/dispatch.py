@@ -1,0 +1,74 @@
+"""Give each image of a batch the operation it drew, and only that one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+
+def check_images(images: tf.Tensor) -> tf.Tensor:
+    """Refuses anything but a batch of RGB bytes whose size is known.
+
+    Args:
+      images: what should be [batch, height, width, 3] uint8. Only the batch
+        may be unknown while a graph is traced.
+
+    Returns:
+      `images` as a tensor: NumPy arrays are welcome.
+
+    Raises:
+      ValueError: `images` is something else.
+    """
+    images = tf.convert_to_tensor(images)
+    shape = images.shape
+    known = shape.rank == 4 and shape[1:3].is_fully_defined() and shape[3] == 3
+    if images.dtype != tf.uint8 or not known:
+        raise ValueError(
+            "`images` must be [batch, height, width, 3] uint8 of known height "
+            f"and width, got {shape} {images.dtype.name}"
+        )
+    return images
+
+
+def keep(images: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
+    """Returns `images`: the operation of an image that drew none."""
+    return images
+
+
+def dispatch(
+    choice: tf.Tensor,
+    operations: Sequence[Callable[..., tf.Tensor]],
+    images: tf.Tensor,
+    *per_image: tf.Tensor,
+) -> tf.Tensor:
+    """Applies to each image the operation that it chose.
+
+    Every operation runs once, on the sub-batch of the images that chose it,
+    which may be empty. Splitting and joining copy whole images, which costs a
+    small part of what selecting pixel by pixel does.
+
+    Args:
+      choice: [batch] int32, indices of `operations`.
+      operations: callables `operation(images, *per_image)` on a batch, which
+        return uint8 images of unchanged shape.
+      images: [batch, height, width, 3] uint8.
+      *per_image: tensors with a leading batch axis, such as seeds or factors,
+        which each operation receives for its own images.
+
+    Returns:
+      [batch, height, width, 3] uint8.
+    """
+    count = len(operations)
+    arguments = [
+        tf.dynamic_partition(tensor, choice, count)
+        for tensor in (images, *per_image)
+    ]
+    positions = tf.dynamic_partition(tf.range(tf.size(choice)), choice, count)
+    results = [
+        operation(*own)
+        for operation, own in zip(
+            operations, zip(*arguments, strict=True), strict=True
+        )
+    ]
+    return tf.ensure_shape(tf.dynamic_stitch(positions, results), images.shape)

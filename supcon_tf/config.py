@@ -1,0 +1,335 @@
+"""Settings: one frozen dataclass per tool.
+
+Every default and help text is written here, once; the flags of tools/ and the
+checks follow from it (settings.py). TensorFlow is not imported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from supcon_tf import settings
+
+
+@dataclasses.dataclass(frozen=True)
+class _ViewSettings(settings.Settings):
+    """How images become augmented views."""
+
+    seed: int = settings.setting(
+        0,
+        "Seed of weights, order and augmentation: same seed, same run.",
+        at_least=0,
+    )
+    batch_size: int = settings.setting(
+        256, "Global batch size, in images, over all replicas.", at_least=1
+    )
+    augmentation: str = settings.setting(
+        "simaugment",
+        "Policy applied to each view after crop and flip.",
+        choices=("identity", "simaugment"),
+    )
+    jitter_strength: float = settings.setting(
+        0.5,
+        "SimAugment: strength of the colour jitter; 0.5 is the CIFAR recipe, "
+        "1.0 SimCLR's on ImageNet.",
+        at_least=0,
+        at_most=2.5,
+    )
+    jitter_probability: float = settings.setting(
+        0.8, "SimAugment: share of views jittered.", at_least=0, at_most=1
+    )
+    grayscale_probability: float = settings.setting(
+        0.2, "SimAugment: share of views turned grey.", at_least=0, at_most=1
+    )
+    warp_probability: float = settings.setting(
+        0.5, "SimAugment: share of views warped.", at_least=0, at_most=1
+    )
+    blur_probability: float = settings.setting(
+        0.5, "SimAugment: share of views blurred.", at_least=0, at_most=1
+    )
+    crop_area: tuple[float, ...] = settings.setting(
+        (0.08, 1.0),
+        "Range of the random crop's share of the image area, two numbers; "
+        "empty for no random crop. The paper has 0.2,1 on CIFAR.",
+    )
+    horizontal_flip: bool = settings.setting(
+        True, "Flip half of the views left to right."
+    )
+
+    def _check(self) -> None:
+        area = self.crop_area
+        if area and not (len(area) == 2 and 0 < area[0] <= area[1] <= 1):
+            raise ValueError(
+                "--crop_area must be empty or two numbers 0 < low <= high <= "
+                f"1, got {settings.to_text(area)}"
+            )
+        super()._check()
+
+
+@dataclasses.dataclass(frozen=True)
+class _OptimizerSettings(settings.Settings):
+    """Stochastic gradient descent with warm-up and cosine decay."""
+
+    epochs: int = settings.setting(
+        100,
+        "Passes over the training images; 0 keeps the initial weights.",
+        at_least=0,
+    )
+    learning_rate: float = settings.setting(
+        0.5,
+        "Peak learning rate for a batch of 256 images, see "
+        "--learning_rate_scaling.",
+        above=0,
+    )
+    learning_rate_scaling: str = settings.setting(
+        "linear",
+        "How the learning rate follows the batch: times batch / 256 (linear), "
+        "times its square root (sqrt), or not at all (none).",
+        choices=("linear", "sqrt", "none"),
+    )
+    warmup_epochs: float = settings.setting(
+        10.0,
+        "Epochs over which the learning rate rises linearly from 0.",
+        at_least=0,
+    )
+    momentum: float = settings.setting(
+        0.9, "Momentum of SGD.", at_least=0, at_most=0.9999
+    )
+    nesterov: bool = settings.setting(False, "Nesterov momentum.")
+    weight_decay: float = settings.setting(
+        1e-4,
+        "L2 coefficient, added to the gradient of kernels (not of batch norm "
+        "and biases).",
+        at_least=0,
+    )
+
+    def _check(self) -> None:
+        if self.epochs and self.warmup_epochs > self.epochs:
+            raise ValueError(
+                "--warmup_epochs must be at most --epochs, got "
+                f"{self.warmup_epochs} and {self.epochs}"
+            )
+        super()._check()
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainSettings(_ViewSettings, _OptimizerSettings):
+    """Settings of tools/pretrain.py, stage 1."""
+
+    overwrite: bool = settings.setting(
+        False, "Replace what an earlier run left in run_dir.", recorded=False
+    )
+    strategy: str = settings.setting(
+        "auto",
+        "Distribution: one device, all devices of this machine (mirrored), "
+        "or mirrored where there are several GPUs (auto).",
+        choices=("auto", "one_device", "mirrored"),
+    )
+    checkpoint_every: int = settings.setting(
+        10, "Epochs between checkpoints; the last one always.", at_least=1
+    )
+    dataset: str = settings.setting(
+        "digits",
+        "digits (embedded), folder (one sub-folder of images per class in "
+        "--data_dir), or tfds:NAME.",
+    )
+    data_dir: str | None = settings.setting(
+        None, "Folder of the images, or of the prepared TFDS data sets."
+    )
+    image_size: int | None = settings.setting(
+        None,
+        "Side of the views in pixels; default: that of the images, where all "
+        "are squares of one size.",
+        at_least=8,
+    )
+    test_fraction: float = settings.setting(
+        0.2,
+        "Share of a folder without train/ and test/ that is held out.",
+        above=0,
+        at_most=0.9,
+    )
+    split_seed: int = settings.setting(0, "Seed of that split.", at_least=0)
+    check_images: bool = settings.setting(
+        True, "Decode every file of a folder once before the run starts."
+    )
+    skip_bad_images: bool = settings.setting(
+        False, "Skip and count files that are no images, instead of stopping."
+    )
+    num_views: int = settings.setting(
+        2, "Views per image in a multiviewed batch.", at_least=1
+    )
+    architecture: str = settings.setting(
+        "resnet50",
+        "Encoder.",
+        choices=(
+            "resnet18",
+            "resnet34",
+            "resnet50",
+            "resnet101",
+            "resnet152",
+            "resnet200",
+            "vgg8",
+            "vgg16",
+        ),
+    )
+    stem: str = settings.setting(
+        "auto",
+        "First layers of a ResNet: 3x3 stride 1 (cifar), 7x7 stride 2 and "
+        "max pooling (imagenet), by image size: up to 64 is cifar (auto).",
+        choices=("auto", "cifar", "imagenet"),
+    )
+    width: float = settings.setting(1.0, "Multiplier of all channels.", above=0)
+    image_mean: tuple[float, ...] = settings.setting(
+        (0.5, 0.5, 0.5), "Mean subtracted from R,G,B in [0, 1]."
+    )
+    image_std: tuple[float, ...] = settings.setting(
+        (0.5, 0.5, 0.5), "Standard deviation that divides R,G,B."
+    )
+    normalize_representation: bool = settings.setting(
+        True, "L2-normalise the encoder's output, as in Sec. 3.1."
+    )
+    hidden_dims: tuple[int, ...] = settings.setting(
+        (2048,),
+        "Hidden layers of the projection head; empty for a linear head.",
+    )
+    projection_dim: int = settings.setting(
+        128, "Size of a projection.", at_least=1
+    )
+    projection_batch_norm: bool = settings.setting(
+        False, "Batch norm in the hidden layers of the projection head."
+    )
+    temperature: float = settings.setting(
+        0.1, "Temperature tau of the loss.", above=0
+    )
+    formulation: str = settings.setting(
+        "out", "L_out (Eq. 2) or L_in (Eq. 3).", choices=("out", "in")
+    )
+    denominator: str = settings.setting(
+        "all",
+        "What the loss contrasts a positive with.",
+        choices=("all", "one_positive", "only_negatives"),
+    )
+    anchor_views: str = settings.setting(
+        "all", "Views that serve as anchors.", choices=("all", "first")
+    )
+    positives_cap: int | None = settings.setting(
+        None, "Largest number of positives per anchor.", at_least=1
+    )
+    scale_by_temperature: bool = settings.setting(
+        True, "Multiply the loss by the temperature, as the paper does."
+    )
+    cross_replica: bool = settings.setting(
+        True, "Contrast with the views of all replicas."
+    )
+
+    def _check(self) -> None:
+        super()._check()
+        if self.dataset == "folder" and not self.data_dir:
+            raise ValueError("--data_dir must be given with --dataset=folder")
+        if self.skip_bad_images and not self.check_images:
+            raise ValueError(
+                "--skip_bad_images must come with --check_images, which "
+                "finds them"
+            )
+        if self.architecture.startswith("vgg") and self.stem != "auto":
+            raise ValueError(
+                f"--stem must be auto for {self.architecture}, which has no "
+                f"choice of stem, got {self.stem}"
+            )
+        least = self.num_views - 1
+        if self.positives_cap is not None and self.positives_cap < least:
+            raise ValueError(
+                f"--positives_cap must be at least {least}, the other views "
+                f"of an anchor, got {self.positives_cap}"
+            )
+        for name in ("image_mean", "image_std"):
+            if len(getattr(self, name)) != 3:
+                raise ValueError(
+                    f"--{name} must be three numbers, got "
+                    f"{settings.to_text(getattr(self, name))}"
+                )
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearSettings(_ViewSettings, _OptimizerSettings):
+    """Settings of tools/train_linear.py, stage 2.
+
+    Data and encoder are those of the pretraining in run_dir. Without random
+    crop, flip and augmentation the representations are computed only once.
+    """
+
+    name: str = settings.setting(
+        "linear", "Sub-directory of run_dir that this stage writes."
+    )
+    overwrite: bool = settings.setting(
+        False, "Replace what an earlier run left there.", recorded=False
+    )
+    batch_size: int = settings.with_default(_ViewSettings, "batch_size", 512)
+    augmentation: str = settings.with_default(
+        _ViewSettings, "augmentation", "identity"
+    )
+    learning_rate: float = settings.with_default(
+        _OptimizerSettings, "learning_rate", 2.5
+    )
+    warmup_epochs: float = settings.with_default(
+        _OptimizerSettings, "warmup_epochs", 0.0
+    )
+    weight_decay: float = settings.with_default(
+        _OptimizerSettings, "weight_decay", 0.0
+    )
+
+    def _check(self) -> None:
+        super()._check()
+        _check_stage_name("name", self.name)
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluateSettings(settings.Settings):
+    """Settings of tools/evaluate.py."""
+
+    linear_stage: str = settings.setting(
+        "linear", "Name of the linear stage whose classifier is evaluated."
+    )
+    batch_size: int = settings.setting(
+        256, "Images per step; without effect on the result.", at_least=1
+    )
+    knn_neighbors: int = settings.setting(
+        200, "k of the k-nearest-neighbour classifier.", at_least=1
+    )
+    knn_temperature: float = settings.setting(
+        0.07, "Temperature of the neighbours' votes.", above=0
+    )
+    calibration_bins: int = settings.setting(
+        15, "Bins of the expected calibration error.", at_least=1
+    )
+
+    def _check(self) -> None:
+        _check_stage_name("linear_stage", self.linear_stage)
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportSettings(settings.Settings):
+    """Settings of tools/export.py."""
+
+    linear_stage: str = settings.setting(
+        "linear", "Name of the linear stage whose classifier is exported."
+    )
+    version: int | None = settings.setting(
+        None,
+        "Number of the sub-directory of export/; default: one more than the "
+        "newest there.",
+        at_least=1,
+    )
+
+    def _check(self) -> None:
+        _check_stage_name("linear_stage", self.linear_stage)
+
+
+def _check_stage_name(flag: str, name: str) -> None:
+    """A stage is a plain sub-directory that no other output uses."""
+    taken = ("checkpoints", "tensorboard", "export")
+    if not name.replace("_", "").replace("-", "").isalnum() or name in taken:
+        raise ValueError(
+            f"--{flag} must be letters, digits, - and _, and none of "
+            f"{', '.join(taken)}, got {name!r}"
+        )

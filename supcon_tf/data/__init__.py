@@ -1,0 +1,21 @@
+"""Data: from files, TFDS or arrays to batches of views.
+
+`load` or `from_arrays` makes a `Source`, one split of a labelled image set;
+`make_views` turns it into training batches, `make_examples` into evaluation
+batches.
+"""
+
+from supcon_tf.data.images import decode_image
+from supcon_tf.data.loading import load
+from supcon_tf.data.pipeline import make_examples, make_views, steps_per_epoch
+from supcon_tf.data.sources import Source, from_arrays
+
+__all__ = [
+    "Source",
+    "decode_image",
+    "from_arrays",
+    "load",
+    "make_examples",
+    "make_views",
+    "steps_per_epoch",
+]

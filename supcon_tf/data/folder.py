@@ -1,0 +1,264 @@
+"""Image folders: one sub-folder of JPEG and PNG files per class."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from supcon_tf.data import images, sources
+
+_EXTENSIONS = (".jpg", ".jpeg", ".png")
+_TEST_FOLDERS = ("test", "val")  # The first with classes is the test split.
+_SPLIT_FOLDERS = ("train", *_TEST_FOLDERS)
+_SHOWN_PATHS = 5  # How many bad paths a message lists.
+
+
+def load_folder(
+    data_dir: str,
+    split: str,
+    *,
+    test_fraction: float,
+    split_seed: int,
+    check_images: bool,
+    skip_bad_images: bool,
+) -> sources.Source:
+    """Loads one split of an image folder; see `loading.load`.
+
+    Args:
+      data_dir: folder with `train/` and `test/` (or `val/`), each with one
+        sub-folder per class; or directly with one sub-folder per class.
+      split: "train" or "test".
+      test_fraction: share of each class, in (0, 1), that is the test split
+        where the folder has no split of its own.
+      split_seed: seed of that split.
+      check_images: decode every file of the split once, before use.
+      skip_bad_images: leave out files that are not images.
+
+    Returns:
+      The source. Its `read` returns encoded images, its `ids` are the paths
+      relative to `data_dir`, sorted by class and name.
+
+    Raises:
+      ValueError: the folder, a class or a file is not as described above.
+    """
+    if skip_bad_images and not check_images:
+        raise ValueError(
+            "`check_images` must be True for `skip_bad_images` to find the "
+            "bad images, got False"
+        )
+    if not os.path.isdir(data_dir):
+        raise ValueError(f"`data_dir` must be a folder, got {data_dir}")
+    if _has_splits(data_dir):
+        class_names, ids, labels = _given_split(data_dir, split)
+    else:
+        class_names, ids, labels = _made_split(
+            data_dir, split, test_fraction, split_seed
+        )
+    good, image_size = _check_images(data_dir, ids, decode=check_images)
+    if not good.all() and not skip_bad_images:
+        raise ValueError(_bad_images_message(data_dir, ids[~good], len(ids)))
+    return _make_source(
+        data_dir,
+        split,
+        class_names,
+        ids[good],
+        labels[good],
+        image_size,
+        num_skipped=len(ids) - int(good.sum()),
+    )
+
+
+def _make_source(
+    data_dir: str,
+    split: str,
+    class_names: list[str],
+    ids: np.ndarray,
+    labels: np.ndarray,
+    image_size: int | None,
+    num_skipped: int,
+) -> sources.Source:
+    """Makes the source of the files that are left after the check."""
+    for label in sorted(set(range(len(class_names))) - set(labels)):
+        if split == "train":
+            raise ValueError(
+                f"class folder `{class_names[label]}` must hold at least one "
+                f"readable image for training, got none in {data_dir}"
+            )
+    if not len(ids):
+        raise ValueError(f"the {split} split must hold images, got 0")
+    paths = tf.constant([os.path.join(data_dir, name) for name in ids])
+    all_labels = tf.constant(labels, tf.int32)
+
+    def read(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        contents = tf.io.read_file(tf.gather(paths, index))
+        return contents, tf.gather(all_labels, index)
+
+    return sources.Source(
+        name="folder",
+        split=split,
+        class_names=tuple(class_names),
+        num_examples=len(ids),
+        image_size=image_size,
+        records=sources.index_records(len(ids)),
+        read=read,
+        num_skipped=num_skipped,
+        ids=tuple(ids.tolist()),
+    )
+
+
+def _given_split(
+    data_dir: str, split: str
+) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Lists one split of a folder with train/ and test/ or val/."""
+    classes = {
+        name: _folders(os.path.join(data_dir, name))
+        for name in _folders(data_dir)
+        if name in _SPLIT_FOLDERS
+    }
+    test_folder = next((n for n in _TEST_FOLDERS if classes.get(n)), "")
+    if not classes.get("train") or not test_folder:
+        counts = {name: len(found) for name, found in classes.items()}
+        raise ValueError(
+            "`data_dir` must hold `train` and `test` (or `val`), each with "
+            f"one sub-folder per class, got {counts} classes in {data_dir}"
+        )
+    train_names, test_names = classes["train"], classes[test_folder]
+    if train_names != test_names:
+        only_train = sorted(set(train_names) - set(test_names))
+        only_test = sorted(set(test_names) - set(train_names))
+        marked = [f"- {n}" for n in only_train] + [f"+ {n}" for n in only_test]
+        raise ValueError(
+            f"`train` and `{test_folder}` must hold the same classes, got a "
+            f"difference (- only in train, + only in {test_folder}): "
+            + ", ".join(marked)
+        )
+    folder = {"train": "train", "test": test_folder}[split]
+    ids, labels = _list_files(data_dir, folder, train_names)
+    return train_names, ids, labels
+
+
+def _made_split(
+    data_dir: str, split: str, test_fraction: float, split_seed: int
+) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Lists one split of a folder without one: stratified and seeded."""
+    # scikit-learn takes a second to import: only where it is used.
+    from sklearn import model_selection
+
+    if not 0 < test_fraction < 1:
+        raise ValueError(
+            f"`test_fraction` must be in (0, 1), got {test_fraction}"
+        )
+    class_names = _folders(data_dir)
+    if not class_names:
+        raise ValueError(
+            "`data_dir` must hold one sub-folder per class, or `train` and "
+            f"`test` with such sub-folders, got no folder in {data_dir}"
+        )
+    ids, labels = _list_files(data_dir, "", class_names)
+    try:
+        train, test = model_selection.train_test_split(
+            np.arange(len(ids)),
+            test_size=test_fraction,
+            random_state=split_seed,
+            stratify=labels,
+        )
+    except ValueError as error:
+        raise ValueError(
+            "`test_fraction` must leave every class images in both splits, "
+            f"got {test_fraction} for {len(ids)} images of "
+            f"{len(class_names)} classes: {error}"
+        ) from error
+    chosen = np.sort({"train": train, "test": test}[split])
+    return class_names, ids[chosen], labels[chosen]
+
+
+def _list_files(
+    data_dir: str, folder: str, class_names: list[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Lists (paths relative to data_dir, labels), sorted by class and name."""
+    ids, labels = [], []
+    for label, class_name in enumerate(class_names):
+        class_folder = os.path.join(folder, class_name)
+        path = os.path.join(data_dir, class_folder)
+        nested = _folders(path)
+        if nested:
+            raise ValueError(
+                f"class folder `{class_folder}` must hold image files only, "
+                f"got the folder `{nested[0]}` in {path}"
+            )
+        names = sorted(n for n in os.listdir(path) if not n.startswith("."))
+        if not names:
+            raise ValueError(
+                f"class folder `{class_folder}` must hold at least one image, "
+                f"got none in {path}"
+            )
+        ids.extend(os.path.join(class_folder, name) for name in names)
+        labels.extend([label] * len(names))
+    return np.array(ids), np.array(labels)
+
+
+def _folders(path: str) -> list[str]:
+    """Returns the sorted names of the sub-folders that are not hidden."""
+    with os.scandir(path) as entries:
+        return sorted(
+            entry.name
+            for entry in entries
+            if entry.is_dir() and not entry.name.startswith(".")
+        )
+
+
+def _has_splits(data_dir: str) -> bool:
+    """Says whether train, test and val are splits here, and not classes.
+
+    A lone class may be called `train`. Two such names are splits even if they
+    hold files only: as classes, they would train a model to tell them apart.
+    """
+    found = [name for name in _folders(data_dir) if name in _SPLIT_FOLDERS]
+    return len(found) > 1 or any(
+        _folders(os.path.join(data_dir, name)) for name in found
+    )
+
+
+def _check_images(
+    data_dir: str, ids: np.ndarray, *, decode: bool
+) -> tuple[np.ndarray, int | None]:
+    """Returns which files are images, and their side if all have the same.
+
+    Without `decode` only the extension is looked at and the side is unknown.
+    """
+    named = np.array([name.lower().endswith(_EXTENSIONS) for name in ids])
+    if not decode:
+        return named, None
+    paths = [os.path.join(data_dir, name) for name in ids[named]]
+    checked = (
+        tf.data.Dataset.from_tensor_slices(paths)
+        .enumerate()
+        .map(_probe, num_parallel_calls=tf.data.AUTOTUNE)
+        .ignore_errors()
+        .batch(1024)
+    )
+    good = np.zeros(len(ids), bool)
+    sides: set[int] = set()
+    for indices, shapes in checked.as_numpy_iterator():
+        good[np.flatnonzero(named)[indices]] = True
+        sides.update(np.unique(shapes[:, :2]).tolist())
+    return good, sides.pop() if len(sides) == 1 else None
+
+
+def _probe(index: tf.Tensor, path: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Decodes one file; a file that is not an image is an error."""
+    image = images.decode_image(tf.io.read_file(path))
+    return index, tf.shape(image)
+
+
+def _bad_images_message(data_dir: str, bad: np.ndarray, total: int) -> str:
+    """Says which files are not images and what to do."""
+    shown = ", ".join(bad[:_SHOWN_PATHS])
+    more = ", ..." if len(bad) > _SHOWN_PATHS else ""
+    return (
+        f"`data_dir` must hold only readable {' '.join(_EXTENSIONS)} images, "
+        f"got {len(bad)} bad files of {total} in {data_dir}: {shown}{more}. "
+        "Remove them, or leave them out with --skip_bad_images"
+    )

@@ -1,0 +1,272 @@
+"""Batches of views for training, and of plain examples for evaluation."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from supcon_tf.augment import geometry, randomness
+from supcon_tf.data import images, sources
+
+# What a seed is for: folded in first, so that no two uses share their bits.
+_ORDER, _VIEW = 0, 1  # Uses of the run's seed.
+_CROP, _FLIP, _POLICY = 0, 1, 2  # Uses of a view's seed.
+
+_Policy = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+
+
+def steps_per_epoch(source: sources.Source, batch_size: int) -> int:
+    """Counts the full batches in one epoch: num_examples // batch_size.
+
+    Args:
+      source: the training split.
+      batch_size: examples per batch, over all replicas.
+
+    Returns:
+      The number of steps, at least 1.
+
+    Raises:
+      ValueError: `batch_size` is not in 1..num_examples.
+    """
+    if not 1 <= batch_size <= source.num_examples:
+        raise ValueError(
+            "`batch_size` must be in 1..num_examples, got "
+            f"{batch_size} for the {source.num_examples} examples of "
+            f"{source.name} ({source.split})"
+        )
+    return source.num_examples // batch_size
+
+
+def make_views(
+    source: sources.Source,
+    batch_size: int,
+    num_views: int = 2,
+    augmentation: _Policy | None = None,
+    seed: int = 0,
+    *,
+    image_size: int | None = None,
+    crop_area: tuple[float, float] | None = (0.08, 1.0),
+    crop_aspect: tuple[float, float] = (3 / 4, 4 / 3),
+    horizontal_flip: bool = True,
+    start_step: int = 0,
+) -> tf.data.Dataset:
+    """Makes the endless multiviewed batches of training.
+
+    Each view is an independent random resized crop, flip and `augmentation`
+    of its example. Every epoch is a fresh permutation cut into exactly
+    `steps_per_epoch` full batches; what remains is left out of that epoch.
+    Order and views are a function of (seed, epoch, position in the epoch,
+    view) alone: the same seed gives the same sequence, and `start_step`
+    enters it anywhere, without reading the images before.
+
+    Args:
+      source: the training split.
+      batch_size: examples per batch, over all replicas.
+      num_views: views per example, at least 1.
+      augmentation: a policy on ([n, S, S, 3] uint8 images, [n, 2] int32
+        seeds) that returns the same shape and dtype; None for none.
+      seed: integer in 0..2^31-1.
+      image_size: side S of the views in pixels; None takes the source's.
+      crop_area: range of the crop's area as a share of the image's, in
+        (0, 1]; None turns the random crop off, for the evaluation's crop.
+      crop_aspect: range of the crop's width / height.
+      horizontal_flip: mirror each view with probability 0.5.
+      start_step: step of the whole run whose batch comes first.
+
+    Returns:
+      An infinite dataset of (views [batch_size, num_views, S, S, 3] uint8,
+      labels [batch_size] int32).
+
+    Raises:
+      ValueError: `batch_size` is not in 1..num_examples, `num_views` < 1,
+        `seed` or `start_step` is out of range, or no image size is known.
+    """
+    size = _known_image_size(source, image_size)
+    _check_at_least("num_views", num_views, 1)
+    _check_at_least("seed", seed, 0)
+    _check_at_least("start_step", start_step, 0)
+    run_seeds = tf.constant([seed, 0], tf.int32)
+
+    crop = functools.partial(
+        _crop, size=size, area=crop_area, aspect=crop_aspect
+    )
+    augment = functools.partial(
+        _augment, flip=horizontal_flip, policy=augmentation
+    )
+
+    def read_views(
+        record: sources.Record, seeds: tuple[tf.Tensor, tf.Tensor]
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        view_seeds, crop_seeds = seeds  # Both [V, 2].
+        image, label = _read_image(source, record)
+        views = [crop(image, crop_seeds[view]) for view in range(num_views)]
+        return tf.stack(views), label, view_seeds
+
+    return _endless(
+        _ordered_records(source, batch_size, num_views, run_seeds, start_step)
+        .map(read_views, num_parallel_calls=tf.data.AUTOTUNE)
+        .batch(batch_size, drop_remainder=True)
+        .map(augment, num_parallel_calls=tf.data.AUTOTUNE)
+        .prefetch(tf.data.AUTOTUNE)
+        .with_options(_options())
+    )
+
+
+def make_examples(
+    source: sources.Source, batch_size: int, *, image_size: int | None = None
+) -> tf.data.Dataset:
+    """Makes the batches of evaluation: every example once, in fixed order.
+
+    Args:
+      source: any split.
+      batch_size: examples per batch, over all replicas; the last batch holds
+        what is left.
+      image_size: side S in pixels; None takes the source's.
+
+    Returns:
+      A finite dataset of (images [<= batch_size, S, S, 3] uint8, labels
+      [<= batch_size] int32), centre crops, in the order of `source.ids`.
+
+    Raises:
+      ValueError: `batch_size` < 1, or no image size is known.
+    """
+    size = _known_image_size(source, image_size)
+    _check_at_least("batch_size", batch_size, 1)
+
+    def read_example(record: sources.Record) -> tuple[tf.Tensor, tf.Tensor]:
+        image, label = _read_image(source, record)
+        return geometry.central_view(image, size), label
+
+    return (
+        source.records(None)
+        .map(read_example, num_parallel_calls=tf.data.AUTOTUNE)
+        .batch(batch_size)
+        .prefetch(tf.data.AUTOTUNE)
+        .with_options(_options())
+    )
+
+
+def _ordered_records(
+    source: sources.Source,
+    batch_size: int,
+    num_views: int,
+    run_seeds: tf.Tensor,
+    start_step: int,
+) -> tf.data.Dataset:
+    """Yields (record, view seeds [V, 2], crop seeds [V, 2]) without end."""
+    steps = steps_per_epoch(source, batch_size)
+    first_epoch, first_step = divmod(start_step, steps)
+    order_seeds = randomness.fold_in(run_seeds, _ORDER)
+
+    def one_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
+        first = tf.where(epoch == first_epoch, first_step * batch_size, 0)
+        first = tf.cast(first, tf.int64)
+        # A batch at a time: hashing costs as much for one image as for many.
+        seeds = (
+            tf.data.Dataset.range(first, steps * batch_size)
+            .batch(batch_size)
+            .map(lambda at: _view_seeds(run_seeds, epoch, at, num_views))
+            .unbatch()
+        )
+        records = source.records(randomness.fold_in(order_seeds, epoch))
+        return tf.data.Dataset.zip((records.skip(first), seeds))
+
+    return tf.data.Dataset.counter(first_epoch).flat_map(one_epoch)
+
+
+def _view_seeds(
+    run_seeds: tf.Tensor, epoch: tf.Tensor, positions: tf.Tensor, num_views: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns seeds for the views of n examples and their crops.
+
+    Both are [n, V, 2] int32, for `positions` [n] in the epoch.
+    """
+    num_examples = tf.size(positions)
+    epoch_seeds = randomness.fold_in(
+        randomness.fold_in(run_seeds, _VIEW), epoch
+    )
+    seeds = randomness.fold_in(epoch_seeds, positions)  # [n, 2]
+    seeds = tf.repeat(seeds, num_views, axis=0)  # [n*V, 2]
+    views = tf.tile(tf.range(num_views), [num_examples])  # [n*V]
+    seeds = randomness.fold_in(seeds, views)
+    shape = [num_examples, num_views, 2]
+    crop_seeds = randomness.fold_in(seeds, _CROP)
+    return tf.reshape(seeds, shape), tf.reshape(crop_seeds, shape)
+
+
+def _crop(
+    image: tf.Tensor,
+    seeds: tf.Tensor,
+    size: int,
+    area: tuple[float, float] | None,
+    aspect: tuple[float, float],
+) -> tf.Tensor:
+    """Makes one view up to its size: a random crop, or without `area` none."""
+    if area is None:
+        return geometry.central_view(image, size)
+    return geometry.random_resized_crop(image, seeds, size, area, aspect)
+
+
+def _augment(
+    views: tf.Tensor,
+    labels: tf.Tensor,
+    seeds: tf.Tensor,
+    flip: bool,
+    policy: _Policy | None,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Flips and augments the views of a batch, all at once."""
+    pixels = tf.reshape(views, [-1, *views.shape[2:]])  # [B*V, S, S, 3]
+    seeds = tf.reshape(seeds, [-1, 2])  # [B*V, 2]
+    if flip:
+        flip_seeds = randomness.fold_in(seeds, _FLIP)
+        pixels = geometry.random_flip(pixels, flip_seeds)
+    if policy is not None:
+        pixels = policy(pixels, randomness.fold_in(seeds, _POLICY))
+    return tf.reshape(pixels, views.shape), labels
+
+
+def _read_image(
+    source: sources.Source, record: sources.Record
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Reads one example and decodes its image if it is a file."""
+    image, label = source.read(record)
+    if image.dtype == tf.string:
+        image = images.decode_image(image)
+    return image, tf.ensure_shape(label, [])
+
+
+def _known_image_size(source: sources.Source, image_size: int | None) -> int:
+    """Returns `image_size`, or else the size all images share."""
+    size = source.image_size if image_size is None else image_size
+    if size is None or size < 1:
+        raise ValueError(
+            "`image_size` must be given in pixels (224, say), for the images "
+            f"of {source.name} ({source.split}) have no common square size "
+            f"that is known, got {image_size}"
+        )
+    return size
+
+
+def _check_at_least(name: str, value: int, least: int) -> None:
+    """Checks an integer that becomes part of a seed or a size."""
+    if not least <= value < 2**31:
+        raise ValueError(f"`{name}` must be in {least}..2^31-1, got {value}")
+
+
+def _endless(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Lets Keras ask for steps_per_epoch rather than run for ever."""
+    return dataset.apply(
+        tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+    )
+
+
+def _options() -> tf.data.Options:
+    """Returns options that keep the order, and shard batches, not files."""
+    options = tf.data.Options()
+    options.deterministic = True
+    options.experimental_distribute.auto_shard_policy = (
+        tf.data.experimental.AutoShardPolicy.DATA
+    )
+    return options

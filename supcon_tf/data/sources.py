@@ -1,0 +1,203 @@
+"""One split of a labelled image set, and the sources held in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+# What `Source.records` yields: an index, or an encoded example by feature.
+Record = tf.Tensor | dict[str, tf.Tensor]
+
+_DIGITS_TEST_SIZE = 360  # of 1,797: the usual fifth.
+_DIGITS_SIZE = 32  # pixels; 8 px is too small for five stages of a ResNet.
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """One split of a labelled image set: what it holds and how to read it.
+
+    Reading has two steps, so that the order of an epoch is cheap to make and
+    to skip: `records` says in which order, `read` fetches one example and
+    runs in a parallel map.
+
+    Attributes:
+      name: what the set is called, such as "digits" or "tfds:cifar10".
+      split: "train" or "test".
+      class_names: one per label, in label order.
+      num_examples: how many examples the split holds, bad files left out.
+      image_size: side in pixels if all images are squares of one size,
+        None if they are not or it is not known.
+      records: takes None for the fixed order, or a [2] int32 seed pair that
+        alone determines a shuffled one; returns a finite dataset with one
+        small record per example.
+      read: takes one record; returns (image, label): a [height, width, 3]
+        uint8 image or the [] string contents of an image file, and the []
+        int32 label in 0..len(class_names)-1.
+      num_skipped: how many files were left out because they are not images.
+      ids: one per example, in the fixed order: file paths relative to the
+        data folder. None where examples have no name.
+    """
+
+    name: str
+    split: str
+    class_names: tuple[str, ...]
+    num_examples: int
+    image_size: int | None
+    records: Callable[[tf.Tensor | None], tf.data.Dataset] = dataclasses.field(
+        repr=False
+    )
+    read: Callable[[Record], tuple[tf.Tensor, tf.Tensor]] = dataclasses.field(
+        repr=False
+    )
+    num_skipped: int = 0
+    ids: tuple[str, ...] | None = dataclasses.field(default=None, repr=False)
+
+
+def index_records(
+    num_examples: int,
+) -> Callable[[tf.Tensor | None], tf.data.Dataset]:
+    """Makes the `records` of a source whose examples are read by index.
+
+    Args:
+      num_examples: how many indices, 0..num_examples-1.
+
+    Returns:
+      A function from None or a [2] int32 seed pair to a dataset of [] int64
+      indices; with seeds, a permutation of the whole epoch.
+    """
+
+    def records(seeds: tf.Tensor | None) -> tf.data.Dataset:
+        indices = tf.range(num_examples, dtype=tf.int64)
+        if seeds is not None:
+            indices = tf.random.experimental.stateless_shuffle(indices, seeds)
+        return tf.data.Dataset.from_tensor_slices(indices)
+
+    return records
+
+
+def from_arrays(
+    images: np.ndarray,
+    labels: np.ndarray | Sequence[int],
+    class_names: Sequence[str] | None = None,
+    name: str = "arrays",
+    split: str = "train",
+) -> Source:
+    """Makes a source of images that are in memory, such as in a notebook.
+
+    Args:
+      images: [N, height, width, 3] uint8, or gray [N, height, width] or
+        [N, height, width, 1], which becomes RGB. Pixels in 0..255.
+      labels: [N] or [N, 1] integers in 0..classes-1.
+      class_names: one per class; None names the classes "0", "1", ...
+      name: name of the source.
+      split: "train" or "test", for messages only.
+
+    Returns:
+      A source that keeps `images` in memory once.
+
+    Raises:
+      ValueError: `images` or `labels` has another shape or dtype, their
+        lengths differ or are 0, or a label has no class name.
+    """
+    images = _checked_images(np.asarray(images))
+    labels = _checked_labels(np.asarray(labels), len(images))
+    if class_names is None:
+        class_names = [str(label) for label in range(labels.max() + 1)]
+    if not 0 <= labels.min() <= labels.max() < len(class_names):
+        raise ValueError(
+            f"`labels` must be in 0..{len(class_names) - 1}, "
+            f"got {labels.min()}..{labels.max()}"
+        )
+    height, width = images.shape[1:3]
+    # Eager tensors are captured by `read`; as constants in its graph they
+    # would hit the 2 GB limit of a graph.
+    all_images = tf.convert_to_tensor(images)
+    all_labels = tf.convert_to_tensor(labels.astype(np.int32))
+
+    def read(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        image = tf.gather(all_images, index)
+        image = tf.broadcast_to(image, [height, width, 3])
+        return image, tf.gather(all_labels, index)
+
+    return Source(
+        name=name,
+        split=split,
+        class_names=tuple(class_names),
+        num_examples=len(images),
+        image_size=height if height == width else None,
+        records=index_records(len(images)),
+        read=read,
+    )
+
+
+def load_digits(split: str) -> Source:
+    """Loads scikit-learn's 8x8 digits, enlarged to 32 pixels and RGB.
+
+    The 1,797 images are part of the scikit-learn package. The stratified
+    split into 1,437 and 360 is the same for everyone.
+
+    Args:
+      split: "train" or "test".
+
+    Returns:
+      The source, with image_size 32 and classes "0" to "9".
+    """
+    # scikit-learn takes a second to import: only where it is used.
+    from sklearn import datasets, model_selection
+
+    digits = datasets.load_digits()
+    train, test = model_selection.train_test_split(
+        np.arange(len(digits.target)),
+        test_size=_DIGITS_TEST_SIZE,
+        random_state=0,
+        stratify=digits.target,
+    )
+    chosen = np.sort({"train": train, "test": test}[split])
+    images = digits.images[chosen, :, :, None] * (255 / 16)  # were 0..16
+    images = tf.image.resize(
+        images, [_DIGITS_SIZE, _DIGITS_SIZE], method="bicubic"
+    )
+    # Bicubic overshoots at edges; saturate_cast clips to 0..255.
+    images = tf.saturate_cast(tf.round(images), tf.uint8).numpy()
+    names = [str(digit) for digit in digits.target_names]
+    return from_arrays(images, digits.target[chosen], names, "digits", split)
+
+
+def _checked_images(images: np.ndarray) -> np.ndarray:
+    """Checks dtype and shape; gray becomes [N, height, width, 1]."""
+    if images.dtype != np.uint8:
+        hint = ""
+        if np.issubdtype(images.dtype, np.floating):
+            hint = "; for floats in [0, 1] pass (images * 255).astype('uint8')"
+        raise ValueError(
+            f"`images` must be uint8 in 0..255, got {images.dtype}{hint}"
+        )
+    if images.ndim == 3:
+        images = images[..., None]
+    if images.ndim != 4 or images.shape[-1] not in (1, 3) or not images.size:
+        raise ValueError(
+            "`images` must have shape [N, height, width, 3], [N, height, "
+            f"width, 1] or [N, height, width], none of them 0, got "
+            f"{list(images.shape)}"
+        )
+    return images
+
+
+def _checked_labels(labels: np.ndarray, num_images: int) -> np.ndarray:
+    """Checks dtype, shape and length; returns [N]."""
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(
+            "`labels` must be integers of shape [N] or [N, 1], got "
+            f"{labels.dtype} of shape {list(labels.shape)}"
+        )
+    if len(labels) != num_images:
+        raise ValueError(
+            "`labels` must be as many as `images`, got "
+            f"{len(labels)} labels for {num_images} images"
+        )
+    return labels

@@ -1,0 +1,175 @@
+"""Sets of TensorFlow Datasets (TFDS), read as encoded images."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING
+
+import tensorflow as tf
+
+from supcon_tf.data import sources
+
+if TYPE_CHECKING:
+    import tensorflow_datasets as tfds
+
+# Encoded images; ImageNet's 50,000 are 5.5 GB.
+_SHUFFLE_BUFFER = 50_000
+_TEST_SPLITS = ("test", "validation")  # The first with labels is taken.
+
+
+def load_tfds(name: str, split: str, data_dir: str | None) -> sources.Source:
+    """Loads one split of a TFDS set; see `loading.load`.
+
+    A set of up to 50,000 examples is permuted as a whole. A larger one is
+    read in file order through a buffer of 50,000 encoded images, so an
+    example comes up to 50,000 places early; TFDS mixes the classes when it
+    writes its files, so batches are mixed either way.
+
+    Args:
+      name: name for `tfds.builder`, such as "cifar10" or "imagenet2012:5.*.*".
+      split: "train" or "test"; "test" is the first of the splits test and
+        validation that has labels (the test split of imagenet2012 has none).
+      data_dir: where TFDS keeps its sets; None is TFDS's own default.
+
+    Returns:
+      The source. Its `read` returns encoded images.
+
+    Raises:
+      ImportError: `tensorflow_datasets` does not import.
+      RuntimeError: the set could not be downloaded and prepared.
+      ValueError: there is no such set, it lacks images or class labels, or
+        it lacks the split.
+    """
+    builder = _prepared_builder(name, data_dir)
+    image_key, label_key = _feature_keys(name, builder)
+    split_name, dataset = _read_split(builder, split, image_key, label_key)
+    num_examples = builder.info.splits[split_name].num_examples
+    height, width = builder.info.features[image_key].shape[:2]
+
+    def records(seeds: tf.Tensor | None) -> tf.data.Dataset:
+        if seeds is None:
+            return dataset
+        return _shuffled(dataset, min(num_examples, _SHUFFLE_BUFFER), seeds)
+
+    def read(record: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        return record[image_key], tf.cast(record[label_key], tf.int32)
+
+    return sources.Source(
+        name=f"tfds:{name}",
+        split=split,
+        class_names=tuple(builder.info.features[label_key].names),
+        num_examples=num_examples,
+        image_size=height if height == width else None,
+        records=records,
+        read=read,
+    )
+
+
+def _import_tfds() -> types.ModuleType:
+    """Imports TFDS, which takes seconds, and only when a set of it is used."""
+    remedy = (
+        "TensorFlow Datasets must import beside TensorFlow 2.15: pip install "
+        "'tensorflow-datasets==4.9.4' 'tensorflow-metadata<=1.15.0' "
+        "(newer tensorflow-metadata needs protobuf 5)"
+    )
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise ImportError(f"{remedy}, got: {error}") from error
+    # A broken tensorflow-metadata can leave a module without its contents.
+    if not hasattr(tfds, "builder"):
+        raise ImportError(f"{remedy}, got a module without `builder`")
+    return tfds
+
+
+def _prepared_builder(
+    name: str, data_dir: str | None
+) -> tfds.core.DatasetBuilder:
+    """Finds the set and downloads it if it is not there."""
+    tfds = _import_tfds()
+    try:
+        builder = tfds.builder(name, data_dir=data_dir)
+    except (tfds.core.DatasetNotFoundError, ValueError) as error:
+        raise ValueError(
+            f"`dataset` must name a TFDS set, got tfds:{name}: {error}"
+        ) from error
+    if builder.is_prepared():
+        return builder
+    try:
+        builder.download_and_prepare()
+    except Exception as error:  # Whatever it is, the user needs the hint.
+        root = str(builder.data_dir).removesuffix(builder.info.full_name)
+        raise RuntimeError(
+            f"TFDS could not prepare {name}: {error}\nA set that must be "
+            "downloaded by hand (imagenet2012: ILSVRC2012_img_train.tar and "
+            f"ILSVRC2012_img_val.tar) belongs in {root}downloads/manual; "
+            "a folder of images needs no TFDS: --dataset=folder"
+        ) from error
+    return builder
+
+
+def _feature_keys(
+    name: str, builder: tfds.core.DatasetBuilder
+) -> tuple[str, str]:
+    """Returns the keys of the image and the label, `supervised_keys` first."""
+    tfds = _import_tfds()
+    features = builder.info.features
+    preferred = [k for k in builder.info.supervised_keys or () if k in features]
+    keys = [*preferred, *features]
+    images = [k for k in keys if isinstance(features[k], tfds.features.Image)]
+    labels = [
+        k for k in keys if isinstance(features[k], tfds.features.ClassLabel)
+    ]
+    if not images or not labels:
+        raise ValueError(
+            f"`dataset` must have an Image and a ClassLabel, got tfds:{name} "
+            f"with {dict(features)}"
+        )
+    return images[0], labels[0]
+
+
+def _read_split(
+    builder: tfds.core.DatasetBuilder,
+    split: str,
+    image_key: str,
+    label_key: str,
+) -> tuple[str, tf.data.Dataset]:
+    """Returns the split's TFDS name and its encoded examples."""
+    tfds = _import_tfds()
+    candidates = {"train": ("train",), "test": _TEST_SPLITS}[split]
+    for candidate in candidates:
+        if candidate not in builder.info.splits:
+            continue
+        dataset = builder.as_dataset(
+            split=candidate,
+            shuffle_files=False,
+            decoders=tfds.decode.PartialDecoding(
+                {image_key: True, label_key: True},
+                decoders={image_key: tfds.decode.SkipDecoding()},
+            ),
+            read_config=tfds.ReadConfig(try_autocache=False),
+        )
+        # TFDS writes label -1 where the publisher keeps the labels.
+        if next(iter(dataset))[label_key] >= 0:
+            return candidate, dataset
+    raise ValueError(
+        f"`dataset` must have a labelled split named {' or '.join(candidates)} "
+        f"for `{split}`, got {list(builder.info.splits)}"
+    )
+
+
+def _shuffled(
+    dataset: tf.data.Dataset, buffer_size: int, seeds: tf.Tensor
+) -> tf.data.Dataset:
+    """Shuffles in an order that depends on `seeds` [2] int32 alone."""
+
+    def order(seed: tf.Tensor) -> tf.data.Dataset:
+        # Dataset.shuffle mixes in the seed of tf.random.set_seed. Inside a
+        # tf.data function this call fixes that of the function's own graph.
+        tf.compat.v1.set_random_seed(1)
+        return dataset.shuffle(
+            buffer_size, seed=seed, reshuffle_each_iteration=False
+        )
+
+    seed = tf.bitcast(seeds, tf.int64)  # []
+    return tf.data.Dataset.from_tensors(seed).flat_map(order)

@@ -1,0 +1,247 @@
+"""Figures of views and of representations.
+
+The figures are plain `matplotlib.figure.Figure` objects outside pyplot: nothing
+global is opened or left open, with or without a display. Save one with
+`figure.savefig(path)`; at the end of a notebook cell it shows itself.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import threadpoolctl
+from matplotlib import figure
+from sklearn import decomposition, manifold
+
+# Petroff 2021, https://arxiv.org/abs/2107.02270: ten colours that stay apart
+# under the common colour-vision deficiencies.
+_COLORS = (
+    "#3f90da",
+    "#ffa90e",
+    "#bd1f01",
+    "#94a4a2",
+    "#832db6",
+    "#a96b59",
+    "#e76300",
+    "#b9ac70",
+    "#717581",
+    "#92dadd",
+)
+# Seven, coprime to the ten colours: 70 classes before a pair comes again.
+_MARKERS = "o^sDvPX"
+_MAX_LEGEND = len(_COLORS) * len(_MARKERS)
+_LEGEND_ROWS = 20
+# t-SNE takes about 5 s for 2,000 points on a core; more hide one another.
+_MAX_POINTS = 2000
+_VIEW_INCHES = 1.1
+
+
+class NotebookFigure(figure.Figure):
+    """A figure that notebooks display, whichever backend is selected.
+
+    IPython knows how to show a plain Figure only once pyplot has selected the
+    inline backend.
+    """
+
+    def _repr_png_(self) -> bytes:
+        """PNG bytes, asked for by IPython."""
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png")
+        return buffer.getvalue()
+
+
+def plot_views(
+    views: npt.ArrayLike,
+    labels: npt.ArrayLike | None = None,
+    class_names: Sequence[str] | None = None,
+    max_rows: int = 8,
+) -> figure.Figure:
+    """Small multiples of a multiviewed batch: a row per image, a column a view.
+
+    Args:
+      views: [batch, views, height, width, 3] uint8.
+      labels: [batch] integers, written beside the rows; None writes nothing.
+      class_names: the name of each class id; None writes the id.
+      max_rows: positive int; images after these are not drawn.
+
+    Returns:
+      A figure of min(batch, max_rows) x views images.
+
+    Raises:
+      ValueError: `views` has another shape or dtype or is empty, `labels` does
+        not fit the batch or `class_names`, or `max_rows` is not positive.
+    """
+    views = np.asarray(views)
+    if views.ndim != 5 or views.shape[-1] != 3 or views.size == 0:
+        raise ValueError(
+            "`views` must have shape [batch, views, height, width, 3] and not "
+            f"be empty, got {views.shape}"
+        )
+    if views.dtype != np.uint8:
+        raise ValueError(f"`views` must be uint8, got {views.dtype}")
+    if max_rows < 1:
+        raise ValueError(f"`max_rows` must be at least 1, got {max_rows}")
+    names = None
+    if labels is not None:
+        names = _names(_check_ids(labels, len(views)), class_names)
+
+    rows, columns = min(len(views), max_rows), views.shape[1]
+    drawn = NotebookFigure(
+        figsize=(
+            _VIEW_INCHES * (columns + (names is not None)),
+            _VIEW_INCHES * rows + 0.3,
+        ),
+        layout="constrained",
+    )
+    axes = drawn.subplots(rows, columns, squeeze=False)
+    for row, column in np.ndindex(rows, columns):
+        # Nearest: 8-pixel digits must not look smoother than they are.
+        axes[row, column].imshow(views[row, column], interpolation="nearest")
+        axes[row, column].set(xticks=[], yticks=[])
+    for column in range(columns):
+        axes[0, column].set_title(f"view {column + 1}", fontsize="medium")
+    for row in range(rows if names is not None else 0):
+        axes[row, 0].set_ylabel(names[row], rotation=0, ha="right", va="center")
+    return drawn
+
+
+def plot_representation(
+    representations: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    class_names: Sequence[str] | None = None,
+    method: str = "tsne",
+    seed: int = 0,
+) -> figure.Figure:
+    """Scatter of representations in the plane, a colour and mark per class.
+
+    Above 2,000 examples a random 2,000 of them are drawn. Above 70 classes the
+    colours and marks repeat, and there is no legend.
+
+    Args:
+      representations: [examples, dim] real, finite; at least 3 examples and 2
+        dimensions.
+      labels: [examples] integers.
+      class_names: the name of each class id; None writes the id.
+      method: "tsne" (neighbours stay near, distances between groups mean
+        nothing) or "pca" (linear: the two directions of largest variance).
+      seed: of the choice of examples and of the method; the same seed gives the
+        same figure.
+
+    Returns:
+      A figure with one axes.
+
+    Raises:
+      ValueError: `representations` has another shape, is not finite or is the
+        same for all examples, `labels` does not fit it or `class_names`, or
+        `method` is unknown.
+    """
+    points = np.asarray(representations, np.float64)
+    if points.ndim != 2 or points.shape[0] < 3 or points.shape[1] < 2:
+        raise ValueError(
+            "`representations` must have shape [examples >= 3, dim >= 2], got "
+            f"{points.shape}"
+        )
+    if not np.isfinite(points).all():
+        raise ValueError(
+            "`representations` must be finite, got NaN or infinity"
+        )
+    ids = _check_ids(labels, len(points))
+    _names(ids, class_names)
+    if len(points) > _MAX_POINTS:
+        chosen = np.random.default_rng(seed).choice(
+            len(points), _MAX_POINTS, replace=False
+        )
+        points, ids = points[chosen], ids[chosen]
+    # scikit-learn's threads spin: where other processes share the cores, t-SNE
+    # on all of them takes ten times as long as on one (60 s against 6 s).
+    with threadpoolctl.threadpool_limits(1):
+        plane, axis_names = _project(points, method, seed)
+    return _scatter(plane, axis_names, ids, class_names)
+
+
+def _project(
+    points: np.ndarray, method: str, seed: int
+) -> tuple[np.ndarray, tuple[str, str]]:
+    """The points in two dimensions, and the names of the two axes."""
+    spread = np.ptp(points, axis=0).max()
+    if spread == 0:
+        # scikit-learn's t-SNE crashes the process on this.
+        raise ValueError(
+            "`representations` must differ between examples, got one point "
+            f"{len(points)} times: the encoder has collapsed"
+        )
+    # Neither method minds the scale, but tiny variances underflow in them.
+    points = (points - points.mean(axis=0)) / spread
+    if method == "pca":
+        pca = decomposition.PCA(2, random_state=seed)
+        plane = pca.fit_transform(points)
+        shares = pca.explained_variance_ratio_
+        x_name, y_name = (
+            f"component {i + 1} ({share:.0%} of the variance)"
+            for i, share in enumerate(shares)
+        )
+        return plane, (x_name, y_name)
+    if method == "tsne":
+        # scikit-learn refuses a perplexity of the number of points or more.
+        perplexity = min(30.0, (len(points) - 1) / 3)
+        tsne = manifold.TSNE(perplexity=perplexity, random_state=seed)
+        return tsne.fit_transform(points), ("t-SNE 1", "t-SNE 2")
+    raise ValueError(f'`method` must be "tsne" or "pca", got "{method}"')
+
+
+def _scatter(
+    plane: np.ndarray,
+    axis_names: tuple[str, str],
+    ids: np.ndarray,
+    class_names: Sequence[str] | None,
+) -> NotebookFigure:
+    """The points of each class in its colour and mark, with a legend."""
+    classes = np.unique(ids)
+    drawn = NotebookFigure(figsize=(7, 5), layout="constrained")
+    axes = drawn.subplots()
+    for i, (class_id, name) in enumerate(
+        zip(classes, _names(classes, class_names), strict=True)
+    ):
+        axes.scatter(
+            *plane[ids == class_id].T,
+            s=14,
+            color=_COLORS[i % len(_COLORS)],
+            marker=_MARKERS[i % len(_MARKERS)],
+            linewidths=0,
+            label=name,
+        )
+    axes.set(xlabel=axis_names[0], ylabel=axis_names[1], xticks=[], yticks=[])
+    if len(classes) <= _MAX_LEGEND:
+        drawn.legend(
+            loc="outside right upper",
+            ncols=-(-len(classes) // _LEGEND_ROWS),
+            markerscale=2,
+            frameon=False,
+        )
+    return drawn
+
+
+def _check_ids(labels: npt.ArrayLike, num_examples: int) -> np.ndarray:
+    """The labels as an array, once they are one integer per example."""
+    ids = np.asarray(labels)
+    if ids.shape != (num_examples,) or ids.dtype.kind not in "iu":
+        raise ValueError(
+            f"`labels` must be integers of shape ({num_examples},), got "
+            f"{ids.dtype} of shape {ids.shape}"
+        )
+    return ids
+
+
+def _names(ids: np.ndarray, class_names: Sequence[str] | None) -> list[str]:
+    """What to write for each class id."""
+    if class_names is None:
+        return [str(class_id) for class_id in ids]
+    if ids.min() < 0 or ids.max() >= len(class_names):
+        raise ValueError(
+            f"`class_names` must name every label, got {len(class_names)} "
+            f"names for labels from {ids.min()} to {ids.max()}"
+        )
+    return [class_names[class_id] for class_id in ids]

@@ -1,0 +1,160 @@
+"""Arguments of the losses: checks, and one canonical form of each."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+FORMULATIONS = ("out", "in")
+DENOMINATORS = ("all", "one_positive", "only_negatives")
+ANCHOR_VIEWS = ("all", "first")
+
+
+def check_options(
+    temperature: float, formulation: str, denominator: str, anchor_views: str
+) -> None:
+    """Raises ValueError for an option that does not exist."""
+    if not temperature > 0:
+        raise ValueError(f"`temperature` must be positive, got {temperature}")
+    for name, value, known in (
+        ("formulation", formulation, FORMULATIONS),
+        ("denominator", denominator, DENOMINATORS),
+        ("anchor_views", anchor_views, ANCHOR_VIEWS),
+    ):
+        if value not in known:
+            raise ValueError(
+                f"`{name}` must be one of {', '.join(known)}, got {value!r}"
+            )
+
+
+def as_views(projections: tf.Tensor, name: str) -> tf.Tensor:
+    """[batch, views, dim] float32 from that, or from [batch, dim]."""
+    z = tf.convert_to_tensor(projections)
+    if not z.dtype.is_floating:
+        raise ValueError(f"`{name}` must be floats, got {z.dtype.name}")
+    if z.shape.rank == 2:
+        z = z[:, tf.newaxis]
+    if z.shape.rank != 3:
+        raise ValueError(
+            f"`{name}` must be [batch, views, dim] (the view axis is second) "
+            f"or [batch, dim], got shape {z.shape}"
+        )
+    if z.shape[1] is None or z.shape[2] is None:
+        raise ValueError(
+            f"`{name}` must have static views and dim, got shape {z.shape}"
+        )
+    return tf.cast(z, tf.float32)
+
+
+def as_contrasts(contrasts: tf.Tensor | None, z: tf.Tensor) -> tf.Tensor:
+    """Further contrasts [contrasts, views', dim]; none of them for None."""
+    if contrasts is None:
+        return tf.zeros([0, *z.shape[1:]])
+    contrasts = as_views(contrasts, "contrast_projections")
+    if contrasts.shape[2] != z.shape[2]:
+        raise ValueError(
+            "`contrast_projections` must have the dim of `projections`, got "
+            f"{contrasts.shape[2]} and {z.shape[2]}"
+        )
+    return contrasts
+
+
+def static_views(z: tf.Tensor, positives_cap: int | None) -> int:
+    """Number of views, checked against the cap."""
+    views = z.shape[1]
+    least = max(views - 1, 1)
+    if positives_cap is not None and positives_cap < least:
+        raise ValueError(
+            f"`positives_cap` must be at least {least} with {views} views "
+            f"(the other views of an anchor always stay), got {positives_cap}"
+        )
+    return views
+
+
+def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:
+    """Labels in any accepted form as [batch] int64 class identifiers.
+
+    Args:
+      labels: [batch] or [batch, 1] integers of any size or sign, or one-hot
+        [batch, classes] of any dtype.
+      name: the argument's name in error messages.
+
+    Raises:
+      ValueError: the rank is not 1 or 2, or rank-1 labels are no integers.
+      InvalidArgumentError: a row of rank-2 labels is not one-hot.
+    """
+    labels = tf.convert_to_tensor(labels)
+    if labels.shape.rank not in (1, 2):
+        raise ValueError(
+            f"`{name}` must be [batch], [batch, 1] or one-hot "
+            f"[batch, classes], got shape {labels.shape}"
+        )
+    if labels.shape.rank == 2 and labels.shape[1] != 1:
+        return _from_one_hot(labels, name)
+    if not (labels.dtype.is_integer or labels.dtype.is_bool):
+        raise ValueError(f"`{name}` must be integers, got {labels.dtype.name}")
+    return tf.cast(tf.reshape(labels, [-1]), tf.int64)
+
+
+def _from_one_hot(labels: tf.Tensor, name: str) -> tf.Tensor:
+    """[batch] int64 positions of the ones; refuses multi-hot and soft rows."""
+    is_one = tf.cast(tf.equal(labels, tf.ones([], labels.dtype)), tf.int32)
+    is_zero = tf.cast(tf.equal(labels, tf.zeros([], labels.dtype)), tf.int32)
+    rule = f"`{name}` of rank 2 must be one-hot; for several classes per "
+    rule += "sample, or soft labels, pass `positive_mask` to supcon_loss"
+    checks = [
+        tf.debugging.assert_equal(tf.reduce_sum(is_one, 1), 1, rule),
+        tf.debugging.assert_equal(is_one + is_zero, 1, rule),
+    ]
+    with tf.control_dependencies([c for c in checks if c is not None]):
+        return tf.argmax(is_one, axis=1)
+
+
+def sample_weights(
+    z: tf.Tensor,
+    further: tf.Tensor,
+    labels: tf.Tensor | None,
+    contrast_labels: tf.Tensor | None,
+    positive_mask: tf.Tensor | None,
+) -> tf.Tensor:
+    """[B, B + C] float32 weight of each sample as positive of each sample."""
+    samples = [z.shape[0], None]
+    if further.shape[0] is not None and z.shape[0] is not None:
+        samples[1] = z.shape[0] + further.shape[0]
+    if positive_mask is not None:
+        if labels is not None or contrast_labels is not None:
+            raise ValueError(
+                "`positive_mask` must not be combined with labels, got both"
+            )
+        mask = tf.cast(positive_mask, tf.float32)
+        _check_shape("positive_mask", mask, samples)
+        return mask
+    if labels is None:
+        if contrast_labels is not None:
+            raise ValueError("`contrast_labels` must come with `labels`")
+        # Each sample is its own class; further contrasts are all negatives.
+        return tf.eye(tf.shape(z)[0], tf.shape(z)[0] + tf.shape(further)[0])
+    ids = class_ids(labels)
+    _check_shape("labels", ids, [z.shape[0]])
+    if contrast_labels is not None:
+        further_ids = class_ids(contrast_labels, "contrast_labels")
+        _check_shape("contrast_labels", further_ids, [further.shape[0]])
+    elif further.shape[0] == 0:
+        further_ids = ids[:0]
+    else:
+        raise ValueError(
+            "`contrast_labels` must be given with `contrast_projections` and "
+            "`labels`, got None"
+        )
+    all_ids = tf.concat([ids, further_ids], axis=0)
+    return tf.cast(ids[:, tf.newaxis] == all_ids, tf.float32)
+
+
+def _check_shape(
+    name: str, tensor: tf.Tensor, expected: list[int | None]
+) -> None:
+    """Raises ValueError unless the static shape can be the expected one."""
+    if not tensor.shape.is_compatible_with(expected):
+        raise ValueError(
+            f"`{name}` must have shape {expected} to go with the projections, "
+            f"got {tensor.shape}"
+        )

@@ -1,0 +1,250 @@
+"""The supervised contrastive loss, Eq. 2 and 3 of Khosla et al. 2020."""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+
+from supcon_tf import distribute
+from supcon_tf.losses import inputs, masks
+
+# Stands for log(0): finite, so that no gradient is 0 * inf, and far below
+# every logit, so that exp(x - max) is exactly 0 beside a real one.
+_LOG_ZERO = -1e30
+# Floor of the squared norm: the gradient of x / |x| at 0 is then at most 1e4,
+# which float16 still holds.
+_NORM_EPSILON = 1e-8
+
+
+def supcon_loss(
+    projections: tf.Tensor,
+    labels: tf.Tensor | None = None,
+    *,
+    temperature: float = 0.1,
+    formulation: str = "out",
+    denominator: str = "all",
+    anchor_views: str = "all",
+    positives_cap: int | None = None,
+    positive_mask: tf.Tensor | None = None,
+    scale_by_temperature: bool = True,
+    contrast_projections: tf.Tensor | None = None,
+    contrast_labels: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """Supervised contrastive loss per sample, dense, Eq. 2 and 3.
+
+      out: L_i = -1/|P(i)| sum_{p in P(i)} log( exp(z_i.z_p / tau) / D_ip )
+      in:  L_i = -log( 1/|P(i)| sum_{p in P(i)} exp(z_i.z_p / tau) / D_ip )
+
+    A(i) is every row but i, P(i) the rows of A(i) with the label of i, N(i)
+    the others. An anchor without positives has loss 0, as has one without
+    negatives under `only_negatives`, where the logarithm does not exist. All
+    [A, M] matrices are held in memory; nothing is normalised here.
+
+    Args:
+      projections: [batch, views, dim] or [batch, dim] (one view), any float;
+        computed in float32.
+      labels: [batch] or [batch, 1] integers of any size or sign, or one-hot
+        [batch, classes]. None: every sample is its own class, which is the
+        self-supervised loss of SimCLR (Eq. 1).
+      temperature: tau, positive; the paper uses 0.1.
+      formulation: "out" is Eq. 2, "in" is Eq. 3; L_in <= L_out.
+      denominator: D_ip sums exp(z_i.z_a / tau) over a in A(i) ("all", the
+        paper's), over N(i) and p ("one_positive"), or over N(i).
+      anchor_views: "all", or "first": only view 0 of each sample is an anchor.
+      positives_cap: largest |P(i)|, at least views - 1: the own other views
+        and the next positives in cyclic batch order; the rest leave the
+        denominator too (Suppl. Sec. 7).
+      positive_mask: [batch, batch + contrasts] non-negative weights in place
+        of labels: row i weighs the positives of sample i, 0 marks negatives;
+        the diagonal weighs its own other views.
+      scale_by_temperature: multiply by tau, as the paper's training does. The
+        PyTorch reference multiplies by tau / 0.07 instead, 14.29 times more.
+      contrast_projections: [contrasts, views', dim] or [contrasts, dim], rows
+        that are contrasts but no anchors: a queue, or other replicas' views.
+      contrast_labels: like `labels`, for `contrast_projections`.
+
+    Returns:
+      [batch] float32, nats (times tau where scaled), averaged over the
+      anchor's views; not reduced over the batch.
+
+    Raises:
+      ValueError: a shape, dtype or option is not one of the above.
+
+    Reference: https://arxiv.org/abs/2004.11362, Sec. 3.2.2.
+    """
+    inputs.check_options(temperature, formulation, denominator, anchor_views)
+    z = inputs.as_views(projections, "projections")  # [B, V, D]
+    batch, views = tf.shape(z)[0], inputs.static_views(z, positives_cap)
+    further = inputs.as_contrasts(contrast_projections, z)  # [C, V', D]
+    weights = inputs.sample_weights(
+        z, further, labels, contrast_labels, positive_mask
+    )
+    kept_views = views if anchor_views == "all" else 1
+    anchors = tf.reshape(z[:, :kept_views], [-1, z.shape[2]])  # [A, D]
+    contrasts = tf.concat(  # [M, D]
+        [tf.reshape(t, [-1, z.shape[2]]) for t in (z, further)], axis=0
+    )
+    logits = tf.matmul(anchors, contrasts, transpose_b=True) / temperature
+
+    sample = tf.repeat(tf.range(batch), kept_views)  # [A]
+    own_row = sample * views + tf.tile(tf.range(kept_views), [batch])
+    contrasted = own_row[:, tf.newaxis] != tf.range(tf.shape(contrasts)[0])
+    weights = masks.expand_to_rows(  # [A, M]
+        weights, views, further.shape[1], kept_views
+    ) * tf.cast(contrasted, tf.float32)
+    negative = contrasted & (weights == 0)
+    if positives_cap is not None:
+        kept = masks.within_cap(weights > 0, sample, views, positives_cap)
+        weights *= tf.cast(kept, tf.float32)
+        contrasted = negative | kept
+    losses = _anchor_losses(
+        logits, weights, contrasted, negative, formulation, denominator
+    )
+    if scale_by_temperature:
+        losses *= temperature
+    return tf.reduce_mean(tf.reshape(losses, [batch, kept_views]), axis=1)
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class SupConLoss(tf.keras.losses.Loss):
+    """Supervised contrastive loss for `compile` and `fit`.
+
+    `y_true` are labels as in `supcon_loss`, `y_pred` projections [batch,
+    views, dim] of this replica. Under a distribution strategy each anchor is
+    contrasted with the views of all replicas, and gradients flow to all of
+    them, so that value and gradient are those of one device with the global
+    batch. The loss is one value per sample; reduction is left to Keras.
+
+    Args:
+      temperature: tau, positive, no unit.
+      formulation: see `supcon_loss`, as for the five arguments that follow.
+      denominator: see `supcon_loss`.
+      anchor_views: see `supcon_loss`.
+      positives_cap: see `supcon_loss`.
+      scale_by_temperature: see `supcon_loss`.
+      normalize: L2-normalise the projections along their last axis, in
+        float32; without effect on unit vectors.
+      cross_replica: contrast with the views of all replicas; False contrasts
+        within each replica, which is a different loss.
+      reduction: Keras' reduction over the batch.
+      name: Keras' name of the loss.
+    """
+
+    def __init__(
+        self,
+        temperature: float = 0.1,
+        formulation: str = "out",
+        denominator: str = "all",
+        anchor_views: str = "all",
+        positives_cap: int | None = None,
+        scale_by_temperature: bool = True,
+        normalize: bool = True,
+        cross_replica: bool = True,
+        reduction: str = tf.keras.losses.Reduction.AUTO,
+        name: str = "supcon_loss",
+    ):
+        super().__init__(reduction=reduction, name=name)
+        inputs.check_options(
+            temperature, formulation, denominator, anchor_views
+        )
+        self.options = {
+            "temperature": temperature,
+            "formulation": formulation,
+            "denominator": denominator,
+            "anchor_views": anchor_views,
+            "positives_cap": positives_cap,
+            "scale_by_temperature": scale_by_temperature,
+        }
+        self.normalize = normalize
+        self.cross_replica = cross_replica
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Returns [batch] float32 losses, see `supcon_loss`."""
+        z = inputs.as_views(y_pred, "projections")
+        labels = tf.convert_to_tensor(y_true)
+        if self.normalize:
+            z = tf.math.l2_normalize(z, axis=2, epsilon=_NORM_EPSILON)
+        if not self.cross_replica:
+            return supcon_loss(z, labels, **self.options)
+        all_z, all_labels = distribute.gather_across_replicas(z, labels)
+        own = tf.shape(z)[0]
+        return supcon_loss(
+            z,
+            labels,
+            contrast_projections=all_z[own:],
+            contrast_labels=all_labels[own:],
+            **self.options,
+        )
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        return {
+            **super().get_config(),
+            **self.options,
+            "normalize": self.normalize,
+            "cross_replica": self.cross_replica,
+        }
+
+
+def chance_loss(
+    contrasts: int, temperature: float, scale_by_temperature: bool = True
+) -> float:
+    """Loss of equal, or uninformative, projections: log|A(i)|, Sec. 3.2.
+
+    A loss that stays at this value is collapsed or untrained. It holds for
+    `denominator="all"`, both formulations, any labels.
+
+    Args:
+      contrasts: |A(i)|, global batch times views, less one.
+      temperature: tau.
+      scale_by_temperature: as in `supcon_loss`.
+    """
+    scale = temperature if scale_by_temperature else 1.0
+    return scale * math.log(contrasts)
+
+
+def _anchor_losses(
+    logits: tf.Tensor,
+    weights: tf.Tensor,
+    contrasted: tf.Tensor,
+    negative: tf.Tensor,
+    formulation: str,
+    denominator: str,
+) -> tf.Tensor:
+    """Losses [A] of logits, positive weights, A(i) and N(i), all [A, M]."""
+    log_d = {
+        "all": lambda: _log_sum_exp(logits, contrasted),
+        "only_negatives": lambda: _log_sum_exp(logits, negative),
+        "one_positive": lambda: _log_add_exp(
+            logits, _log_sum_exp(logits, negative)
+        ),
+    }[denominator]()
+    log_p = logits - log_d  # [A, M]
+    total = tf.reduce_sum(weights, axis=1)  # [A], |P(i)|
+    if formulation == "out":
+        losses = -tf.math.divide_no_nan(
+            tf.reduce_sum(weights * log_p, axis=1), total
+        )
+    else:
+        is_positive = weights > 0
+        log_weights = tf.math.log(tf.where(is_positive, weights, 1.0))
+        losses = tf.math.log(tf.where(total > 0, total, 1.0)) - tf.squeeze(
+            _log_sum_exp(log_p + log_weights, is_positive), axis=1
+        )
+    defined = total > 0
+    if denominator == "only_negatives":
+        defined &= tf.reduce_any(negative, axis=1)
+    return tf.where(defined, losses, 0.0)
+
+
+def _log_sum_exp(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """[A, 1] log of the sum of exp(logits) where `mask`; finite if empty."""
+    return tf.reduce_logsumexp(
+        tf.where(mask, logits, _LOG_ZERO), axis=1, keepdims=True
+    )
+
+
+def _log_add_exp(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """log(exp(x) + exp(y)), exact also beside `_LOG_ZERO`."""
+    return tf.maximum(x, y) + tf.math.log1p(tf.exp(-tf.abs(x - y)))

@@ -1,0 +1,208 @@
+"""Images to representations of unit length."""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+
+from supcon_tf.models import layers, resnet, vgg
+
+_RESNETS = {f"resnet{depth}": depth for depth in resnet.BLOCKS_PER_GROUP}
+_VGGS = {f"vgg{depth}": depth for depth in vgg.CONVS_PER_STAGE}
+_CIFAR_STEM_SIDE = 64  # pixels; larger images need the strides of "imagenet"
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class Encoder(tf.keras.Model):
+    """Enc of Sec. 3.1: r = Enc(x), normalised to the unit sphere.
+
+    Image normalisation is part of the graph, so that a SavedModel carries it.
+    Pooling, norm and output are float32 under every precision policy.
+
+    Args:
+      architecture: "resnet18", "resnet34", "resnet50", "resnet101",
+        "resnet152", "resnet200", "vgg8" or "vgg16".
+      stem: "cifar" (no early downsampling), "imagenet", or "auto": "cifar" for
+        images up to 64 pixels, else "imagenet". VGG has one stem, "auto".
+      width: multiplier of all channels, positive.
+      image_mean: mean per channel, of pixels in 0..1.
+      image_std: standard deviation per channel, of pixels in 0..1.
+      normalize: put out r / ||r|| as in the paper, not the pooled activations.
+      synchronized_bn: BN statistics over all replicas of the strategy. Without
+        effect on one replica.
+      name: name of the model and first part of its variables' names.
+      **kwargs: of `tf.keras.Model`.
+
+    Attributes:
+      representation_dim: int, 512 * width below depth 50 and for VGG, else
+        2048 * width.
+      resolved_stem: "cifar" or "imagenet" once built; None before, and for VGG.
+
+    Raises:
+      ValueError: a bad argument; images that are not [batch, height, width, 3];
+        stem "auto" where the size of the images is not known.
+
+    Reference: https://arxiv.org/abs/2004.11362, Sec. 3.1.
+    """
+
+    def __init__(
+        self,
+        architecture: str = "resnet50",
+        stem: str = "auto",
+        width: float = 1.0,
+        image_mean: tuple[float, float, float] = (0.5, 0.5, 0.5),
+        image_std: tuple[float, float, float] = (0.5, 0.5, 0.5),
+        normalize: bool = True,
+        synchronized_bn: bool = True,
+        *,
+        name: str = "encoder",
+        **kwargs: object,
+    ) -> None:
+        # Keras' autocast would round float pixels to the compute dtype before
+        # they are normalised.
+        super().__init__(name=name, autocast=False, **kwargs)
+        _check_stack(architecture, stem, width)
+        _check_pixels(image_mean, image_std)
+        self.architecture = architecture
+        self.stem = stem
+        self.width = width
+        self.image_mean = tuple(image_mean)
+        self.image_std = tuple(image_std)
+        self.normalize = normalize
+        self.synchronized_bn = synchronized_bn
+        self.representation_dim = (
+            resnet.output_filters(_RESNETS[architecture], width)
+            if architecture in _RESNETS
+            else vgg.output_filters(width)
+        )
+        self.resolved_stem: str | None = None
+        self.stack: tf.keras.layers.Layer | None = None
+
+    def build(self, input_shape: tf.TensorShape) -> None:
+        """Creates the layers and variables."""
+        if self.built:
+            return
+        shape = _check_images(input_shape)
+        if self.architecture in _RESNETS:
+            self.resolved_stem = _resolve_stem(self.stem, shape[1], shape[2])
+        self.stack = self._make_stack()
+        # A scope ending in "/" is absolute: the variables have the same names
+        # wherever this model is nested, built by `build` or by a first call.
+        with tf.name_scope(f"{self.name}/"):
+            layers.build_chain([self.stack], shape[-1])
+        # Not Model.build, which would trace a forward pass.
+        tf.keras.layers.Layer.build(self, input_shape)
+
+    def _make_stack(self) -> tf.keras.layers.Layer:
+        """Makes the convolutions, once the stem is known."""
+        synchronized_bn = self.synchronized_bn and layers.spans_replicas(self)
+        if self.architecture in _VGGS:
+            return vgg.VGG(
+                _VGGS[self.architecture],
+                self.width,
+                synchronized_bn=synchronized_bn,
+                dtype=self.dtype_policy,
+                name=self.architecture,
+            )
+        return resnet.ResNet(
+            _RESNETS[self.architecture],
+            self.resolved_stem,
+            self.width,
+            synchronized_bn=synchronized_bn,
+            dtype=self.dtype_policy,
+            name=self.architecture,
+        )
+
+    def call(
+        self, images: tf.Tensor, training: bool | None = None
+    ) -> tf.Tensor:
+        """Represents images.
+
+        Args:
+          images: [batch, height, width, 3] uint8, or float in 0..255.
+          training: whether BN uses the statistics of the batch.
+
+        Returns:
+          [batch, representation_dim] float32.
+        """
+        _check_images(images.shape)
+        x = tf.cast(images, tf.float32) / 255.0
+        x = (x - self.image_mean) / self.image_std
+        x = self.stack(tf.cast(x, self.compute_dtype), training=training)
+        x = tf.reduce_mean(tf.cast(x, tf.float32), axis=[1, 2])
+        if self.normalize:
+            # The squared norm is clamped at epsilon: the gradient at an
+            # all-zero activation is finite.
+            x = tf.math.l2_normalize(x, axis=-1, epsilon=1e-6)
+        return x  # [batch, representation_dim]
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        # Model.get_config is empty for a subclass; Layer's has name and dtype.
+        return tf.keras.layers.Layer.get_config(self) | {
+            "architecture": self.architecture,
+            "stem": self.stem,
+            "width": self.width,
+            "image_mean": list(self.image_mean),
+            "image_std": list(self.image_std),
+            "normalize": self.normalize,
+            "synchronized_bn": self.synchronized_bn,
+        }
+
+
+def _check_stack(architecture: str, stem: str, width: float) -> None:
+    """Raises ValueError for convolutions that do not exist."""
+    known = [*_RESNETS, *_VGGS]
+    if architecture not in known:
+        raise ValueError(
+            f"`architecture` must be one of {', '.join(known)}, "
+            f"got {architecture!r}"
+        )
+    if architecture in _VGGS and stem != "auto":
+        raise ValueError(f"`stem` must be 'auto' for VGG, got {stem!r}")
+    if stem not in ("auto", *resnet.STEMS):
+        raise ValueError(
+            f"`stem` must be one of auto, {', '.join(resnet.STEMS)}, "
+            f"got {stem!r}"
+        )
+    if not (math.isfinite(width) and width > 0):
+        raise ValueError(f"`width` must be positive, got {width}")
+
+
+def _check_pixels(
+    image_mean: tuple[float, float, float],
+    image_std: tuple[float, float, float],
+) -> None:
+    """Raises ValueError for a normalisation that is not one per channel."""
+    for name, values in (("image_mean", image_mean), ("image_std", image_std)):
+        if len(values) != 3:
+            raise ValueError(
+                f"`{name}` must have three channels, got {tuple(values)}"
+            )
+    if min(image_std) <= 0:
+        raise ValueError(
+            f"`image_std` must be positive, got {tuple(image_std)}"
+        )
+
+
+def _check_images(shape: tf.TensorShape) -> list[int | None]:
+    """Returns the static shape, or raises if it cannot be one of images."""
+    shape = tf.TensorShape(shape)
+    if shape.rank != 4 or shape[-1] != 3:
+        raise ValueError(
+            f"`images` must be [batch, height, width, 3], got shape {shape}"
+        )
+    return shape.as_list()
+
+
+def _resolve_stem(stem: str, height: int | None, width: int | None) -> str:
+    """Returns "cifar" or "imagenet"."""
+    if stem != "auto":
+        return stem
+    if height is None or width is None:
+        raise ValueError(
+            "`stem` must be 'cifar' or 'imagenet' where the image size is not "
+            f"static, got 'auto' for images of {height} x {width}"
+        )
+    return "cifar" if max(height, width) <= _CIFAR_STEM_SIDE else "imagenet"

@@ -1,0 +1,155 @@
+"""What the encoders and heads share: convolution + BN, and how to build."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+
+def batch_norm(
+    dtype: tf.keras.mixed_precision.Policy,
+    *,
+    zero_gamma: bool = False,
+    synchronized: bool = False,
+    name: str = "bn",
+) -> tf.keras.layers.BatchNormalization:
+    """Makes the batch normalisation of the official code.
+
+    Args:
+      dtype: precision policy of the layer.
+      zero_gamma: gamma starts at 0 instead of 1.
+      synchronized: statistics over all replicas instead of the local ones.
+      name: layer name.
+
+    Returns:
+      An unbuilt layer, momentum 0.9, epsilon 1e-5.
+    """
+    return tf.keras.layers.BatchNormalization(
+        momentum=0.9,
+        epsilon=1e-5,
+        gamma_initializer="zeros" if zero_gamma else "ones",
+        synchronized=synchronized,
+        dtype=dtype,
+        name=name,
+    )
+
+
+def spans_replicas(model: tf.keras.Model) -> bool:
+    """Whether `model` trains on several replicas, so that BN needs a sync.
+
+    Keras' synchronized BN is not fused: on one replica it computes the same
+    statistics several times slower, so it is used only where it matters. The
+    strategy is the one the model was made under, because a first call inside
+    `fit` builds in an init scope, where the current strategy is not visible.
+
+    Args:
+      model: the model about to be built.
+
+    Returns:
+      True for more than one replica in sync.
+    """
+    return model.distribute_strategy.num_replicas_in_sync > 1
+
+
+def build_chain(layers: Sequence[tf.keras.layers.Layer], channels: int) -> None:
+    """Builds layers that feed each other, each under its own name scope.
+
+    `build` called directly opens no name scope: all variables would be named
+    "kernel:0". Only the channels matter to the shapes of the variables.
+
+    Args:
+      layers: layers with an `output_filters`, in order.
+      channels: channels of the first layer's input.
+    """
+    for layer in layers:
+        with tf.name_scope(layer.name):
+            layer.build((None, None, None, channels))
+        channels = layer.output_filters
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class ConvBN(tf.keras.layers.Layer):
+    """Convolution without bias, then batch normalisation; no activation.
+
+    A strided convolution pads symmetrically by its kernel size and is then
+    VALID, as in torch and the official code: SAME would pad even images on the
+    right and bottom only, which shifts what every output pixel sees.
+
+    Args:
+      filters: output channels.
+      kernel_size: side of the square kernel, pixels.
+      strides: stride along height and width, pixels.
+      zero_gamma: the scale of the BN starts at 0.
+      synchronized_bn: BN statistics over all replicas.
+      **kwargs: of `tf.keras.layers.Layer`.
+    """
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: int = 3,
+        strides: int = 1,
+        zero_gamma: bool = False,
+        synchronized_bn: bool = False,
+        **kwargs: object,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.output_filters = filters
+        self.kernel_size = kernel_size
+        self.strides = strides
+        self.zero_gamma = zero_gamma
+        self.synchronized_bn = synchronized_bn
+        self.conv = tf.keras.layers.Conv2D(
+            filters,
+            kernel_size,
+            strides,
+            padding="same" if strides == 1 else "valid",
+            use_bias=False,
+            # The official code's: scale 1, not the 2 of He et al.
+            kernel_initializer=tf.keras.initializers.VarianceScaling(),
+            dtype=self.dtype_policy,
+            name="conv",
+        )
+        self.bn = batch_norm(
+            self.dtype_policy,
+            zero_gamma=zero_gamma,
+            synchronized=synchronized_bn,
+        )
+
+    def build(self, input_shape: tf.TensorShape) -> None:
+        """Creates the variables of all layers."""
+        with tf.name_scope(self.conv.name):
+            self.conv.build(input_shape)
+        with tf.name_scope(self.bn.name):
+            self.bn.build((None, None, None, self.output_filters))
+        super().build(input_shape)
+
+    def call(
+        self, inputs: tf.Tensor, training: bool | None = None
+    ) -> tf.Tensor:
+        """Convolves and normalises.
+
+        Args:
+          inputs: [batch, height, width, channels] float.
+          training: whether the BN uses the statistics of the batch.
+
+        Returns:
+          [batch, ceil(height / strides), ceil(width / strides), filters]
+          in the compute dtype (odd kernels).
+        """
+        if self.strides > 1 and self.kernel_size > 1:
+            before = (self.kernel_size - 1) // 2
+            side = [before, self.kernel_size - 1 - before]
+            inputs = tf.pad(inputs, [[0, 0], side, side, [0, 0]])
+        return self.bn(self.conv(inputs), training=training)
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        return super().get_config() | {
+            "filters": self.output_filters,
+            "kernel_size": self.kernel_size,
+            "strides": self.strides,
+            "zero_gamma": self.zero_gamma,
+            "synchronized_bn": self.synchronized_bn,
+        }

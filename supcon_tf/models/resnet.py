@@ -1,0 +1,247 @@
+"""The ResNet v1 stack, with the stride on the 3x3 convolution."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from supcon_tf.models import layers
+
+# He et al. 2016, Table 1; 200 as in the official code of the paper.
+BLOCKS_PER_GROUP = {
+    18: (2, 2, 2, 2),
+    34: (3, 4, 6, 3),
+    50: (3, 4, 6, 3),
+    101: (3, 4, 23, 3),
+    152: (3, 8, 36, 3),
+    200: (3, 24, 36, 3),
+}
+STEMS = ("cifar", "imagenet")
+_EXPANSION = 4  # output channels of a bottleneck per inner channel
+
+
+def output_filters(depth: int, width: float) -> int:
+    """Returns the channels of the last group.
+
+    Args:
+      depth: one of `BLOCKS_PER_GROUP`.
+      width: multiplier of all channels.
+    """
+    return _group_filters(3, width) * (_EXPANSION if depth >= 50 else 1)
+
+
+def _group_filters(group: int, width: float) -> int:
+    """Returns the inner channels of group 0 to 3."""
+    return max(1, round(64 * 2**group * width))
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class ResidualBlock(tf.keras.layers.Layer):
+    """relu(shortcut(x) + branch(x)), a basic block or a bottleneck.
+
+    The last BN of the branch starts with gamma 0, so a new block passes its
+    shortcut through: a deep stack starts as a shallow one.
+
+    Args:
+      filters: inner channels; a bottleneck puts out four times as many.
+      strides: stride of the block, on its first 3x3 convolution, pixels.
+      bottleneck: 1x1, 3x3, 1x1 convolutions instead of two 3x3.
+      project: the shortcut is a 1x1 convolution + BN, not the identity. Needed
+        where the block changes channels or size.
+      synchronized_bn: BN statistics over all replicas.
+      **kwargs: of `tf.keras.layers.Layer`.
+    """
+
+    def __init__(
+        self,
+        filters: int,
+        strides: int = 1,
+        bottleneck: bool = True,
+        project: bool = False,
+        synchronized_bn: bool = False,
+        **kwargs: object,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.filters = filters
+        self.strides = strides
+        self.bottleneck = bottleneck
+        self.project = project
+        self.synchronized_bn = synchronized_bn
+        self.output_filters = filters * (_EXPANSION if bottleneck else 1)
+        if bottleneck:
+            self.branch = [
+                self._conv("reduce", filters, 1),
+                self._conv("spatial", filters, 3, strides),
+                self._conv("expand", self.output_filters, 1, zero_gamma=True),
+            ]
+        else:
+            self.branch = [
+                self._conv("first", filters, 3, strides),
+                self._conv("second", filters, 3, zero_gamma=True),
+            ]
+        self.shortcut = None
+        if project:
+            self.shortcut = self._conv(
+                "shortcut", self.output_filters, 1, strides
+            )
+
+    def _conv(
+        self,
+        name: str,
+        filters: int,
+        kernel_size: int,
+        strides: int = 1,
+        zero_gamma: bool = False,
+    ) -> layers.ConvBN:
+        """Makes one convolution + BN of this block."""
+        return layers.ConvBN(
+            filters,
+            kernel_size,
+            strides,
+            zero_gamma=zero_gamma,
+            synchronized_bn=self.synchronized_bn,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+
+    def build(self, input_shape: tf.TensorShape) -> None:
+        """Creates the variables of all layers."""
+        layers.build_chain(self.branch, input_shape[-1])
+        if self.shortcut is not None:
+            layers.build_chain([self.shortcut], input_shape[-1])
+        super().build(input_shape)
+
+    def call(
+        self, inputs: tf.Tensor, training: bool | None = None
+    ) -> tf.Tensor:
+        """Adds the branch to the shortcut.
+
+        Args:
+          inputs: [batch, height, width, channels] float.
+          training: whether BN uses the statistics of the batch.
+
+        Returns:
+          [batch, ceil(height / strides), ceil(width / strides),
+          output_filters] in the compute dtype.
+        """
+        shortcut = inputs
+        if self.shortcut is not None:
+            shortcut = self.shortcut(inputs, training=training)
+        x = self.branch[0](inputs, training=training)
+        for conv in self.branch[1:]:
+            x = conv(tf.nn.relu(x), training=training)
+        return tf.nn.relu(shortcut + x)
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        return super().get_config() | {
+            "filters": self.filters,
+            "strides": self.strides,
+            "bottleneck": self.bottleneck,
+            "project": self.project,
+            "synchronized_bn": self.synchronized_bn,
+        }
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class ResNet(tf.keras.layers.Layer):
+    """Images to the feature map of a ResNet v1, before pooling.
+
+    Args:
+      depth: one of `BLOCKS_PER_GROUP`; basic blocks below 50.
+      stem: "cifar" (3x3 convolution) or "imagenet" (7x7 with stride 2, then
+        3x3 max pooling with stride 2).
+      width: multiplier of all channels, positive.
+      synchronized_bn: BN statistics over all replicas.
+      **kwargs: of `tf.keras.layers.Layer`.
+
+    Raises:
+      ValueError: unknown `depth` or `stem`.
+
+    Reference: Sec. 3.1 of Khosla et al. 2020; He et al. 2016.
+    """
+
+    def __init__(
+        self,
+        depth: int,
+        stem: str = "imagenet",
+        width: float = 1.0,
+        synchronized_bn: bool = False,
+        **kwargs: object,
+    ) -> None:
+        super().__init__(**kwargs)
+        if depth not in BLOCKS_PER_GROUP:
+            raise ValueError(
+                f"`depth` must be one of {list(BLOCKS_PER_GROUP)}, got {depth}"
+            )
+        if stem not in STEMS:
+            raise ValueError(f"`stem` must be one of {STEMS}, got {stem!r}")
+        self.depth = depth
+        self.stem = stem
+        self.width = width
+        self.synchronized_bn = synchronized_bn
+        self.output_filters = output_filters(depth, width)
+        self.stem_conv = layers.ConvBN(
+            _group_filters(0, width),
+            kernel_size=7 if stem == "imagenet" else 3,
+            strides=2 if stem == "imagenet" else 1,
+            synchronized_bn=synchronized_bn,
+            dtype=self.dtype_policy,
+            name="stem",
+        )
+        self.blocks = self._make_blocks()
+
+    def _make_blocks(self) -> list[ResidualBlock]:
+        """Makes the blocks of all four groups, in order."""
+        blocks = []
+        channels = self.stem_conv.output_filters
+        for group, count in enumerate(BLOCKS_PER_GROUP[self.depth]):
+            for index in range(count):
+                strides = 2 if group > 0 and index == 0 else 1
+                filters = _group_filters(group, self.width)
+                expansion = _EXPANSION if self.depth >= 50 else 1
+                block = ResidualBlock(
+                    filters,
+                    strides,
+                    bottleneck=self.depth >= 50,
+                    project=strides > 1 or channels != filters * expansion,
+                    synchronized_bn=self.synchronized_bn,
+                    dtype=self.dtype_policy,
+                    name=f"group{group}_block{index}",
+                )
+                channels = block.output_filters
+                blocks.append(block)
+        return blocks
+
+    def build(self, input_shape: tf.TensorShape) -> None:
+        """Creates the variables of all layers."""
+        layers.build_chain([self.stem_conv, *self.blocks], input_shape[-1])
+        super().build(input_shape)
+
+    def call(
+        self, inputs: tf.Tensor, training: bool | None = None
+    ) -> tf.Tensor:
+        """Computes the feature map.
+
+        Args:
+          inputs: [batch, height, width, 3] float, normalised.
+          training: whether BN uses the statistics of the batch.
+
+        Returns:
+          [batch, height / s, width / s, output_filters] in the compute
+          dtype, s = 8 ("cifar") or 32 ("imagenet"), rounded up.
+        """
+        x = tf.nn.relu(self.stem_conv(inputs, training=training))
+        if self.stem == "imagenet":
+            x = tf.nn.max_pool2d(x, ksize=3, strides=2, padding="SAME")
+        for block in self.blocks:
+            x = block(x, training=training)
+        return x
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        return super().get_config() | {
+            "depth": self.depth,
+            "stem": self.stem,
+            "width": self.width,
+            "synchronized_bn": self.synchronized_bn,
+        }

@@ -1,0 +1,108 @@
+"""The convolutions of VGG-8 and VGG-16 with batch normalisation."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from supcon_tf.models import layers
+
+CONVS_PER_STAGE = {8: (1, 1, 1, 1, 1), 16: (2, 2, 3, 3, 3)}
+_FILTERS = (64, 128, 256, 512, 512)
+
+
+def output_filters(width: float) -> int:
+    """Returns the channels of the last stage.
+
+    Args:
+      width: multiplier of all channels.
+    """
+    return _stage_filters(len(_FILTERS) - 1, width)
+
+
+def _stage_filters(stage: int, width: float) -> int:
+    """Returns the channels of stage 0 to 4."""
+    return max(1, round(_FILTERS[stage] * width))
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class VGG(tf.keras.layers.Layer):
+    """Images to the feature map of a VGG, before global average pooling.
+
+    Five stages of 3x3 convolution, BN and ReLU, with 2x2 max pooling between
+    them. The pooling rounds up, so that an image below 16 pixels keeps a pixel.
+
+    Args:
+      depth: 8 or 16, counted as in the original, with its dense layers.
+      width: multiplier of all channels, positive.
+      synchronized_bn: BN statistics over all replicas.
+      **kwargs: of `tf.keras.layers.Layer`.
+
+    Raises:
+      ValueError: unknown `depth`.
+
+    Reference: Simonyan and Zisserman 2015.
+    """
+
+    def __init__(
+        self,
+        depth: int,
+        width: float = 1.0,
+        synchronized_bn: bool = False,
+        **kwargs: object,
+    ) -> None:
+        super().__init__(**kwargs)
+        if depth not in CONVS_PER_STAGE:
+            raise ValueError(
+                f"`depth` must be one of {list(CONVS_PER_STAGE)}, got {depth}"
+            )
+        self.depth = depth
+        self.width = width
+        self.synchronized_bn = synchronized_bn
+        self.output_filters = output_filters(width)
+        self.stages = [
+            [
+                layers.ConvBN(
+                    _stage_filters(stage, width),
+                    synchronized_bn=synchronized_bn,
+                    dtype=self.dtype_policy,
+                    name=f"stage{stage}_conv{index}",
+                )
+                for index in range(count)
+            ]
+            for stage, count in enumerate(CONVS_PER_STAGE[depth])
+        ]
+
+    def build(self, input_shape: tf.TensorShape) -> None:
+        """Creates the variables of all layers."""
+        convs = [conv for stage in self.stages for conv in stage]
+        layers.build_chain(convs, input_shape[-1])
+        super().build(input_shape)
+
+    def call(
+        self, inputs: tf.Tensor, training: bool | None = None
+    ) -> tf.Tensor:
+        """Computes the feature map.
+
+        Args:
+          inputs: [batch, height, width, 3] float, normalised.
+          training: whether BN uses the statistics of the batch.
+
+        Returns:
+          [batch, ceil(height / 16), ceil(width / 16), output_filters] in
+          the compute dtype.
+        """
+        x = inputs
+        for index, stage in enumerate(self.stages):
+            if index > 0:
+                x = tf.nn.max_pool2d(x, ksize=2, strides=2, padding="SAME")
+            for conv in stage:
+                x = tf.nn.relu(conv(x, training=training))
+        return x
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        return super().get_config() | {
+            "depth": self.depth,
+            "width": self.width,
+            "synchronized_bn": self.synchronized_bn,
+        }

@@ -1,0 +1,5 @@
+"""Serving: SavedModels for TF Serving."""
+
+from supcon_tf.serving.export import export, export_saved_model
+
+__all__ = ["export", "export_saved_model"]

@@ -1,0 +1,218 @@
+"""The mechanism of settings: fields with rules, flags, flagfiles, tools.
+
+Importing this module does not import TensorFlow, so that `--help` and a wrong
+flag answer at once. The settings themselves are in config.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import sys
+import traceback
+from collections.abc import Callable
+from typing import TypeVar
+
+from absl import app, flags
+
+# Flags defined here belong to the tool that runs, and show in its --help.
+flags.disclaim_key_flags()
+
+_PACKAGE = str(pathlib.Path(__file__).parent)
+_KINDS = {  # annotation -> accepted types
+    "bool": bool,
+    "int": int,
+    "int | None": (int, type(None)),
+    "float": (float, int),
+    "str": str,
+    "str | None": (str, type(None)),
+    "tuple[int, ...]": tuple,
+    "tuple[float, ...]": tuple,
+}
+
+
+def setting(
+    default: object,
+    help: str,
+    *,
+    choices: tuple[str, ...] | None = None,
+    above: float | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    recorded: bool = True,
+) -> dataclasses.Field:
+    """A field with its flag's help text and the rule for its value."""
+    rules = {"above": above, "at_least": at_least, "at_most": at_most}
+    return dataclasses.field(
+        default=default,
+        metadata={
+            "help": help,
+            "choices": choices,
+            "rules": {k: v for k, v in rules.items() if v is not None},
+            "recorded": recorded,
+        },
+    )
+
+
+def with_default(base: type, name: str, default: object) -> dataclasses.Field:
+    """The field of a base class with another default."""
+    field = base.__dataclass_fields__[name]
+    return dataclasses.field(default=default, metadata=field.metadata)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Fields and checks shared by all tools."""
+
+    run_dir: str = setting(
+        "", "Run directory: what this tool writes, and reads of earlier ones."
+    )
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            _check_field(field, getattr(self, field.name))
+        if not self.run_dir:
+            raise ValueError("--run_dir must be given")
+        self._check()
+
+    def _check(self) -> None:
+        """Checks rules between fields; raises ValueError."""
+
+
+def _check_field(field: dataclasses.Field, value: object) -> None:
+    """Raises ValueError unless the value has the field's type and range."""
+    accepted = _KINDS[field.type]
+    is_bool = isinstance(value, bool)
+    if not isinstance(value, accepted) or is_bool != (accepted is bool):
+        raise ValueError(f"--{field.name} must be {field.type}, got {value!r}")
+    choices, rules = field.metadata["choices"], field.metadata["rules"]
+    if choices and value not in choices:
+        raise ValueError(
+            f"--{field.name} must be one of {', '.join(choices)}, got {value!r}"
+        )
+    holds = {
+        "above": lambda limit: value > limit,
+        "at_least": lambda limit: value >= limit,
+        "at_most": lambda limit: value <= limit,
+    }
+    for rule, limit in rules.items():
+        if value is not None and not holds[rule](limit):
+            raise ValueError(
+                f"--{field.name} must be {rule.replace('_', ' ')} {limit}, "
+                f"got {value}"
+            )
+
+
+SettingsType = TypeVar("SettingsType", bound=Settings)
+
+
+def define_flags(
+    settings_class: type[Settings], values: flags.FlagValues = flags.FLAGS
+) -> None:
+    """Defines one absl flag per field, with its default and help text."""
+    define = {
+        "bool": flags.DEFINE_boolean,
+        "int": flags.DEFINE_integer,
+        "int | None": flags.DEFINE_integer,
+        "float": flags.DEFINE_float,
+        "str": flags.DEFINE_string,
+        "str | None": flags.DEFINE_string,
+        "tuple[int, ...]": flags.DEFINE_list,
+        "tuple[float, ...]": flags.DEFINE_list,
+    }
+    for field in dataclasses.fields(settings_class):
+        default, choices = field.default, field.metadata["choices"]
+        help_text = field.metadata["help"]
+        if choices:
+            flags.DEFINE_enum(
+                field.name, default, choices, help_text, flag_values=values
+            )
+            continue
+        if isinstance(default, tuple):
+            default = [str(item) for item in default]
+        define[field.type](field.name, default, help_text, flag_values=values)
+
+
+def from_flags(
+    settings_class: type[SettingsType], values: flags.FlagValues = flags.FLAGS
+) -> SettingsType:
+    """Builds the settings from parsed flags; raises ValueError."""
+    arguments = {}
+    for field in dataclasses.fields(settings_class):
+        value = values[field.name].value
+        if field.type.startswith("tuple"):
+            number = int if "int" in field.type else float
+            try:
+                value = tuple(number(item) for item in value)
+            except ValueError:
+                raise ValueError(
+                    f"--{field.name} must be numbers separated by commas, "
+                    f"got {','.join(value)}"
+                ) from None
+        arguments[field.name] = value
+    return settings_class(**arguments)
+
+
+def to_flagfile(settings: Settings) -> str:
+    """The settings as a text for `--flagfile`, a flag per line."""
+    lines = []
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if value is not None and field.metadata["recorded"]:
+            lines.append(f"--{field.name}={to_text(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def from_flagfile(
+    settings_class: type[SettingsType], path: str | pathlib.Path, *extra: str
+) -> SettingsType:
+    """Reads settings from a flagfile; `extra` flags overrule it.
+
+    Raises:
+      ValueError: a flag does not exist or its value breaks its rule.
+      FileNotFoundError: there is no such file.
+    """
+    values = flags.FlagValues()
+    flags.DEFINE_string("flagfile", "", "", flag_values=values)
+    define_flags(settings_class, values)
+    if not pathlib.Path(path).is_file():
+        raise FileNotFoundError(f"no settings file {path}")
+    try:
+        values(["settings", f"--flagfile={path}", *extra])
+    except flags.Error as error:
+        raise ValueError(f"{path}: {error}") from error
+    return from_flags(settings_class, values)
+
+
+def to_text(value: object) -> str:
+    """A value as it stands after `--name=`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(str(item) for item in value)
+    return str(value)
+
+
+def run(
+    main: Callable[[SettingsType], object], settings_class: type[SettingsType]
+) -> None:
+    """Runs a tool: flags to settings, one clear line for a wrong input."""
+
+    def absl_main(argv: list[str]) -> None:
+        if len(argv) > 1:
+            raise app.UsageError(f"unknown arguments: {' '.join(argv[1:])}")
+        try:
+            main(from_flags(settings_class))
+        except (ValueError, OSError) as error:
+            if not _is_ours(error):
+                raise
+            sys.exit(f"error: {error}")
+
+    define_flags(settings_class)
+    app.run(absl_main)
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether a check of this package raised, so that its text is enough."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return last.filename.startswith(_PACKAGE)

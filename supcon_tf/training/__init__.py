@@ -1,0 +1,15 @@
+"""Training: the stages, and what they are made of."""
+
+from supcon_tf.training.optimizers import SGD
+from supcon_tf.training.run_directory import RunDirectory
+from supcon_tf.training.schedules import WarmupCosine, scaled_learning_rate
+from supcon_tf.training.stages import pretrain, train_linear
+
+__all__ = [
+    "SGD",
+    "RunDirectory",
+    "WarmupCosine",
+    "pretrain",
+    "scaled_learning_rate",
+    "train_linear",
+]

@@ -1,0 +1,178 @@
+"""From settings to objects: the one place where both meet."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from supcon_tf import augment, config, data, losses, models
+from supcon_tf.training import optimizers, run_directory, schedules
+
+
+def source(chosen: config.PretrainSettings, split: str) -> data.Source:
+    """One split, "train" or "test", of the data set of a run."""
+    return data.load(
+        chosen.dataset,
+        split,
+        chosen.data_dir,
+        test_fraction=chosen.test_fraction,
+        split_seed=chosen.split_seed,
+        check_images=chosen.check_images,
+        skip_bad_images=chosen.skip_bad_images,
+    )
+
+
+def image_size(chosen: config.PretrainSettings, images: data.Source) -> int:
+    """Side of the views in pixels.
+
+    Raises:
+      ValueError: neither the settings nor the images tell it.
+    """
+    size = chosen.image_size or images.image_size
+    if size is None:
+        raise ValueError(
+            f"--image_size must be given: the images of {images.name} are not "
+            "known to be squares of one size"
+        )
+    return size
+
+
+def views(
+    chosen: config.PretrainSettings | config.LinearSettings,
+    images: data.Source,
+    size: int,
+    num_views: int,
+) -> tf.data.Dataset:
+    """The endless training batches of a stage."""
+    return data.make_views(
+        images,
+        chosen.batch_size,
+        num_views,
+        augmentation(chosen),
+        chosen.seed,
+        image_size=size,
+        crop_area=chosen.crop_area or None,
+        horizontal_flip=chosen.horizontal_flip,
+    )
+
+
+def augmentation(
+    chosen: config.PretrainSettings | config.LinearSettings,
+) -> augment.SimAugment | None:
+    """The policy of a stage; None for none."""
+    if chosen.augmentation == "identity":
+        return None
+    return augment.SimAugment(
+        strength=chosen.jitter_strength,
+        jitter_probability=chosen.jitter_probability,
+        grayscale_probability=chosen.grayscale_probability,
+        warp_probability=chosen.warp_probability,
+        blur_probability=chosen.blur_probability,
+    )
+
+
+def encoder(chosen: config.PretrainSettings, size: int) -> models.Encoder:
+    """A built encoder with initial weights."""
+    made = models.Encoder(
+        chosen.architecture,
+        chosen.stem,
+        chosen.width,
+        chosen.image_mean,
+        chosen.image_std,
+        normalize=chosen.normalize_representation,
+    )
+    made.build((None, size, size, 3))
+    return made
+
+
+def supcon_model(
+    chosen: config.PretrainSettings, size: int
+) -> models.SupConModel:
+    """The built model of stage 1 with initial weights."""
+    head = models.ProjectionHead(
+        chosen.projection_dim,
+        chosen.hidden_dims,
+        use_batch_norm=chosen.projection_batch_norm,
+    )
+    model = models.SupConModel(encoder(chosen, size), head)
+    model.build((None, chosen.num_views, size, size, 3))
+    return model
+
+
+def loss(chosen: config.PretrainSettings) -> losses.SupConLoss:
+    """The loss of stage 1."""
+    return losses.SupConLoss(
+        temperature=chosen.temperature,
+        formulation=chosen.formulation,
+        denominator=chosen.denominator,
+        anchor_views=chosen.anchor_views,
+        positives_cap=chosen.positives_cap,
+        scale_by_temperature=chosen.scale_by_temperature,
+        cross_replica=chosen.cross_replica,
+    )
+
+
+def optimizer(
+    chosen: config.PretrainSettings | config.LinearSettings, epoch_steps: int
+) -> optimizers.SGD:
+    """The optimizer of a stage with its schedule, `epoch_steps` an epoch."""
+    peak = schedules.scaled_learning_rate(
+        chosen.learning_rate, chosen.batch_size, chosen.learning_rate_scaling
+    )
+    schedule = schedules.WarmupCosine(
+        peak,
+        total_steps=max(chosen.epochs, 1) * epoch_steps,
+        warmup_steps=round(chosen.warmup_epochs * epoch_steps)
+        if chosen.epochs
+        else 0,
+    )
+    return optimizers.SGD(
+        schedule,
+        momentum=chosen.momentum,
+        nesterov=chosen.nesterov,
+        l2=chosen.weight_decay,
+    )
+
+
+def restored_encoder(
+    run: run_directory.RunDirectory, size: int
+) -> models.Encoder:
+    """The encoder of a run with its trained weights.
+
+    Raises:
+      ValueError: the run has no checkpoint, or one of another encoder.
+    """
+    made = encoder(run.pretrain_settings(), size)
+    restore(run.latest_checkpoint(), encoder=made)
+    return made
+
+
+def restored_classifier(
+    run: run_directory.RunDirectory, stage: str, size: int
+) -> models.LinearClassifier:
+    """The linear classifier of a stage of a run, on the run's encoder.
+
+    Raises:
+      ValueError: run or stage has no checkpoint, or one that does not fit.
+    """
+    made = models.LinearClassifier(
+        restored_encoder(run, size), len(run.class_names())
+    )
+    made.build((None, size, size, 3))
+    restore(run.stage(stage).latest_checkpoint(), classifier=made.classifier)
+    return made
+
+
+def restore(checkpoint: str, **parts: tf.Module) -> None:
+    """Restores parts of a checkpoint, each completely.
+
+    Raises:
+      ValueError: a variable of a part is missing or has another shape.
+    """
+    try:
+        status = tf.train.Checkpoint(**parts).restore(checkpoint)
+        status.assert_existing_objects_matched().expect_partial()
+    except (AssertionError, tf.errors.InvalidArgumentError) as error:
+        raise ValueError(
+            f"{checkpoint} must fit {', '.join(parts)} of settings.flags, "
+            f"but does not: {error}"
+        ) from error

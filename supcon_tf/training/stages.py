@@ -1,0 +1,254 @@
+"""The two stages of the paper: pretraining, and the linear classifier."""
+
+from __future__ import annotations
+
+import sys
+
+import tensorflow as tf
+
+from supcon_tf import config, data, distribute, losses, models
+from supcon_tf.training import (
+    builders,
+    callbacks,
+    report,
+    representations,
+    run_directory,
+)
+
+
+def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
+    """Stage 1: trains encoder and projection head with the SupCon loss.
+
+    Everything that can be wrong with settings, directory and data is found
+    before the first step.
+
+    Args:
+      chosen: the settings.
+
+    Returns:
+      The run directory, with a checkpoint of the last epoch.
+
+    Raises:
+      ValueError: run_dir is taken, the data cannot be read as images of
+        classes, or the batch does not fit the data or the replicas.
+    """
+    run = run_directory.RunDirectory(chosen.run_dir)
+    run.check_free(chosen.overwrite)
+    strategy = distribute.make_strategy(chosen.strategy)
+    _check_batch(chosen, strategy.num_replicas_in_sync)
+    images = builders.source(chosen, "train")
+    size = builders.image_size(chosen, images)
+    steps = data.steps_per_epoch(images, chosen.batch_size)
+    views = builders.views(chosen, images, size, chosen.num_views)
+    tf.keras.utils.set_random_seed(chosen.seed)
+    chance = losses.chance_loss(
+        _contrasts(chosen, strategy.num_replicas_in_sync),
+        chosen.temperature,
+        chosen.scale_by_temperature,
+    )
+    with strategy.scope():
+        model = builders.supcon_model(chosen, size)
+        optimizer = builders.optimizer(chosen, steps)
+        model.compile(optimizer, builders.loss(chosen))
+        report.print_header(images, size)
+        report.print_pretraining(
+            chosen,
+            model,
+            steps=steps,
+            learning_rate=optimizer.get_config()["learning_rate"]["config"][
+                "peak"
+            ],
+            chance=chance,
+        )
+        run.create(chosen, images.class_names)
+        manager = _checkpoint_manager(
+            run,
+            encoder=model.encoder,
+            projection_head=model.projection_head,
+            optimizer=optimizer,
+        )
+    if chosen.epochs:
+        model.fit(
+            views,
+            epochs=chosen.epochs,
+            steps_per_epoch=steps,
+            verbose=_verbosity(),
+            callbacks=[
+                callbacks.StopOnNonFiniteLoss(),
+                callbacks.EpochFigures(steps * chosen.batch_size, chance),
+                *_recorders(run),
+                callbacks.Checkpoints(
+                    manager, chosen.checkpoint_every, chosen.epochs
+                ),
+            ],
+        )
+    else:
+        manager.save(0)
+    report.print_done("pretrained", run.latest_checkpoint())
+    return run
+
+
+def train_linear(chosen: config.LinearSettings) -> run_directory.RunDirectory:
+    """Stage 2: trains a linear classifier on the frozen encoder of a run.
+
+    Args:
+      chosen: the settings; data and encoder are those of the run.
+
+    Returns:
+      The stage's directory, with a checkpoint of the classifier.
+
+    Raises:
+      ValueError: run_dir is no pretrained run, the stage's name is taken, or
+        the data has other classes than the run.
+    """
+    run = run_directory.RunDirectory(chosen.run_dir)
+    pretrained = run.pretrain_settings()
+    stage = run.stage(chosen.name)
+    stage.check_free(chosen.overwrite)
+    checkpoint = run.latest_checkpoint()
+    images = builders.source(pretrained, "train")
+    run.check_classes(images.class_names)
+    size = builders.image_size(pretrained, images)
+    tf.keras.utils.set_random_seed(chosen.seed)
+    classifier = models.LinearClassifier(
+        builders.restored_encoder(run, size), len(images.class_names)
+    )
+    classifier.build((None, size, size, 3))
+    report.print_header(images, size)
+    report.print_done("encoder", checkpoint)
+    stage.create(chosen, images.class_names)
+    if _views_are_constant(chosen):
+        _fit_on_representations(chosen, stage, classifier, images, size)
+    else:
+        _fit_on_views(chosen, stage, classifier, images, size)
+    manager = _checkpoint_manager(stage, classifier=classifier.classifier)
+    manager.checkpoint.epoch.assign(chosen.epochs)
+    manager.save(chosen.epochs)
+    report.print_done("classifier", stage.latest_checkpoint())
+    return stage
+
+
+def _fit_on_views(
+    chosen: config.LinearSettings,
+    stage: run_directory.RunDirectory,
+    classifier: models.LinearClassifier,
+    images: data.Source,
+    size: int,
+) -> None:
+    """Trains on one augmented view per image and epoch."""
+    steps = data.steps_per_epoch(images, chosen.batch_size)
+    views = builders.views(chosen, images, size, 1)
+    _fit_linear(
+        chosen,
+        stage,
+        classifier,
+        steps,
+        x=views.map(lambda view, labels: (view[:, 0], labels)),
+        steps_per_epoch=steps,
+    )
+
+
+def _fit_on_representations(
+    chosen: config.LinearSettings,
+    stage: run_directory.RunDirectory,
+    classifier: models.LinearClassifier,
+    images: data.Source,
+    size: int,
+) -> None:
+    """Trains on representations, which without augmentation never change."""
+    inputs, labels = representations.represent(
+        classifier.encoder,
+        images,
+        batch_size=chosen.batch_size,
+        image_size=size,
+    )
+    steps = -(-len(labels) // chosen.batch_size)
+    _fit_linear(
+        chosen,
+        stage,
+        tf.keras.Sequential([classifier.classifier]),
+        steps,
+        x=inputs,
+        y=labels,
+        batch_size=chosen.batch_size,
+    )
+
+
+def _fit_linear(
+    chosen: config.LinearSettings,
+    stage: run_directory.RunDirectory,
+    model: tf.keras.Model,
+    steps: int,
+    **inputs: object,
+) -> None:
+    """Cross-entropy on logits, the classifier being all that trains."""
+    optimizer = builders.optimizer(chosen, steps)
+    model.compile(
+        optimizer,
+        tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    report.print_optimizer(
+        chosen, optimizer.get_config()["learning_rate"]["config"]["peak"]
+    )
+    model.fit(
+        **inputs,
+        epochs=chosen.epochs,
+        verbose=_verbosity(),
+        callbacks=[
+            callbacks.StopOnNonFiniteLoss(),
+            callbacks.EpochFigures(steps * chosen.batch_size),
+            *_recorders(stage),
+        ],
+    )
+
+
+def _views_are_constant(chosen: config.LinearSettings) -> bool:
+    """Whether an image looks the same in every epoch."""
+    return (
+        chosen.augmentation == "identity"
+        and not chosen.crop_area
+        and not chosen.horizontal_flip
+    )
+
+
+def _check_batch(chosen: config.PretrainSettings, replicas: int) -> None:
+    """Raises ValueError for a batch that replicas cannot share equally."""
+    if chosen.batch_size % replicas:
+        raise ValueError(
+            f"--batch_size must be a multiple of the {replicas} replicas, "
+            f"got {chosen.batch_size}"
+        )
+
+
+def _contrasts(chosen: config.PretrainSettings, replicas: int) -> int:
+    """|A(i)|: what an anchor is contrasted with."""
+    shares = 1 if chosen.cross_replica else replicas
+    return chosen.batch_size // shares * chosen.num_views - 1
+
+
+def _checkpoint_manager(
+    run: run_directory.RunDirectory, **parts: tf.Module
+) -> tf.train.CheckpointManager:
+    """Manages the checkpoints of a run, each with its number of epochs."""
+    checkpoint = tf.train.Checkpoint(
+        epoch=tf.Variable(0, dtype=tf.int64), **parts
+    )
+    return tf.train.CheckpointManager(
+        checkpoint, str(run.checkpoints), max_to_keep=3, checkpoint_name="epoch"
+    )
+
+
+def _recorders(
+    run: run_directory.RunDirectory,
+) -> list[tf.keras.callbacks.Callback]:
+    """The files that learning curves come from."""
+    return [
+        callbacks.MetricsFile(run.metrics_file),
+        tf.keras.callbacks.TensorBoard(str(run.tensorboard), write_graph=False),
+    ]
+
+
+def _verbosity() -> str | int:
+    """A progress bar on a terminal, one line per epoch in a log."""
+    return 1 if sys.stdout.isatty() else 2

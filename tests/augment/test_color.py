@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import colorsys
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image, ImageEnhance
+
+from supcon_tf.augment import color, randomness
+
+_FACTORS = (0.0, 0.2, 0.6, 1.0, 1.4, 1.8, 3.0)
+_PAIRS = (
+    (color.adjust_brightness, ImageEnhance.Brightness),
+    (color.adjust_contrast, ImageEnhance.Contrast),
+    (color.adjust_saturation, ImageEnhance.Color),
+)
+
+
+def _pictures(height: int = 17, width: int = 23) -> np.ndarray:
+    """Random, constant, two-valued, ramp and saturated images."""
+    rng = np.random.default_rng(0)
+    shape = (height, width, 3)
+    ramp = np.linspace(0, 255, height * width * 3).reshape(shape)
+    stripes = np.zeros(shape)
+    stripes[::2] = 255
+    spot = np.zeros(shape)
+    spot[3, 4] = (255, 0, 0)
+    pictures = [
+        rng.integers(0, 256, shape),
+        rng.integers(100, 120, shape),
+        np.full(shape, 0),
+        np.full(shape, 255),
+        np.full(shape, 127),
+        np.broadcast_to((255, 0, 128), shape),
+        stripes,
+        ramp,
+        spot,
+    ]
+    return np.stack(pictures).astype(np.uint8)
+
+
+def _seeds(count: int, root: int = 3) -> tf.Tensor:
+    return randomness.fold_in(tf.constant([root, 1]), tf.range(count))
+
+
+def _factors(images: np.ndarray, factor: float) -> tf.Tensor:
+    return tf.fill([len(images)], tf.constant(factor, tf.float32))
+
+
+def _difference(left, right) -> np.ndarray:
+    return np.abs(np.asarray(left, np.int32) - np.asarray(right, np.int32))
+
+
+def test_gray_is_exactly_pil():
+    pictures = np.concatenate(
+        [_pictures(), _pictures()[:, ::-1] // 2, 255 - _pictures()]
+    )
+    gray = color.to_grayscale(tf.constant(pictures)).numpy()
+    for picture, ours in zip(pictures, gray, strict=True):
+        expected = np.asarray(Image.fromarray(picture).convert("L"))
+        for channel in range(3):
+            np.testing.assert_array_equal(ours[..., channel], expected)
+
+
+def test_gray_is_exactly_pil_on_a_cube_of_colors():
+    levels = np.arange(0, 256, 5, dtype=np.uint8)
+    cube = np.stack(np.meshgrid(levels, levels, levels), axis=-1)
+    cube = cube.reshape(1, -1, len(levels), 3)
+    gray = color.to_grayscale(tf.constant(cube)).numpy()[0, ..., 0]
+    expected = np.asarray(Image.fromarray(cube[0]).convert("L"))
+    np.testing.assert_array_equal(gray, expected)
+
+
+@pytest.mark.parametrize("factor", _FACTORS)
+@pytest.mark.parametrize("adjust, enhancer", _PAIRS)
+def test_blends_match_pil_within_one_level(adjust, enhancer, factor):
+    pictures = _pictures()
+    adjusted = adjust(tf.constant(pictures), _factors(pictures, factor))
+    expected = np.stack(
+        [
+            np.asarray(enhancer(Image.fromarray(picture)).enhance(factor))
+            for picture in pictures
+        ]
+    )
+    assert adjusted.dtype == tf.uint8 and adjusted.shape == pictures.shape
+    difference = _difference(adjusted, expected)
+    assert difference.max() <= 1
+    assert np.mean(difference > 0) < 0.001
+
+
+@pytest.mark.parametrize(
+    "adjust, neutral",
+    [*((adjust, 1.0) for adjust, _ in _PAIRS), (color.adjust_hue, 0.0)],
+)
+def test_neutral_factor_changes_nothing(adjust, neutral):
+    pictures = _pictures(40, 31)
+    same = adjust(tf.constant(pictures), _factors(pictures, neutral))
+    np.testing.assert_array_equal(same, pictures)
+
+
+@pytest.mark.parametrize(
+    "adjust", [*(adjust for adjust, _ in _PAIRS), color.adjust_hue]
+)
+def test_each_image_has_its_own_factor(adjust):
+    pictures = tf.constant(_pictures())
+    factors = tf.linspace(0.1, 1.7, len(pictures))
+    together = adjust(pictures, factors).numpy()
+    for i in range(len(pictures)):
+        alone = adjust(pictures[i : i + 1], factors[i : i + 1])
+        np.testing.assert_array_equal(together[i], alone[0])
+
+
+@pytest.mark.parametrize("turn", [-0.5, -0.1, 0.05, 0.25, 0.5, 1.0])
+def test_hue_matches_colorsys_within_one_level(turn):
+    pictures = _pictures(9, 8)
+    turned = color.adjust_hue(tf.constant(pictures), _factors(pictures, turn))
+    expected = np.empty_like(pictures)
+    for place in np.ndindex(pictures.shape[:3]):
+        hue, saturation, value = colorsys.rgb_to_hsv(*pictures[place] / 255)
+        rgb = colorsys.hsv_to_rgb((hue + turn) % 1.0, saturation, value)
+        expected[place] = np.round(np.multiply(rgb, 255))
+    assert _difference(turned, expected).max() <= 1
+
+
+def test_hue_matches_pil_within_its_8_bits():
+    rng = np.random.default_rng(1)
+    picture = rng.integers(0, 256, (1, 30, 30, 3)).astype(np.uint8)
+    turn = 26 / 255  # a whole number of PIL's steps
+    hsv = np.array(Image.fromarray(picture[0]).convert("HSV"))
+    hsv[..., 0] += 26
+    expected = np.asarray(Image.fromarray(hsv, "HSV").convert("RGB"))
+    turned = color.adjust_hue(tf.constant(picture), tf.constant([turn]))
+    # One step of PIL's hue moves a channel by up to 6 levels.
+    assert _difference(turned[0], expected).max() <= 12
+    assert _difference(turned[0], expected).mean() < 2
+
+
+def test_hue_takes_red_to_green_to_blue():
+    red = np.zeros([1, 2, 2, 3], np.uint8)
+    red[..., 0] = 200
+    green = color.adjust_hue(tf.constant(red), tf.constant([1 / 3])).numpy()
+    blue = color.adjust_hue(tf.constant(red), tf.constant([-1 / 3])).numpy()
+    np.testing.assert_array_equal(green[0, 0, 0], [0, 200, 0])
+    np.testing.assert_array_equal(blue[0, 0, 0], [0, 0, 200])
+
+
+def test_jitter_is_one_order_of_the_four_operations():
+    """Every image equals one of the 24 compositions of its own factors."""
+    pictures = tf.constant(
+        np.random.default_rng(2).integers(0, 256, [60, 6, 6, 3]), tf.uint8
+    )
+    seeds = _seeds(60)
+    jittered = color.color_jitter(pictures, seeds, 0.5).numpy()
+    draws = randomness.uniform(seeds, 4, randomness.Stream.JITTER)
+    factors = tf.unstack(0.6 + 0.8 * draws[:, :3], axis=1)
+    factors.append(0.1 * (2.0 * draws[:, 3] - 1.0))
+    operations = [*(adjust for adjust, _ in _PAIRS), color.adjust_hue]
+    matched = np.zeros([24, 60], bool)
+    for row, order in enumerate(itertools.permutations(range(4))):
+        images = pictures
+        for index in order:
+            images = operations[index](images, factors[index])
+        matched[row] = _difference(images, jittered).max(axis=(1, 2, 3)) <= 1
+    assert matched.any(axis=0).all()
+    unique = matched[:, matched.sum(axis=0) == 1]
+    assert (unique.any(axis=1)).sum() >= 10  # many orders occur
+
+
+def test_jitter_of_strength_zero_changes_nothing():
+    pictures = tf.constant(_pictures())
+    jittered = color.color_jitter(pictures, _seeds(len(pictures)), 0.0)
+    np.testing.assert_array_equal(jittered, pictures)
+
+
+def test_jitter_factor_range():
+    gray = tf.fill([2000, 1, 1, 3], tf.constant(100, tf.uint8))
+    jittered = color.color_jitter(gray, _seeds(2000), 0.5).numpy()
+    # On one gray pixel only the brightness acts, at any place in the order.
+    values = jittered[:, 0, 0].astype(int)
+    assert (np.ptp(values, axis=1) <= 1).all()
+    values = values[:, 0]
+    assert 58 <= values.min() <= 62 and 137 <= values.max() <= 141
+    assert abs(values.mean() - 99.5) < 4.5 * 23.1 / np.sqrt(2000)
+
+
+def _blur_reference(image: np.ndarray, sigma: float) -> np.ndarray:
+    """Direct two-dimensional loop in float64 with mirrored borders."""
+    radius = min(image.shape[:2]) // 10 // 2
+    offsets = np.arange(-radius, radius + 1)
+    weights = np.exp(-0.5 * (offsets / sigma) ** 2)
+    weights /= weights.sum()
+    pads = [(radius, radius), (radius, radius), (0, 0)]
+    padded = np.pad(image.astype(np.float64), pads, mode="reflect")
+    height, width = image.shape[:2]
+    blurred = np.zeros(image.shape)
+    for i, j in np.ndindex(len(weights), len(weights)):
+        window = padded[i : i + height, j : j + width]
+        blurred += weights[i] * weights[j] * window
+    return blurred
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (64, 47), (224, 224)])
+def test_blur_matches_loop_within_one_level(shape):
+    rng = np.random.default_rng(3)
+    pictures = rng.integers(0, 256, (4, *shape, 3)).astype(np.uint8)
+    pictures[1] = 0
+    pictures[1, : shape[0] // 2] = 255
+    sigmas = np.array([0.1, 0.7, 1.3, 2.0], np.float32)
+    blurred = color.gaussian_blur(tf.constant(pictures), tf.constant(sigmas))
+    assert blurred.dtype == tf.uint8 and blurred.shape == pictures.shape
+    for picture, sigma, ours in zip(pictures, sigmas, blurred, strict=True):
+        expected = _blur_reference(picture, float(sigma))
+        assert np.abs(ours.numpy() - expected).max() < 1.0
+
+
+def test_blur_keeps_constant_images_and_borders():
+    white = tf.fill([3, 40, 50, 3], tf.constant(255, tf.uint8))
+    sigmas = tf.constant([0.1, 1.0, 2.0])
+    np.testing.assert_array_equal(color.gaussian_blur(white, sigmas), white)
+
+
+def test_blur_of_small_images_is_identity():
+    pictures = tf.constant(_pictures(19, 40))
+    blurred = color.gaussian_blur(pictures, tf.fill([len(pictures)], 2.0))
+    np.testing.assert_array_equal(blurred, pictures)
+
+
+def test_blur_does_not_depend_on_the_batch():
+    rng = np.random.default_rng(4)
+    pictures = tf.constant(rng.integers(0, 256, [33, 64, 64, 3]), tf.uint8)
+    sigmas = tf.linspace(0.1, 2.0, 33)
+    together = color.gaussian_blur(pictures, sigmas).numpy()
+    for i in range(0, 33, 4):
+        alone = color.gaussian_blur(pictures[i : i + 1], sigmas[i : i + 1])
+        np.testing.assert_array_equal(together[i], alone[0])
+
+
+@pytest.mark.parametrize("strength", [-0.1, 2.6])
+def test_strength_error(strength):
+    with pytest.raises(
+        ValueError, match=rf"`strength` must be in \[0, 2.5\].*got {strength}"
+    ):
+        color.color_jitter(
+            tf.constant(_pictures()), _seeds(len(_pictures())), strength
+        )
+
+
+def test_images_error():
+    with pytest.raises(ValueError, match="`images` must be .* float32"):
+        color.adjust_contrast(tf.zeros([2, 4, 4, 3]), tf.ones([2]))
+    with pytest.raises(ValueError, match=r"`images` must be .* \(2, 4, 4, 1\)"):
+        color.to_grayscale(tf.zeros([2, 4, 4, 1], tf.uint8))

@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_addons as tfa
+from PIL import Image
+
+from supcon_tf.augment import geometry, randomness
+
+
+def _seeds(count: int, root: int = 5) -> tf.Tensor:
+    return randomness.fold_in(tf.constant([root, 1]), tf.range(count))
+
+
+def _random_images(*shape: int) -> tf.Tensor:
+    rng = np.random.default_rng(0)
+    return tf.constant(rng.integers(0, 256, shape), tf.uint8)
+
+
+def _smooth_images(count: int, side: int) -> tf.Tensor:
+    """Blobs of low frequency, which bilinear resampling treats kindly."""
+    coarse = tf.cast(_random_images(count, 5, 5, 3), tf.float32)
+    smooth = tf.image.resize(coarse, [side, side], method="bicubic")
+    return tf.saturate_cast(smooth, tf.uint8)
+
+
+def _difference(left, right) -> np.ndarray:
+    return np.abs(np.asarray(left, np.int32) - np.asarray(right, np.int32))
+
+
+@pytest.mark.parametrize("shape", [(100, 100), (97, 210), (375, 500)])
+def test_crop_boxes_are_inside_and_in_range(shape):
+    @tf.function
+    def draw(seed):
+        return tf.stack(
+            geometry.crop_box(
+                tf.constant([*shape, 3]), seed, (0.2, 0.9), (0.5, 1.5)
+            )
+        )
+
+    boxes = np.array([draw(seed).numpy() for seed in _seeds(300)])
+    y, x, height, width = boxes.T
+    assert boxes.dtype == np.int32
+    assert (y >= 0).all() and (y + height <= shape[0]).all()
+    assert (x >= 0).all() and (x + width <= shape[1]).all()
+    area = height * width / (shape[0] * shape[1])
+    assert area.min() > 0.19 and area.max() < 0.91  # whole pixels
+    assert (width / height).min() > 0.48 and (width / height).max() < 1.53
+    assert area.min() < 0.3 and area.max() > 0.5
+    assert len(np.unique(boxes, axis=0)) > 290
+
+
+@pytest.mark.parametrize(
+    "shape, expected",
+    [
+        ((1, 1), (0, 0, 1, 1)),
+        ((1, 1001), (0, 500, 1, 1)),
+        ((1000, 3), (498, 0, 3, 3)),
+    ],
+)
+def test_crop_box_falls_back_to_the_central_square(shape, expected):
+    box = geometry.crop_box(
+        tf.constant([*shape, 3]), tf.constant([1, 2]), (0.5, 1.0)
+    )
+    assert tuple(int(value) for value in box) == expected
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 900), (900, 2), (33, 50)])
+def test_random_resized_crop_takes_any_size(shape):
+    image = _random_images(*shape, 3)
+    for seed in _seeds(5):
+        view = geometry.random_resized_crop(image, seed, 32)
+        assert view.shape == (32, 32, 3) and view.dtype == tf.uint8
+
+
+def test_random_resized_crop_is_the_resized_box():
+    image = _random_images(60, 80, 3)
+    seed = tf.constant([4, 2])
+    y, x, height, width = geometry.crop_box(tf.shape(image), seed)
+    crop = image[y : y + height, x : x + width]
+    expected = np.round(tf.image.resize(crop, [24, 24]))
+    view = geometry.random_resized_crop(image, seed, 24)
+    np.testing.assert_array_equal(view, expected)
+
+
+def test_random_resized_crop_seeds():
+    image = _random_images(60, 80, 3)
+    views = [
+        geometry.random_resized_crop(image, tf.constant(seed), 16).numpy()
+        for seed in ([1, 2], [1, 2], [1, 3], [2, 2])
+    ]
+    np.testing.assert_array_equal(views[0], views[1])
+    assert _difference(views[0], views[2]).max() > 20
+    assert _difference(views[0], views[3]).max() > 20
+
+
+def test_resize_crop_skips_no_pixel():
+    """Noise averages out once it shrinks by more than 2, as in PIL."""
+    noise = _random_images(448, 448, 3)
+    shrunk = geometry.resize_crop(noise, 112).numpy()
+    expected = Image.fromarray(noise.numpy()).resize(
+        (112, 112), Image.Resampling.BILINEAR
+    )
+    assert _difference(shrunk, expected).max() <= 1
+    plain = np.round(tf.image.resize(noise[:224, :224], [112, 112]))
+    unchanged = geometry.resize_crop(noise[:224, :224], 112)
+    np.testing.assert_array_equal(unchanged, plain)
+
+
+def test_resize_rounds_to_nearest():
+    image = tf.constant([[[0] * 3, [3] * 3]], tf.uint8)
+    resized = geometry.resize_crop(image, 4).numpy()[0, :, 0]
+    np.testing.assert_array_equal(resized, [0, 1, 2, 3])  # 0, .75, 2.25, 3
+
+
+def test_flip_frequency_and_content():
+    images = _random_images(2000, 3, 4, 3)
+    flipped = geometry.random_flip(images, _seeds(2000)).numpy()
+    mirrored = images.numpy()[:, :, ::-1]
+    is_mirror = (flipped == mirrored).all(axis=(1, 2, 3))
+    is_same = (flipped == images.numpy()).all(axis=(1, 2, 3))
+    assert (is_mirror ^ is_same).all()
+    assert abs(is_mirror.mean() - 0.5) < 4.5 * 0.5 / np.sqrt(2000)
+
+
+def test_flip_does_not_depend_on_neighbours():
+    images, seeds = _random_images(16, 8, 8, 3), _seeds(16)
+    together = geometry.random_flip(images, seeds).numpy()
+    for i in range(16):
+        alone = geometry.random_flip(images[i : i + 1], seeds[i : i + 1])
+        np.testing.assert_array_equal(together[i], alone[0])
+
+
+def test_central_view_of_right_size_is_the_image():
+    image = _random_images(32, 32, 3)
+    np.testing.assert_array_equal(geometry.central_view(image, 32), image)
+    graph = tf.function(
+        lambda image: geometry.central_view(image, 32),
+        input_signature=[tf.TensorSpec([None, None, None], tf.uint8)],
+    )
+    np.testing.assert_array_equal(graph(image), image)
+
+
+@pytest.mark.parametrize("shape", [(128, 160), (160, 128), (512, 512)])
+def test_central_view_is_resize_then_crop(shape):
+    """The same as resizing the whole image, in both orders of the sides."""
+    image = _smooth_images(1, max(shape))[0, : shape[0], : shape[1]]
+    scaled = [side * 256 // min(shape) for side in shape]
+    whole = np.round(tf.image.resize(image, scaled, antialias=True))
+    y, x = ((side - 224) // 2 for side in scaled)
+    expected = whole[y : y + 224, x : x + 224]
+    assert _difference(geometry.central_view(image, 224), expected).max() <= 1
+
+
+def test_central_view_antialiases():
+    noise = _random_images(448, 448, 3)
+    view = geometry.central_view(noise, 98).numpy() / 255.0  # short side 112
+    assert view.std() < 0.1  # 0.14 without antialiasing
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (1, 5000), (5000, 1), (40, 32), (31, 33), (7, 9)]
+)
+@pytest.mark.parametrize("size", [32, 1])
+def test_central_view_takes_any_size(shape, size):
+    view = geometry.central_view(_random_images(*shape, 3), size)
+    assert view.shape == (size, size, 3) and view.dtype == tf.uint8
+
+
+def test_unknown_shapes_in_dataset_and_map_fn():
+    shapes = [(32, 32), (20, 70), (90, 33)]
+    images = [_random_images(*shape, 3).numpy() for shape in shapes]
+    seeds = _seeds(3)
+    dataset = tf.data.Dataset.from_generator(
+        lambda: zip(images, seeds.numpy(), strict=True),
+        output_signature=(
+            tf.TensorSpec([None, None, None], tf.uint8),
+            tf.TensorSpec([2], tf.int32),
+        ),
+    ).map(
+        lambda image, seed: (
+            geometry.central_view(image, 32),
+            geometry.random_resized_crop(image, seed, 32),
+        )
+    )
+    assert dataset.element_spec[0].shape == (32, 32, 3)
+    assert dataset.element_spec[1].shape == (32, 32, 3)
+    for i, (central, cropped) in enumerate(dataset):
+        expected = geometry.central_view(images[i], 32)
+        np.testing.assert_array_equal(central, expected)
+        expected = geometry.random_resized_crop(images[i], seeds[i], 32)
+        np.testing.assert_array_equal(cropped, expected)
+    encoded = tf.stack([tf.io.encode_png(image) for image in images])
+    views = tf.map_fn(
+        lambda one: geometry.central_view(
+            tf.io.decode_image(one, channels=3, expand_animations=False), 32
+        ),
+        encoded,
+        fn_output_signature=tf.uint8,
+    )
+    np.testing.assert_array_equal(views[0], images[0])
+    expected = geometry.central_view(images[1], 32)
+    np.testing.assert_array_equal(views[1], expected)
+
+
+def test_warp_of_length_zero_is_identity():
+    images = _random_images(4, 33, 40, 3)
+    warped = geometry.random_warp(images, _seeds(4), max_length=0.0)
+    np.testing.assert_array_equal(warped, images)
+
+
+def test_warp_moves_pixels_and_seeds_differ():
+    images = tf.repeat(_smooth_images(1, 64), 8, axis=0)
+    warped = geometry.random_warp(images, _seeds(8)).numpy()
+    assert warped.shape == images.shape and warped.dtype == np.uint8
+    moved = _difference(warped, images).mean(axis=(1, 2, 3))
+    assert (moved > 0.1).all() and moved.max() > 5.0
+    assert len({image.tobytes() for image in warped}) == 8
+
+
+def test_warp_equals_sparse_image_warp():
+    height, width, count = 48, 40, 6
+    images = tf.cast(_smooth_images(count, 48)[:, :, :width], tf.float32)
+    seeds = _seeds(count)
+    stream = randomness.Stream
+    lengths = randomness.uniform(seeds, 1, stream.WARP_LENGTH)
+    directions = randomness.normal(seeds, 8, stream.WARP_DIRECTION)
+    moves = tf.reshape(lengths * 23.0 * 40 / 224 * directions, [-1, 4, 2])
+    points = tf.constant(
+        [[height * i / 3, width * j / 3] for i in (1, 2) for j in (1, 2)]
+    )
+    expected, _ = tfa.image.sparse_image_warp(
+        images, points + moves, tf.repeat(points[None], count, axis=0)
+    )
+    warped = geometry.random_warp(tf.cast(images, tf.uint8), seeds)
+    assert _difference(warped, np.round(expected)).max() <= 1
+
+
+def test_warp_length_scales_with_the_side():
+    """The same seeds bend a small and a large picture alike."""
+    seeds = _seeds(6)
+    large = geometry.random_warp(_smooth_images(6, 128), seeds)
+    small = geometry.random_warp(_smooth_images(6, 64), seeds)
+    halved = tf.image.resize(large, [64, 64], antialias=True)
+    assert _difference(np.round(halved), small).mean() < 4
+
+
+def test_warp_does_not_depend_on_neighbours():
+    images, seeds = _random_images(9, 33, 33, 3), _seeds(9)
+    together = geometry.random_warp(images, seeds).numpy()
+    for i in range(9):
+        alone = geometry.random_warp(images[i : i + 1], seeds[i : i + 1])
+        np.testing.assert_array_equal(together[i], alone[0])
+
+
+def test_warp_of_one_pixel():
+    images = _random_images(3, 1, 1, 3)
+    np.testing.assert_array_equal(
+        geometry.random_warp(images, _seeds(3)), images
+    )
+
+
+def test_errors():
+    image, seed = _random_images(8, 8, 3), tf.constant([1, 2])
+    cases = [
+        (lambda: _crop(image, seed, area=(0.0, 1.0)), "`area` must be 0 < low"),
+        (lambda: _crop(image, seed, area=(0.5, 0.2)), r"got \(0.5, 0.2\)"),
+        (lambda: _crop(image, seed, aspect=(2.0, 1.0)), "`aspect` must be 0 <"),
+        (
+            lambda: geometry.random_resized_crop(image, seed, 0),
+            "`size` must be at least 1 pixel, got 0",
+        ),
+        (
+            lambda: geometry.central_view(tf.cast(image, tf.float32), 8),
+            r"`image` must be \[height, width, 3\] uint8, got .* float32",
+        ),
+        (
+            lambda: geometry.resize_crop(image[..., :1], 8),
+            r"`crop` must be \[height, width, 3\] uint8, got \(8, 8, 1\)",
+        ),
+        (
+            lambda: geometry.random_flip(image, _seeds(8)),
+            r"`images` must be \[batch, height, width, 3\] uint8 of known",
+        ),
+        (
+            lambda: geometry.random_warp(image[None], _seeds(1), -1.0),
+            "`max_length` must be >= 0, got -1.0",
+        ),
+    ]
+    for call, message in cases:
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def _crop(image: tf.Tensor, seed: tf.Tensor, **ranges) -> tf.Tensor:
+    return geometry.random_resized_crop(image, seed, 8, **ranges)

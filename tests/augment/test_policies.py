@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import augment
+from supcon_tf.augment import color, dispatch, geometry, randomness
+
+_ALWAYS = {
+    "jitter_probability": 1.0,
+    "grayscale_probability": 1.0,
+    "warp_probability": 1.0,
+    "blur_probability": 1.0,
+}
+_NEVER = dict.fromkeys(_ALWAYS, 0.0)
+
+
+def _images(count: int, side: int = 32) -> tf.Tensor:
+    rng = np.random.default_rng(0)
+    return tf.constant(rng.integers(0, 256, (count, side, side, 3)), tf.uint8)
+
+
+def _seeds(count: int, root: int = 11) -> tf.Tensor:
+    return randomness.fold_in(tf.constant([root, 1]), tf.range(count))
+
+
+def test_dispatch_gives_each_image_its_operation_and_arguments():
+    images = _images(7, 2)
+    choice = tf.constant([2, 0, 2, 3, 0, 3, 2])  # nobody chose 1
+    amounts = tf.range(7, dtype=tf.int32)
+
+    def paint(index):
+        def operation(part, amount):
+            color = tf.cast(amount * 10 + index, tf.uint8)
+            return tf.zeros_like(part) + color[:, None, None, None]
+
+        return operation
+
+    operations = [paint(index) for index in range(4)]
+    result = dispatch.dispatch(choice, operations, images, amounts).numpy()
+    expected = amounts.numpy() * 10 + choice.numpy()
+    np.testing.assert_array_equal(result[:, 0, 0, 0], expected)
+    assert result.shape == images.shape
+
+
+@pytest.mark.parametrize("policy", [augment.Identity(), augment.SimAugment()])
+@pytest.mark.parametrize("count, side", [(0, 32), (1, 32), (5, 1), (6, 20)])
+def test_policy_keeps_shape_and_dtype(policy, count, side):
+    views = policy(_images(count, side), _seeds(count))
+    assert views.shape == (count, side, side, 3) and views.dtype == tf.uint8
+
+
+def test_policy_takes_rectangles():
+    images = _images(8, 48)[:, :, :37]
+    views = augment.SimAugment(**_ALWAYS)(images, _seeds(8))
+    assert views.shape == images.shape
+
+
+@pytest.mark.parametrize("policy", [augment.Identity(), augment.SimAugment()])
+def test_policy_takes_numpy_arrays(policy):
+    images, seeds = _images(6), _seeds(6)
+    views = policy(images.numpy(), seeds.numpy())
+    np.testing.assert_array_equal(views, policy(images, seeds))
+
+
+def test_identity():
+    images = _images(4)
+    views = augment.Identity()(images, _seeds(4))
+    np.testing.assert_array_equal(views, images)
+    assert augment.Identity().get_config() == {}
+
+
+def test_all_off_changes_nothing():
+    images = _images(4)
+    views = augment.SimAugment(**_NEVER)(images, _seeds(4))
+    np.testing.assert_array_equal(views, images)
+
+
+@pytest.mark.parametrize("side", [32, 33, 64])
+def test_image_does_not_depend_on_its_neighbours(side):
+    policy = augment.SimAugment(strength=1.0)
+    images, seeds = _images(24, side), _seeds(24)
+    together = policy(images, seeds).numpy()
+    for i in range(24):
+        alone = policy(images[i : i + 1], seeds[i : i + 1])
+        np.testing.assert_array_equal(together[i], alone[0])
+    order = np.random.default_rng(1).permutation(24)
+    permuted = policy(tf.gather(images, order), tf.gather(seeds, order))
+    np.testing.assert_array_equal(together[order], permuted)
+
+
+def test_seeds_decide():
+    policy = augment.SimAugment()
+    images = tf.repeat(_images(1), 32, axis=0)
+    views = policy(images, _seeds(32)).numpy()
+    np.testing.assert_array_equal(views, policy(images, _seeds(32)))
+    assert len({view.tobytes() for view in views}) >= 30
+    others = policy(images, _seeds(32, root=12)).numpy()
+    assert np.mean((views != others).any(axis=(1, 2, 3))) > 0.9
+
+
+def test_order_is_jitter_grayscale_warp_blur():
+    images, seeds = _images(6, 64), _seeds(6)
+    policy = augment.SimAugment(strength=0.7, **_ALWAYS)
+    width = randomness.uniform(seeds, 5, randomness.Stream.SIM_AUGMENT)[:, 4]
+    steps = {
+        "jitter": lambda part: color.color_jitter(part, seeds, 0.7),
+        "grayscale": color.to_grayscale,
+        "warp": lambda part: geometry.random_warp(part, seeds),
+        "blur": lambda part: color.gaussian_blur(part, 0.1 + 1.9 * width),
+    }
+    views = policy(images, seeds).numpy()
+    same = []
+    for order in itertools.permutations(steps):
+        composed = images
+        for name in order:
+            composed = steps[name](composed)
+        if np.array_equal(composed, views):
+            same.append(order)
+    assert same == [("jitter", "grayscale", "warp", "blur")]
+
+
+@pytest.mark.parametrize("name", [*_ALWAYS])
+@pytest.mark.parametrize("probability", [0.2, 0.5, 1.0])
+def test_probabilities(name, probability):
+    count = 1500
+    images = tf.repeat(_images(1, 20), count, axis=0)
+    policy = augment.SimAugment(**{**_NEVER, name: probability})
+    views = policy(images, _seeds(count)).numpy()
+    changed = (views != images.numpy()).any(axis=(1, 2, 3))
+    if name == "grayscale_probability":
+        gray = (np.ptp(views, axis=-1) == 0).all(axis=(1, 2))
+        np.testing.assert_array_equal(changed, gray)
+    # A sigma near 0.1 and a warp of near length 0 change no byte.
+    slack = 0.15 * probability if name[0] in "bw" else 0.0
+    noise = 4.5 * np.sqrt(probability * (1.0 - probability) / count)
+    assert probability - slack - noise <= changed.mean() <= probability + noise
+
+
+def test_operations_are_drawn_independently():
+    draws = randomness.uniform(_seeds(20000), 5, 5).numpy()
+    applied = (draws[:, :4] < [0.8, 0.2, 0.5, 0.5]).astype(float)
+    between = np.corrcoef(applied.T) - np.eye(4)
+    assert np.abs(between).max() < 4.5 / np.sqrt(20000)
+
+
+def test_large_images_are_the_same_in_a_graph_and_alone():
+    policy = augment.SimAugment(strength=1.0, **_ALWAYS)
+    images, seeds = _images(6, 224), _seeds(6)
+    eager = policy(images, seeds).numpy()
+    np.testing.assert_array_equal(tf.function(policy)(images, seeds), eager)
+    for i in range(6):
+        alone = policy(images[i : i + 1], seeds[i : i + 1])
+        np.testing.assert_array_equal(eager[i], alone[0])
+
+
+def test_graph_and_dataset_equal_eager():
+    policy = augment.SimAugment()
+    images, seeds = _images(20), _seeds(20)
+    expected = policy(images, seeds).numpy()
+    graph = tf.function(
+        policy,
+        input_signature=[
+            tf.TensorSpec([None, 32, 32, 3], tf.uint8),
+            tf.TensorSpec([None, 2], tf.int32),
+        ],
+    )
+    np.testing.assert_array_equal(graph(images, seeds), expected)
+    dataset = tf.data.Dataset.from_tensor_slices((images, seeds)).batch(7)
+    dataset = dataset.map(policy, num_parallel_calls=2)
+    assert dataset.element_spec.shape.as_list() == [None, 32, 32, 3]
+    np.testing.assert_array_equal(np.concatenate(list(dataset)), expected)
+
+
+def test_probability_zero_leaves_the_operation_out_of_the_graph():
+    def operation_types(policy):
+        graph = tf.function(policy).get_concrete_function(
+            tf.TensorSpec([None, 32, 32, 3], tf.uint8),
+            tf.TensorSpec([None, 2], tf.int32),
+        )
+        return [node.op for node in graph.graph.as_graph_def().node]
+
+    assert "DynamicPartition" not in operation_types(
+        augment.SimAugment(**_NEVER)
+    )
+    # One partition each of images, argument and positions, per operation.
+    warp_and_blur = dict(jitter_probability=0.0, grayscale_probability=0.0)
+    for blur_probability, operations in ((0.0, 1), (0.5, 2)):
+        policy = augment.SimAugment(
+            **warp_and_blur, blur_probability=blur_probability
+        )
+        types = operation_types(policy)
+        assert types.count("DynamicPartition") == 3 * operations
+
+
+def test_addons_are_imported_only_by_a_warp():
+    code = (
+        "import sys, tensorflow as tf; from supcon_tf import augment;"
+        "p = augment.SimAugment(warp_probability=0.0);"
+        "p(tf.zeros([2, 32, 32, 3], tf.uint8), tf.zeros([2, 2], tf.int32));"
+        "assert 'tensorflow_addons' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_config_rebuilds_the_policy():
+    policy = augment.SimAugment(1.0, 0.7, 0.1, 0.3, 0.4)
+    config = policy.get_config()
+    assert config == {
+        "strength": 1.0,
+        "jitter_probability": 0.7,
+        "grayscale_probability": 0.1,
+        "warp_probability": 0.3,
+        "blur_probability": 0.4,
+    }
+    again = augment.SimAugment(**config)
+    images, seeds = _images(6), _seeds(6)
+    np.testing.assert_array_equal(policy(images, seeds), again(images, seeds))
+
+
+@pytest.mark.parametrize("name", [*_ALWAYS])
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
+def test_probability_errors(name, value):
+    with pytest.raises(
+        ValueError, match=rf"`{name}` must be in \[0, 1\], got {value}"
+    ):
+        augment.SimAugment(**{name: value})
+
+
+def test_other_errors():
+    with pytest.raises(ValueError, match=r"`strength` must be in \[0, 2.5\]"):
+        augment.SimAugment(strength=3.0)
+    for policy in (augment.Identity(), augment.SimAugment()):
+        with pytest.raises(ValueError, match=r"`images` must be .* float32"):
+            policy(tf.zeros([2, 4, 4, 3]), _seeds(2))
+        with pytest.raises(
+            ValueError, match=r"`images` must be .* \(4, 4, 3\)"
+        ):
+            policy(tf.zeros([4, 4, 3], tf.uint8), _seeds(4))
+    with pytest.raises(ValueError, match=r"`seeds` must be \[batch, 2\] int32"):
+        augment.SimAugment()(_images(2), tf.zeros([2, 3], tf.int32))

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf.augment import randomness
+
+_ONES = 0xFFFFFFFF
+_KNOWN_ANSWERS = (  # Random123, kat_vectors: counter, key, result
+    ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+    ((_ONES, _ONES), (_ONES, _ONES), (0x1CB996FC, 0xBB002BE7)),
+    (
+        (0x243F6A88, 0x85A308D3),
+        (0x13198A2E, 0x03707344),
+        (0xC4923A9C, 0x483DF7A0),
+    ),
+)
+
+
+def _seeds(count: int, root: int = 7) -> tf.Tensor:
+    return randomness.fold_in(tf.constant([root, 0]), tf.range(count))
+
+
+@pytest.mark.parametrize("counter, key, expected", _KNOWN_ANSWERS)
+def test_threefry_known_answers(counter, key, expected):
+    words = randomness.threefry(
+        tuple(tf.constant(word, tf.uint32) for word in key),
+        tuple(tf.constant(word, tf.uint32) for word in counter),
+    )
+    assert tuple(int(word) for word in words) == expected
+
+
+def test_uniform_is_the_top_24_bits_of_known_answer():
+    draw = randomness.uniform(tf.constant([[0, 0]]), 1)
+    assert float(draw[0, 0]) == (0x6B200159 >> 8) / 2**24
+
+
+def test_uniform_range_shape_dtype():
+    draws = randomness.uniform(_seeds(1000), 100)
+    assert draws.shape == (1000, 100) and draws.dtype == tf.float32
+    assert 0.0 <= draws.numpy().min() and draws.numpy().max() < 1.0
+
+
+@pytest.mark.parametrize("axis", ["over_draws", "over_seeds", "raw_seeds"])
+def test_uniform_is_uniform(axis):
+    if axis == "over_draws":
+        draws = randomness.uniform(tf.constant([[3, 5]]), 50000)
+    elif axis == "over_seeds":
+        draws = randomness.uniform(_seeds(50000), 1)
+    else:  # consecutive integers as seeds, without hashing
+        count = tf.range(50000)
+        draws = randomness.uniform(tf.stack([count, 0 * count], axis=1), 1)
+    values = np.sort(draws.numpy().ravel())
+    counts, _ = np.histogram(values, bins=100, range=(0.0, 1.0))
+    chi_square = np.sum((counts - 500.0) ** 2 / 500.0)
+    assert 58.0 < chi_square < 158.0  # 99 degrees of freedom, 4 sigma
+    distance = np.abs(values - (np.arange(50000) + 0.5) / 50000).max()
+    assert distance < 1.95 / np.sqrt(50000)  # Kolmogorov-Smirnov, p = 0.001
+
+
+def test_draws_and_seeds_are_independent():
+    draws = randomness.uniform(_seeds(20000), 8).numpy()
+    bound = 4.5 / np.sqrt(20000)
+    between_draws = np.corrcoef(draws.T) - np.eye(8)
+    assert np.abs(between_draws).max() < bound
+    between_seeds = np.corrcoef(draws[:-1, 0], draws[1:, 0])[0, 1]
+    assert abs(between_seeds) < bound
+
+
+def test_streams_are_independent():
+    seeds = _seeds(20000)
+    streams = [
+        randomness.uniform(seeds, 1, stream).numpy()[:, 0]
+        for stream in randomness.Stream
+    ]
+    between = np.corrcoef(streams) - np.eye(len(streams))
+    assert np.abs(between).max() < 4.5 / np.sqrt(20000)
+
+
+@pytest.mark.parametrize("draw", [randomness.uniform, randomness.normal])
+def test_draws_do_not_depend_on_batch_or_count(draw):
+    seeds = _seeds(37)
+    together = draw(seeds, 5).numpy()
+    alone = [draw(seeds[i : i + 1], 5).numpy()[0] for i in range(37)]
+    np.testing.assert_array_equal(together, alone)
+    np.testing.assert_array_equal(together[:, :3], draw(seeds, 3).numpy())
+    np.testing.assert_array_equal(together[::-1], draw(seeds[::-1], 5).numpy())
+
+
+def test_normal_moments_and_shape():
+    draws = randomness.normal(_seeds(20000), 4)
+    assert draws.shape == (20000, 4) and draws.dtype == tf.float32
+    values = draws.numpy()
+    assert np.isfinite(values).all()
+    assert abs(values.mean()) < 4.5 / np.sqrt(values.size)
+    assert abs(values.var() - 1.0) < 4.5 * np.sqrt(2.0 / values.size)
+    assert abs(np.mean(values**4) - 3.0) < 0.2
+    assert abs(np.mean(np.abs(values) < 1.0) - 0.6827) < 0.01
+    assert np.abs(np.corrcoef(values.T) - np.eye(4)).max() < 0.035
+
+
+def test_fold_in_shapes_and_broadcast():
+    pair = tf.constant([1, 2])
+    assert randomness.fold_in(pair, 3).shape == (2,)
+    batch = randomness.fold_in(pair, tf.range(5))
+    assert batch.shape == (5, 2) and batch.dtype == tf.int32
+    alone = [randomness.fold_in(pair, i).numpy() for i in range(5)]
+    np.testing.assert_array_equal(batch, alone)
+    both = randomness.fold_in(batch, tf.range(5))
+    alone = [randomness.fold_in(batch[i], i).numpy() for i in range(5)]
+    np.testing.assert_array_equal(both, alone)
+    one_for_all = randomness.fold_in(batch, 9)
+    alone = [randomness.fold_in(batch[i], 9).numpy() for i in range(5)]
+    np.testing.assert_array_equal(one_for_all, alone)
+
+
+def test_fold_in_separates_epoch_position_view():
+    root = tf.constant([0, 0])
+    seeds = [
+        tuple(
+            randomness.fold_in(
+                randomness.fold_in(randomness.fold_in(root, epoch), position),
+                view,
+            ).numpy()
+        )
+        for epoch in range(4)
+        for position in range(8)
+        for view in range(2)
+    ]
+    assert len(set(seeds)) == len(seeds)
+
+
+def test_fold_in_takes_any_integers():
+    pair = tf.constant([1, 2])
+    expected = randomness.fold_in(pair, tf.constant(5)).numpy()
+    for dtype in (tf.int64, tf.uint32, tf.uint8):
+        folded = randomness.fold_in(pair, tf.constant(5, dtype))
+        np.testing.assert_array_equal(folded, expected)
+    negative = randomness.fold_in(pair, -1).numpy()
+    assert not np.array_equal(negative, expected)
+    wrapped = randomness.fold_in(pair, tf.constant(2**32 + 5, tf.int64))
+    np.testing.assert_array_equal(wrapped, expected)
+
+
+def test_graph_and_dataset_agree_with_eager():
+    seeds = _seeds(12)
+    expected = randomness.normal(seeds, 3).numpy()
+    signature = [tf.TensorSpec([None, 2], tf.int32)]
+    graph = tf.function(
+        lambda batch: randomness.normal(batch, 3), input_signature=signature
+    )
+    np.testing.assert_array_equal(graph(seeds), expected)
+    dataset = tf.data.Dataset.range(12).batch(5)
+    dataset = dataset.map(
+        lambda positions: randomness.normal(
+            randomness.fold_in(tf.constant([7, 0]), positions), 3
+        )
+    )
+    np.testing.assert_array_equal(np.concatenate(list(dataset)), expected)
+
+
+def test_errors():
+    with pytest.raises(
+        ValueError, match=r"`seeds` must be \[batch, 2\] int32, got \(4, 3\)"
+    ):
+        randomness.uniform(tf.zeros([4, 3], tf.int32), 1)
+    with pytest.raises(ValueError, match="`seeds` must be .* int64"):
+        randomness.normal(tf.zeros([4, 2], tf.int64), 1)
+    with pytest.raises(
+        ValueError, match=r"`seeds` must be \[2\] or \[batch, 2\] int32, got"
+    ):
+        randomness.fold_in(tf.zeros([3], tf.int32), 1)
+    with pytest.raises(
+        ValueError, match="`data` must be integers, got float32"
+    ):
+        randomness.fold_in(tf.zeros([2], tf.int32), tf.constant(1.0))

@@ -1,0 +1,258 @@
+"""Image folders made of real files, good and bad."""
+
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from supcon_tf import data
+
+
+def write_image(path, seed=0, size=(8, 8)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shape = [size[1], size[0], 3]
+    pixels = np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
+    Image.fromarray(pixels).save(path)
+
+
+def make_folder(root, counts):
+    """Writes `counts[class]` PNG files into root/class."""
+    for name, count in counts.items():
+        for i in range(count):
+            write_image(root / name / f"{i:02d}.png", i)
+    return root
+
+
+def load(root, split="train", **options):
+    return data.load("folder", split, str(root), **options)
+
+
+@pytest.fixture
+def given(tmp_path):
+    """A folder with train/ of 3 + 2 and test/ of 1 + 2 images."""
+    make_folder(tmp_path / "train", {"dog": 3, "cat": 2})
+    make_folder(tmp_path / "test", {"dog": 1, "cat": 2})
+    return tmp_path
+
+
+def test_given_split(given):
+    train, test = load(given), load(given, "test")
+    assert train.class_names == test.class_names == ("cat", "dog")
+    assert (train.num_examples, test.num_examples) == (5, 3)
+    assert (train.name, train.split, train.num_skipped) == (
+        "folder", "train", 0,
+    )  # fmt: skip
+    assert train.image_size == 8
+    assert test.ids == ("test/cat/00.png", "test/cat/01.png", "test/dog/00.png")
+    pairs = list(test.records(None).map(test.read).as_numpy_iterator())
+    assert [label for _, label in pairs] == [0, 0, 1]
+    assert [contents for contents, _ in pairs] == [
+        (given / name).read_bytes() for name in test.ids
+    ]
+
+
+def test_val_stands_for_test(given):
+    (given / "test").rename(given / "val")
+    assert load(given, "test").ids[0] == "val/cat/00.png"
+
+
+def test_made_split_is_stratified_and_seeded(tmp_path):
+    make_folder(tmp_path, {"a": 10, "b": 20})
+    train, test = load(tmp_path), load(tmp_path, "test")
+    assert (train.num_examples, test.num_examples) == (24, 6)
+    assert set(train.ids) | set(test.ids) == {
+        str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*")
+    }
+    assert not set(train.ids) & set(test.ids)
+    assert sum(name.startswith("a") for name in test.ids) == 2
+    assert list(test.ids) == sorted(test.ids)
+    assert load(tmp_path, "test").ids == test.ids
+    assert load(tmp_path, "test", split_seed=1).ids != test.ids
+    half = load(tmp_path, "test", test_fraction=0.5)
+    assert half.num_examples == 15
+
+
+def test_a_class_may_be_called_train(tmp_path):
+    make_folder(tmp_path, {"train": 5, "bus": 5})
+    assert load(tmp_path).class_names == ("bus", "train")
+
+
+def test_image_size_is_that_of_all_or_none(given):
+    write_image(given / "train/cat/wide.png", size=(8, 10))
+    assert load(given).image_size is None
+    assert load(given, "test").image_size == 8
+    assert load(given, "test", check_images=False).image_size is None
+
+
+def test_extensions_in_any_case_and_hidden_files(given):
+    write_image(given / "train/cat/a.JPEG")
+    write_image(given / "train/cat/b.Jpg")
+    (given / "train/cat/.DS_Store").write_text("hidden")
+    (given / "train/.cache").mkdir()
+    write_image(given / "train/cat/.thumbs/a.png")
+    (given / "train/README.txt").write_text("beside the classes")
+    assert load(given).ids == (
+        "train/cat/00.png", "train/cat/01.png", "train/cat/a.JPEG",
+        "train/cat/b.Jpg", "train/dog/00.png", "train/dog/01.png",
+        "train/dog/02.png",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def with_bad(given):
+    """The given folder with four bad files in train/."""
+    cat = given / "train/cat"
+    (cat / "empty.png").write_bytes(b"")
+    (cat / "notes.txt").write_text("a note")
+    (cat / "text.jpg").write_text("not an image")
+    write_image(cat / "whole.jpg", size=(64, 64))
+    contents = (cat / "whole.jpg").read_bytes()
+    (cat / "cut.jpg").write_bytes(contents[: len(contents) // 2])
+    (cat / "whole.jpg").unlink()
+    return given
+
+
+def test_bad_files_stop_with_their_paths(with_bad):
+    message = (
+        "`data_dir` must hold only readable .jpg .jpeg .png images, got 4 bad "
+        f"files of 9 in {with_bad}: train/cat/cut.jpg, train/cat/empty.png, "
+        "train/cat/notes.txt, train/cat/text.jpg. Remove them, or leave them "
+        "out with --skip_bad_images"
+    )
+    with pytest.raises(ValueError) as error:
+        load(with_bad)
+    assert str(error.value) == message
+    assert load(with_bad, "test").num_examples == 3
+
+
+def test_at_most_five_paths_are_listed(given):
+    for i in range(7):
+        (given / f"train/dog/bad{i}.png").write_text("x")
+    with pytest.raises(ValueError, match=r"got 7 bad files of 12") as error:
+        load(given)
+    assert "bad4.png, ..." in str(error.value)
+    assert "bad5" not in str(error.value)
+
+
+def test_bad_files_can_be_skipped(with_bad):
+    source = load(with_bad, skip_bad_images=True)
+    assert (source.num_examples, source.num_skipped) == (5, 4)
+    assert source.ids[:2] == ("train/cat/00.png", "train/cat/01.png")
+    assert source.image_size == 8
+    labels = [int(source.read(i)[1]) for i in source.records(None)]
+    assert labels == [0, 0, 1, 1, 1]
+
+
+def test_without_check_only_the_name_counts(with_bad):
+    with pytest.raises(ValueError, match="got 1 bad files of 9 .*notes.txt"):
+        load(with_bad, check_images=False)
+    (with_bad / "train/cat/notes.txt").unlink()
+    assert load(with_bad, check_images=False).num_examples == 8
+
+
+def test_skipping_needs_the_check(given):
+    with pytest.raises(ValueError, match="`check_images` must be True for"):
+        load(given, check_images=False, skip_bad_images=True)
+
+
+def test_a_class_of_bad_images_only(given):
+    for path in (given / "train/cat").iterdir():
+        path.write_text("x")
+    with pytest.raises(
+        ValueError, match="class folder `cat` must hold .*one readable image"
+    ):
+        load(given, skip_bad_images=True)
+
+
+def test_a_test_split_of_bad_images_only(given):
+    for path in (given / "test").glob("*/*"):
+        path.write_text("x")
+    with pytest.raises(ValueError, match="the test split must hold images"):
+        load(given, "test", skip_bad_images=True)
+
+
+def test_classes_must_be_equal(given):
+    (given / "test/dog").rename(given / "test/fox")
+    with pytest.raises(
+        ValueError,
+        match=r"`train` and `test` must hold the same classes, got a "
+        r"difference \(- only in train, \+ only in test\): - dog, \+ fox",
+    ):
+        load(given)
+
+
+def test_an_empty_class(given):
+    (given / "train/ant").mkdir()
+    (given / "test/ant").mkdir()
+    with pytest.raises(
+        ValueError, match="class folder `train/ant` must hold at least one"
+    ):
+        load(given)
+
+
+def test_one_level_of_class_folders(given):
+    write_image(given / "train/cat/more/a.png")
+    with pytest.raises(
+        ValueError, match="`train/cat` must hold image files only, got .*`more`"
+    ):
+        load(given)
+
+
+def test_train_without_test(given):
+    (given / "test").rename(given / "holdout")
+    with pytest.raises(
+        ValueError,
+        match=r"`data_dir` must hold `train` and `test` \(or `val`\), .*"
+        r"got \{'train': 2\} classes in ",
+    ):
+        load(given)
+
+
+def test_splits_without_classes_are_not_classes(tmp_path):
+    make_folder(tmp_path, {"train": 3, "test": 3})
+    with pytest.raises(
+        ValueError,
+        match=r"each with one sub-folder per class, got "
+        r"\{'test': 0, 'train': 0\} classes",
+    ):
+        load(tmp_path)
+
+
+def test_the_parent_of_a_data_set(given):
+    with pytest.raises(ValueError, match="must hold image files only"):
+        load(given.parent)
+
+
+def test_no_class_folder(tmp_path):
+    write_image(tmp_path / "a.png")
+    with pytest.raises(ValueError, match="one sub-folder per class.*no folder"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("fraction", [0.0, 1.0, 20])
+def test_test_fraction_is_a_share(tmp_path, fraction):
+    make_folder(tmp_path, {"a": 2})
+    with pytest.raises(
+        ValueError,
+        match=rf"`test_fraction` must be in \(0, 1\), got {fraction}",
+    ):
+        load(tmp_path, test_fraction=fraction)
+
+
+def test_too_few_images_to_split(tmp_path):
+    make_folder(tmp_path, {"a": 1, "b": 4})
+    with pytest.raises(
+        ValueError,
+        match="`test_fraction` must leave every class images in both splits, "
+        "got 0.2 for 5 images of 2 classes: ",
+    ):
+        load(tmp_path)
+
+
+def test_a_vanished_file_is_an_error_that_names_it(given):
+    source = load(given)
+    pathlib.Path(given / source.ids[0]).unlink()
+    with pytest.raises(tf.errors.NotFoundError, match="00.png"):
+        source.read(tf.constant(0))

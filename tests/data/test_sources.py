@@ -1,0 +1,158 @@
+"""Sources in memory, and the messages of load."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import data
+from supcon_tf.data import sources
+
+
+def read_all(source, seeds=None):
+    """Reads a source: (list of image arrays, list of labels)."""
+    pairs = list(source.records(seeds).map(source.read).as_numpy_iterator())
+    return [image for image, _ in pairs], [int(label) for _, label in pairs]
+
+
+def noise(*shape):
+    return np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+
+
+def test_digits_are_split_and_enlarged():
+    train, test = (data.load("digits", split) for split in ("train", "test"))
+    assert (train.num_examples, test.num_examples) == (1437, 360)
+    assert train.class_names == tuple("0123456789") == test.class_names
+    assert train.image_size == 32
+    assert (train.name, test.split, test.num_skipped) == ("digits", "test", 0)
+    images, labels = read_all(test)
+    assert images[0].shape == (32, 32, 3) and images[0].dtype == np.uint8
+    assert min(i.min() for i in images) == 0
+    assert max(i.max() for i in images) == 255
+    counts = np.bincount(labels)
+    assert counts.min() >= 34 and counts.max() <= 38  # Stratified.
+
+
+def test_digits_hold_each_example_once():
+    from sklearn import datasets
+
+    images = [
+        image
+        for split in ("train", "test")
+        for image in read_all(data.load("digits", split))[0]
+    ]
+    small = datasets.load_digits().images
+    assert len({i.tobytes() for i in images}) == len(
+        {i.tobytes() for i in small}
+    )
+
+
+def test_digits_look_like_the_originals():
+    from sklearn import datasets
+
+    images, labels = read_all(data.load("digits", "test"))
+    averaged = np.array(images)[..., 0].reshape(-1, 8, 4, 8, 4).mean((2, 4))
+    digits = datasets.load_digits()
+    small = digits.images * (255 / 16)
+    distance = np.abs(averaged[:, None] - small[None]).mean((2, 3))
+    nearest = distance.argmin(1)
+    assert distance.min(1).max() < 30
+    assert (digits.target[nearest] == labels).mean() > 0.99
+
+
+def test_seeds_alone_determine_a_permutation():
+    source = data.load("digits", "test")
+    orders = [
+        list(source.records(tf.constant(seeds)).as_numpy_iterator())
+        for seeds in ([1, 2], [1, 2], [1, 3])
+    ]
+    assert orders[0] == orders[1] != orders[2]
+    assert sorted(orders[0]) == list(range(360))
+    fixed = list(source.records(None).as_numpy_iterator())
+    assert fixed == list(range(360))
+
+
+def test_arrays_are_read_back():
+    images, labels = noise(5, 8, 8, 3), [0, 2, 1, 1, 0]
+    source = data.from_arrays(images, labels, ["a", "b", "c"], "mine", "test")
+    assert (source.name, source.split) == ("mine", "test")
+    assert source.class_names == ("a", "b", "c")
+    assert (source.num_examples, source.image_size) == (5, 8)
+    read_images, read_labels = read_all(source)
+    np.testing.assert_array_equal(read_images, images)
+    assert read_labels == labels
+    assert source.read(tf.constant(0))[1].dtype == tf.int32
+
+
+@pytest.mark.parametrize("shape", [(4, 6, 8), (4, 6, 8, 1)])
+def test_gray_arrays_become_rgb(shape):
+    images = noise(*shape)
+    source = data.from_arrays(images, np.array([[0], [1], [0], [1]], np.int64))
+    assert source.image_size is None  # 6 x 8 is not square.
+    assert source.class_names == ("0", "1")
+    read_images, read_labels = read_all(source)
+    assert read_labels == [0, 1, 0, 1]
+    for channel in range(3):
+        np.testing.assert_array_equal(
+            np.array(read_images)[..., channel], images.reshape(4, 6, 8)
+        )
+
+
+@pytest.mark.parametrize(
+    "images, labels, class_names, message",
+    [
+        (np.zeros([2, 8, 8, 3]), [0, 1], None,
+         r"`images` must be uint8 in 0..255, got float64; for floats in \[0, "
+         r"1\] pass \(images \* 255\).astype\('uint8'\)"),
+        (np.zeros([2, 8, 8, 3], np.int32), [0, 1], None,
+         r"`images` must be uint8 in 0..255, got int32$"),
+        (noise(2, 8, 8, 4), [0, 1], None,
+         r"`images` must have shape .*, got \[2, 8, 8, 4\]"),
+        (noise(8, 8), [0, 1], None, r"`images` must have .*, got \[8, 8\]"),
+        (noise(0, 8, 8, 3), [], None, r"`images` .*, got \[0, 8, 8, 3\]"),
+        (noise(2, 8, 8, 3), [0, 1, 2], None,
+         "`labels` must be as many as `images`, got 3 labels for 2 images"),
+        (noise(2, 8, 8, 3), [0.0, 1.0], None,
+         r"`labels` must be integers .*, got float64 of shape \[2\]"),
+        (noise(2, 8, 8, 3), np.eye(2, dtype=int), None,
+         r"`labels` must be integers .*, got int64 of shape \[2, 2\]"),
+        (noise(2, 8, 8, 3), [0, 2], ["a", "b"],
+         r"`labels` must be in 0..1, got 0..2"),
+        (noise(2, 8, 8, 3), [-1, 0], None,
+         r"`labels` must be in 0..0, got -1..0"),
+    ],
+)  # fmt: skip
+def test_array_mistakes_are_named(images, labels, class_names, message):
+    with pytest.raises(ValueError, match=message):
+        data.from_arrays(images, labels, class_names)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("mnist", "train"),
+         "`dataset` must be digits, folder or tfds:NAME, got mnist"),
+        (("tfds:", "train"), "`dataset` must be digits, .*, got tfds:"),
+        (("digits", "val"), "`split` must be train or test, got val"),
+        (("folder", "train"),
+         "`data_dir` must be given for the dataset `folder`, got None"),
+        (("folder", "train", "/no/such"),
+         "`data_dir` must be a folder, got /no/such"),
+    ],
+)  # fmt: skip
+def test_load_mistakes_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        data.load(*arguments)
+
+
+def test_arrays_are_not_constants_of_the_graph():
+    source = data.from_arrays(noise(50, 32, 32, 3), [0] * 50)
+    read = tf.function(source.read).get_concrete_function(
+        tf.TensorSpec([], tf.int64)
+    )
+    assert len(read.graph.as_graph_def().SerializeToString()) < 10_000
+
+
+def test_a_source_cannot_be_changed():
+    source = sources.load_digits("test")
+    with pytest.raises(AttributeError):
+        source.num_examples = 3

@@ -1,0 +1,267 @@
+"""Small TFDS sets that the test itself prepares on disk."""
+
+import json
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from supcon_tf import data
+from supcon_tf.data import tfds_source
+
+# TFDS looks for the source file of a builder and stumbles over `tests`, a
+# package without __init__.py; a module it cannot find is well with it.
+_MODULE = "tiny_sets"
+SIZES = {"train": 30, "test": 10}
+
+
+def tiny_image(i):
+    return np.full([8, 8, 3], i, np.uint8)
+
+
+class TinyPhotos(tfds.core.GeneratorBasedBuilder):
+    """Images whose gray level is their number; label = number modulo 3."""
+
+    __module__ = _MODULE
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        return tfds.core.DatasetInfo(
+            builder=self,
+            features=tfds.features.FeaturesDict(
+                {
+                    "photo": tfds.features.Image(
+                        shape=(8, 8, 3), encoding_format="png"
+                    ),
+                    "kind": tfds.features.ClassLabel(names=["a", "b", "c"]),
+                    "size": tf.int64,
+                }
+            ),
+            supervised_keys=("photo", "kind"),
+        )
+
+    def _split_generators(self, dl_manager):
+        return {n: self._generate_examples(c) for n, c in SIZES.items()}
+
+    def _generate_examples(self, count):
+        for i in range(count):
+            yield i, {"photo": tiny_image(i), "kind": i % 3, "size": 8}
+
+
+class TinyUnlabelled(tfds.core.GeneratorBasedBuilder):
+    """Like imagenet2012: no labels in test; and no supervised_keys."""
+
+    __module__ = _MODULE
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        return tfds.core.DatasetInfo(
+            builder=self,
+            features=tfds.features.FeaturesDict(
+                {
+                    "file": tfds.features.Text(),
+                    "image": tfds.features.Image(),
+                    "label": tfds.features.ClassLabel(names=["a", "b"]),
+                }
+            ),
+        )
+
+    def _split_generators(self, dl_manager):
+        return {
+            "test": self._generate_examples([-1] * 4),
+            "validation": self._generate_examples([0, 1, 1]),
+        }
+
+    def _generate_examples(self, labels):
+        for i, label in enumerate(labels):
+            yield i, {"file": str(i), "image": tiny_image(i), "label": label}
+
+
+class TinyText(tfds.core.GeneratorBasedBuilder):
+    """A set without images."""
+
+    __module__ = _MODULE
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        return tfds.core.DatasetInfo(
+            builder=self,
+            features=tfds.features.FeaturesDict({"t": tfds.features.Text()}),
+        )
+
+    def _split_generators(self, dl_manager):
+        return {"train": self._generate_examples()}
+
+    def _generate_examples(self):
+        yield 0, {"t": "words"}
+
+
+class TinyByHand(tfds.core.GeneratorBasedBuilder):
+    """A set whose archives are not there."""
+
+    __module__ = _MODULE
+    VERSION = tfds.core.Version("1.0.0")
+    MANUAL_DOWNLOAD_INSTRUCTIONS = "Fetch the tar."
+
+    def _info(self):
+        return tfds.core.DatasetInfo(builder=self)
+
+    def _split_generators(self, dl_manager):
+        return {"train": self._generate_examples(dl_manager.manual_dir)}
+
+    def _generate_examples(self, folder):
+        raise AssertionError(folder)
+
+
+@pytest.fixture(scope="module")
+def tfds_dir(tmp_path_factory):
+    """Prepares the first three sets once."""
+    root = tmp_path_factory.mktemp("tfds")
+    for builder in (TinyPhotos, TinyUnlabelled, TinyText):
+        builder(data_dir=str(root)).download_and_prepare()
+    return str(root)
+
+
+def gray_levels(source, seeds=None):
+    """Reads a source: [(gray level of the image, label)]."""
+    dataset = source.records(seeds).map(source.read)
+    return [
+        (int(data.decode_image(contents)[0, 0, 0]), int(label))
+        for contents, label in dataset
+    ]
+
+
+def test_a_set_is_read_encoded(tfds_dir):
+    source = data.load("tfds:tiny_photos", "train", tfds_dir)
+    assert (source.name, source.split) == ("tfds:tiny_photos", "train")
+    assert source.class_names == ("a", "b", "c")
+    assert (source.num_examples, source.image_size) == (30, 8)
+    contents, label = next(iter(source.records(None).map(source.read)))
+    assert contents.dtype == tf.string and label.dtype == tf.int32
+    expected = [(i, i % 3) for i in range(30)]
+    assert sorted(gray_levels(source)) == expected
+    assert gray_levels(source) == gray_levels(source)
+    test = data.load("tfds:tiny_photos", "test", tfds_dir)
+    assert test.num_examples == 10
+
+
+def test_only_the_seeds_determine_the_order(tfds_dir):
+    source = data.load("tfds:tiny_photos", "train", tfds_dir)
+    tf.random.set_seed(1)
+    first = gray_levels(source, tf.constant([3, 4]))
+    tf.random.set_seed(2)
+    assert gray_levels(source, tf.constant([3, 4])) == first
+    others = [
+        gray_levels(source, tf.constant(seeds)) for seeds in ([3, 5], [2, 4])
+    ]
+    assert others[0] != first != others[1]
+    assert sorted(others[0]) == sorted(others[1]) == sorted(first)
+    assert len(first) == 30
+
+
+def test_an_unlabelled_test_split_is_passed_over(tfds_dir):
+    source = data.load("tfds:tiny_unlabelled", "test", tfds_dir)
+    assert source.num_examples == 3  # Of "validation".
+    assert source.image_size is None
+    assert sorted(gray_levels(source)) == [(0, 0), (1, 1), (2, 1)]
+
+
+def test_a_fresh_process_reads_the_files(tfds_dir):
+    """It does not know the builder classes of this test."""
+    program = f"""if True:
+        import json
+        from supcon_tf import data
+        train = data.load("tfds:tiny_photos:1.0.0", "train", {tfds_dir!r})
+        test = data.load("tfds:tiny_unlabelled", "test", {tfds_dir!r})
+        pixels = [
+            int(data.decode_image(train.read(record)[0])[0, 0, 0])
+            for record in train.records(None)
+        ]
+        print(json.dumps([pixels, train.class_names, test.num_examples]))
+    """
+    output = subprocess.run(
+        [sys.executable, "-c", program],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    pixels, class_names, num_test = json.loads(output.splitlines()[-1])
+    here = data.load("tfds:tiny_photos", "train", tfds_dir)
+    assert pixels == [level for level, _ in gray_levels(here)]
+    assert (class_names, num_test) == (["a", "b", "c"], 3)
+
+
+def test_views_of_a_set(tfds_dir):
+    source = data.load("tfds:tiny_photos", "train", tfds_dir)
+    views = data.make_views(source, 10, seed=1)
+    epochs = [[], []]
+    for step, (images, labels) in enumerate(views.take(6)):
+        levels = images.numpy()[:, 0, 0, 0, 0]
+        np.testing.assert_array_equal(levels % 3, labels)
+        epochs[step // 3].extend(levels.tolist())
+    assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(30))
+    assert epochs[0] != epochs[1]
+    resumed, _ = next(iter(data.make_views(source, 10, seed=1, start_step=5)))
+    assert resumed.numpy()[:, 0, 0, 0, 0].tolist() == epochs[1][20:]
+
+
+def test_a_missing_split(tfds_dir):
+    with pytest.raises(
+        ValueError,
+        match="must have a labelled split named train for `train`, got "
+        r"\['test', 'validation'\]",
+    ):
+        data.load("tfds:tiny_unlabelled", "train", tfds_dir)
+
+
+def test_a_set_without_images(tfds_dir):
+    with pytest.raises(
+        ValueError, match="must have an Image and a ClassLabel, got tfds:tiny_t"
+    ):
+        data.load("tfds:tiny_text", "train", tfds_dir)
+
+
+def test_an_unknown_set(tfds_dir):
+    with pytest.raises(
+        ValueError, match="`dataset` must name a TFDS set, got tfds:no_such_set"
+    ):
+        data.load("tfds:no_such_set", "train", tfds_dir)
+
+
+def test_a_set_that_cannot_be_prepared(tmp_path):
+    with pytest.raises(RuntimeError) as error:
+        data.load("tfds:tiny_by_hand", "train", str(tmp_path))
+    message = str(error.value)
+    assert "TFDS could not prepare tiny_by_hand: " in message
+    assert "Fetch the tar." in message
+    assert f"belongs in {tmp_path}/downloads/manual" in message
+
+
+@pytest.mark.parametrize(
+    "module", [None, types.ModuleType("tensorflow_datasets")]
+)
+def test_a_broken_installation_names_the_pin(monkeypatch, module):
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", module)
+    with pytest.raises(ImportError, match="tensorflow-metadata<=1.15.0"):
+        data.load("tfds:tiny_photos", "train")
+
+
+def test_data_does_not_import_tfds():
+    program = "import sys; import supcon_tf.data; print(*sys.modules)"
+    output = subprocess.run(
+        [sys.executable, "-c", program],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    assert not {"tensorflow_datasets", "sklearn"} & set(output.split())
+
+
+def test_a_large_set_is_shuffled_through_a_buffer(tfds_dir, monkeypatch):
+    monkeypatch.setattr(tfds_source, "_SHUFFLE_BUFFER", 5)
+    source = data.load("tfds:tiny_photos", "train", tfds_dir)
+    fixed = gray_levels(source)
+    mixed = gray_levels(source, tf.constant([3, 4]))
+    assert mixed != fixed and sorted(mixed) == sorted(fixed)
+    # The i-th example drawn is one of the first i + 5 in the file.
+    assert all(fixed.index(e) < i + 5 for i, e in enumerate(mixed))

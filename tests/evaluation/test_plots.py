@@ -1,0 +1,199 @@
+"""What the figures show, that they save, and that notebooks display them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from matplotlib import figure
+from sklearn import datasets
+
+from supcon_tf.evaluation import plots
+
+NAMES = [f"digit {i}" for i in range(10)]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Pixels [300, 64], images [300, 8, 8, 3] uint8 and labels [300]."""
+    loaded = datasets.load_digits()
+    images = (loaded.images[:300] * 255 / 16).astype(np.uint8)
+    images = np.repeat(images[..., None], 3, axis=-1)
+    return loaded.data[:300], images, loaded.target[:300]
+
+
+def _views(images: np.ndarray) -> np.ndarray:
+    return np.stack([images, 255 - images, images[:, ::-1]], axis=1)
+
+
+def _legend(drawn: figure.Figure) -> list[str]:
+    return [text.get_text() for text in drawn.legends[0].get_texts()]
+
+
+def _offsets(drawn: figure.Figure) -> np.ndarray:
+    return np.concatenate(
+        [np.asarray(c.get_offsets()) for c in drawn.axes[0].collections]
+    )
+
+
+def _png_size(drawn: figure.Figure, path) -> int:
+    drawn.savefig(path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    return path.stat().st_size
+
+
+def test_views_rows_are_images_and_columns_are_views(digits, tmp_path):
+    _, images, labels = digits
+    views = _views(images[:12])
+    drawn = plots.plot_views(views, labels[:12], NAMES, max_rows=5)
+    assert isinstance(drawn, figure.Figure)
+    assert len(drawn.axes) == 5 * 3
+    for i, axes in enumerate(drawn.axes):
+        row, column = divmod(i, 3)
+        np.testing.assert_array_equal(
+            axes.images[0].get_array(), views[row, column]
+        )
+        assert axes.get_title() == (f"view {column + 1}" if row == 0 else "")
+        name = NAMES[labels[row]] if column == 0 else ""
+        assert axes.get_ylabel() == name
+    assert _png_size(drawn, tmp_path / "views.png") > 5000
+
+
+def test_views_without_labels_and_as_tensor(digits):
+    views = tf.constant(_views(digits[1][:2]))
+    drawn = plots.plot_views(views)
+    assert len(drawn.axes) == 2 * 3
+    assert {axes.get_ylabel() for axes in drawn.axes} == {""}
+    drawn = plots.plot_views(views, tf.constant([7, 4]))
+    assert [axes.get_ylabel() for axes in drawn.axes[::3]] == ["7", "4"]
+
+
+@pytest.mark.parametrize("method", ["tsne", "pca"])
+def test_representation_draws_every_example(method, digits, tmp_path):
+    points, _, labels = digits
+    drawn = plots.plot_representation(points, labels, NAMES, method)
+    (axes,) = drawn.axes
+    assert _legend(drawn) == NAMES
+    counts = [len(c.get_offsets()) for c in axes.collections]
+    assert counts == np.bincount(labels).tolist()
+    assert np.isfinite(_offsets(drawn)).all()
+    assert _png_size(drawn, tmp_path / "points.png") > 10000
+    again = plots.plot_representation(points, labels, NAMES, method)
+    np.testing.assert_array_equal(_offsets(drawn), _offsets(again))
+
+
+def test_pca_axes_tell_the_variance(digits):
+    points, _, labels = digits
+    drawn = plots.plot_representation(points, labels, method="pca")
+    assert drawn.axes[0].get_xlabel().startswith("component 1 (")
+    assert drawn.axes[0].get_ylabel().endswith("% of the variance)")
+    assert _legend(drawn) == [str(i) for i in range(10)]
+
+
+def test_large_sets_are_subsampled_by_seed():
+    generator = np.random.default_rng(0)
+    points = generator.normal(size=(2500, 4))
+    labels = generator.integers(3, size=2500)
+    first, same, other = (
+        _offsets(plots.plot_representation(points, labels, None, "pca", seed))
+        for seed in (0, 0, 1)
+    )
+    assert len(first) == len(other) == 2000
+    np.testing.assert_array_equal(first, same)
+    assert not np.array_equal(first, other)
+
+
+def test_seventy_classes_have_their_own_style():
+    points = np.random.default_rng(0).normal(size=(71, 3))
+    drawn = plots.plot_representation(points[:70], np.arange(70), method="pca")
+    styles = {
+        (
+            tuple(c.get_facecolor()[0]),
+            c.get_paths()[0].vertices.round(3).tobytes(),
+        )
+        for c in drawn.axes[0].collections
+    }
+    assert len(styles) == len(_legend(drawn)) == 70
+    more = plots.plot_representation(points, np.arange(71), method="pca")
+    assert not more.legends
+
+
+@pytest.mark.parametrize("method", ["tsne", "pca"])
+@pytest.mark.parametrize("scale", [1, 1e-25])
+def test_few_and_tiny_representations(scale, method):
+    drawn = plots.plot_representation(
+        scale * np.eye(3), [4, -1, 4], method=method
+    )
+    assert np.isfinite(_offsets(drawn)).all()
+    assert _legend(drawn) == ["-1", "4"]
+
+
+def test_figures_show_themselves_in_a_notebook(digits):
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    call = "plots.plot_views(np.zeros((2, 2, 8, 8, 3), np.uint8))"
+    start = "import numpy as np\nfrom supcon_tf.evaluation import plots\n"
+    cells = [start + call, "import matplotlib.pyplot\n" + call]
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(cell) for cell in cells]
+    )
+    nbclient.NotebookClient(notebook, timeout=60).execute()
+    for cell in notebook.cells:
+        (output,) = cell.outputs  # Once, not once more by the backend.
+        assert "image/png" in output.data
+
+
+def test_pyplot_is_not_needed():
+    code = (
+        "import sys, numpy as np\n"
+        "from supcon_tf.evaluation import plots\n"
+        "plots.plot_views(np.zeros((1, 2, 8, 8, 3), np.uint8))._repr_png_()\n"
+        "assert 'matplotlib.pyplot' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"views": np.zeros((2, 8, 8, 3), np.uint8)},
+            "`views` must have shape",
+        ),
+        ({"views": np.zeros((0, 2, 8, 8, 3), np.uint8)}, "not be empty"),
+        ({"views": np.zeros((2, 2, 8, 8, 3))}, "must be uint8, got float64"),
+        ({"labels": [0]}, r"integers of shape \(2,\), got int64 of shape"),
+        ({"labels": [0.0, 1.0]}, "`labels` must be integers"),
+        ({"labels": [0, 2]}, "got 2 names for labels from 0 to 2"),
+        ({"max_rows": 0}, "`max_rows` must be at least 1, got 0"),
+    ],
+)
+def test_views_errors(arguments, message):
+    valid = {
+        "views": np.zeros((2, 2, 8, 8, 3), np.uint8),
+        "labels": [0, 1],
+        "class_names": ["cat", "dog"],
+    }
+    with pytest.raises(ValueError, match=message):
+        plots.plot_views(**(valid | arguments))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"representations": np.eye(2)}, r"examples >= 3, .*got \(2, 2\)"),
+        ({"representations": np.ones((4, 1))}, r"dim >= 2\], got \(4, 1\)"),
+        ({"representations": np.full((4, 2), np.inf)}, "must be finite"),
+        ({"representations": np.ones((4, 2))}, "one point 4 times"),
+        ({"labels": [0, 1]}, r"`labels` must be integers of shape \(4,\)"),
+        ({"class_names": ["cat"]}, "got 1 names for labels from 0 to 1"),
+        ({"method": "umap"}, '`method` must be "tsne" or "pca", got "umap"'),
+    ],
+)
+def test_representation_errors(arguments, message):
+    valid = {"representations": np.eye(4), "labels": [0, 1, 0, 1]}
+    with pytest.raises(ValueError, match=message):
+        plots.plot_representation(**(valid | arguments))

@@ -1,0 +1,269 @@
+"""Encoder: contract of its output, stem, normalisation, saving, strategy."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import models
+
+
+@pytest.fixture(params=["float32", "mixed_bfloat16", "mixed_float16"])
+def policy(request: pytest.FixtureRequest) -> Iterator[str]:
+    before = tf.keras.mixed_precision.global_policy()
+    tf.keras.mixed_precision.set_global_policy(request.param)
+    yield request.param
+    tf.keras.mixed_precision.set_global_policy(before)
+
+
+def _images(count: int = 3, side: int = 16) -> np.ndarray:
+    rng = np.random.default_rng(count)
+    return rng.integers(0, 256, (count, side, side, 3)).astype(np.uint8)
+
+
+def _small(**kwargs: object) -> models.Encoder:
+    return models.Encoder("resnet18", **({"width": 0.125} | kwargs))
+
+
+@pytest.mark.parametrize("architecture", ["resnet18", "resnet50", "vgg8"])
+def test_output_is_float32_and_unit_length(
+    policy: str, architecture: str
+) -> None:
+    encoder = models.Encoder(architecture, width=0.125)
+    for training in (False, True):
+        r = encoder(_images(), training=training)
+        assert r.dtype == tf.float32
+        assert r.shape == (3, encoder.representation_dim)
+        np.testing.assert_allclose(np.linalg.norm(r, axis=-1), 1, atol=1e-6)
+    stack = encoder.stack
+    assert stack.compute_dtype == policy.removeprefix("mixed_")
+    assert all(v.dtype == tf.float32 for v in encoder.variables)
+
+
+def test_policy_is_that_of_construction_not_of_build() -> None:
+    encoder = _small(dtype="mixed_bfloat16")
+    encoder.build((None, 16, 16, 3))
+    conv = encoder.stack.blocks[3].branch[1].conv
+    assert conv.compute_dtype == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("architecture", "width", "expected"),
+    [
+        ("resnet18", 1.0, 512),
+        ("resnet34", 2.0, 1024),
+        ("resnet50", 1.0, 2048),
+        ("resnet200", 0.5, 1024),
+        ("vgg8", 1.0, 512),
+        ("vgg16", 0.25, 128),
+    ],
+)
+def test_representation_dim_is_known_at_construction(
+    architecture: str, width: float, expected: int
+) -> None:
+    encoder = models.Encoder(architecture, width=width)
+    assert encoder.representation_dim == expected
+
+
+@pytest.mark.parametrize(
+    ("stem", "side", "expected"),
+    [
+        ("auto", 64, "cifar"),
+        ("auto", 65, "imagenet"),
+        ("cifar", 224, "cifar"),
+        ("imagenet", 32, "imagenet"),
+        ("imagenet", None, "imagenet"),
+    ],
+)
+def test_stem(stem: str, side: int | None, expected: str) -> None:
+    encoder = _small(stem=stem)
+    assert encoder.resolved_stem is None
+    encoder.build((None, side, side, 3))
+    assert encoder.resolved_stem == expected
+    kernel = encoder.stack.stem_conv.conv.kernel
+    assert kernel.shape[0] == (7 if expected == "imagenet" else 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"architecture": "resnet19"},
+            "`architecture` must be one of resnet18, resnet34, resnet50, "
+            "resnet101, resnet152, resnet200, vgg8, vgg16, got 'resnet19'",
+        ),
+        ({"stem": "torch"}, "`stem` must be one of auto, cifar, imagenet, got"),
+        (
+            {"architecture": "vgg8", "stem": "cifar"},
+            "`stem` must be 'auto' for VGG, got 'cifar'",
+        ),
+        ({"width": 0.0}, "`width` must be positive, got 0.0"),
+        ({"width": float("nan")}, "`width` must be positive, got nan"),
+        ({"image_std": (1.0, 0.0, 1.0)}, "`image_std` must be positive, got"),
+        ({"image_mean": (0.5,)}, "`image_mean` must have three channels, got"),
+        ({"image_std": (1.0,) * 4}, "`image_std` must have three channels"),
+    ],
+)
+def test_bad_argument(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        models.Encoder(**arguments)
+    assert str(error.value).startswith(message)
+
+
+def test_bad_images() -> None:
+    message = r"`images` must be \[batch, height, width, 3\], got shape"
+    encoder = _small()
+    with pytest.raises(ValueError, match=message):
+        encoder.build((None, 16, 16, 1))
+    encoder(_images())
+    for shape in ((16, 16, 3), (2, 16, 16, 1), (2, 2, 16, 16, 3)):
+        with pytest.raises(ValueError, match=message):
+            encoder(np.zeros(shape, np.uint8))
+
+
+def test_auto_stem_needs_a_static_size() -> None:
+    with pytest.raises(
+        ValueError,
+        match=r"`stem` must be 'cifar' or 'imagenet'"
+        r" where the image size is not static, got 'auto'",
+    ):
+        _small().build((None, None, None, 3))
+
+
+def test_images_are_normalised_inside() -> None:
+    mean, std = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
+    images = _images()
+    encoder = _small(image_mean=mean, image_std=std)
+    seen = []
+    output = encoder(images)
+    call = encoder.stack.call
+    encoder.stack.call = lambda x, training: (
+        seen.append(x) or call(x, training=training)
+    )
+    np.testing.assert_array_equal(encoder(images), output)
+    expected = (images.astype(np.float64) / 255 - mean) / std
+    np.testing.assert_allclose(seen[0], expected, atol=1e-6)
+
+    raw = _small(image_mean=(0, 0, 0), image_std=(1 / 255,) * 3)
+    raw.build((None, 16, 16, 3))
+    raw.set_weights(encoder.get_weights())
+    np.testing.assert_allclose(
+        raw(expected.astype(np.float32)), output, atol=1e-5
+    )
+
+
+def test_images_are_normalised_in_float32_then_cast() -> None:
+    encoder = _small(dtype="mixed_bfloat16")
+    encoder.build((None, 16, 16, 3))
+    seen = []
+    call = encoder.stack.call
+    encoder.stack.call = lambda x, training: (
+        seen.append(x) or call(x, training=training)
+    )
+    images = _images()
+    for inputs in (images, images.astype(np.float32)):
+        encoder(inputs)
+        expected = (tf.cast(inputs, tf.float32) / 255 - 0.5) / 0.5
+        np.testing.assert_array_equal(
+            seen.pop().numpy(), tf.cast(expected, tf.bfloat16).numpy()
+        )
+
+
+def test_uint8_and_float_images_agree(policy: str) -> None:
+    encoder = _small()
+    images = _images()
+    np.testing.assert_array_equal(
+        encoder(images), encoder(images.astype(np.float32))
+    )
+
+
+def test_without_normalize_the_pooled_activations_come_out() -> None:
+    encoder, pooled = _small(), _small(normalize=False)
+    images = _images()
+    representations = encoder(images)
+    pooled.build(images.shape)
+    pooled.set_weights(encoder.get_weights())
+    raw = pooled(images).numpy()
+    x = tf.constant((images / 255.0 - 0.5) / 0.5, tf.float32)
+    np.testing.assert_allclose(
+        raw, tf.reduce_mean(pooled.stack(x), axis=[1, 2]), atol=1e-5
+    )
+    raw /= np.linalg.norm(raw, axis=-1, keepdims=True)
+    np.testing.assert_allclose(representations, raw, atol=1e-6)
+
+
+def test_names_are_the_same_from_build_call_and_nesting() -> None:
+    built, called = _small(), _small()
+    nested = models.SupConModel(_small(), models.ProjectionHead(8, (8,)))
+    built.build((None, 16, 16, 3))
+    called(_images())
+    nested(_images(4).reshape(2, 2, 16, 16, 3))
+    names = [v.name for v in built.variables]
+    assert names[0] == "encoder/resnet18/stem/conv/kernel:0"
+    assert len(set(names)) == len(names)
+    assert names == [v.name for v in called.variables]
+    assert names == [v.name for v in nested.encoder.variables]
+
+
+def test_first_call_creates_no_variable_after_build() -> None:
+    encoder = _small()
+    encoder.build((None, 16, 16, 3))
+    before = [v.ref() for v in encoder.variables]
+    encoder.build((None, 16, 16, 3))
+    encoder(_images(), training=True)
+    assert [v.ref() for v in encoder.variables] == before
+
+
+def test_config_round_trip() -> None:
+    encoder = models.Encoder(
+        "resnet34", "cifar", 0.5, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), False, False
+    )
+    copy = models.Encoder.from_config(encoder.get_config())
+    assert copy.get_config() == encoder.get_config()
+    assert encoder.get_config()["name"] == "encoder"
+    assert set(encoder.get_config()) >= {
+        "architecture", "stem", "width", "image_mean", "image_std",
+        "normalize", "synchronized_bn",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["checkpoint", "weights", "h5", "keras"])
+def test_saving_gives_an_equal_encoder(
+    kind: str, tmp_path: pathlib.Path
+) -> None:
+    images = _images()
+    encoder = _small()
+    encoder(images, training=True)  # moves the BN statistics
+    copy = models.Encoder.from_config(encoder.get_config())
+    if kind == "checkpoint":
+        path = tf.train.Checkpoint(model=encoder).write(str(tmp_path / "c"))
+        status = tf.train.Checkpoint(model=copy).read(path)
+        copy.build(images.shape)
+        status.assert_consumed()
+    elif kind == "keras":
+        encoder.save(tmp_path / "encoder.keras")
+        copy = tf.keras.models.load_model(tmp_path / "encoder.keras")
+    else:
+        suffix = ".weights.h5" if kind == "h5" else ""
+        encoder.save_weights(str(tmp_path / f"w{suffix}"))
+        copy.build(images.shape)
+        copy.load_weights(str(tmp_path / f"w{suffix}"))
+    np.testing.assert_array_equal(copy(images), encoder(images))
+
+
+def test_saved_model_takes_uint8(tmp_path: pathlib.Path) -> None:
+    encoder = _small()
+    images = _images()
+    encoder.build(images.shape)
+    serve = tf.function(
+        lambda x: encoder(x, training=False),
+        input_signature=[tf.TensorSpec((None, 16, 16, 3), tf.uint8)],
+    )
+    tf.saved_model.save(encoder, str(tmp_path), {"serving_default": serve})
+    loaded = tf.saved_model.load(str(tmp_path)).signatures["serving_default"]
+    (output,) = loaded(tf.constant(images)).values()
+    np.testing.assert_allclose(output, encoder(images), atol=1e-6)

@@ -1,0 +1,231 @@
+"""Projection head and linear classifier."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import models
+
+
+@pytest.fixture(params=["float32", "mixed_bfloat16", "mixed_float16"])
+def policy(request: pytest.FixtureRequest) -> Iterator[str]:
+    before = tf.keras.mixed_precision.global_policy()
+    tf.keras.mixed_precision.set_global_policy(request.param)
+    yield request.param
+    tf.keras.mixed_precision.set_global_policy(before)
+
+
+def _unit(*shape: int) -> tf.Tensor:
+    x = tf.random.stateless_normal(shape, (1, 2))
+    return tf.math.l2_normalize(x, axis=-1)
+
+
+def _images(count: int = 4) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return rng.integers(0, 256, (count, 16, 16, 3)).astype(np.uint8)
+
+
+@pytest.mark.parametrize("hidden_dims", [(), (32,), (32, 16, 16)])
+@pytest.mark.parametrize("use_batch_norm", [False, True])
+def test_projections_are_float32_and_unit_length(
+    policy: str, hidden_dims: tuple[int, ...], use_batch_norm: bool
+) -> None:
+    tf.keras.utils.set_random_seed(0)  # no row with every hidden unit off
+    head = models.ProjectionHead(8, hidden_dims, use_batch_norm)
+    z = head(_unit(4, 3, 64), training=use_batch_norm)
+    assert z.dtype == tf.float32
+    assert z.shape == (4, 3, 8)
+    np.testing.assert_allclose(np.linalg.norm(z, axis=-1), 1, atol=1e-5)
+    assert head.projection.compute_dtype == "float32"
+    for dense in head.hidden:
+        assert dense.compute_dtype == policy.removeprefix("mixed_")
+
+
+def test_head_by_hand() -> None:
+    head = models.ProjectionHead(4, (6,))
+    r = _unit(5, 8)
+    output = head(r)
+    kernel, bias, last = head.get_weights()
+    z = np.maximum(r @ kernel + bias, 0) @ last
+    z /= np.linalg.norm(z, axis=-1, keepdims=True)
+    np.testing.assert_allclose(output, z, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("hidden_dims", "use_batch_norm", "names"),
+    [
+        ((), False, ["projection/kernel"]),
+        (
+            (6,),
+            False,
+            ["hidden0/kernel", "hidden0/bias", "projection/kernel"],
+        ),
+        (
+            (6,),
+            True,
+            [
+                "hidden0/kernel",
+                "projection/kernel",
+                "hidden0_bn/gamma",
+                "hidden0_bn/beta",
+            ],  # fmt: skip
+        ),
+    ],
+)
+def test_variables(
+    hidden_dims: tuple[int, ...], use_batch_norm: bool, names: list[str]
+) -> None:
+    built = models.ProjectionHead(4, hidden_dims, use_batch_norm)
+    called = models.ProjectionHead(4, hidden_dims, use_batch_norm)
+    built.build((None, 8))
+    called(_unit(2, 8))
+    expected = {f"projection_head/{name}:0" for name in names}
+    assert {v.name for v in built.trainable_variables} == expected
+    assert {v.name for v in called.trainable_variables} == expected
+
+
+def test_kernels_start_small_and_biases_at_zero() -> None:
+    head = models.ProjectionHead()
+    head.build((None, 512))
+    kernel, bias, last = head.get_weights()
+    assert kernel.shape == (512, 2048) and last.shape == (2048, 128)
+    assert not bias.any()
+    for weights in (kernel, last):
+        assert abs(weights.std() - 0.01) < 1e-4
+
+
+@pytest.mark.parametrize("hidden_dims", [(), (6,), (6, 6)])
+def test_zero_output_has_a_finite_gradient(
+    policy: str, hidden_dims: tuple[int, ...]
+) -> None:
+    head = models.ProjectionHead(4, hidden_dims)
+    r = tf.zeros((2, 8))
+    with tf.GradientTape() as tape:
+        tape.watch(r)
+        z = head(r)
+        loss = 1e4 * tf.reduce_sum(z)  # as with a float16 loss scale
+    assert not z.numpy().any()
+    for gradient in tape.gradient(loss, [r, *head.trainable_variables]):
+        assert np.isfinite(gradient).all()
+
+
+def test_rank_and_empty_batch() -> None:
+    head = models.ProjectionHead(4, (6,), use_batch_norm=True)
+    r = _unit(3, 2, 8)
+    folded = head(tf.reshape(r, (6, 8)))
+    np.testing.assert_allclose(
+        head(r), tf.reshape(folded, (3, 2, 4)), atol=1e-6
+    )
+    assert head(tf.zeros((0, 2, 8))).shape == (0, 2, 4)
+    static = tf.function(head).get_concrete_function(
+        tf.TensorSpec((None, 2, 8)), training=False
+    )
+    assert static.output_shapes.as_list() == [None, 2, 4]
+
+
+def test_head_config_round_trip() -> None:
+    head = models.ProjectionHead(4, (6, 5), True, False, name="other")
+    copy = models.ProjectionHead.from_config(head.get_config())
+    assert copy.get_config() == head.get_config()
+    assert copy.name == "other"
+
+
+@pytest.mark.parametrize("first", ["build", "read"])
+def test_head_restores_before_and_after_build(
+    first: str, tmp_path: pathlib.Path
+) -> None:
+    head = models.ProjectionHead(4, (6, 5), use_batch_norm=True)
+    head(_unit(9, 8), training=True)
+    path = tf.train.Checkpoint(model=head).write(str(tmp_path / "c"))
+    copy = models.ProjectionHead.from_config(head.get_config())
+    if first == "build":
+        copy.build((None, 8))
+    status = tf.train.Checkpoint(model=copy).read(path)
+    copy.build((None, 8))
+    status.assert_consumed()
+    for one, other in zip(head.get_weights(), copy.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_bad_sizes() -> None:
+    with pytest.raises(
+        ValueError, match="`output_dim` must be positive, got 0"
+    ):
+        models.ProjectionHead(0)
+    with pytest.raises(
+        ValueError, match=r"`hidden_dims` must be positive, got"
+    ):
+        models.ProjectionHead(4, (8, 0))
+    with pytest.raises(ValueError, match="`num_classes` must be at least 2"):
+        models.LinearClassifier(models.Encoder("vgg8"), 1)
+
+
+def _classifier() -> models.LinearClassifier:
+    encoder = models.Encoder("resnet18", width=0.125)
+    encoder(_images(), training=True)  # statistics that are not the initial
+    return models.LinearClassifier(encoder, 3)
+
+
+def test_logits_are_float32(policy: str) -> None:
+    classifier = _classifier()
+    logits = classifier(_images())
+    assert logits.dtype == tf.float32
+    assert logits.shape == (4, 3)
+
+
+def test_fit_leaves_the_encoder_bit_identical() -> None:
+    classifier = _classifier()
+    classifier.compile(
+        tf.keras.optimizers.SGD(0.5, momentum=0.9, weight_decay=0.1),
+        tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    classifier(_images())
+    encoder_before = classifier.encoder.get_weights()
+    dense_before = classifier.classifier.get_weights()
+    labels = np.array([0, 1, 2, 0])
+    classifier.fit(_images(), labels, batch_size=2, epochs=2, verbose=0)
+    for before, after in zip(
+        encoder_before, classifier.encoder.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(before, after)
+    for before, after in zip(
+        dense_before, classifier.classifier.get_weights(), strict=True
+    ):
+        assert (before != after).any()
+    assert len(classifier.trainable_variables) == 2
+
+
+def test_gradient_stops_before_a_thawed_encoder() -> None:
+    classifier = _classifier()
+    classifier.trainable = True
+    assert classifier.encoder.trainable_variables
+    before = classifier.encoder.get_weights()
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(classifier(_images(), training=True))
+    gradients = tape.gradient(loss, classifier.encoder.trainable_variables)
+    assert gradients == [None] * len(gradients)
+    for old, new in zip(before, classifier.encoder.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_classifier_round_trip(tmp_path: pathlib.Path) -> None:
+    classifier = _classifier()
+    expected = classifier(_images())
+    copy = models.LinearClassifier.from_config(classifier.get_config())
+    assert copy.get_config() == classifier.get_config()
+    copy.build((None, 16, 16, 3))
+    names = [v.name for v in copy.variables]
+    assert "linear_classifier/classifier/kernel:0" in names
+    assert names == [v.name for v in classifier.variables]
+    classifier.save_weights(f"{tmp_path}/w")
+    copy.load_weights(f"{tmp_path}/w").assert_consumed()
+    np.testing.assert_array_equal(copy(_images()), expected)
+    classifier.save(f"{tmp_path}/classifier.keras")
+    loaded = tf.keras.models.load_model(f"{tmp_path}/classifier.keras")
+    np.testing.assert_array_equal(loaded(_images()), expected)
+    assert len(loaded.trainable_variables) == 2

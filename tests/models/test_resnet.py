@@ -1,0 +1,174 @@
+"""The ResNet stack: published parameter counts, strides, zero gamma."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf.models import layers, resnet
+
+# torchvision's totals without the classifier; 200 from `_formula`.
+PUBLISHED = {
+    18: 11_176_512,
+    34: 21_284_672,
+    50: 23_508_032,
+    101: 42_500_160,
+    152: 58_143_808,
+}
+
+
+def _count(variables: list[tf.Variable]) -> int:
+    return sum(int(np.prod(variable.shape)) for variable in variables)
+
+
+def _trainable(depth: int, stem: str, width: float = 1.0) -> int:
+    stack = resnet.ResNet(depth, stem, width)
+    stack.build((None, 32, 32, 3))
+    return _count(stack.trainable_variables)
+
+
+def _formula(depth: int, stem: str, width: float = 1.0) -> int:
+    """Kernels and 2 BN parameters per channel, written as in the paper."""
+    counts = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
+    counts |= {101: (3, 4, 23, 3), 152: (3, 8, 36, 3), 200: (3, 24, 36, 3)}
+    base = int(64 * width)
+    channels = base
+    total = (49 if stem == "imagenet" else 9) * 3 * base + 2 * base
+    for group, count in enumerate(counts[depth]):
+        inner = base * 2**group
+        outer = inner * (4 if depth >= 50 else 1)
+        for index in range(count):
+            if depth >= 50:
+                total += channels * inner + 9 * inner * inner + inner * outer
+                total += 2 * (inner + inner + outer)
+            else:
+                total += 9 * channels * inner + 9 * inner * inner + 4 * inner
+            if index == 0 and (group > 0 or channels != outer):
+                total += channels * outer + 2 * outer
+            channels = outer
+    return total
+
+
+@pytest.mark.parametrize("depth", [18, 34, 50, 101, 152, 200])
+def test_parameter_count_equals_the_published_one(depth: int) -> None:
+    expected = PUBLISHED.get(depth, _formula(depth, "imagenet"))
+    assert _formula(depth, "imagenet") == expected
+    assert _trainable(depth, "imagenet") == expected
+
+
+@pytest.mark.parametrize(
+    ("depth", "expected"), [(18, 11_168_832), (50, 23_500_352)]
+)
+def test_cifar_stem_count(depth: int, expected: int) -> None:
+    assert _trainable(depth, "cifar") == expected
+
+
+@pytest.mark.parametrize("depth", [18, 50])
+def test_width_multiplies_every_channel_count(depth: int) -> None:
+    expected = _formula(depth, "cifar", 0.25)
+    assert _trainable(depth, "cifar", 0.25) == expected
+
+
+def test_stride_is_on_the_3x3_convolution() -> None:
+    stack = resnet.ResNet(50, "cifar", 0.125)
+    first_of_group = {
+        block.name: block
+        for block in stack.blocks
+        if block.name.endswith("block0")
+    }
+    for group, strides in enumerate((1, 2, 2, 2)):
+        block = first_of_group[f"group{group}_block0"]
+        assert [c.kernel_size for c in block.branch] == [1, 3, 1]
+        assert [c.strides for c in block.branch] == [1, strides, 1]
+        assert block.shortcut.strides == strides
+
+
+@pytest.mark.parametrize("bottleneck", [False, True])
+def test_new_identity_block_passes_its_input_through(bottleneck: bool) -> None:
+    block = resnet.ResidualBlock(2, bottleneck=bottleneck)
+    inputs = tf.random.stateless_normal((2, 5, 5, block.output_filters), (1, 2))
+    for training in (False, True):
+        np.testing.assert_array_equal(
+            block(inputs, training=training), tf.nn.relu(inputs)
+        )
+
+
+def test_every_branch_ends_in_zero_gamma_and_nothing_else_does() -> None:
+    stack = resnet.ResNet(50, "cifar", 0.125)
+    stack.build((None, None, None, 3))
+    for block in stack.blocks:
+        *inner, last = [conv.bn.gamma.numpy() for conv in block.branch]
+        assert not last.any()
+        assert all((gamma == 1).all() for gamma in inner)
+        if block.shortcut is not None:
+            assert (block.shortcut.bn.gamma.numpy() == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("stem", "side", "expected"),
+    [("cifar", 32, 4), ("imagenet", 64, 2), ("cifar", 8, 1), ("cifar", 9, 2)],
+)
+def test_feature_map_size(stem: str, side: int, expected: int) -> None:
+    stack = resnet.ResNet(18, stem, 0.125)
+    shape = stack(tf.zeros((1, side, side, 3))).shape
+    assert shape == (1, expected, expected, 64)
+
+
+@pytest.mark.parametrize(("kernel", "side"), [(3, 6), (3, 7), (7, 8), (1, 6)])
+def test_strided_convolution_pads_symmetrically(kernel: int, side: int) -> None:
+    conv = layers.ConvBN(2, kernel, strides=2)
+    inputs = np.random.default_rng(0).normal(size=(1, side, side, 3))
+    output = conv(tf.constant(inputs, tf.float32), training=False)
+
+    margin = (kernel - 1) // 2
+    padded = np.pad(
+        inputs, [(0, 0), (margin, margin), (margin, margin), (0, 0)]
+    )
+    weights = conv.conv.kernel.numpy()
+    expected = np.zeros((1, -(-side // 2), -(-side // 2), 2))
+    for row in range(expected.shape[1]):
+        for column in range(expected.shape[2]):
+            top, left = 2 * row, 2 * column
+            window = padded[0, top : top + kernel, left : left + kernel]
+            expected[0, row, column] = np.einsum("hwc,hwcf->f", window, weights)
+    expected /= np.sqrt(1 + 1e-5)  # BN at its start: mean 0, variance 1
+    np.testing.assert_allclose(output, expected, atol=1e-5)
+
+
+def test_batch_norm_constants() -> None:
+    conv = layers.ConvBN(4)
+    conv.build((None, None, None, 3))
+    assert (conv.bn.momentum, conv.bn.epsilon) == (0.9, 1e-5)
+    assert conv.bn.fused and not conv.bn.synchronized
+
+
+def test_variable_names_are_readable() -> None:
+    stack = resnet.ResNet(18, "cifar", 0.125, name="resnet18")
+    stack(tf.zeros((1, 8, 8, 3)))
+    names = [variable.name for variable in stack.variables]
+    assert len(set(names)) == len(names)
+    assert "resnet18/stem/conv/kernel:0" in names
+    assert "resnet18/group1_block0/shortcut/bn/gamma:0" in names
+    assert "resnet18/group3_block1/second/bn/moving_mean:0" in names
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        layers.ConvBN(4, 5, 2, zero_gamma=True, synchronized_bn=True),
+        resnet.ResidualBlock(4, 2, bottleneck=False, project=True),
+        resnet.ResNet(34, "imagenet", 0.5, dtype="mixed_bfloat16"),
+    ],
+)
+def test_config_round_trip(layer: tf.keras.layers.Layer) -> None:
+    config = tf.keras.saving.serialize_keras_object(layer)
+    copy = tf.keras.saving.deserialize_keras_object(config)
+    assert copy.get_config() == layer.get_config()
+
+
+def test_unknown_depth_and_stem_are_named() -> None:
+    with pytest.raises(ValueError, match=r"`depth` must be one of \[18, 34"):
+        resnet.ResNet(19)
+    with pytest.raises(ValueError, match=r"`stem` must be one of .*got 'auto'"):
+        resnet.ResNet(18, "auto")

@@ -1,0 +1,136 @@
+"""The paper in NumPy loops, float64: the oracle of the loss tests.
+
+Nothing here is shared with the package; it is written from the equations.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def _positives_within_cap(anchor, positives, samples, views, cap):
+    """Own other views, then the next positives in cyclic batch order."""
+    if cap is None:
+        return positives
+    own = [p for p in positives if p[0] == anchor[0]]
+    room = cap - (views - 1)
+    kept = []
+    for step in range(1, samples):
+        for row in positives:
+            if row[0] == (anchor[0] + step) % samples and len(kept) < room:
+                kept.append(row)
+    return own + kept
+
+
+def anchor_loss(
+    z,
+    anchor,
+    weight,
+    rows,
+    *,
+    temperature,
+    formulation="out",
+    denominator="all",
+    cap=None,
+):
+    """L_i of one anchor. `weight(i, p)` is the weight of p as a positive."""
+    samples, views = len(z), len(z[0])
+
+    def e(row):
+        return np.exp(
+            np.dot(z[anchor[0]][anchor[1]], z[row[0]][row[1]]) / temperature
+        )
+
+    others = [row for row in rows if row != anchor]  # A(i)
+    every_positive = [row for row in others if weight(anchor, row) > 0]
+    negatives = [row for row in others if row not in every_positive]  # N(i)
+    positives = _positives_within_cap(  # P(i)
+        anchor, every_positive, samples, views, cap
+    )
+    if not positives:
+        return 0.0
+    if denominator == "only_negatives" and not negatives:
+        return 0.0
+    total = sum(weight(anchor, p) for p in positives)
+    log_sum, inside = 0.0, 0.0
+    for p in positives:
+        d = sum(e(n) for n in negatives)
+        if denominator == "all":
+            d += sum(e(q) for q in positives)
+        elif denominator == "one_positive":
+            d += e(p)
+        log_sum += weight(anchor, p) * np.log(e(p) / d)
+        inside += weight(anchor, p) * e(p) / d
+    if formulation == "out":
+        return -log_sum / total
+    return -np.log(inside / total)
+
+
+def supcon_loss(
+    z,
+    labels=None,
+    *,
+    temperature,
+    formulation="out",
+    denominator="all",
+    anchor_views="all",
+    positives_cap=None,
+    positive_mask=None,
+    scale_by_temperature=True,
+):
+    """[batch] losses of z [batch, views, dim], averaged over anchor views."""
+    z = np.asarray(z, np.float64)
+    samples, views = z.shape[:2]
+    labels = np.arange(samples) if labels is None else np.asarray(labels)
+
+    def weight(i, p):
+        if positive_mask is not None:
+            return float(positive_mask[i[0]][p[0]])
+        return float(labels[i[0]] == labels[p[0]])
+
+    rows = [(s, v) for s in range(samples) for v in range(views)]
+    anchor_count = views if anchor_views == "all" else 1
+    losses = np.zeros(samples)
+    for sample in range(samples):
+        for view in range(anchor_count):
+            losses[sample] += anchor_loss(
+                z,
+                (sample, view),
+                weight,
+                rows,
+                temperature=temperature,
+                formulation=formulation,
+                denominator=denominator,
+                cap=positives_cap,
+            )
+    scale = temperature if scale_by_temperature else 1.0
+    return scale * losses / anchor_count
+
+
+def anchor_gradient(z_i, others, is_positive, temperature, formulation):
+    """dL_i / dz_i with all other rows constant: Suppl. Eq. 8 and 9."""
+    e = np.array([np.exp(np.dot(z_i, a) / temperature) for a in others])
+    p_ia = e / e.sum()  # Suppl. Eq. 4
+    gradient = np.zeros_like(z_i)
+    for a, row in enumerate(others):
+        if is_positive[a]:
+            if formulation == "out":
+                x_ip = 1.0 / np.sum(is_positive)
+            else:
+                x_ip = e[a] / e[np.asarray(is_positive, bool)].sum()
+            gradient += row * (p_ia[a] - x_ip)
+        else:
+            gradient += row * p_ia[a]
+    return gradient / temperature
+
+
+def finite_differences(function, x, step=1e-6):
+    """Central differences of a scalar function of a float64 array."""
+    x = np.array(x, np.float64)
+    gradient = np.zeros_like(x)
+    for index in np.ndindex(*x.shape):
+        ahead, behind = x.copy(), x.copy()
+        ahead[index] += step
+        behind[index] -= step
+        gradient[index] = (function(ahead) - function(behind)) / (2 * step)
+    return gradient
