@@ -121,14 +121,9 @@ class ProjectionHead(tf.keras.Model):
 def _unit_length(x: tf.Tensor) -> tf.Tensor:
     """Returns rows of unit length; a row of zeros stays zero."""
     squared = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)
-    # N(0, 0.01) kernels make a new head's output small: the squared norm is
-    # about 1e-3 by default and 1e-13 in a small deep head, which the clamp of
-    # `l2_normalize` (1e-12, or the encoder's 1e-6) would leave short of unit
-    # length. A lower clamp would multiply the gradient of an exact zero (all
-    # hidden units off) by 1 / sqrt(clamp), which overflows float16 on its way
-    # down. So below 1e-30, where float32 ends, the factor is 1.
-    squared = tf.where(squared > 1e-30, squared, 1.0)
-    return x * tf.math.rsqrt(squared)
+    # Where all hidden units are off, a small clamp would multiply the gradient
+    # by its inverse root, which overflows float16 on its way down: 1 does not.
+    return x * tf.math.rsqrt(tf.where(squared > 1e-12, squared, 1.0))
 
 
 def _dense(
@@ -137,11 +132,16 @@ def _dense(
     dtype: str | tf.keras.mixed_precision.Policy,
     use_bias: bool,
 ) -> tf.keras.layers.Dense:
-    """Makes a dense layer with the official code's N(0, 0.01) kernel."""
+    """Makes a dense layer with He's initial kernel.
+
+    The official code draws N(0, 0.01): with inputs of unit length, projections
+    then have length 0.04, and the norm multiplies their gradients by 25. LARS
+    rescales that; plain SGD collapsed.
+    """
     return tf.keras.layers.Dense(
         units,
         use_bias=use_bias,
-        kernel_initializer=tf.keras.initializers.RandomNormal(stddev=0.01),
+        kernel_initializer="he_normal",
         dtype=dtype,
         name=name,
     )

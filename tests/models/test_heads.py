@@ -89,14 +89,14 @@ def test_variables(
     assert {v.name for v in called.trainable_variables} == expected
 
 
-def test_kernels_start_small_and_biases_at_zero() -> None:
+def test_kernels_start_as_he_and_biases_at_zero() -> None:
     head = models.ProjectionHead()
     head.build((None, 512))
     kernel, bias, last = head.get_weights()
     assert kernel.shape == (512, 2048) and last.shape == (2048, 128)
     assert not bias.any()
-    for weights in (kernel, last):
-        assert abs(weights.std() - 0.01) < 1e-4
+    assert kernel.std() == pytest.approx(np.sqrt(2 / 512), rel=0.01)
+    assert last.std() == pytest.approx(np.sqrt(2 / 2048), rel=0.01)
 
 
 @pytest.mark.parametrize("hidden_dims", [(), (6,), (6, 6)])
