@@ -325,6 +325,18 @@ class ExportSettings(settings.Settings):
         _check_stage_name("linear_stage", self.linear_stage)
 
 
+@dataclasses.dataclass(frozen=True)
+class DemoSettings(settings.Settings):
+    """Settings of tools/demo.py."""
+
+    run_dir: str = settings.with_default(
+        settings.Settings, "run_dir", "runs/demo"
+    )
+    epochs: int = settings.setting(
+        24, "Epochs of pretraining on the digits.", at_least=1
+    )
+
+
 def _check_stage_name(flag: str, name: str) -> None:
     """A stage is a plain sub-directory that no other output uses."""
     taken = ("checkpoints", "tensorboard", "export")

@@ -7,13 +7,14 @@ flag answer at once. The settings themselves are in config.py.
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 import sys
 import traceback
 from collections.abc import Callable
 from typing import TypeVar
 
-from absl import app, flags
+from absl import app, flags, logging
 
 # Flags defined here belong to the tool that runs, and show in its --help.
 flags.disclaim_key_flags()
@@ -208,6 +209,10 @@ def run(
                 raise
             sys.exit(f"error: {error}")
 
+    # Before TensorFlow is imported: its C++ log is noise in every run, and what
+    # matters in it comes as a Python exception too.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    logging.set_verbosity(logging.WARNING)
     define_flags(settings_class)
     app.run(absl_main)
 

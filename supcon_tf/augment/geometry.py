@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import types
+import warnings
+
 import tensorflow as tf
 
 from supcon_tf.augment import dispatch, randomness
@@ -190,12 +194,9 @@ def random_warp(
     height, width = images.shape[1:3]
     if min(height, width) < 2:
         return images
-    # Here, not above: it takes seconds and prints a notice on its end of life.
-    from tensorflow_addons import image as tfa_image
-
     longest = max_length * min(height, width) / _REFERENCE_SIDE
     flow = _random_flow(seeds, height, width, longest)
-    warped = tfa_image.dense_image_warp(tf.cast(images, tf.float32), flow)
+    warped = _tfa_image().dense_image_warp(tf.cast(images, tf.float32), flow)
     return tf.saturate_cast(tf.round(warped), tf.uint8)
 
 
@@ -265,8 +266,6 @@ def _spline_basis(height: int, width: int) -> tf.Tensor:
       [4, height, width, 1] float64; -1 times the spline, for `flow` points
       from the source to the pixel.
     """
-    from tensorflow_addons import image as tfa_image
-
     points = [[height * i / 3, width * j / 3] for i in (1, 2) for j in (1, 2)]
     rows, columns = tf.meshgrid(
         tf.range(height, dtype=tf.float64),
@@ -274,10 +273,18 @@ def _spline_basis(height: int, width: int) -> tf.Tensor:
         indexing="ij",
     )
     pixels = tf.reshape(tf.stack([rows, columns], axis=-1), [1, -1, 2])
-    basis = tfa_image.interpolate_spline(
+    basis = _tfa_image().interpolate_spline(
         tf.constant([points], tf.float64),
         -tf.eye(4, dtype=tf.float64)[tf.newaxis],
         pixels,
         order=2,
     )  # [1, H * W, 4]
     return tf.reshape(tf.transpose(basis[0]), [4, height, width, 1])
+
+
+def _tfa_image() -> types.ModuleType:
+    """TFA's image module, imported on first use: it takes seconds."""
+    with warnings.catch_warnings():
+        # Its notice on TFA's end of life: requirements.txt pins the release.
+        warnings.simplefilter("ignore", UserWarning)
+        return importlib.import_module("tensorflow_addons.image")

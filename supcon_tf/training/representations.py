@@ -27,7 +27,11 @@ def represent(
       Representations [examples, dim] float32 and labels [examples] int32.
     """
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, image_size, image_size, 3], tf.uint8)
+        ]
+    )
     def step(batch: tf.Tensor) -> tf.Tensor:
         return encoder(batch, training=False)
 

@@ -145,6 +145,7 @@ def _fit_on_views(
         steps,
         x=views.map(lambda view, labels: (view[:, 0], labels)),
         steps_per_epoch=steps,
+        verbose=_verbosity(),
     )
 
 
@@ -171,6 +172,7 @@ def _fit_on_representations(
         x=inputs,
         y=labels,
         batch_size=chosen.batch_size,
+        verbose=0,  # an epoch takes milliseconds
     )
 
 
@@ -191,16 +193,21 @@ def _fit_linear(
     report.print_optimizer(
         chosen, optimizer.get_config()["learning_rate"]["config"]["peak"]
     )
-    model.fit(
+    history = model.fit(
         **inputs,
         epochs=chosen.epochs,
-        verbose=_verbosity(),
         callbacks=[
             callbacks.StopOnNonFiniteLoss(),
             callbacks.EpochFigures(steps * chosen.batch_size),
             *_recorders(stage),
         ],
-    )
+    ).history
+    if chosen.epochs:
+        report.print_done(
+            "training",
+            f"{chosen.epochs} epochs, loss {history['loss'][-1]:.4f}, "
+            f"accuracy {history['accuracy'][-1]:.4f} on the training views",
+        )
 
 
 def _views_are_constant(chosen: config.LinearSettings) -> bool:
