@@ -57,6 +57,7 @@ class _ViewSettings(settings.Settings):
     )
 
     def _check(self) -> None:
+        """Checks rules between fields; raises ValueError."""
         area = self.crop_area
         if area and not (len(area) == 2 and 0 < area[0] <= area[1] <= 1):
             raise ValueError(
@@ -104,6 +105,7 @@ class _OptimizerSettings(settings.Settings):
     )
 
     def _check(self) -> None:
+        """Checks rules between fields; raises ValueError."""
         if self.epochs and self.warmup_epochs > self.epochs:
             raise ValueError(
                 "--warmup_epochs must be at most --epochs, got "
@@ -223,6 +225,7 @@ class PretrainSettings(_ViewSettings, _OptimizerSettings):
     )
 
     def _check(self) -> None:
+        """Checks rules between fields; raises ValueError."""
         super()._check()
         if self.dataset == "folder" and not self.data_dir:
             raise ValueError("--data_dir must be given with --dataset=folder")
@@ -279,6 +282,7 @@ class LinearSettings(_ViewSettings, _OptimizerSettings):
     )
 
     def _check(self) -> None:
+        """Checks rules between fields; raises ValueError."""
         super()._check()
         _check_stage_name("name", self.name)
 
@@ -304,6 +308,7 @@ class EvaluateSettings(settings.Settings):
     )
 
     def _check(self) -> None:
+        """Checks rules between fields; raises ValueError."""
         _check_stage_name("linear_stage", self.linear_stage)
 
 
@@ -322,6 +327,7 @@ class ExportSettings(settings.Settings):
     )
 
     def _check(self) -> None:
+        """Checks rules between fields; raises ValueError."""
         _check_stage_name("linear_stage", self.linear_stage)
 
 

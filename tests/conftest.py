@@ -57,3 +57,77 @@ def float32_policy():
     before = tf.keras.mixed_precision.global_policy()
     yield
     tf.keras.mixed_precision.set_global_policy(before)
+
+
+@pytest.fixture(scope="session")
+def image_folder(tmp_path_factory):
+    """A folder of real image files: three classes of coloured noise.
+
+    JPEG and PNG, grey and RGB, none of them square; the classes differ in
+    brightness, so that a tiny encoder can tell them apart.
+    """
+    import numpy as np
+    from PIL import Image
+
+    root = tmp_path_factory.mktemp("images")
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 16), ("test", 7)):
+        for level, name in ((40, "dark"), (120, "mid"), (210, "bright")):
+            directory = root / split / name
+            directory.mkdir(parents=True)
+            for index in range(count):
+                shape = [20, 24] if index % 4 == 0 else [20, 24, 3]
+                pixels = np.clip(rng.normal(level, 25, shape), 0, 255)
+                suffix = ("png", "jpg")[index % 2]
+                Image.fromarray(pixels.astype(np.uint8)).save(
+                    directory / f"{index:02}.{suffix}"
+                )
+    return root
+
+
+@pytest.fixture(scope="session")
+def tiny_settings(image_folder, tmp_path_factory):
+    """Makes settings of a pretraining that takes seconds."""
+    from supcon_tf import config
+
+    def make(run_dir=None, **overrides):
+        run_dir = run_dir or tmp_path_factory.mktemp("run") / "run"
+        return config.PretrainSettings(
+            **{
+                "run_dir": str(run_dir),
+                "dataset": "folder",
+                "data_dir": str(image_folder),
+                "image_size": 16,
+                "architecture": "vgg8",
+                "width": 0.05,
+                "hidden_dims": (16,),
+                "projection_dim": 8,
+                "batch_size": 16,
+                "epochs": 2,
+                "warmup_epochs": 1.0,
+                "learning_rate": 1.0,
+                "warp_probability": 0.0,
+                "crop_area": (0.5, 1.0),
+                **overrides,
+            }
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def finished_run(tiny_settings):
+    """A run with both stages, read by tests of what comes after."""
+    from supcon_tf import config, training
+
+    run = training.pretrain(tiny_settings())
+    training.train_linear(
+        config.LinearSettings(
+            str(run.path),
+            epochs=20,
+            batch_size=16,
+            crop_area=(),
+            horizontal_flip=False,
+        )
+    )
+    return run

@@ -158,7 +158,9 @@ def central_view(image: tf.Tensor, size: int) -> tf.Tensor:
         return image
     return tf.cond(
         tf.reduce_all(tf.shape(image)[:2] == size),
-        lambda: tf.ensure_shape(image, [size, size, 3]),
+        # Not ensure_shape: Grappler's constant folding takes its shape for that
+        # of `image` in both branches, and then runs the wrong one.
+        lambda: tf.reshape(image, [size, size, 3]),
         lambda: _resize_then_crop(image, size),
     )
 

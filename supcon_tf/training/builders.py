@@ -171,7 +171,7 @@ def restore(checkpoint: str, **parts: tf.Module) -> None:
     try:
         status = tf.train.Checkpoint(**parts).restore(checkpoint)
         status.assert_existing_objects_matched().expect_partial()
-    except (AssertionError, tf.errors.InvalidArgumentError) as error:
+    except (AssertionError, ValueError, tf.errors.OpError) as error:
         raise ValueError(
             f"{checkpoint} must fit {', '.join(parts)} of settings.flags, "
             f"but does not: {error}"

@@ -37,7 +37,8 @@ class EpochFigures(tf.keras.callbacks.Callback):
         seconds = time.perf_counter() - self.started
         if self.chance:
             logs["loss/chance"] = logs["loss"] / self.chance
-        logs["learning_rate"] = float(self.model.optimizer.learning_rate)
+        rate = self.model.optimizer.learning_rate  # mirrored on several GPUs
+        logs["learning_rate"] = float(tf.convert_to_tensor(rate))
         logs["images/s"] = self.images_per_epoch / seconds
 
 

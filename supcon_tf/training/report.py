@@ -87,4 +87,5 @@ def print_done(what: str, where: object) -> None:
 
 
 def _print_line(name: str, text: object) -> None:
+    """Prints a named line at once, also into a log file."""
     print(f"{name:<12} {text}", flush=True)

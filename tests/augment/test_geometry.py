@@ -295,3 +295,26 @@ def test_errors():
 
 def _crop(image: tf.Tensor, seed: tf.Tensor, **ranges) -> tf.Tensor:
     return geometry.random_resized_crop(image, seed, 8, **ranges)
+
+
+def test_central_view_in_a_function_of_images_of_any_size():
+    """Grappler's constant folding once ran the branch of the other size."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, 3], tf.uint8)])
+    def view(image):
+        return geometry.central_view(image, 16)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def views(files):
+        return tf.map_fn(
+            lambda file: view(tf.io.decode_png(file, channels=3)),
+            files,
+            fn_output_signature=tf.TensorSpec([16, 16, 3], tf.uint8),
+        )
+
+    images = [_random_images(*side, 3) for side in ((20, 24), (16, 16))]
+    expected = [geometry.central_view(image, 16) for image in images]
+    for image, wanted in zip(images, expected, strict=True):
+        np.testing.assert_array_equal(view(image), wanted)
+    files = tf.stack([tf.io.encode_png(image) for image in images])
+    np.testing.assert_array_equal(views(files), expected)

@@ -1,0 +1,119 @@
+"""Evaluation of a finished run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import config, data, evaluation, training
+from supcon_tf.augment import geometry
+from supcon_tf.training import builders, representations
+
+
+@pytest.fixture(scope="module")
+def results(finished_run):
+    return evaluation.evaluate(
+        config.EvaluateSettings(
+            str(finished_run.path), batch_size=5, knn_neighbors=9
+        )
+    )
+
+
+def test_results_are_those_of_the_file(results, finished_run):
+    assert json.loads(finished_run.evaluation_file.read_text()) == results
+    assert results["test_images"] == 21 and results["bank_images"] == 48
+    assert set(results["linear"]) == {"top_1", "top_5", "ece"}
+    for group in ("linear", "knn", "prototype"):
+        assert 1 / 3 < results[group]["top_1"] <= results[group]["top_5"] == 1
+
+
+def test_predictions_are_per_image_and_reproduce_the_accuracy(
+    results, finished_run
+):
+    with np.load(finished_run.predictions_file) as saved:
+        ids, labels = saved["ids"], saved["labels"]
+        probabilities = saved["probabilities"]
+        names = tuple(saved["class_names"])
+    assert len(set(ids)) == 21
+    assert all(i.startswith("test/") for i in ids)
+    assert names == finished_run.class_names()
+    for identifier, label in zip(ids, labels, strict=True):
+        assert identifier.split("/")[1] == names[label]
+    np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-6)
+    accuracy = np.mean(probabilities.argmax(1) == labels)
+    assert accuracy == pytest.approx(results["linear"]["top_1"])
+    assert evaluation.expected_calibration_error(
+        probabilities, labels
+    ) == pytest.approx(results["linear"]["ece"])
+
+
+def test_the_batch_size_changes_nothing(results, finished_run):
+    again = evaluation.evaluate(
+        config.EvaluateSettings(
+            str(finished_run.path), batch_size=64, knn_neighbors=9
+        )
+    )
+    assert again["knn"] == results["knn"]
+    assert again["linear"]["top_1"] == results["linear"]["top_1"]
+    assert again["linear"]["ece"] == pytest.approx(
+        results["linear"]["ece"], abs=1e-5
+    )
+
+
+def test_representations_are_in_order_and_by_hand(finished_run):
+    pretrained = finished_run.pretrain_settings()
+    source = builders.source(pretrained, "test")
+    encoder = builders.restored_encoder(finished_run, 16)
+    got, labels = representations.represent(
+        encoder, source, batch_size=4, image_size=16
+    )
+    for index in (0, 10, 20):
+        file = tf.io.read_file(f"{pretrained.data_dir}/{source.ids[index]}")
+        image = geometry.central_view(data.decode_image(file), 16)
+        by_hand = encoder(image[tf.newaxis], training=False)[0]
+        np.testing.assert_allclose(got[index], by_hand, atol=1e-6)
+    assert labels.tolist() == sorted(labels.tolist())
+
+
+def test_without_a_linear_stage_the_others_still_work(finished_run):
+    results = evaluation.evaluate(
+        config.EvaluateSettings(
+            str(finished_run.path), linear_stage="nothing", knn_neighbors=5
+        )
+    )
+    assert "linear" not in results and results["knn"]["top_1"] > 1 / 3
+    table = evaluation.results_table({"mine": results})
+    assert "linear top-1 not run" in " ".join(table.split())
+
+
+def test_other_classes_in_the_data_are_refused(
+    finished_run, tiny_settings, tmp_path
+):
+    other = tmp_path / "images"
+    pretrained = finished_run.pretrain_settings()
+    import shutil
+
+    shutil.copytree(pretrained.data_dir, other)
+    for split in ("train", "test"):
+        (other / split / "mid").rename(other / split / "medium")
+    run = training.RunDirectory(tmp_path / "run")
+    shutil.copytree(finished_run.path, run.path)
+    changed = dataclasses.replace(pretrained, data_dir=str(other))
+    from supcon_tf import settings
+
+    run.settings_file.write_text(settings.to_flagfile(changed))
+    with pytest.raises(ValueError, match=r"got -mid \+medium"):
+        evaluation.evaluate(config.EvaluateSettings(str(run.path)))
+
+
+def test_results_table_is_side_by_side(results):
+    table = evaluation.results_table({"first": results, "second": results})
+    header, *rows = table.splitlines()
+    assert header.split() == ["first", "second"]
+    value = f"{results['linear']['top_1']:.4f}"
+    assert rows[0].split() == ["linear", "top-1", value, value]
+    assert len({len(line) for line in [header, *rows]}) == 1

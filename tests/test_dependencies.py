@@ -1,0 +1,52 @@
+"""A broken resolution of the dependencies is caught here, by name."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import pathlib
+import re
+
+import pytest
+from packaging import requirements
+
+ROOT = pathlib.Path(__file__).parent.parent
+LINES = [
+    requirements.Requirement(line)
+    for line in (ROOT / "requirements.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+]
+DIRECT = [r for r in LINES if r.marker is None or r.marker.evaluate()]
+IMPORTED_AS = {
+    "absl-py": "absl",
+    "protobuf": "google.protobuf",
+    "scikit-learn": "sklearn",
+}
+
+
+@pytest.mark.parametrize("requirement", DIRECT, ids=lambda r: r.name)
+def test_direct_dependency_is_pinned_installed_and_importable(requirement):
+    assert re.fullmatch(r"==[\w.]+", str(requirement.specifier))
+    installed = importlib.metadata.version(requirement.name)
+    assert requirement.specifier.contains(installed), installed
+    name = requirement.name.replace("-", "_")
+    importlib.import_module(IMPORTED_AS.get(requirement.name, name))
+
+
+def test_tfds_makes_a_builder():
+    # With a tensorflow-metadata that wants protobuf 5, `pip check` is clean
+    # and this fails.
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder("cifar10")
+    assert builder.info.features["label"].num_classes == 10
+    assert builder.info.splits is not None
+
+
+def test_requirements_are_the_packages_dependencies():
+    declared = {
+        requirements.Requirement(text).name
+        for text in importlib.metadata.requires("supcon_tf")
+        if "extra ==" not in text
+    }
+    assert declared == {r.name for r in LINES}

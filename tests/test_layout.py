@@ -1,0 +1,126 @@
+"""The import direction of WORKSPACE.md, proven on the source."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+PACKAGE = ROOT / "supcon_tf"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+# Package -> what it may import of supcon_tf, besides itself.
+BELOW = {
+    "settings": set(),
+    "config": {"settings"},
+    "distribute": set(),
+    "losses": {"distribute"},
+    "models": set(),
+    "augment": set(),
+    "data": {"augment"},
+}
+BELOW["training"] = {*BELOW}
+BELOW["evaluation"] = BELOW["training"] | {"training"}
+BELOW["serving"] = BELOW["training"] | {"training"}
+
+
+def room(module: str) -> str:
+    return module.split(".")[1]
+
+
+def imported_modules(path: pathlib.Path) -> set[str]:
+    """Full names of the supcon_tf modules that a file imports, anywhere."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in names if name.startswith("supcon_tf.")}
+
+
+@pytest.mark.parametrize(
+    "path", FILES, ids=[str(f.relative_to(PACKAGE)) for f in FILES]
+)
+def test_imports_go_one_way(path):
+    if path == PACKAGE / "__init__.py":
+        assert not imported_modules(path)
+        return
+    own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    for module in imported_modules(path):
+        assert room(module) in BELOW[own] | {own}, f"{path} imports {module}"
+
+
+def test_every_room_has_its_rule():
+    rooms = {
+        p.name.removesuffix(".py")
+        for p in PACKAGE.iterdir()
+        if not p.name.startswith("_")
+    }
+    assert rooms == set(BELOW)
+
+
+def test_tools_import_nothing_of_tensorflow_at_the_top():
+    for path in (ROOT / "tools").glob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                text = ast.unparse(node)
+                assert "tensorflow" not in text, path
+                if "supcon_tf" in text:
+                    assert text == "from supcon_tf import config, settings"
+
+
+def test_settings_do_not_import_tensorflow():
+    code = (
+        "import sys, supcon_tf, supcon_tf.config, supcon_tf.settings\n"
+        "assert not [m for m in sys.modules if m.startswith('tensorflow')]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_public_names_resolve():
+    import supcon_tf
+
+    for name in supcon_tf.__all__:
+        assert getattr(supcon_tf, name) is not None
+        assert name in dir(supcon_tf)
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = supcon_tf.Nothing
+
+
+def test_package_exports_are_complete():
+    import supcon_tf
+
+    for name in ("augment", "data", "evaluation", "losses", "models"):
+        package = getattr(supcon_tf, name)
+        assert list(package.__all__) == sorted(package.__all__), name
+        for public in package.__all__:
+            assert getattr(package, public).__doc__, f"{name}.{public}"
+
+
+def functions_of(tree: ast.Module) -> list[ast.FunctionDef]:
+    """Functions and methods, but not functions local to a function."""
+    scopes = [tree, *(n for n in tree.body if isinstance(n, ast.ClassDef))]
+    return [
+        node
+        for scope in scopes
+        for node in scope.body
+        if isinstance(node, ast.FunctionDef)
+    ]
+
+
+@pytest.mark.parametrize(
+    "path", FILES, ids=[str(f.relative_to(PACKAGE)) for f in FILES]
+)
+def test_functions_have_docstrings_and_return_types(path):
+    for node in functions_of(ast.parse(path.read_text())):
+        if node.name.startswith("__"):
+            continue
+        where = f"{path}:{node.lineno} {node.name}"
+        assert ast.get_docstring(node), f"{where} has no docstring"
+        assert node.returns is not None, f"{where} has no return type"

@@ -1,0 +1,172 @@
+"""Settings, the flags derived from them, and flagfiles."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+from absl import flags
+
+from supcon_tf import config, settings
+
+ROOT = pathlib.Path(__file__).parent.parent
+TOOLS = {
+    "pretrain": config.PretrainSettings,
+    "train_linear": config.LinearSettings,
+    "evaluate": config.EvaluateSettings,
+    "export": config.ExportSettings,
+    "demo": config.DemoSettings,
+}
+
+
+def run_tool(name, *arguments):
+    return subprocess.run(
+        [sys.executable, str(ROOT / "tools" / f"{name}.py"), *arguments],
+        capture_output=True,
+        text=True,
+    )
+
+
+def parse(settings_class, *arguments):
+    values = flags.FlagValues()
+    settings.define_flags(settings_class, values)
+    values(["tool", *arguments])
+    return settings.from_flags(settings_class, values)
+
+
+@pytest.mark.parametrize("settings_class", TOOLS.values())
+def test_flags_have_the_dataclass_defaults(settings_class):
+    assert parse(settings_class, "--run_dir=x") == settings_class("x")
+
+
+@pytest.mark.parametrize("settings_class", TOOLS.values())
+def test_every_field_has_a_help_text(settings_class):
+    for field in dataclasses.fields(settings_class):
+        assert field.metadata["help"].endswith("."), field.name
+
+
+def test_flagfile_round_trip(tmp_path):
+    chosen = config.PretrainSettings(
+        "runs/with space",
+        temperature=0.07,
+        crop_area=(),
+        hidden_dims=(64, 32),
+        horizontal_flip=False,
+        positives_cap=3,
+        data_dir="/data/a b",
+        image_size=32,
+        image_std=(0.2, 0.21, 0.22),
+        overwrite=True,
+    )
+    path = tmp_path / "settings.flags"
+    path.write_text(settings.to_flagfile(chosen))
+    again = settings.from_flagfile(config.PretrainSettings, path)
+    # --overwrite is a word to one command, not part of the run.
+    assert again == dataclasses.replace(chosen, overwrite=False)
+    changed = settings.from_flagfile(
+        config.PretrainSettings, path, "--temperature=0.5"
+    )
+    assert changed == dataclasses.replace(again, temperature=0.5)
+    default = config.PretrainSettings("x")
+    path.write_text(settings.to_flagfile(default))
+    assert settings.from_flagfile(config.PretrainSettings, path) == default
+
+
+def test_bad_flagfiles_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no settings file"):
+        settings.from_flagfile(config.LinearSettings, tmp_path / "none")
+    path = tmp_path / "bad.flags"
+    path.write_text("--run_dir=x\n--temprature=0.1\n")
+    with pytest.raises(ValueError, match="bad.flags: Unknown.*temprature"):
+        settings.from_flagfile(config.PretrainSettings, path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"run_dir": ""}, "--run_dir must be given"),
+        ({"temperature": 0.0}, "--temperature must be above 0, got 0.0"),
+        ({"batch_size": 0}, "--batch_size must be at least 1, got 0"),
+        ({"batch_size": "8"}, "--batch_size must be int, got '8'"),
+        ({"batch_size": True}, "--batch_size must be int, got True"),
+        ({"horizontal_flip": 1}, "--horizontal_flip must be bool, got 1"),
+        ({"jitter_probability": 1.5}, "must be at most 1, got 1.5"),
+        ({"formulation": "mean"}, "--formulation must be one of out, in, got"),
+        ({"crop_area": (0.5,)}, "--crop_area must be empty or two numbers"),
+        ({"crop_area": (0.9, 0.5)}, "low <= high <= 1, got 0.9,0.5"),
+        ({"epochs": 5}, "--warmup_epochs must be at most --epochs, got 10"),
+        ({"dataset": "folder"}, "--data_dir must be given with --dataset=f"),
+        (
+            {"skip_bad_images": True, "check_images": False},
+            "--skip_bad_images must come with --check_images",
+        ),
+        (
+            {"architecture": "vgg8", "stem": "cifar"},
+            "--stem must be auto for vgg8",
+        ),
+        (
+            {"num_views": 4, "positives_cap": 2},
+            "--positives_cap must be at least 3",
+        ),
+        ({"image_mean": (0.5,)}, "--image_mean must be three numbers"),
+    ],
+)
+def test_broken_rules_are_named(overrides, message):
+    with pytest.raises(ValueError, match=message):
+        config.PretrainSettings(**{"run_dir": "x", **overrides})
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "a/b", "..", ""])
+def test_stage_names_are_plain(name):
+    with pytest.raises(ValueError, match="--name must be letters, digits"):
+        config.LinearSettings("x", name=name)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_help_is_quick_and_shows_every_flag(tool):
+    started = time.monotonic()
+    done = run_tool(tool, "--help")
+    seconds = time.monotonic() - started
+    for field in dataclasses.fields(TOOLS[tool]):
+        assert f"--{field.name}:" in done.stdout or (
+            f"--[no]{field.name}:" in done.stdout
+        )
+    # A tenth of a second in fact; importing TensorFlow takes several.
+    assert seconds < 1.5, seconds
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--bogus=1"], "Unknown command line flag 'bogus'"),
+        (["--epochs=ten"], "invalid literal for int"),
+        (["--run_dir=x", "--temperature=-1"], "--temperature must be above 0"),
+        (["--run_dir=x", "--crop_area=a,b"], "must be numbers separated by"),
+        (["--run_dir=x", "extra"], "unknown arguments: extra"),
+        (["--formulation=up"], "value should be one of <out|in>"),
+    ],
+)
+def test_a_wrong_flag_is_one_clear_line(arguments, message):
+    done = run_tool("pretrain", *arguments)
+    assert done.returncode != 0
+    assert message in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "flags").glob("*.flags")), ids=lambda p: p.stem
+)
+def test_presets_parse_and_say_where_they_come_from(path):
+    method = path.stem.split("_")[0]
+    settings_class = {
+        "supcon": config.PretrainSettings,
+        "linear": config.LinearSettings,
+    }[method]
+    settings.from_flagfile(settings_class, path, "--run_dir=x")
+    header = path.read_text().split("\n--")[0]
+    assert f"--flagfile=flags/{path.name}" in header
+    assert "Cost" in header or "seconds" in header

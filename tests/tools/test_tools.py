@@ -1,0 +1,169 @@
+"""The command lines as real processes, from image files to a SavedModel."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+TINY = [
+    "--architecture=vgg8",
+    "--width=0.05",
+    "--hidden_dims=16",
+    "--image_size=16",
+    "--batch_size=16",
+    "--epochs=2",
+    "--warmup_epochs=1",
+    "--warp_probability=0",
+]
+
+
+def run(tool, *arguments, cwd=ROOT):
+    return subprocess.run(
+        [sys.executable, str(ROOT / "tools" / f"{tool}.py"), *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+    )
+
+
+@pytest.fixture(scope="module")
+def command_line_run(image_folder, tmp_path_factory):
+    """All tools in a row, as a user calls them, outside the repository."""
+    cwd = tmp_path_factory.mktemp("elsewhere")
+    data = ["--dataset=folder", f"--data_dir={image_folder}"]
+    outputs = {
+        "pretrain": run("pretrain", "--run_dir=run", *data, *TINY, cwd=cwd),
+        "train_linear": run(
+            "train_linear",
+            "--run_dir=run",
+            "--epochs=5",
+            "--batch_size=16",
+            cwd=cwd,
+        ),
+        "evaluate": run("evaluate", "--run_dir=run", cwd=cwd),
+        "export": run("export", "--run_dir=run", cwd=cwd),
+    }
+    for tool, done in outputs.items():
+        assert done.returncode == 0, f"{tool}: {done.stderr[-2000:]}"
+    return cwd / "run", outputs
+
+
+def test_the_run_directory_is_complete(command_line_run):
+    path, _ = command_line_run
+    assert {entry.name for entry in path.iterdir()} == {
+        "settings.flags",
+        "classes.json",
+        "checkpoints",
+        "metrics.jsonl",
+        "tensorboard",
+        "linear",
+        "evaluation.json",
+        "predictions.npz",
+        "export",
+    }
+    assert (path / "export" / "1" / "saved_model.pb").exists()
+
+
+def test_the_start_up_report_says_what_runs(command_line_run):
+    _, outputs = command_line_run
+    report = outputs["pretrain"].stdout
+    for text in (
+        "TensorFlow 2.15.1",
+        "48 train images of 3 classes, views of 16 px",
+        "16 images x 2 views, 16 images per replica; 3 steps per epoch",
+        "vgg8, width 0.05",
+        "learning rate 0.03125 (0.5 per 256, linear scaling)",
+        "chance level 0.3434",
+        "loss/chance",
+        "images/s",
+    ):
+        assert text in report, text
+
+
+def test_a_run_is_silent_but_for_its_report(command_line_run):
+    """No line of TensorFlow's C++ log or TFA's notice among the output."""
+    _, outputs = command_line_run
+    for tool, done in outputs.items():
+        assert "tensorflow/core" not in done.stderr, tool
+        assert "TensorFlow Addons" not in done.stderr, tool
+
+
+def test_the_table_is_the_evaluation(command_line_run):
+    path, outputs = command_line_run
+    results = json.loads((path / "evaluation.json").read_text())
+    table = outputs["evaluate"].stdout
+    for title, value in (
+        ("linear top-1", results["linear"]["top_1"]),
+        ("linear ECE", results["linear"]["ece"]),
+        ("k-NN top-1", results["knn"]["top_1"]),
+        ("prototype top-1", results["prototype"]["top_1"]),
+    ):
+        assert re.search(rf"{title} +{value:.4f}\n", table + "\n")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "message"),
+    [
+        (
+            "pretrain",
+            ["--dataset=folder", "--data_dir=/nowhere", "--run_dir=x"],
+            "/nowhere",
+        ),
+        ("pretrain", ["--dataset=mnist", "--run_dir=x"], "mnist"),
+        ("pretrain", ["--batch_size=2000", "--run_dir=x"], "2000"),
+        ("train_linear", ["--run_dir=x"], "run directory of tools/pretrain"),
+        ("evaluate", ["--run_dir=x"], "run directory of tools/pretrain"),
+        ("export", ["--run_dir=x"], "run directory of tools/pretrain"),
+    ],
+)
+def test_wrong_input_is_one_line_and_leaves_nothing(
+    tool, arguments, message, tmp_path
+):
+    done = run(tool, *arguments, cwd=tmp_path)
+    assert done.returncode == 1
+    line = done.stderr.strip().splitlines()[-1]
+    assert line.startswith("error: ") and message in line
+    assert "Traceback" not in done.stderr
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_file_that_is_no_image_is_named_or_skipped(image_folder, tmp_path):
+    import shutil
+
+    shutil.copytree(image_folder, tmp_path / "images")
+    bad = tmp_path / "images" / "train" / "mid" / "zz.jpg"
+    bad.write_text("this is not an image")
+    arguments = [
+        "--dataset=folder",
+        "--data_dir=images",
+        "--run_dir=run",
+        "--epochs=0",
+        *[flag for flag in TINY if "epochs" not in flag],
+    ]
+    done = run("pretrain", *arguments, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "train/mid/zz.jpg" in done.stderr
+    assert "skip_bad_images" in done.stderr
+    assert not (tmp_path / "run").exists()
+    done = run("pretrain", *arguments, "--skip_bad_images", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "48 train images" in done.stdout
+    assert "1 bad files skipped" in done.stdout
+
+
+def test_the_demo_ends_with_its_table(tmp_path):
+    done = run("demo", "--epochs=2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    table = done.stdout[done.stdout.index("360 held-out digits") :]
+    rows = {line[:15].strip(): line[15:].split() for line in table.splitlines()}
+    for title in ("linear top-1", "linear ECE", "k-NN top-1"):
+        untrained, supcon = map(float, rows[title])
+        assert 0 < untrained < 1 and 0 < supcon <= 1
+    assert float(rows["k-NN top-1"][1]) > float(rows["k-NN top-1"][0])
+    assert (tmp_path / "runs/demo/supcon/export/1/saved_model.pb").exists()

@@ -1,0 +1,77 @@
+"""The run directory: nothing is mixed, nothing is half-written."""
+
+from __future__ import annotations
+
+import pytest
+
+from supcon_tf import config, training
+from supcon_tf.training import run_directory
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = training.RunDirectory(tmp_path / "run")
+    run.create(config.PretrainSettings(str(run.path)), ("cat", "öl"))
+    return run
+
+
+def test_settings_and_classes_are_read_back(run):
+    assert run.pretrain_settings() == config.PretrainSettings(str(run.path))
+    assert run.class_names() == ("cat", "öl")
+
+
+def test_a_taken_directory_is_refused(run):
+    with pytest.raises(ValueError, match="holds a run already; choose ano"):
+        run.check_free(overwrite=False)
+    run.check_free(overwrite=True)
+
+
+def test_a_directory_of_somebody_else_is_never_taken(tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    run = training.RunDirectory(tmp_path)
+    for overwrite in (True, False):
+        with pytest.raises(ValueError, match="must be empty or a run dir"):
+            run.check_free(overwrite)
+
+
+def test_overwriting_removes_outputs_and_stages_but_nothing_else(run):
+    stage = run.stage("linear")
+    stage.create(config.LinearSettings(str(run.path)), ("cat", "öl"))
+    run.checkpoints.mkdir()
+    (run.checkpoints / "epoch-1.index").write_text("old")
+    run.metrics_file.write_text("{}\n")
+    run.evaluation_file.write_text("{}\n")
+    (run.path / "notes.txt").write_text("mine")
+    run.create(config.PretrainSettings(str(run.path)), ("dog", "cat"))
+    assert sorted(p.name for p in run.path.iterdir()) == [
+        "classes.json",
+        "notes.txt",
+        "settings.flags",
+    ]
+    assert run.class_names() == ("dog", "cat")
+
+
+def test_other_classes_are_listed(run):
+    run.check_classes(("cat", "öl"))
+    with pytest.raises(ValueError, match=r"got -öl \+dog"):
+        run.check_classes(("cat", "dog"))
+    with pytest.raises(ValueError, match="got another order"):
+        run.check_classes(("öl", "cat"))
+
+
+def test_missing_parts_are_named(run, tmp_path):
+    with pytest.raises(ValueError, match="must hold a checkpoint, but has no"):
+        run.latest_checkpoint()
+    with pytest.raises(ValueError, match="has no settings.flags"):
+        training.RunDirectory(tmp_path / "none").pretrain_settings()
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "evaluation.json"
+    run_directory.write_atomically(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        run_directory.write_atomically(path, "\udcff")
+    assert path.read_text() == "old"
+    run_directory.write_atomically(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert [p.name for p in tmp_path.iterdir()] == ["evaluation.json"]

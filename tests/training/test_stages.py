@@ -1,0 +1,202 @@
+"""Pretraining and the linear stage on real files."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import config, settings, training
+from supcon_tf.training import builders, callbacks, stages
+
+
+def metrics_of(run):
+    lines = run.metrics_file.read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def encoder_weights(run):
+    reader = tf.train.load_checkpoint(run.latest_checkpoint())
+    return {
+        name: reader.get_tensor(name)
+        for name in reader.get_variable_to_shape_map()
+        if name.startswith("encoder/") and "OPTIMIZER" not in name
+    }
+
+
+def test_a_run_leaves_what_later_tools_read(finished_run):
+    run = finished_run
+    assert run.class_names() == ("bright", "dark", "mid")
+    figures = metrics_of(run)
+    assert [f["epoch"] for f in figures] == [1, 2]
+    assert {"loss", "loss/chance", "learning_rate", "images/s"} < set(
+        figures[0]
+    )
+    assert run.latest_checkpoint().endswith("epoch-2")
+    reader = tf.train.load_checkpoint(run.latest_checkpoint())
+    assert reader.get_tensor("epoch/.ATTRIBUTES/VARIABLE_VALUE") == 2
+    assert list(run.tensorboard.rglob("events.*"))
+    assert run.stage("linear").latest_checkpoint().endswith("epoch-20")
+
+
+def test_the_flagfile_of_a_run_repeats_it(finished_run, tmp_path):
+    again = settings.from_flagfile(
+        config.PretrainSettings,
+        finished_run.settings_file,
+        f"--run_dir={tmp_path / 'again'}",
+    )
+    run = training.pretrain(again)
+    for before, after in zip(
+        metrics_of(finished_run), metrics_of(run), strict=True
+    ):
+        assert after["loss"] == pytest.approx(before["loss"], rel=1e-3)
+    before, after = encoder_weights(finished_run), encoder_weights(run)
+    assert before.keys() == after.keys() and before
+    for name, weight in before.items():
+        np.testing.assert_allclose(after[name], weight, rtol=0.02, atol=2e-3)
+
+
+def test_another_seed_is_another_run(finished_run, tiny_settings):
+    run = training.pretrain(tiny_settings(seed=1, epochs=1))
+    assert metrics_of(run)[0]["loss"] != metrics_of(finished_run)[0]["loss"]
+
+
+def test_the_linear_stage_freezes_every_weight_and_statistic(
+    finished_run, monkeypatch
+):
+    """Trains on augmented views, where batch norm would move if it could."""
+    seen = {}
+    restored = builders.restored_encoder
+
+    def spy(*arguments):
+        encoder = restored(*arguments)
+        seen["encoder"] = encoder
+        seen["before"] = {w.name: w.numpy() for w in encoder.weights}
+        return encoder
+
+    monkeypatch.setattr(builders, "restored_encoder", spy)
+    stage = training.train_linear(
+        config.LinearSettings(
+            str(finished_run.path), name="views", epochs=2, batch_size=16
+        )
+    )
+    after = {w.name: w.numpy() for w in seen["encoder"].weights}
+    assert any("moving_mean" in name for name in after)
+    assert after.keys() == seen["before"].keys()
+    for name, before in seen["before"].items():
+        np.testing.assert_array_equal(before, after[name])  # bit-identical
+    assert metrics_of(stage)[-1]["accuracy"] > 0.3
+    names = {
+        name
+        for name, _ in tf.train.list_variables(stage.latest_checkpoint())
+        if name.startswith("classifier")
+    }
+    assert names, "the stage keeps the classifier"
+
+
+def test_representations_computed_once_train_the_same_classifier(
+    finished_run, tiny_settings
+):
+    """Without random views, both ways of stage 2 give the same training."""
+    chosen = config.LinearSettings(
+        str(finished_run.path), epochs=3, batch_size=48, crop_area=()
+    )
+    constant = dataclasses.replace(chosen, horizontal_flip=False)
+    assert stages._views_are_constant(constant)
+    assert not stages._views_are_constant(chosen)
+    pretrained = finished_run.pretrain_settings()
+    images = builders.source(pretrained, "train")
+    losses = []
+    for fit in (stages._fit_on_views, stages._fit_on_representations):
+        tf.keras.utils.set_random_seed(0)
+        stage = finished_run.stage(f"same{len(losses)}")
+        stage.create(constant, images.class_names)
+        classifier = builders.models.LinearClassifier(
+            builders.restored_encoder(finished_run, 16), 3
+        )
+        classifier.build((None, 16, 16, 3))
+        fit(constant, stage, classifier, images, 16)  # full batches: no order
+        losses.append([f["loss"] for f in metrics_of(stage)])
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
+
+
+def test_no_epochs_keep_the_initial_weights(tiny_settings):
+    chosen = tiny_settings(epochs=0)
+    run = training.pretrain(chosen)
+    tf.keras.utils.set_random_seed(chosen.seed)
+    initial = builders.supcon_model(chosen, 16).encoder
+    for made, kept in zip(
+        initial.weights,
+        builders.restored_encoder(run, 16).weights,
+        strict=True,
+    ):
+        np.testing.assert_array_equal(made.numpy(), kept.numpy())
+    assert not run.metrics_file.exists()
+
+
+def test_wrong_input_leaves_no_trace(tiny_settings, tmp_path):
+    path = tmp_path / "run"
+    for overrides, message in (
+        ({"data_dir": str(tmp_path / "no")}, "no"),
+        ({"batch_size": 1000}, "1000 for the 48"),
+        ({"image_size": None}, "--image_size must be given"),
+    ):
+        with pytest.raises((ValueError, OSError), match=message):
+            training.pretrain(tiny_settings(path, **overrides))
+        assert not path.exists()
+
+
+def test_stages_in_the_wrong_order_are_refused(tmp_path, finished_run):
+    with pytest.raises(ValueError, match="must be a run directory of tools/p"):
+        training.train_linear(config.LinearSettings(str(tmp_path / "none")))
+    with pytest.raises(ValueError, match="holds a run already"):
+        training.train_linear(config.LinearSettings(str(finished_run.path)))
+
+
+def test_a_checkpoint_of_another_encoder_is_refused(finished_run):
+    other = dataclasses.replace(
+        finished_run.pretrain_settings(), width=0.1, image_size=16
+    )
+    with pytest.raises(ValueError, match="must fit encoder of settings.flag"):
+        builders.restore(
+            finished_run.latest_checkpoint(),
+            encoder=builders.encoder(other, 16),
+        )
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tiny_settings):
+    chosen = tiny_settings(learning_rate=1e30, warmup_epochs=0.0, epochs=3)
+    with pytest.raises(FloatingPointError, match="loss is nan at step"):
+        training.pretrain(chosen)
+
+
+def test_epoch_figures_count_images_and_chance():
+    figures = callbacks.EpochFigures(images_per_epoch=100, chance=0.5)
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile(training.SGD(0.25))
+    figures.set_model(model)
+    figures.on_epoch_begin(0)
+    logs = {"loss": 0.4}
+    figures.on_epoch_end(0, logs)
+    assert logs["loss/chance"] == pytest.approx(0.8)
+    assert logs["learning_rate"] == 0.25
+    assert logs["images/s"] > 0
+
+
+def test_two_replicas_train_like_one_device(
+    mirrored_strategy, tiny_settings, monkeypatch
+):
+    """The same global batch, batch norm and loss over both replicas."""
+    overrides = {"epochs": 2, "batch_size": 16, "learning_rate": 0.2}
+    one = training.pretrain(tiny_settings(**overrides))
+    monkeypatch.setattr(
+        stages.distribute, "make_strategy", lambda name: mirrored_strategy
+    )
+    two = training.pretrain(tiny_settings(**overrides, strategy="mirrored"))
+    for a, b in zip(metrics_of(one), metrics_of(two), strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], rel=1e-3)
+    with pytest.raises(ValueError, match="multiple of the 2 replicas, got 15"):
+        training.pretrain(tiny_settings(batch_size=15, strategy="mirrored"))
