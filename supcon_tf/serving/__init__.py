@@ -1,5 +1,5 @@
 """Serving: SavedModels for TF Serving."""
 
-from supcon_tf.serving.export import export, export_saved_model
+from supcon_tf.serving.saved_model import export, export_saved_model
 
 __all__ = ["export", "export_saved_model"]

@@ -1,0 +1,50 @@
+"""The notebooks run from a fresh kernel, and show what they promise."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import re
+
+import nbclient
+import nbformat
+
+QUICKSTART = (
+    pathlib.Path(__file__).parent.parent / "notebooks" / "quickstart.ipynb"
+)
+
+
+def test_quickstart_runs_and_shows_its_pictures(tmp_path):
+    notebook = nbformat.read(QUICKSTART, as_version=4)
+    nbclient.NotebookClient(
+        notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
+    outputs = [o for cell in notebook.cells for o in cell.get("outputs", [])]
+    pictures = [o for o in outputs if "image/png" in o.get("data", {})]
+    assert len(pictures) == 2  # the views, and the representations
+    assert all(len(o["data"]["image/png"]) > 10_000 for o in pictures)
+    text = "".join(o.get("text", "") for o in outputs)
+    linear, knn = re.search(
+        r"linear top-1 (.+), k-NN top-1 (.+)", text
+    ).groups()
+    assert float(linear) > 0.95 and float(knn) > 0.95
+
+
+def test_quickstart_is_short_and_imports_two_packages():
+    notebook = nbformat.read(QUICKSTART, as_version=4)
+    nbformat.validate(notebook)
+    assert len(notebook.cells) <= 10
+    code = [c.source for c in notebook.cells if c.cell_type == "code"]
+    imported = {
+        name.split(".")[0]
+        for node in ast.walk(ast.parse("\n".join(code)))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (
+            [node.module]
+            if isinstance(node, ast.ImportFrom)
+            else [alias.name for alias in node.names]
+        )
+    }
+    assert imported == {"supcon_tf", "tensorflow"}
+    assert "model.fit(" in "\n".join(code)
+    assert not any(c.get("outputs") for c in notebook.cells), "clear outputs"
