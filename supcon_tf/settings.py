@@ -19,6 +19,14 @@ from absl import app, flags, logging
 # Flags defined here belong to the tool that runs, and show in its --help.
 flags.disclaim_key_flags()
 
+# What a check raises; anything else is a defect and keeps its traceback.
+_EXPECTED = (
+    ValueError,
+    OSError,
+    ImportError,
+    RuntimeError,
+    FloatingPointError,
+)
 _PACKAGE = str(pathlib.Path(__file__).parent)
 _KINDS = {  # annotation -> accepted types
     "bool": bool,
@@ -204,7 +212,7 @@ def run(
             raise app.UsageError(f"unknown arguments: {' '.join(argv[1:])}")
         try:
             main(from_flags(settings_class))
-        except (ValueError, OSError) as error:
+        except _EXPECTED as error:
             if not _is_ours(error):
                 raise
             sys.exit(f"error: {error}")

@@ -41,8 +41,8 @@ def evaluate(chosen: config.EvaluateSettings) -> dict[str, object]:
     checkpoint = run.latest_checkpoint()
     test = builders.source(pretrained, "test")
     run.check_classes(test.class_names)
-    size = builders.image_size(pretrained, test)
-    encoder = builders.restored_encoder(run, size)
+    size = pretrained.image_size
+    encoder = builders.restored_encoder(run)
     report.print_header(test, size)
     report.print_done("encoder", checkpoint)
 
@@ -76,9 +76,7 @@ def evaluate(chosen: config.EvaluateSettings) -> dict[str, object]:
         },
     }
     if run.stage(chosen.linear_stage).settings_file.exists():
-        probabilities = _linear_probabilities(
-            run, chosen.linear_stage, queries, size
-        )
+        probabilities = _linear_probabilities(run, chosen.linear_stage, queries)
         results["linear"] = {
             **_accuracies(probabilities, labels),
             "ece": metrics.expected_calibration_error(
@@ -119,13 +117,10 @@ def results_table(columns: dict[str, dict[str, object]]) -> str:
 
 
 def _linear_probabilities(
-    run: run_directory.RunDirectory,
-    stage: str,
-    queries: np.ndarray,
-    size: int,
+    run: run_directory.RunDirectory, stage: str, queries: np.ndarray
 ) -> np.ndarray:
     """[Q, classes] float32 of the stage's classifier, Sec. 3 of the paper."""
-    classifier = builders.restored_classifier(run, stage, size)
+    classifier = builders.restored_classifier(run, stage)
     return tf.nn.softmax(classifier.classifier(queries)).numpy()
 
 

@@ -127,9 +127,8 @@ def export(chosen: config.ExportSettings) -> pathlib.Path:
         exists.
     """
     run = run_directory.RunDirectory(chosen.run_dir)
-    pretrained = run.pretrain_settings()
-    size = builders.image_size(pretrained, builders.source(pretrained, "test"))
-    classifier = builders.restored_classifier(run, chosen.linear_stage, size)
+    size = run.pretrain_settings().image_size
+    classifier = builders.restored_classifier(run, chosen.linear_stage)
     directory = run.export / str(chosen.version or _next_version(run.export))
     export_saved_model(
         classifier.encoder,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
+
 import tensorflow as tf
 
 from supcon_tf import augment, config, data, losses, models
@@ -21,11 +24,15 @@ def source(chosen: config.PretrainSettings, split: str) -> data.Source:
     )
 
 
-def image_size(chosen: config.PretrainSettings, images: data.Source) -> int:
-    """Side of the views in pixels.
+def resolved(
+    chosen: config.PretrainSettings, images: data.Source
+) -> config.PretrainSettings:
+    """Settings that mean the same in later stages, wherever those are run.
+
+    The size of the views becomes a number and a local `data_dir` absolute.
 
     Raises:
-      ValueError: neither the settings nor the images tell it.
+      ValueError: neither the settings nor the images tell the size.
     """
     size = chosen.image_size or images.image_size
     if size is None:
@@ -33,7 +40,10 @@ def image_size(chosen: config.PretrainSettings, images: data.Source) -> int:
             f"--image_size must be given: the images of {images.name} are not "
             "known to be squares of one size"
         )
-    return size
+    directory = chosen.data_dir
+    if directory and "://" not in directory:
+        directory = os.path.abspath(directory)
+    return dataclasses.replace(chosen, image_size=size, data_dir=directory)
 
 
 def views(
@@ -70,8 +80,8 @@ def augmentation(
     )
 
 
-def encoder(chosen: config.PretrainSettings, size: int) -> models.Encoder:
-    """A built encoder with initial weights."""
+def encoder(chosen: config.PretrainSettings) -> models.Encoder:
+    """A built encoder with initial weights, of resolved settings."""
     made = models.Encoder(
         chosen.architecture,
         chosen.stem,
@@ -80,21 +90,20 @@ def encoder(chosen: config.PretrainSettings, size: int) -> models.Encoder:
         chosen.image_std,
         normalize=chosen.normalize_representation,
     )
-    made.build((None, size, size, 3))
+    made.build((None, chosen.image_size, chosen.image_size, 3))
     return made
 
 
-def supcon_model(
-    chosen: config.PretrainSettings, size: int
-) -> models.SupConModel:
+def supcon_model(chosen: config.PretrainSettings) -> models.SupConModel:
     """The built model of stage 1 with initial weights."""
     head = models.ProjectionHead(
         chosen.projection_dim,
         chosen.hidden_dims,
         use_batch_norm=chosen.projection_batch_norm,
     )
-    model = models.SupConModel(encoder(chosen, size), head)
-    model.build((None, chosen.num_views, size, size, 3))
+    model = models.SupConModel(encoder(chosen), head)
+    side = chosen.image_size
+    model.build((None, chosen.num_views, side, side, 3))
     return model
 
 
@@ -133,21 +142,19 @@ def optimizer(
     )
 
 
-def restored_encoder(
-    run: run_directory.RunDirectory, size: int
-) -> models.Encoder:
+def restored_encoder(run: run_directory.RunDirectory) -> models.Encoder:
     """The encoder of a run with its trained weights.
 
     Raises:
       ValueError: the run has no checkpoint, or one of another encoder.
     """
-    made = encoder(run.pretrain_settings(), size)
+    made = encoder(run.pretrain_settings())
     restore(run.latest_checkpoint(), encoder=made)
     return made
 
 
 def restored_classifier(
-    run: run_directory.RunDirectory, stage: str, size: int
+    run: run_directory.RunDirectory, stage: str
 ) -> models.LinearClassifier:
     """The linear classifier of a stage of a run, on the run's encoder.
 
@@ -155,8 +162,9 @@ def restored_classifier(
       ValueError: run or stage has no checkpoint, or one that does not fit.
     """
     made = models.LinearClassifier(
-        restored_encoder(run, size), len(run.class_names())
+        restored_encoder(run), len(run.class_names())
     )
+    size = run.pretrain_settings().image_size
     made.build((None, size, size, 3))
     restore(run.stage(stage).latest_checkpoint(), classifier=made.classifier)
     return made

@@ -37,9 +37,9 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
     strategy = distribute.make_strategy(chosen.strategy)
     _check_batch(chosen, strategy.num_replicas_in_sync)
     images = builders.source(chosen, "train")
-    size = builders.image_size(chosen, images)
+    chosen = builders.resolved(chosen, images)
     steps = data.steps_per_epoch(images, chosen.batch_size)
-    views = builders.views(chosen, images, size, chosen.num_views)
+    views = builders.views(chosen, images, chosen.image_size, chosen.num_views)
     tf.keras.utils.set_random_seed(chosen.seed)
     chance = losses.chance_loss(
         _contrasts(chosen, strategy.num_replicas_in_sync),
@@ -47,10 +47,10 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
         chosen.scale_by_temperature,
     )
     with strategy.scope():
-        model = builders.supcon_model(chosen, size)
+        model = builders.supcon_model(chosen)
         optimizer = builders.optimizer(chosen, steps)
         model.compile(optimizer, builders.loss(chosen))
-        report.print_header(images, size)
+        report.print_header(images, chosen.image_size)
         report.print_pretraining(
             chosen,
             model,
@@ -108,10 +108,10 @@ def train_linear(chosen: config.LinearSettings) -> run_directory.RunDirectory:
     checkpoint = run.latest_checkpoint()
     images = builders.source(pretrained, "train")
     run.check_classes(images.class_names)
-    size = builders.image_size(pretrained, images)
+    size = pretrained.image_size
     tf.keras.utils.set_random_seed(chosen.seed)
     classifier = models.LinearClassifier(
-        builders.restored_encoder(run, size), len(images.class_names)
+        builders.restored_encoder(run), len(images.class_names)
     )
     classifier.build((None, size, size, 3))
     report.print_header(images, size)

@@ -67,7 +67,7 @@ def test_the_batch_size_changes_nothing(results, finished_run):
 def test_representations_are_in_order_and_by_hand(finished_run):
     pretrained = finished_run.pretrain_settings()
     source = builders.source(pretrained, "test")
-    encoder = builders.restored_encoder(finished_run, 16)
+    encoder = builders.restored_encoder(finished_run)
     got, labels = representations.represent(
         encoder, source, batch_size=4, image_size=16
     )

@@ -115,7 +115,7 @@ def test_representations_computed_once_train_the_same_classifier(
         stage = finished_run.stage(f"same{len(losses)}")
         stage.create(constant, images.class_names)
         classifier = builders.models.LinearClassifier(
-            builders.restored_encoder(finished_run, 16), 3
+            builders.restored_encoder(finished_run), 3
         )
         classifier.build((None, 16, 16, 3))
         fit(constant, stage, classifier, images, 16)  # full batches: no order
@@ -123,14 +123,62 @@ def test_representations_computed_once_train_the_same_classifier(
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
 
 
+def test_settings_are_recorded_as_resolved(image_folder, tmp_path, monkeypatch):
+    """Later stages run from anywhere, and never guess the size anew."""
+    from PIL import Image
+
+    for path in image_folder.rglob("*.*g"):
+        to = tmp_path / path.relative_to(image_folder)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        side = 24 if "train" in path.parts else 40
+        Image.open(path).resize([side, side]).save(to)
+    monkeypatch.chdir(tmp_path.parent)
+    run = training.pretrain(
+        config.PretrainSettings(
+            "run-of-resolved",
+            dataset="folder",
+            data_dir=tmp_path.name,
+            architecture="vgg8",
+            width=0.05,
+            hidden_dims=(),
+            batch_size=8,
+            epochs=0,
+        )
+    )
+    recorded = run.pretrain_settings()
+    assert recorded.data_dir == str(tmp_path)
+    assert recorded.image_size == 24  # of the train images, not of the test
+
+
+@pytest.mark.parametrize(
+    ("stem", "size", "note"),
+    [
+        ("cifar", 72, "keeps images of 72 px at full size: --stem=imagenet"),
+        ("imagenet", 32, "shrinks images of 32 px to 1: --stem=cifar"),
+        ("auto", 32, ""),
+    ],
+)
+def test_a_stem_that_does_not_fit_the_images_is_noted(
+    tiny_settings, capsys, stem, size, note
+):
+    training.pretrain(
+        tiny_settings(
+            architecture="resnet18", stem=stem, image_size=size, epochs=0
+        )
+    )
+    printed = capsys.readouterr().out
+    assert note in printed
+    assert ("\nnote " in printed) == bool(note)
+
+
 def test_no_epochs_keep_the_initial_weights(tiny_settings):
     chosen = tiny_settings(epochs=0)
     run = training.pretrain(chosen)
     tf.keras.utils.set_random_seed(chosen.seed)
-    initial = builders.supcon_model(chosen, 16).encoder
+    initial = builders.supcon_model(chosen).encoder
     for made, kept in zip(
         initial.weights,
-        builders.restored_encoder(run, 16).weights,
+        builders.restored_encoder(run).weights,
         strict=True,
     ):
         np.testing.assert_array_equal(made.numpy(), kept.numpy())
@@ -163,7 +211,7 @@ def test_a_checkpoint_of_another_encoder_is_refused(finished_run):
     with pytest.raises(ValueError, match="must fit encoder of settings.flag"):
         builders.restore(
             finished_run.latest_checkpoint(),
-            encoder=builders.encoder(other, 16),
+            encoder=builders.encoder(other),
         )
 
 
