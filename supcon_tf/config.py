@@ -10,6 +10,29 @@ import dataclasses
 
 from supcon_tf import settings
 
+# What tools/bench_loss.py can measure.
+LOSS_IMPLEMENTATIONS = (
+    "tiled",
+    "looped",
+    "dense",
+    "floor",
+    "official",
+    "supcontrast",
+    "pml",
+)
+
+# Settings of a loss that its objective alone uses.
+_OBJECTIVE_OF = {
+    "formulation": "supcon",
+    "denominator": "supcon",
+    "anchor_views": "supcon",
+    "positives_cap": "supcon",
+    "triplet_margin": "triplet",
+    "triplet_mining": "triplet",
+    "softmax_margin": "max_margin",
+    "softmax_scale": "max_margin",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class _ViewSettings(settings.Settings):
@@ -200,8 +223,23 @@ class PretrainSettings(_ViewSettings, _OptimizerSettings):
     projection_batch_norm: bool = settings.setting(
         False, "Batch norm in the hidden layers of the projection head."
     )
+    objective: str = settings.setting(
+        "supcon",
+        "Loss of stage 1. On projections: supcon, simclr (labels unused), "
+        "npairs, triplet. On the logits of a linear classifier that is "
+        "trained with the encoder and needs no projection head: "
+        "cross_entropy, max_margin (large-margin softmax).",
+        choices=(
+            "supcon",
+            "simclr",
+            "npairs",
+            "triplet",
+            "cross_entropy",
+            "max_margin",
+        ),
+    )
     temperature: float = settings.setting(
-        0.1, "Temperature tau of the loss.", above=0
+        0.1, "Temperature tau of the loss: supcon and simclr.", above=0
     )
     formulation: str = settings.setting(
         "out", "L_out (Eq. 2) or L_in (Eq. 3).", choices=("out", "in")
@@ -222,6 +260,24 @@ class PretrainSettings(_ViewSettings, _OptimizerSettings):
     )
     cross_replica: bool = settings.setting(
         True, "Contrast with the views of all replicas."
+    )
+    triplet_margin: float = settings.setting(
+        0.2,
+        "Margin of the triplet loss, in squared distance; 2 * tau is "
+        "equivalent to a contrastive loss of temperature tau.",
+        above=0,
+    )
+    triplet_mining: str = settings.setting(
+        "semi_hard",
+        "Triplets: all pairs with a semi-hard negative, whose memory grows "
+        "with the cube of the batch, or the hardest of each anchor.",
+        choices=("semi_hard", "hard"),
+    )
+    softmax_margin: float = settings.setting(
+        0.35, "Margin of max_margin, subtracted from the cosine.", at_least=0
+    )
+    softmax_scale: float = settings.setting(
+        30.0, "Scale of the cosines of max_margin.", above=0
     )
 
     def _check(self) -> None:
@@ -250,6 +306,29 @@ class PretrainSettings(_ViewSettings, _OptimizerSettings):
                 raise ValueError(
                     f"--{name} must be three numbers, got "
                     f"{settings.to_text(getattr(self, name))}"
+                )
+        self._check_objective()
+
+    @property
+    def has_projections(self) -> bool:
+        """Whether the objective is one of projections, not of logits."""
+        return self.objective not in ("cross_entropy", "max_margin")
+
+    def _check_objective(self) -> None:
+        """Raises ValueError for what the objective cannot use."""
+        if self.objective == "simclr" and self.num_views < 2:
+            raise ValueError(
+                "--num_views must be at least 2 with --objective=simclr, "
+                f"whose positives are other views, got {self.num_views}"
+            )
+        for field in dataclasses.fields(self):
+            user = _OBJECTIVE_OF.get(field.name, self.objective)
+            value = getattr(self, field.name)
+            if user != self.objective and value != field.default:
+                raise ValueError(
+                    f"--{field.name} must be left out with "
+                    f"--objective={self.objective}: only {user} uses it, got "
+                    f"{settings.to_text(value)}"
                 )
 
 
@@ -341,6 +420,80 @@ class DemoSettings(settings.Settings):
     epochs: int = settings.setting(
         24, "Epochs of pretraining on the digits.", at_least=1
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchLossSettings(settings.Settings):
+    """Settings of tools/bench_loss.py."""
+
+    run_dir: str = settings.with_default(
+        settings.Settings, "run_dir", "runs/bench_loss"
+    )
+    rows: tuple[int, ...] = settings.setting(
+        (512, 2048, 4096, 8192, 12288),
+        "Sizes: rows of the similarity matrix, batch times views.",
+    )
+    implementations: str = settings.setting(
+        "all",
+        f"Which of {','.join(LOSS_IMPLEMENTATIONS)}; all: those that are "
+        "installed or given. looped is tiled in its least memory; floor is "
+        "the matrix products and exponentials alone; pml is "
+        "pytorch-metric-learning.",
+    )
+    official_path: str | None = settings.setting(
+        None,
+        "Python file with contrastive_loss(features, one_hot_labels, "
+        "temperature=): supcon/losses.py of google-research, in place.",
+    )
+    supcontrast_path: str | None = settings.setting(
+        None,
+        "Python file with SupConLoss(temperature, base_temperature): "
+        "losses.py of HobbitLong/SupContrast; needs PyTorch.",
+    )
+    rounds: int = settings.setting(
+        3, "Processes per point, all implementations in turn.", at_least=1
+    )
+    seconds: float = settings.setting(
+        2.0,
+        "Seconds of timed steps per process; three steps at least.",
+        at_least=0,
+    )
+    threads: int = settings.setting(
+        0, "Threads of every process; 0 for all cores.", at_least=0
+    )
+    max_memory_gb: float = settings.setting(
+        8.0, "Skip points that are expected to need more.", above=0
+    )
+    accuracy: bool = settings.setting(
+        False, "Also compare our gradients with a float64 oracle."
+    )
+    dim: int = settings.setting(128, "Size of a projection.", at_least=1)
+    views: int = settings.setting(2, "Views per sample.", at_least=1)
+    classes: int = settings.setting(1000, "Number of classes.", at_least=1)
+    temperature: float = settings.setting(0.1, "Temperature tau.", above=0)
+    seed: int = settings.setting(
+        0, "Seed of projections and labels.", at_least=0
+    )
+
+    def _check(self) -> None:
+        """Checks rules between fields; raises ValueError."""
+        for rows in self.rows or (0,):
+            if rows < 2 or rows % self.views:
+                raise ValueError(
+                    "--rows must be multiples of --views, at least 2, got "
+                    f"{settings.to_text(self.rows)}"
+                )
+        known = ("all", *LOSS_IMPLEMENTATIONS)
+        names = self.implementations.split(",")
+        for name in names:
+            if name not in known or ("all" in names and len(names) > 1):
+                raise ValueError(
+                    f"--implementations must be all, or some of "
+                    f"{', '.join(known[1:])}, got {self.implementations}"
+                )
+            if name in ("official", "supcontrast"):
+                if getattr(self, f"{name}_path") is None:
+                    raise ValueError(f"--{name}_path must be given for {name}")
 
 
 def _check_stage_name(flag: str, name: str) -> None:

@@ -28,6 +28,12 @@ def make_strategy(name: str = "auto") -> tf.distribute.Strategy:
     )
 
 
+def replicas_in_sync() -> int:
+    """Replicas of the strategy that runs the calling code, 1 outside."""
+    context = tf.distribute.get_replica_context()
+    return 1 if context is None else context.num_replicas_in_sync
+
+
 def gather_across_replicas(*tensors: tf.Tensor) -> list[tf.Tensor]:
     """Concatenates tensors of every replica, this replica's rows first.
 
@@ -43,16 +49,18 @@ def gather_across_replicas(*tensors: tf.Tensor) -> list[tf.Tensor]:
       [global batch, ...] each, same dtype; `tensors` themselves where there
       is only one replica.
     """
-    context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
+    if replicas_in_sync() == 1:
         return list(tensors)
+    context = tf.distribute.get_replica_context()
     rows = context.all_gather(tf.shape(tensors[0])[:1], axis=0)  # [replicas]
     rows_before = tf.reduce_sum(rows[: context.replica_id_in_sync_group])
-    return [
+
+    def gather(tensor: tf.Tensor) -> tf.Tensor:
+        # With several workers all_gather wants a device, and an input of the
+        # training step has none: its copy has.
+        gathered = context.all_gather(tf.identity(tensor), axis=0)
+        gathered = tf.roll(gathered, -rows_before, axis=0)
         # all_gather forgets the static shape of the trailing axes.
-        tf.ensure_shape(
-            tf.roll(context.all_gather(tensor, axis=0), -rows_before, axis=0),
-            [None, *tensor.shape[1:]],
-        )
-        for tensor in tensors
-    ]
+        return tf.ensure_shape(gathered, [None, *tensor.shape[1:]])
+
+    return [gather(tensor) for tensor in tensors]

@@ -26,6 +26,7 @@ BELOW = {
 BELOW["training"] = {*BELOW}
 BELOW["evaluation"] = BELOW["training"] | {"training"}
 BELOW["serving"] = BELOW["training"] | {"training"}
+BELOW["benchmarks"] = BELOW["training"] | {"training"}
 
 
 def room(module: str) -> str:

@@ -20,6 +20,7 @@ TOOLS = {
     "evaluate": config.EvaluateSettings,
     "export": config.ExportSettings,
     "demo": config.DemoSettings,
+    "bench_loss": config.BenchLossSettings,
 }
 
 
@@ -113,6 +114,25 @@ def test_bad_flagfiles_are_named(tmp_path):
             "--positives_cap must be at least 3",
         ),
         ({"image_mean": (0.5,)}, "--image_mean must be three numbers"),
+        ({"objective": "moco"}, "--objective must be one of supcon, simclr, n"),
+        (
+            {"objective": "simclr", "num_views": 1},
+            "--num_views must be at least 2 with --objective=simclr, whose",
+        ),
+        (
+            {"objective": "triplet", "positives_cap": 3},
+            "--positives_cap must be left out with --objective=triplet: only "
+            "supcon uses it, got 3",
+        ),
+        (
+            {"objective": "cross_entropy", "formulation": "in"},
+            "--formulation must be left out with --objective=cross_entropy",
+        ),
+        ({"triplet_margin": 0.5}, "--triplet_margin must be left out with --"),
+        (
+            {"objective": "npairs", "softmax_scale": 5.0},
+            "--softmax_scale must be left out with --objective=npairs: only m",
+        ),
     ],
 )
 def test_broken_rules_are_named(overrides, message):
@@ -170,3 +190,18 @@ def test_presets_parse_and_say_where_they_come_from(path):
     header = path.read_text().split("\n--")[0]
     assert f"--flagfile=flags/{path.name}" in header
     assert "Cost" in header or "seconds" in header
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"objective": "npairs", "num_views": 1, "cross_replica": False},
+        {"objective": "simclr", "temperature": 0.5},
+        {"objective": "triplet", "triplet_margin": 1.0},
+        {"objective": "cross_entropy", "num_views": 1},
+        {"objective": "max_margin", "softmax_margin": 0.1},
+    ],
+)
+def test_every_objective_takes_its_own_options(overrides):
+    chosen = config.PretrainSettings("x", **overrides)
+    assert chosen.objective == overrides["objective"]

@@ -1,5 +1,36 @@
 """Contrastive losses: the formula as a function, and its Keras class."""
 
+from supcon_tf.losses.baselines import NPairsLoss, SimCLRLoss, TripletLoss
+from supcon_tf.losses.classification import CrossEntropyLoss, MaxMarginLoss
+from supcon_tf.losses.diagnostics import (
+    Alignment,
+    ContrastiveAccuracy,
+    MeanCosine,
+    Uniformity,
+    diagnostics,
+)
+from supcon_tf.losses.positives import (
+    AnchorsWithoutPositives,
+    PositivesPerAnchor,
+)
 from supcon_tf.losses.supcon import SupConLoss, chance_loss, supcon_loss
+from supcon_tf.losses.tiled import tiled_supcon_loss
 
-__all__ = ["SupConLoss", "chance_loss", "supcon_loss"]
+__all__ = [
+    "Alignment",
+    "AnchorsWithoutPositives",
+    "ContrastiveAccuracy",
+    "CrossEntropyLoss",
+    "MaxMarginLoss",
+    "MeanCosine",
+    "NPairsLoss",
+    "PositivesPerAnchor",
+    "SimCLRLoss",
+    "SupConLoss",
+    "TripletLoss",
+    "Uniformity",
+    "chance_loss",
+    "diagnostics",
+    "supcon_loss",
+    "tiled_supcon_loss",
+]

@@ -126,7 +126,7 @@ def sample_weights(
                 "`positive_mask` must not be combined with labels, got both"
             )
         mask = tf.cast(positive_mask, tf.float32)
-        _check_shape("positive_mask", mask, samples)
+        check_shape("positive_mask", mask, samples)
         return mask
     if labels is None:
         if contrast_labels is not None:
@@ -134,10 +134,10 @@ def sample_weights(
         # Each sample is its own class; further contrasts are all negatives.
         return tf.eye(tf.shape(z)[0], tf.shape(z)[0] + tf.shape(further)[0])
     ids = class_ids(labels)
-    _check_shape("labels", ids, [z.shape[0]])
+    check_shape("labels", ids, [z.shape[0]])
     if contrast_labels is not None:
         further_ids = class_ids(contrast_labels, "contrast_labels")
-        _check_shape("contrast_labels", further_ids, [further.shape[0]])
+        check_shape("contrast_labels", further_ids, [further.shape[0]])
     elif further.shape[0] == 0:
         further_ids = ids[:0]
     else:
@@ -149,7 +149,7 @@ def sample_weights(
     return tf.cast(ids[:, tf.newaxis] == all_ids, tf.float32)
 
 
-def _check_shape(
+def check_shape(
     name: str, tensor: tf.Tensor, expected: list[int | None]
 ) -> None:
     """Raises ValueError unless the static shape can be the expected one."""

@@ -7,7 +7,7 @@ import math
 import tensorflow as tf
 
 from supcon_tf import distribute
-from supcon_tf.losses import inputs, masks
+from supcon_tf.losses import inputs, masks, tiled
 
 # Stands for log(0): finite, so that no gradient is 0 * inf, and far below
 # every logit, so that exp(x - max) is exactly 0 beside a real one.
@@ -127,8 +127,14 @@ class SupConLoss(tf.keras.losses.Loss):
         float32; without effect on unit vectors.
       cross_replica: contrast with the views of all replicas; False contrasts
         within each replica, which is a different loss.
+      implementation: "tiled" (`tiled_supcon_loss`, memory linear in the
+        batch, faster), "dense" (`supcon_loss`), or "auto": tiled wherever it
+        can be, which is with denominator "all" and without a cap.
       reduction: Keras' reduction over the batch.
       name: Keras' name of the loss.
+
+    Raises:
+      ValueError: an option does not exist, or "tiled" cannot be had with it.
     """
 
     def __init__(
@@ -141,6 +147,7 @@ class SupConLoss(tf.keras.losses.Loss):
         scale_by_temperature: bool = True,
         normalize: bool = True,
         cross_replica: bool = True,
+        implementation: str = "auto",
         reduction: str = tf.keras.losses.Reduction.AUTO,
         name: str = "supcon_loss",
     ):
@@ -158,6 +165,26 @@ class SupConLoss(tf.keras.losses.Loss):
         }
         self.normalize = normalize
         self.cross_replica = cross_replica
+        self.implementation = implementation
+        self.is_tiled = self._chooses_tiles()
+
+    def _chooses_tiles(self) -> bool:
+        """Whether the tiled loss is used; checks `implementation`."""
+        if self.implementation not in ("auto", "dense", "tiled"):
+            raise ValueError(
+                "`implementation` must be one of auto, dense, tiled, got "
+                f"{self.implementation!r}"
+            )
+        needs_mask = (
+            self.options["denominator"] != "all"
+            or self.options["positives_cap"] is not None
+        )
+        if self.implementation == "tiled" and needs_mask:
+            raise ValueError(
+                "`implementation` must be auto or dense with a "
+                "`positives_cap` or another `denominator` than all, got tiled"
+            )
+        return self.implementation != "dense" and not needs_mask
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Returns [batch] float32 losses, see `supcon_loss`."""
@@ -165,6 +192,17 @@ class SupConLoss(tf.keras.losses.Loss):
         labels = tf.convert_to_tensor(y_true)
         if self.normalize:
             z = tf.math.l2_normalize(z, axis=2, epsilon=_NORM_EPSILON)
+        if self.is_tiled:
+            return tiled.tiled_supcon_loss(
+                z,
+                labels,
+                temperature=self.options["temperature"],
+                formulation=self.options["formulation"],
+                anchor_views=self.options["anchor_views"],
+                scale_by_temperature=self.options["scale_by_temperature"],
+                unit_length=self.normalize,
+                cross_replica=self.cross_replica,
+            )
         if not self.cross_replica:
             return supcon_loss(z, labels, **self.options)
         all_z, all_labels = distribute.gather_across_replicas(z, labels)
@@ -184,6 +222,7 @@ class SupConLoss(tf.keras.losses.Loss):
             **self.options,
             "normalize": self.normalize,
             "cross_replica": self.cross_replica,
+            "implementation": self.implementation,
         }
 
 

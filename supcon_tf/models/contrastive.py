@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from supcon_tf.models import views as view_axis
+
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
 class SupConModel(tf.keras.Model):
@@ -41,7 +43,7 @@ class SupConModel(tf.keras.Model):
         """Creates the variables of all layers."""
         if self.built:
             return
-        shape = _check_views(input_shape)
+        shape = view_axis.check_views(input_shape)
         self.encoder.build((None, *shape[2:]))
         self.projection_head.build((None, self.encoder.representation_dim))
         tf.keras.layers.Layer.build(self, input_shape)
@@ -56,17 +58,10 @@ class SupConModel(tf.keras.Model):
         Returns:
           [batch, views, dim] float32, unit length along dim.
         """
-        # B batch, V views
-        static = _check_views(views.shape)
-        shape = tf.shape(views)
-        images = tf.reshape(views, tf.concat([[-1], shape[2:]], axis=0))
-        images = tf.ensure_shape(images, [None, *static[2:]])  # [B*V, H, W, 3]
+        images = view_axis.fold_views(views)  # [B*V, H, W, 3]
         representations = self.encoder(images, training=training)
         projections = self.projection_head(representations, training=training)
-        num_views = static[1] or shape[1]
-        return tf.reshape(
-            projections, [shape[0], num_views, projections.shape[-1]]
-        )  # [B, V, dim]
+        return view_axis.unfold_views(projections, views)  # [B, V, dim]
 
     def get_config(self) -> dict[str, object]:
         """Returns every constructor argument."""
@@ -84,14 +79,3 @@ class SupConModel(tf.keras.Model):
             for key in ("encoder", "projection_head")
         }
         return cls(**(config | parts))
-
-
-def _check_views(shape: tf.TensorShape) -> list[int | None]:
-    """Returns the static shape, or raises if it cannot be one of views."""
-    shape = tf.TensorShape(shape)
-    if shape.rank != 5:
-        raise ValueError(
-            "`views` must be [batch, views, height, width, 3], "
-            f"got shape {shape}"
-        )
-    return shape.as_list()

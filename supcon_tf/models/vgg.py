@@ -59,8 +59,12 @@ class VGG(tf.keras.layers.Layer):
         self.width = width
         self.synchronized_bn = synchronized_bn
         self.output_filters = output_filters(width)
-        self.stages = [
-            [
+        # One flat list: Keras' .keras files lose weights of nested ones.
+        self.convs = []
+        self.stage_starts = []  # indices of the convs after a pooling
+        for stage, count in enumerate(CONVS_PER_STAGE[depth]):
+            self.stage_starts.append(len(self.convs))
+            self.convs += [
                 layers.ConvBN(
                     _stage_filters(stage, width),
                     synchronized_bn=synchronized_bn,
@@ -69,13 +73,10 @@ class VGG(tf.keras.layers.Layer):
                 )
                 for index in range(count)
             ]
-            for stage, count in enumerate(CONVS_PER_STAGE[depth])
-        ]
 
     def build(self, input_shape: tf.TensorShape) -> None:
         """Creates the variables of all layers."""
-        convs = [conv for stage in self.stages for conv in stage]
-        layers.build_chain(convs, input_shape[-1])
+        layers.build_chain(self.convs, input_shape[-1])
         super().build(input_shape)
 
     def call(
@@ -92,11 +93,10 @@ class VGG(tf.keras.layers.Layer):
           the compute dtype.
         """
         x = inputs
-        for index, stage in enumerate(self.stages):
-            if index > 0:
+        for index, conv in enumerate(self.convs):
+            if index > 0 and index in self.stage_starts:
                 x = tf.nn.max_pool2d(x, ksize=2, strides=2, padding="SAME")
-            for conv in stage:
-                x = tf.nn.relu(conv(x, training=training))
+            x = tf.nn.relu(conv(x, training=training))
         return x
 
     def get_config(self) -> dict[str, object]:

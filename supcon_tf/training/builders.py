@@ -94,6 +94,39 @@ def encoder(chosen: config.PretrainSettings) -> models.Encoder:
     return made
 
 
+def model(
+    chosen: config.PretrainSettings, num_classes: int
+) -> models.SupConModel | models.ClassifierModel:
+    """The built model of stage 1, as its objective needs it."""
+    if chosen.has_projections:
+        return supcon_model(chosen)
+    return classifier_model(chosen, num_classes)
+
+
+def classifier_model(
+    chosen: config.PretrainSettings, num_classes: int
+) -> models.ClassifierModel:
+    """The built model of a one-stage baseline with initial weights."""
+    made = models.ClassifierModel(
+        encoder(chosen), num_classes, cosine=chosen.objective == "max_margin"
+    )
+    side = chosen.image_size
+    made.build((None, chosen.num_views, side, side, 3))
+    return made
+
+
+def checkpointed(
+    model: models.SupConModel | models.ClassifierModel,
+) -> dict[str, tf.keras.layers.Layer]:
+    """The parts of a model of stage 1 under their names in a checkpoint."""
+    if isinstance(model, models.ClassifierModel):
+        return {"encoder": model.encoder, "classifier": model.classifier}
+    return {
+        "encoder": model.encoder,
+        "projection_head": model.projection_head,
+    }
+
+
 def supcon_model(chosen: config.PretrainSettings) -> models.SupConModel:
     """The built model of stage 1 with initial weights."""
     head = models.ProjectionHead(
@@ -107,8 +140,28 @@ def supcon_model(chosen: config.PretrainSettings) -> models.SupConModel:
     return model
 
 
-def loss(chosen: config.PretrainSettings) -> losses.SupConLoss:
+def loss(chosen: config.PretrainSettings) -> tf.keras.losses.Loss:
     """The loss of stage 1."""
+    return {
+        "supcon": _supcon_loss,
+        "simclr": lambda chosen: losses.SimCLRLoss(
+            chosen.temperature,
+            chosen.scale_by_temperature,
+            cross_replica=chosen.cross_replica,
+        ),
+        "npairs": lambda chosen: losses.NPairsLoss(chosen.cross_replica),
+        "triplet": lambda chosen: losses.TripletLoss(
+            chosen.triplet_margin, chosen.triplet_mining, chosen.cross_replica
+        ),
+        "cross_entropy": lambda chosen: losses.CrossEntropyLoss(),
+        "max_margin": lambda chosen: losses.MaxMarginLoss(
+            chosen.softmax_margin, chosen.softmax_scale
+        ),
+    }[chosen.objective](chosen)
+
+
+def _supcon_loss(chosen: config.PretrainSettings) -> losses.SupConLoss:
+    """Eq. 2 or Eq. 3, with every option."""
     return losses.SupConLoss(
         temperature=chosen.temperature,
         formulation=chosen.formulation,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pathlib
+import sys
 import time
 
 import tensorflow as tf
@@ -66,7 +67,7 @@ class StopOnNonFiniteLoss(tf.keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Raises FloatingPointError naming the step."""
         if not math.isfinite(logs["loss"]):
-            step = int(self.model.optimizer.iterations)
+            step = _steps_taken(self.model)
             raise FloatingPointError(
                 f"loss is {logs['loss']} at step {step}: lower "
                 "--learning_rate or lengthen --warmup_epochs; checkpoints of "
@@ -98,3 +99,52 @@ class Checkpoints(tf.keras.callbacks.Callback):
         if done % self.every == 0 or done == self.epochs:
             self.manager.checkpoint.epoch.assign(done)
             self.manager.save(done)
+
+
+class CollapseWarning(tf.keras.callbacks.Callback):
+    """Says once per run that nothing is being learned, and what to do.
+
+    Looks at `loss/chance` and `mean_cosine` of an epoch, so put it after
+    `EpochFigures`; a figure that is not there is not judged. A fresh encoder
+    looks collapsed too, hence the wait.
+
+    Args:
+      after_steps: optimizer steps before the first judgement; give the
+        warm-up and at least an epoch more, since figures are means over the
+        epoch.
+    """
+
+    def __init__(self, after_steps: int = 100):
+        super().__init__()
+        self.after_steps = after_steps
+        self.warned = False
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        """Starts a run that has not been warned."""
+        self.warned = False
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """Prints the warning where it is due."""
+        step = _steps_taken(self.model)
+        if self.warned or step < self.after_steps:
+            return
+        cosine, to_chance = logs.get("mean_cosine"), logs.get("loss/chance")
+        if cosine is not None and cosine > 0.99:
+            seen = f"projections collapsed, their mean cosine is {cosine:.4f}"
+        elif to_chance is not None and abs(to_chance - 1) < 0.01:
+            seen = f"loss at chance level, loss/chance is {to_chance:.4f}"
+        else:
+            return
+        self.warned = True
+        if sys.stdout.isatty():
+            print()  # leaves the line of the progress bar
+        print(
+            f"warning      {seen} after {step} steps: lower --learning_rate, "
+            "lengthen --warmup_epochs or check --temperature",
+            flush=True,
+        )
+
+
+def _steps_taken(model: tf.keras.Model) -> int:
+    """Optimizer steps so far; the counter is mirrored on several replicas."""
+    return int(tf.convert_to_tensor(model.optimizer.iterations))

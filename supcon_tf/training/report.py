@@ -36,13 +36,13 @@ def print_header(images: data.Source, size: int) -> None:
 
 def print_pretraining(
     chosen: config.PretrainSettings,
-    model: models.SupConModel,
+    model: models.SupConModel | models.ClassifierModel,
     *,
     steps: int,
     learning_rate: float,
-    chance: float,
+    chance: float | None,
 ) -> None:
-    """Prints batch, encoder, optimizer and the chance level of the loss."""
+    """Prints batch, encoder, optimizer, loss and its chance level if any."""
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     _print_line(
         "batch",
@@ -71,12 +71,31 @@ def print_pretraining(
             f"{-(-chosen.image_size // 32)}: --stem=cifar keeps their detail",
         )
     print_optimizer(chosen, learning_rate)
-    _print_line(
-        "loss",
-        f"L_{chosen.formulation}, temperature {chosen.temperature}; chance "
-        f"level {chance:.4f}: where it stays there, lower the learning rate "
-        "or lengthen the warm-up",
-    )
+    _print_line("loss", _describe_loss(chosen, chance))
+
+
+def _describe_loss(
+    chosen: config.PretrainSettings, chance: float | None
+) -> str:
+    """Objective, its numbers, and the chance level where there is one."""
+    temperature = f"temperature {chosen.temperature}"
+    numbers = {
+        "supcon": f"L_{chosen.formulation}, {temperature}",
+        "simclr": temperature,
+        "npairs": "temperature 1",
+        "triplet": f"{chosen.triplet_mining} triplets, squared distance, "
+        f"margin {chosen.triplet_margin}",
+        "cross_entropy": "classifier on the representation",
+        "max_margin": "cosine classifier on the representation, margin "
+        f"{chosen.softmax_margin}, scale {chosen.softmax_scale}",
+    }[chosen.objective]
+    text = f"{chosen.objective}: {numbers}"
+    if chance is not None:
+        text += (
+            f"; chance level {chance:.4f}: where it stays there, lower the "
+            "learning rate or lengthen the warm-up"
+        )
+    return text
 
 
 def print_optimizer(

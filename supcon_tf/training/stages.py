@@ -17,7 +17,7 @@ from supcon_tf.training import (
 
 
 def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
-    """Stage 1: trains encoder and projection head with the SupCon loss.
+    """Stage 1: trains the encoder with the SupCon loss or a compared one.
 
     Everything that can be wrong with settings, directory and data is found
     before the first step.
@@ -41,15 +41,11 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
     steps = data.steps_per_epoch(images, chosen.batch_size)
     views = builders.views(chosen, images, chosen.image_size, chosen.num_views)
     tf.keras.utils.set_random_seed(chosen.seed)
-    chance = losses.chance_loss(
-        _contrasts(chosen, strategy.num_replicas_in_sync),
-        chosen.temperature,
-        chosen.scale_by_temperature,
-    )
+    chance = _chance(chosen, strategy.num_replicas_in_sync)
     with strategy.scope():
-        model = builders.supcon_model(chosen)
+        model = builders.model(chosen, len(images.class_names))
         optimizer = builders.optimizer(chosen, steps)
-        model.compile(optimizer, builders.loss(chosen))
+        model.compile(optimizer, builders.loss(chosen), _metrics(chosen))
         report.print_header(images, chosen.image_size)
         report.print_pretraining(
             chosen,
@@ -62,10 +58,7 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
         )
         run.create(chosen, images.class_names)
         manager = _checkpoint_manager(
-            run,
-            encoder=model.encoder,
-            projection_head=model.projection_head,
-            optimizer=optimizer,
+            run, **builders.checkpointed(model), optimizer=optimizer
         )
     if chosen.epochs:
         model.fit(
@@ -76,6 +69,7 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
             callbacks=[
                 callbacks.StopOnNonFiniteLoss(),
                 callbacks.EpochFigures(steps * chosen.batch_size, chance),
+                callbacks.CollapseWarning(_settled_after(chosen, steps)),
                 *_recorders(run),
                 callbacks.Checkpoints(
                     manager, chosen.checkpoint_every, chosen.epochs
@@ -228,10 +222,33 @@ def _check_batch(chosen: config.PretrainSettings, replicas: int) -> None:
         )
 
 
-def _contrasts(chosen: config.PretrainSettings, replicas: int) -> int:
-    """|A(i)|: what an anchor is contrasted with."""
+def _chance(chosen: config.PretrainSettings, replicas: int) -> float | None:
+    """The loss of equal projections, where the objective has tau and A(i)."""
+    if chosen.objective not in ("supcon", "simclr"):
+        return None
     shares = 1 if chosen.cross_replica else replicas
-    return chosen.batch_size // shares * chosen.num_views - 1
+    contrasts = chosen.batch_size // shares * chosen.num_views - 1
+    return losses.chance_loss(
+        contrasts, chosen.temperature, chosen.scale_by_temperature
+    )
+
+
+def _metrics(
+    chosen: config.PretrainSettings,
+) -> list[tf.keras.metrics.Metric]:
+    """Diagnostics of the projections, where the objective has any."""
+    if not chosen.has_projections:
+        return []
+    return losses.diagnostics(chosen.cross_replica)
+
+
+def _settled_after(chosen: config.PretrainSettings, steps: int) -> int:
+    """Steps after which a healthy run has left the chance level.
+
+    Two epochs past the warm-up, so that the epoch's means hold nothing of it,
+    and 100 steps, so that a handful of large batches is not judged.
+    """
+    return max(100, round((chosen.warmup_epochs + 2) * steps))
 
 
 def _checkpoint_manager(

@@ -155,7 +155,7 @@ def train(strategy):
         model.compile("sgd", lambda y, z: tf.reduce_sum(z[:, 0] * z[:, 1], -1))
     data = tf.data.Dataset.from_tensors((views, np.zeros(4, np.int32)))
     model.fit(data, verbose=0)
-    bn = [encoder.stack.stages[0][0].bn, model.projection_head.norms[0]]
+    bn = [encoder.stack.convs[0].bn, model.projection_head.norms[0]]
     assert {layer.synchronized for layer in bn} == {
         strategy.num_replicas_in_sync == 2
     }
@@ -179,3 +179,18 @@ def test_batch_norm_spans_two_replicas() -> None:
         check=False,
     )
     assert result.returncode == 0, result.stderr[-3000:]
+
+
+@pytest.mark.parametrize("architecture", ["resnet18", "resnet50", "vgg16"])
+def test_a_keras_file_holds_every_weight(architecture, tmp_path) -> None:
+    model = models.SupConModel(
+        models.Encoder(architecture, width=0.05),
+        models.ProjectionHead(4, (8,), use_batch_norm=True),
+    )
+    model.build((None, 2, 16, 16, 3))
+    rng = np.random.default_rng(0)
+    model.set_weights([rng.normal(size=w.shape) for w in model.get_weights()])
+    model.save(tmp_path / "model.keras")
+    again = tf.keras.models.load_model(tmp_path / "model.keras")
+    for weight, loaded in zip(model.weights, again.weights, strict=True):
+        np.testing.assert_array_equal(weight, loaded, err_msg=weight.name)

@@ -47,7 +47,7 @@ def test_output_is_after_relu_and_equals_the_stages_by_hand() -> None:
     images = tf.random.stateless_normal((2, 16, 16, 3), (0, 1))
     x = images
     output = stack(images)
-    for index, (conv,) in enumerate(stack.stages):
+    for index, conv in enumerate(stack.convs):
         if index:
             x = tf.keras.layers.MaxPool2D()(x)
         x = tf.nn.conv2d(x, conv.conv.kernel, 1, "SAME")

@@ -120,6 +120,7 @@ def test_the_table_is_the_evaluation(command_line_run):
         ("train_linear", ["--run_dir=x"], "run directory of tools/pretrain"),
         ("evaluate", ["--run_dir=x"], "run directory of tools/pretrain"),
         ("export", ["--run_dir=x"], "run directory of tools/pretrain"),
+        ("bench_loss", ["--official_path=no.py"], "must be a Python file"),
     ],
 )
 def test_wrong_input_is_one_line_and_leaves_nothing(
@@ -167,3 +168,58 @@ def test_the_demo_ends_with_its_table(tmp_path):
         assert 0 < untrained < 1 and 0 < supcon <= 1
     assert float(rows["k-NN top-1"][1]) > float(rows["k-NN top-1"][0])
     assert (tmp_path / "runs/demo/supcon/export/1/saved_model.pb").exists()
+
+
+PEER = """
+import tensorflow as tf
+
+def contrastive_loss(features, labels, temperature):
+    if features.shape[0] == 64:
+        raise RuntimeError("this peer has had enough")
+    rows = tf.reshape(tf.transpose(features, [1, 0, 2]), [-1, 8])
+    same = tf.tile(tf.matmul(labels, labels, transpose_b=True), [2, 2])
+    others = 1 - tf.eye(rows.shape[0])
+    logits = tf.matmul(rows, rows, transpose_b=True) / temperature
+    exp = tf.exp(logits) * others
+    log_p = logits - tf.math.log(tf.reduce_sum(exp, 1, keepdims=True))
+    positive = same * others
+    loss = -tf.reduce_sum(positive * log_p, 1) / tf.reduce_sum(positive, 1)
+    return temperature * tf.reduce_mean(tf.reshape(loss, [2, -1]), 0)
+"""
+
+
+def test_the_loss_is_measured_beside_a_peer(tmp_path):
+    """At 64 rows both agree; at 128, 64 samples, the peer raises."""
+    (tmp_path / "peer.py").write_text(PEER)
+    done = run(
+        "bench_loss",
+        "--rows=64,128",
+        "--implementations=tiled,official",
+        "--official_path=peer.py",
+        "--rounds=1",
+        "--seconds=0.05",
+        "--dim=8",
+        "--classes=5",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    written = tmp_path / "runs" / "bench_loss"
+    table = done.stdout
+    results = json.loads((written / "bench_loss.json").read_text())
+    points = {(p["rows"], p["implementation"]): p for p in results["points"]}
+    assert len(points) == 4
+    failed = points.pop((128, "official"))
+    assert failed["status"] == "failed"
+    assert "this peer has had enough" in failed["reason"]
+    for point in points.values():
+        assert point["status"] == "measured", point
+        assert point["ms"] > 0 and point["steps"] >= 3
+        assert point["time_ratio"] > 0
+        assert point["peak_mb"] >= 0
+    assert points[64, "tiled"]["time_ratio"] == 1
+    assert results["disagreements"] == []
+    assert re.search(r"128  official +failed: .*had enough", table)
+    assert re.search(r"  64  official +\d+\.\d+ +\d+\.\d", table)
+    assert "agree within 0.0001" in table
+    png = (written / "bench_loss.png").read_bytes()
+    assert png.startswith(b"\x89PNG")

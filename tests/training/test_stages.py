@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, settings, training
+from supcon_tf import config, evaluation, settings, training
 from supcon_tf.training import builders, callbacks, stages
 
 
@@ -248,3 +248,52 @@ def test_two_replicas_train_like_one_device(
         assert a["loss"] == pytest.approx(b["loss"], rel=1e-3)
     with pytest.raises(ValueError, match="multiple of the 2 replicas, got 15"):
         training.pretrain(tiny_settings(batch_size=15, strategy="mirrored"))
+
+
+OBJECTIVES = {  # and what the header says of it
+    "supcon": "supcon: L_out, temperature 0.1; chance level 0.3434",
+    "simclr": "simclr: temperature 0.1; chance level 0.3434",
+    "npairs": "npairs: temperature 1\n",
+    "triplet": "triplet: semi_hard triplets, squared distance, margin 0.2\n",
+    "cross_entropy": "cross_entropy: classifier on the representation\n",
+    "max_margin": "cosine classifier on the representation, margin 0.35, sca",
+}
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_every_objective_falls_and_later_stages_take_its_encoder(
+    objective, tiny_settings, capsys
+):
+    run = training.pretrain(
+        tiny_settings(
+            objective=objective,
+            epochs=5,
+            warmup_epochs=0.0,
+            augmentation="identity",
+        )
+    )
+    assert OBJECTIVES[objective] in capsys.readouterr().out
+    figures = metrics_of(run)
+    assert figures[-1]["loss"] < figures[0]["loss"]
+    has_chance = objective in ("supcon", "simclr")
+    assert all(("loss/chance" in f) == has_chance for f in figures)
+    parts = {
+        name.split("/")[0]
+        for name, _ in tf.train.list_variables(run.latest_checkpoint())
+    }
+    on_logits = objective in ("cross_entropy", "max_margin")
+    top = "classifier" if on_logits else "projection_head"
+    assert {"encoder", "optimizer", "epoch", top} <= parts
+    assert not {"classifier", "projection_head"} - {top} & parts
+    chosen = config.LinearSettings(
+        str(run.path),
+        epochs=20,
+        batch_size=16,
+        crop_area=(),
+        horizontal_flip=False,
+    )
+    assert metrics_of(training.train_linear(chosen))[-1]["accuracy"] > 0.4
+    results = evaluation.evaluate(
+        config.EvaluateSettings(str(run.path), knn_neighbors=5)
+    )
+    assert results["linear"]["top_1"] > 0.4

@@ -1,0 +1,269 @@
+"""The losses that the paper compares SupCon with: thin Keras classes."""
+
+from __future__ import annotations
+
+import importlib
+import types
+import warnings
+
+import tensorflow as tf
+
+from supcon_tf import distribute
+from supcon_tf.losses import inputs, supcon
+
+MINING = ("semi_hard", "hard")
+# Stands for log(0): finite, and far below every product of unit vectors.
+_LOG_ZERO = -1e30
+# More samples than a replica can hold: keeps their ids apart in int64.
+_IDS_PER_REPLICA = 2**32
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class SimCLRLoss(tf.keras.losses.Loss):
+    """Self-supervised loss of SimCLR, Eq. 1: SupCon with ids for labels.
+
+      L_i = -log( exp(z_i.z_j(i) / tau) / sum_{a in A(i)} exp(z_i.z_a / tau) )
+
+    j(i) is the other view of the same sample; with more than two views the
+    loss is the mean over the other views (Eq. 2). `y_true` is ignored: every
+    sample of the global batch is a class of its own. `y_pred` are projections
+    [batch, views, dim] of this replica, at least two views; the loss is
+    [batch] float32, nats (times tau where scaled).
+
+    Args:
+      temperature: tau, positive, no unit.
+      scale_by_temperature: multiply by tau, see `supcon_loss`.
+      normalize: L2-normalise the projections, see `SupConLoss`.
+      cross_replica: contrast with the views of all replicas.
+      reduction: Keras' reduction over the batch.
+      name: Keras' name of the loss.
+
+    Raises:
+      ValueError: an option does not exist, or there is only one view.
+
+    Reference: https://arxiv.org/abs/2004.11362, Eq. 1; Suppl. Eq. 20.
+    """
+
+    def __init__(
+        self,
+        temperature: float = 0.1,
+        scale_by_temperature: bool = True,
+        normalize: bool = True,
+        cross_replica: bool = True,
+        reduction: str = tf.keras.losses.Reduction.AUTO,
+        name: str = "simclr_loss",
+    ):
+        super().__init__(reduction=reduction, name=name)
+        self.options = {
+            "temperature": temperature,
+            "scale_by_temperature": scale_by_temperature,
+            "normalize": normalize,
+            "cross_replica": cross_replica,
+        }
+        self.supcon = supcon.SupConLoss(**self.options)
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Returns [batch] float32 losses; `y_true` is ignored."""
+        z = inputs.as_views(y_pred, "projections")
+        if z.shape[1] < 2:
+            raise ValueError(
+                "`projections` must have at least 2 views, the positives of "
+                f"each other, got shape {z.shape}"
+            )
+        context = tf.distribute.get_replica_context()
+        replica = context.replica_id_in_sync_group if context else 0
+        first = tf.cast(replica, tf.int64) * _IDS_PER_REPLICA
+        ids = first + tf.range(tf.shape(z, tf.int64)[0])  # [B]
+        return self.supcon.call(ids, z)
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        return {**super().get_config(), **self.options}
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class NPairsLoss(tf.keras.losses.Loss):
+    """N-pairs loss as the paper has it, Suppl. Eq. 21.
+
+      L_i = -log( exp(z_i.z_k(i)) / sum_{a in A(i)} exp(z_i.z_a) )
+
+    A(i) is every row but i; k(i) is one row of another sample of the same
+    class. The paper does not say which: here the same view of the next such
+    sample in cyclic batch order. So the own other views are negatives, and an
+    anchor whose class has no other sample has loss 0. There is no temperature
+    and no normalisation. `y_true` are labels as in `supcon_loss`, `y_pred`
+    projections [batch, views, dim] of this replica, unit length along dim;
+    the loss is [batch] float32, nats, averaged over views.
+
+    Not `tfa.losses.npairs_loss`: that is a scalar, has no A(i) (the diagonal
+    of its square matrix is a positive, never the anchor itself), and shares
+    the target among all equal labels. Sohn's N pairs (2016) are of N different
+    classes and contrast an anchor with the positives of the other pairs only.
+
+    Args:
+      cross_replica: contrast with the views of all replicas.
+      reduction: Keras' reduction over the batch.
+      name: Keras' name of the loss.
+
+    Reference: https://arxiv.org/abs/2004.11362, Suppl. Eq. 21.
+    """
+
+    def __init__(
+        self,
+        cross_replica: bool = True,
+        reduction: str = tf.keras.losses.Reduction.AUTO,
+        name: str = "n_pairs_loss",
+    ):
+        super().__init__(reduction=reduction, name=name)
+        self.cross_replica = cross_replica
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Returns [batch] float32 losses."""
+        # B own samples, G of all replicas, V views, A = B*V, M = G*V
+        z = inputs.as_views(y_pred, "projections")
+        ids = inputs.class_ids(y_true)
+        batch, views, dim = tf.shape(z)[0], z.shape[1], z.shape[2]
+        all_z, all_ids = _contrasts(z, ids, self.cross_replica)
+        positive, exists = _next_of_class(ids, all_ids)
+        rows = tf.reshape(all_z, [-1, dim])  # [M, D]
+        anchors = rows[: batch * views]  # own samples come first
+        logits = tf.matmul(anchors, rows, transpose_b=True)  # [A, M]
+        logits = tf.linalg.set_diag(  # an anchor is no contrast of its own
+            logits, tf.fill([batch * views], _LOG_ZERO)
+        )
+        positive_row = positive[:, tf.newaxis] * views + tf.range(views)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+            tf.reshape(positive_row, [-1]), logits
+        )
+        losses = tf.reduce_mean(tf.reshape(losses, [batch, views]), axis=1)
+        return tf.where(exists, losses, 0.0)
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        return {**super().get_config(), "cross_replica": self.cross_replica}
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class TripletLoss(tf.keras.losses.Loss):
+    """Triplet loss with mining, by `tfa.losses`, on squared distances.
+
+      L_ap = max(0, |z_a - z_p|^2 - |z_a - z_n|^2 + margin)
+
+    Rows are all views, each with the label of its sample, so that the own
+    other views are positives. "semi_hard" (FaceNet) takes for every pair a, p
+    the nearest n that is farther than p, or the farthest n where there is
+    none, and averages over pairs; "hard" takes for every a its farthest p and
+    nearest n. The contrastive loss of one positive and one negative is, to
+    first order, this with margin 2 * tau (Suppl. Sec. 4): 0.2, FaceNet's
+    margin too, at tau 0.1.
+
+    TFA returns the mean of the batch, not values per sample: every sample of
+    [batch] gets that mean, so that Keras' reduction returns it; sample weights
+    have no meaning. Without a pair of one class the loss is 0. "semi_hard"
+    holds matrices of M^3 for M rows: 2.4 GB in a training step of 256 images
+    with two views, eight times that for 512; "hard" holds M^2. `y_true` are
+    labels as in `supcon_loss`, `y_pred` projections [batch, views, dim] of
+    this replica, unit length along dim.
+
+    Args:
+      margin: positive, in squared distance, which is at most 4.
+      mining: "semi_hard" or "hard".
+      cross_replica: mine among the views of all replicas; each replica then
+        holds the matrices of the global batch.
+      reduction: Keras' reduction over the batch.
+      name: Keras' name of the loss.
+
+    Raises:
+      ValueError: `margin` is not positive or `mining` is unknown.
+
+    Reference: Schroff et al. 2015, https://arxiv.org/abs/1503.03832 (semi-
+    hard); Hermans et al. 2017, https://arxiv.org/abs/1703.07737 (hard).
+    """
+
+    def __init__(
+        self,
+        margin: float = 0.2,
+        mining: str = "semi_hard",
+        cross_replica: bool = True,
+        reduction: str = tf.keras.losses.Reduction.AUTO,
+        name: str = "triplet_loss",
+    ):
+        super().__init__(reduction=reduction, name=name)
+        if not margin > 0:
+            raise ValueError(f"`margin` must be positive, got {margin}")
+        if mining not in MINING:
+            raise ValueError(
+                f"`mining` must be one of {', '.join(MINING)}, got {mining!r}"
+            )
+        self.margin = margin
+        self.mining = mining
+        self.cross_replica = cross_replica
+        self.mined = {
+            "semi_hard": _tfa_losses().triplet_semihard_loss,
+            "hard": _tfa_losses().triplet_hard_loss,
+        }[mining]
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Returns [batch] float32, the batch's mean for every sample."""
+        z = inputs.as_views(y_pred, "projections")
+        batch, views, dim = tf.shape(z)[0], z.shape[1], z.shape[2]
+        z, ids = _contrasts(z, inputs.class_ids(y_true), self.cross_replica)
+        rows = tf.reshape(z, [-1, dim])  # [M, D]
+        ids = tf.repeat(ids, views)  # [M]
+        # TFA divides by the number of pairs, which gives NaN for none; a
+        # `tf.where` would leave the NaN in the gradient.
+        loss = tf.cond(
+            tf.size(tf.unique(ids).y) < tf.size(ids),
+            lambda: self.mined(
+                ids, rows, self.margin, distance_metric="squared-L2"
+            ),
+            lambda: 0.0 * tf.reduce_sum(rows),
+        )
+        return tf.fill([batch], loss)
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        return super().get_config() | {
+            "margin": self.margin,
+            "mining": self.mining,
+            "cross_replica": self.cross_replica,
+        }
+
+
+def _contrasts(
+    z: tf.Tensor, ids: tf.Tensor, cross_replica: bool
+) -> list[tf.Tensor]:
+    """Projections and ids of all replicas, or only of this one."""
+    if cross_replica:
+        return distribute.gather_across_replicas(z, ids)
+    return [z, ids]
+
+
+def _next_of_class(
+    ids: tf.Tensor, all_ids: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The next other sample of the class, in cyclic order, of each sample.
+
+    Args:
+      ids: [batch] int64, the first ids of `all_ids`.
+      all_ids: [samples] int64, in cyclic order.
+
+    Returns:
+      [batch] int32 positions in `all_ids`, and [batch] bool whether there is
+      one; the position means nothing where there is none.
+    """
+    own = tf.range(tf.size(ids))[:, tf.newaxis]  # [B, 1]
+    samples = tf.size(all_ids)
+    steps = tf.math.floormod(tf.range(samples) - own, samples)  # [B, G]
+    same = (ids[:, tf.newaxis] == all_ids) & (steps > 0)
+    steps = tf.where(same, steps, samples)
+    nearest = tf.argmin(steps, axis=1, output_type=tf.int32)
+    return nearest, tf.reduce_any(same, axis=1)
+
+
+def _tfa_losses() -> types.ModuleType:
+    """TFA's losses, imported on first use: it takes seconds."""
+    with warnings.catch_warnings():
+        # Its notice on TFA's end of life: requirements.txt pins the release.
+        warnings.simplefilter("ignore", UserWarning)
+        return importlib.import_module("tensorflow_addons.losses")

@@ -1,0 +1,109 @@
+"""Losses of a classifier on every view: cross-entropy, with and without margin.
+
+The one-stage baselines of the paper. `y_true` are labels [batch] in 0 ...
+classes - 1 or any other form of `supcon_loss`, `y_pred` [batch, views, classes]
+as `models.ClassifierModel` makes them; a loss is [batch] float32, nats,
+averaged over views.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from supcon_tf.losses import inputs
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class CrossEntropyLoss(tf.keras.losses.Loss):
+    """Softmax cross-entropy per sample, the mean over its views.
+
+      L = -log( exp(l_y) / sum_c exp(l_c) )
+
+    Keras' own class takes a label per view, this one a label per sample.
+
+    Args:
+      reduction: Keras' reduction over the batch.
+      name: Keras' name of the loss.
+
+    Raises:
+      ValueError: `y_pred` is not [batch, views, classes] of floats.
+    """
+
+    def __init__(
+        self,
+        reduction: str = tf.keras.losses.Reduction.AUTO,
+        name: str = "cross_entropy_loss",
+    ):
+        super().__init__(reduction=reduction, name=name)
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Returns [batch] float32 losses of logits."""
+        logits = inputs.as_views(y_pred, "logits")
+        return _cross_entropy(inputs.class_ids(y_true), logits)
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class MaxMarginLoss(tf.keras.losses.Loss):
+    """Large-margin softmax on cosines, additive: AM-Softmax, CosFace.
+
+      L = -log( e^{s (c_y - m)} / (e^{s (c_y - m)} + sum_{j != y} e^{s c_j}) )
+
+    c_j is the cosine between representation and the weights of class j. The
+    max-margin column of Table 2 cites the L-Softmax of Liu et al. 2016, whose
+    margin multiplies the angle, |W| |r| cos(m theta): it needs a piecewise
+    continuation beyond pi / m and a mixing weight that is annealed to train
+    at all. This is its successor without either: the margin is subtracted
+    from the cosine.
+
+    Args:
+      margin: m, not negative, in cosine; 0 is a softmax of scaled cosines.
+      scale: s, positive, no unit; logits are in -s ... s.
+      reduction: Keras' reduction over the batch.
+      name: Keras' name of the loss.
+
+    Raises:
+      ValueError: `margin` is negative, `scale` not positive, or `y_pred` not
+        [batch, views, classes] of floats.
+
+    Reference: Wang F. et al. 2018, https://arxiv.org/abs/1801.05599, Eq. 6
+    (s = 30, m = 0.35); Wang H. et al. 2018, https://arxiv.org/abs/1801.09414.
+    """
+
+    def __init__(
+        self,
+        margin: float = 0.35,
+        scale: float = 30.0,
+        reduction: str = tf.keras.losses.Reduction.AUTO,
+        name: str = "max_margin_loss",
+    ):
+        super().__init__(reduction=reduction, name=name)
+        if not margin >= 0:
+            raise ValueError(f"`margin` must not be negative, got {margin}")
+        if not scale > 0:
+            raise ValueError(f"`scale` must be positive, got {scale}")
+        self.margin = margin
+        self.scale = scale
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        """Returns [batch] float32 losses of cosines."""
+        cosines = inputs.as_views(y_pred, "cosines")
+        ids = inputs.class_ids(y_true)
+        is_label = tf.one_hot(ids, cosines.shape[2])[:, tf.newaxis]  # [B, 1, C]
+        return _cross_entropy(
+            ids, self.scale * (cosines - self.margin * is_label)
+        )
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        return super().get_config() | {
+            "margin": self.margin,
+            "scale": self.scale,
+        }
+
+
+def _cross_entropy(ids: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """[B] mean over views of the cross-entropy of [B, V, C] logits."""
+    ids = tf.repeat(ids[:, tf.newaxis], logits.shape[1], axis=1)  # [B, V]
+    return tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(ids, logits), axis=1
+    )

@@ -1,0 +1,242 @@
+"""What the projections of a batch look like, as Keras metrics.
+
+`model.compile(optimizer, SupConLoss(), metrics=losses.diagnostics())`. All of
+them together cost a few percent of the loss: none builds the matrix of all
+pairs of rows. Each is a mean over anchors, so that Keras can add up batches
+and replicas of any size, and is 0 where there was no anchor to measure.
+Projections have any float dtype and length: they are compared as float32 unit
+vectors, as `SupConLoss` does.
+
+Letters in the shapes: B samples, V views, R = B * V rows, C classes of the
+batch, A rows of the subsample.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from supcon_tf.losses import inputs, positives
+
+# Two equal cosines may differ by this much in float32: such a lead is a tie.
+_TIE = 1e-6
+_NO_COSINE = -2.0  # below every cosine
+
+
+def diagnostics(cross_replica: bool = True) -> list[tf.keras.metrics.Metric]:
+    """Makes one metric of each kind for `compile(metrics=...)`.
+
+    Args:
+      cross_replica: as in the loss; see `positives.PositivesPerAnchor`.
+    """
+    return [
+        ContrastiveAccuracy(),
+        Alignment(),
+        Uniformity(),
+        MeanCosine(),
+        positives.PositivesPerAnchor(cross_replica),
+        positives.AnchorsWithoutPositives(cross_replica),
+    ]
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class ContrastiveAccuracy(tf.keras.metrics.Mean):
+    """Share of anchors whose most similar other row is a positive.
+
+    Evenly spaced anchors of each batch are compared with all rows of their
+    own replica; rows of other replicas, which the loss contrasts too, are left
+    out. Anchors without positives do not count. A tie with a negative counts
+    as wrong, so that collapsed projections score 0.
+
+    Args:
+      anchors: largest number of anchors per batch and replica.
+      name: Keras' name of the metric.
+      dtype: Keras' dtype of the metric.
+
+    Raises:
+      ValueError: `anchors` is not positive.
+    """
+
+    def __init__(
+        self,
+        anchors: int = 128,
+        name: str = "contrastive_accuracy",
+        dtype: str | None = None,
+    ):
+        super().__init__(name=name, dtype=dtype)
+        if anchors < 1:
+            raise ValueError(f"`anchors` must be positive, got {anchors}")
+        self.anchors = anchors
+
+    def update_state(
+        self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
+    ) -> tf.Operation | None:
+        """Adds a batch.
+
+        Args:
+          y_true: labels as in `supcon_loss`, not None.
+          y_pred: [batch, views, dim] or [batch, dim] any float.
+          sample_weight: None, as it is in `compile(metrics=...)`.
+
+        Raises:
+          ValueError: a shape or dtype is wrong, or weights are given.
+        """
+        z = _unit_views(y_pred, sample_weight)  # [B, V, D]
+        classes, _ = positives.classes_of(inputs.class_ids(y_true))
+        classes = tf.repeat(classes, z.shape[1])  # [R]
+        z = tf.reshape(z, [-1, z.shape[2]])  # [R, D]
+        rows = _subsample(z, self.anchors)  # [A]
+        cosines = tf.matmul(tf.gather(z, rows), z, transpose_b=True)  # [A, R]
+        same = tf.gather(classes, rows)[:, tf.newaxis] == classes  # [A, R]
+        negative = tf.reduce_max(tf.where(same, _NO_COSINE, cosines), axis=1)
+        same &= rows[:, tf.newaxis] != tf.range(tf.size(classes))
+        positive = tf.reduce_max(tf.where(same, cosines, _NO_COSINE), axis=1)
+        return super().update_state(
+            positive > negative + _TIE, positive > _NO_COSINE
+        )
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        return {**super().get_config(), "anchors": self.anchors}
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class Alignment(tf.keras.metrics.Mean):
+    """Mean squared distance of an anchor and its positives, in [0, 4].
+
+      E_i E_{p in P(i)} ||z_i - z_p||^2
+
+    Over all anchors with positives on their replica, and all of those; each
+    anchor weighs the same, as in Eq. 2. It is computed exactly and without
+    pairs, as the mean of 2n / (n - 1) ||z_i - m||^2, where m is the mean of
+    the n rows of a class. 0 is collapse, at least within each class.
+
+    Args:
+      name: Keras' name of the metric.
+      dtype: Keras' dtype of the metric.
+
+    Reference: Wang and Isola 2020, https://arxiv.org/abs/2005.10242, Sec. 4.
+    """
+
+    def __init__(self, name: str = "alignment", dtype: str | None = None):
+        super().__init__(name=name, dtype=dtype)
+
+    def update_state(
+        self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
+    ) -> tf.Operation | None:
+        """Adds a batch, see `ContrastiveAccuracy.update_state`."""
+        z = _unit_views(y_pred, sample_weight)  # [B, V, D]
+        classes, samples = positives.classes_of(inputs.class_ids(y_true))
+        rows = tf.repeat(classes, z.shape[1])  # [R]
+        n = tf.cast(samples * z.shape[1], z.dtype)  # [C]
+        z = tf.reshape(z, [-1, z.shape[2]])  # [R, D]
+        sums = tf.math.unsorted_segment_sum(z, rows, tf.size(n))  # [C, D]
+        means = tf.gather(sums / n[:, tf.newaxis], rows)  # [R, D]
+        # Not |sum z|^2 - sum |z|^2, which cancels where classes are tight.
+        squares = tf.reduce_sum(tf.math.squared_difference(z, means), axis=1)
+        n = tf.gather(n, rows)  # [R]
+        return super().update_state(
+            tf.math.divide_no_nan(2 * n, n - 1) * squares, n > 1
+        )
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class Uniformity(tf.keras.metrics.Mean):
+    """Log of the mean Gaussian potential of two rows, in [-8, 0].
+
+      log E_{i != j} exp(-2 ||z_i - z_j||^2)
+
+    Over all pairs of evenly spaced rows of each batch; the logarithm is taken
+    once, of the mean over all batches. 0 is collapse; uniform on the sphere
+    of 128 dimensions is -3.94.
+
+    Args:
+      anchors: largest number of rows per batch and replica.
+      name: Keras' name of the metric.
+      dtype: Keras' dtype of the metric.
+
+    Raises:
+      ValueError: `anchors` is below 2.
+
+    Reference: Wang and Isola 2020, https://arxiv.org/abs/2005.10242, Sec. 4.
+    """
+
+    def __init__(
+        self,
+        anchors: int = 128,
+        name: str = "uniformity",
+        dtype: str | None = None,
+    ):
+        super().__init__(name=name, dtype=dtype)
+        if anchors < 2:
+            raise ValueError(f"`anchors` must be at least 2, got {anchors}")
+        self.anchors = anchors
+
+    def update_state(
+        self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
+    ) -> tf.Operation | None:
+        """Adds a batch, see `ContrastiveAccuracy.update_state`."""
+        z = _unit_views(y_pred, sample_weight)
+        z = tf.reshape(z, [-1, z.shape[2]])  # [R, D]
+        z = tf.gather(z, _subsample(z, self.anchors))  # [A, D]
+        cosines = tf.matmul(z, z, transpose_b=True)  # [A, A]
+        potentials = tf.exp(4 * (cosines - 1))  # of unit vectors
+        others = tf.cast(tf.shape(z)[0] - 1, z.dtype)
+        sums = tf.reduce_sum(
+            tf.linalg.set_diag(potentials, tf.zeros_like(z[:, 0])), axis=1
+        )
+        return super().update_state(
+            tf.math.divide_no_nan(sums, others),
+            tf.fill(tf.shape(sums), others > 0),
+        )
+
+    def result(self) -> tf.Tensor:
+        """Returns the logarithm; 0 where there were no two rows."""
+        return tf.math.log(tf.where(self.count > 0, super().result(), 1.0))
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        return {**super().get_config(), "anchors": self.anchors}
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class MeanCosine(tf.keras.metrics.Mean):
+    """Mean cosine similarity of two different rows of a replica, in [-1, 1].
+
+      E_{i != j} z_i . z_j
+
+    Exact over all pairs, from ||sum z||^2. 1 is collapse; uniform on the
+    sphere is 0.
+
+    Args:
+      name: Keras' name of the metric.
+      dtype: Keras' dtype of the metric.
+    """
+
+    def __init__(self, name: str = "mean_cosine", dtype: str | None = None):
+        super().__init__(name=name, dtype=dtype)
+
+    def update_state(
+        self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
+    ) -> tf.Operation | None:
+        """Adds a batch, see `ContrastiveAccuracy.update_state`."""
+        z = _unit_views(y_pred, sample_weight)
+        z = tf.reshape(z, [-1, z.shape[2]])  # [R, D]
+        rows = tf.cast(tf.shape(z)[0], z.dtype)
+        total = tf.reduce_sum(tf.reduce_sum(z, axis=0) ** 2)
+        mean = tf.math.divide_no_nan(
+            total - tf.reduce_sum(z**2), rows * (rows - 1)
+        )
+        return super().update_state(mean, tf.where(rows > 1, rows, 0.0))
+
+
+def _unit_views(y_pred: tf.Tensor, sample_weight: None) -> tf.Tensor:
+    """[B, V, D] float32 unit vectors."""
+    positives.check_unweighted(sample_weight)
+    return tf.math.l2_normalize(inputs.as_views(y_pred, "projections"), axis=2)
+
+
+def _subsample(z: tf.Tensor, most: int) -> tf.Tensor:
+    """Indices, int32, of at most `most` evenly spaced rows of z."""
+    rows = tf.shape(z)[0]
+    kept = tf.minimum(rows, most)
+    return tf.range(kept) * rows // kept

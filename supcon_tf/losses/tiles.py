@@ -1,0 +1,273 @@
+"""Log-sum-exp of similarities and its gradient, tile by tile, in a loop.
+
+With s_ij = z_i . z_j / tau for rows i and columns j (the first columns are the
+rows themselves), and w_i = dL / d lse_i of any loss L:
+
+  lse_i     = log( sum_{j != i} exp(s_ij) )
+  dL / dz_i = 1/tau * sum_{j != i} ( w_i exp(s_ij - lse_i)
+                                   + w_j exp(s_ij - lse_j) ) z_j
+
+The gradient takes the log-sum-exp and the weights of all columns, but never a
+matrix of rows x columns. Where rows and columns are the same, s is symmetric:
+the tiles on and above the diagonal serve their rows and their columns.
+
+Letters in the shapes: R rows, M columns, D dimensions, T rows of a tile.
+Vectors carry two more numbers, [z / tau, 1, u] and [z, v, 1], so that the
+product is s + u + v in one pass: u and v hide padding, and v shifts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tensorflow as tf
+
+# Stands for log(0), see supcon.py; the sum of two is still finite.
+LOG_ZERO = -1e30
+# exp(-80) = 1.8e-35 is a normal float32: while |s| <= c <= 40, no term of a sum
+# of exp(s - c) is lost.
+_LARGEST_SHIFT = 40.0
+_TILES_AT_ONCE = 4  # hides the latency of the small operations between tiles
+
+
+@dataclasses.dataclass(frozen=True)
+class Tiling:
+    """Rows and columns, cut into tiles.
+
+    Attributes:
+      rows: [R / T, T, D + 2] float32, padded.
+      columns: [M / T, T, D + 2] float32, padded.
+      row_ids: [R / T, T] int64, class identifiers; unused padding.
+      column_ids: [M / T, T] int64.
+      symmetric: rows and columns are the same vectors.
+      one_shift: scalar bool: logits come shifted by `shift` and lie in
+        [-80, 0], so that their plain exponentials neither overflow nor vanish.
+      shift: scalar float32, subtracted from all logits; 0 without `one_shift`.
+    """
+
+    rows: tf.Tensor
+    columns: tf.Tensor
+    row_ids: tf.Tensor
+    column_ids: tf.Tensor
+    symmetric: bool
+    one_shift: tf.Tensor
+    shift: tf.Tensor
+
+
+def largest_logit(columns: tf.Tensor, temperature: float) -> tf.Tensor:
+    """Bound of |s| for rows among columns [M, D], scalar float32."""
+    squares = tf.reduce_sum(tf.square(columns), axis=1)
+    return tf.reduce_max(squares) / temperature
+
+
+def fits_one_shift(largest: float | tf.Tensor) -> bool | tf.Tensor:
+    """Whether logits up to `largest` can be shifted by that one number."""
+    return largest <= _LARGEST_SHIFT
+
+
+def make_tiling(
+    rows: tf.Tensor,
+    columns: tf.Tensor,
+    row_ids: tf.Tensor,
+    column_ids: tf.Tensor,
+    *,
+    temperature: float,
+    tile_rows: int | tf.Tensor,
+    symmetric: bool,
+) -> Tiling:
+    """Cuts rows [R, D] and columns [M, D], of which the rows come first."""
+    largest = largest_logit(columns, temperature)
+    one_shift = fits_one_shift(largest)
+    shift = tf.where(one_shift, largest, 0.0)
+    left, right = cut(rows / temperature, tile_rows), cut(columns, tile_rows)
+    hide_rows = _hidden_padding(left, tf.shape(rows)[0])
+    hide_columns = _hidden_padding(right, tf.shape(columns)[0])
+    return Tiling(
+        rows=tf.concat([left, tf.ones_like(hide_rows), hide_rows], axis=2),
+        columns=tf.concat(
+            [right, hide_columns - shift, tf.ones_like(hide_columns)], axis=2
+        ),
+        row_ids=cut(row_ids, tile_rows),
+        column_ids=cut(column_ids, tile_rows),
+        symmetric=symmetric,
+        one_shift=one_shift,
+        shift=shift,
+    )
+
+
+def cut(tensor: tf.Tensor, tile_rows: int | tf.Tensor) -> tf.Tensor:
+    """[N, ...] as tiles [ceil(N / T), T, ...], padded with zeros."""
+    missing = -tf.shape(tensor)[0] % tile_rows
+    pads = [[0, missing]] + [[0, 0]] * (tensor.shape.rank - 1)
+    return tf.reshape(tf.pad(tensor, pads), [-1, tile_rows, *tensor.shape[1:]])
+
+
+def _hidden_padding(tiles: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """[N / T, T, 1]: 0 for the first `count` rows, `LOG_ZERO` for padding."""
+    shape = tf.shape(tiles)[:2]
+    index = tf.reshape(tf.range(tf.reduce_prod(shape)), shape)
+    return tf.where(index < count, 0.0, LOG_ZERO)[..., tf.newaxis]
+
+
+def log_sum_exp(tiling: Tiling, positives_only: bool = False) -> tf.Tensor:
+    """lse_i over all columns but i, or over those with the label of i.
+
+    Returns:
+      [R / T, T] float32, less `shift`; about `LOG_ZERO` for a sum of nothing.
+    """
+    symmetric = tiling.symmetric
+    blocks = tf.shape(tiling.rows)[0]
+    column_blocks = tf.shape(tiling.columns)[0]
+
+    def tile(
+        a: tf.Tensor, b: tf.Tensor, row_lse: tf.Tensor, lse: tf.TensorArray
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.TensorArray]:
+        logits = _logits(tiling, a, b, positives_only)
+        row_sums, column_sums = tf.cond(
+            tiling.one_shift,
+            lambda: _log_of_sums(tf.exp(logits)),
+            lambda: [tf.reduce_logsumexp(logits, axis=i) for i in (1, 0)],
+        )
+        if symmetric:  # a tile on the diagonal serves its rows only
+            column_sums = tf.where(a == b, LOG_ZERO, column_sums)
+            lse = lse.write(b, _log_add_exp(lse.read(b), column_sums))
+        return a, b + 1, _log_add_exp(row_lse, row_sums), lse
+
+    def tiles_of_rows(
+        a: tf.Tensor, lse: tf.TensorArray
+    ) -> tuple[tf.Tensor, tf.TensorArray]:
+        _, _, row_lse, lse = tf.while_loop(
+            lambda a, b, *_: b < column_blocks,
+            tile,
+            (a, a if symmetric else 0, lse.read(a), lse),
+            parallel_iterations=_TILES_AT_ONCE,
+        )
+        return a + 1, lse.write(a, row_lse)
+
+    lse = _array(tf.fill(tf.shape(tiling.row_ids), LOG_ZERO))
+    _, lse = tf.while_loop(lambda a, _: a < blocks, tiles_of_rows, (0, lse))
+    return lse.stack()
+
+
+def gradient(
+    tiling: Tiling,
+    lse: tuple[tf.Tensor, tf.Tensor],
+    weights: tuple[tf.Tensor, tf.Tensor],
+    positives_only: bool = False,
+) -> tf.Tensor:
+    """DL / dz of the rows, times tau: the second formula of the module.
+
+    Args:
+      tiling: rows and columns.
+      lse: of the rows [R / T, T] and of the columns [M / T, T], float32, less
+        `shift`, as `log_sum_exp` returns them.
+      weights: dL / d lse of the same; 0 in the padding.
+      positives_only: as for `log_sum_exp`.
+
+    Returns:
+      [R / T, T, D] float32.
+    """
+    symmetric = tiling.symmetric
+    blocks = tf.shape(tiling.rows)[0]
+    column_blocks = tf.shape(tiling.columns)[0]
+    # exp(s - lse) of a sum of nothing is 0 * inf: an lse of +inf makes it 0.
+    lse = tuple(
+        tf.where(w == 0, -LOG_ZERO, one)
+        for w, one in zip(weights, lse, strict=True)
+    )
+
+    def tile(
+        a: tf.Tensor, b: tf.Tensor, row_sum: tf.Tensor, sums: tf.TensorArray
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.TensorArray]:
+        pairs = _pair_weights(
+            tiling,
+            _logits(tiling, a, b, positives_only),
+            (lse[0][a], lse[1][b]),
+            (weights[0][a], weights[1][b]),
+        )
+        if symmetric:  # a tile on the diagonal serves its rows only
+            column_sum = tf.cond(
+                a == b,
+                lambda: tf.zeros_like(row_sum),
+                lambda: tf.matmul(pairs, tiling.columns[a], transpose_a=True),
+            )
+            sums = sums.write(b, sums.read(b) + column_sum)
+        row_sum += tf.matmul(pairs, tiling.columns[b])
+        return a, b + 1, row_sum, sums
+
+    def tiles_of_rows(
+        a: tf.Tensor, sums: tf.TensorArray
+    ) -> tuple[tf.Tensor, tf.TensorArray]:
+        _, _, row_sum, sums = tf.while_loop(
+            lambda a, b, *_: b < column_blocks,
+            tile,
+            (a, a if symmetric else 0, sums.read(a), sums),
+            parallel_iterations=_TILES_AT_ONCE,
+        )
+        return a + 1, sums.write(a, row_sum)
+
+    sums = _array(tf.zeros_like(tiling.rows))
+    _, sums = tf.while_loop(lambda a, _: a < blocks, tiles_of_rows, (0, sums))
+    return sums.stack()[..., :-2]
+
+
+def _logits(
+    tiling: Tiling, a: tf.Tensor, b: tf.Tensor, positives_only: bool
+) -> tf.Tensor:
+    """[T, T] logits of a tile; `LOG_ZERO` for a row with itself."""
+    logits = tf.matmul(tiling.rows[a], tiling.columns[b], transpose_b=True)
+    if positives_only:
+        same = tiling.row_ids[a][:, tf.newaxis] == tiling.column_ids[b]
+        logits = tf.where(same, logits, LOG_ZERO)
+    return tf.cond(
+        a == b,
+        lambda: tf.linalg.set_diag(
+            logits, tf.fill([tf.shape(logits)[0]], LOG_ZERO)
+        ),
+        lambda: logits,
+    )
+
+
+def _log_of_sums(exponentials: tf.Tensor) -> list[tf.Tensor]:
+    """Logarithms of the sums of rows and of columns, [T] each."""
+    sums = [tf.reduce_sum(exponentials, axis=axis) for axis in (1, 0)]
+    return [tf.where(total > 0, tf.math.log(total), LOG_ZERO) for total in sums]
+
+
+def _pair_weights(
+    tiling: Tiling,
+    logits: tf.Tensor,
+    lse: tuple[tf.Tensor, tf.Tensor],
+    weights: tuple[tf.Tensor, tf.Tensor],
+) -> tf.Tensor:
+    """[T, T] w_i exp(s_ij - lse_i) + w_j exp(s_ij - lse_j) of a tile."""
+    rows, columns = (
+        (w * tf.exp(-one)) for w, one in zip(weights, lse, strict=True)
+    )
+
+    def each_on_its_own() -> tf.Tensor:
+        of_rows = tf.exp(logits - lse[0][:, tf.newaxis])
+        of_columns = tf.exp(logits - lse[1])
+        return weights[0][:, tf.newaxis] * of_rows + weights[1] * of_columns
+
+    return tf.cond(
+        tiling.one_shift,
+        lambda: tf.exp(logits) * (rows[:, tf.newaxis] + columns),
+        each_on_its_own,
+    )
+
+
+def _log_add_exp(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """log(exp(x) + exp(y)), exact also beside `LOG_ZERO`."""
+    return tf.maximum(x, y) + tf.math.log1p(tf.exp(-tf.abs(x - y)))
+
+
+def _array(tiles: tf.Tensor) -> tf.TensorArray:
+    """Tiles as a TensorArray, which a loop changes in place."""
+    array = tf.TensorArray(
+        tiles.dtype,
+        size=tf.shape(tiles)[0],
+        clear_after_read=False,
+        element_shape=tiles.shape[1:],
+    )
+    return array.unstack(tiles)

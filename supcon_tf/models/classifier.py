@@ -1,0 +1,97 @@
+"""The model of the one-stage baselines: views to logits."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from supcon_tf.models import views as view_axis
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class ClassifierModel(tf.keras.Model):
+    """Encoder and linear classifier, trained together on every view.
+
+    The cross-entropy baseline of the paper and its max-margin variant. Views
+    are folded as in `SupConModel`. The classifier of stage 2, on a frozen
+    encoder, is `LinearClassifier`.
+
+    Args:
+      encoder: images to representations; see `Encoder`.
+      num_classes: number of classes, at least 2.
+      cosine: logits are cosines between representation and the weights of a
+        class, without bias, as `MaxMarginLoss` takes them; both sides are
+        normalised here.
+      name: name of the model and first part of its variables' names.
+      **kwargs: of `tf.keras.Model`.
+
+    Raises:
+      ValueError: `num_classes` is below 2, or the views are not rank 5.
+
+    Reference: https://arxiv.org/abs/2004.11362, Sec. 4.1 and Table 2.
+    """
+
+    def __init__(
+        self,
+        encoder: tf.keras.Model,
+        num_classes: int,
+        cosine: bool = False,
+        *,
+        name: str = "classifier_model",
+        **kwargs: object,
+    ) -> None:
+        super().__init__(name=name, autocast=False, **kwargs)
+        if num_classes < 2:
+            raise ValueError(
+                f"`num_classes` must be at least 2, got {num_classes}"
+            )
+        self.encoder = encoder
+        self.num_classes = num_classes
+        self.cosine = cosine
+        self.classifier = tf.keras.layers.Dense(
+            num_classes, use_bias=not cosine, dtype="float32", name="classifier"
+        )
+
+    def build(self, input_shape: tf.TensorShape) -> None:
+        """Creates the variables of all layers."""
+        if self.built:
+            return
+        shape = view_axis.check_views(input_shape)
+        self.encoder.build((None, *shape[2:]))
+        with tf.name_scope(f"{self.name}/{self.classifier.name}/"):
+            self.classifier.build((None, self.encoder.representation_dim))
+        tf.keras.layers.Layer.build(self, input_shape)
+
+    def call(self, views: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        """Classifies every view of every sample.
+
+        Args:
+          views: [batch, views, height, width, 3] uint8, or float in 0..255.
+          training: whether BN uses the statistics of the batch.
+
+        Returns:
+          [batch, views, num_classes] float32 logits, in -1..1 if `cosine`.
+        """
+        images = view_axis.fold_views(views)  # [B*V, H, W, 3]
+        representations = self.encoder(images, training=training)
+        if self.cosine:
+            logits = tf.matmul(
+                tf.math.l2_normalize(representations, axis=1),
+                tf.math.l2_normalize(self.classifier.kernel, axis=0),
+            )
+        else:
+            logits = self.classifier(representations)
+        return view_axis.unfold_views(logits, views)  # [B, V, classes]
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        return tf.keras.layers.Layer.get_config(self) | {
+            "encoder": tf.keras.saving.serialize_keras_object(self.encoder),
+            "num_classes": self.num_classes,
+            "cosine": self.cosine,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, object]) -> ClassifierModel:
+        """Rebuilds the model, with new weights, from its config."""
+        encoder = tf.keras.saving.deserialize_keras_object(config["encoder"])
+        return cls(**(config | {"encoder": encoder}))

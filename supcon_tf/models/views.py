@@ -1,0 +1,59 @@
+"""The view axis: folded into the batch, and unfolded again.
+
+Folded, all views of all samples share one pass of the encoder and its BN.
+Letters in the shapes: B batch, V views.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+
+def check_views(shape: tf.TensorShape) -> list[int | None]:
+    """Returns the static shape, or raises if it cannot be one of views.
+
+    Args:
+      shape: shape of a tensor of views.
+
+    Raises:
+      ValueError: the rank is not 5.
+    """
+    shape = tf.TensorShape(shape)
+    if shape.rank != 5:
+        raise ValueError(
+            "`views` must be [batch, views, height, width, 3], "
+            f"got shape {shape}"
+        )
+    return shape.as_list()
+
+
+def fold_views(views: tf.Tensor) -> tf.Tensor:
+    """Makes every view a row of the batch, sample by sample.
+
+    Args:
+      views: [B, V, height, width, 3], any dtype.
+
+    Returns:
+      [B * V, height, width, 3], same dtype.
+
+    Raises:
+      ValueError: `views` is not rank 5.
+    """
+    static = check_views(views.shape)
+    shape = tf.concat([[-1], tf.shape(views)[2:]], axis=0)
+    return tf.ensure_shape(tf.reshape(views, shape), [None, *static[2:]])
+
+
+def unfold_views(rows: tf.Tensor, views: tf.Tensor) -> tf.Tensor:
+    """Gives the rows that came from `fold_views` their view axis back.
+
+    Args:
+      rows: [B * V, dim], any dtype, `dim` static.
+      views: what was folded, [B, V, ...].
+
+    Returns:
+      [B, V, dim], same dtype, `V` static where it is in `views`.
+    """
+    batch, num_views = tf.unstack(tf.shape(views)[:2])
+    num_views = views.shape[1] or num_views
+    return tf.reshape(rows, [batch, num_views, rows.shape[-1]])

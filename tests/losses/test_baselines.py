@@ -1,0 +1,276 @@
+"""SimCLR, N-pairs and triplet losses against NumPy loops and TFA."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import losses
+
+LABELS = np.array([4, 1, 4, 4, 9, 1])
+EVERY_LOSS = {
+    "simclr": losses.SimCLRLoss,
+    "npairs": losses.NPairsLoss,
+    "triplet": losses.TripletLoss,
+}
+
+
+def unit(shape, seed=0):
+    z = np.random.default_rng(seed).normal(size=shape)
+    z /= np.linalg.norm(z, axis=-1, keepdims=True)
+    return z.astype(np.float32)
+
+
+def value_and_gradient(loss, labels, z):
+    z = tf.convert_to_tensor(z)
+    with tf.GradientTape() as tape:
+        tape.watch(z)
+        value = loss.call(labels, z)
+    return value.numpy(), tape.gradient(value, z).numpy()
+
+
+def simclr_loops(z, temperature):
+    """Suppl. Eq. 20, the mean over the other views where there are more."""
+    samples, views, _ = z.shape
+    rows = [(s, v) for s in range(samples) for v in range(views)]
+    total = np.zeros(samples)
+    for i in rows:
+        e = {a: np.exp(z[i] @ z[a] / temperature) for a in rows if a != i}
+        others = [(i[0], v) for v in range(views) if v != i[1]]
+        total[i[0]] -= np.mean([np.log(e[j] / sum(e.values())) for j in others])
+    return total / views
+
+
+def n_pairs_loops(z, labels):
+    """Suppl. Eq. 21."""
+    samples, views, _ = z.shape
+    rows = [(s, v) for s in range(samples) for v in range(views)]
+    total = np.zeros(samples)
+    for s, v in rows:
+        e = {a: np.exp(z[s, v] @ z[a]) for a in rows if a != (s, v)}
+        later = [(s + step) % samples for step in range(1, samples)]
+        same = [k for k in later if labels[k] == labels[s]]
+        if same:
+            total[s] -= np.log(e[same[0], v] / sum(e.values()))
+    return total / views
+
+
+def semi_hard_loops(z, labels, margin):
+    """FaceNet's semi-hard triplets, the mean over pairs a, p."""
+    rows, ids = z.reshape(-1, z.shape[-1]), np.repeat(labels, z.shape[1])
+    d = np.sum((rows[:, None] - rows) ** 2, axis=-1)
+    triplets = []
+    for a, p in np.ndindex(d.shape):
+        if a == p or ids[a] != ids[p]:
+            continue
+        negatives = d[a, ids != ids[a]]
+        farther = negatives[negatives > d[a, p]]
+        n = farther.min() if farther.size else negatives.max()
+        triplets.append(max(0, d[a, p] - n + margin))
+    return np.mean(triplets)
+
+
+def hard_loops(z, labels, margin):
+    """The hardest positive and negative, the mean over anchors."""
+    rows, ids = z.reshape(-1, z.shape[-1]), np.repeat(labels, z.shape[1])
+    d = np.sum((rows[:, None] - rows) ** 2, axis=-1)
+    return np.mean(
+        [
+            max(0, d[a, ids == i].max() - d[a, ids != i].min() + margin)
+            for a, i in enumerate(ids)
+        ]
+    )
+
+
+@pytest.mark.parametrize("views", [2, 3])
+def test_simclr_is_eq_1_whatever_the_labels(views):
+    z = unit([6, views, 4])
+    for temperature in (0.1, 1.0):
+        loss = losses.SimCLRLoss(temperature, reduction="none")
+        expected = temperature * simclr_loops(z, temperature)
+        for labels in (LABELS, np.zeros(6), np.eye(6)):
+            np.testing.assert_allclose(loss(labels, z), expected, rtol=1e-4)
+    unscaled = losses.SimCLRLoss(
+        0.5, scale_by_temperature=False, reduction="none"
+    )
+    np.testing.assert_allclose(
+        unscaled(LABELS, 7 * z), simclr_loops(z, 0.5), rtol=1e-4
+    )
+
+
+def test_simclr_needs_another_view():
+    with pytest.raises(ValueError, match="must have at least 2 views, the pos"):
+        losses.SimCLRLoss()(LABELS, unit([6, 1, 4]))
+
+
+@pytest.mark.parametrize("views", [1, 2, 3])
+def test_n_pairs_is_supplement_eq_21(views):
+    z = unit([6, views, 4])
+    value = losses.NPairsLoss(reduction="none")(LABELS, z)
+    np.testing.assert_allclose(value, n_pairs_loops(z, LABELS), rtol=1e-5)
+    assert value[4] == 0  # alone in its class
+    np.testing.assert_array_equal(
+        losses.NPairsLoss(reduction="none")(LABELS[:, None], z), value
+    )
+
+
+def test_n_pairs_is_tfas_softmax_over_the_right_matrix():
+    """TFA's targets are on the diagonal: the positive changes places with i."""
+    import tensorflow_addons as tfa
+
+    z, labels = unit([6, 1, 4]), np.array([0, 1, 1, 0, 2, 2])
+    following = np.array([3, 2, 1, 0, 5, 4])
+    similarities = z[:, 0] @ z[:, 0].T
+    anchors = np.arange(6)
+    similarities[anchors, anchors] = similarities[anchors, following]
+    similarities[anchors, following] = -1e30
+    np.testing.assert_allclose(
+        losses.NPairsLoss()(labels, z),
+        tfa.losses.npairs_loss(anchors, similarities),
+        rtol=1e-5,
+    )
+
+
+def test_n_pairs_without_any_pair_is_zero():
+    value, gradient = value_and_gradient(
+        losses.NPairsLoss(), np.arange(4), unit([4, 2, 3])
+    )
+    assert not value.any() and not gradient.any()
+
+
+@pytest.mark.parametrize("views", [1, 2, 3])
+@pytest.mark.parametrize("margin", [0.2, 1.0])
+def test_triplet_is_the_mined_loss_for_every_sample(views, margin):
+    z = unit([6, views, 4], seed=views)
+    oracles = {"semi_hard": semi_hard_loops, "hard": hard_loops}
+    for mining, oracle in oracles.items():
+        loss = losses.TripletLoss(margin, mining, reduction="none")
+        np.testing.assert_allclose(
+            loss(LABELS, z), [oracle(z, LABELS, margin)] * 6, rtol=1e-4
+        )
+
+
+def test_two_tau_is_the_margin_of_supplement_sec_4():
+    """To first order, 2 tau times the contrastive loss of one triplet."""
+    a, p, n = unit([3, 8])
+    tau = 1e3  # the expansion is around equal similarities over tau
+    contrastive = np.log1p(np.exp((a @ n - a @ p) / tau))
+    first_order = np.log(2) + (a @ n - a @ p) / (2 * tau)
+    assert contrastive == pytest.approx(first_order, rel=1e-6)
+    distances = np.sum((a - p) ** 2) - np.sum((a - n) ** 2)
+    assert a @ n - a @ p == pytest.approx(distances / 2, rel=1e-4)
+
+
+def test_triplet_without_a_pair_is_zero_and_finite():
+    for mining in ("semi_hard", "hard"):
+        for labels, views in ((np.arange(4), 1), (np.zeros(1, int), 1)):
+            value, gradient = value_and_gradient(
+                losses.TripletLoss(mining=mining),
+                labels,
+                unit([len(labels), views, 3]),
+            )
+            assert not value.any() and not gradient.any()
+
+
+@pytest.mark.parametrize("name", EVERY_LOSS)
+@pytest.mark.parametrize("labels", [[0] * 4, [0, 1, 2, 3], [0, 1, 0, 1]])
+@pytest.mark.parametrize("collapsed", [False, True])
+def test_values_and_gradients_are_finite(name, labels, collapsed):
+    z = unit([4, 2, 8])
+    if collapsed:
+        z = np.broadcast_to(z[:1, :1], z.shape)
+    value, gradient = value_and_gradient(
+        EVERY_LOSS[name](), np.array(labels), z
+    )
+    assert value.shape == (4,) and value.dtype == np.float32
+    assert np.isfinite(value).all() and np.isfinite(gradient).all()
+    half = EVERY_LOSS[name]().call(labels, tf.cast(z, tf.bfloat16))
+    assert half.dtype == tf.float32
+
+
+@pytest.mark.parametrize("name", EVERY_LOSS)
+def test_in_a_function_with_unknown_batch(name):
+    loss = EVERY_LOSS[name]()
+    step = tf.function(
+        loss.call,
+        input_signature=[
+            tf.TensorSpec([None], tf.int32),
+            tf.TensorSpec([None, 2, 4]),
+        ],
+    )
+    for batch in (3, 6):
+        z = unit([batch, 2, 4])
+        np.testing.assert_allclose(
+            step(LABELS[:batch], z), loss.call(LABELS[:batch], z), rtol=1e-5
+        )
+
+
+@pytest.mark.parametrize("name", EVERY_LOSS)
+def test_config_holds_every_constructor_argument(name):
+    made = EVERY_LOSS[name]
+    default = made().get_config()
+    assert set(inspect.signature(made).parameters) == set(default)
+    other = {
+        "temperature": 0.3,
+        "scale_by_temperature": False,
+        "normalize": False,
+        "cross_replica": False,
+        "margin": 0.7,
+        "mining": "hard",
+        "reduction": "sum",
+        "name": "mine",
+    }
+    loss = made(**{k: v for k, v in other.items() if k in default})
+    again = tf.keras.losses.deserialize(tf.keras.losses.serialize(loss))
+    assert isinstance(again, made)
+    assert again.get_config() == loss.get_config()
+    assert not set(default.items()) & set(loss.get_config().items())
+    z = unit([6, 2, 4])
+    assert again(LABELS, z) == loss(LABELS, z)
+
+
+def test_bad_options_are_named():
+    with pytest.raises(ValueError, match="`margin` must be positive, got 0"):
+        losses.TripletLoss(margin=0)
+    with pytest.raises(ValueError, match="must be one of semi_hard, hard, got"):
+        losses.TripletLoss(mining="soft")
+    with pytest.raises(ValueError, match="`temperature` must be positive"):
+        losses.SimCLRLoss(temperature=0)
+
+
+@pytest.mark.parametrize("name", EVERY_LOSS)
+@pytest.mark.parametrize("cross_replica", [True, False])
+def test_two_replicas_equal_one_device(mirrored_strategy, name, cross_replica):
+    """Or, without cross_replica, the two replicas alone."""
+    loss = EVERY_LOSS[name](cross_replica=cross_replica)
+    z, labels = unit([7, 2, 4], seed=6), np.array([0, 0, 0, 1, 1, 0, 2])
+    split = [slice(0, 4), slice(4, 7)]
+
+    def replica_step(z, labels):
+        with tf.GradientTape() as tape:
+            tape.watch(z)
+            value = loss.call(labels, z)
+        return value, tape.gradient(value, z)
+
+    def distributed(array):
+        return mirrored_strategy.experimental_distribute_values_from_function(
+            lambda c: tf.constant(array[split[c.replica_id_in_sync_group]])
+        )
+
+    step = tf.function(
+        lambda *inputs: mirrored_strategy.run(replica_step, inputs)
+    )
+    parts = step(distributed(z), distributed(labels))
+    got = [
+        np.concatenate(mirrored_strategy.experimental_local_results(part))
+        for part in parts
+    ]
+    batches = [slice(0, 7)] if cross_replica else split
+    expected = [value_and_gradient(loss, labels[b], z[b]) for b in batches]
+    for result, alone in zip(got, zip(*expected, strict=True), strict=True):
+        np.testing.assert_allclose(
+            result, np.concatenate(alone), rtol=1e-4, atol=1e-6
+        )

@@ -1,0 +1,95 @@
+"""Losses of a classifier on every view, against NumPy loops."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import losses
+
+LABELS = np.array([2, 0, 1, 2])
+
+
+def logits(views=2):
+    rng = np.random.default_rng(views)
+    return rng.uniform(-1, 1, [4, views, 3]).astype(np.float32)
+
+
+def cross_entropy_loops(values, labels):
+    samples, views, _ = values.shape
+    total = np.zeros(samples)
+    for s, v in np.ndindex(samples, views):
+        e = np.exp(values[s, v])
+        total[s] -= np.log(e[labels[s]] / e.sum()) / views
+    return total
+
+
+@pytest.mark.parametrize("views", [1, 2, 3])
+def test_cross_entropy_is_the_mean_over_views(views):
+    x = logits(views)
+    loss = losses.CrossEntropyLoss(reduction="none")
+    expected = cross_entropy_loops(x, LABELS)
+    for labels in (LABELS, LABELS[:, None], np.eye(3)[LABELS]):
+        np.testing.assert_allclose(loss(labels, x), expected, rtol=1e-5)
+    keras = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    np.testing.assert_allclose(
+        losses.CrossEntropyLoss()(LABELS, x),
+        keras(np.repeat(LABELS, views), x.reshape(-1, 3)),
+        rtol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("views", [1, 2])
+def test_max_margin_lowers_the_cosine_of_the_label(views):
+    x = logits(views)
+    for margin, scale in ((0.35, 30.0), (0.1, 4.0)):
+        moved = x - margin * np.eye(3)[LABELS][:, None]
+        np.testing.assert_allclose(
+            losses.MaxMarginLoss(margin, scale, reduction="none")(LABELS, x),
+            cross_entropy_loops(scale * moved, LABELS),
+            rtol=1e-4,
+            atol=1e-6,
+        )
+    np.testing.assert_allclose(
+        losses.MaxMarginLoss(margin=0, scale=1)(LABELS, x),
+        losses.CrossEntropyLoss()(LABELS, x),
+        rtol=1e-6,
+    )
+
+
+@pytest.mark.parametrize(
+    "loss", [losses.CrossEntropyLoss(), losses.MaxMarginLoss()]
+)
+def test_per_sample_and_finite(loss):
+    for value in (0.0, 1.0, 1e4):
+        x = tf.fill([4, 2, 3], value)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            result = loss.call(tf.constant(LABELS), x)
+        assert result.shape == (4,) and result.dtype == tf.float32
+        assert np.isfinite(result).all()
+        assert np.isfinite(tape.gradient(result, x)).all()
+
+
+def test_config_round_trip():
+    for loss in (
+        losses.CrossEntropyLoss("sum", "mine"),
+        losses.MaxMarginLoss(0.1, 5.0, "sum", "mine"),
+    ):
+        config = loss.get_config()
+        assert set(inspect.signature(type(loss)).parameters) == set(config)
+        again = tf.keras.losses.deserialize(tf.keras.losses.serialize(loss))
+        assert type(again) is type(loss) and again.get_config() == config
+        assert again(LABELS, logits()) == loss(LABELS, logits())
+
+
+def test_bad_options_are_named():
+    with pytest.raises(ValueError, match="`margin` must not be negative, got"):
+        losses.MaxMarginLoss(margin=-0.1)
+    with pytest.raises(ValueError, match="`scale` must be positive, got 0"):
+        losses.MaxMarginLoss(scale=0)
+    with pytest.raises(ValueError, match="`logits` must be"):
+        losses.CrossEntropyLoss()(LABELS, np.ones([4, 2, 2, 3], np.float32))

@@ -1,0 +1,323 @@
+"""The diagnostics against loops over pairs, and against closed forms."""
+
+from __future__ import annotations
+
+import inspect
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import losses
+
+NAMES = [
+    "contrastive_accuracy",
+    "alignment",
+    "uniformity",
+    "mean_cosine",
+    "positives_per_anchor",
+    "share_without_positives",
+]
+LABELS = np.array([4, 4, -2, 4, -2, 9])
+
+
+def unit(shape, seed=0):
+    z = np.random.default_rng(seed).normal(size=shape)
+    return z / np.linalg.norm(z, axis=-1, keepdims=True)
+
+
+def oracle(z, labels):
+    """Loops over anchors and over the other rows, float64."""
+    z, views = np.asarray(z, np.float64), z.shape[1]
+    labels, z = np.repeat(labels, views), z.reshape(-1, z.shape[2])
+    correct, distances, potentials, cosines, counts = [], [], [], [], []
+    for i in range(len(z)):
+        others = [a for a in range(len(z)) if a != i]
+        positives = [p for p in others if labels[p] == labels[i]]
+        squares = {a: np.sum((z[i] - z[a]) ** 2) for a in others}
+        potentials += [math.exp(-2 * s) for s in squares.values()]
+        cosines += [np.dot(z[i], z[a]) for a in others]
+        counts.append(len(positives))
+        if positives:
+            correct.append(min(squares, key=squares.get) in positives)
+            distances.append(np.mean([squares[p] for p in positives]))
+    return {
+        "contrastive_accuracy": np.mean(correct) if correct else 0.0,
+        "alignment": np.mean(distances) if distances else 0.0,
+        "uniformity": math.log(np.mean(potentials)),
+        "mean_cosine": np.mean(cosines),
+        "positives_per_anchor": np.mean(counts),
+        "share_without_positives": np.mean(np.equal(counts, 0)),
+    }
+
+
+def measured(z, labels, metrics=None):
+    metrics = metrics or losses.diagnostics()
+    for metric in metrics:
+        metric.update_state(labels, z)
+    return {metric.name: float(metric.result()) for metric in metrics}
+
+
+def assert_figures(got, expected, atol=1e-5):
+    assert got.keys() == expected.keys()
+    for name, value in expected.items():
+        assert got[name] == pytest.approx(value, abs=atol, rel=1e-5), name
+
+
+@pytest.mark.parametrize("views", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_equal_the_loops_over_pairs(views, seed):
+    z = unit([6, views, 5], seed)
+    got = measured(z, LABELS)
+    assert list(got) == NAMES
+    assert_figures(got, oracle(z, LABELS))
+    # Of any length, and two-dimensional where there is one view.
+    lengths = np.random.default_rng(seed).uniform(0.1, 30, [6, views, 1])
+    assert_figures(measured(z * lengths, LABELS), got)
+    if views == 1:
+        assert_figures(measured(z[:, 0], LABELS), got)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_low_precision_is_computed_in_float32(dtype, float32_policy):
+    z = tf.cast(unit([64, 2, 16]), dtype)
+    labels = np.arange(64) % 7
+    rounded = tf.math.l2_normalize(tf.cast(z, tf.float32), axis=2).numpy()
+    tf.keras.mixed_precision.set_global_policy(f"mixed_{dtype}")
+    assert_figures(measured(z, labels), oracle(rounded, labels))
+
+
+def test_every_form_of_labels():
+    z = unit([6, 2, 5])
+    expected = measured(z, LABELS)
+    ids = np.unique(LABELS, return_inverse=True)[1]
+    for labels in (LABELS[:, None], LABELS.astype(np.int8), np.eye(3)[ids]):
+        assert measured(z, labels) == expected
+    with pytest.raises(tf.errors.InvalidArgumentError, match="one-hot"):
+        measured(z, np.ones([6, 3]))
+
+
+def test_order_of_samples_and_views_does_not_matter():
+    rng = np.random.default_rng(0)
+    z, order = unit([6, 3, 5]), rng.permutation(6)
+    permuted = measured(z[order][:, rng.permutation(3)], LABELS[order])
+    assert_figures(permuted, measured(z, LABELS))
+
+
+@pytest.mark.parametrize("samples", [6, 4096])
+def test_collapsed_projections(samples):
+    """Also in a batch where float32 sums of equal rows have lost digits."""
+    z = np.tile(unit([1, 1, 128]), [samples, 2, 1]).astype(np.float32)
+    got = measured(z, np.arange(samples) % 3)
+    assert got["contrastive_accuracy"] == 0  # every row is a tie
+    assert got["alignment"] == pytest.approx(0, abs=1e-6)
+    assert got["uniformity"] == pytest.approx(0, abs=1e-5)
+    assert got["mean_cosine"] == pytest.approx(1, abs=1e-4)
+
+
+def test_classes_at_the_corners_of_a_simplex():
+    corners = np.eye(4) - 0.25
+    z = np.repeat((corners / np.linalg.norm(corners[0]))[:, None], 4, axis=1)
+    pairs, cosine = 3 / 15, -1 / 3  # share of positives; of two corners
+    assert_figures(
+        measured(z.reshape(8, 2, 4), np.repeat(np.arange(4), 2)),
+        {
+            "contrastive_accuracy": 1.0,
+            "alignment": 0.0,
+            "uniformity": math.log(
+                pairs + (1 - pairs) * math.exp(4 * (cosine - 1))
+            ),
+            "mean_cosine": pairs + (1 - pairs) * cosine,
+            "positives_per_anchor": 3.0,
+            "share_without_positives": 0.0,
+        },
+    )
+
+
+def test_uniform_projections_of_128_dimensions():
+    got = measured(unit([2048, 1, 128]), np.arange(2048) % 10)
+    assert got["uniformity"] == pytest.approx(-3.94, abs=0.01)
+    assert got["alignment"] == pytest.approx(2, abs=0.01)
+    assert got["mean_cosine"] == pytest.approx(0, abs=1e-3)
+
+
+def test_tight_classes_lose_no_digits():
+    """Distances of 1e-3, where |sum z|^2 - sum |z|^2 would be noise."""
+    noise = np.random.default_rng(0).normal(size=[8, 2, 16])
+    z = np.repeat(unit([2, 1, 16]), 4, axis=0) + 2e-4 * noise
+    z = (z / np.linalg.norm(z, axis=2, keepdims=True)).astype(np.float32)
+    labels = np.repeat([0, 1], 4)
+    expected = oracle(z, labels)["alignment"]
+    assert expected < 2e-6
+    got = measured(z, labels)["alignment"]
+    assert got == pytest.approx(expected, rel=1e-3)
+
+
+def test_nothing_to_measure_is_zero():
+    no_positives = measured(unit([5, 1, 4]), np.arange(5))
+    assert no_positives["contrastive_accuracy"] == 0
+    assert no_positives["alignment"] == 0
+    assert no_positives["positives_per_anchor"] == 0
+    assert no_positives["share_without_positives"] == 1
+    nothing = dict.fromkeys(NAMES, 0.0)
+    assert measured(unit([1, 1, 4]), [3]) == {
+        **nothing,
+        "share_without_positives": 1.0,
+    }
+    assert measured(np.zeros([0, 2, 4]), np.zeros([0], int)) == nothing
+    before = {m.name: float(m.result()) for m in losses.diagnostics()}
+    assert before == nothing
+    zeros = measured(np.zeros([6, 2, 4]), LABELS)
+    assert all(math.isfinite(value) for value in zeros.values())
+
+
+def test_one_class_has_no_wrong_neighbour():
+    assert measured(unit([4, 2, 4]), [7] * 4)["contrastive_accuracy"] == 1
+
+
+def test_a_subsample_measures_its_own_anchors():
+    z = unit([9, 1, 4], seed=3)
+    labels = np.array([0, 1, 0, 1, 1, 0, 0, 1, 0])
+    rows = [0, 2, 4, 6]  # k * 9 // 4
+    cosines = z[:, 0] @ z[:, 0].T - 9 * np.eye(9)
+    correct = labels[np.argmax(cosines, axis=1)] == labels
+    kept = z[rows]
+    expected = oracle(kept, labels[rows])["uniformity"]
+    got = measured(
+        z,
+        labels,
+        [losses.ContrastiveAccuracy(4), losses.Uniformity(4)],
+    )
+    assert got["contrastive_accuracy"] == np.mean(correct[rows])
+    assert got["uniformity"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_batches_weigh_by_their_anchors():
+    """Uniformity is the log of the mean, not the mean of logs."""
+    one, other = unit([4, 1, 4]), np.tile(unit([1, 1, 4]), [2, 1, 1])
+    metrics = losses.diagnostics()
+    measured(one, [0, 0, 1, 2], metrics)
+    got = measured(other, [0, 0], metrics)
+    first, second = oracle(one, [0, 0, 1, 2]), oracle(other, [0, 0])
+    assert got["alignment"] == pytest.approx(first["alignment"] / 2, rel=1e-5)
+    assert got["share_without_positives"] == pytest.approx(2 / 6)
+    assert got["uniformity"] == pytest.approx(
+        math.log(
+            (4 * math.exp(first["uniformity"]) + 2)
+            / (4 + 2 * math.exp(second["uniformity"]))
+        ),
+        rel=1e-5,
+    )
+    for metric in metrics:
+        metric.reset_state()
+        assert metric.result() == 0
+
+
+def test_in_a_function_with_unknown_batch():
+    metrics = losses.diagnostics()
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, 2, 4]),
+            tf.TensorSpec([None], tf.int32),
+        ],
+    )
+    def step(z, labels):
+        for metric in metrics:
+            metric.reset_state()
+            metric.update_state(labels, z)
+        return {metric.name: metric.result() for metric in metrics}
+
+    for batch in (6, 3):
+        z = unit([batch, 2, 4]).astype(np.float32)
+        got = step(z, LABELS[:batch].astype(np.int32))
+        assert_figures(
+            {name: float(value) for name, value in got.items()},
+            oracle(z, LABELS[:batch]),
+        )
+
+
+@pytest.mark.parametrize("cross_replica", [True, False])
+def test_two_replicas(mirrored_strategy, cross_replica):
+    """Rows are compared within a replica; positives are counted on both."""
+    strategy = mirrored_strategy
+    z = unit([6, 2, 5]).astype(np.float32)
+    parts = [slice(0, 4), slice(4, 6)]
+    with strategy.scope():
+        metrics = losses.diagnostics(cross_replica)
+
+    def replica_step(z, labels):
+        for metric in metrics:
+            metric.update_state(labels, z)
+
+    def distributed(array):
+        return strategy.experimental_distribute_values_from_function(
+            lambda c: tf.constant(array[parts[c.replica_id_in_sync_group]])
+        )
+
+    tf.function(lambda z, labels: strategy.run(replica_step, (z, labels)))(
+        distributed(z), distributed(LABELS)
+    )
+    got = {metric.name: float(metric.result()) for metric in metrics}
+    local = [oracle(z[part], LABELS[part]) for part in parts]
+    expected = {
+        name: (4 * local[0][name] + 2 * local[1][name]) / 6 for name in NAMES
+    }
+    expected["uniformity"] = math.log(
+        sum(
+            share * math.exp(figures["uniformity"])
+            for share, figures in zip((4 / 6, 2 / 6), local, strict=True)
+        )
+    )
+    if cross_replica:
+        whole = oracle(z, LABELS)
+        for name in ("positives_per_anchor", "share_without_positives"):
+            expected[name] = whole[name]
+    assert_figures(got, expected)
+
+
+def test_config_round_trip():
+    made = [
+        losses.ContrastiveAccuracy(3, "a"),
+        losses.Alignment("b"),
+        losses.Uniformity(4, "c"),
+        losses.MeanCosine("d", "float64"),
+        losses.PositivesPerAnchor(False, "e"),
+        losses.AnchorsWithoutPositives(False, "f"),
+    ]
+    for metric in made:
+        again = tf.keras.metrics.deserialize(tf.keras.metrics.serialize(metric))
+        assert type(again) is type(metric)
+        assert again.get_config() == metric.get_config()
+        arguments = inspect.signature(type(metric)).parameters
+        assert set(arguments) == set(metric.get_config())
+
+
+def test_bad_arguments_are_named():
+    with pytest.raises(ValueError, match="`anchors` must be positive, got 0"):
+        losses.ContrastiveAccuracy(0)
+    with pytest.raises(ValueError, match="`anchors` must be at least 2, got 1"):
+        losses.Uniformity(1)
+    for metric in losses.diagnostics():
+        with pytest.raises(ValueError, match="`sample_weight` must be None"):
+            metric.update_state([0, 1], unit([2, 1, 4]), tf.ones([2]))
+        with pytest.raises(ValueError, match="the view axis is second"):
+            metric.update_state([0, 1], np.ones([2, 1, 4, 1]))
+
+
+def test_fit_reports_them():
+    z = unit([12, 8])
+    labels = np.arange(12) % 3
+    model = tf.keras.Sequential([tf.keras.layers.Reshape([2, 4])])
+    model.add(tf.keras.layers.Dense(4, "linear", False, "identity"))
+    model.compile(
+        tf.keras.optimizers.SGD(0.0),
+        losses.SupConLoss(),
+        metrics=losses.diagnostics(),
+    )
+    history = model.fit(z, labels, batch_size=12, verbose=0).history
+    rows = z.reshape(12, 2, 4)
+    rows /= np.linalg.norm(rows, axis=2, keepdims=True)
+    got = {name: history[name][0] for name in NAMES}
+    assert_figures(got, oracle(rows, labels))

@@ -1,0 +1,130 @@
+"""Training on replicas is training on one device, in real processes.
+
+One, two and four logical CPU devices, and two workers over the loopback
+interface, train the same batch-normalised encoder for three steps.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+TRAIN = """
+import sys
+import numpy as np, tensorflow as tf
+
+kind, implementation, path = sys.argv[1:]
+count = {"one": 1, "two": 2, "four": 4, "worker": 1}[kind]
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0],
+    [tf.config.LogicalDeviceConfiguration()] * count,
+)
+if kind == "worker":
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+else:
+    strategy = tf.distribute.MirroredStrategy(
+        [f"/cpu:{index}" for index in range(count)]
+    )
+from supcon_tf import losses, models
+
+rng = np.random.default_rng(0)
+views = rng.integers(0, 256, [3, 8, 2, 16, 16, 3]).astype(np.uint8)
+# Classes that stay on one replica, and classes that do not.
+labels = np.array([[0, 0, 0, 1, 1, 0, 2, 0], [3] * 4 + [4, 5, 6, 3], range(8)])
+share = 8 // strategy.num_replicas_in_sync
+
+def replica_batches(context):
+    data = tf.data.Dataset.from_tensor_slices((
+        views.reshape(-1, share, *views.shape[2:]), labels.reshape(-1, share)
+    ))
+    pipelines = context.num_input_pipelines
+    return data.shard(pipelines, context.input_pipeline_id)
+
+with strategy.scope():
+    tf.keras.utils.set_random_seed(0)
+    model = models.SupConModel(
+        models.Encoder("resnet18", width=0.1),
+        models.ProjectionHead(8, (16,), use_batch_norm=True),
+    )
+    model.build((None, 2, 16, 16, 3))
+    loss = losses.SupConLoss(implementation=implementation)
+    model.compile(tf.keras.optimizers.SGD(0.1, momentum=0.9), loss)
+history = model.fit(
+    strategy.distribute_datasets_from_function(replica_batches),
+    epochs=1, steps_per_epoch=3, verbose=0,
+).history
+task = strategy.cluster_resolver.task_id if kind == "worker" else 0
+if not task:
+    np.savez(
+        path,
+        loss=history["loss"],
+        **{v.name: v.numpy() for v in model.trainable_variables},
+    )
+"""
+
+
+def start(kind, implementation, path, environment=None):
+    return subprocess.Popen(
+        [sys.executable, "-c", TRAIN, kind, implementation, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, **(environment or {})},
+        text=True,
+    )
+
+
+def start_workers(implementation, path):
+    """Two workers that find each other on free ports of this machine."""
+    sockets = [socket.socket() for _ in range(2)]
+    for one in sockets:
+        one.bind(("localhost", 0))
+    addresses = [f"localhost:{one.getsockname()[1]}" for one in sockets]
+    for one in sockets:
+        one.close()
+    return [
+        start(
+            "worker",
+            implementation,
+            path,
+            {
+                "TF_CONFIG": json.dumps(
+                    {
+                        "cluster": {"worker": addresses},
+                        "task": {"type": "worker", "index": index},
+                    }
+                )
+            },
+        )
+        for index in range(2)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("implementation", "kinds"),
+    [("tiled", ("two", "four")), ("dense", ("two",))],
+)
+def test_three_steps_equal_those_of_one_device(implementation, kinds, tmp_path):
+    running = {
+        kind: [start(kind, implementation, tmp_path / f"{kind}.npz")]
+        for kind in ("one", *kinds)
+    }
+    running["worker"] = start_workers(implementation, tmp_path / "worker.npz")
+    for kind, processes in running.items():
+        for process in processes:
+            output, _ = process.communicate(timeout=300)
+            assert process.returncode == 0, f"{kind}: {output[-3000:]}"
+    one = dict(np.load(tmp_path / "one.npz"))
+    assert len(one) > 30
+    for kind in (*kinds, "worker"):
+        other = dict(np.load(tmp_path / f"{kind}.npz"))
+        assert other.keys() == one.keys()
+        for name, expected in one.items():
+            error = np.abs(other[name] - expected).max()
+            scale = max(np.abs(expected).max(), 0.1)
+            assert error / scale < 1e-5, f"{kind} {name}: {error / scale}"

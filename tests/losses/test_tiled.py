@@ -1,0 +1,353 @@
+"""tiled_supcon_loss is supcon_loss, in value, gradient, and less memory."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import losses
+from supcon_tf.losses import tiled, unrolled
+from tests import reference
+
+
+def unit(shape, seed=0):
+    z = np.random.default_rng(seed).normal(size=shape)
+    return z / np.linalg.norm(z, axis=-1, keepdims=True)
+
+
+def value_and_gradient(function, z):
+    """Losses, and the gradient of their sum with weights 1, 2, 3, ..."""
+    z = tf.convert_to_tensor(z)
+    with tf.GradientTape() as tape:
+        tape.watch(z)
+        loss = function(z)
+        weights = tf.range(1.0, tf.cast(tf.size(loss), tf.float32) + 1.0)
+        total = tf.reduce_sum(weights * loss)
+    return loss.numpy(), tf.cast(tape.gradient(total, z), tf.float32).numpy()
+
+
+def assert_same(got, expected, rtol=5e-6):
+    for a, b in zip(got, expected, strict=True):
+        # The parts of a gradient that is 0 cancel from about this size.
+        scale = max(np.abs(b).max(), 0.1)
+        np.testing.assert_allclose(a / scale, b / scale, atol=rtol)
+
+
+@pytest.mark.parametrize("views", [1, 2, 3])
+@pytest.mark.parametrize("formulation", ["out", "in"])
+@pytest.mark.parametrize("labels", ["none", "unique", "many", "one class"])
+def test_equals_the_dense_loss(views, formulation, labels):
+    """Every tile size: one tile, an even cut, padding, a row per tile."""
+    z = unit([7, views, 5]).astype(np.float32)
+    y = {
+        "none": None,
+        "unique": [3, -1, 2**40, 7, 0, 5, 6],
+        "many": [4, -2, 4, 4, 9, -2, 9],
+        "one class": [1] * 7,
+    }[labels]
+    tilings = [{"unit_length": True}, {"tile_rows": 4}]
+    if labels == "many":
+        tilings += [{"tile_rows": rows} for rows in (1, 7, 1000)]
+    for anchor_views, temperature in (
+        # Of one class, L_in is constant: see the next test.
+        ("all", 0.07 if labels == "one class" else 0.005),
+        ("all", 0.07),
+        ("first", 1.0),
+    ):
+        options = {
+            "temperature": temperature,
+            "formulation": formulation,
+            "anchor_views": anchor_views,
+            "scale_by_temperature": views != 2,
+        }
+        expected = value_and_gradient(
+            lambda z, o=options: losses.supcon_loss(z, y, **o), z
+        )
+        for tiling in tilings:
+            got = value_and_gradient(
+                lambda z, o=options, t=tiling: losses.tiled_supcon_loss(
+                    z, y, **o, **t
+                ),
+                z,
+            )
+            # Logits of up to 200 have two digits less than those of 1.
+            assert_same(got, expected, 2e-5 if temperature < 0.02 else 5e-6)
+
+
+@pytest.mark.parametrize("temperature", [0.005, 0.1])
+def test_inside_of_one_class_is_constant(temperature):
+    """P(i) is A(i): L_in = log |P(i)| for any projections, Eq. 3."""
+    loss, gradient = value_and_gradient(
+        lambda z: losses.tiled_supcon_loss(
+            z,
+            [5] * 6,
+            temperature=temperature,
+            formulation="in",
+            scale_by_temperature=False,
+        ),
+        unit([6, 2, 4]),
+    )
+    np.testing.assert_allclose(loss, np.full(6, np.log(11)), rtol=1e-5)
+    np.testing.assert_allclose(gradient, np.zeros([6, 2, 4]), atol=1e-5)
+
+
+@pytest.mark.parametrize("formulation", ["out", "in"])
+def test_equals_the_papers_loops(formulation):
+    z, labels = unit([6, 2, 4], seed=1), [0, 1, 0, 0, 2, 1]
+    options = {"temperature": 0.1, "formulation": formulation}
+    np.testing.assert_allclose(
+        losses.tiled_supcon_loss(z, labels, **options, tile_rows=5),
+        reference.supcon_loss(z, labels, **options),
+        rtol=1e-5,
+    )
+    _, gradient = value_and_gradient(
+        lambda z: losses.tiled_supcon_loss(z, labels, **options, tile_rows=5),
+        z,
+    )
+    weights = np.arange(1.0, 7.0)
+    expected = reference.finite_differences(
+        lambda x: (weights * reference.supcon_loss(x, labels, **options)).sum(),
+        z,
+    )
+    np.testing.assert_allclose(gradient, expected, atol=1e-5)
+
+
+def float64_gradient(z, labels, temperature):
+    """Suppl. Eq. 8 for all rows at once, of the mean loss of "out"."""
+    rows = z.reshape(-1, z.shape[-1])
+    ids = np.repeat(labels, z.shape[1])
+    logits = rows @ rows.T / temperature
+    np.fill_diagonal(logits, -np.inf)
+    p = np.exp(logits - logits.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    x = (ids[:, None] == ids) & ~np.eye(len(ids), dtype=bool)
+    count = x.sum(1, keepdims=True)
+    difference = p - x / np.maximum(count, 1) * (count > 0)
+    difference *= count > 0
+    # tau scales the loss and 1 / tau the gradient.
+    return ((difference + difference.T) @ rows / len(rows)).reshape(z.shape)
+
+
+@pytest.mark.parametrize("options", [{"unit_length": True}, {"tile_rows": 512}])
+def test_gradient_within_5e_7_of_float64(options):
+    rng = np.random.default_rng(0)
+    z = unit([1024, 2, 128]).astype(np.float32)
+    labels = rng.integers(0, 1000, 1024)
+    tensor = tf.constant(z)
+    with tf.GradientTape() as tape:
+        tape.watch(tensor)
+        loss = tf.reduce_mean(
+            losses.tiled_supcon_loss(tensor, labels, **options)
+        )
+    expected = float64_gradient(z.astype(np.float64), labels, 0.1)
+    error = np.abs(tape.gradient(loss, tensor) - expected).max()
+    assert error / np.abs(expected).max() < 5e-7
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("temperature", [0.005, 0.01, 0.07, 1.0])
+@pytest.mark.parametrize("scale", [0.0, 1.0, 100.0])
+def test_value_and_gradient_are_finite(dtype, temperature, scale):
+    for views, (batch, labels) in itertools.product(
+        (1, 2),
+        ((1, [3]), (2, [0, 1]), (5, [0] * 5), (5, [0, 1, 2, 3, 4])),
+    ):
+        z = tf.cast(unit([batch, views, 8]) * scale, dtype)
+        for formulation in ("out", "in"):
+            loss = losses.SupConLoss(
+                temperature, formulation, implementation="tiled"
+            )
+            with tf.GradientTape() as tape:
+                tape.watch(z)
+                value = loss(tf.constant(labels), z)
+            assert np.isfinite(value)
+            gradient = tf.cast(tape.gradient(value, z), tf.float32)
+            assert np.isfinite(gradient).all()
+            raw = losses.tiled_supcon_loss(
+                z, labels, temperature=temperature, formulation=formulation
+            )
+            assert raw.dtype == tf.float32 and np.isfinite(raw).all()
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("options", [{"unit_length": True}, {"tile_rows": 4}])
+@pytest.mark.parametrize("batch", [None, 6])
+def test_in_a_function(jit_compile, options, batch):
+    @tf.function(
+        jit_compile=jit_compile,
+        input_signature=[
+            tf.TensorSpec([batch, 2, 4]),
+            tf.TensorSpec([batch], tf.int32),
+        ],
+    )
+    def step(z, labels):
+        with tf.GradientTape() as tape:
+            tape.watch(z)
+            loss = losses.tiled_supcon_loss(z, labels, **options)
+        return loss, tape.gradient(loss, z)
+
+    for size in (6,) if batch else (3, 6):
+        z = unit([size, 2, 4]).astype(np.float32)
+        labels = np.arange(size, dtype=np.int32) % 2
+        with tf.GradientTape() as tape:
+            tensor = tf.constant(z)
+            tape.watch(tensor)
+            loss = losses.supcon_loss(tensor, labels)
+        expected = [loss.numpy(), tape.gradient(loss, tensor).numpy()]
+        for _ in range(2):  # the second use of a trace, too
+            assert_same([t.numpy() for t in step(z, labels)], expected)
+
+
+def test_the_schedule_follows_the_documented_rule(monkeypatch):
+    used = []
+    for name in ("_looped", "_unrolled"):
+        function = getattr(tiled, name)
+        monkeypatch.setattr(
+            tiled,
+            name,
+            lambda *a, f=function, n=name, **k: used.append(n) or f(*a, **k),
+        )
+
+    def schedule(z, **options):
+        used.clear()
+        losses.tiled_supcon_loss(z, [0, 1, 0, 1], **options)
+        return used[0]
+
+    z = tf.constant(unit([4, 2, 4]).astype(np.float32))
+    assert schedule(z, unit_length=True) == "_unrolled"
+    assert schedule(z) == "_looped"
+    assert schedule(z, unit_length=True, tile_rows=2) == "_looped"
+    assert schedule(z, unit_length=True, temperature=0.02) == "_looped"
+    assert schedule(z, unit_length=True, formulation="in") == "_looped"
+    monkeypatch.setattr(unrolled, "MEMORY", 100)
+    assert schedule(z, unit_length=True) == "_looped"
+
+
+def test_what_is_affordable_stays_within_the_budget():
+    assert unrolled.is_affordable(8192)
+    assert not unrolled.is_affordable(12288)
+
+
+def test_implementation_chooses():
+    def is_tiled(**options):
+        return losses.SupConLoss(**options).is_tiled
+
+    assert is_tiled()
+    assert is_tiled(formulation="in", anchor_views="first")
+    assert not is_tiled(implementation="dense")
+    assert not is_tiled(positives_cap=3)
+    assert not is_tiled(denominator="only_negatives")
+    z, labels = unit([6, 2, 4]), np.array([0, 1, 0, 2, 1, 0])
+    dense, tiles = (
+        losses.SupConLoss(implementation=name, reduction="none")(labels, z)
+        for name in ("dense", "tiled")
+    )
+    np.testing.assert_allclose(tiles, dense, rtol=1e-5)
+    with pytest.raises(ValueError, match="`implementation` must be auto or d"):
+        losses.SupConLoss(implementation="tiled", positives_cap=3)
+    with pytest.raises(ValueError, match="`implementation` must be one of a"):
+        losses.SupConLoss(implementation="fast")
+
+
+def test_bad_input_is_named():
+    z = unit([4, 2, 4])
+    with pytest.raises(ValueError, match="`tile_rows` must be at least 1"):
+        losses.tiled_supcon_loss(z, tile_rows=0)
+    with pytest.raises(ValueError, match=r"`labels` must have shape \[4\]"):
+        losses.tiled_supcon_loss(z, [0, 1])
+    with pytest.raises(ValueError, match="the view axis is second"):
+        losses.tiled_supcon_loss(np.ones([2, 2, 2, 2]))
+    with pytest.raises(ValueError, match="`temperature` must be positive"):
+        losses.tiled_supcon_loss(z, temperature=0)
+
+
+@pytest.mark.parametrize("formulation", ["out", "in"])
+@pytest.mark.parametrize("batch", [8, 5])
+@pytest.mark.parametrize("labelled", [True, False])
+def test_two_replicas_equal_one_device(
+    mirrored_strategy, formulation, batch, labelled
+):
+    """Also with batches of different size, and classes on one replica only."""
+    strategy = mirrored_strategy
+    z = unit([batch, 2, 4], seed=6).astype(np.float32)
+    labels = np.array([0, 0, 0, 1, 1, 0, 2, 0])[:batch]
+    split = [slice(0, 4), slice(4, batch)]
+
+    def loss(z, labels, cross_replica):
+        return losses.tiled_supcon_loss(
+            z,
+            labels if labelled else None,
+            formulation=formulation,
+            tile_rows=3,
+            cross_replica=cross_replica,
+        )
+
+    def replica_step(z, labels, weights):
+        with tf.GradientTape() as tape:
+            tape.watch(z)
+            value = loss(z, labels, True)
+            total = tf.reduce_sum(weights * value)
+        return value, tape.gradient(total, z)
+
+    def distributed(array):
+        return strategy.experimental_distribute_values_from_function(
+            lambda c: tf.constant(array[split[c.replica_id_in_sync_group]])
+        )
+
+    weights = np.arange(1.0, batch + 1, dtype=np.float32)
+    parts = tf.function(lambda *arrays: strategy.run(replica_step, arrays))(
+        distributed(z), distributed(labels), distributed(weights)
+    )
+    got = [
+        np.concatenate(
+            [v.numpy() for v in strategy.experimental_local_results(part)]
+        )
+        for part in parts
+    ]
+    assert_same(got, value_and_gradient(lambda z: loss(z, labels, False), z))
+
+
+# Prints the peak growth of resident memory, MiB, of two steps.
+MEMORY_PROCESS = """
+import sys
+import numpy as np, tensorflow as tf
+from supcon_tf import losses
+def status(key):
+    for line in open("/proc/self/status"):
+        if line.startswith(key):
+            return int(line.split()[1]) / 1024
+rows = int(sys.argv[1])
+z = np.random.default_rng(0).normal(size=[rows // 2, 2, 32])
+z = tf.math.l2_normalize(tf.constant(z, tf.float32), axis=-1)
+labels = tf.range(rows // 2) % 100
+@tf.function
+def step(z):
+    with tf.GradientTape() as tape:
+        tape.watch(z)
+        loss = tf.reduce_mean(losses.SupConLoss()(labels, z))
+    return tape.gradient(loss, z)
+step.get_concrete_function(z)
+open("/proc/self/clear_refs", "w").write("5")
+before = status("VmRSS")
+for _ in range(2):
+    gradient = step(z)
+assert np.isfinite(gradient).all()
+print(status("VmHWM") - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_memory_is_linear_in_the_rows():
+    """16,384 rows: the matrix alone would be 1,024 MiB."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY_PROCESS, "16384"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert float(done.stdout) < 256

@@ -1,0 +1,99 @@
+"""ClassifierModel: logits of every view, cosines, fit, saving."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import losses, models
+
+
+def _views(batch: int = 4, views: int = 2) -> np.ndarray:
+    rng = np.random.default_rng(batch)
+    shape = (batch, views, 16, 16, 3)
+    return rng.integers(0, 256, shape).astype(np.uint8)
+
+
+def _model(cosine: bool = False, **options: object) -> models.ClassifierModel:
+    encoder = models.Encoder("vgg8", width=0.0625, **options)
+    return models.ClassifierModel(encoder, 3, cosine)
+
+
+@pytest.mark.parametrize("num_views", [1, 3])
+def test_logits_are_the_classifier_on_every_representation(num_views) -> None:
+    model, views = _model(), _views(4, num_views)
+    logits = model(views)
+    assert logits.dtype == tf.float32 and logits.shape == (4, num_views, 3)
+    for view in range(num_views):
+        np.testing.assert_allclose(
+            logits[:, view],
+            model.classifier(model.encoder(views[:, view])),
+            atol=1e-5,
+        )
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_cosines(normalize) -> None:
+    model, views = _model(True, normalize=normalize), _views()
+    cosines = model(views)
+    assert not model.classifier.use_bias
+    r = model.encoder(views[:, 0]).numpy()
+    w = model.classifier.kernel.numpy()
+    expected = (r @ w) / np.linalg.norm(w, axis=0)
+    expected /= np.linalg.norm(r, axis=1, keepdims=True)
+    np.testing.assert_allclose(cosines[:, 0], expected, atol=1e-5)
+    assert np.abs(cosines).max() <= 1 + 1e-6
+    model.classifier.kernel.assign(5 * w)
+    np.testing.assert_allclose(model(views), cosines, atol=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_logits_are_float32_under_every_policy(float32_policy, policy) -> None:
+    tf.keras.mixed_precision.set_global_policy(policy)
+    for cosine in (False, True):
+        model = _model(cosine)
+        assert model(_views()).dtype == tf.float32
+        assert model.classifier.kernel.dtype == tf.float32
+
+
+@pytest.mark.parametrize("cosine", [False, True])
+def test_fit_trains_encoder_and_classifier(cosine) -> None:
+    tf.keras.utils.set_random_seed(0)
+    model = _model(cosine)
+    loss = losses.MaxMarginLoss() if cosine else losses.CrossEntropyLoss()
+    model.compile(tf.keras.optimizers.SGD(0.1), loss)
+    dataset = tf.data.Dataset.from_tensors((_views(6), np.arange(6) % 3))
+    history = model.fit(dataset, epochs=4, verbose=0).history["loss"]
+    assert np.isfinite(history).all() and history[-1] < history[0]
+    with tf.GradientTape() as tape:
+        value = loss(np.arange(4) % 3, model(_views(), training=True))
+    for gradient in tape.gradient(value, model.trainable_variables):
+        assert gradient is not None and np.isfinite(gradient).all()
+
+
+def test_round_trip(tmp_path: pathlib.Path) -> None:
+    encoder = models.Encoder("resnet18", width=0.0625)
+    model = models.ClassifierModel(encoder, 3, cosine=True)
+    expected = model(_views())
+    assert {v.name for v in model.classifier.variables} == {
+        "classifier_model/classifier/kernel:0"
+    }
+    copy = models.ClassifierModel.from_config(model.get_config())
+    assert copy.get_config() == model.get_config()
+    copy.build((None, 2, 16, 16, 3))
+    path = tf.train.Checkpoint(model=model).write(str(tmp_path / "c"))
+    tf.train.Checkpoint(model=copy).read(path).assert_consumed()
+    np.testing.assert_array_equal(copy(_views()), expected)
+    model.save(tmp_path / "model.keras")
+    loaded = tf.keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded(_views()), expected)
+
+
+def test_bad_arguments_are_named() -> None:
+    with pytest.raises(ValueError, match="`num_classes` must be at least 2"):
+        models.ClassifierModel(models.Encoder("vgg8"), 1)
+    with pytest.raises(ValueError, match="`views` must be .batch, views, "):
+        _model()(_views()[:, 0])
