@@ -58,7 +58,7 @@ class ContrastiveAccuracy(tf.keras.metrics.Mean):
 
     def __init__(
         self,
-        anchors: int = 128,
+        anchors: int = 64,
         name: str = "contrastive_accuracy",
         dtype: str | None = None,
     ):
@@ -162,7 +162,7 @@ class Uniformity(tf.keras.metrics.Mean):
 
     def __init__(
         self,
-        anchors: int = 128,
+        anchors: int = 64,
         name: str = "uniformity",
         dtype: str | None = None,
     ):

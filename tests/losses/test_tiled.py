@@ -43,6 +43,8 @@ def assert_same(got, expected, rtol=5e-6):
 @pytest.mark.parametrize("labels", ["none", "unique", "many", "one class"])
 def test_equals_the_dense_loss(views, formulation, labels):
     """Every tile size: one tile, an even cut, padding, a row per tile."""
+    if (formulation, labels) == ("in", "one class"):
+        pytest.skip("constant: see the next test")
     z = unit([7, views, 5]).astype(np.float32)
     y = {
         "none": None,
@@ -54,8 +56,7 @@ def test_equals_the_dense_loss(views, formulation, labels):
     if labels == "many":
         tilings += [{"tile_rows": rows} for rows in (1, 7, 1000)]
     for anchor_views, temperature in (
-        # Of one class, L_in is constant: see the next test.
-        ("all", 0.07 if labels == "one class" else 0.005),
+        ("all", 0.005),
         ("all", 0.07),
         ("first", 1.0),
     ):
