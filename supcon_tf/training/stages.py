@@ -51,9 +51,7 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
             chosen,
             model,
             steps=steps,
-            learning_rate=optimizer.get_config()["learning_rate"]["config"][
-                "peak"
-            ],
+            learning_rate=_peak(optimizer),
             chance=chance,
         )
         run.create(chosen, images.class_names)
@@ -66,20 +64,34 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
             epochs=chosen.epochs,
             steps_per_epoch=steps,
             verbose=_verbosity(),
-            callbacks=[
-                callbacks.StopOnNonFiniteLoss(),
-                callbacks.EpochFigures(steps * chosen.batch_size, chance),
-                callbacks.CollapseWarning(_settled_after(chosen, steps)),
-                *_recorders(run),
-                callbacks.Checkpoints(
-                    manager, chosen.checkpoint_every, chosen.epochs
-                ),
-            ],
+            callbacks=_callbacks(chosen, run, manager, steps, chance),
         )
     else:
         manager.save(0)
     report.print_done("pretrained", run.latest_checkpoint())
     return run
+
+
+def _callbacks(
+    chosen: config.PretrainSettings,
+    run: run_directory.RunDirectory,
+    manager: tf.train.CheckpointManager,
+    steps: int,
+    chance: float | None,
+) -> list[tf.keras.callbacks.Callback]:
+    """Checks, figures, files and checkpoints of stage 1, in that order."""
+    return [
+        callbacks.StopOnNonFiniteLoss(),
+        callbacks.EpochFigures(steps * chosen.batch_size, chance),
+        callbacks.CollapseWarning(_settled_after(chosen, steps)),
+        *_recorders(run),
+        callbacks.Checkpoints(manager, chosen.checkpoint_every, chosen.epochs),
+    ]
+
+
+def _peak(optimizer: tf.keras.optimizers.Optimizer) -> float:
+    """Highest learning rate of an optimizer made by `builders`."""
+    return optimizer.get_config()["learning_rate"]["config"]["peak"]
 
 
 def train_linear(chosen: config.LinearSettings) -> run_directory.RunDirectory:
@@ -184,9 +196,7 @@ def _fit_linear(
         tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
-    report.print_optimizer(
-        chosen, optimizer.get_config()["learning_rate"]["config"]["peak"]
-    )
+    report.print_optimizer(chosen, _peak(optimizer))
     history = model.fit(
         **inputs,
         epochs=chosen.epochs,
