@@ -306,7 +306,7 @@ def test_contrasts_are_rows_that_are_no_anchors():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-@pytest.mark.parametrize("temperature", [0.01, 0.07, 1.0])
+@pytest.mark.parametrize("temperature", [0.01, 1.0])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 100.0])
 def test_value_and_gradient_are_finite(dtype, temperature, scale):
     for batch, labels in (

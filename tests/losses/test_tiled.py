@@ -151,7 +151,7 @@ def test_gradient_within_5e_7_of_float64(options):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-@pytest.mark.parametrize("temperature", [0.005, 0.01, 0.07, 1.0])
+@pytest.mark.parametrize("temperature", [0.005, 0.07])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 100.0])
 def test_value_and_gradient_are_finite(dtype, temperature, scale):
     for views, (batch, labels) in itertools.product(
