@@ -1,7 +1,7 @@
 """The mechanism of settings: fields with rules, flags, flagfiles, tools.
 
 Importing this module does not import TensorFlow, so that `--help` and a wrong
-flag answer at once. The settings themselves are in config.py.
+flag answer at once. The settings themselves are in config/.
 """
 
 from __future__ import annotations

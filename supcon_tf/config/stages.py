@@ -1,0 +1,110 @@
+"""Settings of what comes after stage 1, and of the demo."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from supcon_tf import settings
+from supcon_tf.config import groups
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearSettings(groups.ViewSettings, groups.OptimizerSettings):
+    """Settings of tools/train_linear.py, stage 2.
+
+    Data and encoder are those of the pretraining in run_dir. Without random
+    crop, flip and augmentation the representations are computed only once.
+    """
+
+    name: str = settings.setting(
+        "linear", "Sub-directory of run_dir that this stage writes."
+    )
+    overwrite: bool = settings.setting(
+        False, "Replace what an earlier run left there.", recorded=False
+    )
+    batch_size: int = settings.with_default(
+        groups.ViewSettings, "batch_size", 512
+    )
+    augmentation: str = settings.with_default(
+        groups.ViewSettings, "augmentation", "identity"
+    )
+    learning_rate: float = settings.with_default(
+        groups.OptimizerSettings, "learning_rate", 2.5
+    )
+    warmup_epochs: float = settings.with_default(
+        groups.OptimizerSettings, "warmup_epochs", 0.0
+    )
+    weight_decay: float = settings.with_default(
+        groups.OptimizerSettings, "weight_decay", 0.0
+    )
+
+    def _check(self) -> None:
+        """Checks rules between fields; raises ValueError."""
+        super()._check()
+        _check_stage_name("name", self.name)
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluateSettings(settings.Settings):
+    """Settings of tools/evaluate.py."""
+
+    linear_stage: str = settings.setting(
+        "linear", "Name of the linear stage whose classifier is evaluated."
+    )
+    batch_size: int = settings.setting(
+        256, "Images per step; without effect on the result.", at_least=1
+    )
+    knn_neighbors: int = settings.setting(
+        200, "k of the k-nearest-neighbour classifier.", at_least=1
+    )
+    knn_temperature: float = settings.setting(
+        0.07, "Temperature of the neighbours' votes.", above=0
+    )
+    calibration_bins: int = settings.setting(
+        15, "Bins of the expected calibration error.", at_least=1
+    )
+
+    def _check(self) -> None:
+        """Checks rules between fields; raises ValueError."""
+        _check_stage_name("linear_stage", self.linear_stage)
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportSettings(settings.Settings):
+    """Settings of tools/export.py."""
+
+    linear_stage: str = settings.setting(
+        "linear", "Name of the linear stage whose classifier is exported."
+    )
+    version: int | None = settings.setting(
+        None,
+        "Number of the sub-directory of export/; default: one more than the "
+        "newest there.",
+        at_least=1,
+    )
+
+    def _check(self) -> None:
+        """Checks rules between fields; raises ValueError."""
+        _check_stage_name("linear_stage", self.linear_stage)
+
+
+@dataclasses.dataclass(frozen=True)
+class DemoSettings(settings.Settings):
+    """Settings of tools/demo.py."""
+
+    run_dir: str = settings.with_default(
+        settings.Settings, "run_dir", "runs/demo"
+    )
+    epochs: int = settings.setting(
+        24, "Epochs of pretraining on the digits.", at_least=1
+    )
+
+
+def _check_stage_name(flag: str, name: str) -> None:
+    """A stage is a plain sub-directory that no other output uses."""
+    taken = ("checkpoints", "tensorboard", "export")
+    if not name.replace("_", "").replace("-", "").isalnum() or name in taken:
+        raise ValueError(
+            f"--{flag} must be letters, digits, - and _, and none of "
+            f"{', '.join(taken)}, got {name!r}"
+        )
