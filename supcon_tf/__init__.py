@@ -10,6 +10,7 @@ import importlib
 
 _MODULES = (
     "augment",
+    "benchmarks",
     "config",
     "data",
     "distribute",

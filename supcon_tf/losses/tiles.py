@@ -27,7 +27,7 @@ LOG_ZERO = -1e30
 # exp(-80) = 1.8e-35 is a normal float32: while |s| <= c <= 40, no term of a sum
 # of exp(s - c) is lost.
 _LARGEST_SHIFT = 40.0
-_TILES_AT_ONCE = 4  # hides the latency of the small operations between tiles
+_TILES_AT_ONCE = 2  # hides the latency of the small operations between tiles
 
 
 @dataclasses.dataclass(frozen=True)
