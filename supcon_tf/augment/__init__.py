@@ -2,10 +2,12 @@
 
 A view is an independent draw of crop and flip, made by the data pipeline,
 and then of a policy: `policy(images, seeds)`, uint8 to uint8, same shape.
+MixUp and CutMix come after the views: `mix(views, labels, seed)`.
 """
 
 from __future__ import annotations
 
+from supcon_tf.augment.auto_augment import AutoAugment
 from supcon_tf.augment.geometry import (
     central_view,
     crop_box,
@@ -13,12 +15,23 @@ from supcon_tf.augment.geometry import (
     random_resized_crop,
     resize_crop,
 )
-from supcon_tf.augment.policies import Identity, SimAugment
+from supcon_tf.augment.mixing import CutMix, MixUp
+from supcon_tf.augment.policies import (
+    Identity,
+    SimAugment,
+    StackedRandAugment,
+)
+from supcon_tf.augment.rand_augment import RandAugment
 from supcon_tf.augment.randomness import fold_in
 
 __all__ = [
+    "AutoAugment",
+    "CutMix",
     "Identity",
+    "MixUp",
+    "RandAugment",
     "SimAugment",
+    "StackedRandAugment",
     "central_view",
     "crop_box",
     "fold_in",

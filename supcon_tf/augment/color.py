@@ -1,4 +1,4 @@
-"""Colour and blur on batches, with the results of PIL and one factor per image.
+"""Colour, sharpness and blur on batches: PIL's results, a factor per image.
 
 Sums that decide pixels are made of integers small enough to be exact in
 float32, so that an image gives the same bytes alone and in any batch.
@@ -75,6 +75,35 @@ def adjust_saturation(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
     """
     pixels = _to_floats(images)
     return _blend(_gray(pixels), pixels, factor)
+
+
+def adjust_sharpness(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
+    """Blends with a smoothed image; PIL's `ImageEnhance.Sharpness`.
+
+    PIL smooths by the kernel [1 1 1; 1 5 1; 1 1 1] / 13. Pixels of the border
+    stay as they are, so an image with a side below 3 pixels does not change.
+
+    Args:
+      images: [batch, height, width, 3] uint8.
+      factor: [batch] float32, not negative; 1 changes nothing, 0 smooths, and
+        above 1 sharpens.
+
+    Returns:
+      [batch, height, width, 3] uint8, truncated as in PIL.
+    """
+    images = dispatch.check_images(images)
+    if min(images.shape[1:3]) < 3:
+        return images
+    pixels = tf.cast(images, tf.int16)  # sums reach 13 * 255
+    rows = pixels[:, :-2] + pixels[:, 1:-1] + pixels[:, 2:]
+    box = rows[:, :, :-2] + rows[:, :, 1:-1] + rows[:, :, 2:]
+    inner = pixels[:, 1:-1, 1:-1]  # [batch, H - 2, W - 2, 3]
+    smooth = tf.cast(box + 4 * inner, tf.float32) * (1.0 / 13.0)
+    smooth = tf.floor(smooth + 0.5)  # no ties: 13 is odd
+    inner = _blend(smooth, tf.cast(inner, tf.float32), factor)
+    sides = [images[:, 1:-1, :1], inner, images[:, 1:-1, -1:]]
+    middle = tf.concat(sides, axis=2)
+    return tf.concat([images[:, :1], middle, images[:, -1:]], axis=1)
 
 
 def adjust_hue(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:

@@ -1,10 +1,8 @@
-"""Crops, flips and warps: where the pixels of a view come from."""
+"""Crops and flips: where the pixels of a view come from."""
 
 from __future__ import annotations
 
-import importlib
-import types
-import warnings
+import functools
 
 import tensorflow as tf
 
@@ -12,7 +10,9 @@ from supcon_tf.augment import dispatch, randomness
 
 _CENTRAL_FRACTION = 0.875  # of the short side kept in evaluation: 224 of 256
 _ATTEMPTS = 100  # to draw a box before falling back to the central square
-_REFERENCE_SIDE = 224  # pixels; lengths are stated at this side and scale
+# The decoder interpolates chroma, two columns at most, as if a window's sides
+# were those of the image. Rows it interpolates from beyond the window.
+_DECODED_MARGIN = (0, 2, 0)  # rows, columns, channels
 
 
 def crop_box(
@@ -38,24 +38,9 @@ def crop_box(
     Raises:
       ValueError: `area` or `aspect` is not an ordered pair in its range.
     """
-    if not 0.0 < area[0] <= area[1] <= 1.0:
-        raise ValueError(f"`area` must be 0 < low <= high <= 1, got {area}")
-    if not 0.0 < aspect[0] <= aspect[1]:
-        raise ValueError(f"`aspect` must be 0 < low <= high, got {aspect}")
-    begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
-        image_shape,
-        tf.constant([[[0.0, 0.0, 1.0, 1.0]]]),
-        seed,
-        min_object_covered=0.1,
-        aspect_ratio_range=aspect,
-        area_range=area,
-        max_attempts=_ATTEMPTS,
-    )
-    whole = tf.reduce_all(extent[:2] == image_shape[:2])
-    side = tf.reduce_min(image_shape[:2])
-    central = (image_shape[:2] - side) // 2
-    y, x = tf.unstack(tf.where(whole, central, begin[:2]))
-    height, width = tf.unstack(tf.where(whole, side, extent[:2]))
+    begins, extents = _crop_boxes(image_shape, [seed], area, aspect)
+    y, x, _ = tf.unstack(begins[0])
+    height, width, _ = tf.unstack(extents[0])
     return y, x, height, width
 
 
@@ -77,9 +62,8 @@ def resize_crop(crop: tf.Tensor, size: int) -> tf.Tensor:
       ValueError: `crop` is not an RGB image of bytes, or `size` not positive.
     """
     crop = _check_image(crop, size, "crop")
-    skips = tf.reduce_max(tf.shape(crop)[:2]) > 2 * size
     return tf.cond(
-        skips,
+        tf.reduce_max(tf.shape(crop)[:2]) > 2 * size,
         lambda: _resize(crop, size, antialias=True),
         lambda: _resize(crop, size, antialias=False),
     )
@@ -92,25 +76,71 @@ def random_resized_crop(
     area: tuple[float, float] = (0.08, 1.0),
     aspect: tuple[float, float] = (3 / 4, 4 / 3),
 ) -> tf.Tensor:
-    """Cuts out a random box and resizes it to a square.
+    """Cuts out a random box, or one per seed, and resizes it to a square.
 
     Args:
       image: [height, width, 3] uint8, any size from 1 x 1.
-      seed: [2] int32.
+      seed: [2] int32 for one view, [views, 2] for several. `views` is static.
       size: side of the result, pixels.
       area: smallest and largest share of the image's area; 0.2 to 1 on CIFAR.
       aspect: smallest and largest width / height of the box.
 
     Returns:
-      [size, size, 3] uint8; see `resize_crop`.
+      [size, size, 3] uint8, or [views, size, size, 3]; see `resize_crop`.
 
     Raises:
-      ValueError: `image` is not an RGB image of bytes, `size` not positive,
-        or `area` or `aspect` is not an ordered pair in its range.
+      ValueError: `image` is not an RGB image of bytes, `seed` is of another
+        shape or dtype, `size` not positive, or `area` or `aspect` is not an
+        ordered pair in its range.
     """
     image = _check_image(image, size, "image")
-    y, x, height, width = crop_box(tf.shape(image), seed, area, aspect)
-    return resize_crop(image[y : y + height, x : x + width], size)
+    seed = _check_seed(seed)
+    begins, extents = _crop_boxes(tf.shape(image), _rows(seed), area, aspect)
+    views = _cut_views(image, begins, extents, size)
+    return views if seed.shape.rank == 2 else views[0]
+
+
+def random_resized_crop_jpeg(
+    contents: tf.Tensor,
+    seed: tf.Tensor,
+    size: int,
+    area: tuple[float, float] = (0.08, 1.0),
+    aspect: tuple[float, float] = (3 / 4, 4 / 3),
+) -> tf.Tensor:
+    """`random_resized_crop` of a JPEG file, decoding only what it needs.
+
+    The boxes are drawn from the size in the file's header, and only the
+    smallest window that holds them all is decoded, once for all views. The
+    views are bit-identical to those of the whole image.
+
+    Args:
+      contents: [] string, the bytes of one JPEG file of any colour type.
+      seed: [2] int32 for one view, [views, 2] for several. `views` is static.
+      size: side of the result, pixels.
+      area: smallest and largest share of the image's area.
+      aspect: smallest and largest width / height of the box.
+
+    Returns:
+      [size, size, 3] uint8, or [views, size, size, 3]; see `resize_crop`.
+
+    Raises:
+      ValueError: as `random_resized_crop`.
+      tf.errors.InvalidArgumentError: `contents` is not a JPEG file, or is
+        truncated before the end of the window. What follows the window is not
+        read.
+    """
+    seed = _check_seed(seed)
+    _check_size(size)
+    shape = tf.io.extract_jpeg_shape(contents)
+    begins, extents = _crop_boxes(shape, _rows(seed), area, aspect)
+    low = tf.reduce_min(begins, axis=0)
+    high = tf.reduce_max(begins + extents, axis=0)
+    low = tf.maximum(low - _DECODED_MARGIN, 0)
+    high = tf.minimum(high + _DECODED_MARGIN, shape)
+    window = tf.concat([low[:2], (high - low)[:2]], axis=0)
+    image = tf.image.decode_and_crop_jpeg(contents, window, channels=3)
+    views = _cut_views(image, begins - low, extents, size)
+    return views if seed.shape.rank == 2 else views[0]
 
 
 def random_flip(images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
@@ -165,43 +195,6 @@ def central_view(image: tf.Tensor, size: int) -> tf.Tensor:
     )
 
 
-def random_warp(
-    images: tf.Tensor, seeds: tf.Tensor, max_length: float = 23.0
-) -> tf.Tensor:
-    """Bends each image by a thin-plate spline through 2 x 2 interior points.
-
-    The points lie at 1/3 and 2/3 of the sides. An image draws one length
-    l ~ U(0, max_length), and shows at each point what lies l * N(0, 1) away in
-    either direction. The same as `tfa.image.sparse_image_warp`, split in
-    two: the spline depends linearly on the displacements, so it is solved once
-    for all images. Nothing is pinned at the borders: the spline goes on beyond
-    its points, and TFA repeats the nearest border pixel for what would come
-    from outside. Images with a side of 1 pixel are returned as they are.
-
-    Args:
-      images: [batch, height, width, 3] uint8.
-      seeds: [batch, 2] int32.
-      max_length: pixels for images whose short side is 224; scales with it.
-
-    Returns:
-      [batch, height, width, 3] uint8, bilinear, rounded to nearest.
-
-    Raises:
-      ValueError: `images` or `seeds` is of another shape or dtype, or
-        `max_length` is negative.
-    """
-    images = dispatch.check_images(images)
-    if max_length < 0.0:
-        raise ValueError(f"`max_length` must be >= 0, got {max_length}")
-    height, width = images.shape[1:3]
-    if min(height, width) < 2:
-        return images
-    longest = max_length * min(height, width) / _REFERENCE_SIDE
-    flow = _random_flow(seeds, height, width, longest)
-    warped = _tfa_image().dense_image_warp(tf.cast(images, tf.float32), flow)
-    return tf.saturate_cast(tf.round(warped), tf.uint8)
-
-
 def _check_image(image: tf.Tensor, size: int, name: str) -> tf.Tensor:
     """Refuses anything but one RGB image of bytes and a positive size."""
     image = tf.convert_to_tensor(image)
@@ -211,16 +204,101 @@ def _check_image(image: tf.Tensor, size: int, name: str) -> tf.Tensor:
             f"`{name}` must be [height, width, 3] uint8, "
             f"got {image.shape} {image.dtype.name}"
         )
+    _check_size(size)
+    return image
+
+
+def _check_size(size: int) -> None:
+    """Refuses a side of no pixels."""
     if size < 1:
         raise ValueError(f"`size` must be at least 1 pixel, got {size}")
-    return image
+
+
+def _check_seed(seed: tf.Tensor) -> tf.Tensor:
+    """Refuses anything but a pair of integers, or a known number of pairs."""
+    seed = tf.convert_to_tensor(seed)
+    shape = seed.shape
+    if seed.dtype != tf.int32 or not (
+        shape == [2] or (shape.rank == 2 and shape[0] and shape[1] == 2)
+    ):
+        raise ValueError(
+            "`seed` must be [2] or [views, 2] int32 with at least one view, "
+            f"got {shape} {seed.dtype.name}"
+        )
+    return seed
+
+
+def _rows(seed: tf.Tensor) -> list[tf.Tensor]:
+    """Returns the [2] seed of each view."""
+    return tf.unstack(seed) if seed.shape.rank == 2 else [seed]
+
+
+def _crop_boxes(
+    image_shape: tf.Tensor,
+    seeds: list[tf.Tensor],
+    area: tuple[float, float],
+    aspect: tuple[float, float],
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Draws a box per seed; see `crop_box`.
+
+    Returns:
+      begins, extents: [views, 3] int32, what `tf.slice` takes: y, x, 0 and
+      height, width, -1 for all channels.
+    """
+    if not 0.0 < area[0] <= area[1] <= 1.0:
+        raise ValueError(f"`area` must be 0 < low <= high <= 1, got {area}")
+    if not 0.0 < aspect[0] <= aspect[1]:
+        raise ValueError(f"`aspect` must be 0 < low <= high, got {aspect}")
+    draws = [
+        tf.image.stateless_sample_distorted_bounding_box(
+            image_shape,
+            tf.constant([[[0.0, 0.0, 1.0, 1.0]]]),
+            seed,
+            min_object_covered=0.1,
+            aspect_ratio_range=aspect,
+            area_range=area,
+            max_attempts=_ATTEMPTS,
+        )
+        for seed in seeds
+    ]
+    begins = tf.stack([begin for begin, _, _ in draws])
+    extents = tf.stack([extent for _, extent, _ in draws])
+    height, width, _ = tf.unstack(image_shape)
+    side = tf.minimum(height, width)
+    whole = tf.reduce_all(
+        extents[:, :2] == image_shape[:2], axis=1, keepdims=True
+    )
+    central = tf.stack([(height - side) // 2, (width - side) // 2, 0])
+    begins = tf.where(whole, central, begins)
+    return begins, tf.where(whole, tf.stack([side, side, -1]), extents)
+
+
+def _cut_views(
+    image: tf.Tensor, begins: tf.Tensor, extents: tf.Tensor, size: int
+) -> tf.Tensor:
+    """Cuts out the boxes and resizes them: [views, size, size, 3] uint8."""
+    known = image.shape[:2]
+    small = known.is_fully_defined() and max(known) <= 2 * size
+    # Without tf.cond where none can skip pixels: a fifth of a small view.
+    resize = (
+        functools.partial(_resize, antialias=False) if small else resize_crop
+    )
+    boxes = zip(tf.unstack(begins), tf.unstack(extents), strict=True)
+    return tf.stack([resize(tf.slice(image, *box), size=size) for box in boxes])
 
 
 def _resize(image: tf.Tensor, size: int, *, antialias: bool) -> tf.Tensor:
     """Bilinear resize to [size, size, 3], rounded to nearest."""
-    resized = tf.image.resize(image, [size, size], antialias=antialias)
-    resized = tf.saturate_cast(tf.round(resized), tf.uint8)
-    return tf.ensure_shape(resized, [size, size, 3])
+    if antialias:
+        resized = tf.image.resize(image, [size, size], antialias=True)
+    else:
+        # What tf.image.resize comes to, in fewer operations.
+        resized = tf.raw_ops.ResizeBilinear(
+            images=image[tf.newaxis], size=[size, size], half_pixel_centers=True
+        )
+    # Between 0 and 255 after rounding: neither filter overshoots.
+    resized = tf.cast(tf.round(resized), tf.uint8)
+    return tf.reshape(resized, [size, size, 3])
 
 
 def _resize_then_crop(image: tf.Tensor, size: int) -> tf.Tensor:
@@ -238,55 +316,6 @@ def _resize_then_crop(image: tf.Tensor, size: int) -> tf.Tensor:
 
 def _mirror(images: tf.Tensor) -> tf.Tensor:
     """Left to right."""
-    return tf.reverse(images, [2])
-
-
-def _random_flow(
-    seeds: tf.Tensor, height: int, width: int, longest: float
-) -> tf.Tensor:
-    """Draws from where each pixel is taken: [batch, H, W, 2] float32, pixels.
-
-    Rounded to 1/256 pixel: with that, interpolation between bytes is exact in
-    float32, and float64 until then hides in which order a graph adds. So the
-    warp gives the same bytes eagerly, in a graph and in any batch.
-    """
-    stream = randomness.Stream
-    lengths = randomness.uniform(seeds, 1, stream.WARP_LENGTH)
-    directions = randomness.normal(seeds, 8, stream.WARP_DIRECTION)
-    moves = tf.cast(lengths, tf.float64) * tf.cast(directions, tf.float64)
-    moves = tf.reshape(longest * moves, [-1, 4, 1, 1, 2])
-    with tf.init_scope():  # once, eagerly, even while a graph is traced
-        basis = _spline_basis(height, width)
-    flow = tf.add_n([basis[point] * moves[:, point] for point in range(4)])
-    return tf.cast(tf.round(flow * 256.0) / 256.0, tf.float32)
-
-
-def _spline_basis(height: int, width: int) -> tf.Tensor:
-    """How far each pixel follows a unit move of each of the four points.
-
-    Returns:
-      [4, height, width, 1] float64; -1 times the spline, for `flow` points
-      from the source to the pixel.
-    """
-    points = [[height * i / 3, width * j / 3] for i in (1, 2) for j in (1, 2)]
-    rows, columns = tf.meshgrid(
-        tf.range(height, dtype=tf.float64),
-        tf.range(width, dtype=tf.float64),
-        indexing="ij",
-    )
-    pixels = tf.reshape(tf.stack([rows, columns], axis=-1), [1, -1, 2])
-    basis = _tfa_image().interpolate_spline(
-        tf.constant([points], tf.float64),
-        -tf.eye(4, dtype=tf.float64)[tf.newaxis],
-        pixels,
-        order=2,
-    )  # [1, H * W, 4]
-    return tf.reshape(tf.transpose(basis[0]), [4, height, width, 1])
-
-
-def _tfa_image() -> types.ModuleType:
-    """TFA's image module, imported on first use: it takes seconds."""
-    with warnings.catch_warnings():
-        # Its notice on TFA's end of life: requirements.txt pins the release.
-        warnings.simplefilter("ignore", UserWarning)
-        return importlib.import_module("tensorflow_addons.image")
+    # Of rank 3 for the kernel that moves a pixel at once: 5 times as fast.
+    rows = tf.reshape(images, [-1, *images.shape[2:]])  # [B * H, W, 3]
+    return tf.reshape(tf.reverse(rows, [1]), [-1, *images.shape[1:]])

@@ -26,6 +26,8 @@ class Stream(enum.IntEnum):
     WARP_LENGTH = 3
     WARP_DIRECTION = 4
     SIM_AUGMENT = 5
+    AUTO_AUGMENT = 6
+    RAND_AUGMENT = 7
 
 
 def threefry(

@@ -4,8 +4,13 @@ Every default and help text is written here, once; the flags of tools/ and the
 checks follow from it (settings.py). TensorFlow is not imported.
 """
 
+from supcon_tf.config.augmentation import AugmentationSettings
 from supcon_tf.config.benchmarks import (
+    INPUT_IMPLEMENTATIONS,
+    INPUT_POLICIES,
+    INPUTS,
     LOSS_IMPLEMENTATIONS,
+    BenchInputSettings,
     BenchLossSettings,
 )
 from supcon_tf.config.pretraining import PretrainSettings
@@ -14,14 +19,21 @@ from supcon_tf.config.stages import (
     EvaluateSettings,
     ExportSettings,
     LinearSettings,
+    ShowAugmentSettings,
 )
 
 __all__ = [
+    "INPUTS",
+    "INPUT_IMPLEMENTATIONS",
+    "INPUT_POLICIES",
     "LOSS_IMPLEMENTATIONS",
+    "AugmentationSettings",
+    "BenchInputSettings",
     "BenchLossSettings",
     "DemoSettings",
     "EvaluateSettings",
     "ExportSettings",
     "LinearSettings",
     "PretrainSettings",
+    "ShowAugmentSettings",
 ]

@@ -15,6 +15,16 @@ LOSS_IMPLEMENTATIONS = (
     "supcontrast",
     "pml",
 )
+INPUT_IMPLEMENTATIONS = ("ours", "tfm", "pil")
+INPUT_POLICIES = (
+    "identity",
+    "autoaugment",
+    "randaugment",
+    "simaugment",
+    "simclr",
+    "stacked_randaugment",
+)
+INPUTS = ("memory", "jpeg")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,14 +88,92 @@ class BenchLossSettings(settings.Settings):
                     "--rows must be multiples of --views, at least 2, got "
                     f"{settings.to_text(self.rows)}"
                 )
-        known = ("all", *LOSS_IMPLEMENTATIONS)
-        names = self.implementations.split(",")
-        for name in names:
-            if name not in known or ("all" in names and len(names) > 1):
-                raise ValueError(
-                    f"--implementations must be all, or some of "
-                    f"{', '.join(known[1:])}, got {self.implementations}"
-                )
+        _check_names("implementations", self.implementations, _LOSS_CHOICES)
+        for name in self.implementations.split(","):
             if name in ("official", "supcontrast"):
                 if getattr(self, f"{name}_path") is None:
                     raise ValueError(f"--{name}_path must be given for {name}")
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchInputSettings(settings.Settings):
+    """Settings of tools/bench_input.py."""
+
+    run_dir: str = settings.with_default(
+        settings.Settings, "run_dir", "runs/bench_input"
+    )
+    sizes: tuple[int, ...] = settings.setting(
+        (32, 224), "Sides of the views in pixels."
+    )
+    policies: str = settings.setting(
+        "autoaugment,randaugment",
+        f"Which of {','.join(INPUT_POLICIES)}; simclr is simaugment without "
+        "the warp.",
+    )
+    inputs: str = settings.setting(
+        "memory,jpeg",
+        "Which of memory: the policy alone on images in memory; jpeg: reading "
+        "and decoding files, random crop, flip, policy.",
+    )
+    views: bool = settings.setting(
+        False,
+        "Also measure two views from one decode beside two pipelines of one "
+        "view, ours alone.",
+    )
+    implementations: str = settings.setting(
+        "all",
+        f"Which of {','.join(INPUT_IMPLEMENTATIONS)}; all: those that are "
+        "installed. tfm is tf-models-official; pil is torchvision on Pillow "
+        "images in a DataLoader of PyTorch.",
+    )
+    data_dir: str | None = settings.setting(
+        None,
+        "Folder with JPEG files, at any depth; 512 spread over all of them "
+        "are used. None: variants of scikit-learn's two photographs.",
+    )
+    batch_size: int = settings.setting(
+        64, "Images per batch; of pairs, with --views.", at_least=1
+    )
+    rounds: int = settings.setting(
+        3, "Processes per point, all implementations in turn.", at_least=1
+    )
+    seconds: float = settings.setting(
+        5.0,
+        "Seconds of timed batches per process; eight batches at least.",
+        at_least=0,
+    )
+    threads: int = settings.setting(
+        0,
+        "Cores that every process may use, with as many threads; 0 for all.",
+        at_least=0,
+    )
+    workers: int = settings.setting(
+        0, "Processes of the DataLoader; 0 for one per core.", at_least=0
+    )
+    seed: int = settings.setting(0, "Seed of our augmentation.", at_least=0)
+
+    def _check(self) -> None:
+        """Checks rules between fields; raises ValueError."""
+        if not self.sizes or min(self.sizes) < 1:
+            raise ValueError(
+                "--sizes must be positive numbers of pixels, got "
+                f"{settings.to_text(self.sizes)}"
+            )
+        _check_names("policies", self.policies, INPUT_POLICIES)
+        _check_names("inputs", self.inputs, INPUTS)
+        _check_names("implementations", self.implementations, _INPUT_CHOICES)
+
+
+_LOSS_CHOICES = ("all", *LOSS_IMPLEMENTATIONS)
+_INPUT_CHOICES = ("all", *INPUT_IMPLEMENTATIONS)
+
+
+def _check_names(flag: str, text: str, known: tuple[str, ...]) -> None:
+    """Raises ValueError unless all names are known, and `all` is alone."""
+    names = text.split(",")
+    either = "all, or some of " if known[0] == "all" else "some of "
+    if not set(names) <= set(known) or ("all" in names and len(names) > 1):
+        raise ValueError(
+            f"--{flag} must be {either}"
+            f"{', '.join(name for name in known if name != 'all')}, got {text}"
+        )

@@ -5,43 +5,61 @@ from __future__ import annotations
 import dataclasses
 
 from supcon_tf import settings
+from supcon_tf.config import augmentation
 
 
 @dataclasses.dataclass(frozen=True)
-class ViewSettings(settings.Settings):
+class DataSettings(settings.Settings):
+    """Which images, and the size of their views."""
+
+    dataset: str = settings.setting(
+        "digits",
+        "digits (embedded), folder (one sub-folder of images per class in "
+        "--data_dir), or tfds:NAME.",
+    )
+    data_dir: str | None = settings.setting(
+        None, "Folder of the images, or of the prepared TFDS data sets."
+    )
+    image_size: int | None = settings.setting(
+        None,
+        "Side of the views in pixels; default: that of the images, where all "
+        "are squares of one size.",
+        at_least=8,
+    )
+    test_fraction: float = settings.setting(
+        0.2,
+        "Share of a folder without train/ and test/ that is held out.",
+        above=0,
+        at_most=0.9,
+    )
+    split_seed: int = settings.setting(0, "Seed of that split.", at_least=0)
+    check_images: bool = settings.setting(
+        True, "Decode every file of a folder once before the run starts."
+    )
+    skip_bad_images: bool = settings.setting(
+        False, "Skip and count files that are no images, instead of stopping."
+    )
+
+    def _check(self) -> None:
+        """Checks rules between fields; raises ValueError."""
+        if self.dataset == "folder" and not self.data_dir:
+            raise ValueError("--data_dir must be given with --dataset=folder")
+        if self.skip_bad_images and not self.check_images:
+            raise ValueError(
+                "--skip_bad_images must come with --check_images, which "
+                "finds them"
+            )
+        super()._check()
+
+
+@dataclasses.dataclass(frozen=True)
+class ViewSettings(augmentation.AugmentationSettings):
     """How images become augmented views."""
 
     seed: int = settings.setting(
         0,
         "Seed of weights, order and augmentation: same seed, same run.",
         at_least=0,
-    )
-    batch_size: int = settings.setting(
-        256, "Global batch size, in images, over all replicas.", at_least=1
-    )
-    augmentation: str = settings.setting(
-        "simaugment",
-        "Policy applied to each view after crop and flip.",
-        choices=("identity", "simaugment"),
-    )
-    jitter_strength: float = settings.setting(
-        0.5,
-        "SimAugment: strength of the colour jitter; 0.5 is the CIFAR recipe, "
-        "1.0 SimCLR's on ImageNet.",
-        at_least=0,
-        at_most=2.5,
-    )
-    jitter_probability: float = settings.setting(
-        0.8, "SimAugment: share of views jittered.", at_least=0, at_most=1
-    )
-    grayscale_probability: float = settings.setting(
-        0.2, "SimAugment: share of views turned grey.", at_least=0, at_most=1
-    )
-    warp_probability: float = settings.setting(
-        0.5, "SimAugment: share of views warped.", at_least=0, at_most=1
-    )
-    blur_probability: float = settings.setting(
-        0.5, "SimAugment: share of views blurred.", at_least=0, at_most=1
     )
     crop_area: tuple[float, ...] = settings.setting(
         (0.08, 1.0),
@@ -61,6 +79,15 @@ class ViewSettings(settings.Settings):
                 f"1, got {settings.to_text(area)}"
             )
         super()._check()
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchSettings(ViewSettings):
+    """How many images become views at a time."""
+
+    batch_size: int = settings.setting(
+        256, "Global batch size, in images, over all replicas.", at_least=1
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ import dataclasses
 from supcon_tf import settings
 from supcon_tf.config import groups
 
-# Settings of a loss that its objective alone uses.
+# Settings that one objective alone uses.
 _OBJECTIVE_OF = {
     "formulation": "supcon",
     "denominator": "supcon",
@@ -17,11 +17,15 @@ _OBJECTIVE_OF = {
     "triplet_mining": "triplet",
     "softmax_margin": "max_margin",
     "softmax_scale": "max_margin",
+    "mixing": "cross_entropy",
+    "mixing_alpha": "cross_entropy",
 }
 
 
 @dataclasses.dataclass(frozen=True)
-class PretrainSettings(groups.ViewSettings, groups.OptimizerSettings):
+class PretrainSettings(
+    groups.DataSettings, groups.BatchSettings, groups.OptimizerSettings
+):
     """Settings of tools/pretrain.py, stage 1."""
 
     overwrite: bool = settings.setting(
@@ -35,33 +39,6 @@ class PretrainSettings(groups.ViewSettings, groups.OptimizerSettings):
     )
     checkpoint_every: int = settings.setting(
         10, "Epochs between checkpoints; the last one always.", at_least=1
-    )
-    dataset: str = settings.setting(
-        "digits",
-        "digits (embedded), folder (one sub-folder of images per class in "
-        "--data_dir), or tfds:NAME.",
-    )
-    data_dir: str | None = settings.setting(
-        None, "Folder of the images, or of the prepared TFDS data sets."
-    )
-    image_size: int | None = settings.setting(
-        None,
-        "Side of the views in pixels; default: that of the images, where all "
-        "are squares of one size.",
-        at_least=8,
-    )
-    test_fraction: float = settings.setting(
-        0.2,
-        "Share of a folder without train/ and test/ that is held out.",
-        above=0,
-        at_most=0.9,
-    )
-    split_seed: int = settings.setting(0, "Seed of that split.", at_least=0)
-    check_images: bool = settings.setting(
-        True, "Decode every file of a folder once before the run starts."
-    )
-    skip_bad_images: bool = settings.setting(
-        False, "Skip and count files that are no images, instead of stopping."
     )
     num_views: int = settings.setting(
         2, "Views per image in a multiviewed batch.", at_least=1
@@ -162,17 +139,22 @@ class PretrainSettings(groups.ViewSettings, groups.OptimizerSettings):
     softmax_scale: float = settings.setting(
         30.0, "Scale of the cosines of max_margin.", above=0
     )
+    mixing: str = settings.setting(
+        "none",
+        "cross_entropy: mix each image and its label with another of the "
+        "batch, by weighted sum (mixup) or by a pasted box (cutmix).",
+        choices=("none", "mixup", "cutmix"),
+    )
+    mixing_alpha: float = settings.setting(
+        0.0,
+        "Alpha of the Beta distribution of --mixing; 0 for the method's own, "
+        "0.2 for mixup and 1 for cutmix.",
+        at_least=0,
+    )
 
     def _check(self) -> None:
         """Checks rules between fields; raises ValueError."""
         super()._check()
-        if self.dataset == "folder" and not self.data_dir:
-            raise ValueError("--data_dir must be given with --dataset=folder")
-        if self.skip_bad_images and not self.check_images:
-            raise ValueError(
-                "--skip_bad_images must come with --check_images, which "
-                "finds them"
-            )
         if self.architecture.startswith("vgg") and self.stem != "auto":
             raise ValueError(
                 f"--stem must be auto for {self.architecture}, which has no "
@@ -190,6 +172,11 @@ class PretrainSettings(groups.ViewSettings, groups.OptimizerSettings):
                     f"--{name} must be three numbers, got "
                     f"{settings.to_text(getattr(self, name))}"
                 )
+        if self.mixing == "none" and self.mixing_alpha:
+            raise ValueError(
+                "--mixing_alpha must be left out with --mixing=none, got "
+                f"{self.mixing_alpha}"
+            )
         self._check_objective()
 
     @property

@@ -1,4 +1,4 @@
-"""Settings of what comes after stage 1, and of the demo."""
+"""Settings of what comes after stage 1, of the demo, of pictures of views."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from supcon_tf.config import groups
 
 
 @dataclasses.dataclass(frozen=True)
-class LinearSettings(groups.ViewSettings, groups.OptimizerSettings):
+class LinearSettings(groups.BatchSettings, groups.OptimizerSettings):
     """Settings of tools/train_linear.py, stage 2.
 
     Data and encoder are those of the pretraining in run_dir. Without random
@@ -23,7 +23,7 @@ class LinearSettings(groups.ViewSettings, groups.OptimizerSettings):
         False, "Replace what an earlier run left there.", recorded=False
     )
     batch_size: int = settings.with_default(
-        groups.ViewSettings, "batch_size", 512
+        groups.BatchSettings, "batch_size", 512
     )
     augmentation: str = settings.with_default(
         groups.ViewSettings, "augmentation", "identity"
@@ -98,6 +98,38 @@ class DemoSettings(settings.Settings):
     epochs: int = settings.setting(
         24, "Epochs of pretraining on the digits.", at_least=1
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class ShowAugmentSettings(groups.DataSettings, groups.ViewSettings):
+    """Settings of tools/show_augment.py."""
+
+    run_dir: str = settings.with_default(
+        settings.Settings, "run_dir", "runs/show_augment"
+    )
+    dataset: str = settings.setting(
+        "digits",
+        "digits (embedded), folder (images in --data_dir, in one sub-folder "
+        "per class or without), or tfds:NAME.",
+    )
+    images: int = settings.setting(
+        6, "Images in views.png, a row each.", at_least=1
+    )
+    views: int = settings.setting(
+        8, "Views of each image in views.png.", at_least=1
+    )
+    image: int = settings.setting(
+        0, "The image of operations.png: a row of views.png.", at_least=0
+    )
+
+    def _check(self) -> None:
+        """Checks rules between fields; raises ValueError."""
+        super()._check()
+        if self.image >= self.images:
+            raise ValueError(
+                f"--image must be below --images, got {self.image} and "
+                f"{self.images}"
+            )
 
 
 def _check_stage_name(flag: str, name: str) -> None:

@@ -14,6 +14,10 @@ from supcon_tf.data import images, sources
 _ORDER, _VIEW = 0, 1  # Uses of the run's seed.
 _CROP, _FLIP, _POLICY = 0, 1, 2  # Uses of a view's seed.
 
+# Up to this side, in pixels, decoding an image costs less than asking for a
+# part of it.
+_SMALL_SIDE = 64
+
 _Policy = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
@@ -89,8 +93,12 @@ def make_views(
     _check_at_least("start_step", start_step, 0)
     run_seeds = tf.constant([seed, 0], tf.int32)
 
-    crop = functools.partial(
-        _crop, size=size, area=crop_area, aspect=crop_aspect
+    is_small = (
+        source.image_size is not None and source.image_size <= _SMALL_SIDE
+    )
+    decode = is_small or crop_area is None
+    cut_views = functools.partial(
+        _cut_views, size=size, area=crop_area, aspect=crop_aspect
     )
     augment = functools.partial(
         _augment, flip=horizontal_flip, policy=augmentation
@@ -100,9 +108,8 @@ def make_views(
         record: sources.Record, seeds: tuple[tf.Tensor, tf.Tensor]
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         view_seeds, crop_seeds = seeds  # Both [V, 2].
-        image, label = _read_image(source, record)
-        views = [crop(image, crop_seeds[view]) for view in range(num_views)]
-        return tf.stack(views), label, view_seeds
+        image, label = _read_image(source, record, decode=decode)
+        return cut_views(image, crop_seeds), label, view_seeds
 
     return _endless(
         _ordered_records(source, batch_size, num_views, run_seeds, start_step)
@@ -136,7 +143,7 @@ def make_examples(
     _check_at_least("batch_size", batch_size, 1)
 
     def read_example(record: sources.Record) -> tuple[tf.Tensor, tf.Tensor]:
-        image, label = _read_image(source, record)
+        image, label = _read_image(source, record, decode=True)
         return geometry.central_view(image, size), label
 
     return (
@@ -196,17 +203,20 @@ def _view_seeds(
     return tf.reshape(seeds, shape), tf.reshape(crop_seeds, shape)
 
 
-def _crop(
+def _cut_views(
     image: tf.Tensor,
     seeds: tf.Tensor,
     size: int,
     area: tuple[float, float] | None,
     aspect: tuple[float, float],
 ) -> tf.Tensor:
-    """Makes one view up to its size: a random crop, or without `area` none."""
+    """Makes the views of one image or file up to their size: [V, S, S, 3]."""
     if area is None:
-        return geometry.central_view(image, size)
-    return geometry.random_resized_crop(image, seeds, size, area, aspect)
+        view = geometry.central_view(image, size)
+        return tf.stack([view] * seeds.shape[0])
+    is_file = image.dtype == tf.string
+    crop = images.decode_and_crop if is_file else geometry.random_resized_crop
+    return crop(image, seeds, size, area, aspect)
 
 
 def _augment(
@@ -228,12 +238,16 @@ def _augment(
 
 
 def _read_image(
-    source: sources.Source, record: sources.Record
+    source: sources.Source, record: sources.Record, *, decode: bool
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Reads one example and decodes its image if it is a file."""
+    """Reads one example; `decode` its image if it is a file."""
     image, label = source.read(record)
-    if image.dtype == tf.string:
+    if decode and image.dtype == tf.string:
         image = images.decode_image(image)
+        if source.image_size is not None:
+            # A static size saves the branches for other sizes.
+            side = source.image_size
+            image = tf.ensure_shape(image, [side, side, 3])
     return image, tf.ensure_shape(label, [])
 
 

@@ -1,12 +1,17 @@
 """Evaluation of representations: classifiers, measures and pictures."""
 
+from supcon_tf.evaluation.augmentation import plot_operations, show_augment
 from supcon_tf.evaluation.classifiers import knn_predict, prototype_predict
 from supcon_tf.evaluation.metrics import (
     calibration_bins,
     expected_calibration_error,
     top_k_accuracy,
 )
-from supcon_tf.evaluation.plots import plot_representation, plot_views
+from supcon_tf.evaluation.plots import (
+    plot_grid,
+    plot_representation,
+    plot_views,
+)
 from supcon_tf.evaluation.stage import evaluate, results_table
 
 __all__ = [
@@ -14,9 +19,12 @@ __all__ = [
     "evaluate",
     "expected_calibration_error",
     "knn_predict",
+    "plot_grid",
+    "plot_operations",
     "plot_representation",
     "plot_views",
     "prototype_predict",
     "results_table",
+    "show_augment",
     "top_k_accuracy",
 ]

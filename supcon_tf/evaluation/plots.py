@@ -1,4 +1,4 @@
-"""Figures of views and of representations.
+"""Figures of views, of any images in rows, and of representations.
 
 The figures are plain `matplotlib.figure.Figure` objects outside pyplot: nothing
 global is opened or left open, with or without a display. Save one with
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import threadpoolctl
-from matplotlib import figure
+from matplotlib import figure, font_manager, textpath
 from sklearn import decomposition, manifold
 
 # Petroff 2021, https://arxiv.org/abs/2107.02270: ten colours that stay apart
@@ -36,7 +36,13 @@ _MAX_LEGEND = len(_COLORS) * len(_MARKERS)
 _LEGEND_ROWS = 20
 # t-SNE takes about 5 s for 2,000 points on a core; more hide one another.
 _MAX_POINTS = 2000
-_VIEW_INCHES = 1.1
+# 128, so that pixels / DPI * DPI is exact: then a pixel of the canvas is one of
+# the figure.
+_DPI = 128
+_FONT = font_manager.FontProperties(size=7.5)  # points; 13 pixels
+_PANEL = 96  # pixels; smaller images are enlarged
+_GAP = 4  # pixels between panels
+_LINE = 16  # pixels for a line of text
 
 
 class NotebookFigure(figure.Figure):
@@ -84,28 +90,65 @@ def plot_views(
         raise ValueError(f"`views` must be uint8, got {views.dtype}")
     if max_rows < 1:
         raise ValueError(f"`max_rows` must be at least 1, got {max_rows}")
-    names = None
+    names = [""] * len(views)
     if labels is not None:
         names = _names(_check_ids(labels, len(views)), class_names)
+    titles = [f"view {column + 1}" for column in range(views.shape[1])]
+    return plot_grid(views[:max_rows], names[:max_rows], titles)
 
-    rows, columns = min(len(views), max_rows), views.shape[1]
-    drawn = NotebookFigure(
-        figsize=(
-            _VIEW_INCHES * (columns + (names is not None)),
-            _VIEW_INCHES * rows + 0.3,
-        ),
-        layout="constrained",
+
+def plot_grid(
+    rows: Sequence[np.ndarray],
+    row_names: Sequence[str],
+    column_names: Sequence[str],
+    captions: Sequence[Sequence[str]] | None = None,
+) -> figure.Figure:
+    """Images in rows, with every pixel of an image as it is.
+
+    At the figure's own resolution, which is that of `savefig`, a pixel of an
+    image is a square of n x n pixels; n is 1 for images of 96 pixels and more.
+
+    Args:
+      rows: per row [columns, height, width, 3] uint8; rows may differ in their
+        number of columns.
+      row_names: written left of the rows.
+      column_names: written above the columns, at least as many as the longest
+        row has.
+      captions: per row and column, written under the images; None leaves no
+        place for them.
+
+    Returns:
+      A figure with one axes, in pixels from the top left.
+    """
+    scale = -(-_PANEL // max(rows[0].shape[1:3]))
+    panels = [row.repeat(scale, axis=1).repeat(scale, axis=2) for row in rows]
+    height, width = panels[0].shape[1:3]
+    line = _LINE + 2 * _GAP if captions else 0  # nearer to its own image
+    margin = max(_text_width(name) for name in row_names) + 2 * _GAP
+    columns = range(max(len(row) for row in rows))
+    lefts = [margin + (width + _GAP) * column for column in columns]
+    tops = [
+        _LINE + _GAP + (height + line + _GAP) * row for row in range(len(rows))
+    ]
+    canvas = np.full(
+        (tops[-1] + height + line + _GAP, lefts[-1] + width + _GAP, 3),
+        255,
+        np.uint8,
     )
-    axes = drawn.subplots(rows, columns, squeeze=False)
-    for row, column in np.ndindex(rows, columns):
-        # Nearest: 8-pixel digits must not look smoother than they are.
-        axes[row, column].imshow(views[row, column], interpolation="nearest")
-        axes[row, column].set(xticks=[], yticks=[])
-    for column in range(columns):
-        axes[0, column].set_title(f"view {column + 1}", fontsize="medium")
-    for row in range(rows if names is not None else 0):
-        axes[row, 0].set_ylabel(names[row], rotation=0, ha="right", va="center")
-    return drawn
+    texts = [
+        (left + width / 2, _LINE / 2, "center", name)
+        for left, name in zip(lefts, column_names, strict=False)
+    ]
+    for index, top in enumerate(tops):
+        name = row_names[index]
+        texts.append((margin - _GAP, top + height / 2, "right", name))
+        for left, panel in zip(lefts, panels[index], strict=False):
+            canvas[top : top + height, left : left + width] = panel
+        below = captions[index] if captions else ()
+        for left, name in zip(lefts, below, strict=False):
+            place = left + width / 2, top + height + _LINE / 2
+            texts.append((*place, "center", name))
+    return _show_canvas(canvas, texts)
 
 
 def plot_representation(
@@ -160,6 +203,36 @@ def plot_representation(
     with threadpoolctl.threadpool_limits(1):
         plane, axis_names = _project(points, method, seed)
     return _scatter(plane, axis_names, ids, class_names)
+
+
+def _show_canvas(
+    canvas: np.ndarray, texts: Sequence[tuple[float, float, str, str]]
+) -> NotebookFigure:
+    """A figure of the canvas' size; texts are x, y, alignment and words."""
+    height, width, _ = canvas.shape
+    drawn = NotebookFigure(figsize=(width / _DPI, height / _DPI), dpi=_DPI)
+    axes = drawn.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    axes.imshow(canvas, interpolation="nearest", aspect="auto")
+    for x, y, alignment, words in texts:
+        axes.text(
+            x,
+            y,
+            words,
+            ha=alignment,
+            va="center",
+            fontproperties=_FONT,
+            parse_math=False,
+        )
+    return drawn
+
+
+def _text_width(text: str) -> int:
+    """Width of a line of text in pixels."""
+    points, _, _ = textpath.text_to_path.get_text_width_height_descent(
+        text, _FONT, ismath=False
+    )
+    return round(points * _DPI / 72)
 
 
 def _project(

@@ -1,9 +1,9 @@
 """Losses of a classifier on every view: cross-entropy, with and without margin.
 
 The one-stage baselines of the paper. `y_true` are labels [batch] in 0 ...
-classes - 1 or any other form of `supcon_loss`, `y_pred` [batch, views, classes]
-as `models.ClassifierModel` makes them; a loss is [batch] float32, nats,
-averaged over views.
+classes - 1 or any other form of `supcon_loss`, for the cross-entropy soft
+labels too; `y_pred` are [batch, views, classes] as `models.ClassifierModel`
+makes them; a loss is [batch] float32, nats, averaged over views.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ class CrossEntropyLoss(tf.keras.losses.Loss):
       L = -log( exp(l_y) / sum_c exp(l_c) )
 
     Keras' own class takes a label per view, this one a label per sample.
+    Labels [batch, classes] of floats, rows that sum to 1, are soft, as
+    `augment.MixUp` makes them: L is then the mean over y with these weights.
 
     Args:
       reduction: Keras' reduction over the batch.
       name: Keras' name of the loss.
 
     Raises:
-      ValueError: `y_pred` is not [batch, views, classes] of floats.
+      ValueError: `y_pred` is not [batch, views, classes] of floats, or soft
+        labels have other classes than it.
+      InvalidArgumentError: a row of soft labels does not sum to 1.
     """
 
     def __init__(
@@ -39,7 +43,10 @@ class CrossEntropyLoss(tf.keras.losses.Loss):
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Returns [batch] float32 losses of logits."""
         logits = inputs.as_views(y_pred, "logits")
-        return _cross_entropy(inputs.class_ids(y_true), logits)
+        labels = tf.convert_to_tensor(y_true)
+        if labels.dtype.is_floating and labels.shape.rank == 2:
+            return _soft_cross_entropy(labels, logits)
+        return _cross_entropy(inputs.class_ids(labels), logits)
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -106,4 +113,18 @@ def _cross_entropy(ids: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     ids = tf.repeat(ids[:, tf.newaxis], logits.shape[1], axis=1)  # [B, V]
     return tf.reduce_mean(
         tf.nn.sparse_softmax_cross_entropy_with_logits(ids, logits), axis=1
+    )
+
+
+def _soft_cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """The same for weights [B, C] of the classes."""
+    inputs.check_shape("labels", labels, [logits.shape[0], logits.shape[2]])
+    labels = tf.cast(labels, tf.float32)
+    total = tf.reduce_sum(labels, axis=1)
+    tf.debugging.assert_less(
+        tf.abs(total - 1.0), 1e-3, "rows of soft `labels` must sum to 1"
+    )
+    labels = tf.repeat(labels[:, tf.newaxis], logits.shape[1], axis=1)
+    return tf.reduce_mean(
+        tf.nn.softmax_cross_entropy_with_logits(labels, logits), axis=1
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -51,9 +52,14 @@ def views(
     images: data.Source,
     size: int,
     num_views: int,
+    mix: augment.MixUp | augment.CutMix | None = None,
+    start_step: int = 0,
 ) -> tf.data.Dataset:
-    """The endless training batches of a stage."""
-    return data.make_views(
+    """The endless training batches of a stage, from a step of its run on.
+
+    With `mix`, labels are soft. What is mixed is a function of (seed, step).
+    """
+    batches = data.make_views(
         images,
         chosen.batch_size,
         num_views,
@@ -62,22 +68,62 @@ def views(
         image_size=size,
         crop_area=chosen.crop_area or None,
         horizontal_flip=chosen.horizontal_flip,
+        start_step=start_step,
     )
+    if mix is None:
+        return batches
+    seeds = tf.constant([chosen.seed, 1], tf.int32)  # 0: seeds of make_views
+    return (
+        tf.data.Dataset.zip((tf.data.Dataset.counter(start_step), batches))
+        .map(
+            lambda step, batch: mix(*batch, augment.fold_in(seeds, step)),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+        .prefetch(tf.data.AUTOTUNE)
+    )
+
+
+def mixing(
+    chosen: config.PretrainSettings, num_classes: int
+) -> augment.MixUp | augment.CutMix | None:
+    """What mixes the images of a batch in stage 1; None for none."""
+    if chosen.mixing == "none":
+        return None
+    made = {"mixup": augment.MixUp, "cutmix": augment.CutMix}[chosen.mixing]
+    if chosen.mixing_alpha:
+        return made(num_classes, chosen.mixing_alpha)
+    return made(num_classes)
 
 
 def augmentation(
-    chosen: config.PretrainSettings | config.LinearSettings,
-) -> augment.SimAugment | None:
+    chosen: config.AugmentationSettings,
+) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None:
     """The policy of a stage; None for none."""
-    if chosen.augmentation == "identity":
-        return None
-    return augment.SimAugment(
-        strength=chosen.jitter_strength,
-        jitter_probability=chosen.jitter_probability,
-        grayscale_probability=chosen.grayscale_probability,
-        warp_probability=chosen.warp_probability,
-        blur_probability=chosen.blur_probability,
-    )
+    sim_augment = {
+        "strength": chosen.jitter_strength,
+        "jitter_probability": chosen.jitter_probability,
+        "grayscale_probability": chosen.grayscale_probability,
+        "warp_probability": chosen.warp_probability,
+        "blur_probability": chosen.blur_probability,
+    }
+    rand_augment = {
+        "num_layers": chosen.randaugment_layers,
+        "magnitude": chosen.randaugment_magnitude,
+        "num_operations": chosen.randaugment_operations,
+        "probability": chosen.randaugment_probability,
+        "fill": chosen.fill,
+    }
+    return {
+        "identity": lambda: None,
+        "autoaugment": lambda: augment.AutoAugment(
+            chosen.autoaugment_policy, chosen.fill
+        ),
+        "randaugment": lambda: augment.RandAugment(**rand_augment),
+        "simaugment": lambda: augment.SimAugment(**sim_augment),
+        "stacked_randaugment": lambda: augment.StackedRandAugment(
+            **rand_augment, **sim_augment
+        ),
+    }[chosen.augmentation]()
 
 
 def encoder(chosen: config.PretrainSettings) -> models.Encoder:

@@ -136,13 +136,54 @@ class CollapseWarning(tf.keras.callbacks.Callback):
         else:
             return
         self.warned = True
-        if sys.stdout.isatty():
-            print()  # leaves the line of the progress bar
-        print(
+        _print_line(
             f"warning      {seen} after {step} steps: lower --learning_rate, "
-            "lengthen --warmup_epochs or check --temperature",
-            flush=True,
+            "lengthen --warmup_epochs or check --temperature"
         )
+
+
+class InputBoundWarning(tf.keras.callbacks.Callback):
+    """Says once per run that the steps wait for data, and what to do.
+
+    Looks at `data_wait` of an epoch, so put it after `waiting.DataWait`.
+
+    Args:
+      after_steps: optimizer steps before the first judgement: the first ones
+        wait for threads that start and buffers that fill.
+    """
+
+    def __init__(self, after_steps: int = 100):
+        super().__init__()
+        self.after_steps = after_steps
+        self.warned = False
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        """Starts a run that has not been warned."""
+        self.warned = False
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """Prints the warning where it is due."""
+        share = logs["data_wait"]
+        # Without a wait of a quarter the run would be a third faster: less is
+        # not worth a line.
+        if self.warned or share <= 0.25:
+            return
+        if _steps_taken(self.model) < self.after_steps:
+            return
+        self.warned = True
+        _print_line(
+            f"input-bound  {100 * share:.0f} % of the time spent waiting for "
+            "data: more CPU cores, a faster disk, smaller image files, a "
+            "smaller --image_size, or less work per view (--augmentation, "
+            "--warp_probability, --blur_probability)"
+        )
+
+
+def _print_line(line: str) -> None:
+    """Prints a line of its own at once, below any progress bar."""
+    if sys.stdout.isatty():
+        print()
+    print(line, flush=True)
 
 
 def _steps_taken(model: tf.keras.Model) -> int:

@@ -90,6 +90,8 @@ def _describe_loss(
         f"{chosen.softmax_margin}, scale {chosen.softmax_scale}",
     }[chosen.objective]
     text = f"{chosen.objective}: {numbers}"
+    if chosen.mixing != "none":
+        text += f", {chosen.mixing} of images and labels"
     if chance is not None:
         text += (
             f"; chance level {chance:.4f}: where it stays there, lower the "

@@ -13,6 +13,7 @@ from supcon_tf.training import (
     report,
     representations,
     run_directory,
+    waiting,
 )
 
 
@@ -39,7 +40,7 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
     images = builders.source(chosen, "train")
     chosen = builders.resolved(chosen, images)
     steps = data.steps_per_epoch(images, chosen.batch_size)
-    views = builders.views(chosen, images, chosen.image_size, chosen.num_views)
+    views = _views(chosen, images)
     tf.keras.utils.set_random_seed(chosen.seed)
     chance = _chance(chosen, strategy.num_replicas_in_sync)
     with strategy.scope():
@@ -59,17 +60,28 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
             run, **builders.checkpointed(model), optimizer=optimizer
         )
     if chosen.epochs:
+        wait = waiting.DataWait()
         model.fit(
-            views,
+            wait.attach(views),
             epochs=chosen.epochs,
             steps_per_epoch=steps,
             verbose=_verbosity(),
-            callbacks=_callbacks(chosen, run, manager, steps, chance),
+            callbacks=_callbacks(chosen, run, manager, steps, chance, wait),
         )
     else:
         manager.save(0)
     report.print_done("pretrained", run.latest_checkpoint())
     return run
+
+
+def _views(
+    chosen: config.PretrainSettings, images: data.Source
+) -> tf.data.Dataset:
+    """The training batches of stage 1, mixed if its settings say so."""
+    mix = builders.mixing(chosen, len(images.class_names))
+    return builders.views(
+        chosen, images, chosen.image_size, chosen.num_views, mix
+    )
 
 
 def _callbacks(
@@ -78,12 +90,15 @@ def _callbacks(
     manager: tf.train.CheckpointManager,
     steps: int,
     chance: float | None,
+    wait: waiting.DataWait,
 ) -> list[tf.keras.callbacks.Callback]:
     """Checks, figures, files and checkpoints of stage 1, in that order."""
     return [
         callbacks.StopOnNonFiniteLoss(),
         callbacks.EpochFigures(steps * chosen.batch_size, chance),
         callbacks.CollapseWarning(_settled_after(chosen, steps)),
+        wait,
+        callbacks.InputBoundWarning(),
         *_recorders(run),
         callbacks.Checkpoints(manager, chosen.checkpoint_every, chosen.epochs),
     ]
@@ -144,12 +159,14 @@ def _fit_on_views(
     """Trains on one augmented view per image and epoch."""
     steps = data.steps_per_epoch(images, chosen.batch_size)
     views = builders.views(chosen, images, size, 1)
+    wait = waiting.DataWait()
     _fit_linear(
         chosen,
         stage,
         classifier,
         steps,
-        x=views.map(lambda view, labels: (view[:, 0], labels)),
+        [wait, callbacks.InputBoundWarning()],
+        x=wait.attach(views.map(lambda view, labels: (view[:, 0], labels))),
         steps_per_epoch=steps,
         verbose=_verbosity(),
     )
@@ -175,6 +192,7 @@ def _fit_on_representations(
         stage,
         tf.keras.Sequential([classifier.classifier]),
         steps,
+        [],  # in memory, nothing to wait for
         x=inputs,
         y=labels,
         batch_size=chosen.batch_size,
@@ -187,6 +205,7 @@ def _fit_linear(
     stage: run_directory.RunDirectory,
     model: tf.keras.Model,
     steps: int,
+    on_input: list[tf.keras.callbacks.Callback],
     **inputs: object,
 ) -> None:
     """Cross-entropy on logits, the classifier being all that trains."""
@@ -203,6 +222,7 @@ def _fit_linear(
         callbacks=[
             callbacks.StopOnNonFiniteLoss(),
             callbacks.EpochFigures(steps * chosen.batch_size),
+            *on_input,
             *_recorders(stage),
         ],
     ).history

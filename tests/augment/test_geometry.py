@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_addons as tfa
 from PIL import Image
 
 from supcon_tf.augment import geometry, randomness
@@ -93,6 +94,74 @@ def test_random_resized_crop_seeds():
     np.testing.assert_array_equal(views[0], views[1])
     assert _difference(views[0], views[2]).max() > 20
     assert _difference(views[0], views[3]).max() > 20
+
+
+def test_several_seeds_give_a_view_each():
+    """Below and above twice the size, where resizing antialiases."""
+    seeds = _seeds(4)
+    for side in (20, 90):
+        image = _random_images(side, side, 3)
+        views = geometry.random_resized_crop(image, seeds, 16)
+        alone = [geometry.random_resized_crop(image, s, 16) for s in seeds]
+        np.testing.assert_array_equal(views, alone)
+        graph = tf.function(
+            lambda image: geometry.random_resized_crop(image, seeds, 16),
+            input_signature=[tf.TensorSpec([None, None, 3], tf.uint8)],
+        )
+        np.testing.assert_array_equal(graph(image), alone)
+
+
+def _jpeg(pixels: np.ndarray, **options) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "JPEG", **options)
+    return buffer.getvalue()
+
+
+@tf.function
+def _jpeg_views(contents, seeds, aspect):
+    """Views of the window, and of the whole: several, and the first alone."""
+    whole = tf.io.decode_jpeg(contents, channels=3)
+    return [
+        crop(source, seed, 8, area=(0.1, 1.0), aspect=aspect)
+        for crop, source in (
+            (geometry.random_resized_crop_jpeg, contents),
+            (geometry.random_resized_crop, whole),
+        )
+        for seed in (seeds, seeds[0])
+    ]
+
+
+@pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:2", "4:2:0"])
+@pytest.mark.parametrize(
+    "sides, aspect",
+    [((60, 60), (0.1, 4.0)), ((60, 10), (0.01, 0.03))],  # To 1 pixel wide.
+    ids=["wide", "narrow"],
+)
+def test_jpeg_views_are_those_of_the_whole_image(subsampling, sides, aspect):
+    """Noise: the decoder's chroma at every border."""
+    rng = np.random.default_rng(0)
+    for i in range(60):
+        pixels = rng.integers(0, 256, [*rng.integers(1, sides), 3], np.uint8)
+        contents = _jpeg(
+            pixels, subsampling=subsampling, progressive=bool(i % 2)
+        )
+        views, view, whole_views, whole_view = _jpeg_views(
+            tf.constant(contents), _seeds(3, i), aspect
+        )
+        np.testing.assert_array_equal(views, whole_views)
+        np.testing.assert_array_equal(view, whole_view)
+        np.testing.assert_array_equal(view, views[0])
+
+
+def test_jpeg_views_need_a_jpeg():
+    pixels = _random_images(64, 64, 3).numpy()
+    contents = _jpeg(pixels)
+    png = tf.io.encode_png(pixels).numpy()
+    for bad in (b"", b"not an image", png, contents[:20], contents[:-900]):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            geometry.random_resized_crop_jpeg(
+                bad, tf.constant([1, 2]), 8, area=(1.0, 1.0), aspect=(1.0, 1.0)
+            )
 
 
 def test_resize_crop_skips_no_pixel():
@@ -204,63 +273,6 @@ def test_unknown_shapes_in_dataset_and_map_fn():
     np.testing.assert_array_equal(views[1], expected)
 
 
-def test_warp_of_length_zero_is_identity():
-    images = _random_images(4, 33, 40, 3)
-    warped = geometry.random_warp(images, _seeds(4), max_length=0.0)
-    np.testing.assert_array_equal(warped, images)
-
-
-def test_warp_moves_pixels_and_seeds_differ():
-    images = tf.repeat(_smooth_images(1, 64), 8, axis=0)
-    warped = geometry.random_warp(images, _seeds(8)).numpy()
-    assert warped.shape == images.shape and warped.dtype == np.uint8
-    moved = _difference(warped, images).mean(axis=(1, 2, 3))
-    assert (moved > 0.1).all() and moved.max() > 5.0
-    assert len({image.tobytes() for image in warped}) == 8
-
-
-def test_warp_equals_sparse_image_warp():
-    height, width, count = 48, 40, 6
-    images = tf.cast(_smooth_images(count, 48)[:, :, :width], tf.float32)
-    seeds = _seeds(count)
-    stream = randomness.Stream
-    lengths = randomness.uniform(seeds, 1, stream.WARP_LENGTH)
-    directions = randomness.normal(seeds, 8, stream.WARP_DIRECTION)
-    moves = tf.reshape(lengths * 23.0 * 40 / 224 * directions, [-1, 4, 2])
-    points = tf.constant(
-        [[height * i / 3, width * j / 3] for i in (1, 2) for j in (1, 2)]
-    )
-    expected, _ = tfa.image.sparse_image_warp(
-        images, points + moves, tf.repeat(points[None], count, axis=0)
-    )
-    warped = geometry.random_warp(tf.cast(images, tf.uint8), seeds)
-    assert _difference(warped, np.round(expected)).max() <= 1
-
-
-def test_warp_length_scales_with_the_side():
-    """The same seeds bend a small and a large picture alike."""
-    seeds = _seeds(6)
-    large = geometry.random_warp(_smooth_images(6, 128), seeds)
-    small = geometry.random_warp(_smooth_images(6, 64), seeds)
-    halved = tf.image.resize(large, [64, 64], antialias=True)
-    assert _difference(np.round(halved), small).mean() < 4
-
-
-def test_warp_does_not_depend_on_neighbours():
-    images, seeds = _random_images(9, 33, 33, 3), _seeds(9)
-    together = geometry.random_warp(images, seeds).numpy()
-    for i in range(9):
-        alone = geometry.random_warp(images[i : i + 1], seeds[i : i + 1])
-        np.testing.assert_array_equal(together[i], alone[0])
-
-
-def test_warp_of_one_pixel():
-    images = _random_images(3, 1, 1, 3)
-    np.testing.assert_array_equal(
-        geometry.random_warp(images, _seeds(3)), images
-    )
-
-
 def test_errors():
     image, seed = _random_images(8, 8, 3), tf.constant([1, 2])
     cases = [
@@ -280,12 +292,20 @@ def test_errors():
             r"`crop` must be \[height, width, 3\] uint8, got \(8, 8, 1\)",
         ),
         (
-            lambda: geometry.random_flip(image, _seeds(8)),
-            r"`images` must be \[batch, height, width, 3\] uint8 of known",
+            lambda: geometry.random_resized_crop_jpeg(b"", seed, 0),
+            "`size` must be at least 1 pixel, got 0",
         ),
         (
-            lambda: geometry.random_warp(image[None], _seeds(1), -1.0),
-            "`max_length` must be >= 0, got -1.0",
+            lambda: _crop(image, _seeds(0)),
+            r"`seed` must be \[2\] or \[views, 2\] int32 .* got \(0, 2\) int32",
+        ),
+        (
+            lambda: geometry.random_resized_crop_jpeg(b"", [1, 2, 3], 8),
+            r"`seed` must be \[2\] or .*, got \(3,\) int32",
+        ),
+        (
+            lambda: geometry.random_flip(image, _seeds(8)),
+            r"`images` must be \[batch, height, width, 3\] uint8 of known",
         ),
     ]
     for call, message in cases:

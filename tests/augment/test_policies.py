@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import augment
-from supcon_tf.augment import color, dispatch, geometry, randomness
+from supcon_tf.augment import color, dispatch, randomness, warp
 
 _ALWAYS = {
     "jitter_probability": 1.0,
@@ -18,6 +18,19 @@ _ALWAYS = {
     "blur_probability": 1.0,
 }
 _NEVER = dict.fromkeys(_ALWAYS, 0.0)
+_POLICIES = {
+    "identity": augment.Identity(),
+    "imagenet": augment.AutoAugment(),
+    "v0": augment.AutoAugment("v0"),
+    "rand": augment.RandAugment(3),
+    "sim": augment.SimAugment(strength=1.0),
+    "stacked": augment.StackedRandAugment(),
+}
+
+
+@pytest.fixture(params=_POLICIES.values(), ids=_POLICIES)
+def policy(request):
+    return request.param
 
 
 def _images(count: int, side: int = 32) -> tf.Tensor:
@@ -48,20 +61,18 @@ def test_dispatch_gives_each_image_its_operation_and_arguments():
     assert result.shape == images.shape
 
 
-@pytest.mark.parametrize("policy", [augment.Identity(), augment.SimAugment()])
 @pytest.mark.parametrize("count, side", [(0, 32), (1, 32), (5, 1), (6, 20)])
 def test_policy_keeps_shape_and_dtype(policy, count, side):
     views = policy(_images(count, side), _seeds(count))
     assert views.shape == (count, side, side, 3) and views.dtype == tf.uint8
 
 
-def test_policy_takes_rectangles():
+def test_policy_takes_rectangles(policy):
     images = _images(8, 48)[:, :, :37]
-    views = augment.SimAugment(**_ALWAYS)(images, _seeds(8))
+    views = policy(images, _seeds(8))
     assert views.shape == images.shape
 
 
-@pytest.mark.parametrize("policy", [augment.Identity(), augment.SimAugment()])
 def test_policy_takes_numpy_arrays(policy):
     images, seeds = _images(6), _seeds(6)
     views = policy(images.numpy(), seeds.numpy())
@@ -82,26 +93,27 @@ def test_all_off_changes_nothing():
 
 
 @pytest.mark.parametrize("side", [32, 33, 64])
-def test_image_does_not_depend_on_its_neighbours(side):
-    policy = augment.SimAugment(strength=1.0)
+def test_image_does_not_depend_on_its_neighbours(policy, side):
     images, seeds = _images(24, side), _seeds(24)
     together = policy(images, seeds).numpy()
+    alone = tf.function(policy)  # traced once for all 24
     for i in range(24):
-        alone = policy(images[i : i + 1], seeds[i : i + 1])
-        np.testing.assert_array_equal(together[i], alone[0])
+        one = alone(images[i : i + 1], seeds[i : i + 1])
+        np.testing.assert_array_equal(together[i], one[0])
     order = np.random.default_rng(1).permutation(24)
     permuted = policy(tf.gather(images, order), tf.gather(seeds, order))
     np.testing.assert_array_equal(together[order], permuted)
 
 
-def test_seeds_decide():
-    policy = augment.SimAugment()
+@pytest.mark.parametrize("name", ["imagenet", "rand", "sim", "stacked"])
+def test_seeds_decide(name):
+    policy = _POLICIES[name]
     images = tf.repeat(_images(1), 32, axis=0)
     views = policy(images, _seeds(32)).numpy()
     np.testing.assert_array_equal(views, policy(images, _seeds(32)))
-    assert len({view.tobytes() for view in views}) >= 30
+    assert len({view.tobytes() for view in views}) >= 12
     others = policy(images, _seeds(32, root=12)).numpy()
-    assert np.mean((views != others).any(axis=(1, 2, 3))) > 0.9
+    assert np.mean((views != others).any(axis=(1, 2, 3))) > 0.7
 
 
 def test_order_is_jitter_grayscale_warp_blur():
@@ -111,7 +123,7 @@ def test_order_is_jitter_grayscale_warp_blur():
     steps = {
         "jitter": lambda part: color.color_jitter(part, seeds, 0.7),
         "grayscale": color.to_grayscale,
-        "warp": lambda part: geometry.random_warp(part, seeds),
+        "warp": lambda part: warp.random_warp(part, seeds),
         "blur": lambda part: color.gaussian_blur(part, 0.1 + 1.9 * width),
     }
     views = policy(images, seeds).numpy()
@@ -159,8 +171,7 @@ def test_large_images_are_the_same_in_a_graph_and_alone():
         np.testing.assert_array_equal(eager[i], alone[0])
 
 
-def test_graph_and_dataset_equal_eager():
-    policy = augment.SimAugment()
+def test_graph_and_dataset_equal_eager(policy):
     images, seeds = _images(20), _seeds(20)
     expected = policy(images, seeds).numpy()
     graph = tf.function(
@@ -208,6 +219,35 @@ def test_addons_are_imported_only_by_a_warp():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_stacked_is_rand_augment_then_sim_augment():
+    arguments = (2, 7.0, 14, 0.9, (1, 2, 3))
+    strengths = (0.8, 0.7, 0.1, 0.3, 0.4)
+    images, seeds = _images(24), _seeds(24)
+    first = augment.RandAugment(*arguments)
+    second = augment.SimAugment(*strengths)
+    stacked = augment.StackedRandAugment(*arguments, *strengths)
+    views = stacked(images, seeds).numpy()
+    expected = second(first(images, seeds), seeds)
+    np.testing.assert_array_equal(views, expected)
+    backwards = first(second(images, seeds), seeds)
+    assert (views != backwards.numpy()).any()
+
+
+def test_draws_of_stacked_policies_are_independent():
+    streams = randomness.Stream.SIM_AUGMENT, randomness.Stream.RAND_AUGMENT
+    draws = [randomness.uniform(_seeds(20000), 5, s).numpy() for s in streams]
+    between = np.corrcoef(np.concatenate(draws, axis=1).T) - np.eye(10)
+    assert np.abs(between).max() < 4.5 / np.sqrt(20000)
+
+
+def test_stacked_config_rebuilds_the_policy():
+    made = augment.StackedRandAugment(3, 5.0, 14, 0.5, (1, 2, 3), 1.0, 0.7)
+    again = augment.StackedRandAugment(**made.get_config())
+    assert again.get_config() == made.get_config()
+    assert made.get_config()["fill"] == (1, 2, 3)
+    assert made.get_config()["jitter_probability"] == 0.7
+
+
 def test_config_rebuilds_the_policy():
     policy = augment.SimAugment(1.0, 0.7, 0.1, 0.3, 0.4)
     config = policy.get_config()
@@ -235,7 +275,7 @@ def test_probability_errors(name, value):
 def test_other_errors():
     with pytest.raises(ValueError, match=r"`strength` must be in \[0, 2.5\]"):
         augment.SimAugment(strength=3.0)
-    for policy in (augment.Identity(), augment.SimAugment()):
+    for policy in _POLICIES.values():
         with pytest.raises(ValueError, match=r"`images` must be .* float32"):
             policy(tf.zeros([2, 4, 4, 3]), _seeds(2))
         with pytest.raises(

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from supcon_tf.augment import geometry, randomness
 from supcon_tf.data import images
 
 COLOR = np.array([200, 100, 50], np.uint8)
@@ -90,3 +91,81 @@ def test_a_truncated_file_is_an_error(file_format):
 def test_other_bytes_are_an_error(contents):
     with pytest.raises(tf.errors.InvalidArgumentError):
         images.decode_image(tf.constant(contents))
+
+
+def noise(*shape):
+    return np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+
+
+def rotated_by_exif():
+    """A file that says it must be shown turned by 90 degrees."""
+    exif = Image.Exif()
+    exif[0x0112] = 6  # Orientation.
+    return encoded(Image.fromarray(noise(20, 41, 3)), "JPEG", exif=exif)
+
+
+@tf.function(
+    input_signature=[
+        tf.TensorSpec([], tf.string),
+        tf.TensorSpec([2, 2], tf.int32),
+    ]
+)
+def both_crops(contents, seeds):
+    """Views of the file, and of the image decoded as a whole."""
+    whole = images.decode_image(contents)
+    views = images.decode_and_crop(contents, seeds, 24)
+    assert views.shape == [2, 24, 24, 3] and views.dtype == tf.uint8
+    return views, geometry.random_resized_crop(whole, seeds, 24)
+
+
+def test_decode_and_crop_is_the_crop_of_the_decoded_image():
+    color, gray = (
+        Image.fromarray(noise(61, 95, 3)),
+        Image.fromarray(noise(9, 7)),
+    )
+    files = [
+        encoded(color, "JPEG"),
+        encoded(color, "JPEG", progressive=True),
+        encoded(color, "JPEG", subsampling="4:4:4"),
+        encoded(color.convert("CMYK"), "JPEG"),
+        encoded(gray, "JPEG"),
+        encoded(Image.fromarray(noise(1, 1, 3)), "JPEG"),
+        encoded(Image.fromarray(noise(1, 300, 3)), "JPEG"),
+        rotated_by_exif(),
+        encoded(color),
+        encoded(gray),
+        encoded(color, "BMP"),
+        encoded(color, "GIF", save_all=True, append_images=[color]),
+    ]
+    for i, contents in enumerate(files):
+        for seeds in randomness.fold_in(tf.constant([i, 1]), tf.range(8)):
+            pair = tf.stack([seeds, seeds + 1])
+            views, expected = both_crops(contents, pair)
+            np.testing.assert_array_equal(views, expected)
+            eager = images.decode_and_crop(tf.constant(contents), pair[1], 24)
+            np.testing.assert_array_equal(eager, expected[1])
+
+
+def test_a_truncated_file_gives_the_right_views_or_none():
+    """What is missing is never made up: libjpeg fills it with gray."""
+    raised = 0
+    for file_format in ("JPEG", "PNG"):
+        image = Image.fromarray(noise(64, 64, 3))
+        contents = encoded(image, file_format)
+        cut = contents[: len(contents) * 9 // 10]
+        for seed in range(20):
+            seeds = tf.constant([[seed, 0], [seed, 1]])
+            try:
+                views = images.decode_and_crop(tf.constant(cut), seeds, 24)
+            except tf.errors.InvalidArgumentError:
+                raised += 1
+                continue
+            assert file_format == "JPEG"
+            np.testing.assert_array_equal(views, both_crops(contents, seeds)[1])
+    assert 20 < raised < 40  # Every PNG, most JPEGs.
+
+
+@pytest.mark.parametrize("contents", [b"", b"not an image", b"\xff\xd8\xff"])
+def test_crops_of_other_bytes_are_an_error(contents):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        images.decode_and_crop(tf.constant(contents), tf.constant([1, 2]), 8)

@@ -215,6 +215,29 @@ def test_files_of_several_sizes(tmp_path):
     assert images.shape == (4, 16, 16, 3) and list(labels) == [0, 0, 1, 1]
 
 
+@pytest.mark.parametrize(
+    "side, area",
+    [(16, (0.2, 1.0)), (80, (0.2, 1.0)), (80, None)],
+    ids="decoded_whole decoded_in_part no_crop".split(),
+)
+def test_files_give_the_views_of_their_pixels(tmp_path, side, area):
+    for i in range(6):
+        path = tmp_path / f"{'ab'[i % 2]}"
+        path.mkdir(exist_ok=True)
+        image = Image.fromarray(noise(6, side, side, 3)[i])
+        image.save(path / f"{i}.{'png' if i < 3 else 'jpg'}")
+    files = data.load("folder", "train", str(tmp_path), test_fraction=0.3)
+    assert files.num_examples == 4 and files.image_size == side
+    paths = [str(tmp_path / name) for name in files.ids]
+    pixels = [data.decode_image(tf.io.read_file(path)) for path in paths]
+    arrays = data.from_arrays(np.stack(pixels), [0, 1, 2, 3])
+    options = {"image_size": 24, "crop_area": area, "seed": 4}
+    batches = take(data.make_views(files, 4, **options), 2)
+    expected = take(data.make_views(arrays, 4, **options), 2)
+    for (views, _), (others, _) in zip(batches, expected, strict=True):
+        np.testing.assert_array_equal(views, others)
+
+
 def test_examples_come_once_in_order_with_the_rest(source):
     dataset = data.make_examples(source, 8)
     assert dataset.element_spec[0].shape.as_list() == [None, 16, 16, 3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from matplotlib import figure
+from PIL import Image
 from sklearn import datasets
 
 from supcon_tf.evaluation import plots
@@ -45,30 +47,69 @@ def _png_size(drawn: figure.Figure, path) -> int:
     return path.stat().st_size
 
 
+def _texts(drawn: figure.Figure) -> list[tuple[str, float, float]]:
+    return [(t.get_text(), *t.get_position()) for t in drawn.axes[0].texts]
+
+
+def _pixels(drawn: figure.Figure) -> np.ndarray:
+    """What is in the PNG, to which a notebook and a tool come."""
+    return np.asarray(Image.open(io.BytesIO(drawn._repr_png_())).convert("RGB"))
+
+
 def test_views_rows_are_images_and_columns_are_views(digits, tmp_path):
     _, images, labels = digits
     views = _views(images[:12])
     drawn = plots.plot_views(views, labels[:12], NAMES, max_rows=5)
     assert isinstance(drawn, figure.Figure)
-    assert len(drawn.axes) == 5 * 3
-    for i, axes in enumerate(drawn.axes):
-        row, column = divmod(i, 3)
-        np.testing.assert_array_equal(
-            axes.images[0].get_array(), views[row, column]
-        )
-        assert axes.get_title() == (f"view {column + 1}" if row == 0 else "")
-        name = NAMES[labels[row]] if column == 0 else ""
-        assert axes.get_ylabel() == name
+    pixels = _pixels(drawn)
+    height, width, _ = pixels.shape
+    for row, column in np.ndindex(5, 3):
+        # 8 pixels become 96, and 4 pixels lie between; labels are left and top.
+        y, x = height - 100 * (5 - row), width - 100 * (3 - column)
+        panel = pixels[y : y + 96, x : x + 96]
+        for shift in range(12):
+            np.testing.assert_array_equal(
+                panel[shift::12, shift::12], views[row, column]
+            )
+        title = (f"view {column + 1}", x + 48, 8)
+        name = (NAMES[labels[row]], width - 304, y + 48)
+        assert title in _texts(drawn) and name in _texts(drawn)
+    assert len(_texts(drawn)) == 5 + 3
     assert _png_size(drawn, tmp_path / "views.png") > 5000
 
 
 def test_views_without_labels_and_as_tensor(digits):
     views = tf.constant(_views(digits[1][:2]))
     drawn = plots.plot_views(views)
-    assert len(drawn.axes) == 2 * 3
-    assert {axes.get_ylabel() for axes in drawn.axes} == {""}
+    names = [text for text, *_ in _texts(drawn)]
+    assert names == ["view 1", "view 2", "view 3", "", ""]
     drawn = plots.plot_views(views, tf.constant([7, 4]))
-    assert [axes.get_ylabel() for axes in drawn.axes[::3]] == ["7", "4"]
+    assert [text for text, *_ in _texts(drawn)][3:] == ["7", "4"]
+
+
+def test_grid_has_rows_of_any_length_and_captions():
+    rng = np.random.default_rng(0)
+    rows = [rng.integers(0, 255, [n, 100, 50, 3], np.uint8) for n in (1, 3)]
+    drawn = plots.plot_grid(
+        rows,
+        ["short", "a $long_ one"],
+        ["a", "b", "c"],
+        [["x"], ["p", "", "r"]],
+    )
+    pixels = _pixels(drawn)
+    height, width, _ = pixels.shape
+    assert pixels.shape == drawn.axes[0].images[0].get_array().shape
+    pitch = 100 + 16 + 3 * 4
+    for row, column in ((0, 0), (1, 0), (1, 1), (1, 2)):
+        y, x = height - pitch * (2 - row), width - 54 * (3 - column)
+        panel = pixels[y : y + 100, x : x + 50]
+        np.testing.assert_array_equal(panel, rows[row][column])
+    assert (pixels[-2 * pitch : -pitch, -108:] == 255).all()
+    # The names fit, and nothing is written on the images.
+    assert (pixels[20:, 0] == 255).all() and (pixels[20:, :-162] < 99).any()
+    places = {text: place for text, *place in _texts(drawn)}
+    assert places["x"] == [width - 162 + 25, height - pitch - 20]
+    assert places["r"] == [width - 54 + 25, height - 20]
 
 
 @pytest.mark.parametrize("method", ["tsne", "pca"])

@@ -93,3 +93,25 @@ def test_bad_options_are_named():
         losses.MaxMarginLoss(scale=0)
     with pytest.raises(ValueError, match="`logits` must be"):
         losses.CrossEntropyLoss()(LABELS, np.ones([4, 2, 2, 3], np.float32))
+
+
+def test_soft_labels_weight_the_classes():
+    x = logits()
+    soft = np.array([[0.25, 0.75, 0], [1, 0, 0], [0.5, 0.25, 0.25], [0, 1, 0]])
+    per_class = np.stack([cross_entropy_loops(x, [c] * 4) for c in range(3)], 1)
+    loss = losses.CrossEntropyLoss(reduction="none")
+    expected = (soft * per_class).sum(1)
+    np.testing.assert_allclose(loss(soft, x), expected, rtol=1e-5)
+    graph = tf.function(
+        loss,
+        input_signature=[
+            tf.TensorSpec([None, 3]),
+            tf.TensorSpec([None, 2, 3]),
+        ],
+    )
+    np.testing.assert_allclose(graph(soft, x), expected, rtol=1e-5)
+    for bad in (soft * 1.01, np.ones([4, 3]), np.full([4, 3], np.nan)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="sum to 1"):
+            graph(bad, x)
+    with pytest.raises(ValueError, match="`labels` must have shape .4, 3. to"):
+        loss(soft[:, :2], x)

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+
 import pytest
 import tensorflow as tf
 
-from supcon_tf import training
+from supcon_tf import config, training
 from supcon_tf.training import builders, callbacks, stages
 
 REMEDY = "lower --learning_rate, lengthen --warmup_epochs or check --temp"
 
 
-def printed_after(epochs, capsys, steps=100, **arguments):
+def printed_after(
+    epochs,
+    capsys,
+    steps=100,
+    callback=callbacks.CollapseWarning,
+    **arguments,
+):
     """What the callback prints over epochs that end with these figures."""
     model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
     model.compile(training.SGD(0.1))
     model.optimizer.build([])
-    warning = callbacks.CollapseWarning(**arguments)
+    warning = callback(**arguments)
     warning.set_model(model)
     warning.on_train_begin()
     for epoch, figures in enumerate(epochs):
@@ -90,6 +99,19 @@ def test_a_healthy_run_does_not_warn(tiny_settings, capsys):
     figures = run.metrics_file.read_text().splitlines()[-1]
     for metric in ("contrastive_accuracy", "mean_cosine", "alignment"):
         assert f'"{metric}"' in figures
+
+
+def test_a_wait_for_data_is_said_once_with_what_helps(capsys):
+    epochs = [{"data_wait": share} for share in (0.9, 0.25, 0.616, 0.7)]
+    printed = printed_after(
+        epochs, capsys, 50, callbacks.InputBoundWarning, after_steps=100
+    )
+    (line,) = printed.splitlines()
+    assert line.startswith("input-bound  62 % of the time spent waiting for d")
+    fields = {field.name for field in dataclasses.fields(config.LinearSettings)}
+    fields.add("image_size")  # of stage 1, for both
+    named = re.findall(r"--(\w+)", line)
+    assert "augmentation" in named and set(named) <= fields
 
 
 def test_steps_are_known_on_several_replicas(mirrored_strategy):

@@ -297,3 +297,66 @@ def test_every_objective_falls_and_later_stages_take_its_encoder(
         config.EvaluateSettings(str(run.path), knn_neighbors=5)
     )
     assert results["linear"]["top_1"] > 0.4
+
+
+def test_cross_entropy_learns_from_mixed_images(tiny_settings, capsys):
+    run = training.pretrain(
+        tiny_settings(
+            objective="cross_entropy",
+            mixing="cutmix",
+            mixing_alpha=0.3,
+            epochs=6,
+            warmup_epochs=0.0,
+            augmentation="identity",
+        )
+    )
+    assert "representation, cutmix of images" in capsys.readouterr().out
+    figures = metrics_of(run)
+    assert "accuracy" not in figures[0]  # of soft labels there is none
+    assert figures[-1]["loss"] < figures[0]["loss"] - 0.05
+    assert run.pretrain_settings().mixing_alpha == 0.3
+
+
+def test_mixing_is_a_function_of_seed_and_step(tiny_settings):
+    """A sequence that is entered later goes on as it would have."""
+    chosen = tiny_settings(objective="cross_entropy", mixing="mixup")
+    images = builders.source(chosen, "train")
+    mix = builders.mixing(chosen, 3)
+
+    def batches(count, chosen=chosen, **options):
+        made = builders.views(chosen, images, 16, 2, mix, **options)
+        assert made.cardinality() == tf.data.INFINITE_CARDINALITY
+        return list(made.take(count).as_numpy_iterator())
+
+    whole = batches(5)
+    later = batches(1, start_step=4)[0]
+    np.testing.assert_array_equal(later[0], whole[4][0])
+    np.testing.assert_array_equal(later[1], whole[4][1])
+    weights = [soft.max(axis=1) for _, soft in whole]
+    assert len({tuple(weight) for weight in weights}) == 5
+    other = batches(1, dataclasses.replace(chosen, seed=1))[0]
+    assert (other[1].max(axis=1) != weights[0]).any()
+
+
+def test_mixing_has_its_options(tiny_settings):
+    for chosen, alpha in (
+        ({"mixing": "mixup"}, 0.2),
+        ({"mixing": "cutmix"}, 1.0),
+        ({"mixing": "cutmix", "mixing_alpha": 0.5}, 0.5),
+    ):
+        mix = builders.mixing(
+            tiny_settings(objective="cross_entropy", **chosen), 3
+        )
+        assert type(mix).__name__.lower() == chosen["mixing"]
+        assert mix.get_config() == {"num_classes": 3, "alpha": alpha}
+    assert builders.mixing(tiny_settings(), 3) is None
+    for overrides, message in (
+        ({"mixing": "mixup"}, "--mixing must be left out with --objective=su"),
+        ({"mixing": "mixup", "objective": "max_margin"}, "only cross_entropy"),
+        (
+            {"mixing_alpha": 0.2, "objective": "cross_entropy"},
+            "--mixing_alpha must be left out with --mixing=none, got 0.2",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            tiny_settings(**overrides)

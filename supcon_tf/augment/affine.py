@@ -1,0 +1,361 @@
+"""Affine maps and cutout with the pixels of PIL, one argument per image.
+
+Nearest neighbour only. PIL makes source coordinates in 16.16 fixed point;
+here they are whole numbers in float64 and then int32, so an image gives the
+same bytes eagerly, in a graph and in any batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from supcon_tf.augment import dispatch
+
+Color = tuple[int, int, int]
+
+GRAY = (128, 128, 128)  # what shows where an image has been moved away
+_IDENTITY = np.array([1.0, 0.0, 0.0, 0.0, 1.0, 0.0])
+_ONE = 65536.0  # a pixel in fixed point
+_FAR = 2.0**30  # two such numbers, and a side, add up within int32
+_DIGITS = 1e15  # PIL keeps 15 decimals of a sine: that of 180 degrees is 0
+
+
+def check_fill(fill: Sequence[int]) -> Color:
+    """Refuses what is not a colour.
+
+    Args:
+      fill: red, green and blue.
+
+    Returns:
+      `fill` as a tuple.
+
+    Raises:
+      ValueError: `fill` is not three integers from 0 to 255.
+    """
+    fill = tuple(fill)
+    if len(fill) != 3 or any(value not in range(256) for value in fill):
+        raise ValueError(f"`fill` must be three numbers 0 to 255, got {fill}")
+    return fill
+
+
+def affine_transform(
+    images: tf.Tensor, matrices: tf.Tensor, fill: Color = GRAY
+) -> tf.Tensor:
+    """Maps each image by its own matrix; PIL's `transform(size, AFFINE)`.
+
+    The pixel in column x and row y comes from the one that contains
+    (a x' + b y' + c, d x' + e y' + f), where x' = x + 0.5 and y' = y + 0.5.
+    These are exactly PIL's bytes while |a| width, |d| width and the largest
+    |b y + c| and |e y + f| stay below 16384 pixels; beyond, they are clipped.
+
+    Args:
+      images: [batch, height, width, 3] uint8, at most 2**31 pixels in all
+        with a border of 1: 42,000 images of 224 x 224.
+      matrices: [batch, 6] float64, rows (a, b, c, d, e, f), c and f in pixels.
+      fill: RGB of what comes from outside the image.
+
+    Returns:
+      [batch, height, width, 3] uint8.
+
+    Raises:
+      ValueError: `images` is not a batch of RGB images of known size, or
+        `fill` not a colour.
+    """
+    images = dispatch.check_images(images)
+    _, height, width, _ = images.shape
+    matrices = tf.cast(matrices, tf.float64)
+    coefficients = _per_coordinate(matrices)
+    scaling = (matrices[:, 1] == 0.0) & (matrices[:, 3] == 0.0)
+    parts = [
+        tf.where(scaling[:, tf.newaxis], scaled, fixed)
+        for scaled, fixed in zip(
+            _scaling_parts(*coefficients, height, width),
+            _fixed_parts(*coefficients, height, width),
+            strict=True,
+        )
+    ]
+    return _transform(images, *parts, fill)
+
+
+def rotation_matrices(degrees: tf.Tensor, height: int, width: int) -> tf.Tensor:
+    """Matrices of rotations about the middle of the image, as in PIL.
+
+    Args:
+      degrees: [batch] float32, positive is counter-clockwise.
+      height: pixels.
+      width: pixels.
+
+    Returns:
+      [batch, 6] float64 for `affine_transform`.
+    """
+    degrees = tf.math.floormod(tf.cast(degrees, tf.float64), 360.0)
+    radians = degrees * (-math.pi / 180.0)
+    cos = tf.round(tf.cos(radians) * _DIGITS) / _DIGITS
+    sin = tf.round(tf.sin(radians) * _DIGITS) / _DIGITS
+    x, y = width / 2, height / 2
+    offset_x = cos * -x + sin * -y + x
+    offset_y = sin * x + cos * -y + y
+    return tf.stack([cos, sin, offset_x, -sin, cos, offset_y], axis=1)
+
+
+def rotate(
+    images: tf.Tensor, degrees: tf.Tensor, fill: Color = GRAY
+) -> tf.Tensor:
+    """Turns each image about its middle; PIL's `Image.rotate`.
+
+    Args:
+      images: [batch, height, width, 3] uint8; see `affine_transform`.
+      degrees: [batch] float32, positive is counter-clockwise.
+      fill: RGB of what comes from outside the image.
+
+    Returns:
+      [batch, height, width, 3] uint8; the corners that leave are lost.
+
+    Raises:
+      ValueError: see `affine_transform`.
+    """
+    images = dispatch.check_images(images)
+    _, height, width, _ = images.shape
+    matrices = rotation_matrices(degrees, height, width)
+    return affine_transform(images, matrices, fill)
+
+
+def shear_x(
+    images: tf.Tensor, factor: tf.Tensor, fill: Color = GRAY
+) -> tf.Tensor:
+    """Slides rows sideways; PIL's AFFINE by (1, factor, 0, 0, 1, 0).
+
+    Args:
+      images: [batch, height, width, 3] uint8; see `affine_transform`.
+      factor: [batch] float32, columns per row below the top edge. Positive
+        moves the content to the left; 0 changes nothing.
+      fill: RGB of what comes from outside the image.
+
+    Returns:
+      [batch, height, width, 3] uint8.
+
+    Raises:
+      ValueError: see `affine_transform`.
+    """
+    return affine_transform(images, _matrices(factor, 1), fill)
+
+
+def shear_y(
+    images: tf.Tensor, factor: tf.Tensor, fill: Color = GRAY
+) -> tf.Tensor:
+    """Slides columns up and down; PIL's AFFINE by (1, 0, 0, factor, 1, 0).
+
+    Args:
+      images: [batch, height, width, 3] uint8; see `affine_transform`.
+      factor: [batch] float32, rows per column from the left edge. Positive
+        moves the content up; 0 changes nothing.
+      fill: RGB of what comes from outside the image.
+
+    Returns:
+      [batch, height, width, 3] uint8.
+
+    Raises:
+      ValueError: see `affine_transform`.
+    """
+    return affine_transform(images, _matrices(factor, 3), fill)
+
+
+def translate_x(
+    images: tf.Tensor, pixels: tf.Tensor, fill: Color = GRAY
+) -> tf.Tensor:
+    """Moves each image sideways; PIL's AFFINE by (1, 0, pixels, 0, 1, 0).
+
+    Args:
+      images: [batch, height, width, 3] uint8; see `affine_transform`.
+      pixels: [batch] float32, rounded to whole pixels, halves up. Positive
+        moves the content to the left; 0 changes nothing.
+      fill: RGB of what comes from outside the image.
+
+    Returns:
+      [batch, height, width, 3] uint8.
+
+    Raises:
+      ValueError: see `affine_transform`.
+    """
+    return affine_transform(images, _matrices(pixels, 2), fill)
+
+
+def translate_y(
+    images: tf.Tensor, pixels: tf.Tensor, fill: Color = GRAY
+) -> tf.Tensor:
+    """Moves each image up or down; PIL's AFFINE by (1, 0, 0, 0, 1, pixels).
+
+    Args:
+      images: [batch, height, width, 3] uint8; see `affine_transform`.
+      pixels: [batch] float32, rounded to whole pixels, halves up. Positive
+        moves the content up; 0 changes nothing.
+      fill: RGB of what comes from outside the image.
+
+    Returns:
+      [batch, height, width, 3] uint8.
+
+    Raises:
+      ValueError: see `affine_transform`.
+    """
+    return affine_transform(images, _matrices(pixels, 5), fill)
+
+
+def cutout(
+    images: tf.Tensor,
+    centers: tf.Tensor,
+    half_sides: tf.Tensor,
+    fill: Color = GRAY,
+) -> tf.Tensor:
+    """Paints a square over each image, cut off at the borders.
+
+    It covers the rows center - half_side to center + half_side - 1, and the
+    columns likewise.
+
+    Args:
+      images: [batch, height, width, 3] uint8.
+      centers: [batch, 2] int32, row and column, in pixels.
+      half_sides: [batch] int32, half the side of the square, in pixels; 0
+        changes nothing.
+      fill: RGB of the square.
+
+    Returns:
+      [batch, height, width, 3] uint8.
+
+    Raises:
+      ValueError: `images` is not a batch of RGB images of known size, or
+        `fill` not a colour.
+    """
+    images = dispatch.check_images(images)
+    _, height, width, _ = images.shape
+    rows = _band(np.arange(height), centers[:, :1], half_sides)
+    columns = np.repeat(np.arange(width), 3)  # folded: faster to broadcast
+    columns = _band(columns, centers[:, 1:], half_sides)
+    square = tf.bitwise.bitwise_and(
+        rows[:, :, tf.newaxis], columns[:, tf.newaxis]
+    )  # [B, H, W * 3]
+    # Bits, as tf.where takes longer on pixels than all of these together.
+    pixels = tf.reshape(images, [-1, height, width * 3])
+    color = tf.constant(np.tile(check_fill(fill), width), tf.uint8)
+    change = tf.bitwise.bitwise_and(
+        tf.bitwise.bitwise_xor(pixels, color), square
+    )
+    painted = tf.bitwise.bitwise_xor(pixels, change)
+    return tf.reshape(painted, [-1, height, width, 3])
+
+
+def _band(
+    positions: np.ndarray, center: tf.Tensor, half: tf.Tensor
+) -> tf.Tensor:
+    """[batch, positions] uint8: 255 within `half` of `center`, 0 elsewhere."""
+    offsets = positions.astype(np.int32) - center
+    half = half[:, tf.newaxis]
+    return 255 * tf.cast((offsets >= -half) & (offsets < half), tf.uint8)
+
+
+def _matrices(values: tf.Tensor, entry: int) -> tf.Tensor:
+    """Matrices that move nothing but for one entry: [batch, 6] float64."""
+    values = tf.cast(values, tf.float64)[:, tf.newaxis]
+    return _IDENTITY + values * np.eye(6)[entry]
+
+
+def _clip(numbers: tf.Tensor) -> tf.Tensor:
+    """Whole numbers from float64 to int32, without overflow."""
+    return tf.cast(tf.clip_by_value(numbers, -_FAR, _FAR - 1.0), tf.int32)
+
+
+def _fixed(numbers: tf.Tensor) -> tf.Tensor:
+    """The nearest fixed-point numbers, in units of 1 / `_ONE`."""
+    return tf.floor(numbers * _ONE + 0.5)
+
+
+def _per_coordinate(
+    matrices: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Coefficients of the source's x and y.
+
+    Returns:
+      across, down, start: [2, batch] float64, pixels from a column to the
+      next, from a row to the next, and of the first pixel's middle.
+    """
+    coefficients = tf.reshape(tf.transpose(matrices), [2, 3, -1])
+    across, down, offset = tf.unstack(coefficients, axis=1)
+    return across, down, offset + across * 0.5 + down * 0.5
+
+
+def _fixed_parts(
+    across: tf.Tensor,
+    down: tf.Tensor,
+    start: tf.Tensor,
+    height: int,
+    width: int,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Source coordinates as sums of fixed-point parts.
+
+    Returns:
+      rows, columns: [2, batch, height] and [2, batch, width] float64.
+    """
+    across, down, start = (
+        _fixed(numbers)[..., tf.newaxis] for numbers in (across, down, start)
+    )
+    rows = start + down * np.arange(height, dtype=np.float64)
+    return rows, across * np.arange(width, dtype=np.float64)
+
+
+def _scaling_parts(
+    across: tf.Tensor,
+    down: tf.Tensor,
+    start: tf.Tensor,
+    height: int,
+    width: int,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """As `_fixed_parts`, for matrices with b = d = 0.
+
+    For those PIL adds up the coordinates in float64, pixel after pixel.
+    """
+    x = _ONE * tf.floor(_running_sum(start[0], across[0], width))
+    y = _ONE * tf.floor(_running_sum(start[1], down[1], height))
+    return (
+        tf.stack([tf.zeros_like(y), y]),
+        tf.stack([x, tf.zeros_like(x)]),
+    )
+
+
+def _running_sum(start: tf.Tensor, step: tf.Tensor, count: int) -> tf.Tensor:
+    """start, start + step, ... as [batch, count], each from the last."""
+    steps = step[:, tf.newaxis] * np.ones(count - 1)
+    return tf.cumsum(tf.concat([start[:, tf.newaxis], steps], 1), axis=1)
+
+
+def _transform(
+    images: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor, fill: Color
+) -> tf.Tensor:
+    """Takes each pixel from where the parts of its coordinates add up to."""
+    sums = _clip(rows)[..., tf.newaxis] + _clip(columns)[:, :, tf.newaxis]
+    x, y = tf.unstack(tf.bitwise.right_shift(sums, 16))  # [B, H, W] each
+    _, height, width, _ = images.shape
+    color = np.array(check_fill(fill), np.uint8)
+    tint = color ^ color[0]  # tf.pad knows one value for all channels
+    borders = [[0, 0], [1, 1], [1, 1], [0, 0]]
+    bordered = tf.pad(_tinted(images, tint), borders, constant_values=color[0])
+    count, stride = (height + 2) * (width + 2), width + 2
+    first = tf.range(tf.shape(images)[0]) * count + (stride + 1)
+    index = tf.clip_by_value(x, -1, width) + (
+        tf.clip_by_value(y, -1, height) * stride
+        + first[:, tf.newaxis, tf.newaxis]
+    )
+    taken = tf.gather_nd(tf.reshape(bordered, [-1, 3]), index[..., tf.newaxis])
+    return _tinted(taken, tint)
+
+
+def _tinted(images: tf.Tensor, tint: np.ndarray) -> tf.Tensor:
+    """Flips the bits of `tint` in every pixel; twice changes nothing."""
+    if not tint.any():
+        return images
+    _, height, width, _ = images.shape
+    rows = tf.reshape(images, [-1, height, width * 3])
+    rows = tf.bitwise.bitwise_xor(rows, np.tile(tint, width))
+    return tf.reshape(rows, [-1, height, width, 3])

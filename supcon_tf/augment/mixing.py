@@ -1,0 +1,228 @@
+"""MixUp and CutMix: a batch mixed with a permutation of itself.
+
+For the cross-entropy baselines: the labels become soft, which a contrastive
+loss cannot use. Unlike a policy, these see the whole batch: the result is a
+function of the batch and one seed, the same eagerly, in a function and in
+tf.data. All views of a sample share partner and weight; view v is mixed with
+view v of the partner. Soft labels have no accuracy of their own, so stage 1
+records the loss alone.
+"""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+
+_WEIGHT_STEPS = 4096  # MixUp's weights are multiples of its reciprocal.
+
+
+class MixUp:
+    """Adds to each sample another one, lambda x_i + (1 - lambda) x_j.
+
+    Lambda ~ Beta(alpha, alpha), one per sample, rounded to a multiple of
+    1/4096 for pixels and labels alike; pixels are rounded to nearest, halves
+    up. The partners j are a random permutation of the batch.
+
+    Args:
+      num_classes: classes of the soft labels, at least 2.
+      alpha: shape of the distribution, positive and finite: small for little
+        mixing, 1 for uniform weights. The paper has 0.1 to 0.4 on ImageNet.
+
+    Raises:
+      ValueError: `num_classes` is below 2, or `alpha` not positive and finite.
+
+    Reference: Zhang et al. 2018, https://arxiv.org/abs/1710.09412, Sec. 2.
+    """
+
+    def __init__(self, num_classes: int, alpha: float = 0.2) -> None:
+        _check_options(num_classes, alpha)
+        self.num_classes = num_classes
+        self.alpha = alpha
+
+    def __call__(
+        self, views: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mixes a batch.
+
+        Args:
+          views: [batch, views, height, width, 3] uint8.
+          labels: [batch] integers in 0 ... num_classes - 1.
+          seed: [2] int32, of `fold_in`; another one for each batch.
+
+        Returns:
+          views of the same shape, uint8, and soft labels [batch, num_classes]
+          float32, whose rows sum to 1.
+
+        Raises:
+          ValueError: an argument is of another shape or dtype.
+          InvalidArgumentError: a label is not in its range.
+        """
+        views, labels, seed = _check_batch(views, labels, seed)
+        batch, pixels = tf.shape(views)[0], math.prod(views.shape[1:])
+        partner_seed, weight_seed = tf.unstack(tf.random.split(seed, 2))
+        partners = _permutation(batch, partner_seed)
+        weights = _beta(self.alpha, batch, weight_seed)
+        weights = tf.round(weights * _WEIGHT_STEPS) / _WEIGHT_STEPS
+        weights = tf.cast(weights, tf.float32)[:, tf.newaxis]  # [B, 1]
+        own = tf.reshape(views, [batch, pixels])
+        other = tf.cast(tf.gather(own, partners), tf.float32)
+        own = tf.cast(own, tf.float32)
+        # Multiples of 1/4096 below 256: exact in float32, in any order.
+        mixed = own * weights + (other * (1.0 - weights) + 0.5)
+        mixed = tf.reshape(tf.cast(mixed, tf.uint8), tf.shape(views))
+        mixed = tf.ensure_shape(mixed, views.shape)
+        return mixed, _soft_labels(labels, partners, weights, self.num_classes)
+
+    def get_config(self) -> dict[str, float]:
+        """Returns the constructor's arguments."""
+        return {"num_classes": self.num_classes, "alpha": self.alpha}
+
+
+class CutMix:
+    """Pastes a box of another sample into each sample.
+
+    The box has the aspect of the image and a share 1 - lambda of its area,
+    lambda ~ Beta(alpha, alpha), one per sample. Its centre is uniform over
+    the pixels, and what lies outside the image is cut off: labels are
+    weighted with the share of the pixels that were pasted in fact. The
+    partners are a random permutation of the batch.
+
+    Args:
+      num_classes: classes of the soft labels, at least 2.
+      alpha: shape of the distribution, positive and finite; the paper's 1
+        makes lambda uniform.
+
+    Raises:
+      ValueError: `num_classes` is below 2, or `alpha` not positive and finite.
+
+    Reference: Yun et al. 2019, https://arxiv.org/abs/1905.04899, Sec. 3.1.
+    """
+
+    def __init__(self, num_classes: int, alpha: float = 1.0) -> None:
+        _check_options(num_classes, alpha)
+        self.num_classes = num_classes
+        self.alpha = alpha
+
+    def __call__(
+        self, views: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mixes a batch; see `MixUp`, whose arguments and results these are."""
+        views, labels, seed = _check_batch(views, labels, seed)
+        batch = tf.shape(views)[0]
+        num_views, height, width = views.shape[1:4]
+        seeds = tf.unstack(tf.random.split(seed, 3))
+        partners = _permutation(batch, seeds[0])
+        side = tf.sqrt(1.0 - _beta(self.alpha, batch, seeds[1]))
+        centers = _uniform([2, batch], seeds[2])
+        rows = _in_box(height, side, centers[0])  # [B, H]
+        columns = _in_box(width, side, centers[1])  # [B, W]
+        # Byte masks, 0 or 255, and long rows of all views and all colours:
+        # selecting pixel by pixel costs many times as much.
+        mask = tf.bitwise.bitwise_and(
+            tf.tile(rows, [1, num_views])[:, :, tf.newaxis],
+            tf.repeat(columns, 3, axis=1)[:, tf.newaxis],
+        )  # [B, V*H, W*3]
+        own = tf.reshape(views, [batch, num_views * height, width * 3])
+        change = tf.bitwise.bitwise_xor(own, tf.gather(own, partners))
+        change = tf.bitwise.bitwise_and(change, mask)
+        mixed = tf.reshape(tf.bitwise.bitwise_xor(own, change), tf.shape(views))
+        mixed = tf.ensure_shape(mixed, views.shape)
+        pasted = _count(rows) * _count(columns) / (height * width)
+        weights = tf.cast(1.0 - pasted, tf.float32)[:, tf.newaxis]  # [B, 1]
+        return mixed, _soft_labels(labels, partners, weights, self.num_classes)
+
+    def get_config(self) -> dict[str, float]:
+        """Returns the constructor's arguments."""
+        return {"num_classes": self.num_classes, "alpha": self.alpha}
+
+
+def _check_options(num_classes: int, alpha: float) -> None:
+    """Raises ValueError for what no constructor here takes."""
+    if num_classes < 2:
+        raise ValueError(f"`num_classes` must be at least 2, got {num_classes}")
+    if not 0.0 < alpha < math.inf:
+        raise ValueError(f"`alpha` must be positive and finite, got {alpha}")
+
+
+def _check_batch(
+    views: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The arguments as tensors; raises ValueError for another form."""
+    views, labels, seed = map(tf.convert_to_tensor, (views, labels, seed))
+    shape = views.shape
+    known = shape.rank == 5 and shape[1:].is_fully_defined() and shape[4] == 3
+    if views.dtype != tf.uint8 or not known:
+        raise ValueError(
+            "`views` must be [batch, views, height, width, 3] uint8 of which "
+            f"only the batch may be unknown, got {shape} {views.dtype.name}"
+        )
+    fits = labels.shape.is_compatible_with(shape[:1])
+    if not labels.dtype.is_integer or not fits:
+        raise ValueError(
+            f"`labels` must be [batch] integers, the batch {shape[0]} as of "
+            f"`views`, got {labels.shape} {labels.dtype.name}"
+        )
+    if seed.dtype != tf.int32 or not seed.shape.is_compatible_with([2]):
+        raise ValueError(
+            f"`seed` must be [2] int32, got {seed.shape} {seed.dtype.name}"
+        )
+    return views, labels, seed
+
+
+def _uniform(shape: list[int | tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
+    """Float64 draws in [0, 1)."""
+    return tf.random.stateless_uniform(shape, seed, dtype=tf.float64)
+
+
+def _permutation(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """[count] int32, every order with the same probability."""
+    return tf.argsort(_uniform([count], seed))
+
+
+def _beta(alpha: float, count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """[count] float64 draws of Beta(alpha, alpha), as G1 / (G1 + G2).
+
+    G is Gamma(alpha), that is Gamma(alpha + 1) times U^(1 / alpha). Where
+    alpha is small that underflows to 0 / 0, but its logarithm does not.
+    """
+    gamma_seed, uniform_seed = tf.unstack(tf.random.split(seed, 2))
+    gamma = tf.math.log(
+        tf.random.stateless_gamma(
+            [2, count], gamma_seed, alpha + 1.0, dtype=tf.float64
+        )
+    )
+    power = tf.math.log(1.0 - _uniform([2, count], uniform_seed))
+    log_ratio = gamma[0] - gamma[1] + (power[0] - power[1]) / alpha
+    return tf.sigmoid(log_ratio)
+
+
+def _in_box(size: int, side: tf.Tensor, center: tf.Tensor) -> tf.Tensor:
+    """[batch, size] uint8, 255 for the pixels of an axis inside the box.
+
+    `side` and `center` are [batch] float64, in units of the axis.
+    """
+    length = tf.cast(tf.round(side * size), tf.int32)[:, tf.newaxis]
+    first = tf.cast(center * size, tf.int32)[:, tf.newaxis] - length // 2
+    pixel = tf.range(size)
+    inside = (first <= pixel) & (pixel < first + length)
+    return tf.cast(inside, tf.uint8) * 255
+
+
+def _count(inside: tf.Tensor) -> tf.Tensor:
+    """[batch] float64 number of the pixels of `_in_box`."""
+    return tf.reduce_sum(tf.cast(inside, tf.float64), axis=1) / 255.0
+
+
+def _soft_labels(
+    labels: tf.Tensor, partners: tf.Tensor, weights: tf.Tensor, num_classes: int
+) -> tf.Tensor:
+    """[B, classes] float32: `weights` [B, 1] to the own class, rest to j's."""
+    labels = tf.cast(labels, tf.int64)
+    tf.debugging.assert_equal(
+        (0 <= labels) & (labels < num_classes),
+        True,
+        f"`labels` must be in 0 ... {num_classes - 1}",
+    )
+    own = tf.one_hot(labels, num_classes)
+    return weights * own + (1.0 - weights) * tf.gather(own, partners)

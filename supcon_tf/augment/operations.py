@@ -1,0 +1,230 @@
+"""The operations of AutoAugment and RandAugment by name, level and batch.
+
+A policy draws for each image the name of an operation; here names and levels
+become arguments, and a batch of images gets what each of them drew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from supcon_tf.augment import affine, color, dispatch, tones
+
+MAX_LEVEL = 10.0
+NAMES = (
+    "Identity",
+    "AutoContrast",
+    "Equalize",
+    "Invert",
+    "Posterize",
+    "Solarize",
+    "SolarizeAdd",
+    "Color",
+    "Contrast",
+    "Brightness",
+    "Sharpness",
+    "Rotate",
+    "ShearX",
+    "ShearY",
+    "TranslateX",
+    "TranslateY",
+    "Cutout",
+)
+SIGNED = ("Rotate", "ShearX", "ShearY", "TranslateX", "TranslateY")
+# Where the argument stands in the matrix (a, b, c, d, e, f) of a transform.
+_ENTRIES = {"ShearX": 1, "TranslateX": 2, "ShearY": 3, "TranslateY": 5}
+
+Step = tuple[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranges:
+    """What the levels 0 to 10 mean where the published policies differ.
+
+    Attributes:
+      posterize: bits kept at level 0 and at level 10.
+      translate: shift at level 10, as a share of the shorter side.
+      cutout: half the side of the square at level 10, as a share likewise.
+    """
+
+    posterize: tuple[int, int]
+    translate: float
+    cutout: float
+
+
+def argument(name: str, level: float, side: int, ranges: Ranges) -> float:
+    """Translates a level into the argument of an operation.
+
+    Rotate: level * 3 degrees. Shears: level * 0.03. Translations and Cutout:
+    pixels. Posterize: bits kept, at least 1, where the released code kept
+    the highest bit of what should have become black. Solarize: the threshold
+    level * 25.6, at level 10 above all pixels. SolarizeAdd: level * 11 levels
+    of brightness. Color, Contrast, Brightness, Sharpness: the factor
+    0.1 + level * 0.18, which changes nothing at level 5. The others have none.
+    Numbers that count are truncated.
+
+    Args:
+      name: one of `NAMES`.
+      level: 0 to 10; 0 is no change for geometric operations alone.
+      side: the shorter side of the images, pixels.
+      ranges: what the policy lets the levels mean.
+
+    Returns:
+      The argument, without its random sign.
+
+    Raises:
+      ValueError: `name` or `level` is out of range.
+    """
+    if name not in NAMES:
+        raise ValueError(f"`name` must be one of {NAMES}, got {name!r}")
+    if not 0.0 <= level <= MAX_LEVEL:
+        raise ValueError(f"`level` must be in [0, 10], got {level}")
+    share = level / MAX_LEVEL
+    few, many = ranges.posterize
+    return {
+        "Posterize": max(1, few + int(share * (many - few))),
+        "Solarize": int(share * 256),
+        "SolarizeAdd": int(share * 110),
+        "Rotate": share * 30.0,
+        "ShearX": share * 0.3,
+        "ShearY": share * 0.3,
+        "TranslateX": share * ranges.translate * side,
+        "TranslateY": share * ranges.translate * side,
+        "Cutout": int(share * ranges.cutout * side),
+        **dict.fromkeys(
+            ("Color", "Contrast", "Brightness", "Sharpness"), 0.1 + share * 1.8
+        ),
+    }.get(name, 0.0)
+
+
+def apply(
+    images: tf.Tensor,
+    steps: Sequence[Step],
+    choices: tf.Tensor,
+    draws: tf.Tensor,
+    ranges: Ranges,
+    fill: affine.Color = affine.GRAY,
+) -> tf.Tensor:
+    """Gives each image the operation that it drew, PIL's bit by bit.
+
+    Operations of one kind run together: one transform serves all rotations,
+    shears and translations of the batch.
+
+    Args:
+      images: [batch, height, width, 3] uint8.
+      steps: pairs of a name from `NAMES` and a level, 0 to 10; see `argument`.
+        Only kinds of operations that are named cost anything.
+      choices: [batch] int32, indices of `steps`.
+      draws: [batch, 3] float32, uniform in [0, 1): below 0.5 an argument that
+        has a sign is negative; row and column of the centre of Cutout, as
+        shares of height and width.
+      ranges: what the levels mean.
+      fill: colour of what was outside the image, and of Cutout.
+
+    Returns:
+      [batch, height, width, 3] uint8.
+
+    Raises:
+      ValueError: `images` is of another shape or dtype, or a name or a level
+        is out of range.
+    """
+    images = dispatch.check_images(images)
+    side = min(images.shape[1:3])
+    names = [name for name, _ in steps]
+    arguments = [argument(*step, side, ranges) for step in steps]
+    kinds = list(dict.fromkeys(_KIND_OF[name] for name in names))
+    places = [kinds.index(_KIND_OF[name]) for name in names]
+    numbers = [NAMES.index(name) for name in names]
+    flips = [-2.0 if name in SIGNED else 0.0 for name in names]
+    signs = 1.0 + tf.gather(flips, choices) * tf.cast(
+        draws[:, 0] < 0.5, tf.float32
+    )
+    return dispatch.dispatch(
+        tf.gather(places, choices),
+        [functools.partial(kind, fill=fill) for kind in kinds],
+        images,
+        tf.gather(numbers, choices),
+        tf.gather(tf.constant(arguments, tf.float32), choices) * signs,
+        draws[:, 1:],
+    )
+
+
+# A kind of operation takes its own images, their numbers in NAMES, arguments
+# and centres, and the colour.
+_Kind = Callable[..., tf.Tensor]
+
+
+def _without(operation: _Kind) -> _Kind:
+    """A kind that needs no argument."""
+    return lambda images, *_, fill: operation(images)
+
+
+def _with_factor(operation: _Kind) -> _Kind:
+    """A kind whose argument is a factor."""
+    return lambda images, _, factors, *__, fill: operation(images, factors)
+
+
+def _with_count(operation: _Kind) -> _Kind:
+    """A kind whose argument is a whole number."""
+    return lambda images, _, counts, *__, fill: operation(
+        images, tf.cast(counts, tf.int32)
+    )
+
+
+def _move(
+    images: tf.Tensor,
+    numbers: tf.Tensor,
+    arguments: tf.Tensor,
+    _: tf.Tensor,
+    fill: affine.Color,
+) -> tf.Tensor:
+    """Rotations, shears and translations in one transform."""
+    height, width = images.shape[1:3]
+    entries = np.zeros([len(NAMES), 6])
+    for name, entry in _ENTRIES.items():
+        entries[NAMES.index(name), entry] = 1.0
+    turned = tf.cast(numbers == NAMES.index("Rotate"), tf.float32)
+    matrices = affine.rotation_matrices(arguments * turned, height, width)
+    moves = tf.cast(arguments, tf.float64)[:, tf.newaxis]
+    matrices += moves * tf.gather(tf.constant(entries), numbers)
+    return affine.affine_transform(images, matrices, fill)
+
+
+def _cut_out(
+    images: tf.Tensor,
+    _: tf.Tensor,
+    arguments: tf.Tensor,
+    centers: tf.Tensor,
+    fill: affine.Color,
+) -> tf.Tensor:
+    """Cutout, its centre given in shares of the sides."""
+    sides = tf.constant([*images.shape[1:3]], tf.float32)
+    centers = tf.cast(centers * sides, tf.int32)
+    return affine.cutout(images, centers, tf.cast(arguments, tf.int32), fill)
+
+
+_solarize = _with_count(tones.solarize)
+_KIND_OF = {
+    "Identity": _without(dispatch.keep),
+    "AutoContrast": _without(tones.auto_contrast),
+    "Equalize": _without(tones.equalize),
+    "Invert": _solarize,  # its argument 0 is the threshold that inverts all
+    "Posterize": _with_count(tones.posterize),
+    "Solarize": _solarize,
+    "SolarizeAdd": _with_count(tones.solarize_add),
+    "Color": _with_factor(color.adjust_saturation),
+    "Contrast": _with_factor(color.adjust_contrast),
+    "Brightness": _with_factor(color.adjust_brightness),
+    "Sharpness": _with_factor(color.adjust_sharpness),
+    "Rotate": _move,
+    "ShearX": _move,
+    "ShearY": _move,
+    "TranslateX": _move,
+    "TranslateY": _move,
+    "Cutout": _cut_out,
+}

@@ -1,0 +1,172 @@
+"""New levels for old, channel by channel, with the results of PIL's ImageOps.
+
+Everything is integer arithmetic or, for one table, PIL's own float64: results
+equal PIL's bit by bit, alone and in any batch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from supcon_tf.augment import dispatch
+
+_LEVELS = 256
+_KEPT_BITS = [256 - 2 ** (8 - bits) for bits in range(9)]  # masks of 8 bits
+
+
+def auto_contrast(images: tf.Tensor) -> tf.Tensor:
+    """Stretches each channel to 0..255; PIL's `ImageOps.autocontrast`.
+
+    Args:
+      images: [batch, height, width, 3] uint8.
+
+    Returns:
+      [batch, height, width, 3] uint8. A constant channel stays as it is.
+    """
+    images = dispatch.check_images(images)
+    height, width = images.shape[1:3]
+    # As exact as PIL's table of 256 levels, in half the time of a look-up.
+    scale, offset = (
+        tf.tile(numbers, [1, width])[:, None]  # [batch, 1, W * 3]
+        for numbers in _stretch(images)
+    )
+    rows = tf.reshape(images, [-1, height, width * 3])
+    rows = tf.cast(rows, tf.float64) * scale + offset
+    return tf.reshape(tf.cast(rows, tf.uint8), [-1, *images.shape[1:]])
+
+
+def equalize(images: tf.Tensor) -> tf.Tensor:
+    """Makes the histogram of each channel flat; PIL's `ImageOps.equalize`.
+
+    Args:
+      images: [batch, height, width, 3] uint8.
+
+    Returns:
+      [batch, height, width, 3] uint8. A channel stays as it is if its
+      brightest level leaves fewer than 255 pixels to the others.
+    """
+    images = dispatch.check_images(images)
+    tables = tf.reshape(_equalizing_tables(images), [-1])
+    # gather_nd takes half the time of gather.
+    equal = tf.gather_nd(tables, _cells(images)[..., None])
+    return tf.reshape(equal, [-1, *images.shape[1:]])
+
+
+def invert(images: tf.Tensor) -> tf.Tensor:
+    """Takes the pixels from 255; PIL's `ImageOps.invert`.
+
+    Args:
+      images: [batch, height, width, 3] uint8.
+
+    Returns:
+      [batch, height, width, 3] uint8.
+    """
+    return tf.bitwise.invert(dispatch.check_images(images))
+
+
+def posterize(images: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
+    """Keeps the highest bits of each pixel; PIL's `ImageOps.posterize`.
+
+    Args:
+      images: [batch, height, width, 3] uint8.
+      bits: [batch] int32, 0 to 8; 8 changes nothing, 0 gives black.
+
+    Returns:
+      [batch, height, width, 3] uint8.
+    """
+    images = dispatch.check_images(images)
+    masks = tf.gather(tf.constant(_KEPT_BITS, tf.uint8), _per_image(bits))
+    return tf.bitwise.bitwise_and(images, masks)
+
+
+def solarize(images: tf.Tensor, threshold: tf.Tensor) -> tf.Tensor:
+    """Inverts the bright pixels; PIL's `ImageOps.solarize`.
+
+    Args:
+      images: [batch, height, width, 3] uint8.
+      threshold: [batch] int32, 0 to 256, the lowest level that is inverted;
+        256 changes nothing, 0 inverts everything.
+
+    Returns:
+      [batch, height, width, 3] uint8.
+    """
+    images = dispatch.check_images(images)
+    threshold = _per_image(threshold)
+    # As a byte 256 is 0, and all pixels seem bright: nothing must flip then.
+    flips = 255 * tf.cast(threshold < _LEVELS, tf.uint8)
+    bright = tf.cast(images >= tf.cast(threshold, tf.uint8), tf.uint8)
+    return tf.bitwise.bitwise_xor(images, bright * flips)
+
+
+def solarize_add(
+    images: tf.Tensor, addition: tf.Tensor, threshold: int = 128
+) -> tf.Tensor:
+    """Makes the dark pixels brighter, up to white. PIL has no such operation.
+
+    Args:
+      images: [batch, height, width, 3] uint8.
+      addition: [batch] int32, 0 to 255 levels; 0 changes nothing.
+      threshold: 0 to 255; pixels below it are dark.
+
+    Returns:
+      [batch, height, width, 3] uint8.
+
+    Raises:
+      ValueError: `threshold` is not a byte.
+    """
+    if threshold not in range(_LEVELS):
+        raise ValueError(f"`threshold` must be in 0..255, got {threshold}")
+    images = dispatch.check_images(images)
+    dark = tf.cast(images < threshold, tf.uint8)
+    added = dark * tf.cast(_per_image(addition), tf.uint8)
+    return images + tf.minimum(added, 255 - images)
+
+
+def _per_image(numbers: tf.Tensor) -> tf.Tensor:
+    """Shapes one number per image for arithmetic with pixels."""
+    return tf.reshape(numbers, [-1, 1, 1, 1])
+
+
+def _stretch(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Scale and offset [batch, 3] float64 that take a channel to 0..255."""
+    darkest = tf.cast(tf.reduce_min(images, axis=[1, 2]), tf.float64)
+    brightest = tf.cast(tf.reduce_max(images, axis=[1, 2]), tf.float64)
+    span = brightest - darkest
+    # PIL's order of float64 operations: integer division differs from it by
+    # one level in 18 % of all pairs of darkest and brightest.
+    scale = tf.where(span > 0.0, 255.0 / tf.maximum(span, 1.0), 1.0)
+    offset = tf.where(span > 0.0, -darkest * scale, 0.0)
+    return scale, offset
+
+
+def _equalizing_tables(images: tf.Tensor) -> tf.Tensor:
+    """The new level of each old one: [batch, 3, 256] uint8."""
+    darker = tf.cumsum(_histograms(images), axis=-1, exclusive=True)
+    # From the brightest level on, nothing more is added but that level.
+    others = tf.where(darker < images.shape[1] * images.shape[2], darker, 0)
+    step = tf.reduce_max(others, axis=-1, keepdims=True) // 255  # [batch, 3, 1]
+    flat = (step // 2 + darker) // tf.maximum(step, 1)
+    flat = tf.cast(tf.minimum(flat, 255), tf.uint8)
+    same = tf.constant(np.arange(_LEVELS, dtype=np.uint8))
+    return tf.where(step > 0, flat, same)
+
+
+def _cells(images: tf.Tensor) -> tf.Tensor:
+    """Places [batch, H, W * 3] of pixels in flat tables [batch, 3, 256]."""
+    height, width = images.shape[1:3]
+    rows = tf.reshape(images, [-1, height, width * 3])
+    channels = np.tile(_LEVELS * np.arange(3, dtype=np.int32), width)
+    first = 3 * _LEVELS * tf.range(tf.shape(images)[0])
+    offsets = first[:, None, None] + channels  # [batch, 1, W * 3]
+    return tf.cast(rows, tf.int32) + offsets
+
+
+def _histograms(images: tf.Tensor) -> tf.Tensor:
+    """Counts the pixels of each level: [batch, 3, 256] int32."""
+    counts = tf.raw_ops.DenseBincount(
+        input=tf.reshape(_cells(images), [-1]),
+        size=3 * _LEVELS * tf.shape(images)[0],
+        weights=tf.constant([], tf.int32),
+    )
+    return tf.reshape(counts, [-1, 3, _LEVELS])

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from supcon_tf.augment import operations, tables
+
+
+@pytest.mark.parametrize(
+    "policy, first, last, probabilities, levels",
+    [
+        (
+            "imagenet",
+            (("Posterize", 0.4, 8), ("Rotate", 0.6, 9)),
+            (("Equalize", 0.8, 8), ("Equalize", 0.6, 3)),
+            31.0,
+            287,
+        ),
+        (
+            "v0",
+            (("Equalize", 0.8, 1), ("ShearY", 0.8, 4)),
+            (("Color", 0.8, 6), ("Rotate", 0.4, 5)),
+            29.8,
+            240,
+        ),
+        (
+            "cifar10",
+            (("Invert", 0.1, 7), ("Contrast", 0.2, 6)),
+            (("TranslateY", 0.7, 9), ("AutoContrast", 0.9, 1)),
+            26.5,
+            267,
+        ),
+        (
+            "svhn",
+            (("ShearX", 0.9, 4), ("Invert", 0.2, 3)),
+            (("ShearX", 0.7, 2), ("Invert", 0.1, 5)),
+            32.9,
+            231,
+        ),
+    ],
+)
+def test_sub_policies(policy, first, last, probabilities, levels):
+    rows, _ = tables.AUTO_AUGMENT[policy]
+    steps = [step for row in rows for step in row]
+    assert len(rows) == 25 and len(steps) == 50
+    assert rows[0] == first and rows[-1] == last
+    assert sum(step[1] for step in steps) == pytest.approx(probabilities)
+    assert sum(step[2] for step in steps) == levels
+    for name, probability, level in steps:
+        assert name in operations.NAMES
+        assert 0 <= probability <= 1 and 0 <= level <= 10
+
+
+def test_operations_of_rand_augment():
+    fewer, all_of_them = tables.RAND_AUGMENT[14], tables.RAND_AUGMENT[16]
+    assert len(fewer) == 14 and len(set(fewer)) == 14
+    assert set(all_of_them) == set(operations.NAMES)
+    assert len(all_of_them) == 17
+    assert set(all_of_them) - set(fewer) == {"Invert", "SolarizeAdd", "Cutout"}
+    assert fewer[0] == all_of_them[0] == "Identity"

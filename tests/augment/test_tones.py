@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image, ImageOps
+
+from supcon_tf.augment import tones
+
+_SHAPES = [(17, 23), (32, 32), (40, 31), (2, 128), (1, 300), (9, 1), (1, 1)]
+_THRESHOLDS = (0, 1, 2, 63, 128, 200, 254, 255, 256)
+_ADDITIONS = (0, 1, 33, 110, 127, 128, 200, 255)
+
+
+def _pictures(height: int = 17, width: int = 23) -> np.ndarray:
+    """Images that tables may fail on, with all levels where they fit."""
+    rng = np.random.default_rng(0)
+    shape = (height, width, 3)
+    ramp = np.resize(np.arange(256), shape[:2])
+    speck = np.full(shape, 30)
+    speck[-1, -1] = (31, 255, 0)
+    dark = np.full(shape, 7)
+    dark[0] = (200, 8, 255)
+    one_constant = rng.integers(0, 256, shape)
+    one_constant[..., 1] = 77
+    pictures = [
+        rng.integers(0, 256, shape),
+        rng.integers(100, 120, shape),
+        np.clip(rng.normal(128, 120, shape), 0, 255),
+        np.clip(rng.normal(90, 9, shape), 0, 255),
+        rng.integers(0, 2, shape) * 255,
+        rng.integers(0, 2, shape) * 40 + (3, 100, 215),
+        np.full(shape, 0),
+        np.full(shape, 255),
+        np.broadcast_to((255, 0, 128), shape),
+        np.stack([ramp, 255 - ramp, ramp // 2], axis=-1),
+        one_constant,
+        speck,
+        dark,
+    ]
+    return np.stack(pictures).astype(np.uint8)
+
+
+def _crossed(pictures, numbers) -> tuple[np.ndarray, np.ndarray]:
+    """Every picture with every number, in one batch."""
+    return (
+        np.repeat(pictures, len(numbers), axis=0),
+        np.tile(np.array(numbers, np.int32), len(pictures)),
+    )
+
+
+def _by_pil(operation, pictures, *numbers) -> np.ndarray:
+    return np.stack(
+        [
+            np.asarray(operation(Image.fromarray(picture), *map(int, own)))
+            for picture, *own in zip(pictures, *numbers, strict=True)
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "ours, pils",
+    [
+        (tones.auto_contrast, ImageOps.autocontrast),
+        (tones.equalize, ImageOps.equalize),
+        (tones.invert, ImageOps.invert),
+    ],
+)
+def test_operations_without_argument_are_exactly_pil(ours, pils):
+    for shape in _SHAPES:
+        pictures = _pictures(*shape)
+        result = ours(tf.constant(pictures))
+        assert result.dtype == tf.uint8
+        np.testing.assert_array_equal(result, _by_pil(pils, pictures))
+
+
+@pytest.mark.parametrize(
+    "ours, pils, numbers",
+    [
+        (tones.posterize, ImageOps.posterize, range(9)),
+        (tones.solarize, ImageOps.solarize, _THRESHOLDS),
+    ],
+)
+def test_operations_with_an_argument_are_exactly_pil(ours, pils, numbers):
+    for shape in _SHAPES:
+        pictures, arguments = _crossed(_pictures(*shape), numbers)
+        result = ours(tf.constant(pictures), tf.constant(arguments))
+        assert result.dtype == tf.uint8
+        expected = _by_pil(pils, pictures, arguments)
+        np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("threshold", [0, 1, 90, 128, 255])
+def test_solarize_add_matches_a_loop(threshold):
+    levels = np.tile(np.arange(256, dtype=np.uint8), [3, 1]).T[None, None]
+    pictures, additions = _crossed(levels, _ADDITIONS)
+    ours = tones.solarize_add(pictures, additions, threshold).numpy()
+    for addition, row in zip(additions, ours[:, 0, :, 0], strict=True):
+        for level in range(256):
+            added = min(level + addition, 255)
+            assert row[level] == (added if level < threshold else level)
+    np.testing.assert_array_equal(ours, ours[..., ::-1])
+
+
+def test_solarize_add_default_threshold_and_shape():
+    pictures, additions = _crossed(_pictures(), _ADDITIONS)
+    ours = tones.solarize_add(pictures, additions)
+    raised = pictures + additions[:, None, None, None]
+    expected = np.where(pictures < 128, np.minimum(raised, 255), pictures)
+    np.testing.assert_array_equal(ours, expected)
+
+
+def test_solarize_at_threshold_256_inverts_nothing():
+    """As a byte 256 is 0: public code inverts the whole image."""
+    pictures = _pictures()
+    same = tones.solarize(pictures, np.full(len(pictures), 256, np.int32))
+    np.testing.assert_array_equal(same, pictures)
+
+
+def test_solarize_at_threshold_0_is_invert():
+    pictures = _pictures()
+    ours = tones.solarize(pictures, np.zeros(len(pictures), np.int32))
+    np.testing.assert_array_equal(ours, 255 - pictures)
+    np.testing.assert_array_equal(ours, tones.invert(pictures))
+
+
+def test_posterize_to_no_bits_is_black():
+    """Public code keeps the highest bit."""
+    pictures = _pictures()
+    black = tones.posterize(pictures, np.zeros(len(pictures), np.int32))
+    assert not np.any(black)
+
+
+@pytest.mark.parametrize(
+    "operation, neutral", [(tones.posterize, 8), (tones.solarize_add, 0)]
+)
+def test_neutral_argument_changes_nothing(operation, neutral):
+    pictures = _pictures()
+    same = operation(pictures, np.full(len(pictures), neutral, np.int32))
+    np.testing.assert_array_equal(same, pictures)
+
+
+def test_auto_contrast_is_pils_for_all_darkest_and_brightest():
+    darkest, brightest = np.triu_indices(256, k=1)
+    scale = 255.0 / (brightest - darkest)
+    expected = np.arange(256) * scale[:, None] + (-darkest * scale)[:, None]
+    expected = np.clip(expected, 0, 255).astype(np.uint8)
+    expected = expected.reshape(-1, 3, 256)
+    ends = np.stack([darkest, brightest], axis=-1).reshape(-1, 3, 2)
+    levels = np.clip(np.arange(256), ends[..., :1], ends[..., 1:])
+    images = np.swapaxes(levels, 1, 2)[:, None].astype(np.uint8)
+    stretched = tones.auto_contrast(images)
+    tables = np.take_along_axis(expected, levels, axis=2)
+    np.testing.assert_array_equal(stretched[:, 0], np.swapaxes(tables, 1, 2))
+
+
+def test_equalize_at_the_edge_of_changing_nothing():
+    """254 pixels below the brightest level are too few, 255 suffice."""
+    for count in (254, 255, 256, 509, 510):
+        image = np.full([1, 1, count + 60, 3], 250, np.uint8)
+        image[0, 0, :count] = np.arange(count)[:, None] % 100
+        equal = tones.equalize(image)
+        expected = _by_pil(ImageOps.equalize, image)
+        np.testing.assert_array_equal(equal, expected)
+        assert np.array_equal(equal, image) == (count == 254)
+
+
+def _all_operations(images, bits, threshold, addition):
+    return (
+        tones.auto_contrast(images),
+        tones.equalize(images),
+        tones.invert(images),
+        tones.posterize(images, bits),
+        tones.solarize(images, threshold),
+        tones.solarize_add(images, addition),
+    )
+
+
+def test_results_are_the_same_in_graphs_datasets_and_batches_of_any_size():
+    pictures = _pictures()
+    rng = np.random.default_rng(1)
+    batch = (
+        pictures,
+        *(
+            rng.integers(0, high, len(pictures)).astype(np.int32)
+            for high in (9, 257, 256)
+        ),
+    )
+    specs = [tf.TensorSpec([None, *pictures.shape[1:]], tf.uint8)]
+    specs += [tf.TensorSpec([None], tf.int32)] * 3
+    traced = tf.function(_all_operations, input_signature=specs)
+    eager = _all_operations(*batch)
+    alone = [
+        traced(*(tensor[i : i + 1] for tensor in batch))
+        for i in range(len(pictures))
+    ]
+    dataset = tf.data.Dataset.from_tensor_slices(batch)
+    parts = list(dataset.batch(5).map(_all_operations))
+    for runs in ([traced(*batch)], alone, parts):
+        for index, expected in enumerate(eager):
+            joined = tf.concat([run[index] for run in runs], axis=0)
+            np.testing.assert_array_equal(joined, expected)
+    for shape in traced.get_concrete_function().output_shapes:
+        assert shape.as_list() == [None, *pictures.shape[1:]]
+    for empty in traced(*(tensor[:0] for tensor in batch)):
+        assert empty.dtype == tf.uint8
+        assert empty.shape == (0, *pictures.shape[1:])
+
+
+@pytest.mark.parametrize("threshold", [-1, 256])
+def test_threshold_error(threshold):
+    with pytest.raises(
+        ValueError, match=rf"`threshold` must be in 0..255, got {threshold}"
+    ):
+        tones.solarize_add(_pictures(), tf.zeros([13], tf.int32), threshold)
+
+
+def test_images_error():
+    for call in (
+        tones.auto_contrast,
+        tones.equalize,
+        tones.invert,
+        lambda images: tones.posterize(images, [8, 8]),
+        lambda images: tones.solarize(images, [8, 8]),
+        lambda images: tones.solarize_add(images, [8, 8]),
+    ):
+        with pytest.raises(ValueError, match="`images` must be .* float32"):
+            call(tf.zeros([2, 4, 4, 3]))

@@ -1,0 +1,293 @@
+"""What the pictures of the augmentation show, against training and PIL."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image, ImageEnhance, ImageOps
+
+from supcon_tf import config, data
+from supcon_tf.evaluation import augmentation
+from supcon_tf.training import builders
+
+SIZE = 24  # enlarged to 96
+FILL = (9, 80, 200)
+# Without what takes seconds to trace.
+POLICY = {
+    "augmentation": "simaugment",
+    "warp_probability": 0.0,
+    "blur_probability": 0.0,
+}
+
+
+def _settings(run_dir, data_dir, **overrides):
+    return config.ShowAugmentSettings(
+        **{
+            "run_dir": str(run_dir),
+            "dataset": "folder",
+            "data_dir": str(data_dir),
+            "image_size": SIZE,
+            "images": 3,
+            "views": 2,
+            "image": 1,
+            "augmentation": "identity",
+            "fill": FILL,
+            **overrides,
+        }
+    )
+
+
+def _panels(path, rows: int, columns: int, pitch: int) -> np.ndarray:
+    """The images of a picture, [rows, columns, SIZE, SIZE, 3]."""
+    pixels = np.asarray(Image.open(path).convert("RGB"))
+    height, width, _ = pixels.shape
+    tops = [height - pitch * (rows - row) for row in range(rows)]
+    lefts = [width - 100 * (columns - column) for column in range(columns)]
+    return np.stack(
+        [[pixels[y : y + 96 : 4, x : x + 96 : 4] for x in lefts] for y in tops]
+    )
+
+
+@pytest.fixture(scope="module")
+def pictures(image_folder, tmp_path_factory):
+    """The settings, both pictures and what is written on them, by file."""
+    chosen = _settings(
+        tmp_path_factory.mktemp("pictures") / "a",
+        image_folder,
+        **POLICY,
+    )
+    figures = {}
+    write = augmentation._write
+
+    def spy(path, drawn):
+        figures[path.name] = drawn
+        return write(path, drawn)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(augmentation, "_write", spy)
+        views, operations = augmentation.show_augment(chosen)
+    texts = {
+        name: [text.get_text() for text in drawn.axes[0].texts]
+        for name, drawn in figures.items()
+    }
+    return chosen, views, operations, texts
+
+
+@pytest.fixture(scope="module")
+def operation_rows(pictures):
+    """Per row of operations.png: the images and what is written below."""
+    _, _, path, texts = pictures
+    words = iter(texts["operations.png"][11:])
+    names = {}
+    for count in (*[11] * 18, 5):
+        name = next(words)
+        names[name] = [next(words) for _ in range(count)]
+    assert not list(words)
+    panels = _panels(path, len(names), 11, 96 + 16 + 3 * 4)
+    return {
+        name: (panel[: len(captions)], captions)
+        for panel, (name, captions) in zip(panels, names.items(), strict=True)
+    }
+
+
+def test_views_are_the_first_of_training(pictures, image_folder):
+    chosen, path, _, texts = pictures
+    panels = _panels(path, 3, 3, 100)
+    pretraining = config.PretrainSettings(
+        "x",
+        dataset="folder",
+        data_dir=str(image_folder),
+        image_size=SIZE,
+        batch_size=16,
+        fill=FILL,
+        **POLICY,
+    )
+    source = builders.source(pretraining, "train")
+    batches = builders.views(pretraining, source, SIZE, 2)
+    views, labels = next(batches.as_numpy_iterator())
+    np.testing.assert_array_equal(panels[:, 1:], views[:3])
+    assert texts["views.png"] == [
+        "original",
+        "view 1",
+        "view 2",
+        *(f"{i}: {source.class_names[labels[i]]}" for i in range(3)),
+    ]
+    # 20 x 24 in 24 x 24: two white lines above and below, and no resizing.
+    wholes = panels[:, 0]
+    assert (wholes[:, [0, 1, 22, 23]] == 255).all()
+    contents = [
+        np.asarray(Image.open(image_folder / name).convert("RGB"))
+        for name in source.ids
+        if name.endswith("png")
+    ]
+    inside = wholes[:, 2:22].astype(int)
+    errors = [min(abs(c - one).max() for c in contents) for one in inside]
+    assert min(errors) == 0  # of a PNG; JPEG decoders differ
+
+
+def test_every_operation_has_its_row(operation_rows):
+    assert list(operation_rows) == [
+        "Posterize",
+        "Solarize",
+        "SolarizeAdd",
+        "Color",
+        "Contrast",
+        "Brightness",
+        "Sharpness",
+        "Rotate",
+        "ShearX",
+        "ShearY",
+        "TranslateX",
+        "TranslateY",
+        "Cutout",
+        "ColorJitter",
+        "Hue",
+        "Warp",
+        "GaussianBlur",
+        "ResizedCrop",
+        "no level",
+    ]
+    _, names = operation_rows["no level"]
+    assert names == [
+        "Identity",
+        "AutoContrast",
+        "Equalize",
+        "Invert",
+        "Grayscale",
+    ]
+
+
+def test_operations_are_pils_with_the_written_argument(
+    operation_rows, pictures
+):
+    plain, names = operation_rows["no level"]
+    image = Image.fromarray(plain[0])
+    operations = {
+        "Identity": lambda: image,
+        "AutoContrast": lambda: ImageOps.autocontrast(image),
+        "Equalize": lambda: ImageOps.equalize(image),
+        "Invert": lambda: ImageOps.invert(image),
+        "Grayscale": lambda: image.convert("L").convert("RGB"),
+    }
+    for panel, name in zip(plain, names, strict=True):
+        np.testing.assert_array_equal(panel, np.asarray(operations[name]()))
+    expected = {
+        "Posterize": lambda text: ImageOps.posterize(image, int(text[0])),
+        "Solarize": lambda text: ImageOps.solarize(image, int(text[2:])),
+        "Color": lambda text: ImageEnhance.Color(image).enhance(
+            float(text[2:])
+        ),
+        "Brightness": lambda text: ImageEnhance.Brightness(image).enhance(
+            float(text[2:])
+        ),
+        "Sharpness": lambda text: ImageEnhance.Sharpness(image).enhance(
+            float(text[2:])
+        ),
+        "Rotate": lambda text: image.rotate(float(text[:-1]), fillcolor=FILL),
+        "ShearX": lambda text: image.transform(
+            image.size,
+            Image.Transform.AFFINE,
+            (1, float(text), 0, 0, 1, 0),
+            fillcolor=FILL,
+        ),
+    }
+    for name, operation in expected.items():
+        panels, captions = operation_rows[name]
+        made = np.stack([np.asarray(operation(text)) for text in captions])
+        # Factors such as 1.18 are float32 in ours and float64 here.
+        assert abs(panels.astype(int) - made).max() <= 1, name
+    half = operation_rows["Cutout"][1][-1]
+    assert half == "± 4 px"  # 40 / 224 of 24
+    cut = operation_rows["Cutout"][0][-1]
+    assert (cut[8:16, 8:16] == FILL).all()
+    np.testing.assert_array_equal(cut[:8], plain[0, :8])
+
+
+def test_effects_grow_from_none(operation_rows):
+    image = operation_rows["no level"][0][0].astype(int)
+    for name in ("ColorJitter", "Hue", "Warp", "GaussianBlur", "ResizedCrop"):
+        panels, captions = operation_rows[name]
+        change = abs(panels - image).mean(axis=(1, 2, 3))
+        assert change[0] == 0, name
+        assert change[1:4].mean() < change[4:7].mean(), name
+        assert change[4] > 1 and change[10] > change[1], name
+        assert len(set(captions)) == 11, name
+    assert operation_rows["ColorJitter"][1][-1] == "s = 2.50"
+    assert operation_rows["GaussianBlur"][1][0] == "σ 0.10 px"
+    assert operation_rows["ResizedCrop"][1][-1] == "8%"
+
+
+def test_the_image_is_the_row_of_views(pictures, operation_rows):
+    chosen, *_ = pictures
+    source = builders.source(chosen, "train")
+    batches = data.make_views(
+        source, 3, 1, image_size=SIZE, crop_area=None, horizontal_flip=False
+    )
+    images, _ = next(batches.as_numpy_iterator())
+    np.testing.assert_array_equal(
+        operation_rows["no level"][0][0], images[chosen.image, 0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "bits", "shift"),
+    [
+        ({"augmentation": "simaugment"}, (0, 4), 100 / 224),
+        ({"autoaugment_policy": "v0"}, (0, 4), 100 / 224),
+        (
+            {"augmentation": "autoaugment", "autoaugment_policy": "cifar10"},
+            (4, 8),
+            150 / 331,
+        ),
+        (
+            {"augmentation": "autoaugment", "autoaugment_policy": "v0"},
+            (0, 4),
+            250 / 224,
+        ),
+    ],
+)
+def test_ranges_are_those_of_the_policy(overrides, bits, shift):
+    ranges = augmentation._ranges(_settings("x", "y", **overrides))
+    assert ranges.posterize == bits and ranges.translate == shift
+
+
+def test_a_folder_without_classes_will_do(image_folder, tmp_path):
+    photographs = image_folder / "train" / "mid"
+    chosen = _settings(tmp_path / "run", photographs, images=99, crop_area=())
+    source = augmentation._photographs(chosen)
+    assert source.num_examples == 16
+    views, labels = augmentation._first_batch(chosen, source, 2)
+    assert views.shape == (16, 2, SIZE, SIZE, 3)
+    assert sorted(labels) == list(range(16))
+    assert source.class_names[:2] == ("00.png", "01.jpg")
+    pixels, _ = source.read(0)
+    first = data.decode_image(pixels).numpy()
+    expected = Image.open(photographs / "00.png").convert("RGB")
+    np.testing.assert_array_equal(first, np.asarray(expected))
+    # Folders of classes, and other data sets, are loaded as in training.
+    assert augmentation._photographs(_settings("x", image_folder)) is None
+    digits = dataclasses.replace(chosen, dataset="digits")
+    assert augmentation._photographs(digits) is None
+
+
+def test_errors_are_clear_and_nothing_is_written(image_folder, tmp_path):
+    folder = tmp_path / "images"
+    shutil.copytree(image_folder / "train" / "mid", folder)
+    run_dir = tmp_path / "run"
+    with pytest.raises(ValueError, match="--image must be below 16, the numbe"):
+        augmentation.show_augment(
+            _settings(run_dir, folder, images=99, image=16)
+        )
+    with pytest.raises(ValueError, match="--image_size must be given"):
+        augmentation.show_augment(_settings(run_dir, folder, image_size=None))
+    with pytest.raises(ValueError, match="--image must be below --images, got"):
+        _settings(run_dir, folder, image=3)
+    (folder / "03.jpg").write_text("no image")
+    with pytest.raises(ValueError, match=r"03.jpg must be an image, but is n"):
+        augmentation.show_augment(
+            _settings(run_dir, folder, images=16, crop_area=())
+        )
+    assert not run_dir.exists()
