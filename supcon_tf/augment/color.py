@@ -6,6 +6,7 @@ float32, so that an image gives the same bytes alone and in any batch.
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
@@ -15,6 +16,7 @@ from supcon_tf.augment import dispatch, randomness
 
 _GRAY_WEIGHTS = (19595.0, 38470.0, 7471.0)  # ITU-R 601 times 2**16, as in PIL
 _ORDERS = tuple(itertools.permutations(range(4)))
+_LARGE = 96 * 96  # pixels, see `adjust_hue`
 _WEIGHT_STEP = 2.0**-13  # of a blur weight ...
 _LEVEL_STEP = 2.0**-3  # ... and of a pixel between the passes: 24 bits in all
 
@@ -120,15 +122,16 @@ def adjust_hue(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
     Returns:
       [batch, height, width, 3] uint8.
     """
-    # TensorFlow's op turns all its pixels by one angle, but it is so much
-    # faster than its conversions to HSV and back that a loop over images wins.
-    pixels = _to_floats(images)
-    turned = tf.map_fn(
-        lambda one: tf.image.adjust_hue(one[0], one[1]),
-        (pixels, tf.math.floormod(factor, 1.0)),
-        fn_output_signature=tf.TensorSpec(pixels.shape[1:], tf.float32),
+    images = dispatch.check_images(images)
+    height, width = images.shape[1:3]
+    if height * width < _LARGE:
+        return _turn_hue(images, factor)
+    # One at a time, for their many intermediate planes to stay in the cache.
+    return tf.map_fn(
+        lambda one: _turn_hue(one[0][tf.newaxis], one[1][tf.newaxis])[0],
+        (images, factor),
+        fn_output_signature=tf.TensorSpec([height, width, 3], tf.uint8),
     )
-    return _to_bytes(turned + 0.5)
 
 
 def color_jitter(
@@ -253,6 +256,50 @@ def _blend(
 ) -> tf.Tensor:
     """From `target` at factor 0 through `pixels` at 1 and beyond, as in PIL."""
     return _to_bytes(target + _per_image(factor) * (pixels - target))
+
+
+def _turn_hue(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
+    """`adjust_hue` on whole planes of the batch."""
+    pixels = tf.cast(images, tf.float32)
+    height, width = pixels.shape[1:3]
+    flat = tf.reshape(pixels, [-1, height * width, 3])
+    planes = tf.unstack(tf.transpose(flat, [2, 0, 1]))  # 3 of [batch, H * W]
+    brightest = functools.reduce(tf.maximum, planes)
+    darkest = functools.reduce(tf.minimum, planes)
+    chroma = brightest - darkest
+    turn = 6.0 * tf.math.floormod(factor, 1.0)[:, tf.newaxis]
+    hue = _hue(*planes, brightest, chroma) + turn
+    turned = tf.stack(
+        [darkest + chroma * _share(hue + offset) for offset in (0.0, 4.0, 2.0)]
+    )  # red, green and blue: [3, batch, H * W]
+    turned = tf.transpose(_to_bytes(turned + 0.5), [1, 2, 0])
+    return tf.reshape(turned, [-1, height, width, 3])
+
+
+def _hue(
+    red: tf.Tensor,
+    green: tf.Tensor,
+    blue: tf.Tensor,
+    brightest: tf.Tensor,
+    chroma: tf.Tensor,
+) -> tf.Tensor:
+    """Hue of HSV in sixths of the circle, -1 to 5; 0 of gray is as good."""
+    # Masks, for tf.where takes many times as long.
+    is_red = tf.cast(red == brightest, tf.float32)
+    is_green = tf.cast(green == brightest, tf.float32) * (1.0 - is_red)
+    is_blue = 1.0 - is_red - is_green
+    difference = (
+        is_red * (green - blue)
+        + is_green * (blue - red)
+        + is_blue * (red - green)
+    )
+    return difference / tf.maximum(chroma, 1.0) + 2.0 * is_green + 4.0 * is_blue
+
+
+def _share(hue: tf.Tensor) -> tf.Tensor:
+    """How much of the chroma red has at a hue of 0 or more: 0 to 1."""
+    hue -= 6.0 * tf.floor(hue / 6.0)
+    return tf.clip_by_value(tf.abs(hue - 3.0) - 1.0, 0.0, 1.0)
 
 
 def _gaussian_weights(sigma: tf.Tensor, radius: int) -> tf.Tensor:

@@ -10,8 +10,9 @@ from supcon_tf.augment import dispatch, randomness
 
 _CENTRAL_FRACTION = 0.875  # of the short side kept in evaluation: 224 of 256
 _ATTEMPTS = 100  # to draw a box before falling back to the central square
-# The decoder interpolates chroma, two columns at most, as if a window's sides
-# were those of the image. Rows it interpolates from beyond the window.
+# libjpeg-turbo interpolates chroma at the sides of a window as if they were
+# those of the image: up to 43 levels off in the last column of photographs.
+# Two more columns make it exact. Rows are right without.
 _DECODED_MARGIN = (0, 2, 0)  # rows, columns, channels
 
 
@@ -126,8 +127,7 @@ def random_resized_crop_jpeg(
     Raises:
       ValueError: as `random_resized_crop`.
       tf.errors.InvalidArgumentError: `contents` is not a JPEG file, or is
-        truncated before the end of the window. What follows the window is not
-        read.
+        truncated before the end of the window; what follows is not looked at.
     """
     seed = _check_seed(seed)
     _check_size(size)
@@ -279,7 +279,7 @@ def _cut_views(
     """Cuts out the boxes and resizes them: [views, size, size, 3] uint8."""
     known = image.shape[:2]
     small = known.is_fully_defined() and max(known) <= 2 * size
-    # Without tf.cond where none can skip pixels: a fifth of a small view.
+    # No tf.cond where no box can be too large: a fifth of the time at 32 px.
     resize = (
         functools.partial(_resize, antialias=False) if small else resize_crop
     )

@@ -317,3 +317,15 @@ def test_images_error():
         color.adjust_contrast(tf.zeros([2, 4, 4, 3]), tf.ones([2]))
     with pytest.raises(ValueError, match=r"`images` must be .* \(2, 4, 4, 1\)"):
         color.to_grayscale(tf.zeros([2, 4, 4, 1], tf.uint8))
+
+
+def test_hue_of_large_images_is_that_of_their_parts():
+    rng = np.random.default_rng(2)
+    large = rng.integers(0, 256, (3, 96, 128, 3)).astype(np.uint8)
+    factors = tf.constant([0.07, -0.4, 0.5])
+    whole = color.adjust_hue(large, factors).numpy()
+    strips = large.reshape(3 * 12, 8, 128, 3)
+    parts = color.adjust_hue(strips, tf.repeat(factors, 12))
+    np.testing.assert_array_equal(whole, tf.reshape(parts, whole.shape))
+    empty = color.adjust_hue(large[:0], factors[:0])
+    assert empty.shape == (0, 96, 128, 3)
