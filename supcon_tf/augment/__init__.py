@@ -13,6 +13,7 @@ from supcon_tf.augment.geometry import (
     crop_box,
     random_flip,
     random_resized_crop,
+    random_resized_crop_jpeg,
     resize_crop,
 )
 from supcon_tf.augment.mixing import CutMix, MixUp
@@ -37,5 +38,6 @@ __all__ = [
     "fold_in",
     "random_flip",
     "random_resized_crop",
+    "random_resized_crop_jpeg",
     "resize_crop",
 ]

@@ -5,13 +5,14 @@
 batches.
 """
 
-from supcon_tf.data.images import decode_image
+from supcon_tf.data.images import decode_and_crop, decode_image
 from supcon_tf.data.loading import load
 from supcon_tf.data.pipeline import make_examples, make_views, steps_per_epoch
 from supcon_tf.data.sources import Source, from_arrays
 
 __all__ = [
     "Source",
+    "decode_and_crop",
     "decode_image",
     "from_arrays",
     "load",

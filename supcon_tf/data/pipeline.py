@@ -14,8 +14,8 @@ from supcon_tf.data import images, sources
 _ORDER, _VIEW = 0, 1  # Uses of the run's seed.
 _CROP, _FLIP, _POLICY = 0, 1, 2  # Uses of a view's seed.
 
-# Up to this side, in pixels, decoding an image costs less than asking for a
-# part of it.
+# Side in pixels up to which a file is decoded whole: there, operations on its
+# header and its window cost more than its pixels do.
 _SMALL_SIDE = 64
 
 _Policy = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
@@ -63,7 +63,8 @@ def make_views(
     `steps_per_epoch` full batches; what remains is left out of that epoch.
     Order and views are a function of (seed, epoch, position in the epoch,
     view) alone: the same seed gives the same sequence, and `start_step`
-    enters it anywhere, without reading the images before.
+    enters it anywhere, without reading the images before. An image file is
+    decoded once for all its views; see `images.decode_and_crop`.
 
     Args:
       source: the training split.
