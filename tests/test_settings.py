@@ -20,7 +20,9 @@ TOOLS = {
     "evaluate": config.EvaluateSettings,
     "export": config.ExportSettings,
     "demo": config.DemoSettings,
+    "bench_input": config.BenchInputSettings,
     "bench_loss": config.BenchLossSettings,
+    "show_augment": config.ShowAugmentSettings,
 }
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import statistics
 
+from supcon_tf.benchmarks.processes import Point
+
 # What an implementation is compared with, where it is among them.
 _BASELINE = "tiled"
 _TOLERANCE = 1e-4
-
-Point = dict[str, object]
 
 
 def compare(runs: dict[str, list[Point]]) -> list[Point]:

@@ -1,20 +1,17 @@
 """Forward and backward pass of each loss that `bench_loss` can measure.
 
-TensorFlow and PyTorch are imported by the implementation that needs them, so
-that the process of one library holds neither threads nor memory of the other.
-Peers are loaded from where the user has them; none is copied here.
+TensorFlow and PyTorch are imported by the implementation that needs them, see
+`libraries`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-import pathlib
-import sys
-import types
 from collections.abc import Callable
 
 import numpy as np
+
+from supcon_tf.benchmarks import libraries
 
 # Returns the loss, mean over samples times the temperature, and its gradient.
 Step = Callable[[], tuple[object, object]]
@@ -88,7 +85,7 @@ def oracle_gradient(problem: Problem) -> np.ndarray:
 
 def _dense(problem: Problem) -> Step:
     """Ours, all [M, M] matrices in memory."""
-    _import_tensorflow(problem.threads)
+    libraries.import_tensorflow(problem.threads)
     from supcon_tf import losses
 
     return _tensorflow_step(
@@ -102,7 +99,7 @@ def _dense(problem: Problem) -> Step:
 
 def _tiled(problem: Problem, **schedule) -> Step:
     """Ours, tile by tile, in the schedule it chooses as in SupConLoss."""
-    _import_tensorflow(problem.threads)
+    libraries.import_tensorflow(problem.threads)
     from supcon_tf.losses import tiled
 
     return _tensorflow_step(
@@ -125,8 +122,8 @@ def _looped(problem: Problem) -> Step:
 
 def _official(problem: Problem) -> Step:
     """`contrastive_loss` of a file like google-research's supcon/losses.py."""
-    tf = _import_tensorflow(problem.threads)
-    contrastive_loss = _load(problem.path).contrastive_loss
+    tf = libraries.import_tensorflow(problem.threads)
+    contrastive_loss = libraries.load_file(problem.path).contrastive_loss
     return _tensorflow_step(
         lambda z, labels: contrastive_loss(
             z, labels, temperature=problem.temperature
@@ -158,7 +155,7 @@ def _tensorflow_step(
 
 def _floor(problem: Problem) -> Step:
     """See `floor_step`."""
-    _import_tensorflow(problem.threads)
+    libraries.import_tensorflow(problem.threads)
     dim = problem.projections.shape[2]
     return floor_step(problem.projections.reshape(-1, dim))
 
@@ -203,9 +200,9 @@ def floor_step(rows: np.ndarray) -> Step:
 
 def _supcontrast(problem: Problem) -> Step:
     """`SupConLoss` of a file like HobbitLong/SupContrast's losses.py."""
-    torch = _import_torch(problem.threads)
+    torch = libraries.import_torch(problem.threads)
     # Its value is tau / base_temperature times the mean in nats.
-    criterion = _load(problem.path).SupConLoss(
+    criterion = libraries.load_file(problem.path).SupConLoss(
         temperature=problem.temperature, base_temperature=1.0
     )
     labels = torch.from_numpy(problem.labels).long()
@@ -214,7 +211,7 @@ def _supcontrast(problem: Problem) -> Step:
 
 def _pml(problem: Problem) -> Step:
     """`SupConLoss` of pytorch-metric-learning, which normalises inside."""
-    torch = _import_torch(problem.threads)
+    torch = libraries.import_torch(problem.threads)
     from pytorch_metric_learning import losses
 
     criterion = losses.SupConLoss(temperature=problem.temperature)
@@ -241,32 +238,3 @@ def _torch_step(
         return value.detach(), z.grad
 
     return run
-
-
-def _import_tensorflow(threads: int) -> types.ModuleType:
-    """TensorFlow with this many threads; before its first operation."""
-    import tensorflow as tf
-
-    tf.config.threading.set_intra_op_parallelism_threads(threads)
-    tf.config.threading.set_inter_op_parallelism_threads(threads)
-    return tf
-
-
-def _import_torch(threads: int) -> types.ModuleType:
-    """PyTorch with this many threads."""
-    import torch
-
-    torch.set_num_threads(threads)
-    return torch
-
-
-def _load(path: str) -> types.ModuleType:
-    """The module in a Python file that is not installed."""
-    file = pathlib.Path(path).resolve()
-    # A file of a package imports its siblings by the package's name. Appended:
-    # what is installed must not be hidden by what lies beside the file.
-    sys.path.append(str(file.parent.parent))
-    spec = importlib.util.spec_from_file_location(f"peer_{file.stem}", file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

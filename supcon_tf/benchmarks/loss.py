@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.util
-import json
-import os
 import pathlib
-import platform
-import signal
-import subprocess
-import sys
 
 from supcon_tf import config
-from supcon_tf.benchmarks import comparison, plots
+from supcon_tf.benchmarks import comparison, plots, processes
 
 # [M, M] float32 matrices at the peak, rounded up: measured at M = 8,192 and
 # 12,288 are 10 for the PyTorch reference, 11 for pytorch-metric-learning, 9 for
@@ -21,7 +16,6 @@ from supcon_tf.benchmarks import comparison, plots
 _MATRICES = {"tiled": 0.0, "looped": 0.0, "floor": 0.5}
 _OTHER_MATRICES = 12.0
 _ACCURACY_ROWS = 2048
-_PACKAGE_PARENT = pathlib.Path(__file__).parent.parent.parent
 
 
 def bench_loss(chosen: config.BenchLossSettings) -> dict[str, object]:
@@ -52,7 +46,9 @@ def bench_loss(chosen: config.BenchLossSettings) -> dict[str, object]:
     directory.mkdir(parents=True, exist_ok=True)
     results = {
         "settings": dataclasses.asdict(chosen),
-        "machine": _describe_machine(chosen),
+        "machine": processes.describe_machine(
+            processes.choose_threads(chosen.threads)
+        ),
         "points": [],
         "disagreements": [],
         "accuracy": {},
@@ -66,7 +62,8 @@ def bench_loss(chosen: config.BenchLossSettings) -> dict[str, object]:
         results["disagreements"] += comparison.find_disagreements(points)
         for point in points:
             print(_progress(point), flush=True)
-        _write(directory, results)
+        drawn = plots.plot_loss(results["points"])
+        processes.write(directory, "bench_loss", results, drawn)
     return results
 
 
@@ -105,20 +102,20 @@ def choose_implementations(chosen: config.BenchLossSettings) -> list[str]:
 
 def _measure_size(
     chosen: config.BenchLossSettings, names: list[str], rows: int
-) -> dict[str, list[comparison.Point]]:
+) -> dict[str, list[processes.Point]]:
     """What each process of each round gave, by implementation."""
-    runs = {}
+    runs, measurements = {}, {}
     for name in names:
         matrices = _MATRICES.get(name, _OTHER_MATRICES)
         gigabytes = 4e-9 * matrices * rows**2
         if gigabytes > chosen.max_memory_gb:
             reason = f"about {gigabytes:.3g} GB, see --max_memory_gb"
             runs[name] = [{"rows": rows, "skipped": reason}]
-    for _ in range(chosen.rounds):
-        for name in names:
-            before = runs.setdefault(name, [])
-            if not before or "ms" in before[-1]:
-                before.append({"rows": rows} | _run_point(chosen, name, rows))
+        else:
+            measurements[name] = functools.partial(
+                _run_point, chosen, name, rows
+            )
+    runs |= processes.interleave(chosen.rounds, measurements)
     return {name: runs[name] for name in names}
 
 
@@ -137,9 +134,8 @@ def _run_point(
     name: str,
     rows: int,
     accuracy: bool = False,
-) -> comparison.Point:
-    """Runs benchmarks.point in a fresh process; `error` where it fails."""
-    threads = _threads(chosen)
+) -> processes.Point:
+    """Runs benchmarks.point in a process of its own; `error` where it fails."""
     job = {
         "name": name,
         "rows": rows,
@@ -148,72 +144,17 @@ def _run_point(
         "classes": chosen.classes,
         "seed": chosen.seed,
         "temperature": chosen.temperature,
-        "threads": threads,
+        "threads": processes.choose_threads(chosen.threads),
         "path": getattr(chosen, f"{name}_path", None),
         "seconds": chosen.seconds,
         "accuracy": accuracy,
     }
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": str(threads),
-        # Resident memory is the host's, and peers run where tensors start.
-        "CUDA_VISIBLE_DEVICES": "-1",
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-        "PYTHONPATH": os.pathsep.join(
-            [str(_PACKAGE_PARENT), os.environ.get("PYTHONPATH", "")]
-        ).rstrip(os.pathsep),
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "supcon_tf.benchmarks.point", json.dumps(job)],
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
-    if done.returncode < 0:
-        return {"error": f"ended by {signal.Signals(-done.returncode).name}"}
-    if done.returncode > 0:
-        text = done.stderr.strip().splitlines() or ["no message"]
-        return {"error": text[-1]}
-    return json.loads(done.stdout.splitlines()[-1])
+    return {"rows": rows} | processes.run("point", job)
 
 
-def _threads(chosen: config.BenchLossSettings) -> int:
-    """Threads of every process: those asked for, or all cores it may use."""
-    if chosen.threads:
-        return chosen.threads
-    if hasattr(os, "sched_getaffinity"):  # Linux: within taskset, containers.
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
-
-
-def _describe_machine(chosen: config.BenchLossSettings) -> dict[str, object]:
-    """Processor, threads, load before the start and Python."""
-    processor = platform.processor() or platform.machine()
-    information = pathlib.Path("/proc/cpuinfo")
-    if information.exists():
-        for line in information.read_text().splitlines():
-            if line.startswith("model name"):
-                processor = line.split(":", 1)[1].strip()
-    return {
-        "processor": processor,
-        "threads": _threads(chosen),
-        "load": os.getloadavg()[0],
-        "python": platform.python_version(),
-    }
-
-
-def _progress(point: comparison.Point) -> str:
+def _progress(point: processes.Point) -> str:
     """One line about a point that has just been measured."""
     start = f"{point['rows']} rows, {point['implementation']}"
     if point["status"] != "measured":
         return f"{start}: {point['status']}, {point['reason']}"
     return f"{start}: {point['ms']:.2f} ms, {point['peak_mb']:.1f} MB"
-
-
-def _write(directory: pathlib.Path, results: dict[str, object]) -> None:
-    """Writes JSON and PNG; whole files or none."""
-    partial = directory / "bench_loss.partial"
-    partial.write_text(json.dumps(results, indent=1) + "\n")
-    partial.replace(directory / "bench_loss.json")
-    plots.plot_loss(results["points"]).savefig(partial, format="png", dpi=120)
-    partial.replace(directory / "bench_loss.png")

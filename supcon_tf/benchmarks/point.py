@@ -2,25 +2,22 @@
 
   python -m supcon_tf.benchmarks.point '{"name": "dense", "rows": 512, ...}'
 
-Started by `benchmarks.loss`, which passes a job and reads the last line of
-stdout: a JSON object of what was measured, or {"error": "..."}.
+Started by `benchmarks.loss` through `benchmarks.processes`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import pathlib
 import re
 import resource
 import statistics
 import sys
 import time
-import traceback
 
 import numpy as np
 
-from supcon_tf.benchmarks import implementations
+from supcon_tf.benchmarks import implementations, libraries, processes
 
 _WARM_UP = 2
 _LEAST_STEPS = 3
@@ -63,11 +60,9 @@ def measure(job: dict[str, object]) -> dict[str, object]:
         "peak_mb": peak_mb,
         "memory": peak.source,
         "loss": loss,
-        "libraries": {
-            module: sys.modules[module].__version__
-            for module in ("tensorflow", "torch", "pytorch_metric_learning")
-            if module in sys.modules
-        },
+        "libraries": libraries.versions(
+            "tensorflow", "torch", "pytorch_metric_learning"
+        ),
     }
     g = np.asarray(gradient).reshape(problem.projections.shape)
     return measured | _gradient_figures(g, problem, accuracy)
@@ -126,27 +121,5 @@ def _high_water() -> int | None:
     return 1024 * int(found[1]) if found else None
 
 
-def _one_line(error: Exception) -> str:
-    """Kind and message, without the source lines that AutoGraph quotes."""
-    lines = str(error).strip().splitlines() or [""]
-    if lines[0] == "in user code:":
-        return lines[-1].strip()
-    told = next((line for line in lines if "OOM" in line), lines[0])
-    return f"{type(error).__name__}: {told.strip()}"
-
-
-def main() -> None:
-    """Runs the job of the command line and prints one line of JSON."""
-    # Where memory runs out, the system ends this process before any other.
-    with contextlib.suppress(OSError):
-        pathlib.Path("/proc/self/oom_score_adj").write_text("1000")
-    try:
-        result = measure(json.loads(sys.argv[1]))
-    except Exception as error:  # Whatever a peer raises is this point's result.
-        traceback.print_exc()
-        result = {"error": _one_line(error)}
-    print(json.dumps(result))
-
-
 if __name__ == "__main__":
-    main()
+    processes.answer(measure)

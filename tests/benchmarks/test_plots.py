@@ -1,4 +1,4 @@
-"""The figure of the loss benchmark."""
+"""The figures of the benchmarks."""
 
 from __future__ import annotations
 
@@ -30,3 +30,29 @@ def test_every_implementation_is_drawn_in_both_panels(tmp_path):
 
 def test_nothing_measured_is_an_empty_figure(tmp_path):
     plots.plot_loss([]).savefig(tmp_path / "figure.png")
+
+
+def test_input_pipelines_are_bars_by_size(tmp_path):
+    points = [
+        {
+            "implementation": name,
+            "size": size,
+            "input": of,
+            "policy": "identity",
+            "status": "measured",
+            "images_per_second": 5.0 * size,
+        }
+        for size in (224, 32)
+        for of in config.INPUTS
+        for name in config.INPUT_IMPLEMENTATIONS
+    ]
+    points[0] = {**points[0], "status": "failed"}
+    drawn = plots.plot_input(points)
+    heights = [
+        [bar.get_height() for bar in axes.patches] for axes in drawn.axes
+    ]
+    assert heights == [[160.0] * 6, [1120.0] * 5]
+    edges = [round(bar.get_x(), 6) for bar in drawn.axes[0].patches]
+    assert len(set(edges)) == 6
+    drawn.savefig(tmp_path / "figure.png")
+    plots.plot_input([]).savefig(tmp_path / "figure.png")

@@ -14,13 +14,3 @@ def test_peak_memory_is_growth_and_outlives_its_release():
     if peak.source == "VmHWM":
         assert 25 < peak.growth_mb() < 60
     assert peak.growth_mb() >= 0
-
-
-def test_messages_of_tensorflow_become_one_line():
-    graph = RuntimeError(
-        "Graph execution error:\n\nnode\nOOM when allocating x"
-    )
-    assert point._one_line(graph) == "RuntimeError: OOM when allocating x"
-    autograph = ValueError("in user code:\n\n  File x\n\n    TypeError: bad\n")
-    assert point._one_line(autograph) == "TypeError: bad"
-    assert point._one_line(ValueError()) == "ValueError: "

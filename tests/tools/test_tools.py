@@ -121,6 +121,7 @@ def test_the_table_is_the_evaluation(command_line_run):
         ("evaluate", ["--run_dir=x"], "run directory of tools/pretrain"),
         ("export", ["--run_dir=x"], "run directory of tools/pretrain"),
         ("bench_loss", ["--official_path=no.py"], "must be a Python file"),
+        ("bench_input", ["--data_dir=/nowhere"], "--data_dir must be a folder"),
     ],
 )
 def test_wrong_input_is_one_line_and_leaves_nothing(
@@ -223,3 +224,49 @@ def test_the_loss_is_measured_beside_a_peer(tmp_path):
     assert "agree within 0.0001" in table
     png = (written / "bench_loss.png").read_bytes()
     assert png.startswith(b"\x89PNG")
+
+
+def test_the_input_pipeline_is_measured(image_folder, tmp_path):
+    done = run(
+        "bench_input",
+        f"--data_dir={image_folder}",
+        "--sizes=8",
+        "--policies=identity",
+        "--inputs=jpeg",
+        "--implementations=ours",
+        "--batch_size=16",
+        "--rounds=1",
+        "--seconds=0",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    written = tmp_path / "runs" / "bench_input"
+    results = json.loads((written / "bench_input.json").read_text())
+    # Half of the train and test images are JPEG files, the others PNG.
+    assert results["images"] == f"33 JPEG files of {image_folder}"
+    (point,) = results["points"]
+    assert point["status"] == "measured", point
+    assert point["images_per_second"] > 0 and point["batches"] == 8
+    assert point["libraries"] == {"tensorflow": "2.15.1"}
+    assert re.search(r"8 px from JPEG, identity +\d+ +1.00\n", done.stdout)
+    png = (written / "bench_input.png").read_bytes()
+    assert png.startswith(b"\x89PNG")
+
+
+def test_the_augmentation_is_shown(image_folder, tmp_path):
+    """With every default but the images, which have no class folders."""
+    photographs = image_folder / "train" / "mid"
+    done = run(
+        "show_augment",
+        "--dataset=folder",
+        f"--data_dir={photographs}",
+        "--image_size=16",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    paths = ["runs/show_augment/views.png", "runs/show_augment/operations.png"]
+    assert done.stdout.splitlines() == paths
+    assert "AutoGraph" not in done.stderr
+    for path in paths:
+        assert (tmp_path / path).read_bytes().startswith(b"\x89PNG")
+    assert len(list((tmp_path / "runs" / "show_augment").iterdir())) == 2
