@@ -8,7 +8,7 @@ import importlib.util
 import pathlib
 
 from supcon_tf import config
-from supcon_tf.benchmarks import comparison, plots, processes
+from supcon_tf.benchmarks import loss_comparison, plots, processes
 
 # [M, M] float32 matrices at the peak, rounded up: measured at M = 8,192 and
 # 12,288 are 10 for the PyTorch reference, 11 for pytorch-metric-learning, 9 for
@@ -57,9 +57,9 @@ def bench_loss(chosen: config.BenchLossSettings) -> dict[str, object]:
     if chosen.accuracy:
         results["accuracy"] = _measure_accuracy(chosen)
     for rows in chosen.rows:
-        points = comparison.compare(_measure_size(chosen, names, rows))
+        points = loss_comparison.compare(_measure_size(chosen, names, rows))
         results["points"] += points
-        results["disagreements"] += comparison.find_disagreements(points)
+        results["disagreements"] += loss_comparison.find_disagreements(points)
         for point in points:
             print(_progress(point), flush=True)
         drawn = plots.plot_loss(results["points"])
@@ -135,7 +135,7 @@ def _run_point(
     rows: int,
     accuracy: bool = False,
 ) -> processes.Point:
-    """Runs benchmarks.point in a process of its own; `error` where it fails."""
+    """Measures in a process of its own; `error` where that fails."""
     job = {
         "name": name,
         "rows": rows,
@@ -149,7 +149,7 @@ def _run_point(
         "seconds": chosen.seconds,
         "accuracy": accuracy,
     }
-    return {"rows": rows} | processes.run("point", job)
+    return {"rows": rows} | processes.run("loss_point", job)
 
 
 def _progress(point: processes.Point) -> str:

@@ -48,7 +48,7 @@ def test_rounds_are_interleaved_and_failures_not_repeated():
 
 
 def test_what_a_process_raises_is_its_result():
-    done = processes.run("point", {"threads": 1})
+    done = processes.run("loss_point", {"threads": 1})
     assert done == {"error": "KeyError: 'name'"}
     done = processes.run("nothing", {"threads": 1})
     assert "No module named supcon_tf.benchmarks.nothing" in done["error"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from supcon_tf.benchmarks import point
+from supcon_tf.benchmarks import loss_point
 
 
 def test_peak_memory_is_growth_and_outlives_its_release():
-    peak = point.PeakMemory()
+    peak = loss_point.PeakMemory()
     block = np.ones(30_000_000, np.uint8)
     del block
     if peak.source == "VmHWM":

@@ -1,6 +1,6 @@
 """Measures one implementation at one size, in a process of its own.
 
-  python -m supcon_tf.benchmarks.point '{"name": "dense", "rows": 512, ...}'
+  python -m supcon_tf.benchmarks.loss_point '{"name": "dense", ...}'
 
 Started by `benchmarks.loss` through `benchmarks.processes`.
 """
@@ -17,7 +17,7 @@ import time
 
 import numpy as np
 
-from supcon_tf.benchmarks import implementations, libraries, processes
+from supcon_tf.benchmarks import libraries, loss_implementations, processes
 
 _WARM_UP = 2
 _LEAST_STEPS = 3
@@ -29,7 +29,7 @@ def measure(job: dict[str, object]) -> dict[str, object]:
     Args:
       job: `name` of the implementation; `seconds` of timed steps, at least
         three steps; `accuracy`, whether to compare with the float64 oracle;
-        all others are arguments of `implementations.make_problem`.
+        all others are arguments of `loss_implementations.make_problem`.
 
     Returns:
       `ms` (median), `steps` timed, `peak_mb`, `memory` (how it was read),
@@ -40,8 +40,8 @@ def measure(job: dict[str, object]) -> dict[str, object]:
     job = dict(job)
     name, seconds = job.pop("name"), job.pop("seconds")
     accuracy = job.pop("accuracy", False)
-    problem = implementations.make_problem(**job)
-    step = implementations.make_step(name, problem)
+    problem = loss_implementations.make_problem(**job)
+    step = loss_implementations.make_step(name, problem)
     peak = PeakMemory()
     for _ in range(_WARM_UP):
         float(step()[0])
@@ -69,7 +69,7 @@ def measure(job: dict[str, object]) -> dict[str, object]:
 
 
 def _gradient_figures(
-    g: np.ndarray, problem: implementations.Problem, accuracy: bool
+    g: np.ndarray, problem: loss_implementations.Problem, accuracy: bool
 ) -> dict[str, float]:
     """Norms of the gradient and, where asked, its largest error."""
     z = problem.projections
@@ -79,7 +79,7 @@ def _gradient_figures(
         "tangent_norm": float(np.linalg.norm(tangent)),
     }
     if accuracy:
-        oracle = implementations.oracle_gradient(problem)
+        oracle = loss_implementations.oracle_gradient(problem)
         error = np.abs(g - oracle).max() / np.abs(oracle).max()
         figures["gradient_error"] = float(error)
     return figures

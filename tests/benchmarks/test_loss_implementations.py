@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import losses
-from supcon_tf.benchmarks import implementations
+from supcon_tf.benchmarks import loss_implementations
 
 
 def make_problem(rows=24, views=2, classes=4):
-    return implementations.make_problem(
+    return loss_implementations.make_problem(
         rows, views, 8, classes, seed=3, temperature=0.2, threads=2
     )
 
@@ -35,7 +35,7 @@ def test_the_oracle_is_the_gradient_of_the_loss(views, classes):
         loss = tf.reduce_mean(
             losses.supcon_loss(z, problem.labels, temperature=0.2)
         )
-    oracle = implementations.oracle_gradient(problem)
+    oracle = loss_implementations.oracle_gradient(problem)
     np.testing.assert_allclose(tape.gradient(loss, z), oracle, atol=1e-7)
 
 
@@ -44,5 +44,5 @@ def test_the_floor_runs_all_products():
     problem = make_problem(rows=30)
     z = problem.projections.reshape(30, 8)
     # Threads are set once per process; the function alone is tested here.
-    step = implementations.floor_step(z)
+    step = loss_implementations.floor_step(z)
     np.testing.assert_allclose(step()[1], np.exp(z @ z.T) @ z, rtol=1e-4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supcon_tf.benchmarks import comparison
+from supcon_tf.benchmarks import loss_comparison
 
 
 def measured(ms, peak_mb, loss=0.5, norm=0.1, raw=0.2):
@@ -17,7 +17,7 @@ def measured(ms, peak_mb, loss=0.5, norm=0.1, raw=0.2):
 
 
 def test_ratios_are_taken_within_rounds():
-    points = comparison.compare(
+    points = loss_comparison.compare(
         {
             "tiled": [measured(1.0, 10.0), measured(10.0, 12.0)],
             "dense": [measured(3.0, 20.0), measured(50.0, 60.0)],
@@ -31,11 +31,11 @@ def test_ratios_are_taken_within_rounds():
 
 
 def test_no_memory_ratio_over_nothing_and_none_without_baseline():
-    tiled, dense = comparison.compare(
+    tiled, dense = loss_comparison.compare(
         {"tiled": [measured(1.0, 0.0)], "dense": [measured(2.0, 9.0)]}
     )
     assert dense["time_ratio"] == 2.0 and "memory_ratio" not in dense
-    tiled, dense = comparison.compare(
+    tiled, dense = loss_comparison.compare(
         {
             "tiled": [{"rows": 512, "error": "ended by SIGKILL"}],
             "dense": [measured(2.0, 9.0)],
@@ -46,14 +46,14 @@ def test_no_memory_ratio_over_nothing_and_none_without_baseline():
 
 
 def test_a_failure_in_a_later_round_is_a_failure():
-    (point,) = comparison.compare(
+    (point,) = loss_comparison.compare(
         {"dense": [measured(1.0, 1.0), {"rows": 512, "error": "gone"}]}
     )
     assert point["status"] == "failed" and "ms" not in point
 
 
 def test_disagreements():
-    points = comparison.compare(
+    points = loss_comparison.compare(
         {
             "floor": [measured(1.0, 1.0, loss=99.0)],
             "supcontrast": [measured(1.0, 1.0, loss=0.50004)],
@@ -62,7 +62,7 @@ def test_disagreements():
             "tiled": [measured(1.0, 1.0)],
         }
     )
-    lines = comparison.find_disagreements(points)
+    lines = loss_comparison.find_disagreements(points)
     assert lines == [
         "official at 512 rows: loss 0.5001, but tiled has 0.5",
         "official at 512 rows: gradient norm nan, but tiled has 0.2",
@@ -70,7 +70,7 @@ def test_disagreements():
 
 
 def test_the_table_has_a_row_per_point():
-    points = comparison.compare(
+    points = loss_comparison.compare(
         {
             "tiled": [measured(1.25, 10.0)],
             "dense": [measured(2.5, 40.0)],
@@ -83,7 +83,7 @@ def test_the_table_has_a_row_per_point():
         "accuracy": {"tiled": 4e-7},
         "accuracy_rows": 2048,
     }
-    lines = comparison.loss_table(results).splitlines()
+    lines = loss_comparison.loss_table(results).splitlines()
     assert (
         lines[0].split() == "rows ms spread MB time/tiled memory/tiled".split()
     )
@@ -93,4 +93,4 @@ def test_the_table_has_a_row_per_point():
     assert lines[4].endswith("over largest entry: 4.0e-07")
     assert lines[5] == "losses and gradients agree within 0.0001"
     results["points"] = points[:1]
-    assert "agree" not in comparison.loss_table(results)
+    assert "agree" not in loss_comparison.loss_table(results)
