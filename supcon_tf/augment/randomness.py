@@ -127,11 +127,12 @@ def fold_in(seeds: tf.Tensor, data: tf.Tensor) -> tf.Tensor:
     what other integers give. The order of several foldings matters.
 
     Args:
-      seeds: [2] or [batch, 2] int32.
-      data: scalar or [batch] of any integer type, taken modulo 2**32.
+      seeds: [..., 2] int32, such as [2] or [batch, 2].
+      data: [...] of any integer type, taken modulo 2**32; broadcasts with the
+        leading axes of `seeds`.
 
     Returns:
-      [2] int32 if neither has a batch, else [batch, 2] int32.
+      [..., 2] int32, of the broadcast shape.
 
     Raises:
       ValueError: `seeds` does not end in 2, or is not int32; `data` is not
@@ -140,7 +141,7 @@ def fold_in(seeds: tf.Tensor, data: tf.Tensor) -> tf.Tensor:
     seeds, data = tf.convert_to_tensor(seeds), tf.convert_to_tensor(data)
     if seeds.dtype != tf.int32 or seeds.shape[-1:] != [2]:
         raise ValueError(
-            "`seeds` must be [2] or [batch, 2] int32, "
+            "`seeds` must be [..., 2] int32, "
             f"got {seeds.shape} {seeds.dtype.name}"
         )
     if not data.dtype.is_integer:

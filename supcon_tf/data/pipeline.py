@@ -18,6 +18,10 @@ _CROP, _FLIP, _POLICY = 0, 1, 2  # Uses of a view's seed.
 # header and its window cost more than its pixels do.
 _SMALL_SIDE = 64
 
+# Examples of one parallel call: a call of its own for each would cost as much
+# as a small image. A batch is put together from any such.
+_CHUNK = 16
+
 _Policy = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
@@ -106,16 +110,31 @@ def make_views(
     )
 
     def read_views(
-        record: sources.Record, seeds: tuple[tf.Tensor, tf.Tensor]
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        view_seeds, crop_seeds = seeds  # Both [V, 2].
+        example: tuple[sources.Record, tf.Tensor, tf.Tensor],
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        record, crop_seeds = example  # Seeds are [V, 2].
         image, label = _read_image(source, record, decode=decode)
-        return cut_views(image, crop_seeds), label, view_seeds
+        return cut_views(image, crop_seeds), label
+
+    def read_chunk(
+        records: sources.Record, epochs: tf.Tensor, positions: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        seeds = _view_seeds(run_seeds, epochs, positions, num_views)
+        views, labels = tf.map_fn(
+            read_views,
+            (records, randomness.fold_in(seeds, _CROP)),
+            fn_output_signature=(
+                tf.TensorSpec([num_views, size, size, 3], tf.uint8),
+                tf.TensorSpec([], tf.int32),
+            ),
+            parallel_iterations=1,
+        )
+        return views, labels, seeds
 
     return _endless(
-        _ordered_records(source, batch_size, num_views, run_seeds, start_step)
-        .map(read_views, num_parallel_calls=tf.data.AUTOTUNE)
-        .batch(batch_size, drop_remainder=True)
+        _ordered_chunks(source, batch_size, run_seeds, start_step)
+        .map(read_chunk, num_parallel_calls=tf.data.AUTOTUNE)
+        .rebatch(batch_size, drop_remainder=True)
         .map(augment, num_parallel_calls=tf.data.AUTOTUNE)
         .prefetch(tf.data.AUTOTUNE)
         .with_options(_options())
@@ -156,52 +175,43 @@ def make_examples(
     )
 
 
-def _ordered_records(
+def _ordered_chunks(
     source: sources.Source,
     batch_size: int,
-    num_views: int,
     run_seeds: tf.Tensor,
     start_step: int,
 ) -> tf.data.Dataset:
-    """Yields (record, view seeds [V, 2], crop seeds [V, 2]) without end."""
+    """Yields n records, epochs [n] and positions in them [n], without end."""
     steps = steps_per_epoch(source, batch_size)
     first_epoch, first_step = divmod(start_step, steps)
     order_seeds = randomness.fold_in(run_seeds, _ORDER)
 
     def one_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
         first = tf.where(epoch == first_epoch, first_step * batch_size, 0)
-        first = tf.cast(first, tf.int64)
-        # A batch at a time: hashing costs as much for one image as for many.
-        seeds = (
-            tf.data.Dataset.range(first, steps * batch_size)
-            .batch(batch_size)
-            .map(lambda at: _view_seeds(run_seeds, epoch, at, num_views))
-            .unbatch()
-        )
+        first, end = tf.cast(first, tf.int64), steps * batch_size
+        positions = tf.data.Dataset.range(first, end)
         records = source.records(randomness.fold_in(order_seeds, epoch))
-        return tf.data.Dataset.zip((records.skip(first), seeds))
+        return tf.data.Dataset.zip((records.skip(first), positions)).map(
+            lambda record, position: (record, epoch, position)
+        )
 
-    return tf.data.Dataset.counter(first_epoch).flat_map(one_epoch)
+    return (
+        tf.data.Dataset.counter(first_epoch).flat_map(one_epoch).batch(_CHUNK)
+    )
 
 
 def _view_seeds(
-    run_seeds: tf.Tensor, epoch: tf.Tensor, positions: tf.Tensor, num_views: int
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns seeds for the views of n examples and their crops.
+    run_seeds: tf.Tensor, epochs: tf.Tensor, positions: tf.Tensor, views: int
+) -> tf.Tensor:
+    """Returns a seed per view, [n, V, 2] int32.
 
-    Both are [n, V, 2] int32, for `positions` [n] in the epoch.
+    Hashing costs as much for one image as for many: hence for n at a time,
+    `epochs` and `positions` [n].
     """
-    num_examples = tf.size(positions)
-    epoch_seeds = randomness.fold_in(
-        randomness.fold_in(run_seeds, _VIEW), epoch
-    )
-    seeds = randomness.fold_in(epoch_seeds, positions)  # [n, 2]
-    seeds = tf.repeat(seeds, num_views, axis=0)  # [n*V, 2]
-    views = tf.tile(tf.range(num_views), [num_examples])  # [n*V]
-    seeds = randomness.fold_in(seeds, views)
-    shape = [num_examples, num_views, 2]
-    crop_seeds = randomness.fold_in(seeds, _CROP)
-    return tf.reshape(seeds, shape), tf.reshape(crop_seeds, shape)
+    seeds = randomness.fold_in(run_seeds, _VIEW)
+    seeds = randomness.fold_in(seeds, epochs)  # [n, 2]
+    seeds = randomness.fold_in(seeds, positions)[:, tf.newaxis]  # [n, 1, 2]
+    return randomness.fold_in(seeds, tf.range(views))
 
 
 def _cut_views(
