@@ -16,7 +16,7 @@ demo: $(STAMP)
 	$(BIN)/python tools/demo.py
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile
 
 lint: $(STAMP)
 	$(BIN)/ruff check

@@ -16,6 +16,7 @@ from supcon_tf import config, settings
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 WORKSPACE = (ROOT / "WORKSPACE.md").read_text()
+DOCS = [path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))]
 TOOLS = {
     "pretrain": config.PretrainSettings,
     "train_linear": config.LinearSettings,
@@ -30,7 +31,7 @@ TOOLS = {
 
 def documented_commands():
     """Every command of the documents, docstrings and preset headers."""
-    texts = [README, WORKSPACE]
+    texts = [README, WORKSPACE, *DOCS]
     texts += [path.read_text() for path in (ROOT / "tools").glob("*.py")]
     texts += [path.read_text() for path in (ROOT / "flags").glob("*.flags")]
     found = set()
@@ -57,7 +58,7 @@ def test_every_tool_is_documented_and_tested():
     names = {path.stem for path in (ROOT / "tools").glob("*.py")}
     assert names == set(TOOLS)
     for name in names - {"demo"}:
-        assert f"tools/{name}.py" in README
+        assert any(f"tools/{name}.py" in text for text in [README, *DOCS])
 
 
 def test_documented_make_targets_exist():
