@@ -16,6 +16,7 @@ _MODULES = (
     "distribute",
     "evaluation",
     "losses",
+    "measures",
     "models",
     "serving",
     "settings",

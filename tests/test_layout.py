@@ -22,6 +22,7 @@ BELOW = {
     "models": set(),
     "augment": set(),
     "data": {"augment"},
+    "measures": set(),
 }
 BELOW["training"] = {*BELOW}
 BELOW["evaluation"] = BELOW["training"] | {"training"}
@@ -102,6 +103,7 @@ def test_package_exports_are_complete():
         "data",
         "evaluation",
         "losses",
+        "measures",
         "models",
         "serving",
         "training",

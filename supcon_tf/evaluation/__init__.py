@@ -1,18 +1,19 @@
 """Evaluation of representations: classifiers, measures and pictures."""
 
 from supcon_tf.evaluation.augmentation import plot_operations, show_augment
-from supcon_tf.evaluation.classifiers import knn_predict, prototype_predict
-from supcon_tf.evaluation.metrics import (
-    calibration_bins,
-    expected_calibration_error,
-    top_k_accuracy,
-)
 from supcon_tf.evaluation.plots import (
     plot_grid,
     plot_representation,
     plot_views,
 )
 from supcon_tf.evaluation.stage import evaluate, results_table
+from supcon_tf.measures import (
+    calibration_bins,
+    expected_calibration_error,
+    knn_predict,
+    prototype_predict,
+    top_k_accuracy,
+)
 
 __all__ = [
     "calibration_bins",

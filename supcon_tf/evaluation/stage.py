@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from supcon_tf import config, data
-from supcon_tf.evaluation import classifiers, metrics
+from supcon_tf.measures import classifiers, metrics
 from supcon_tf.training import (
     builders,
     report,

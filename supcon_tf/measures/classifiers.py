@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from supcon_tf.evaluation import metrics
+from supcon_tf.measures import metrics
 
 # The least score of a class that has examples: just above the -1 of one that
 # has none, so that an empty class never wins, not even by a tie.

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from sklearn import neighbors
 
-from supcon_tf.evaluation import classifiers
+from supcon_tf.measures import classifiers
 
 NUM_CLASSES = 5
 

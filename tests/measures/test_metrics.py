@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as sklearn_metrics
 
-from supcon_tf.evaluation import metrics
+from supcon_tf.measures import metrics
 
 
 def _distributions(examples: int = 500, num_classes: int = 6, seed: int = 0):
