@@ -33,6 +33,7 @@ _KINDS = {  # annotation -> accepted types
     "int": int,
     "int | None": (int, type(None)),
     "float": (float, int),
+    "float | None": (float, int, type(None)),
     "str": str,
     "str | None": (str, type(None)),
     "tuple[int, ...]": tuple,
@@ -49,8 +50,20 @@ def setting(
     at_least: float | None = None,
     at_most: float | None = None,
     recorded: bool = True,
+    resumable: bool = False,
 ) -> dataclasses.Field:
-    """A field with its flag's help text and the rule for its value."""
+    """A field with its flag's help text and the rule for its value.
+
+    Args:
+      default: the value where nothing is given.
+      help: text of `--help`.
+      choices: the values that exist.
+      above: exclusive lower bound.
+      at_least: inclusive lower bound.
+      at_most: inclusive upper bound.
+      recorded: part of the run, so part of its flagfile.
+      resumable: may change where a run is resumed.
+    """
     rules = {"above": above, "at_least": at_least, "at_most": at_most}
     return dataclasses.field(
         default=default,
@@ -59,6 +72,7 @@ def setting(
             "choices": choices,
             "rules": {k: v for k, v in rules.items() if v is not None},
             "recorded": recorded,
+            "resumable": resumable,
         },
     )
 
@@ -112,6 +126,29 @@ def _check_field(field: dataclasses.Field, value: object) -> None:
             )
 
 
+def check_used(
+    settings: Settings, used_by: dict[str, tuple[str, tuple[str, ...]]]
+) -> None:
+    """Raises ValueError for a setting that the chosen others leave unused.
+
+    Args:
+      settings: to be checked.
+      used_by: name of a setting to (name of another, its values under which
+        the first is used); elsewhere the first must have its default.
+    """
+    for field in dataclasses.fields(settings):
+        name, users = used_by.get(field.name, ("", ()))
+        value = getattr(settings, field.name)
+        if not name or value == field.default:
+            continue
+        chosen = getattr(settings, name)
+        if chosen not in users:
+            raise ValueError(
+                f"--{field.name} must be left out with --{name}={chosen}: "
+                f"only {', '.join(users)} can use it, got {to_text(value)}"
+            )
+
+
 SettingsType = TypeVar("SettingsType", bound=Settings)
 
 
@@ -124,6 +161,7 @@ def define_flags(
         "int": flags.DEFINE_integer,
         "int | None": flags.DEFINE_integer,
         "float": flags.DEFINE_float,
+        "float | None": flags.DEFINE_float,
         "str": flags.DEFINE_string,
         "str | None": flags.DEFINE_string,
         "tuple[int, ...]": flags.DEFINE_list,

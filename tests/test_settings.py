@@ -124,11 +124,11 @@ def test_bad_flagfiles_are_named(tmp_path):
         (
             {"objective": "triplet", "positives_cap": 3},
             "--positives_cap must be left out with --objective=triplet: only "
-            "supcon uses it, got 3",
+            "supcon, supcon+ce can use it, got 3",
         ),
         (
-            {"objective": "cross_entropy", "formulation": "in"},
-            "--formulation must be left out with --objective=cross_entropy",
+            {"objective": "ce", "formulation": "in"},
+            "--formulation must be left out with --objective=ce",
         ),
         ({"triplet_margin": 0.5}, "--triplet_margin must be left out with --"),
         (
@@ -200,7 +200,7 @@ def test_presets_parse_and_say_where_they_come_from(path):
         {"objective": "npairs", "num_views": 1, "cross_replica": False},
         {"objective": "simclr", "temperature": 0.5},
         {"objective": "triplet", "triplet_margin": 1.0},
-        {"objective": "cross_entropy", "num_views": 1},
+        {"objective": "ce", "num_views": 1},
         {"objective": "max_margin", "softmax_margin": 0.1},
     ],
 )

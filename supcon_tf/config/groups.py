@@ -18,7 +18,9 @@ class DataSettings(settings.Settings):
         "--data_dir), or tfds:NAME.",
     )
     data_dir: str | None = settings.setting(
-        None, "Folder of the images, or of the prepared TFDS data sets."
+        None,
+        "Folder of the images, or of the prepared TFDS data sets.",
+        resumable=True,
     )
     image_size: int | None = settings.setting(
         None,
@@ -34,7 +36,9 @@ class DataSettings(settings.Settings):
     )
     split_seed: int = settings.setting(0, "Seed of that split.", at_least=0)
     check_images: bool = settings.setting(
-        True, "Decode every file of a folder once before the run starts."
+        True,
+        "Decode every file of a folder once before the run starts.",
+        resumable=True,
     )
     skip_bad_images: bool = settings.setting(
         False, "Skip and count files that are no images, instead of stopping."
@@ -88,50 +92,18 @@ class BatchSettings(ViewSettings):
     batch_size: int = settings.setting(
         256, "Global batch size, in images, over all replicas.", at_least=1
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class OptimizerSettings(settings.Settings):
-    """Stochastic gradient descent with warm-up and cosine decay."""
-
-    epochs: int = settings.setting(
-        100,
-        "Passes over the training images; 0 keeps the initial weights.",
-        at_least=0,
-    )
-    learning_rate: float = settings.setting(
-        0.5,
-        "Peak learning rate for a batch of 256 images, see "
-        "--learning_rate_scaling.",
-        above=0,
-    )
-    learning_rate_scaling: str = settings.setting(
-        "linear",
-        "How the learning rate follows the batch: times batch / 256 (linear), "
-        "times its square root (sqrt), or not at all (none).",
-        choices=("linear", "sqrt", "none"),
-    )
-    warmup_epochs: float = settings.setting(
-        10.0,
-        "Epochs over which the learning rate rises linearly from 0.",
-        at_least=0,
-    )
-    momentum: float = settings.setting(
-        0.9, "Momentum of SGD.", at_least=0, at_most=0.9999
-    )
-    nesterov: bool = settings.setting(False, "Nesterov momentum.")
-    weight_decay: float = settings.setting(
-        1e-4,
-        "L2 coefficient, added to the gradient of kernels (not of batch norm "
-        "and biases).",
-        at_least=0,
+    images_per_class: int | None = settings.setting(
+        None,
+        "Images of each class in a batch, which then has batch_size / "
+        "images_per_class classes; default: as the shuffled images come.",
+        at_least=1,
     )
 
     def _check(self) -> None:
         """Checks rules between fields; raises ValueError."""
-        if self.epochs and self.warmup_epochs > self.epochs:
-            raise ValueError(
-                "--warmup_epochs must be at most --epochs, got "
-                f"{self.warmup_epochs} and {self.epochs}"
-            )
         super()._check()
+        if self.images_per_class and self.batch_size % self.images_per_class:
+            raise ValueError(
+                "--images_per_class must divide --batch_size, got "
+                f"{self.images_per_class} and {self.batch_size}"
+            )

@@ -5,11 +5,16 @@ from __future__ import annotations
 import dataclasses
 
 from supcon_tf import settings
-from supcon_tf.config import groups
+from supcon_tf.config import checkpointing, devices, groups, optimization
 
 
 @dataclasses.dataclass(frozen=True)
-class LinearSettings(groups.BatchSettings, groups.OptimizerSettings):
+class LinearSettings(
+    groups.BatchSettings,
+    optimization.OptimizerSettings,
+    devices.DeviceSettings,
+    checkpointing.CheckpointSettings,
+):
     """Settings of tools/train_linear.py, stage 2.
 
     Data and encoder are those of the pretraining in run_dir. Without random
@@ -19,9 +24,6 @@ class LinearSettings(groups.BatchSettings, groups.OptimizerSettings):
     name: str = settings.setting(
         "linear", "Sub-directory of run_dir that this stage writes."
     )
-    overwrite: bool = settings.setting(
-        False, "Replace what an earlier run left there.", recorded=False
-    )
     batch_size: int = settings.with_default(
         groups.BatchSettings, "batch_size", 512
     )
@@ -29,13 +31,13 @@ class LinearSettings(groups.BatchSettings, groups.OptimizerSettings):
         groups.ViewSettings, "augmentation", "identity"
     )
     learning_rate: float = settings.with_default(
-        groups.OptimizerSettings, "learning_rate", 2.5
+        optimization.OptimizerSettings, "learning_rate", 2.5
     )
     warmup_epochs: float = settings.with_default(
-        groups.OptimizerSettings, "warmup_epochs", 0.0
+        optimization.OptimizerSettings, "warmup_epochs", 0.0
     )
     weight_decay: float = settings.with_default(
-        groups.OptimizerSettings, "weight_decay", 0.0
+        optimization.OptimizerSettings, "weight_decay", 0.0
     )
 
     def _check(self) -> None:

@@ -16,7 +16,10 @@ from supcon_tf import config, data
 from supcon_tf.augment import color, geometry, operations, tables, warp
 from supcon_tf.data import sources
 from supcon_tf.evaluation import plots
-from supcon_tf.training import builders, run_directory
+from supcon_tf.training import (
+    input_pipeline,
+    run_directory,
+)
 
 _EXTENSIONS = (".jpg", ".jpeg", ".png")
 _LEVELS = tuple(float(level) for level in range(11))
@@ -66,8 +69,8 @@ def show_augment(chosen: config.ShowAugmentSettings) -> list[pathlib.Path]:
       ValueError: the data set is not as `data.load` takes it, `image` is not
         among its images, or a file is no image.
     """
-    source = _photographs(chosen) or builders.source(chosen, "train")
-    chosen = builders.resolved(chosen, source)
+    source = _photographs(chosen) or input_pipeline.source(chosen, "train")
+    chosen = input_pipeline.resolved(chosen, source)
     if chosen.image >= source.num_examples:
         raise ValueError(
             f"--image must be below {source.num_examples}, the number of "
@@ -222,7 +225,7 @@ def _first_batch(
         source,
         min(chosen.images, source.num_examples),
         num_views,
-        builders.augmentation(chosen),
+        input_pipeline.augmentation(chosen),
         chosen.seed,
         image_size=chosen.image_size,
         crop_area=chosen.crop_area or None,

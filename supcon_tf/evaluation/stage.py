@@ -11,9 +11,10 @@ import tensorflow as tf
 from supcon_tf import config, data
 from supcon_tf.measures import classifiers, metrics
 from supcon_tf.training import (
-    builders,
+    input_pipeline,
     report,
     representations,
+    restoring,
     run_directory,
 )
 
@@ -39,10 +40,10 @@ def evaluate(chosen: config.EvaluateSettings) -> dict[str, object]:
     run = run_directory.RunDirectory(chosen.run_dir)
     pretrained = run.pretrain_settings()
     checkpoint = run.latest_checkpoint()
-    test = builders.source(pretrained, "test")
+    test = input_pipeline.source(pretrained, "test")
     run.check_classes(test.class_names)
     size = pretrained.image_size
-    encoder = builders.restored_encoder(run)
+    encoder = restoring.restored_encoder(run)
     report.print_header(test, size)
     report.print_done("encoder", checkpoint)
 
@@ -52,7 +53,7 @@ def evaluate(chosen: config.EvaluateSettings) -> dict[str, object]:
         )
 
     queries, labels = represent(test)
-    bank, bank_labels = represent(builders.source(pretrained, "train"))
+    bank, bank_labels = represent(input_pipeline.source(pretrained, "train"))
     scores = {
         "knn": classifiers.knn_predict(
             queries,
@@ -120,7 +121,7 @@ def _linear_probabilities(
     run: run_directory.RunDirectory, stage: str, queries: np.ndarray
 ) -> np.ndarray:
     """[Q, classes] float32 of the stage's classifier, Sec. 3 of the paper."""
-    classifier = builders.restored_classifier(run, stage)
+    classifier = restoring.restored_classifier(run, stage)
     return tf.nn.softmax(classifier.classifier(queries)).numpy()
 
 

@@ -10,7 +10,11 @@ import tensorflow as tf
 
 from supcon_tf import config, data, models
 from supcon_tf.augment import geometry
-from supcon_tf.training import builders, report, run_directory
+from supcon_tf.training import (
+    report,
+    restoring,
+    run_directory,
+)
 
 
 class _Server(tf.Module):
@@ -128,7 +132,7 @@ def export(chosen: config.ExportSettings) -> pathlib.Path:
     """
     run = run_directory.RunDirectory(chosen.run_dir)
     size = run.pretrain_settings().image_size
-    classifier = builders.restored_classifier(run, chosen.linear_stage)
+    classifier = restoring.restored_classifier(run, chosen.linear_stage)
     directory = run.export / str(chosen.version or _next_version(run.export))
     export_saved_model(
         classifier.encoder,

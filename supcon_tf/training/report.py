@@ -85,10 +85,10 @@ def _describe_loss(
         "npairs": "temperature 1",
         "triplet": f"{chosen.triplet_mining} triplets, squared distance, "
         f"margin {chosen.triplet_margin}",
-        "cross_entropy": "classifier on the representation",
+        "ce": "classifier on the representation",
         "max_margin": "cosine classifier on the representation, margin "
         f"{chosen.softmax_margin}, scale {chosen.softmax_scale}",
-    }[chosen.objective]
+    }[chosen.loss]
     text = f"{chosen.objective}: {numbers}"
     if chosen.mixing != "none":
         text += f", {chosen.mixing} of images and labels"

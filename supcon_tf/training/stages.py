@@ -10,8 +10,11 @@ from supcon_tf import config, data, distribute, losses, models
 from supcon_tf.training import (
     builders,
     callbacks,
+    input_pipeline,
+    optimization,
     report,
     representations,
+    restoring,
     run_directory,
     waiting,
 )
@@ -37,15 +40,15 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
     run.check_free(chosen.overwrite)
     strategy = distribute.make_strategy(chosen.strategy)
     _check_batch(chosen, strategy.num_replicas_in_sync)
-    images = builders.source(chosen, "train")
-    chosen = builders.resolved(chosen, images)
+    images = input_pipeline.source(chosen, "train")
+    chosen = input_pipeline.resolved(chosen, images)
     steps = data.steps_per_epoch(images, chosen.batch_size)
     views = _views(chosen, images)
     tf.keras.utils.set_random_seed(chosen.seed)
     chance = _chance(chosen, strategy.num_replicas_in_sync)
     with strategy.scope():
         model = builders.model(chosen, len(images.class_names))
-        optimizer = builders.optimizer(chosen, steps)
+        optimizer = optimization.optimizer(chosen, steps)
         model.compile(optimizer, builders.loss(chosen), _metrics(chosen))
         report.print_header(images, chosen.image_size)
         report.print_pretraining(
@@ -78,8 +81,8 @@ def _views(
     chosen: config.PretrainSettings, images: data.Source
 ) -> tf.data.Dataset:
     """The training batches of stage 1, mixed if its settings say so."""
-    mix = builders.mixing(chosen, len(images.class_names))
-    return builders.views(
+    mix = input_pipeline.mixing(chosen, len(images.class_names))
+    return input_pipeline.views(
         chosen, images, chosen.image_size, chosen.num_views, mix
     )
 
@@ -127,12 +130,12 @@ def train_linear(chosen: config.LinearSettings) -> run_directory.RunDirectory:
     stage = run.stage(chosen.name)
     stage.check_free(chosen.overwrite)
     checkpoint = run.latest_checkpoint()
-    images = builders.source(pretrained, "train")
+    images = input_pipeline.source(pretrained, "train")
     run.check_classes(images.class_names)
     size = pretrained.image_size
     tf.keras.utils.set_random_seed(chosen.seed)
     classifier = models.LinearClassifier(
-        builders.restored_encoder(run), len(images.class_names)
+        restoring.restored_encoder(run), len(images.class_names)
     )
     classifier.build((None, size, size, 3))
     report.print_header(images, size)
@@ -158,7 +161,7 @@ def _fit_on_views(
 ) -> None:
     """Trains on one augmented view per image and epoch."""
     steps = data.steps_per_epoch(images, chosen.batch_size)
-    views = builders.views(chosen, images, size, 1)
+    views = input_pipeline.views(chosen, images, size, 1)
     wait = waiting.DataWait()
     _fit_linear(
         chosen,
@@ -209,7 +212,7 @@ def _fit_linear(
     **inputs: object,
 ) -> None:
     """Cross-entropy on logits, the classifier being all that trains."""
-    optimizer = builders.optimizer(chosen, steps)
+    optimizer = optimization.optimizer(chosen, steps)
     model.compile(
         optimizer,
         tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -254,7 +257,7 @@ def _check_batch(chosen: config.PretrainSettings, replicas: int) -> None:
 
 def _chance(chosen: config.PretrainSettings, replicas: int) -> float | None:
     """The loss of equal projections, where the objective has tau and A(i)."""
-    if chosen.objective not in ("supcon", "simclr"):
+    if chosen.loss not in ("supcon", "simclr"):
         return None
     shares = 1 if chosen.cross_replica else replicas
     contrasts = chosen.batch_size // shares * chosen.num_views - 1

@@ -11,7 +11,9 @@ from PIL import Image, ImageEnhance, ImageOps
 
 from supcon_tf import config, data
 from supcon_tf.evaluation import augmentation
-from supcon_tf.training import builders
+from supcon_tf.training import (
+    input_pipeline,
+)
 
 SIZE = 24  # enlarged to 96
 FILL = (9, 80, 200)
@@ -105,8 +107,8 @@ def test_views_are_the_first_of_training(pictures, image_folder):
         fill=FILL,
         **POLICY,
     )
-    source = builders.source(pretraining, "train")
-    batches = builders.views(pretraining, source, SIZE, 2)
+    source = input_pipeline.source(pretraining, "train")
+    batches = input_pipeline.views(pretraining, source, SIZE, 2)
     views, labels = next(batches.as_numpy_iterator())
     np.testing.assert_array_equal(panels[:, 1:], views[:3])
     assert texts["views.png"] == [
@@ -222,7 +224,7 @@ def test_effects_grow_from_none(operation_rows):
 
 def test_the_image_is_the_row_of_views(pictures, operation_rows):
     chosen, *_ = pictures
-    source = builders.source(chosen, "train")
+    source = input_pipeline.source(chosen, "train")
     batches = data.make_views(
         source, 3, 1, image_size=SIZE, crop_area=None, horizontal_flip=False
     )

@@ -11,7 +11,11 @@ import tensorflow as tf
 
 from supcon_tf import config, data, evaluation, training
 from supcon_tf.augment import geometry
-from supcon_tf.training import builders, representations
+from supcon_tf.training import (
+    input_pipeline,
+    representations,
+    restoring,
+)
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +70,8 @@ def test_the_batch_size_changes_nothing(results, finished_run):
 
 def test_representations_are_in_order_and_by_hand(finished_run):
     pretrained = finished_run.pretrain_settings()
-    source = builders.source(pretrained, "test")
-    encoder = builders.restored_encoder(finished_run)
+    source = input_pipeline.source(pretrained, "test")
+    encoder = restoring.restored_encoder(finished_run)
     got, labels = representations.represent(
         encoder, source, batch_size=4, image_size=16
     )

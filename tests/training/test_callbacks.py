@@ -9,7 +9,11 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import config, training
-from supcon_tf.training import builders, callbacks, stages
+from supcon_tf.training import (
+    builders,
+    callbacks,
+    stages,
+)
 
 REMEDY = "lower --learning_rate, lengthen --warmup_epochs or check --temp"
 

@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, evaluation, settings, training
-from supcon_tf.training import builders, callbacks, stages
+from supcon_tf import config, evaluation, models, settings, training
+from supcon_tf.training import (
+    builders,
+    callbacks,
+    input_pipeline,
+    restoring,
+    stages,
+)
 
 
 def metrics_of(run):
@@ -69,7 +75,7 @@ def test_the_linear_stage_freezes_every_weight_and_statistic(
 ):
     """Trains on augmented views, where batch norm would move if it could."""
     seen = {}
-    restored = builders.restored_encoder
+    restored = restoring.restored_encoder
 
     def spy(*arguments):
         encoder = restored(*arguments)
@@ -77,7 +83,7 @@ def test_the_linear_stage_freezes_every_weight_and_statistic(
         seen["before"] = {w.name: w.numpy() for w in encoder.weights}
         return encoder
 
-    monkeypatch.setattr(builders, "restored_encoder", spy)
+    monkeypatch.setattr(restoring, "restored_encoder", spy)
     stage = training.train_linear(
         config.LinearSettings(
             str(finished_run.path), name="views", epochs=2, batch_size=16
@@ -108,14 +114,14 @@ def test_representations_computed_once_train_the_same_classifier(
     assert stages._views_are_constant(constant)
     assert not stages._views_are_constant(chosen)
     pretrained = finished_run.pretrain_settings()
-    images = builders.source(pretrained, "train")
+    images = input_pipeline.source(pretrained, "train")
     losses = []
     for fit in (stages._fit_on_views, stages._fit_on_representations):
         tf.keras.utils.set_random_seed(0)
         stage = finished_run.stage(f"same{len(losses)}")
         stage.create(constant, images.class_names)
-        classifier = builders.models.LinearClassifier(
-            builders.restored_encoder(finished_run), 3
+        classifier = models.LinearClassifier(
+            restoring.restored_encoder(finished_run), 3
         )
         classifier.build((None, 16, 16, 3))
         fit(constant, stage, classifier, images, 16)  # full batches: no order
@@ -178,7 +184,7 @@ def test_no_epochs_keep_the_initial_weights(tiny_settings):
     initial = builders.supcon_model(chosen).encoder
     for made, kept in zip(
         initial.weights,
-        builders.restored_encoder(run).weights,
+        restoring.restored_encoder(run).weights,
         strict=True,
     ):
         np.testing.assert_array_equal(made.numpy(), kept.numpy())
@@ -209,7 +215,7 @@ def test_a_checkpoint_of_another_encoder_is_refused(finished_run):
         finished_run.pretrain_settings(), width=0.1, image_size=16
     )
     with pytest.raises(ValueError, match="must fit encoder of settings.flag"):
-        builders.restore(
+        restoring.restore(
             finished_run.latest_checkpoint(),
             encoder=builders.encoder(other),
         )
@@ -255,7 +261,7 @@ OBJECTIVES = {  # and what the header says of it
     "simclr": "simclr: temperature 0.1; chance level 0.3434",
     "npairs": "npairs: temperature 1\n",
     "triplet": "triplet: semi_hard triplets, squared distance, margin 0.2\n",
-    "cross_entropy": "cross_entropy: classifier on the representation\n",
+    "ce": "ce: classifier on the representation\n",
     "max_margin": "cosine classifier on the representation, margin 0.35, sca",
 }
 
@@ -281,7 +287,7 @@ def test_every_objective_falls_and_later_stages_take_its_encoder(
         name.split("/")[0]
         for name, _ in tf.train.list_variables(run.latest_checkpoint())
     }
-    on_logits = objective in ("cross_entropy", "max_margin")
+    on_logits = objective in ("ce", "max_margin")
     top = "classifier" if on_logits else "projection_head"
     assert {"encoder", "optimizer", "epoch", top} <= parts
     assert not {"classifier", "projection_head"} - {top} & parts
@@ -302,7 +308,7 @@ def test_every_objective_falls_and_later_stages_take_its_encoder(
 def test_cross_entropy_learns_from_mixed_images(tiny_settings, capsys):
     run = training.pretrain(
         tiny_settings(
-            objective="cross_entropy",
+            objective="ce",
             mixing="cutmix",
             mixing_alpha=0.3,
             epochs=6,
@@ -319,12 +325,12 @@ def test_cross_entropy_learns_from_mixed_images(tiny_settings, capsys):
 
 def test_mixing_is_a_function_of_seed_and_step(tiny_settings):
     """A sequence that is entered later goes on as it would have."""
-    chosen = tiny_settings(objective="cross_entropy", mixing="mixup")
-    images = builders.source(chosen, "train")
-    mix = builders.mixing(chosen, 3)
+    chosen = tiny_settings(objective="ce", mixing="mixup")
+    images = input_pipeline.source(chosen, "train")
+    mix = input_pipeline.mixing(chosen, 3)
 
     def batches(count, chosen=chosen, **options):
-        made = builders.views(chosen, images, 16, 2, mix, **options)
+        made = input_pipeline.views(chosen, images, 16, 2, mix, **options)
         assert made.cardinality() == tf.data.INFINITE_CARDINALITY
         return list(made.take(count).as_numpy_iterator())
 
@@ -344,17 +350,15 @@ def test_mixing_has_its_options(tiny_settings):
         ({"mixing": "cutmix"}, 1.0),
         ({"mixing": "cutmix", "mixing_alpha": 0.5}, 0.5),
     ):
-        mix = builders.mixing(
-            tiny_settings(objective="cross_entropy", **chosen), 3
-        )
+        mix = input_pipeline.mixing(tiny_settings(objective="ce", **chosen), 3)
         assert type(mix).__name__.lower() == chosen["mixing"]
         assert mix.get_config() == {"num_classes": 3, "alpha": alpha}
-    assert builders.mixing(tiny_settings(), 3) is None
+    assert input_pipeline.mixing(tiny_settings(), 3) is None
     for overrides, message in (
         ({"mixing": "mixup"}, "--mixing must be left out with --objective=su"),
-        ({"mixing": "mixup", "objective": "max_margin"}, "only cross_entropy"),
+        ({"mixing": "mixup", "objective": "max_margin"}, "only ce"),
         (
-            {"mixing_alpha": 0.2, "objective": "cross_entropy"},
+            {"mixing_alpha": 0.2, "objective": "ce"},
             "--mixing_alpha must be left out with --mixing=none, got 0.2",
         ),
     ):

@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 
 from supcon_tf import augment, config
-from supcon_tf.training import builders
+from supcon_tf.training import (
+    input_pipeline,
+)
 
 _SIM = {
     "strength": 0.8,
@@ -46,7 +48,7 @@ def test_augmentation_takes_all_its_flags(name, made, arguments):
         warp_probability=0.3,
         blur_probability=0.4,
     )
-    policy = builders.augmentation(chosen)
+    policy = input_pipeline.augmentation(chosen)
     assert type(policy) is made
     expected = {key: arguments[key] for key in policy.get_config()}
     assert policy.get_config() == expected
@@ -60,13 +62,13 @@ def test_defaults_of_the_flags_are_those_of_the_policies():
         ("stacked_randaugment", augment.StackedRandAugment()),
     ):
         chosen = config.AugmentationSettings(run_dir="-", augmentation=name)
-        made = builders.augmentation(chosen)
+        made = input_pipeline.augmentation(chosen)
         assert made.get_config() == policy.get_config()
 
 
 def test_identity_is_no_policy():
     chosen = config.AugmentationSettings(run_dir="-", augmentation="identity")
-    assert builders.augmentation(chosen) is None
+    assert input_pipeline.augmentation(chosen) is None
 
 
 @pytest.mark.parametrize(

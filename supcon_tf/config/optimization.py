@@ -1,0 +1,121 @@
+"""How weights are updated: optimizer, learning rate, schedule."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from supcon_tf import settings
+
+# Settings that some optimizers or schedules alone use.
+_USED_BY = {
+    "momentum": ("optimizer", ("lars", "sgd", "rmsprop")),
+    "nesterov": ("optimizer", ("sgd",)),
+    "trust_coefficient": ("optimizer", ("lars",)),
+    "rmsprop_decay": ("optimizer", ("rmsprop",)),
+    "optimizer_epsilon": ("optimizer", ("rmsprop", "adam", "adamw", "lamb")),
+    "decay_rate": ("schedule", ("exponential", "step")),
+    "decay_epochs": ("schedule", ("exponential",)),
+    "decay_boundaries": ("schedule", ("step",)),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerSettings(settings.Settings):
+    """The optimizer of a stage, and its learning rate step by step."""
+
+    epochs: int = settings.setting(
+        100,
+        "Passes over the training images; 0 keeps the initial weights.",
+        at_least=0,
+    )
+    optimizer: str = settings.setting(
+        "sgd",
+        "lars (the paper's for large batches), sgd (with --momentum), "
+        "rmsprop, adam, adamw (decoupled weight decay) or lamb.",
+        choices=("lars", "sgd", "rmsprop", "adam", "adamw", "lamb"),
+    )
+    learning_rate: float = settings.setting(
+        0.5,
+        "Peak learning rate for a batch of 256 images, see "
+        "--learning_rate_scaling.",
+        above=0,
+    )
+    learning_rate_scaling: str = settings.setting(
+        "linear",
+        "How the learning rate follows the batch: times batch / 256 (linear), "
+        "times its square root (sqrt), or not at all (none).",
+        choices=("linear", "sqrt", "none"),
+    )
+    warmup_epochs: float = settings.setting(
+        10.0,
+        "Epochs over which the learning rate rises linearly from 0.",
+        at_least=0,
+    )
+    schedule: str = settings.setting(
+        "cosine",
+        "Learning rate after the warm-up: cosine to 0, exponential "
+        "(--decay_rate every --decay_epochs), step (--decay_rate at each of "
+        "--decay_boundaries) or constant.",
+        choices=("cosine", "exponential", "step", "constant"),
+    )
+    decay_rate: float = settings.setting(
+        0.1,
+        "Factor of the exponential and the step schedule.",
+        above=0,
+        at_most=1,
+    )
+    decay_epochs: float = settings.setting(
+        2.4, "Epochs between two decays of the exponential schedule.", above=0
+    )
+    decay_boundaries: tuple[float, ...] = settings.setting(
+        (30.0, 60.0, 80.0),
+        "Epochs, counted from the start of the run, at which the step "
+        "schedule decays.",
+    )
+    momentum: float = settings.setting(
+        0.9,
+        "Momentum of lars, sgd and rmsprop.",
+        at_least=0,
+        at_most=0.9999,
+    )
+    nesterov: bool = settings.setting(False, "Nesterov momentum, of sgd.")
+    trust_coefficient: float = settings.setting(
+        0.001,
+        "eta of lars: step length in units of a tensor's norm.",
+        above=0,
+    )
+    rmsprop_decay: float = settings.setting(
+        0.9, "Decay of rmsprop's mean of squares.", at_least=0, at_most=0.9999
+    )
+    optimizer_epsilon: float | None = settings.setting(
+        None,
+        "Added to the denominator of rmsprop, adam, adamw and lamb; default: "
+        "1e-3 for rmsprop, as in the paper's code, 1e-7 for adam and adamw, "
+        "1e-6 for lamb.",
+        above=0,
+    )
+    weight_decay: float = settings.setting(
+        1e-4,
+        "L2 coefficient, added to the gradient of kernels (not of batch norm "
+        "and biases); adamw and lamb decouple it from the gradient.",
+        at_least=0,
+    )
+
+    def _check(self) -> None:
+        """Checks rules between fields; raises ValueError."""
+        if self.epochs and self.warmup_epochs > self.epochs:
+            raise ValueError(
+                "--warmup_epochs must be at most --epochs, got "
+                f"{self.warmup_epochs} and {self.epochs}"
+            )
+        boundaries = self.decay_boundaries
+        if (
+            list(boundaries) != sorted(set(boundaries))
+            or min(boundaries, default=1) <= 0
+        ):
+            raise ValueError(
+                "--decay_boundaries must be positive and rising, got "
+                f"{settings.to_text(boundaries)}"
+            )
+        settings.check_used(self, _USED_BY)
+        super()._check()

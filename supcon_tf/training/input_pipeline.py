@@ -1,0 +1,125 @@
+"""From settings to batches of views."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from supcon_tf import augment, config, data
+
+
+def source(chosen: config.PretrainSettings, split: str) -> data.Source:
+    """One split, "train" or "test", of the data set of a run."""
+    return data.load(
+        chosen.dataset,
+        split,
+        chosen.data_dir,
+        test_fraction=chosen.test_fraction,
+        split_seed=chosen.split_seed,
+        check_images=chosen.check_images,
+        skip_bad_images=chosen.skip_bad_images,
+    )
+
+
+def resolved(
+    chosen: config.PretrainSettings, images: data.Source
+) -> config.PretrainSettings:
+    """Settings that mean the same in later stages, wherever those are run.
+
+    The size of the views becomes a number and a local `data_dir` absolute.
+
+    Raises:
+      ValueError: neither the settings nor the images tell the size.
+    """
+    size = chosen.image_size or images.image_size
+    if size is None:
+        raise ValueError(
+            f"--image_size must be given: the images of {images.name} are not "
+            "known to be squares of one size"
+        )
+    directory = chosen.data_dir
+    if directory and "://" not in directory:
+        directory = os.path.abspath(directory)
+    return dataclasses.replace(chosen, image_size=size, data_dir=directory)
+
+
+def views(
+    chosen: config.PretrainSettings | config.LinearSettings,
+    images: data.Source,
+    size: int,
+    num_views: int,
+    mix: augment.MixUp | augment.CutMix | None = None,
+    start_step: int = 0,
+) -> tf.data.Dataset:
+    """The endless training batches of a stage, from a step of its run on.
+
+    With `mix`, labels are soft. What is mixed is a function of (seed, step).
+    """
+    batches = data.make_views(
+        images,
+        chosen.batch_size,
+        num_views,
+        augmentation(chosen),
+        chosen.seed,
+        image_size=size,
+        crop_area=chosen.crop_area or None,
+        horizontal_flip=chosen.horizontal_flip,
+        start_step=start_step,
+    )
+    if mix is None:
+        return batches
+    seeds = tf.constant([chosen.seed, 1], tf.int32)  # 0: seeds of make_views
+    return (
+        tf.data.Dataset.zip((tf.data.Dataset.counter(start_step), batches))
+        .map(
+            lambda step, batch: mix(*batch, augment.fold_in(seeds, step)),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+        .prefetch(tf.data.AUTOTUNE)
+    )
+
+
+def mixing(
+    chosen: config.PretrainSettings, num_classes: int
+) -> augment.MixUp | augment.CutMix | None:
+    """What mixes the images of a batch in stage 1; None for none."""
+    if chosen.mixing == "none":
+        return None
+    made = {"mixup": augment.MixUp, "cutmix": augment.CutMix}[chosen.mixing]
+    if chosen.mixing_alpha:
+        return made(num_classes, chosen.mixing_alpha)
+    return made(num_classes)
+
+
+def augmentation(
+    chosen: config.AugmentationSettings,
+) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None:
+    """The policy of a stage; None for none."""
+    sim_augment = {
+        "strength": chosen.jitter_strength,
+        "jitter_probability": chosen.jitter_probability,
+        "grayscale_probability": chosen.grayscale_probability,
+        "warp_probability": chosen.warp_probability,
+        "blur_probability": chosen.blur_probability,
+    }
+    rand_augment = {
+        "num_layers": chosen.randaugment_layers,
+        "magnitude": chosen.randaugment_magnitude,
+        "num_operations": chosen.randaugment_operations,
+        "probability": chosen.randaugment_probability,
+        "fill": chosen.fill,
+    }
+    return {
+        "identity": lambda: None,
+        "autoaugment": lambda: augment.AutoAugment(
+            chosen.autoaugment_policy, chosen.fill
+        ),
+        "randaugment": lambda: augment.RandAugment(**rand_augment),
+        "simaugment": lambda: augment.SimAugment(**sim_augment),
+        "stacked_randaugment": lambda: augment.StackedRandAugment(
+            **rand_augment, **sim_augment
+        ),
+    }[chosen.augmentation]()

@@ -1,0 +1,55 @@
+"""Trained models of a run directory."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from supcon_tf import models
+from supcon_tf.training import (
+    builders,
+    run_directory,
+)
+
+
+def restored_encoder(run: run_directory.RunDirectory) -> models.Encoder:
+    """The encoder of a run with its trained weights.
+
+    Raises:
+      ValueError: the run has no checkpoint, or one of another encoder.
+    """
+    made = builders.encoder(run.pretrain_settings())
+    restore(run.latest_checkpoint(), encoder=made)
+    return made
+
+
+def restored_classifier(
+    run: run_directory.RunDirectory, stage: str
+) -> models.LinearClassifier:
+    """The linear classifier of a stage of a run, on the run's encoder.
+
+    Raises:
+      ValueError: run or stage has no checkpoint, or one that does not fit.
+    """
+    made = models.LinearClassifier(
+        restored_encoder(run), len(run.class_names())
+    )
+    size = run.pretrain_settings().image_size
+    made.build((None, size, size, 3))
+    restore(run.stage(stage).latest_checkpoint(), classifier=made.classifier)
+    return made
+
+
+def restore(checkpoint: str, **parts: tf.Module) -> None:
+    """Restores parts of a checkpoint, each completely.
+
+    Raises:
+      ValueError: a variable of a part is missing or has another shape.
+    """
+    try:
+        status = tf.train.Checkpoint(**parts).restore(checkpoint)
+        status.assert_existing_objects_matched().expect_partial()
+    except (AssertionError, ValueError, tf.errors.OpError) as error:
+        raise ValueError(
+            f"{checkpoint} must fit {', '.join(parts)} of settings.flags, "
+            f"but does not: {error}"
+        ) from error
