@@ -88,7 +88,9 @@ class Settings:
     """Fields and checks shared by all tools."""
 
     run_dir: str = setting(
-        "", "Run directory: what this tool writes, and reads of earlier ones."
+        "",
+        "Run directory: what this tool writes, and reads of earlier ones.",
+        resumable=True,
     )
 
     def __post_init__(self):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tensorflow as tf
-
 from supcon_tf import models
 from supcon_tf.training import (
     builders,
+    checkpoints,
     run_directory,
 )
 
@@ -18,7 +17,7 @@ def restored_encoder(run: run_directory.RunDirectory) -> models.Encoder:
       ValueError: the run has no checkpoint, or one of another encoder.
     """
     made = builders.encoder(run.pretrain_settings())
-    restore(run.latest_checkpoint(), encoder=made)
+    checkpoints.restore(run.latest_checkpoint(), encoder=made)
     return made
 
 
@@ -35,21 +34,7 @@ def restored_classifier(
     )
     size = run.pretrain_settings().image_size
     made.build((None, size, size, 3))
-    restore(run.stage(stage).latest_checkpoint(), classifier=made.classifier)
+    checkpoints.restore(
+        run.stage(stage).latest_checkpoint(), classifier=made.classifier
+    )
     return made
-
-
-def restore(checkpoint: str, **parts: tf.Module) -> None:
-    """Restores parts of a checkpoint, each completely.
-
-    Raises:
-      ValueError: a variable of a part is missing or has another shape.
-    """
-    try:
-        status = tf.train.Checkpoint(**parts).restore(checkpoint)
-        status.assert_existing_objects_matched().expect_partial()
-    except (AssertionError, ValueError, tf.errors.OpError) as error:
-        raise ValueError(
-            f"{checkpoint} must fit {', '.join(parts)} of settings.flags, "
-            f"but does not: {error}"
-        ) from error

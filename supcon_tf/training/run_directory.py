@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
-import pathlib
-import shutil
 
-import tensorflow as tf
+from etils import epath
 
 from supcon_tf import config, settings
+from supcon_tf.training import checkpoints
 
 
 class RunDirectory:
@@ -20,11 +20,11 @@ class RunDirectory:
     adds export/<version>/, and each linear stage is a RunDirectory below.
 
     Args:
-      path: the directory; need not exist.
+      path: the directory, local or gs://; need not exist.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
-        self.path = pathlib.Path(path)
+        self.path = epath.Path(path)
         self.settings_file = self.path / "settings.flags"
         self.classes_file = self.path / "classes.json"
         self.checkpoints = self.path / "checkpoints"
@@ -67,9 +67,9 @@ class RunDirectory:
     def _remove_outputs(self) -> None:
         """Deletes what tools wrote here, and the stages below."""
         for directory in (self.checkpoints, self.tensorboard, self.export):
-            shutil.rmtree(directory, ignore_errors=True)
+            directory.rmtree(missing_ok=True)
         for file in self.path.glob("*/settings.flags"):
-            shutil.rmtree(file.parent)
+            file.parent.rmtree()
         for file in (
             self.metrics_file,
             self.evaluation_file,
@@ -109,23 +109,46 @@ class RunDirectory:
                 f"{' '.join(changes[:10]) or 'another order'}"
             )
 
+    def check_same(self, chosen: settings.Settings) -> None:
+        """Raises ValueError unless the run here has these settings.
+
+        Those that do not change its result may differ; see `resumable` of
+        `settings.setting`.
+        """
+        before = settings.from_flagfile(type(chosen), self.settings_file)
+        changes = [
+            f"--{field.name}={settings.to_text(getattr(chosen, field.name))} "
+            f"(was {settings.to_text(getattr(before, field.name))})"
+            for field in dataclasses.fields(chosen)
+            if field.metadata["recorded"]
+            and not field.metadata["resumable"]
+            and getattr(chosen, field.name) != getattr(before, field.name)
+        ]
+        if changes:
+            raise ValueError(
+                f"--resume must come with the settings of {self.path}, got "
+                f"{', '.join(changes)}; --flagfile={self.settings_file} "
+                "repeats them"
+            )
+
     def latest_checkpoint(self) -> str:
         """Path of the newest checkpoint.
 
         Raises:
           ValueError: there is none.
         """
-        latest = tf.train.latest_checkpoint(str(self.checkpoints))
-        if latest is None:
+        steps = checkpoints.steps_in(self.checkpoints)
+        if not steps:
             raise ValueError(
                 f"{self.path} must hold a checkpoint, but has none: its "
                 "training has not come that far"
             )
-        return latest
+        return str(checkpoints.path_of(self.checkpoints, steps[-1]))
 
 
-def write_atomically(path: pathlib.Path, content: str | bytes) -> None:
+def write_atomically(path: epath.PathLike, content: str | bytes) -> None:
     """Writes a file that is there whole, or not at all."""
+    path = epath.Path(path)
     partial = path.with_name(f".{path.name}.partial")
     data = content.encode() if isinstance(content, str) else content
     partial.write_bytes(data)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import sys
-
 import tensorflow as tf
 
-from supcon_tf import config, data, distribute, losses, models
+from supcon_tf import config, data, losses, models
 from supcon_tf.training import (
     builders,
-    callbacks,
+    checkpoints,
+    devices,
     input_pipeline,
+    loop,
+    monitoring,
     optimization,
     report,
     representations,
     restoring,
     run_directory,
-    waiting,
 )
 
 
@@ -24,7 +24,8 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
     """Stage 1: trains the encoder with the SupCon loss or a compared one.
 
     Everything that can be wrong with settings, directory and data is found
-    before the first step.
+    before the first step. SIGTERM ends the process with `preemption.EXIT_CODE`
+    once the step under way is saved.
 
     Args:
       chosen: the settings.
@@ -33,83 +34,68 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
       The run directory, with a checkpoint of the last epoch.
 
     Raises:
-      ValueError: run_dir is taken, the data cannot be read as images of
-        classes, or the batch does not fit the data or the replicas.
+      ValueError: run_dir is taken or holds another run, the data cannot be
+        read as images of classes, or the batch does not fit the data or the
+        replicas.
     """
     run = run_directory.RunDirectory(chosen.run_dir)
-    run.check_free(chosen.overwrite)
-    strategy = distribute.make_strategy(chosen.strategy)
-    _check_batch(chosen, strategy.num_replicas_in_sync)
+    if not chosen.resume:
+        run.check_free(chosen.overwrite)
+    strategy = devices.set_up(chosen)
     images = input_pipeline.source(chosen, "train")
     chosen = input_pipeline.resolved(chosen, images)
     steps = data.steps_per_epoch(images, chosen.batch_size)
-    views = _views(chosen, images)
-    tf.keras.utils.set_random_seed(chosen.seed)
     chance = _chance(chosen, strategy.num_replicas_in_sync)
     with strategy.scope():
         model = builders.model(chosen, len(images.class_names))
         optimizer = optimization.optimizer(chosen, steps)
-        model.compile(optimizer, builders.loss(chosen), _metrics(chosen))
+        model.compile(
+            optimizer,
+            builders.loss(chosen),
+            _metrics(chosen),
+            jit_compile=chosen.jit_compile or None,
+        )
         report.print_header(images, chosen.image_size)
         report.print_pretraining(
             chosen,
             model,
             steps=steps,
-            learning_rate=_peak(optimizer),
+            learning_rate=optimization.peak_learning_rate(chosen),
             chance=chance,
         )
-        run.create(chosen, images.class_names)
-        manager = _checkpoint_manager(
-            run, **builders.checkpointed(model), optimizer=optimizer
-        )
-    if chosen.epochs:
-        wait = waiting.DataWait()
-        model.fit(
-            wait.attach(views),
-            epochs=chosen.epochs,
-            steps_per_epoch=steps,
-            verbose=_verbosity(),
-            callbacks=_callbacks(chosen, run, manager, steps, chance, wait),
-        )
-    else:
-        manager.save(0)
+    resumes = loop.open_run(run, chosen, images.class_names, strategy)
+    loop.fit(
+        chosen,
+        run,
+        model,
+        builders.checkpointed(model) | {"optimizer": model.optimizer},
+        _batches(chosen, images),
+        epoch_steps=steps,
+        resumes=resumes,
+        chance=chance,
+    )
     report.print_done("pretrained", run.latest_checkpoint())
     return run
 
 
-def _views(
+def _batches(
     chosen: config.PretrainSettings, images: data.Source
-) -> tf.data.Dataset:
+) -> loop.MakeBatches:
     """The training batches of stage 1, mixed if its settings say so."""
     mix = input_pipeline.mixing(chosen, len(images.class_names))
-    return input_pipeline.views(
-        chosen, images, chosen.image_size, chosen.num_views, mix
-    )
 
+    def make(start_step: int, shard: tuple[int, int]) -> tf.data.Dataset:
+        return input_pipeline.views(
+            chosen,
+            images,
+            chosen.image_size,
+            chosen.num_views,
+            mix,
+            start_step=start_step,
+            shard=shard,
+        )
 
-def _callbacks(
-    chosen: config.PretrainSettings,
-    run: run_directory.RunDirectory,
-    manager: tf.train.CheckpointManager,
-    steps: int,
-    chance: float | None,
-    wait: waiting.DataWait,
-) -> list[tf.keras.callbacks.Callback]:
-    """Checks, figures, files and checkpoints of stage 1, in that order."""
-    return [
-        callbacks.StopOnNonFiniteLoss(),
-        callbacks.EpochFigures(steps * chosen.batch_size, chance),
-        callbacks.CollapseWarning(_settled_after(chosen, steps)),
-        wait,
-        callbacks.InputBoundWarning(),
-        *_recorders(run),
-        callbacks.Checkpoints(manager, chosen.checkpoint_every, chosen.epochs),
-    ]
-
-
-def _peak(optimizer: tf.keras.optimizers.Optimizer) -> float:
-    """Highest learning rate of an optimizer made by `builders`."""
-    return optimizer.get_config()["learning_rate"]["config"]["peak"]
+    return make
 
 
 def train_linear(chosen: config.LinearSettings) -> run_directory.RunDirectory:
@@ -128,26 +114,25 @@ def train_linear(chosen: config.LinearSettings) -> run_directory.RunDirectory:
     run = run_directory.RunDirectory(chosen.run_dir)
     pretrained = run.pretrain_settings()
     stage = run.stage(chosen.name)
-    stage.check_free(chosen.overwrite)
+    if not chosen.resume:
+        stage.check_free(chosen.overwrite)
     checkpoint = run.latest_checkpoint()
+    strategy = devices.set_up(chosen)
     images = input_pipeline.source(pretrained, "train")
     run.check_classes(images.class_names)
-    size = pretrained.image_size
-    tf.keras.utils.set_random_seed(chosen.seed)
-    classifier = models.LinearClassifier(
-        restoring.restored_encoder(run), len(images.class_names)
-    )
-    classifier.build((None, size, size, 3))
-    report.print_header(images, size)
-    report.print_done("encoder", checkpoint)
-    stage.create(chosen, images.class_names)
+    with strategy.scope():
+        size = pretrained.image_size
+        classifier = models.LinearClassifier(
+            restoring.restored_encoder(run), len(images.class_names)
+        )
+        classifier.build((None, size, size, 3))
+        report.print_header(images, size)
+        report.print_done("encoder", checkpoint)
+    resumes = loop.open_run(stage, chosen, images.class_names, strategy)
     if _views_are_constant(chosen):
         _fit_on_representations(chosen, stage, classifier, images, size)
     else:
-        _fit_on_views(chosen, stage, classifier, images, size)
-    manager = _checkpoint_manager(stage, classifier=classifier.classifier)
-    manager.checkpoint.epoch.assign(chosen.epochs)
-    manager.save(chosen.epochs)
+        _fit_on_views(chosen, stage, classifier, images, size, resumes)
     report.print_done("classifier", stage.latest_checkpoint())
     return stage
 
@@ -158,20 +143,27 @@ def _fit_on_views(
     classifier: models.LinearClassifier,
     images: data.Source,
     size: int,
+    resumes: bool = False,
 ) -> None:
     """Trains on one augmented view per image and epoch."""
     steps = data.steps_per_epoch(images, chosen.batch_size)
-    views = input_pipeline.views(chosen, images, size, 1)
-    wait = waiting.DataWait()
-    _fit_linear(
+    with classifier.distribute_strategy.scope():
+        _compile(chosen, classifier, steps)
+
+    def make(start_step: int, shard: tuple[int, int]) -> tf.data.Dataset:
+        views = input_pipeline.views(
+            chosen, images, size, 1, start_step=start_step, shard=shard
+        )
+        return views.map(lambda view, labels: (view[:, 0], labels))
+
+    loop.fit(
         chosen,
         stage,
         classifier,
-        steps,
-        [wait, callbacks.InputBoundWarning()],
-        x=wait.attach(views.map(lambda view, labels: (view[:, 0], labels))),
-        steps_per_epoch=steps,
-        verbose=_verbosity(),
+        _checkpointed(classifier.classifier, classifier.optimizer),
+        make,
+        epoch_steps=steps,
+        resumes=resumes,
     )
 
 
@@ -182,7 +174,10 @@ def _fit_on_representations(
     images: data.Source,
     size: int,
 ) -> None:
-    """Trains on representations, which without augmentation never change."""
+    """Trains on representations, which without augmentation never change.
+
+    It takes seconds, so it is saved at its end only.
+    """
     inputs, labels = representations.represent(
         classifier.encoder,
         images,
@@ -190,51 +185,42 @@ def _fit_on_representations(
         image_size=size,
     )
     steps = -(-len(labels) // chosen.batch_size)
-    _fit_linear(
-        chosen,
-        stage,
-        tf.keras.Sequential([classifier.classifier]),
-        steps,
-        [],  # in memory, nothing to wait for
-        x=inputs,
-        y=labels,
+    model = tf.keras.Sequential([classifier.classifier])
+    _compile(chosen, model, steps)
+    model.fit(
+        inputs,
+        labels,
         batch_size=chosen.batch_size,
+        epochs=chosen.epochs,
         verbose=0,  # an epoch takes milliseconds
+        callbacks=monitoring.make_callbacks(chosen, stage, steps=steps),
+    )
+    checkpoints.save(
+        stage.checkpoints,
+        _checkpointed(classifier.classifier, model.optimizer),
+        checkpoints.Progress(chosen.epochs * steps, steps),
     )
 
 
-def _fit_linear(
-    chosen: config.LinearSettings,
-    stage: run_directory.RunDirectory,
-    model: tf.keras.Model,
-    steps: int,
-    on_input: list[tf.keras.callbacks.Callback],
-    **inputs: object,
+def _compile(
+    chosen: config.LinearSettings, model: tf.keras.Model, steps: int
 ) -> None:
     """Cross-entropy on logits, the classifier being all that trains."""
-    optimizer = optimization.optimizer(chosen, steps)
     model.compile(
-        optimizer,
+        optimization.optimizer(chosen, steps),
         tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
+        jit_compile=chosen.jit_compile or None,
     )
-    report.print_optimizer(chosen, _peak(optimizer))
-    history = model.fit(
-        **inputs,
-        epochs=chosen.epochs,
-        callbacks=[
-            callbacks.StopOnNonFiniteLoss(),
-            callbacks.EpochFigures(steps * chosen.batch_size),
-            *on_input,
-            *_recorders(stage),
-        ],
-    ).history
-    if chosen.epochs:
-        report.print_done(
-            "training",
-            f"{chosen.epochs} epochs, loss {history['loss'][-1]:.4f}, "
-            f"accuracy {history['accuracy'][-1]:.4f} on the training views",
-        )
+    report.print_optimizer(chosen, optimization.peak_learning_rate(chosen))
+
+
+def _checkpointed(
+    classifier: tf.keras.layers.Layer,
+    optimizer: tf.keras.optimizers.Optimizer,
+) -> dict[str, tf.Module]:
+    """What a checkpoint of stage 2 holds, by name."""
+    return {"classifier": classifier, "optimizer": optimizer}
 
 
 def _views_are_constant(chosen: config.LinearSettings) -> bool:
@@ -244,15 +230,6 @@ def _views_are_constant(chosen: config.LinearSettings) -> bool:
         and not chosen.crop_area
         and not chosen.horizontal_flip
     )
-
-
-def _check_batch(chosen: config.PretrainSettings, replicas: int) -> None:
-    """Raises ValueError for a batch that replicas cannot share equally."""
-    if chosen.batch_size % replicas:
-        raise ValueError(
-            f"--batch_size must be a multiple of the {replicas} replicas, "
-            f"got {chosen.batch_size}"
-        )
 
 
 def _chance(chosen: config.PretrainSettings, replicas: int) -> float | None:
@@ -273,39 +250,3 @@ def _metrics(
     if not chosen.has_projections:
         return []
     return losses.diagnostics(chosen.cross_replica)
-
-
-def _settled_after(chosen: config.PretrainSettings, steps: int) -> int:
-    """Steps after which a healthy run has left the chance level.
-
-    Two epochs past the warm-up, so that the epoch's means hold nothing of it,
-    and 100 steps, so that a handful of large batches is not judged.
-    """
-    return max(100, round((chosen.warmup_epochs + 2) * steps))
-
-
-def _checkpoint_manager(
-    run: run_directory.RunDirectory, **parts: tf.Module
-) -> tf.train.CheckpointManager:
-    """Manages the checkpoints of a run, each with its number of epochs."""
-    checkpoint = tf.train.Checkpoint(
-        epoch=tf.Variable(0, dtype=tf.int64), **parts
-    )
-    return tf.train.CheckpointManager(
-        checkpoint, str(run.checkpoints), max_to_keep=3, checkpoint_name="epoch"
-    )
-
-
-def _recorders(
-    run: run_directory.RunDirectory,
-) -> list[tf.keras.callbacks.Callback]:
-    """The files that learning curves come from."""
-    return [
-        callbacks.MetricsFile(run.metrics_file),
-        tf.keras.callbacks.TensorBoard(str(run.tensorboard), write_graph=False),
-    ]
-
-
-def _verbosity() -> str | int:
-    """A progress bar on a terminal, one line per epoch in a log."""
-    return 1 if sys.stdout.isatty() else 2

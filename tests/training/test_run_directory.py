@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from supcon_tf import config, training
@@ -75,3 +77,27 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     run_directory.write_atomically(path, b"new")
     assert path.read_bytes() == b"new"
     assert [p.name for p in tmp_path.iterdir()] == ["evaluation.json"]
+
+
+def test_a_run_goes_on_with_its_own_settings_only(tmp_path):
+    chosen = config.PretrainSettings(str(tmp_path / "run"), temperature=0.2)
+    run = training.RunDirectory(chosen.run_dir)
+    run.create(chosen, ("a", "b"))
+    # Where it runs, how often it saves and what is shown do not change it.
+    run.check_same(
+        dataclasses.replace(
+            chosen,
+            run_dir=str(tmp_path / "." / "run"),
+            strategy="mirrored",
+            checkpoint_steps=5,
+            keep_checkpoints=9,
+            knn_every=2,
+            resume=True,
+        )
+    )
+    changed = dataclasses.replace(chosen, temperature=0.1, hidden_dims=(8,))
+    with pytest.raises(ValueError, match="--resume must come with") as raised:
+        run.check_same(changed)
+    message = str(raised.value)
+    assert "got --hidden_dims=8 (was 2048), --temperature=0.1 (was" in message
+    assert f"--flagfile={run.settings_file} repeats them" in message

@@ -9,10 +9,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, evaluation, models, settings, training
+from supcon_tf import (
+    config,
+    distribute,
+    evaluation,
+    models,
+    settings,
+    training,
+)
 from supcon_tf.training import (
     builders,
     callbacks,
+    checkpoints,
     input_pipeline,
     restoring,
     stages,
@@ -24,8 +32,12 @@ def metrics_of(run):
     return [json.loads(line) for line in lines]
 
 
+def stored_variables(run):
+    return tf.train.list_variables(f"{run.latest_checkpoint()}/variables")
+
+
 def encoder_weights(run):
-    reader = tf.train.load_checkpoint(run.latest_checkpoint())
+    reader = tf.train.load_checkpoint(f"{run.latest_checkpoint()}/variables")
     return {
         name: reader.get_tensor(name)
         for name in reader.get_variable_to_shape_map()
@@ -41,11 +53,13 @@ def test_a_run_leaves_what_later_tools_read(finished_run):
     assert {"loss", "loss/chance", "learning_rate", "images/s"} < set(
         figures[0]
     )
-    assert run.latest_checkpoint().endswith("epoch-2")
-    reader = tf.train.load_checkpoint(run.latest_checkpoint())
-    assert reader.get_tensor("epoch/.ATTRIBUTES/VARIABLE_VALUE") == 2
-    assert list(run.tensorboard.rglob("events.*"))
-    assert run.stage("linear").latest_checkpoint().endswith("epoch-20")
+    assert run.latest_checkpoint().endswith("/step-00000006")
+    progress = checkpoints.read_progress(
+        checkpoints.path_of(run.checkpoints, 6)
+    )
+    assert progress.epoch == 2 and progress.metrics == {}
+    assert list(run.tensorboard.glob("*/events.*"))
+    assert run.stage("linear").latest_checkpoint().endswith("/step-00000060")
 
 
 def test_the_flagfile_of_a_run_repeats_it(finished_run, tmp_path):
@@ -97,7 +111,7 @@ def test_the_linear_stage_freezes_every_weight_and_statistic(
     assert metrics_of(stage)[-1]["accuracy"] > 0.3
     names = {
         name
-        for name, _ in tf.train.list_variables(stage.latest_checkpoint())
+        for name, _ in stored_variables(stage)
         if name.startswith("classifier")
     }
     assert names, "the stage keeps the classifier"
@@ -215,7 +229,7 @@ def test_a_checkpoint_of_another_encoder_is_refused(finished_run):
         finished_run.pretrain_settings(), width=0.1, image_size=16
     )
     with pytest.raises(ValueError, match="must fit encoder of settings.flag"):
-        restoring.restore(
+        checkpoints.restore(
             finished_run.latest_checkpoint(),
             encoder=builders.encoder(other),
         )
@@ -247,7 +261,7 @@ def test_two_replicas_train_like_one_device(
     overrides = {"epochs": 2, "batch_size": 16, "learning_rate": 0.2}
     one = training.pretrain(tiny_settings(**overrides))
     monkeypatch.setattr(
-        stages.distribute, "make_strategy", lambda name: mirrored_strategy
+        distribute, "make_strategy", lambda *_: mirrored_strategy
     )
     two = training.pretrain(tiny_settings(**overrides, strategy="mirrored"))
     for a, b in zip(metrics_of(one), metrics_of(two), strict=True):
@@ -283,13 +297,10 @@ def test_every_objective_falls_and_later_stages_take_its_encoder(
     assert figures[-1]["loss"] < figures[0]["loss"]
     has_chance = objective in ("supcon", "simclr")
     assert all(("loss/chance" in f) == has_chance for f in figures)
-    parts = {
-        name.split("/")[0]
-        for name, _ in tf.train.list_variables(run.latest_checkpoint())
-    }
+    parts = {name.split("/")[0] for name, _ in stored_variables(run)}
     on_logits = objective in ("ce", "max_margin")
     top = "classifier" if on_logits else "projection_head"
-    assert {"encoder", "optimizer", "epoch", top} <= parts
+    assert {"encoder", "optimizer", top} <= parts
     assert not {"classifier", "projection_head"} - {top} & parts
     chosen = config.LinearSettings(
         str(run.path),

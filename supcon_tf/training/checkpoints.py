@@ -1,0 +1,254 @@
+"""Checkpoints on disk: each is there whole, or not at all.
+
+A checkpoint is a directory step-00000123/ with the variables as TensorFlow
+writes them and progress.json, which says how far the run was and what the
+files must be. It is written under another name and then renamed, so a process
+that dies while it saves leaves nothing that a later one would read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import tempfile
+
+import tensorflow as tf
+from etils import epath
+
+_NAME = "step-{:08d}"
+_VARIABLES = "variables"  # prefix of TensorFlow's files
+_PROGRESS = "progress.json"
+_PARTIAL = ".partial"
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """How far a run was when it was saved.
+
+    Attributes:
+      step: optimizer steps taken.
+      epoch_steps: steps of an epoch.
+      metrics: inside an epoch, what its metrics had added up so far: metric
+        name to the values of its variables.
+    """
+
+    step: int
+    epoch_steps: int
+    metrics: dict[str, list[object]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def epoch(self) -> int:
+        """Epochs that are complete."""
+        return self.step // self.epoch_steps
+
+
+def path_of(directory: epath.Path, step: int) -> epath.Path:
+    """The checkpoint of a step, whether it exists or not."""
+    return directory / _NAME.format(step)
+
+
+def variables_of(path: epath.Path) -> str:
+    """What TensorFlow calls the path of a checkpoint: a prefix of files."""
+    return str(path / _VARIABLES)
+
+
+def steps_in(directory: epath.Path) -> list[int]:
+    """The steps that have a checkpoint, rising."""
+    if not directory.exists():
+        return []
+    prefix = _NAME.split("{")[0]
+    names = [path.name for path in directory.iterdir()]
+    return sorted(
+        int(name.removeprefix(prefix))
+        for name in names
+        if name.startswith(prefix) and name.removeprefix(prefix).isdigit()
+    )
+
+
+def save(
+    directory: epath.Path,
+    parts: dict[str, tf.Module],
+    progress: Progress,
+    *,
+    is_chief: bool = True,
+) -> None:
+    """Saves a checkpoint.
+
+    With several workers all must call it, for variables that are split among
+    them, and only the chief's files stay.
+
+    Args:
+      directory: of the run's checkpoints.
+      parts: what is saved, by name.
+      progress: how far the run is.
+      is_chief: whether this process keeps the files.
+
+    Raises:
+      OSError: it could not be written; earlier checkpoints are untouched.
+    """
+    checkpoint = tf.train.Checkpoint(**parts)
+    if not is_chief:
+        with tempfile.TemporaryDirectory() as elsewhere:
+            checkpoint.write(f"{elsewhere}/{_VARIABLES}")
+        return
+    partial = directory / (_PARTIAL + str(progress.step))
+    try:
+        remove_partial(directory)
+        partial.mkdir(parents=True)
+        checkpoint.write(variables_of(partial))
+        record = dataclasses.asdict(progress) | {"files": _digests(partial)}
+        (partial / _PROGRESS).write_text(json.dumps(record, indent=1))
+        final = path_of(directory, progress.step)
+        if final.exists():  # of a run that was resumed before it
+            final.rmtree()
+        partial.rename(final)
+    except (OSError, tf.errors.OpError) as error:
+        kept = steps_in(directory)
+        remove_partial(directory)
+        raise OSError(
+            f"the checkpoint of step {progress.step} could not be saved in "
+            f"{directory}: {_reason(error)}. "
+            + (
+                f"That of step {kept[-1]} is good: free some space, and go on "
+                "from it with --resume"
+                if kept
+                else "There is no earlier one"
+            )
+        ) from error
+
+
+def remove_partial(directory: epath.Path) -> None:
+    """Removes what a process left that died while it saved."""
+    if directory.exists():
+        for path in directory.iterdir():
+            if path.name.startswith(_PARTIAL):
+                path.rmtree(missing_ok=True)
+
+
+def prune(directory: epath.Path, keep: int, keep_every: int | None) -> None:
+    """Removes all checkpoints but the newest and the ones kept for good.
+
+    Args:
+      directory: of the run's checkpoints.
+      keep: how many of the newest stay.
+      keep_every: steps whose multiples stay for good; None for none.
+    """
+    for step in steps_in(directory)[:-keep]:
+        if not keep_every or step % keep_every:
+            path_of(directory, step).rmtree()
+
+
+def read_progress(path: epath.Path) -> Progress:
+    """Reads how far a run was, and checks the files of its checkpoint.
+
+    Raises:
+      ValueError: the checkpoint is not as it was saved.
+    """
+    try:
+        record = json.loads((path / _PROGRESS).read_text())
+        expected = record.pop("files")
+        progress = Progress(**record)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} must be a checkpoint of this package, but its "
+            f"{_PROGRESS} cannot be read: {error}"
+        ) from error
+    found = _digests(path)
+    damaged = [
+        f"{name} ({'changed' if name in found else 'missing'})"
+        for name, digest in expected.items()
+        if found.get(name) != digest
+    ]
+    if damaged:
+        raise ValueError(
+            f"{path} must be as it was saved, but is damaged: "
+            f"{', '.join(damaged)}. Delete it to go on from an earlier one"
+        )
+    return progress
+
+
+def restore(path: epath.Path | str, **parts: tf.Module) -> None:
+    """Restores parts of a checkpoint, each completely.
+
+    Args:
+      path: the checkpoint.
+      **parts: under the names that they were saved by.
+
+    Raises:
+      ValueError: a variable of a part is missing or has another shape; the
+        message lists them.
+    """
+    prefix = variables_of(epath.Path(path))
+    try:
+        status = tf.train.Checkpoint(**parts).read(prefix)
+        status.assert_existing_objects_matched().expect_partial()
+    except (AssertionError, ValueError, tf.errors.OpError) as error:
+        raise ValueError(
+            f"{path} must fit {', '.join(parts)} of settings.flags, but does "
+            f"not: {_differences(prefix, parts) or error}"
+        ) from error
+
+
+def _digests(path: epath.Path) -> dict[str, str]:
+    """SHA-256 of every file of a checkpoint but its progress."""
+    return {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(path.iterdir())
+        if file.name != _PROGRESS
+    }
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an error of the file system."""
+    text = getattr(error, "strerror", None) or getattr(error, "message", None)
+    return str(text or error).splitlines()[0]
+
+
+def _differences(prefix: str, parts: dict[str, tf.Module]) -> str:
+    """The variables, by path, in which checkpoint and parts differ."""
+    try:
+        stored = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+    except (ValueError, tf.errors.OpError):
+        return ""
+    ending = "/.ATTRIBUTES/VARIABLE_VALUE"
+    stored = {
+        name.removesuffix(ending): shape
+        for name, shape in stored.items()
+        if name.endswith(ending) and name.split("/")[0] in parts
+    }
+    wanted = {
+        f"{part}/{path}": variable.shape.as_list()
+        for part, module in parts.items()
+        for path, variable in _variables(module).items()
+    }
+    lines = [
+        *(f"-{name} {wanted[name]}" for name in wanted.keys() - stored.keys()),
+        *(f"+{name} {stored[name]}" for name in stored.keys() - wanted.keys()),
+        *(
+            f"{name} {stored[name]}, not {wanted[name]}"
+            for name in wanted.keys() & stored.keys()
+            if list(stored[name]) != wanted[name]
+        ),
+    ]
+    more = f" and {len(lines) - 10} more" if len(lines) > 10 else ""
+    return "; ".join(sorted(lines)[:10]) + more
+
+
+def _variables(module: tf.Module) -> dict[str, tf.Variable]:
+    """The variables of a module by their shortest path, as in checkpoints."""
+    view = tf.train.TrackableView(module)
+    found: dict[str, tf.Variable] = {}
+    seen, level = {id(module)}, [("", module)]
+    while level:  # breadth first: the path that TensorFlow takes
+        deeper = []
+        for path, node in level:
+            for name, child in view.children(node).items():
+                if id(child) in seen:
+                    continue
+                seen.add(id(child))
+                deeper.append((f"{path}{name}/", child))
+                if isinstance(child, tf.Variable):
+                    found[f"{path}{name}"] = child
+        level = deeper
+    return found

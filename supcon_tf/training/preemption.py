@@ -1,0 +1,72 @@
+"""SIGTERM: what a cluster says before it takes a machine away."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import types
+
+import tensorflow as tf
+
+from supcon_tf import distribute
+
+# What Kubeflow's TFJob starts again by itself: "user-specified retryable".
+EXIT_CODE = 138
+
+
+class Preempted(SystemExit):
+    """Ends the process with a code of its own, once the run is saved."""
+
+    def __init__(self):
+        super().__init__(EXIT_CODE)
+
+
+class Notice:
+    """Notes that SIGTERM came, while it is entered as a context.
+
+    The step that is under way is not disturbed; whoever trains looks at
+    `came`. A second SIGTERM has its usual effect. Threads other than the main
+    one cannot listen to signals: there, nothing is noted.
+
+    Attributes:
+      came: whether the signal came.
+    """
+
+    def __init__(self):
+        self.came = False
+        self._before: object = None
+
+    def __enter__(self) -> Notice:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGTERM, self._note)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._before)
+
+    def _note(self, number: int, frame: types.FrameType | None) -> None:
+        """Handles the signal."""
+        self.came = True
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def any_worker(strategy: tf.distribute.Strategy, came: bool) -> bool:
+    """Whether SIGTERM came to any worker; all of them must ask.
+
+    Args:
+      strategy: whose workers agree.
+      came: whether it came to this one.
+    """
+    if distribute.num_workers(strategy) == 1:
+        return came
+    return bool(_sum_over_replicas(strategy, tf.constant(float(came))) > 0)
+
+
+@tf.function
+def _sum_over_replicas(
+    strategy: tf.distribute.Strategy, value: tf.Tensor
+) -> tf.Tensor:
+    """Adds up a number that each worker gives all its replicas."""
+    values = strategy.run(tf.identity, args=(value,))
+    return strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None)

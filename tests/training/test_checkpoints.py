@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import resource
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from etils import epath
+
+from supcon_tf.training import checkpoints
+
+
+class Part(tf.Module):
+    def __init__(self, value, size=3):
+        super().__init__()
+        self.kernel = tf.Variable(tf.fill([size], float(value)))
+        self.inner = {"bias": tf.Variable(value)}
+
+
+def save(directory, step, value=None, epoch_steps=10, **metrics):
+    part = Part(step if value is None else value)
+    checkpoints.save(
+        directory,
+        {"part": part},
+        checkpoints.Progress(step, epoch_steps, metrics),
+    )
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return epath.Path(tmp_path / "checkpoints")
+
+
+def test_a_checkpoint_holds_its_parts_and_how_far_the_run_was(directory):
+    assert checkpoints.steps_in(directory) == []
+    save(directory, 7, loss=[1.5, 3.0])
+    save(directory, 123_456_789)
+    assert checkpoints.steps_in(directory) == [7, 123_456_789]
+    path = checkpoints.path_of(directory, 7)
+    progress = checkpoints.read_progress(path)
+    assert progress == checkpoints.Progress(7, 10, {"loss": [1.5, 3.0]})
+    assert progress.epoch == 0
+    assert checkpoints.Progress(20, 10).epoch == 2
+    part = Part(0)
+    checkpoints.restore(path, part=part)
+    np.testing.assert_array_equal(part.kernel, [7, 7, 7])
+    assert part.inner["bias"].numpy() == 7
+
+
+def test_a_step_that_is_saved_again_is_replaced(directory):
+    save(directory, 5, value=1)
+    save(directory, 5, value=2)
+    part = Part(0)
+    checkpoints.restore(checkpoints.path_of(directory, 5), part=part)
+    assert part.inner["bias"].numpy() == 2
+
+
+def test_only_the_chief_leaves_files(directory):
+    checkpoints.save(
+        directory,
+        {"part": Part(1)},
+        checkpoints.Progress(1, 1),
+        is_chief=False,
+    )
+    assert not directory.exists()
+
+
+def test_what_a_killed_process_left_is_no_checkpoint(directory):
+    save(directory, 5)
+    (directory / ".partial6").mkdir()
+    (directory / ".partial6" / "variables.index").write_text("half")
+    assert checkpoints.steps_in(directory) == [5]
+    checkpoints.remove_partial(directory)
+    assert [path.name for path in directory.iterdir()] == ["step-00000005"]
+
+
+def test_the_newest_and_the_ones_for_good_are_kept(directory):
+    for step in range(1, 10):
+        save(directory, step)
+    checkpoints.prune(directory, 2, 3)
+    assert checkpoints.steps_in(directory) == [3, 6, 8, 9]
+    checkpoints.prune(directory, 1, None)
+    assert checkpoints.steps_in(directory) == [9]
+
+
+@contextlib.contextmanager
+def files_up_to(size):
+    """No file may grow beyond `size` bytes: writes fail as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint(directory):
+    save(directory, 5)
+    parts = {"part": Part(6, size=1_000_000)}
+    with (
+        files_up_to(1_000_000),
+        pytest.raises(OSError, match="of step 6 could not be saved") as raised,
+    ):
+        checkpoints.save(directory, parts, checkpoints.Progress(6, 10))
+    assert "That of step 5 is good: free some space" in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert [path.name for path in directory.iterdir()] == ["step-00000005"]
+    assert checkpoints.read_progress(checkpoints.path_of(directory, 5))
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (
+            lambda p: (p / "variables.data-00000-of-00001").write_bytes(
+                b"torn"
+            ),
+            r"damaged: variables.data-00000-of-00001 \(changed\). Delete it",
+        ),
+        (
+            lambda p: (p / "variables.index").unlink(),
+            r"damaged: variables.index \(missing\)",
+        ),
+        (lambda p: (p / "progress.json").write_text("{"), "cannot be read"),
+        (lambda p: (p / "progress.json").write_text("{}"), "must be a checkpo"),
+        (lambda p: (p / "progress.json").unlink(), "progress.json cannot be"),
+        (
+            lambda p: (p / "progress.json").write_text(
+                json.dumps({"files": {}, "steps": 3})
+            ),
+            "progress.json cannot be read: .*steps",
+        ),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused(directory, harm, message):
+    save(directory, 5)
+    path = checkpoints.path_of(directory, 5)
+    harm(path)
+    with pytest.raises(ValueError, match=message):
+        checkpoints.read_progress(path)
+
+
+def test_a_foreign_checkpoint_is_refused_with_the_difference(directory):
+    save(directory, 5)
+    path = checkpoints.path_of(directory, 5)
+    other = Part(0, size=4)
+    other.inner["scale"] = tf.Variable([1.0])
+    with pytest.raises(ValueError, match="must fit part of") as raised:
+        checkpoints.restore(path, part=other)
+    message = str(raised.value)
+    assert "-part/inner/scale [1]" in message
+    assert "part/kernel [3], not [4]" in message
+    assert "bias" not in message
+    with pytest.raises(ValueError, match="must fit unknown of"):
+        checkpoints.restore(path, unknown=Part(0))

@@ -1,0 +1,259 @@
+"""Runs that are killed and go on: real processes, real signals.
+
+Every process is tools/pretrain.py with the same command; only signals differ.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import config, training
+from supcon_tf.training import checkpoints, preemption, run_directory
+
+ROOT = pathlib.Path(__file__).parents[2]
+FLAGS = (
+    "--resume",
+    "--deterministic",
+    "--architecture=vgg8",
+    "--width=0.05",
+    "--hidden_dims=16",
+    "--projection_dim=8",
+    "--batch_size=64",
+    "--epochs=3",
+    "--warmup_epochs=1",
+    "--learning_rate=1",
+    "--checkpoint_every=1",
+    "--checkpoint_steps=4",
+)
+
+
+def start(run_dir, *flags):
+    return subprocess.Popen(
+        [
+            sys.executable,
+            str(ROOT / "tools" / "pretrain.py"),
+            f"--run_dir={run_dir}",
+            *FLAGS,
+            *flags,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=ROOT,
+    )
+
+
+def finish(process):
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output[-3000:]
+    return output
+
+
+def steps(run_dir):
+    return checkpoints.steps_in(run_directory.RunDirectory(run_dir).checkpoints)
+
+
+def wait_until(condition, process):
+    """Polls without a pause: a checkpoint is written in milliseconds."""
+    until = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None, process.communicate()[0][-3000:]
+        assert time.monotonic() < until
+
+
+def kill_after(run_dir, process, more_steps):
+    """SIGKILL between two checkpoints, at whatever moment that is."""
+    begun = max(steps(run_dir), default=0)
+    wait_until(
+        lambda: max(steps(run_dir), default=0) >= begun + more_steps, process
+    )
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def kill_while_saving(run_dir, process):
+    """SIGKILL when the files of a checkpoint are there, but not its name."""
+    directory = pathlib.Path(run_dir) / "checkpoints"
+    wait_until(lambda: list(directory.glob(".partial*/*")), process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    return bool(list(directory.glob(".partial*")))
+
+
+def values(run_dir):
+    """Every tensor of the newest checkpoint: weights, optimizer."""
+    newest = run_directory.RunDirectory(run_dir).latest_checkpoint()
+    reader = tf.train.load_checkpoint(f"{newest}/variables")
+    return {
+        name: reader.get_tensor(name)
+        for name in reader.get_variable_to_shape_map()
+        if name != "_CHECKPOINTABLE_OBJECT_GRAPH"
+    }
+
+
+def figures(run_dir):
+    """What metrics.jsonl says, without what is measured by the clock."""
+    lines = (pathlib.Path(run_dir) / "metrics.jsonl").read_text().splitlines()
+    return [
+        {
+            name: value
+            for name, value in json.loads(line).items()
+            if name not in ("images/s", "data_wait")
+        }
+        for line in lines
+    ]
+
+
+def assert_same_run(one, other):
+    assert steps(one)[-1] == steps(other)[-1] == 66
+    expected, found = values(one), values(other)
+    assert expected.keys() == found.keys() and len(expected) > 30
+    for name, value in expected.items():
+        np.testing.assert_array_equal(value, found[name], err_msg=name)
+    assert figures(one) == figures(other)
+    assert [line["epoch"] for line in figures(one)] == [1, 2, 3]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
+    finish(start(run_dir))
+    return run_dir
+
+
+def test_a_killed_and_a_preempted_run_end_bit_identical(undisturbed, tmp_path):
+    run_dir = tmp_path / "run"
+    kill_while_saving(run_dir, start(run_dir))
+    process = start(run_dir)
+    wait_until(lambda: max(steps(run_dir), default=0) >= 24, process)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == preemption.EXIT_CODE == 138, output[-3000:]
+    saved = steps(run_dir)[-1]
+    assert f"preempted    saved at step {saved}; --resume goes" in output
+    output = finish(start(run_dir))
+    assert f"resumed      {run_dir}/checkpoints/step-{saved:08}" in output
+    assert_same_run(undisturbed, run_dir)
+
+
+@pytest.mark.slow
+def test_five_kills_end_bit_identical(undisturbed, tmp_path):
+    random.seed(time.time_ns())
+    run_dir = tmp_path / "run"
+    torn = 0
+    for kill in range(5):
+        process = start(run_dir)
+        if kill % 2:
+            torn += kill_while_saving(run_dir, process)
+        else:
+            kill_after(run_dir, process, random.randint(1, 12))
+    assert torn, "no kill hit a checkpoint being written"
+    finish(start(run_dir))
+    assert_same_run(undisturbed, run_dir)
+
+
+def pretrain(tiny_settings, run_dir, **overrides):
+    return training.pretrain(
+        tiny_settings(run_dir, checkpoint_every=1, **overrides)
+    )
+
+
+def test_a_finished_run_has_nothing_to_go_on_with(
+    tiny_settings, tmp_path, capsys
+):
+    run = pretrain(tiny_settings, tmp_path / "run", resume=True)
+    before = values(run.path)
+    capsys.readouterr()
+    pretrain(tiny_settings, tmp_path / "run", resume=True)
+    printed = capsys.readouterr().out
+    assert f"resumed      {run.latest_checkpoint()}, 2 epochs done" in printed
+    assert "Epoch" not in printed
+    for name, value in before.items():
+        np.testing.assert_array_equal(value, values(run.path)[name])
+
+
+def test_what_does_not_belong_to_a_run_is_refused(tiny_settings, tmp_path):
+    run = pretrain(tiny_settings, tmp_path / "run")
+    for overrides, message in (
+        ({"temperature": 0.2}, r"got --temperature=0.2 \(was 0.1\); --flagfil"),
+        ({"epochs": 3}, r"got --epochs=3 \(was 2\)"),
+        ({"test_fraction": 0.3}, "got --test_fraction=0.3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            pretrain(tiny_settings, run.path, resume=True, **overrides)
+    with pytest.raises(ValueError, match="holds a run already"):
+        pretrain(tiny_settings, run.path)
+
+
+def test_other_data_is_refused(tiny_settings, image_folder, tmp_path):
+    data_dir = tmp_path / "images"
+    shutil.copytree(image_folder, data_dir)
+    run = pretrain(tiny_settings, tmp_path / "run", data_dir=str(data_dir))
+    for path in sorted(data_dir.glob("train/*/*"))[::3]:
+        path.unlink()
+    with pytest.raises(ValueError, match=r"got 2 steps per epoch \(was 3\)"):
+        pretrain(tiny_settings, run.path, data_dir=str(data_dir), resume=True)
+    for split in ("train", "test"):
+        (data_dir / split / "dark").rename(data_dir / split / "gloomy")
+    with pytest.raises(ValueError, match=r"got -dark \+gloomy"):
+        pretrain(tiny_settings, run.path, data_dir=str(data_dir), resume=True)
+
+
+def test_a_damaged_checkpoint_stops_a_run_that_would_go_on(
+    tiny_settings, tmp_path
+):
+    run = pretrain(tiny_settings, tmp_path / "run")
+    newest = pathlib.Path(run.latest_checkpoint())
+    (newest / "variables.index").write_bytes(b"torn")
+    with pytest.raises(ValueError, match=r"index \(changed\). Delete it to g"):
+        pretrain(tiny_settings, run.path, resume=True)
+    shutil.rmtree(newest)
+    pretrain(tiny_settings, run.path, resume=True)
+    assert run.latest_checkpoint() == str(newest)
+
+
+def test_checkpoints_are_kept_as_asked(tiny_settings, tmp_path):
+    run = pretrain(
+        tiny_settings,
+        tmp_path / "run",
+        epochs=7,
+        keep_checkpoints=2,
+        keep_every=3,
+    )
+    assert steps(run.path) == [9, 18, 21]
+
+
+def test_a_linear_stage_goes_on_where_it_was(tiny_settings, tmp_path):
+    """Interrupted inside an epoch, it ends with the same classifier."""
+    run = pretrain(tiny_settings, tmp_path / "run", epochs=1)
+    ends = []
+    for name in ("whole", "interrupted"):
+        chosen = config.LinearSettings(
+            str(run.path),
+            name=name,
+            epochs=3,
+            batch_size=16,
+            checkpoint_steps=2,
+            keep_checkpoints=9,
+        )
+        stage = training.train_linear(chosen)
+        if name == "interrupted":
+            for step in steps(stage.path)[2:]:
+                shutil.rmtree(checkpoints.path_of(stage.checkpoints, step))
+            assert steps(stage.path) == [2, 4]  # of 3 steps per epoch
+            training.train_linear(dataclasses.replace(chosen, resume=True))
+        ends.append(values(stage.path))
+    for name, value in ends[0].items():
+        np.testing.assert_allclose(value, ends[1][name], rtol=1e-5, atol=1e-6)
