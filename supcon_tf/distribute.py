@@ -2,30 +2,186 @@
 
 from __future__ import annotations
 
+import json
+import os
+import socket
+
 import tensorflow as tf
 
+_TF_CONFIG_EXAMPLE = (
+    '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, '
+    '"task": {"type": "worker", "index": 0}}'
+)
 
-def make_strategy(name: str = "auto") -> tf.distribute.Strategy:
+
+def make_strategy(
+    name: str = "auto", tpu: str | None = None
+) -> tf.distribute.Strategy:
     """Builds the distribution strategy of a run.
 
     Args:
       name: `one_device`; `mirrored`: all GPUs of this machine, or its logical
-        CPU devices where it has none; `auto`: mirrored with more than one GPU,
-        else one device.
+        CPU devices where it has none; `multi_worker`: the machines of the
+        environment variable TF_CONFIG, with all their GPUs; `tpu`; `auto`:
+        multi_worker where TF_CONFIG names several, mirrored with more than one
+        GPU, else one device.
+      tpu: name or grpc:// address of the TPU, `local` on a TPU machine, or
+        None for that of the environment.
 
     Raises:
-      ValueError: `name` is none of these.
+      ValueError: `name` is none of these, TF_CONFIG does not describe a
+        cluster with this task in it, or the TPU cannot be had.
     """
+    makers = {
+        "auto": _auto,
+        "one_device": _one_device,
+        "mirrored": _mirrored,
+        "multi_worker": _multi_worker,
+        "tpu": lambda: _tpu(tpu),
+    }
+    if name not in makers:
+        raise ValueError(
+            f"`name` must be one of {', '.join(makers)}, got {name!r}"
+        )
+    return makers[name]()
+
+
+def _auto() -> tf.distribute.Strategy:
+    """The strategy for what is there."""
+    if os.environ.get("TF_CONFIG") and _num_tasks() > 1:
+        return _multi_worker()
+    if len(tf.config.list_logical_devices("GPU")) > 1:
+        return _mirrored()
+    return _one_device()
+
+
+def _one_device() -> tf.distribute.Strategy:
+    """The first GPU, or the CPU."""
     gpus = tf.config.list_logical_devices("GPU")
-    if name == "mirrored" or (name == "auto" and len(gpus) > 1):
-        devices = gpus or tf.config.list_logical_devices("CPU")
-        return tf.distribute.MirroredStrategy([d.name for d in devices])
-    if name in ("auto", "one_device"):
-        device = gpus[0].name if gpus else "/cpu:0"
-        return tf.distribute.OneDeviceStrategy(device)
-    raise ValueError(
-        f"`name` must be one of auto, one_device, mirrored, got {name!r}"
+    return tf.distribute.OneDeviceStrategy(gpus[0].name if gpus else "/cpu:0")
+
+
+def _mirrored() -> tf.distribute.Strategy:
+    """All GPUs, or all logical CPU devices."""
+    devices = tf.config.list_logical_devices("GPU")
+    devices = devices or tf.config.list_logical_devices("CPU")
+    return tf.distribute.MirroredStrategy([d.name for d in devices])
+
+
+def _multi_worker() -> tf.distribute.Strategy:
+    """The machines of TF_CONFIG; must come before anything is computed."""
+    _num_tasks()  # says what is wrong, where TensorFlow would wait for ever
+    implementations = tf.distribute.experimental.CommunicationImplementation
+    options = tf.distribute.experimental.CommunicationOptions(
+        implementation=implementations.AUTO
+        if tf.config.list_physical_devices("GPU")
+        else implementations.RING
     )
+    return tf.distribute.MultiWorkerMirroredStrategy(
+        communication_options=options
+    )
+
+
+def _num_tasks() -> int:
+    """Counts the chief and workers of TF_CONFIG; raises ValueError."""
+    text = os.environ.get("TF_CONFIG")
+    if not text:
+        raise ValueError(
+            "TF_CONFIG must be set on every machine of a multi_worker run, "
+            f"as {_TF_CONFIG_EXAMPLE}, got none"
+        )
+    try:
+        config = json.loads(text)
+        cluster, task = config["cluster"], config["task"]
+        addresses = {job: cluster.get(job, []) for job in ("chief", "worker")}
+        own = addresses[task["type"]]
+        index = task["index"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"TF_CONFIG must be JSON as {_TF_CONFIG_EXAMPLE}, got {text!r} "
+            f"({type(error).__name__}: {error})"
+        ) from None
+    if not addresses["worker"]:
+        raise ValueError(
+            f"TF_CONFIG must list its machines in cluster.worker, got {text}"
+        )
+    if not (isinstance(index, int) and 0 <= index < len(own)):
+        raise ValueError(
+            f"TF_CONFIG's task.index must be in 0..{len(own) - 1}, the "
+            f"machines of cluster.{task['type']}, got {index!r}"
+        )
+    return sum(len(machines) for machines in addresses.values())
+
+
+def _tpu(name: str | None) -> tf.distribute.Strategy:
+    """All cores of a TPU."""
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(name)
+        _check_that_it_answers(resolver)
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (
+        ValueError,
+        RuntimeError,
+        ImportError,
+        OSError,
+        tf.errors.OpError,
+    ) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            "`tpu` must be the name or grpc:// address of a TPU that can be "
+            "reached from here, or local on a machine that has one, got "
+            f"{name!r} ({reason})"
+        ) from error
+    return tf.distribute.TPUStrategy(resolver)
+
+
+def _check_that_it_answers(
+    resolver: tf.distribute.cluster_resolver.TPUClusterResolver,
+) -> None:
+    """Raises OSError where TensorFlow would wait for ever."""
+    for address in resolver.cluster_spec().as_dict().get("worker", []):
+        host, _, port = address.rpartition(":")
+        socket.create_connection((host, int(port)), timeout=30).close()
+
+
+def num_workers(strategy: tf.distribute.Strategy) -> int:
+    """Processes that train together, or hosts of a TPU, 1 or more.
+
+    Each of them reads its own part of the data.
+
+    Args:
+      strategy: of the run.
+    """
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return strategy.extended.num_hosts
+    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        own_replicas = len(strategy.extended.worker_devices)
+        return strategy.num_replicas_in_sync // own_replicas
+    return 1
+
+
+def worker_index(strategy: tf.distribute.Strategy) -> int:
+    """Number of this process among those that train together, from 0.
+
+    Args:
+      strategy: of the run; all but multi_worker have this one process.
+    """
+    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        resolver = strategy.cluster_resolver
+        chiefs = len(resolver.cluster_spec().as_dict().get("chief", []))
+        before = 0 if resolver.task_type == "chief" else chiefs
+        return before + resolver.task_id
+    return 0
+
+
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this process is the one that writes files.
+
+    Args:
+      strategy: of the run; all but multi_worker have this one process.
+    """
+    return strategy.extended.should_checkpoint
 
 
 def replicas_in_sync() -> int:
@@ -52,8 +208,10 @@ def gather_across_replicas(*tensors: tf.Tensor) -> list[tf.Tensor]:
     if replicas_in_sync() == 1:
         return list(tensors)
     context = tf.distribute.get_replica_context()
+    own_id = context.replica_id_in_sync_group  # a tensor on a TPU
     rows = context.all_gather(tf.shape(tensors[0])[:1], axis=0)  # [replicas]
-    rows_before = tf.reduce_sum(rows[: context.replica_id_in_sync_group])
+    is_before = tf.range(context.num_replicas_in_sync) < own_id
+    rows_before = tf.reduce_sum(tf.where(is_before, rows, 0))
 
     def gather(tensor: tf.Tensor) -> tf.Tensor:
         # With several workers all_gather wants a device, and an input of the

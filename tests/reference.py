@@ -9,15 +9,17 @@ import numpy as np
 
 
 def _positives_within_cap(anchor, positives, samples, views, cap):
-    """Own other views, then the next positives in cyclic batch order."""
+    """Own other views, the next positives in cyclic batch order, the queue."""
     if cap is None:
         return positives
     own = [p for p in positives if p[0] == anchor[0]]
     room = cap - (views - 1)
     kept = []
-    for step in range(1, samples):
+    order = [(anchor[0] + step) % samples for step in range(1, samples)]
+    queued = sorted(row[0] for row in positives if row[0] >= samples)
+    for sample in order + queued:
         for row in positives:
-            if row[0] == (anchor[0] + step) % samples and len(kept) < room:
+            if row[0] == sample and len(kept) < room:
                 kept.append(row)
     return own + kept
 
@@ -32,9 +34,10 @@ def anchor_loss(
     formulation="out",
     denominator="all",
     cap=None,
+    samples=None,
 ):
     """L_i of one anchor. `weight(i, p)` is the weight of p as a positive."""
-    samples, views = len(z), len(z[0])
+    samples, views = samples or len(z), len(z[0])
 
     def e(row):
         return np.exp(
@@ -77,18 +80,25 @@ def supcon_loss(
     positives_cap=None,
     positive_mask=None,
     scale_by_temperature=True,
+    queue=(),
+    queue_labels=(),
 ):
-    """[batch] losses of z [batch, views, dim], averaged over anchor views."""
+    """[batch] losses of z [batch, views, dim], averaged over anchor views.
+
+    A row of the queue is a further sample with one view, and no anchor.
+    """
     z = np.asarray(z, np.float64)
     samples, views = z.shape[:2]
     labels = np.arange(samples) if labels is None else np.asarray(labels)
+    labels = [*labels, *queue_labels]
+    z = [*z, *np.asarray(queue, np.float64)[:, None]] if len(queue) else z
 
     def weight(i, p):
         if positive_mask is not None:
             return float(positive_mask[i[0]][p[0]])
         return float(labels[i[0]] == labels[p[0]])
 
-    rows = [(s, v) for s in range(samples) for v in range(views)]
+    rows = [(s, v) for s in range(len(z)) for v in range(len(z[s]))]
     anchor_count = views if anchor_views == "all" else 1
     losses = np.zeros(samples)
     for sample in range(samples):
@@ -102,6 +112,7 @@ def supcon_loss(
                 formulation=formulation,
                 denominator=denominator,
                 cap=positives_cap,
+                samples=samples,
             )
     scale = temperature if scale_by_temperature else 1.0
     return scale * losses / anchor_count

@@ -23,6 +23,7 @@ TOOLS = {
     "bench_input": config.BenchInputSettings,
     "bench_loss": config.BenchLossSettings,
     "bench_step": config.BenchStepSettings,
+    "data_service": config.DataServiceSettings,
     "show_augment": config.ShowAugmentSettings,
 }
 

@@ -4,13 +4,18 @@ from supcon_tf.benchmarks.input import bench_input
 from supcon_tf.benchmarks.input_comparison import input_table
 from supcon_tf.benchmarks.loss import bench_loss
 from supcon_tf.benchmarks.loss_comparison import loss_table
-from supcon_tf.benchmarks.plots import plot_input, plot_loss
+from supcon_tf.benchmarks.plots import plot_input, plot_loss, plot_step
+from supcon_tf.benchmarks.step import bench_step
+from supcon_tf.benchmarks.step_comparison import step_table
 
 __all__ = [
     "bench_input",
     "bench_loss",
+    "bench_step",
     "input_table",
     "loss_table",
     "plot_input",
     "plot_loss",
+    "plot_step",
+    "step_table",
 ]

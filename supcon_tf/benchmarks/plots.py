@@ -1,4 +1,4 @@
-"""Figures: the loss against rows, the input pipeline per case."""
+"""Figures: the loss against rows, input pipeline and step per case."""
 
 from __future__ import annotations
 
@@ -38,6 +38,21 @@ _INPUT_LABELS = {
     "pil": "torchvision, Pillow",
     "twice": "ours, two pipelines",
 }
+_STEP_COLORS = {
+    "ours": "#bd1f01",
+    "ours_bfloat16": "#e76300",
+    "torch_nchw": "#832db6",
+    "torch_channels_last": "#a96b59",
+    "torch_channels_last_bf16": "#717581",
+}
+_STEP_LABELS = {
+    "ours": "ours",
+    "ours_bfloat16": "ours, bfloat16",
+    "torch_nchw": "PyTorch, NCHW",
+    "torch_channels_last": "PyTorch, channels last",
+    "torch_channels_last_bf16": "PyTorch, channels last, bfloat16",
+}
+_HATCHES = ("//", "..", "xx", "--")
 
 
 def plot_loss(points: Sequence[dict[str, object]]) -> figure.Figure:
@@ -102,45 +117,131 @@ def plot_input(points: Sequence[dict[str, object]]) -> figure.Figure:
     drawn = figure.Figure(figsize=(11, 4), layout="constrained")
     panels = drawn.subplots(1, max(len(sizes), 1), squeeze=False)[0]
     names = list(dict.fromkeys(point["implementation"] for point in points))
+    styles = {
+        name: {"color": _INPUT_COLORS[name], "label": _INPUT_LABELS[name]}
+        for name in names
+    }
     for size, panel in zip(sizes, panels, strict=False):
-        _draw_bars(panel, [p for p in points if p["size"] == size], names)
+        bars = [
+            (
+                f"{point['policy']}\n{point['input']}",
+                point["implementation"],
+                _height(point, "images_per_second"),
+            )
+            for point in points
+            if point["size"] == size
+        ]
+        _draw_bars(panel, bars, styles)
         panel.set_title(f"{size} pixels, images/s", fontsize="medium")
-    if names:
-        drawn.legend(
-            *panels[0].get_legend_handles_labels(),
-            loc="outside right upper",
-            frameon=False,
-        )
+    _add_legend(drawn, panels[0])
     return drawn
 
 
+def plot_step(points: Sequence[dict[str, object]]) -> figure.Figure:
+    """Two panels of bars, a group per case: views per second, peak memory.
+
+    Args:
+      points: dicts with `implementation`, `chunks`, `architecture`,
+        `batch_size`, `status`, and `views_per_second` and `peak_mb` where the
+        status is "measured"; others are not drawn.
+
+    Returns:
+      A figure outside pyplot with two axes.
+    """
+    drawn = figure.Figure(figsize=(11, 4), layout="constrained")
+    panels = drawn.subplots(1, 2)
+    styles = _step_styles(points)
+    titles = {
+        "views_per_second": "training, views/s",
+        "peak_mb": "peak memory growth, MB",
+    }
+    for (key, title), panel in zip(titles.items(), panels, strict=True):
+        bars = [
+            (
+                f"{point['architecture']}\n{point['batch_size']} images",
+                _series(point),
+                _height(point, key),
+            )
+            for point in points
+        ]
+        _draw_bars(panel, bars, styles)
+        panel.set_title(title, fontsize="medium")
+    _add_legend(drawn, panels[0])
+    return drawn
+
+
+def _height(point: dict[str, object], key: str) -> float | None:
+    """What a bar is drawn for; None where nothing was measured."""
+    return point[key] if point["status"] == "measured" else None
+
+
+def _series(point: dict[str, object]) -> tuple[str, int]:
+    """Implementation, and images of a chunk; 0 for the whole batch."""
+    chunks = point["chunks"]
+    size = point["batch_size"] // chunks if chunks > 1 else 0
+    return point["implementation"], size
+
+
+def _step_styles(
+    points: Sequence[dict[str, object]],
+) -> dict[tuple[str, int], dict[str, object]]:
+    """Series to its bars' style: a color per implementation, chunks hatched."""
+    series = sorted(
+        {_series(point) for point in points},
+        key=lambda of: (list(_STEP_COLORS).index(of[0]), of[1]),
+    )
+    sizes = sorted({size for _, size in series if size})
+    styles = {}
+    for name, size in series:
+        label, hatch = _STEP_LABELS[name], None
+        if size:
+            label += f", {size} at a time"
+            hatch = _HATCHES[sizes.index(size) % len(_HATCHES)]
+        styles[name, size] = {
+            "color": _STEP_COLORS[name],
+            "label": label,
+            "hatch": hatch,
+            "edgecolor": "white",
+        }
+    return styles
+
+
+def _add_legend(drawn: figure.Figure, panel: axes.Axes) -> None:
+    """The legend of one panel, beside all, where it has any bars."""
+    handles, labels = panel.get_legend_handles_labels()
+    if handles:
+        drawn.legend(handles, labels, loc="outside right upper", frameon=False)
+
+
 def _draw_bars(
-    panel: axes.Axes, points: list[dict[str, object]], names: list[str]
+    panel: axes.Axes,
+    bars: list[tuple[str, object, float | None]],
+    styles: dict[object, dict[str, object]],
 ) -> None:
-    """Bars of one size, side by side within each case."""
-    groups = list(dict.fromkeys((p["input"], p["policy"]) for p in points))
-    width = 0.8 / len(names)
-    for number, name in enumerate(names):
+    """Bars side by side within each group.
+
+    Args:
+      panel: to draw in.
+      bars: (group, series, height); None has no bar.
+      styles: arguments of `Axes.bar` of each series, in order.
+    """
+    groups = list(dict.fromkeys(group for group, _, _ in bars))
+    width = 0.8 / max(len(styles), 1)
+    for number, (series, style) in enumerate(styles.items()):
         own = [
-            p
-            for p in points
-            if p["implementation"] == name and p["status"] == "measured"
+            (groups.index(group) + width * number, height)
+            for group, of, height in bars
+            if of == series and height is not None
         ]
         panel.bar(
-            [
-                groups.index((p["input"], p["policy"])) + width * number
-                for p in own
-            ],
-            [p["images_per_second"] for p in own],
+            [at for at, _ in own],
+            [height for _, height in own],
             width,
             align="edge",
-            color=_INPUT_COLORS[name],
-            label=_INPUT_LABELS[name],
+            **style,
         )
     panel.set_xticks(
-        [at + 0.4 for at in range(len(groups))],
-        [f"{policy}\n{of}" for of, policy in groups],
-        fontsize="small",
+        [at + 0.4 for at in range(len(groups))], groups, fontsize="small"
     )
     panel.yaxis.set_major_formatter("{x:,.6g}")
     panel.grid(axis="y", alpha=0.3)

@@ -10,10 +10,14 @@ from supcon_tf.config.benchmarks import (
     INPUT_POLICIES,
     INPUTS,
     LOSS_IMPLEMENTATIONS,
+    STEP_ARCHITECTURES,
+    STEP_IMPLEMENTATIONS,
     BenchInputSettings,
     BenchLossSettings,
+    BenchStepSettings,
 )
 from supcon_tf.config.pretraining import PretrainSettings
+from supcon_tf.config.service import DataServiceSettings
 from supcon_tf.config.stages import (
     DemoSettings,
     EvaluateSettings,
@@ -27,9 +31,13 @@ __all__ = [
     "INPUT_IMPLEMENTATIONS",
     "INPUT_POLICIES",
     "LOSS_IMPLEMENTATIONS",
+    "STEP_ARCHITECTURES",
+    "STEP_IMPLEMENTATIONS",
     "AugmentationSettings",
     "BenchInputSettings",
     "BenchLossSettings",
+    "BenchStepSettings",
+    "DataServiceSettings",
     "DemoSettings",
     "EvaluateSettings",
     "ExportSettings",

@@ -25,6 +25,14 @@ INPUT_POLICIES = (
     "stacked_randaugment",
 )
 INPUTS = ("memory", "jpeg")
+STEP_IMPLEMENTATIONS = (
+    "ours",
+    "ours_bfloat16",
+    "torch_nchw",
+    "torch_channels_last",
+    "torch_channels_last_bf16",
+)
+STEP_ARCHITECTURES = ("resnet18", "resnet34", "resnet50")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,8 +172,92 @@ class BenchInputSettings(settings.Settings):
         _check_names("implementations", self.implementations, _INPUT_CHOICES)
 
 
+@dataclasses.dataclass(frozen=True)
+class BenchStepSettings(settings.Settings):
+    """Settings of tools/bench_step.py."""
+
+    run_dir: str = settings.with_default(
+        settings.Settings, "run_dir", "runs/bench_step"
+    )
+    architectures: str = settings.setting(
+        "resnet18,resnet50", f"Which of {','.join(STEP_ARCHITECTURES)}."
+    )
+    batch_sizes: tuple[int, ...] = settings.setting(
+        (64,), "Images per step, each in --views views."
+    )
+    implementations: str = settings.setting(
+        "all",
+        f"Which of {','.join(STEP_IMPLEMENTATIONS)}; all: those that are "
+        "installed. torch is the same network in PyTorch, eager; bfloat16 is "
+        "Keras' mixed_bfloat16, bf16 is PyTorch's autocast.",
+    )
+    supcontrast_path: str | None = settings.setting(
+        None,
+        "Python file with SupConLoss(temperature, base_temperature), the loss "
+        "of torch: losses.py of HobbitLong/SupContrast; default: a plain one.",
+    )
+    image_size: int = settings.setting(
+        32,
+        "Side of the views in pixels; the stem is the CIFAR one at every size.",
+        at_least=8,
+    )
+    views: int = settings.setting(2, "Views per image.", at_least=1)
+    chunks: tuple[int, ...] = settings.setting(
+        (1,), "Values of --gradient_cache_chunks that ours is measured with."
+    )
+    chunk_size: int = settings.setting(
+        0,
+        "Also measure ours in chunks of so many images, whatever the batch; "
+        "0 for not.",
+        at_least=0,
+    )
+    rounds: int = settings.setting(
+        3, "Processes per point, all implementations in turn.", at_least=1
+    )
+    steps: int = settings.setting(
+        5, "Timed steps per process, after two that are not.", at_least=1
+    )
+    threads: int = settings.setting(
+        0, "Threads of every process; 0 for all cores.", at_least=0
+    )
+    max_memory_gb: float = settings.setting(
+        8.0,
+        "Skip points that are expected to need more, by what a smaller batch "
+        "needed.",
+        above=0,
+    )
+    temperature: float = settings.setting(0.1, "Temperature tau.", above=0)
+    classes: int = settings.setting(10, "Number of classes.", at_least=1)
+    seed: int = settings.setting(
+        0, "Seed of pixels, labels and weights.", at_least=0
+    )
+
+    def _check(self) -> None:
+        """Checks rules between fields; raises ValueError."""
+        _check_names("architectures", self.architectures, STEP_ARCHITECTURES)
+        _check_names("implementations", self.implementations, _STEP_CHOICES)
+        for name in ("batch_sizes", "chunks"):
+            values = getattr(self, name)
+            if min(values, default=0) < 1 or list(values) != sorted(values):
+                raise ValueError(
+                    f"--{name} must be positive and rising, got "
+                    f"{settings.to_text(values)}"
+                )
+        for name, parts in (
+            ("chunks", self.chunks),
+            ("chunk_size", (self.chunk_size or 1,)),
+        ):
+            if any(size % part for size in self.batch_sizes for part in parts):
+                raise ValueError(
+                    f"--{name} must divide --batch_sizes, got "
+                    f"{settings.to_text(getattr(self, name))} and "
+                    f"{settings.to_text(self.batch_sizes)}"
+                )
+
+
 _LOSS_CHOICES = ("all", *LOSS_IMPLEMENTATIONS)
 _INPUT_CHOICES = ("all", *INPUT_IMPLEMENTATIONS)
+_STEP_CHOICES = ("all", *STEP_IMPLEMENTATIONS)
 
 
 def _check_names(flag: str, text: str, known: tuple[str, ...]) -> None:

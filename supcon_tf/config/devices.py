@@ -60,6 +60,16 @@ class DeviceSettings(settings.Settings):
             raise ValueError(
                 f"--tpu must come with --strategy=tpu, got {self.strategy}"
             )
+        if self.strategy == "tpu" and self.precision == "mixed_float16":
+            raise ValueError(
+                "--precision must be float32 or mixed_bfloat16 with "
+                "--strategy=tpu, which has no float16, got mixed_float16"
+            )
+        if self.jit_compile and self.deterministic:
+            raise ValueError(
+                "--jit_compile must be left out with --deterministic: XLA has "
+                "no deterministic gradient of max pooling"
+            )
         if self.data_service is None:
             return
         if not self.data_service.startswith("grpc://"):
@@ -71,6 +81,12 @@ class DeviceSettings(settings.Settings):
             raise ValueError(
                 "--data_service must be left out with --deterministic: its "
                 "workers race"
+            )
+        if self.auto_shard != "element":
+            raise ValueError(
+                "--auto_shard must be element with --data_service, which "
+                "gives every worker whatever batch comes next, got "
+                f"{self.auto_shard}"
             )
 
     def check_remote_paths(self, paths: dict[str, str | None]) -> None:

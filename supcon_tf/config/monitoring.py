@@ -26,7 +26,8 @@ class MonitorSettings(settings.Settings):
     )
     profile: tuple[int, ...] = settings.setting(
         (),
-        "First and last step of a profile for TensorBoard; empty for none.",
+        "First and last step of a profile for TensorBoard, counted from where "
+        "the tool starts or goes on; empty for none.",
         resumable=True,
     )
 

@@ -128,8 +128,9 @@ class ObjectiveSettings(groups.BatchSettings):
     )
     gradient_cache_chunks: int = settings.setting(
         1,
-        "Parts in which a batch passes the encoder, each in the memory of its "
-        "own: the loss is still that of the whole batch.",
+        "Parts in which the batch of a device passes the encoder, one after "
+        "the other in the memory of one part: the loss is still that of the "
+        "whole batch, batch norm takes its statistics from a part.",
         at_least=1,
     )
 

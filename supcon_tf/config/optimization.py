@@ -37,7 +37,8 @@ class OptimizerSettings(settings.Settings):
     learning_rate: float = settings.setting(
         0.5,
         "Peak learning rate for a batch of 256 images, see "
-        "--learning_rate_scaling.",
+        "--learning_rate_scaling. The default suits sgd; adam, adamw and "
+        "lamb want far less, 1e-3 or so.",
         above=0,
     )
     learning_rate_scaling: str = settings.setting(
@@ -54,8 +55,9 @@ class OptimizerSettings(settings.Settings):
     schedule: str = settings.setting(
         "cosine",
         "Learning rate after the warm-up: cosine to 0, exponential "
-        "(--decay_rate every --decay_epochs), step (--decay_rate at each of "
-        "--decay_boundaries) or constant.",
+        "(--decay_rate every --decay_epochs, counted from the end of the "
+        "warm-up), step (--decay_rate at each of --decay_boundaries) or "
+        "constant.",
         choices=("cosine", "exponential", "step", "constant"),
     )
     decay_rate: float = settings.setting(
@@ -70,7 +72,7 @@ class OptimizerSettings(settings.Settings):
     decay_boundaries: tuple[float, ...] = settings.setting(
         (30.0, 60.0, 80.0),
         "Epochs, counted from the start of the run, at which the step "
-        "schedule decays.",
+        "schedule decays; within --epochs, and not in the warm-up.",
     )
     momentum: float = settings.setting(
         0.9,
@@ -116,6 +118,16 @@ class OptimizerSettings(settings.Settings):
             raise ValueError(
                 "--decay_boundaries must be positive and rising, got "
                 f"{settings.to_text(boundaries)}"
+            )
+        in_time = [
+            self.warmup_epochs <= epoch < self.epochs for epoch in boundaries
+        ]
+        decays = bool(in_time) and all(in_time)
+        if self.schedule == "step" and self.epochs and not decays:
+            raise ValueError(
+                "--decay_boundaries must be from --warmup_epochs up to "
+                f"--epochs, {self.warmup_epochs:g} to {self.epochs}, with "
+                f"--schedule=step, got {settings.to_text(boundaries)}"
             )
         settings.check_used(self, _USED_BY)
         super()._check()

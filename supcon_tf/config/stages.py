@@ -44,6 +44,24 @@ class LinearSettings(
         """Checks rules between fields; raises ValueError."""
         super()._check()
         _check_stage_name("name", self.name)
+        if not self.views_are_constant:
+            return
+        for name in ("images_per_class", "data_service"):
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"--{name} must be left out without random crop, flip and "
+                    "augmentation: all representations are computed once, got "
+                    f"{getattr(self, name)}"
+                )
+
+    @property
+    def views_are_constant(self) -> bool:
+        """Whether an image looks the same in every epoch."""
+        return (
+            self.augmentation == "identity"
+            and not self.crop_area
+            and not self.horizontal_flip
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,16 +2,20 @@
 
 `load` or `from_arrays` makes a `Source`, one split of a labelled image set;
 `make_views` turns it into training batches, `make_examples` into evaluation
-batches.
+batches. `through_service` lets other processes make the views.
 """
 
 from supcon_tf.data.images import decode_and_crop, decode_image
 from supcon_tf.data.loading import load
 from supcon_tf.data.pipeline import make_examples, make_views, steps_per_epoch
+from supcon_tf.data.sampling import class_balanced
+from supcon_tf.data.service import check_service, through_service
 from supcon_tf.data.sources import Source, from_arrays
 
 __all__ = [
     "Source",
+    "check_service",
+    "class_balanced",
     "decode_and_crop",
     "decode_image",
     "from_arrays",
@@ -19,4 +23,5 @@ __all__ = [
     "make_examples",
     "make_views",
     "steps_per_epoch",
+    "through_service",
 ]

@@ -105,6 +105,7 @@ def _make_source(
         read=read,
         num_skipped=num_skipped,
         ids=tuple(ids.tolist()),
+        labels=labels,
     )
 
 

@@ -16,6 +16,7 @@ def load(
     split_seed: int = 0,
     check_images: bool = True,
     skip_bad_images: bool = False,
+    shard: tuple[int, int] | None = None,
 ) -> sources.Source:
     """Loads one split of a data set by name.
 
@@ -36,22 +37,30 @@ def load(
         50,000 files of 32 pixels take 3 s on 4 cores.
       skip_bad_images: folder: leave out files that are not images, counted
         in `num_skipped`, instead of stopping.
+      shard: TFDS: (index, count) to read only one worker's part of the files;
+        None for all.
 
     Returns:
       The source of the split.
 
     Raises:
-      ValueError: a name is not known, or `data_dir` does not fit `dataset`.
+      ValueError: a name is not known, `data_dir` does not fit `dataset`, or
+        the set cannot be shared by file.
       ImportError: TensorFlow Datasets does not import.
       RuntimeError: TensorFlow Datasets could not prepare the set.
     """
     if split not in ("train", "test"):
         raise ValueError(f"`split` must be train or test, got {split}")
+    if shard is not None and not dataset.startswith(_TFDS_PREFIX):
+        raise ValueError(
+            "`shard` must be None except for TFDS, whose files it divides, "
+            f"got {shard} for {dataset}"
+        )
     if dataset == "digits":
         return sources.load_digits(split)
     if dataset.startswith(_TFDS_PREFIX) and dataset != _TFDS_PREFIX:
         name = dataset.removeprefix(_TFDS_PREFIX)
-        return tfds_source.load_tfds(name, split, data_dir)
+        return tfds_source.load_tfds(name, split, data_dir, shard)
     if dataset != "folder":
         raise ValueError(
             f"`dataset` must be digits, folder or tfds:NAME, got {dataset}"

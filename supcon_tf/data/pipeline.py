@@ -8,7 +8,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from supcon_tf.augment import geometry, randomness
-from supcon_tf.data import images, sources
+from supcon_tf.data import images, sampling, sources
 
 # What a seed is for: folded in first, so that no two uses share their bits.
 _ORDER, _VIEW = 0, 1  # Uses of the run's seed.
@@ -21,6 +21,8 @@ _SMALL_SIDE = 64
 # Examples of one parallel call: a call of its own for each would cost as much
 # as a small image. A batch is put together from any such.
 _CHUNK = 16
+
+_MAX_EPOCHS = 2**31  # without end
 
 _Policy = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
@@ -59,16 +61,26 @@ def make_views(
     crop_aspect: tuple[float, float] = (3 / 4, 4 / 3),
     horizontal_flip: bool = True,
     start_step: int = 0,
+    images_per_class: int | None = None,
+    shard: tuple[int, int] = (0, 1),
 ) -> tf.data.Dataset:
     """Makes the endless multiviewed batches of training.
 
     Each view is an independent random resized crop, flip and `augmentation`
     of its example. Every epoch is a fresh permutation cut into exactly
     `steps_per_epoch` full batches; what remains is left out of that epoch.
+    With `images_per_class`, the batches of an epoch are those of
+    `sampling.class_balanced` instead.
     Order and views are a function of (seed, epoch, position in the epoch,
     view) alone: the same seed gives the same sequence, and `start_step`
     enters it anywhere, without reading the images before. An image file is
     decoded once for all its views; see `images.decode_and_crop`.
+
+    Workers that give `shard` read and augment only their own, consecutive
+    rows of every global batch: put together they are the batches of a single
+    worker, bit by bit. Where the source is itself a worker's part, by file,
+    the worker fills its rows from there, starting over within an epoch that
+    needs more images than it has; `shard` must then be that of the source.
 
     Args:
       source: the training split.
@@ -83,15 +95,23 @@ def make_views(
       crop_aspect: range of the crop's width / height.
       horizontal_flip: mirror each view with probability 0.5.
       start_step: step of the whole run whose batch comes first.
+      images_per_class: images of each class in a batch, over all replicas;
+        None takes the images as they come.
+      shard: (index, count) of this worker; (0, 1) for the whole batches.
 
     Returns:
-      An infinite dataset of (views [batch_size, num_views, S, S, 3] uint8,
-      labels [batch_size] int32).
+      An infinite dataset of (views [batch_size / count, num_views, S, S, 3]
+      uint8, labels [batch_size / count] int32).
 
     Raises:
       ValueError: `batch_size` is not in 1..num_examples, `num_views` < 1,
-        `seed` or `start_step` is out of range, or no image size is known.
+        `seed` or `start_step` is out of range, no image size is known,
+        `images_per_class` does not fit (see `sampling.class_balanced`), or
+        `shard` does not divide the batch or is not that of the source.
     """
+    if images_per_class is not None:
+        source = sampling.class_balanced(source, batch_size, images_per_class)
+    _check_shard(source, batch_size, shard)
     size = _known_image_size(source, image_size)
     _check_at_least("num_views", num_views, 1)
     _check_at_least("seed", seed, 0)
@@ -132,9 +152,9 @@ def make_views(
         return views, labels, seeds
 
     return _endless(
-        _ordered_chunks(source, batch_size, run_seeds, start_step)
+        _ordered_chunks(source, batch_size, run_seeds, start_step, shard)
         .map(read_chunk, num_parallel_calls=tf.data.AUTOTUNE)
-        .rebatch(batch_size, drop_remainder=True)
+        .rebatch(batch_size // shard[1], drop_remainder=True)
         .map(augment, num_parallel_calls=tf.data.AUTOTUNE)
         .prefetch(tf.data.AUTOTUNE)
         .with_options(_options())
@@ -180,24 +200,36 @@ def _ordered_chunks(
     batch_size: int,
     run_seeds: tf.Tensor,
     start_step: int,
+    shard: tuple[int, int],
 ) -> tf.data.Dataset:
     """Yields n records, epochs [n] and positions in them [n], without end."""
     steps = steps_per_epoch(source, batch_size)
     first_epoch, first_step = divmod(start_step, steps)
     order_seeds = randomness.fold_in(run_seeds, _ORDER)
+    index, count = shard
+
+    def own_rows(dataset: tf.data.Dataset) -> tf.data.Dataset:
+        if count == 1:
+            return dataset
+        return dataset.batch(batch_size // count).shard(count, index).unbatch()
 
     def one_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
         first = tf.where(epoch == first_epoch, first_step * batch_size, 0)
         first, end = tf.cast(first, tf.int64), steps * batch_size
-        positions = tf.data.Dataset.range(first, end)
+        positions = own_rows(tf.data.Dataset.range(first, end))
         records = source.records(randomness.fold_in(order_seeds, epoch))
-        return tf.data.Dataset.zip((records.skip(first), positions)).map(
+        if source.shard is None:
+            records = own_rows(records.skip(first))
+        else:
+            records = records.repeat().skip(first // count)
+        return tf.data.Dataset.zip((records, positions)).map(
             lambda record, position: (record, epoch, position)
         )
 
-    return (
-        tf.data.Dataset.counter(first_epoch).flat_map(one_epoch).batch(_CHUNK)
-    )
+    # Not Dataset.counter, of which each worker of a data service would start
+    # a count of its own.
+    epochs = tf.data.Dataset.range(first_epoch, _MAX_EPOCHS)
+    return epochs.flat_map(one_epoch).batch(_CHUNK)
 
 
 def _view_seeds(
@@ -272,6 +304,23 @@ def _known_image_size(source: sources.Source, image_size: int | None) -> int:
             f"that is known, got {image_size}"
         )
     return size
+
+
+def _check_shard(
+    source: sources.Source, batch_size: int, shard: tuple[int, int]
+) -> None:
+    """Checks a worker's part of a batch."""
+    index, count = shard
+    if not 0 <= index < count or batch_size % count:
+        raise ValueError(
+            "`shard` must be (index, count), 0 <= index < count, and count "
+            f"must divide `batch_size`, got {shard} and {batch_size}"
+        )
+    if source.shard is not None and tuple(source.shard) != (index, count):
+        raise ValueError(
+            f"`shard` must be that of {source.name} ({source.split}), which "
+            f"holds the part {source.shard} of the files, got {shard}"
+        )
 
 
 def _check_at_least(name: str, value: int, least: int) -> None:

@@ -37,6 +37,11 @@ class Source:
         uint8 image or the [] string contents of an image file, and the []
         int32 label in 0..len(class_names)-1.
       num_skipped: how many files were left out because they are not images.
+      labels: [num_examples] integers, if the records are indices 0..
+        num_examples-1 of any example; None where records come in file order.
+      shard: None if `records` are the whole split. (index, count) if they are
+        one worker's part of it, some of the files; `num_examples` counts the
+        whole nonetheless.
       ids: one per example, in the fixed order: file paths relative to the
         data folder. None where examples have no name.
     """
@@ -54,6 +59,10 @@ class Source:
     )
     num_skipped: int = 0
     ids: tuple[str, ...] | None = dataclasses.field(default=None, repr=False)
+    labels: np.ndarray | None = dataclasses.field(
+        default=None, repr=False, compare=False
+    )
+    shard: tuple[int, int] | None = None
 
 
 def index_records(
@@ -130,6 +139,7 @@ def from_arrays(
         image_size=height if height == width else None,
         records=index_records(len(images)),
         read=read,
+        labels=labels,
     )
 
 

@@ -17,7 +17,12 @@ _SHUFFLE_BUFFER = 50_000
 _TEST_SPLITS = ("test", "validation")  # The first with labels is taken.
 
 
-def load_tfds(name: str, split: str, data_dir: str | None) -> sources.Source:
+def load_tfds(
+    name: str,
+    split: str,
+    data_dir: str | None,
+    shard: tuple[int, int] | None = None,
+) -> sources.Source:
     """Loads one split of a TFDS set; see `loading.load`.
 
     A set of up to 50,000 examples is permuted as a whole. A larger one is
@@ -30,6 +35,8 @@ def load_tfds(name: str, split: str, data_dir: str | None) -> sources.Source:
       split: "train" or "test"; "test" is the first of the splits test and
         validation that has labels (the test split of imagenet2012 has none).
       data_dir: where TFDS keeps its sets; None is TFDS's own default.
+      shard: (index, count) to read every count-th file only, from that of
+        `index` on; None for all.
 
     Returns:
       The source. Its `read` returns encoded images.
@@ -37,12 +44,14 @@ def load_tfds(name: str, split: str, data_dir: str | None) -> sources.Source:
     Raises:
       ImportError: `tensorflow_datasets` does not import.
       RuntimeError: the set could not be downloaded and prepared.
-      ValueError: there is no such set, it lacks images or class labels, or
-        it lacks the split.
+      ValueError: there is no such set, it lacks images or class labels, it
+        lacks the split, or the split has fewer files than `shard` parts.
     """
     builder = _prepared_builder(name, data_dir)
     image_key, label_key = _feature_keys(name, builder)
-    split_name, dataset = _read_split(builder, split, image_key, label_key)
+    split_name, dataset = _read_split(
+        builder, split, image_key, label_key, shard
+    )
     num_examples = builder.info.splits[split_name].num_examples
     height, width = builder.info.features[image_key].shape[:2]
 
@@ -62,6 +71,7 @@ def load_tfds(name: str, split: str, data_dir: str | None) -> sources.Source:
         image_size=height if height == width else None,
         records=records,
         read=read,
+        shard=shard,
     )
 
 
@@ -133,6 +143,7 @@ def _read_split(
     split: str,
     image_key: str,
     label_key: str,
+    shard: tuple[int, int] | None,
 ) -> tuple[str, tf.data.Dataset]:
     """Returns the split's TFDS name and its encoded examples."""
     tfds = _import_tfds()
@@ -147,7 +158,10 @@ def _read_split(
                 {image_key: True, label_key: True},
                 decoders={image_key: tfds.decode.SkipDecoding()},
             ),
-            read_config=tfds.ReadConfig(try_autocache=False),
+            read_config=tfds.ReadConfig(
+                try_autocache=False,
+                input_context=_input_context(builder, candidate, shard),
+            ),
         )
         # TFDS writes label -1 where the publisher keeps the labels.
         if next(iter(dataset))[label_key] >= 0:
@@ -156,6 +170,25 @@ def _read_split(
         f"`dataset` must have a labelled split named {' or '.join(candidates)} "
         f"for `{split}`, got {list(builder.info.splits)}"
     )
+
+
+def _input_context(
+    builder: tfds.core.DatasetBuilder,
+    split_name: str,
+    shard: tuple[int, int] | None,
+) -> tf.distribute.InputContext | None:
+    """Returns which files to read, as TFDS wants it; None for all."""
+    if shard is None:
+        return None
+    index, count = shard
+    num_files = builder.info.splits[split_name].num_shards
+    if not 0 <= index < count <= num_files:
+        raise ValueError(
+            "`shard` must be (index, count), 0 <= index < count, of at most "
+            f"the {num_files} files of {builder.info.full_name} "
+            f"({split_name}), got {shard}; sharing by element has no such limit"
+        )
+    return tf.distribute.InputContext(count, index, count)
 
 
 def _shuffled(

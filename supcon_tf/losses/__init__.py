@@ -13,6 +13,7 @@ from supcon_tf.losses.positives import (
     AnchorsWithoutPositives,
     PositivesPerAnchor,
 )
+from supcon_tf.losses.queue import ProjectionQueue
 from supcon_tf.losses.supcon import SupConLoss, chance_loss, supcon_loss
 from supcon_tf.losses.tiled import tiled_supcon_loss
 
@@ -25,6 +26,7 @@ __all__ = [
     "MeanCosine",
     "NPairsLoss",
     "PositivesPerAnchor",
+    "ProjectionQueue",
     "SimCLRLoss",
     "SupConLoss",
     "TripletLoss",

@@ -7,8 +7,8 @@ and replicas of any size, and is 0 where there was no anchor to measure.
 Projections have any float dtype and length: they are compared as float32 unit
 vectors, as `SupConLoss` does.
 
-Letters in the shapes: B samples, V views, R = B * V rows, C classes of the
-batch, A rows of the subsample.
+Letters in the shapes: B samples, V views, R = B * V rows, A rows of the
+subsample.
 """
 
 from __future__ import annotations
@@ -127,10 +127,11 @@ class Alignment(tf.keras.metrics.Mean):
         z = _unit_views(y_pred, sample_weight)  # [B, V, D]
         classes, samples = positives.classes_of(inputs.class_ids(y_true))
         rows = tf.repeat(classes, z.shape[1])  # [R]
-        n = tf.cast(samples * z.shape[1], z.dtype)  # [C]
+        n = tf.cast(samples * z.shape[1], z.dtype)  # [B], 0 past the classes
         z = tf.reshape(z, [-1, z.shape[2]])  # [R, D]
-        sums = tf.math.unsorted_segment_sum(z, rows, tf.size(n))  # [C, D]
-        means = tf.gather(sums / n[:, tf.newaxis], rows)  # [R, D]
+        sums = tf.math.unsorted_segment_sum(z, rows, tf.size(n))  # [B, D]
+        means = tf.math.divide_no_nan(sums, n[:, tf.newaxis])
+        means = tf.gather(means, rows)  # [R, D]
         # Not |sum z|^2 - sum |z|^2, which cancels where classes are tight.
         squares = tf.reduce_sum(tf.math.squared_difference(z, means), axis=1)
         n = tf.gather(n, rows)  # [R]
@@ -191,7 +192,9 @@ class Uniformity(tf.keras.metrics.Mean):
 
     def result(self) -> tf.Tensor:
         """Returns the logarithm; 0 where there were no two rows."""
-        return tf.math.log(tf.where(self.count > 0, super().result(), 1.0))
+        # Under replicas and mixed precision a variable does not compare.
+        count = tf.convert_to_tensor(self.count)
+        return tf.math.log(tf.where(count > 0, super().result(), 1.0))
 
     def get_config(self) -> dict[str, object]:
         """Returns every constructor argument."""

@@ -58,6 +58,25 @@ def as_contrasts(contrasts: tf.Tensor | None, z: tf.Tensor) -> tf.Tensor:
     return contrasts
 
 
+def queued_rows(mask: tf.Tensor | None, contrasts: tf.Tensor) -> tf.Tensor:
+    """`contrast_mask` as [rows] bool, one per view; no rows for None."""
+    if mask is None:
+        return tf.zeros([0], tf.bool)
+    mask = tf.convert_to_tensor(mask)
+    if mask.shape.rank != 1 or not mask.dtype.is_bool:
+        raise ValueError(
+            "`contrast_mask` must be [queued] bool, got "
+            f"{mask.dtype.name} of shape {mask.shape}"
+        )
+    queued, most = mask.shape[0], contrasts.shape[0]
+    if None not in (queued, most) and queued > most:
+        raise ValueError(
+            "`contrast_mask` must be no longer than the "
+            f"{most} contrasts, got {queued}"
+        )
+    return tf.repeat(mask, contrasts.shape[1])
+
+
 def static_views(z: tf.Tensor, positives_cap: int | None) -> int:
     """Number of views, checked against the cap."""
     views = z.shape[1]
@@ -93,6 +112,18 @@ def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:
     if not (labels.dtype.is_integer or labels.dtype.is_bool):
         raise ValueError(f"`{name}` must be integers, got {labels.dtype.name}")
     return tf.cast(tf.reshape(labels, [-1]), tf.int64)
+
+
+def class_numbers(ids: tf.Tensor) -> tf.Tensor:
+    """Numbers the classes of identifiers [S] from 0: [S] int32.
+
+    By sorting, which has static shapes: tf.unique does not compile by XLA.
+    """
+    order = tf.argsort(ids)
+    ordered = tf.gather(ids, order)
+    is_new = tf.cast(ordered[1:] != ordered[:-1], tf.int32)
+    numbers = tf.concat([tf.zeros_like(order[:1]), tf.cumsum(is_new)], axis=0)
+    return tf.scatter_nd(order[:, tf.newaxis], numbers, tf.shape(ids))
 
 
 def _from_one_hot(labels: tf.Tensor, name: str) -> tf.Tensor:

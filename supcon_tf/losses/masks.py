@@ -21,31 +21,45 @@ def expand_to_rows(
     return tf.concat([own, further], axis=1)
 
 
+def lead_with_true(mask: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
+    """[length] bool: True, and at the end the values of `mask`."""
+    before = tf.fill([length - tf.shape(mask)[0]], True)
+    return tf.concat([before, mask], axis=0)
+
+
 def within_cap(
-    positives: tf.Tensor, anchor_sample: tf.Tensor, views: int, cap: int
+    positives: tf.Tensor,
+    anchor_sample: tf.Tensor,
+    views: int,
+    cap: int,
+    queued: int | tf.Tensor = 0,
 ) -> tf.Tensor:
     """Marks the positives that an anchor keeps under a cap on |P(i)|.
 
     An anchor keeps its own other views and then the next positives in cyclic
     batch order, starting after its own sample (Suppl. Sec. 7 does not say
     which; this order needs no randomness and does not favour the front of the
-    batch). Across replicas the order continues through their rows.
+    batch). Across replicas the order continues through their rows. The rows
+    of a queue are no part of the cycle and come last.
 
     Args:
       positives: [A, M] bool, False at the anchor itself.
       anchor_sample: [A] int32, each anchor's sample.
       views: V, views per sample.
       cap: largest |P(i)|, at least V - 1.
+      queued: how many of the last rows are those of a queue.
 
     Returns:
       [A, M] bool, a subset of `positives`.
     """
+    cycle = tf.shape(positives)[1] - queued
     columns = tf.range(tf.shape(positives)[1])[tf.newaxis]  # [1, M]
     start = anchor_sample[:, tf.newaxis] * views  # [A, 1] first own row
     own = (columns >= start) & (columns < start + views)  # [A, M]
     others = tf.cast(positives & ~own, tf.int32)
     rank = tf.cumsum(others, axis=1, exclusive=True)  # [A, M]
-    total = tf.reduce_sum(others, axis=1, keepdims=True)  # [A, 1]
+    total = tf.reduce_sum(others[:, :cycle], axis=1, keepdims=True)  # [A, 1]
     before = tf.gather(rank, start, axis=1, batch_dims=1)  # [A, 1]
-    rank = tf.where(columns >= start, rank - before, rank - before + total)
+    turned = tf.where(columns >= start, rank - before, rank - before + total)
+    rank = tf.where(columns < cycle, turned, rank)
     return positives & (own | (rank < cap - (views - 1)))

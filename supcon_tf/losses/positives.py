@@ -76,8 +76,15 @@ class AnchorsWithoutPositives(tf.keras.metrics.Mean):
 
 
 def classes_of(ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Labels as [B] int32 in 0..C-1, and the samples [C] int32 of each."""
-    _, classes, samples = tf.unique_with_counts(ids)
+    """Labels as [B] int32 in 0..C-1, and the samples [B] int32 of each class.
+
+    Both are as long as the batch, so that XLA can compile them: the classes
+    C..B-1 have no samples.
+    """
+    classes = inputs.class_numbers(ids)
+    samples = tf.math.unsorted_segment_sum(
+        tf.ones_like(classes), classes, tf.size(classes)
+    )
     return classes, samples
 
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from supcon_tf import distribute
 from supcon_tf.losses import inputs, masks, tiled
+from supcon_tf.losses import queue as queues
 
 # Stands for log(0): finite, so that no gradient is 0 * inf, and far below
 # every logit, so that exp(x - max) is exactly 0 beside a real one.
@@ -30,6 +31,7 @@ def supcon_loss(
     scale_by_temperature: bool = True,
     contrast_projections: tf.Tensor | None = None,
     contrast_labels: tf.Tensor | None = None,
+    contrast_mask: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Supervised contrastive loss per sample, dense, Eq. 2 and 3.
 
@@ -63,6 +65,9 @@ def supcon_loss(
       contrast_projections: [contrasts, views', dim] or [contrasts, dim], rows
         that are contrasts but no anchors: a queue, or other replicas' views.
       contrast_labels: like `labels`, for `contrast_projections`.
+      contrast_mask: [queued] bool, for the last `queued` contrasts, which are
+        those of a queue: False takes one out of A(i). A cap keeps their
+        positives last.
 
     Returns:
       [batch] float32, nats (times tau where scaled), averaged over the
@@ -89,13 +94,19 @@ def supcon_loss(
 
     sample = tf.repeat(tf.range(batch), kept_views)  # [A]
     own_row = sample * views + tf.tile(tf.range(kept_views), [batch])
-    contrasted = own_row[:, tf.newaxis] != tf.range(tf.shape(contrasts)[0])
+    rows = tf.shape(contrasts)[0]
+    contrasted = own_row[:, tf.newaxis] != tf.range(rows)  # [A, M]
+    queued = inputs.queued_rows(contrast_mask, further)  # [Q]
+    if contrast_mask is not None:
+        contrasted &= masks.lead_with_true(queued, rows)
     weights = masks.expand_to_rows(  # [A, M]
         weights, views, further.shape[1], kept_views
     ) * tf.cast(contrasted, tf.float32)
     negative = contrasted & (weights == 0)
     if positives_cap is not None:
-        kept = masks.within_cap(weights > 0, sample, views, positives_cap)
+        kept = masks.within_cap(
+            weights > 0, sample, views, positives_cap, tf.shape(queued)[0]
+        )
         weights *= tf.cast(kept, tf.float32)
         contrasted = negative | kept
     losses = _anchor_losses(
@@ -116,6 +127,9 @@ class SupConLoss(tf.keras.losses.Loss):
     them, so that value and gradient are those of one device with the global
     batch. The loss is one value per sample; reduction is left to Keras.
 
+    With a queue, A(i) has its filled rows too, as constants. The loss is dense
+    then: an anchor has a row of all views of all replicas and of the queue.
+
     Args:
       temperature: tau, positive, no unit.
       formulation: see `supcon_loss`, as for the five arguments that follow.
@@ -129,7 +143,10 @@ class SupConLoss(tf.keras.losses.Loss):
         within each replica, which is a different loss.
       implementation: "tiled" (`tiled_supcon_loss`, memory linear in the
         batch, faster), "dense" (`supcon_loss`), or "auto": tiled wherever it
-        can be, which is with denominator "all" and without a cap.
+        can be, which is with denominator "all", without cap or queue.
+      queue: a `ProjectionQueue`, filled by whoever trains, after each loss
+        (`MomentumSupConModel` does). A cap keeps its positives last.
+        `from_config` makes an empty one; sharing it is left to the caller.
       reduction: Keras' reduction over the batch.
       name: Keras' name of the loss.
 
@@ -148,6 +165,7 @@ class SupConLoss(tf.keras.losses.Loss):
         normalize: bool = True,
         cross_replica: bool = True,
         implementation: str = "auto",
+        queue: queues.ProjectionQueue | None = None,
         reduction: str = tf.keras.losses.Reduction.AUTO,
         name: str = "supcon_loss",
     ):
@@ -166,6 +184,7 @@ class SupConLoss(tf.keras.losses.Loss):
         self.normalize = normalize
         self.cross_replica = cross_replica
         self.implementation = implementation
+        self.queue = queue
         self.is_tiled = self._chooses_tiles()
 
     def _chooses_tiles(self) -> bool:
@@ -178,20 +197,19 @@ class SupConLoss(tf.keras.losses.Loss):
         needs_mask = (
             self.options["denominator"] != "all"
             or self.options["positives_cap"] is not None
+            or self.queue is not None
         )
         if self.implementation == "tiled" and needs_mask:
             raise ValueError(
-                "`implementation` must be auto or dense with a "
+                "`implementation` must be auto or dense with a `queue`, a "
                 "`positives_cap` or another `denominator` than all, got tiled"
             )
         return self.implementation != "dense" and not needs_mask
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Returns [batch] float32 losses, see `supcon_loss`."""
-        z = inputs.as_views(y_pred, "projections")
+        z = self._normalized(inputs.as_views(y_pred, "projections"))
         labels = tf.convert_to_tensor(y_true)
-        if self.normalize:
-            z = tf.math.l2_normalize(z, axis=2, epsilon=_NORM_EPSILON)
         if self.is_tiled:
             return tiled.tiled_supcon_loss(
                 z,
@@ -203,17 +221,39 @@ class SupConLoss(tf.keras.losses.Loss):
                 unit_length=self.normalize,
                 cross_replica=self.cross_replica,
             )
-        if not self.cross_replica:
-            return supcon_loss(z, labels, **self.options)
-        all_z, all_labels = distribute.gather_across_replicas(z, labels)
+        all_z, all_labels = z, labels
+        if self.cross_replica:
+            all_z, all_labels = distribute.gather_across_replicas(z, labels)
         own = tf.shape(z)[0]
         return supcon_loss(
             z,
             labels,
-            contrast_projections=all_z[own:],
-            contrast_labels=all_labels[own:],
+            **self._contrasts(all_z[own:], all_labels[own:]),
             **self.options,
         )
+
+    def _normalized(self, z: tf.Tensor) -> tf.Tensor:
+        """Unit vectors along the last axis, if this loss makes them."""
+        if not self.normalize:
+            return z
+        return tf.math.l2_normalize(z, axis=-1, epsilon=_NORM_EPSILON)
+
+    def _contrasts(
+        self, z: tf.Tensor, labels: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Views [C, V, D] of other replicas, and the queue behind them."""
+        if self.queue is None:
+            return {"contrast_projections": z, "contrast_labels": labels}
+        queued, queued_labels, filled = self.queue.rows()
+        rows = tf.reshape(z, [-1, z.shape[2]])  # [C*V, D]
+        ids = tf.repeat(inputs.class_ids(labels), z.shape[1])
+        return {
+            "contrast_projections": tf.concat(
+                [rows, self._normalized(queued)], axis=0
+            ),
+            "contrast_labels": tf.concat([ids, queued_labels], axis=0),
+            "contrast_mask": filled,
+        }
 
     def get_config(self) -> dict[str, object]:
         """Returns every constructor argument."""
@@ -223,7 +263,14 @@ class SupConLoss(tf.keras.losses.Loss):
             "normalize": self.normalize,
             "cross_replica": self.cross_replica,
             "implementation": self.implementation,
+            "queue": tf.keras.saving.serialize_keras_object(self.queue),
         }
+
+    @classmethod
+    def from_config(cls, config: dict[str, object]) -> SupConLoss:
+        """Rebuilds the loss from its config, with an empty queue."""
+        queue = tf.keras.saving.deserialize_keras_object(config.get("queue"))
+        return cls(**(config | {"queue": queue}))
 
 
 def chance_loss(

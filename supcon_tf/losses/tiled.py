@@ -132,20 +132,11 @@ def _gather(
         segments = tf.range(tf.shape(all_z)[0])
         positives = tf.fill([count, 1], views - 1.0)
         return _Batch(all_z, segments, positives, temperature, alone)
-    segments = _segments(all_ids)
+    segments = inputs.class_numbers(all_ids)
     batch = _Batch(all_z, segments, tf.zeros([]), temperature, alone)
     samples = batch.class_sums(tf.ones_like(segments, tf.float32))[:count]
     positives = views * samples[:, tf.newaxis] - 1.0
     return dataclasses.replace(batch, positives=positives)
-
-
-def _segments(ids: tf.Tensor) -> tf.Tensor:
-    """Numbers class identifiers [S] from 0; tf.unique does not compile."""
-    order = tf.argsort(ids)
-    ordered = tf.gather(ids, order)
-    is_new = tf.cast(ordered[1:] != ordered[:-1], tf.int32)
-    numbers = tf.concat([tf.zeros_like(order[:1]), tf.cumsum(is_new)], axis=0)
-    return tf.scatter_nd(order[:, tf.newaxis], numbers, tf.shape(ids))
 
 
 def _losses(

@@ -6,11 +6,13 @@ from supcon_tf.models.classifier import ClassifierModel
 from supcon_tf.models.contrastive import SupConModel
 from supcon_tf.models.encoder import Encoder
 from supcon_tf.models.heads import LinearClassifier, ProjectionHead
+from supcon_tf.models.momentum import MomentumSupConModel
 
 __all__ = [
     "ClassifierModel",
     "Encoder",
     "LinearClassifier",
+    "MomentumSupConModel",
     "ProjectionHead",
     "SupConModel",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from supcon_tf.models import gradient_cache, layers
 from supcon_tf.models import views as view_axis
 
 
@@ -15,14 +16,32 @@ class SupConModel(tf.keras.Model):
     one BN pass, and unfolded after the head. Training is `compile` with a loss
     on the projections, then `fit`.
 
+    A classifier on the representation learns beside the projections from the
+    cross-entropy of every view, of integer labels: behind a stopped gradient,
+    which leaves the encoder as it would be without, or jointly, minimising
+    (1 - classifier_weight) * loss + classifier_weight * cross-entropy. `fit`
+    and `evaluate` then report `classifier_loss` and `classifier_accuracy`;
+    `loss` remains that of the projections.
+
+    With gradient caching the batch passes the encoder in chunks, in the memory
+    of one chunk: see `gradient_cache`. The loss is that of the whole batch;
+    BN takes its statistics from a chunk.
+
     Args:
       encoder: images to representations; see `Encoder`.
       projection_head: representations to projections; see `ProjectionHead`.
+      classifier: layer from representations to float32 logits, or None.
+      classifier_weight: lambda of joint training, between 0 and 1; None for a
+        classifier that does not train the encoder.
+      gradient_cache_chunks: chunks of a training batch, which divide the batch
+        of a replica; 1 for none.
       name: name of the model.
       **kwargs: of `tf.keras.Model`.
 
     Raises:
-      ValueError: the views are not rank 5.
+      ValueError: a bad argument; the views are not rank 5; the labels of a
+        classifier are not integers per sample; the chunks do not divide the
+        batch, or BN should span the replicas, which a loop cannot.
 
     Reference: https://arxiv.org/abs/2004.11362, Sec. 3.1.
     """
@@ -31,13 +50,26 @@ class SupConModel(tf.keras.Model):
         self,
         encoder: tf.keras.Model,
         projection_head: tf.keras.Model,
+        classifier: tf.keras.layers.Layer | None = None,
+        classifier_weight: float | None = None,
+        gradient_cache_chunks: int = 1,
         *,
         name: str = "supcon_model",
         **kwargs: object,
     ) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
+        _check_classifier_weight(classifier, classifier_weight)
+        if gradient_cache_chunks < 1:
+            raise ValueError(
+                "`gradient_cache_chunks` must be at least 1, got "
+                f"{gradient_cache_chunks}"
+            )
         self.encoder = encoder
         self.projection_head = projection_head
+        self.classifier = classifier
+        self.classifier_weight = classifier_weight
+        self.gradient_cache_chunks = gradient_cache_chunks
+        self._figures = None if classifier is None else _ClassifierFigures()
 
     def build(self, input_shape: tf.TensorShape) -> None:
         """Creates the variables of all layers."""
@@ -45,8 +77,24 @@ class SupConModel(tf.keras.Model):
             return
         shape = view_axis.check_views(input_shape)
         self.encoder.build((None, *shape[2:]))
-        self.projection_head.build((None, self.encoder.representation_dim))
+        representation_shape = (None, self.encoder.representation_dim)
+        self.projection_head.build(representation_shape)
+        if self.classifier is not None and not self.classifier.built:
+            with tf.name_scope(f"{self.name}/{self.classifier.name}/"):
+                self.classifier.build(representation_shape)
+        self._check_batch_norm()
         tf.keras.layers.Layer.build(self, input_shape)
+
+    def _check_batch_norm(self) -> None:
+        """Raises ValueError for a BN that a loop over chunks cannot have."""
+        if self.gradient_cache_chunks == 1 or not layers.spans_replicas(self):
+            return
+        if any(getattr(m, "synchronized", False) for m in self.submodules):
+            raise ValueError(
+                "`synchronized_bn` must be False with `gradient_cache_chunks` "
+                "on several replicas: MirroredStrategy cannot synchronize in "
+                "a loop"
+            )
 
     def call(self, views: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """Projects every view of every sample.
@@ -58,10 +106,114 @@ class SupConModel(tf.keras.Model):
         Returns:
           [batch, views, dim] float32, unit length along dim.
         """
+        return self._outputs(views, training)[0]
+
+    def _outputs(
+        self, views: tf.Tensor, training: bool | None
+    ) -> list[tf.Tensor]:
+        """Projections and, with a classifier, logits, of whole batches."""
+        if self.gradient_cache_chunks == 1 or not training:
+            return self._forward(views, training)
+        return gradient_cache.forward_in_chunks(
+            lambda chunk: self._forward(chunk, training),
+            views,
+            self.gradient_cache_chunks,
+            [(views.shape[1], dim) for dim in self._output_dims()],
+            self,
+        )
+
+    def _forward(
+        self, views: tf.Tensor, training: bool | None
+    ) -> list[tf.Tensor]:
+        """Projections and, with a classifier, logits, [B, V, ...] each."""
         images = view_axis.fold_views(views)  # [B*V, H, W, 3]
         representations = self.encoder(images, training=training)
-        projections = self.projection_head(representations, training=training)
-        return view_axis.unfold_views(projections, views)  # [B, V, dim]
+        rows = [self.projection_head(representations, training=training)]
+        if self.classifier is not None:
+            if self.classifier_weight is None:
+                representations = tf.stop_gradient(representations)
+            rows.append(self.classifier(representations))
+        return [view_axis.unfold_views(r, views) for r in rows]
+
+    def _output_dims(self) -> list[int]:
+        """Lengths of a projection and, with a classifier, of logits."""
+        dims = [self.projection_head.output_dim]
+        if self.classifier is not None:
+            shape = (None, self.encoder.representation_dim)
+            dims.append(self.classifier.compute_output_shape(shape)[-1])
+        return dims
+
+    @property
+    def metrics(self) -> list[tf.keras.metrics.Metric]:
+        """Keras' metrics, and those of the classifier; reset every epoch."""
+        figures = self._figures
+        if figures is None:
+            return super().metrics
+        return [*super().metrics, figures.loss, figures.accuracy]
+
+    def train_step(self, data: tuple) -> dict[str, tf.Tensor]:
+        """Keras' training step; with a classifier, of both losses."""
+        if self.classifier is None:
+            return super().train_step(data)
+        views, labels, weights = tf.keras.utils.unpack_x_y_sample_weight(data)
+        self._build_in_step(views)
+        with tf.GradientTape() as tape:
+            outputs = self._outputs(views, training=True)
+            loss = self._total_loss(views, labels, outputs, weights)
+        self.optimizer.minimize(loss, self.trainable_variables, tape=tape)
+        return self.compute_metrics(views, labels, outputs[0], weights)
+
+    def test_step(self, data: tuple) -> dict[str, tf.Tensor]:
+        """Keras' step of evaluation; with a classifier, of both losses."""
+        if self.classifier is None:
+            return super().test_step(data)
+        views, labels, weights = tf.keras.utils.unpack_x_y_sample_weight(data)
+        self._build_in_step(views)
+        outputs = self._outputs(views, training=False)
+        self._total_loss(views, labels, outputs, weights)
+        return self.compute_metrics(views, labels, outputs[0], weights)
+
+    def _build_in_step(self, views: tf.Tensor) -> None:
+        """Builds the model where no `call` does, outside of the graph."""
+        if not self.built:
+            with tf.init_scope():
+                self.build(views.shape)
+
+    def _total_loss(
+        self,
+        views: tf.Tensor,
+        labels: tf.Tensor,
+        outputs: list[tf.Tensor],
+        sample_weight: tf.Tensor | None,
+    ) -> tf.Tensor:
+        """What is minimised, scaled as Keras does: replicas add it up."""
+        projections, logits = outputs
+        loss = self.compute_loss(views, labels, projections, sample_weight)
+        cross_entropy = self._cross_entropy(labels, logits, sample_weight)
+        if self.classifier_weight is None:
+            return loss + cross_entropy
+        share = self.classifier_weight
+        return (1 - share) * loss + share * cross_entropy
+
+    def _cross_entropy(
+        self,
+        labels: tf.Tensor,
+        logits: tf.Tensor,
+        sample_weight: tf.Tensor | None,
+    ) -> tf.Tensor:
+        """The cross-entropy as Keras would scale it; updates its metrics."""
+        batch = tf.shape(logits)[0]
+        labels = _per_view(labels, logits)  # [B, V]
+        losses = tf.keras.losses.sparse_categorical_crossentropy(
+            labels, logits, from_logits=True
+        )
+        if sample_weight is not None:
+            sample_weight = tf.reshape(sample_weight, [batch, 1])
+            losses *= tf.cast(sample_weight, losses.dtype)
+        loss = tf.reduce_mean(losses)
+        self._figures.loss.update_state(loss, sample_weight=batch)
+        self._figures.accuracy.update_state(labels, logits)
+        return loss / tf.distribute.get_strategy().num_replicas_in_sync
 
     def get_config(self) -> dict[str, object]:
         """Returns every constructor argument."""
@@ -69,6 +221,9 @@ class SupConModel(tf.keras.Model):
         return tf.keras.layers.Layer.get_config(self) | {
             "encoder": serialize(self.encoder),
             "projection_head": serialize(self.projection_head),
+            "classifier": serialize(self.classifier),
+            "classifier_weight": self.classifier_weight,
+            "gradient_cache_chunks": self.gradient_cache_chunks,
         }
 
     @classmethod
@@ -76,6 +231,46 @@ class SupConModel(tf.keras.Model):
         """Rebuilds the model, with new weights, from its config."""
         parts = {
             key: tf.keras.saving.deserialize_keras_object(config[key])
-            for key in ("encoder", "projection_head")
+            for key in ("encoder", "projection_head", "classifier")
         }
         return cls(**(config | parts))
+
+
+class _ClassifierFigures:
+    """Metrics of the classifier; Keras would count attributes as weights."""
+
+    def __init__(self) -> None:
+        self.loss = tf.keras.metrics.Mean("classifier_loss")
+        self.accuracy = tf.keras.metrics.SparseCategoricalAccuracy(
+            "classifier_accuracy"
+        )
+
+
+def _check_classifier_weight(
+    classifier: tf.keras.layers.Layer | None, weight: float | None
+) -> None:
+    """Raises ValueError for a weight out of range, or of nothing."""
+    if weight is None:
+        return
+    if classifier is None:
+        raise ValueError(
+            "`classifier_weight` must be None without a `classifier`, got "
+            f"{weight}"
+        )
+    if not 0 < weight < 1:
+        raise ValueError(
+            f"`classifier_weight` must be between 0 and 1, got {weight}"
+        )
+
+
+def _per_view(labels: tf.Tensor | None, logits: tf.Tensor) -> tf.Tensor:
+    """Labels [B] or [B, 1] repeated to [B, V], for logits [B, V, classes]."""
+    shape = None if labels is None else labels.shape
+    if shape is None or not (
+        shape.rank == 1 or (shape.rank == 2 and shape[1] == 1)
+    ):
+        raise ValueError(
+            "`labels` must be [batch] integers for a classifier, got shape "
+            f"{shape}"
+        )
+    return tf.broadcast_to(tf.reshape(labels, [-1, 1]), tf.shape(logits)[:2])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import tensorflow as tf
 
 from supcon_tf import config, losses, models
@@ -16,6 +19,7 @@ def encoder(chosen: config.PretrainSettings) -> models.Encoder:
         chosen.image_mean,
         chosen.image_std,
         normalize=chosen.normalize_representation,
+        synchronized_bn=_synchronizes(chosen),
     )
     made.build((None, chosen.image_size, chosen.image_size, 3))
     return made
@@ -25,9 +29,11 @@ def model(
     chosen: config.PretrainSettings, num_classes: int
 ) -> models.SupConModel | models.ClassifierModel:
     """The built model of stage 1, as its objective needs it."""
-    if chosen.has_projections:
-        return supcon_model(chosen)
-    return classifier_model(chosen, num_classes)
+    if not chosen.has_projections:
+        return classifier_model(chosen, num_classes)
+    if chosen.online_classifier or chosen.is_joint:
+        return supcon_model(chosen, num_classes)
+    return supcon_model(chosen)
 
 
 def classifier_model(
@@ -44,33 +50,89 @@ def classifier_model(
 
 def checkpointed(
     model: models.SupConModel | models.ClassifierModel,
-) -> dict[str, tf.keras.layers.Layer]:
+) -> dict[str, tf.Module]:
     """The parts of a model of stage 1 under their names in a checkpoint."""
     if isinstance(model, models.ClassifierModel):
         return {"encoder": model.encoder, "classifier": model.classifier}
-    return {
+    parts = {
         "encoder": model.encoder,
         "projection_head": model.projection_head,
     }
+    if model.classifier is not None:
+        parts["classifier"] = model.classifier
+    if isinstance(model, models.MomentumSupConModel):
+        parts["momentum_encoder"] = model.momentum_encoder
+        parts["momentum_head"] = model.momentum_head
+        parts["queue"] = model.queue
+    return parts
 
 
-def supcon_model(chosen: config.PretrainSettings) -> models.SupConModel:
-    """The built model of stage 1 with initial weights."""
+def supcon_model(
+    chosen: config.PretrainSettings, num_classes: int | None = None
+) -> models.SupConModel:
+    """The built model of stage 1 with initial weights.
+
+    Args:
+      chosen: resolved settings.
+      num_classes: of the classifier beside the projections; None for none.
+    """
     head = models.ProjectionHead(
         chosen.projection_dim,
         chosen.hidden_dims,
         use_batch_norm=chosen.projection_batch_norm,
+        synchronized_bn=_synchronizes(chosen),
     )
-    model = models.SupConModel(encoder(chosen), head)
+    model = _supcon_class(chosen)(
+        encoder(chosen),
+        head,
+        classifier=_classifier(num_classes),
+        classifier_weight=chosen.classifier_weight if chosen.is_joint else None,
+        gradient_cache_chunks=chosen.gradient_cache_chunks,
+    )
     side = chosen.image_size
     model.build((None, chosen.num_views, side, side, 3))
     return model
 
 
-def loss(chosen: config.PretrainSettings) -> tf.keras.losses.Loss:
-    """The loss of stage 1."""
+def _supcon_class(
+    chosen: config.PretrainSettings,
+) -> Callable[..., models.SupConModel]:
+    """The model's class; with a queue, given it and the encoder's momentum."""
+    if not chosen.queue_size:
+        return models.SupConModel
+    return functools.partial(
+        models.MomentumSupConModel,
+        queue=losses.ProjectionQueue(chosen.queue_size, chosen.projection_dim),
+        encoder_momentum=chosen.encoder_momentum,
+    )
+
+
+def _classifier(num_classes: int | None) -> tf.keras.layers.Dense | None:
+    """The classifier beside the projections, if any."""
+    if num_classes is None:
+        return None
+    return tf.keras.layers.Dense(
+        num_classes, dtype="float32", name="classifier"
+    )
+
+
+def _synchronizes(chosen: config.PretrainSettings) -> bool:
+    """Whether BN spans the replicas; a loop over chunks cannot have it."""
+    return chosen.gradient_cache_chunks == 1
+
+
+def loss(
+    chosen: config.PretrainSettings, model: tf.keras.Model | None = None
+) -> tf.keras.losses.Loss:
+    """The loss of stage 1.
+
+    Args:
+      chosen: resolved settings.
+      model: that of stage 1, whose queue, if it has one, the loss shares.
+    """
+    queue = getattr(model, "queue", None)
     return {
-        "supcon": _supcon_loss,
+        "supcon": lambda chosen: _supcon_loss(chosen, queue),
         "simclr": lambda chosen: losses.SimCLRLoss(
             chosen.temperature,
             chosen.scale_by_temperature,
@@ -87,7 +149,9 @@ def loss(chosen: config.PretrainSettings) -> tf.keras.losses.Loss:
     }[chosen.loss](chosen)
 
 
-def _supcon_loss(chosen: config.PretrainSettings) -> losses.SupConLoss:
+def _supcon_loss(
+    chosen: config.PretrainSettings, queue: losses.ProjectionQueue | None
+) -> losses.SupConLoss:
     """Eq. 2 or Eq. 3, with every option."""
     return losses.SupConLoss(
         temperature=chosen.temperature,
@@ -97,4 +161,5 @@ def _supcon_loss(chosen: config.PretrainSettings) -> losses.SupConLoss:
         positives_cap=chosen.positives_cap,
         scale_by_temperature=chosen.scale_by_temperature,
         cross_replica=chosen.cross_replica,
+        queue=queue,
     )

@@ -1,112 +1,122 @@
-"""What a run reports and keeps, epoch by epoch."""
+"""What a run keeps of its epochs, warns of, and stops for."""
 
 from __future__ import annotations
 
 import json
 import math
-import pathlib
-import sys
-import time
 
 import tensorflow as tf
+from etils import epath
 
-
-class EpochFigures(tf.keras.callbacks.Callback):
-    """Adds learning rate, images/s and loss/chance to the epoch's figures.
-
-    Put it before the callbacks that read them; Keras' progress bar shows them
-    too.
-
-    Args:
-      images_per_epoch: images that one epoch trains on.
-      chance: loss of equal projections, `losses.chance_loss`; None leaves
-        loss/chance out.
-    """
-
-    def __init__(self, images_per_epoch: int, chance: float | None = None):
-        super().__init__()
-        self.images_per_epoch = images_per_epoch
-        self.chance = chance
-        self.started = 0.0
-
-    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        """Starts the clock."""
-        self.started = time.perf_counter()
-
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """Adds the figures to `logs`."""
-        seconds = time.perf_counter() - self.started
-        if self.chance:
-            logs["loss/chance"] = logs["loss"] / self.chance
-        rate = self.model.optimizer.learning_rate  # mirrored on several GPUs
-        logs["learning_rate"] = float(tf.convert_to_tensor(rate))
-        logs["images/s"] = self.images_per_epoch / seconds
+from supcon_tf.training import progress, run_directory
 
 
 class MetricsFile(tf.keras.callbacks.Callback):
     """Appends one JSON object per epoch to a file.
 
+    Values that are not finite become null, so that every line is JSON. Put it
+    behind the callbacks that add to the logs.
+
     Args:
       path: the file, metrics.jsonl of a run directory.
+      start_epoch: finished epochs at which the run goes on; what the file says
+        of later ones is forgotten when training begins.
     """
 
-    def __init__(self, path: pathlib.Path):
+    def __init__(self, path: epath.PathLike, start_epoch: int = 0):
         super().__init__()
-        self.path = path
+        self.path = epath.Path(path)
+        self.start_epoch = start_epoch
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        """Forgets the epochs that will be trained again."""
+        self.keep_until(self.start_epoch)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Writes the epoch, counted from 1, and its figures."""
-        figures = {name: float(value) for name, value in logs.items()}
+        figures = {name: _finite(value) for name, value in logs.items()}
         with self.path.open("a") as file:
-            file.write(json.dumps({"epoch": epoch + 1, **figures}) + "\n")
+            file.write(_to_line({"epoch": epoch + 1, **figures}))
+
+    def keep_until(self, epoch: int) -> None:
+        """Drops the lines of later epochs, and one that is not whole.
+
+        Args:
+          epoch: number of the last epoch that stays.
+        """
+        if self.path.exists():
+            kept = [x for x in read_metrics(self.path) if x["epoch"] <= epoch]
+            text = "".join(map(_to_line, kept))
+            run_directory.write_atomically(self.path, text)
+
+
+def read_metrics(path: epath.PathLike) -> list[dict[str, float | None]]:
+    """The epochs of a metrics.jsonl, in order.
+
+    Args:
+      path: the file; one that is not there has no epochs.
+
+    Returns:
+      Per epoch its number, `epoch`, and its figures by name; None for one that
+      was not finite. A last line without its end, whose process was killed
+      while it wrote, is left out.
+    """
+    path = epath.Path(path)
+    if not path.exists():
+        return []
+    lines = path.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 class StopOnNonFiniteLoss(tf.keras.callbacks.Callback):
-    """Ends the run at the first step whose loss is NaN or infinite."""
+    """Ends the run at the first step whose loss is NaN or infinite.
 
-    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Raises FloatingPointError naming the step."""
-        if not math.isfinite(logs["loss"]):
-            step = _steps_taken(self.model)
-            raise FloatingPointError(
-                f"loss is {logs['loss']} at step {step}: lower "
-                "--learning_rate or lengthen --warmup_epochs; checkpoints of "
-                "earlier epochs are kept"
-            )
-
-
-class Checkpoints(tf.keras.callbacks.Callback):
-    """Saves a checkpoint every few epochs and after the last one.
-
-    Args:
-      manager: saves; its checkpoint's `epoch` variable is set to the number
-        of finished epochs.
-      every: epochs between checkpoints.
-      epochs: epochs of the run.
+    Looks at `loss` and at what is named `..._loss`: other metrics may have
+    nothing to measure. A step that mixed_float16 skips, since its scaled
+    gradients overflow, has a finite loss.
     """
 
-    def __init__(
-        self, manager: tf.train.CheckpointManager, every: int, epochs: int
-    ):
-        super().__init__()
-        self.manager = manager
-        self.every = every
-        self.epochs = epochs
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """Raises FloatingPointError naming the step and the quantity."""
+        for name, value in logs.items():
+            is_loss = name == "loss" or name.endswith("_loss")
+            if is_loss and not math.isfinite(value):
+                _stop(self.model, f"{name} is {value}")
 
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """Saves where it is due."""
-        done = epoch + 1
-        if done % self.every == 0 or done == self.epochs:
-            self.manager.checkpoint.epoch.assign(done)
-            self.manager.save(done)
+
+def check_finite_weights(model: tf.keras.Model) -> None:
+    """Checks that a model and its optimizer are worth keeping.
+
+    A loss may be finite when its gradient is not, and the loss of the next
+    step comes too late for a checkpoint between the two.
+
+    Args:
+      model: compiled. With several workers, all of them must call this: they
+        average the statistics of batch norm.
+
+    Raises:
+      FloatingPointError: a variable holds NaN or infinity; it is named.
+    """
+    variables = [*model.variables, *model.optimizer.variables]
+    variables = [x for x in variables if x.dtype.is_floating]
+    finite = _are_finite([tf.convert_to_tensor(x) for x in variables]).numpy()
+    for variable, is_finite in zip(variables, finite, strict=True):
+        if not is_finite:
+            _stop(model, f"{variable.name} is not finite")
+
+
+@tf.function
+def _are_finite(values: list[tf.Tensor]) -> tf.Tensor:
+    """Whether each tensor is finite everywhere, [len(values)] bool."""
+    return tf.stack([tf.reduce_all(tf.math.is_finite(x)) for x in values])
 
 
 class CollapseWarning(tf.keras.callbacks.Callback):
     """Says once per run that nothing is being learned, and what to do.
 
     Looks at `loss/chance` and `mean_cosine` of an epoch, so put it after
-    `EpochFigures`; a figure that is not there is not judged. A fresh encoder
-    looks collapsed too, hence the wait.
+    `progress.Figures`; a figure that is not there is not judged. A fresh
+    encoder looks collapsed too, hence the wait.
 
     Args:
       after_steps: optimizer steps before the first judgement; give the
@@ -148,27 +158,31 @@ class InputBoundWarning(tf.keras.callbacks.Callback):
     Looks at `data_wait` of an epoch, so put it after `waiting.DataWait`.
 
     Args:
-      after_steps: optimizer steps before the first judgement: the first ones
-        wait for threads that start and buffers that fill.
+      after_steps: steps of this `fit` before the first judgement: the first
+        ones wait for threads that start and buffers that fill.
     """
 
     def __init__(self, after_steps: int = 100):
         super().__init__()
         self.after_steps = after_steps
         self.warned = False
+        self._steps = 0
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         """Starts a run that has not been warned."""
         self.warned = False
+        self._steps = 0
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """Counts the step."""
+        self._steps += 1
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         """Prints the warning where it is due."""
         share = logs["data_wait"]
         # Without a wait of a quarter the run would be a third faster: less is
         # not worth a line.
-        if self.warned or share <= 0.25:
-            return
-        if _steps_taken(self.model) < self.after_steps:
+        if self.warned or share <= 0.25 or self._steps < self.after_steps:
             return
         self.warned = True
         _print_line(
@@ -179,13 +193,30 @@ class InputBoundWarning(tf.keras.callbacks.Callback):
         )
 
 
+def _stop(model: tf.keras.Model, seen: str) -> None:
+    """Raises FloatingPointError: what is seen, when, and what helps."""
+    progress.end_live_line()
+    raise FloatingPointError(
+        f"{seen} at step {_steps_taken(model)}: lower --learning_rate or "
+        "lengthen --warmup_epochs; earlier checkpoints are kept"
+    )
+
+
 def _print_line(line: str) -> None:
-    """Prints a line of its own at once, below any progress bar."""
-    if sys.stdout.isatty():
-        print()
+    """Prints a line at once, also into a log file."""
     print(line, flush=True)
 
 
 def _steps_taken(model: tf.keras.Model) -> int:
     """Optimizer steps so far; the counter is mirrored on several replicas."""
     return int(tf.convert_to_tensor(model.optimizer.iterations))
+
+
+def _finite(value: float) -> float | None:
+    """The value as a plain number, None for one that JSON cannot hold."""
+    return float(value) if math.isfinite(value) else None
+
+
+def _to_line(figures: dict[str, float | None]) -> str:
+    """A line of metrics.jsonl."""
+    return json.dumps(figures, allow_nan=False) + "\n"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 import tempfile
 
 import tensorflow as tf
@@ -200,9 +201,10 @@ def _digests(path: epath.Path) -> dict[str, str]:
 
 
 def _reason(error: Exception) -> str:
-    """The first line of an error of the file system."""
+    """What the file system said."""
     text = getattr(error, "strerror", None) or getattr(error, "message", None)
-    return str(text or error).splitlines()[0]
+    # TensorFlow puts the names of its operations around what the system said.
+    return re.sub(r"^\{\{.*?\}\} | \[Op:.*", "", str(text or error)).strip()
 
 
 def _differences(prefix: str, parts: dict[str, tf.Module]) -> str:

@@ -12,25 +12,118 @@ from supcon_tf import config, distribute
 def set_up(
     chosen: config.PretrainSettings | config.LinearSettings,
 ) -> tf.distribute.Strategy:
-    """The strategy of a run, once process and settings fit it."""
+    """Prepares TensorFlow for a run: devices, precision, seed, determinism.
+
+    It comes before anything is computed: machines find each other first.
+    What the settings ask of devices that do not have it is found here, not in
+    the first step.
+
+    Args:
+      chosen: the settings of a stage.
+
+    Returns:
+      The strategy, under whose scope everything else is made.
+
+    Raises:
+      ValueError: the strategy cannot be made, the replicas cannot share the
+        batch, or XLA is asked for with several of them.
+    """
+    strategy = distribute.make_strategy(chosen.strategy, chosen.tpu)
+    _check_batch(chosen, strategy.num_replicas_in_sync)
+    _check_compilation(chosen, strategy)
     tf.keras.utils.set_random_seed(chosen.seed)
-    strategy = distribute.make_strategy(chosen.strategy)
-    replicas = strategy.num_replicas_in_sync
-    if chosen.batch_size % replicas:
-        raise ValueError(
-            f"--batch_size must be a multiple of the {replicas} replicas, "
-            f"got {chosen.batch_size}"
-        )
+    if chosen.deterministic:
+        tf.config.experimental.enable_op_determinism()
+    tf.keras.mixed_precision.set_global_policy(chosen.precision)
     return strategy
 
 
 def distributed(
     strategy: tf.distribute.Strategy,
     make: Callable[[tuple[int, int]], tf.data.Dataset],
-) -> tf.data.Dataset:
-    """The batches of this worker."""
-    return make((0, 1))
+) -> tf.data.Dataset | tf.distribute.DistributedDataset:
+    """The batches that this worker gives to `fit`.
+
+    Args:
+      strategy: of the run.
+      make: from a worker's (index, count) to its batches, each of static size
+        and its part of a global batch.
+
+    Returns:
+      `make((0, 1))` itself for a single worker, whose batches Keras shares
+      among the replicas. For several workers, the batches of each replica,
+      from pipelines that read nothing but the part of their worker.
+    """
+    if distribute.num_workers(strategy) == 1:
+        return make((0, 1))
+
+    def replica_batches(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        workers = context.num_input_pipelines
+        batches = make((context.input_pipeline_id, workers))
+        replicas = context.num_replicas_in_sync // workers  # of this worker
+        if replicas == 1:
+            return batches
+        batch_size = tf.nest.flatten(batches.element_spec)[0].shape[0]
+        return batches.rebatch(batch_size // replicas, drop_remainder=True)
+
+    return strategy.distribute_datasets_from_function(replica_batches)
+
+
+def shard(strategy: tf.distribute.Strategy) -> tuple[int, int]:
+    """(index, count) of this process among those that train together."""
+    return distribute.worker_index(strategy), distribute.num_workers(strategy)
+
+
+def file_shard(
+    chosen: config.PretrainSettings | config.LinearSettings,
+    strategy: tf.distribute.Strategy,
+) -> tuple[int, int] | None:
+    """(index, count) of this worker where each reads files of its own."""
+    own = shard(strategy)
+    return own if chosen.auto_shard == "file" and own[1] > 1 else None
 
 
 def wait_for_all(strategy: tf.distribute.Strategy) -> None:
-    """Returns when all workers have come here."""
+    """Returns when all workers have come here.
+
+    Args:
+      strategy: of the run; a single worker waits for nobody.
+    """
+    if distribute.num_workers(strategy) == 1:
+        return
+
+    @tf.function
+    def meet() -> tf.Tensor:
+        ones = strategy.run(tf.ones, args=([],))
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, ones, axis=None)
+
+    meet()
+
+
+def _check_batch(
+    chosen: config.PretrainSettings | config.LinearSettings, replicas: int
+) -> None:
+    """Raises ValueError for a batch that replicas cannot share equally."""
+    fewer = chosen.batch_size // replicas * replicas
+    if fewer != chosen.batch_size:
+        nearest = [n for n in (fewer, fewer + replicas) if n]
+        raise ValueError(
+            f"--batch_size must be a multiple of the {replicas} replicas of "
+            f"--strategy={chosen.strategy}, got {chosen.batch_size}: take "
+            f"{' or '.join(map(str, nearest))}"
+        )
+
+
+def _check_compilation(
+    chosen: config.PretrainSettings | config.LinearSettings,
+    strategy: tf.distribute.Strategy,
+) -> None:
+    """Raises ValueError for XLA where replicas exchange tensors without it."""
+    replicas = strategy.num_replicas_in_sync
+    on_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
+    if chosen.jit_compile and replicas > 1 and not on_tpu:
+        raise ValueError(
+            f"--jit_compile must be left out with {replicas} replicas: XLA "
+            "cannot compile what they exchange through TensorFlow's "
+            "collectives; take --strategy=one_device, or tpu"
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 from collections.abc import Callable
 
@@ -11,8 +12,15 @@ import tensorflow as tf
 from supcon_tf import augment, config, data
 
 
-def source(chosen: config.PretrainSettings, split: str) -> data.Source:
-    """One split, "train" or "test", of the data set of a run."""
+def source(
+    chosen: config.PretrainSettings,
+    split: str,
+    shard: tuple[int, int] | None = None,
+) -> data.Source:
+    """One split, "train" or "test", of the data set of a run.
+
+    With `shard`, (index, count) of a worker, only what is in its own files.
+    """
     return data.load(
         chosen.dataset,
         split,
@@ -21,6 +29,7 @@ def source(chosen: config.PretrainSettings, split: str) -> data.Source:
         split_seed=chosen.split_seed,
         check_images=chosen.check_images,
         skip_bad_images=chosen.skip_bad_images,
+        shard=shard,
     )
 
 
@@ -53,11 +62,29 @@ def views(
     num_views: int,
     mix: augment.MixUp | augment.CutMix | None = None,
     start_step: int = 0,
+    shard: tuple[int, int] = (0, 1),
 ) -> tf.data.Dataset:
     """The endless training batches of a stage, from a step of its run on.
 
-    With `mix`, labels are soft. What is mixed is a function of (seed, step).
+    With `mix`, labels are soft. A worker mixes within its own rows of the
+    batch; what is mixed is a function of (seed, step, index of the worker).
+    With a data service the views come from there, in another order; mixing
+    stays here, since it goes by the step.
+
+    Args:
+      chosen: the settings of the stage.
+      images: its training split.
+      size: side of the views in pixels.
+      num_views: views per example.
+      mix: what mixes the images of a batch; None for none.
+      start_step: step of the whole run whose batch comes first.
+      shard: (index, count) of this worker, which gets its rows of each batch;
+        from a data service, as many rows of any.
+
+    Raises:
+      ValueError: as `data.make_views` and `data.check_service`.
     """
+    served = chosen.data_service is not None
     batches = data.make_views(
         images,
         chosen.batch_size,
@@ -68,18 +95,49 @@ def views(
         crop_area=chosen.crop_area or None,
         horizontal_flip=chosen.horizontal_flip,
         start_step=start_step,
+        images_per_class=chosen.images_per_class,
+        shard=(0, 1) if served else shard,
     )
+    if served:
+        batches = _through_service(chosen, batches, start_step, shard[1])
     if mix is None:
         return batches
     seeds = tf.constant([chosen.seed, 1], tf.int32)  # 0: seeds of make_views
+
+    def mixed(
+        step: tf.Tensor, batch: tuple[tf.Tensor, tf.Tensor]
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        step_seeds = augment.fold_in(seeds, step)
+        return mix(*batch, augment.fold_in(step_seeds, shard[0]))
+
     return (
         tf.data.Dataset.zip((tf.data.Dataset.counter(start_step), batches))
-        .map(
-            lambda step, batch: mix(*batch, augment.fold_in(seeds, step)),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
+        .map(mixed, num_parallel_calls=tf.data.AUTOTUNE)
         .prefetch(tf.data.AUTOTUNE)
     )
+
+
+def _through_service(
+    chosen: config.PretrainSettings | config.LinearSettings,
+    batches: tf.data.Dataset,
+    start_step: int,
+    workers: int,
+) -> tf.data.Dataset:
+    """One worker's part of what a data service makes of the global batches.
+
+    They share a job, by a name that no other run has: one with that name
+    would get these views.
+    """
+    if workers == 1:
+        return data.through_service(batches, chosen.data_service)
+    run = {
+        field.name: getattr(chosen, field.name)
+        for field in dataclasses.fields(chosen)
+        if not field.metadata["resumable"]
+    }
+    job = hashlib.sha256(f"{start_step} {run}".encode()).hexdigest()
+    parts = batches.rebatch(chosen.batch_size // workers, drop_remainder=True)
+    return data.through_service(parts, chosen.data_service, job)
 
 
 def mixing(

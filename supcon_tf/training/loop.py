@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
@@ -11,14 +12,24 @@ from supcon_tf.training import (
     checkpoints,
     devices,
     monitoring,
+    preemption,
+    progress,
     report,
     run_directory,
     saving,
     waiting,
 )
 
-# From (first step, (index, count) of this worker) to its batches.
+# From (first step, (index, count) of this worker) to its batches; cached, for
+# to make a pipeline takes a second.
 MakeBatches = Callable[[int, tuple[int, int]], tf.data.Dataset]
+
+# What the collectives of a worker raise when another one is gone.
+_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.DeadlineExceededError,
+)
 
 
 def open_run(
@@ -65,6 +76,7 @@ def fit(
     epoch_steps: int,
     resumes: bool,
     chance: float | None = None,
+    measures: Sequence[tf.keras.callbacks.Callback] = (),
 ) -> None:
     """Trains a compiled model to the last epoch, from wherever the run is.
 
@@ -77,44 +89,94 @@ def fit(
       epoch_steps: steps of an epoch.
       resumes: whether to go on from the newest checkpoint.
       chance: loss of equal projections, if the objective has one.
+      measures: callbacks that add figures to the logs of an epoch.
 
     Raises:
       ValueError: the newest checkpoint is damaged or does not fit.
       FloatingPointError: a loss or a weight is no longer finite.
       OSError: a checkpoint could not be written.
-      Preempted: SIGTERM came; the run is saved.
+      Preempted: SIGTERM came, and the run is saved; or another worker is gone.
     """
-    start = checkpoints.Progress(0, epoch_steps)
     strategy = model.distribute_strategy
-    with strategy.scope():
-        model.optimizer.build(model.trainable_variables)
-        if resumes:
-            start = _restore(run, parts, epoch_steps)
-    if not chosen.epochs:
-        checkpoints.save(
-            run.checkpoints,
-            parts,
-            start,
-            is_chief=distribute.is_chief(strategy),
-        )
+    is_chief = distribute.is_chief(strategy)
+    start = _start(run, model, parts, epoch_steps, resumes)
     if start.epoch >= chosen.epochs:
+        if not resumes:
+            checkpoints.save(run.checkpoints, parts, start, is_chief=is_chief)
         return
     wait = waiting.DataWait()
     saver = saving.Saver(run.checkpoints, parts, chosen, start, chosen.epochs)
     watchers = monitoring.make_callbacks(
-        chosen, run, steps=epoch_steps, chance=chance, wait=wait, start=start
+        chosen,
+        run,
+        steps=epoch_steps,
+        chance=chance,
+        wait=wait,
+        start=start,
+        measures=measures,
+        views=make_batches(start.step, devices.shard(strategy))
+        if is_chief
+        else None,
+        is_chief=is_chief,
     )
-    with saver.notice:
+    batches = devices.distributed(
+        strategy,
+        lambda shard: _timed(wait, make_batches(start.step, shard), strategy),
+    )
+    with saver.notice, _peers_may_be_lost(strategy):
         model.fit(
-            devices.distributed(
-                strategy,
-                lambda shard: wait.attach(make_batches(start.step, shard)),
-            ),
+            batches,
             epochs=chosen.epochs,
             steps_per_epoch=epoch_steps,
             verbose=monitoring.verbosity(),
             callbacks=[*watchers, saver],
         )
+
+
+def _start(
+    run: run_directory.RunDirectory,
+    model: tf.keras.Model,
+    parts: dict[str, tf.Module],
+    epoch_steps: int,
+    resumes: bool,
+) -> checkpoints.Progress:
+    """Makes the model ready for its first step here, restored if it resumes."""
+    # The logs of a step are equal on all workers: Keras would add them up.
+    model.distribute_reduction_method = "first"
+    with model.distribute_strategy.scope():
+        # Keras' loss scaling around TFA's LAMB has no `build` of its own.
+        optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+        optimizer.build(model.trainable_variables)
+        if resumes:
+            return _restore(run, parts, epoch_steps)
+    return checkpoints.Progress(0, epoch_steps)
+
+
+def _timed(
+    wait: waiting.DataWait,
+    batches: tf.data.Dataset,
+    strategy: tf.distribute.Strategy,
+) -> tf.data.Dataset:
+    """Batches that note when they leave the pipeline."""
+    workers = distribute.num_workers(strategy)
+    # Several workers make the batches of each replica themselves.
+    replicas = strategy.num_replicas_in_sync // workers if workers > 1 else 1
+    return wait.attach(batches, replicas)
+
+
+@contextlib.contextmanager
+def _peers_may_be_lost(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Ends the process as one to be started again when a worker is gone."""
+    try:
+        yield
+    except _LOST as error:
+        if distribute.num_workers(strategy) == 1:
+            raise
+        progress.end_live_line()
+        report.print_done(
+            "lost", f"another worker: {str(error).splitlines()[0][:200]}"
+        )
+        raise preemption.Preempted from error
 
 
 def _restore(
@@ -126,12 +188,12 @@ def _restore(
     path = checkpoints.path_of(
         run.checkpoints, checkpoints.steps_in(run.checkpoints)[-1]
     )
-    progress = checkpoints.read_progress(path)
-    if progress.epoch_steps != epoch_steps:
+    done = checkpoints.read_progress(path)
+    if done.epoch_steps != epoch_steps:
         raise ValueError(
             f"--resume must find the data of {run.path}, got {epoch_steps} "
-            f"steps per epoch (was {progress.epoch_steps})"
+            f"steps per epoch (was {done.epoch_steps})"
         )
     checkpoints.restore(path, **parts)
-    report.print_done("resumed", f"{path}, {progress.epoch} epochs done")
-    return progress
+    report.print_done("resumed", f"{path}, {done.epoch} epochs done")
+    return done

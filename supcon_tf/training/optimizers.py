@@ -1,12 +1,37 @@
-"""Optimizers of the paper's recipes."""
+"""Keras' optimizers with weight decay on kernels alone."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
 
+def is_kernel(variable: tf.Variable) -> bool:
+    """Whether weight decay and layer-wise adaptation apply to a variable.
+
+    They do to tensors of rank 2 and more, the kernels; batch norm's gamma and
+    beta and the biases are exempt by their rank, whatever their names.
+    """
+    return variable.shape.rank > 1
+
+
+class _L2:
+    """Mixin: adds l2 * w to the gradients of kernels."""
+
+    l2: float
+
+    def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
+        """Updates one variable."""
+        if self.l2 and is_kernel(variable):
+            gradient += self.l2 * variable
+        super().update_step(gradient, variable)
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        return {**super().get_config(), "l2": self.l2}
+
+
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class SGD(tf.keras.optimizers.SGD):
+class SGD(_L2, tf.keras.optimizers.SGD):
     """SGD with momentum and L2 weight decay on kernels.
 
       g = gradient + l2 * w     (kernels only: tensors of rank 2 and more)
@@ -39,12 +64,98 @@ class SGD(tf.keras.optimizers.SGD):
         super().__init__(learning_rate, momentum, nesterov, name=name, **kwargs)
         self.l2 = l2
 
-    def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
-        """Updates one variable."""
-        if self.l2 and variable.shape.rank > 1:
-            gradient += self.l2 * variable
-        super().update_step(gradient, variable)
 
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return {**super().get_config(), "l2": self.l2}
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class RMSProp(_L2, tf.keras.optimizers.RMSprop):
+    """RMSProp with momentum and L2 weight decay on kernels.
+
+      g = gradient + l2 * w     (kernels only: tensors of rank 2 and more)
+      s = rho * s + (1 - rho) * g^2
+      v = momentum * v + learning_rate * g / sqrt(s + epsilon)
+      w = w - v
+
+    The defaults are those of the paper's linear stage. Its TensorFlow 1
+    optimizer has epsilon inside the root too, and differs in one thing: it
+    starts s at 1 where Keras has 0, which makes its first 1 / (1 - rho) or so
+    steps shorter.
+
+    Args:
+      learning_rate: positive float or schedule.
+      rho: decay of the mean of squares, in [0, 1).
+      momentum: in [0, 1).
+      epsilon: added to the mean of squares.
+      l2: coefficient of the decay.
+      name: Keras' name of the optimizer.
+      **kwargs: further arguments of Keras' RMSprop.
+    """
+
+    def __init__(
+        self,
+        learning_rate: (
+            float | tf.keras.optimizers.schedules.LearningRateSchedule
+        ) = 0.001,
+        rho: float = 0.9,
+        momentum: float = 0.9,
+        epsilon: float = 1e-3,
+        l2: float = 0.0,
+        name: str = "RMSProp",
+        **kwargs: object,
+    ):
+        super().__init__(
+            learning_rate, rho, momentum, epsilon, name=name, **kwargs
+        )
+        self.l2 = l2
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class Adam(_L2, tf.keras.optimizers.Adam):
+    """Adam with L2 weight decay on kernels.
+
+      g = gradient + l2 * w     (kernels only: tensors of rank 2 and more)
+      m = beta_1 * m + (1 - beta_1) * g
+      s = beta_2 * s + (1 - beta_2) * g^2
+      w = w - learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t)
+              * m / (sqrt(s) + epsilon)          in step t = 1, 2, ...
+
+    Args:
+      learning_rate: positive float or schedule.
+      beta_1: in [0, 1).
+      beta_2: in [0, 1).
+      epsilon: added to the root of the mean of squares.
+      l2: coefficient of the decay.
+      name: Keras' name of the optimizer.
+      **kwargs: further arguments of Keras' Adam.
+    """
+
+    def __init__(
+        self,
+        learning_rate: (
+            float | tf.keras.optimizers.schedules.LearningRateSchedule
+        ) = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        l2: float = 0.0,
+        name: str = "Adam",
+        **kwargs: object,
+    ):
+        super().__init__(
+            learning_rate, beta_1, beta_2, epsilon, name=name, **kwargs
+        )
+        self.l2 = l2
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class AdamW(tf.keras.optimizers.AdamW):
+    """AdamW: decoupled weight decay, on kernels alone.
+
+      w = w - learning_rate * weight_decay * w   (kernels only)
+      w = w - Adam's step of the plain gradient
+
+    The arguments are those of Keras' AdamW; batch norm and biases are exempt
+    by their rank, on top of what `exclude_from_weight_decay` names.
+    """
+
+    def _use_weight_decay(self, variable: tf.Variable) -> bool:
+        """Keras' hook: whether a variable decays."""
+        return is_kernel(variable) and super()._use_weight_decay(variable)

@@ -7,24 +7,22 @@ import platform
 
 import tensorflow as tf
 
-from supcon_tf import config, data, models
+from supcon_tf import config, data, distribute, models
+from supcon_tf.training import optimization
 
 
-def print_header(images: data.Source, size: int) -> None:
-    """Prints versions, devices and the data set."""
+def print_header(
+    images: data.Source,
+    size: int,
+    chosen: config.PretrainSettings | config.LinearSettings | None = None,
+) -> None:
+    """Prints versions, devices as `chosen` uses them, and the data set."""
     _print_line(
         "versions",
         f"supcon_tf {importlib.metadata.version('supcon_tf')}, TensorFlow "
         f"{tf.__version__}, Python {platform.python_version()}",
     )
-    strategy = tf.distribute.get_strategy()
-    gpus = len(tf.config.list_logical_devices("GPU"))
-    _print_line(
-        "devices",
-        f"{gpus} GPU, {len(tf.config.list_logical_devices('CPU'))} CPU; "
-        f"{strategy.num_replicas_in_sync} replica(s), "
-        f"{tf.keras.mixed_precision.global_policy().name}",
-    )
+    _print_line("devices", _describe_devices(chosen))
     skipped = images.num_skipped
     _print_line(
         "data",
@@ -32,6 +30,29 @@ def print_header(images: data.Source, size: int) -> None:
         f"{len(images.class_names)} classes, views of {size} px"
         + (f"; {skipped} bad files skipped" if skipped else ""),
     )
+
+
+def _describe_devices(
+    chosen: config.PretrainSettings | config.LinearSettings | None,
+) -> str:
+    """Strategy, replicas, workers, their devices, and how they compute."""
+    strategy = tf.distribute.get_strategy()
+    counts = {
+        kind: len(tf.config.list_logical_devices(kind))
+        for kind in ("TPU", "GPU", "CPU")
+    }
+    devices = ", ".join(f"{n} {kind}" for kind, n in counts.items() if n)
+    # TensorFlow's inner name of one of them.
+    name = type(strategy).__name__.replace("CollectiveAllReduce", "MultiWorker")
+    text = (
+        f"{name}: {strategy.num_replicas_in_sync} replica(s), "
+        f"{distribute.num_workers(strategy)} worker(s), {devices} in all; "
+        f"{tf.keras.mixed_precision.global_policy().name}"
+    )
+    if chosen is not None:
+        text += f", XLA {'on' if chosen.jit_compile else 'off'}"
+        text += f", determinism {'on' if chosen.deterministic else 'off'}"
+    return text
 
 
 def print_pretraining(
@@ -47,8 +68,9 @@ def print_pretraining(
     _print_line(
         "batch",
         f"{chosen.batch_size} images x {chosen.num_views} views, "
-        f"{chosen.batch_size // replicas} images per replica; {steps} steps "
-        f"per epoch, {chosen.epochs} epochs",
+        f"{chosen.batch_size // replicas} images per replica"
+        + _describe_parts(chosen)
+        + f"; {steps} steps per epoch, {chosen.epochs} epochs",
     )
     encoder = model.encoder
     _print_line(
@@ -74,6 +96,19 @@ def print_pretraining(
     _print_line("loss", _describe_loss(chosen, chance))
 
 
+def _describe_parts(chosen: config.PretrainSettings) -> str:
+    """What a batch is made of, and the chunks that it is computed in."""
+    text = ""
+    if chosen.images_per_class:
+        text += (
+            f", {chosen.images_per_class} of each of "
+            f"{chosen.batch_size // chosen.images_per_class} classes"
+        )
+    if chosen.gradient_cache_chunks > 1:
+        text += f", in {chosen.gradient_cache_chunks} chunks"
+    return text
+
+
 def _describe_loss(
     chosen: config.PretrainSettings, chance: float | None
 ) -> str:
@@ -90,6 +125,16 @@ def _describe_loss(
         f"{chosen.softmax_margin}, scale {chosen.softmax_scale}",
     }[chosen.loss]
     text = f"{chosen.objective}: {numbers}"
+    if chosen.is_joint:
+        text += (
+            f", weight {1 - chosen.classifier_weight:g}; cross-entropy, weight "
+            f"{chosen.classifier_weight:g}"
+        )
+    if chosen.queue_size:
+        text += (
+            f", queue of {chosen.queue_size:,} by a momentum encoder, "
+            f"{chosen.encoder_momentum:g}"
+        )
     if chosen.mixing != "none":
         text += f", {chosen.mixing} of images and labels"
     if chance is not None:
@@ -105,13 +150,44 @@ def print_optimizer(
     learning_rate: float,
 ) -> None:
     """Prints the optimizer with the learning rate that it resolves to."""
+    scaling = chosen.learning_rate_scaling
+    source = f"{chosen.learning_rate:g} per 256, {scaling} scaling"
+    if scaling == "none":
+        source = "whatever the batch"
     _print_line(
         "optimizer",
-        f"SGD, momentum {chosen.momentum}, weight decay "
-        f"{chosen.weight_decay:g}; learning rate {learning_rate:g} "
-        f"({chosen.learning_rate:g} per 256, {chosen.learning_rate_scaling} "
-        f"scaling), warm-up {chosen.warmup_epochs:g} epochs, cosine decay",
+        f"{_describe_optimizer(chosen)}, weight decay {chosen.weight_decay:g}; "
+        f"learning rate {learning_rate:g} ({source}), warm-up "
+        f"{chosen.warmup_epochs:g} epochs, {_describe_schedule(chosen)}",
     )
+
+
+def _describe_optimizer(
+    chosen: config.PretrainSettings | config.LinearSettings,
+) -> str:
+    """Its name, and its numbers but for the weight decay."""
+    momentum = f"momentum {chosen.momentum:g}"
+    small = f"epsilon {optimization.epsilon(chosen)}"
+    numbers = {
+        "lars": f"{momentum}, trust {chosen.trust_coefficient:g}",
+        "sgd": ("Nesterov " if chosen.nesterov else "") + momentum,
+        "rmsprop": f"decay {chosen.rmsprop_decay:g}, {momentum}, {small}",
+    }.get(chosen.optimizer, small)
+    return f"{chosen.optimizer}, {numbers}"
+
+
+def _describe_schedule(
+    chosen: config.PretrainSettings | config.LinearSettings,
+) -> str:
+    """What the learning rate does after the warm-up."""
+    ratio = f"times {chosen.decay_rate:g}"
+    epochs = ", ".join(f"{epoch:g}" for epoch in chosen.decay_boundaries)
+    return {
+        "cosine": "cosine decay",
+        "exponential": f"then {ratio} every {chosen.decay_epochs:g} epochs",
+        "step": f"then {ratio} at epochs {epochs}",
+        "constant": "then constant",
+    }[chosen.schedule]
 
 
 def print_done(what: str, where: object) -> None:

@@ -8,7 +8,12 @@ import tensorflow as tf
 from etils import epath
 
 from supcon_tf import config, distribute
-from supcon_tf.training import callbacks, checkpoints, preemption
+from supcon_tf.training import (
+    callbacks,
+    checkpoints,
+    preemption,
+    progress,
+)
 
 
 class Saver(tf.keras.callbacks.Callback):
@@ -109,10 +114,8 @@ class Saver(tf.keras.callbacks.Callback):
         """Saves a checkpoint that is worth keeping, and removes old ones."""
         callbacks.check_finite_weights(self.model)
         is_chief = distribute.is_chief(self.model.distribute_strategy)
-        progress = dataclasses.replace(self.start, step=step, metrics=metrics)
-        checkpoints.save(
-            self.directory, self.parts, progress, is_chief=is_chief
-        )
+        done = dataclasses.replace(self.start, step=step, metrics=metrics)
+        checkpoints.save(self.directory, self.parts, done, is_chief=is_chief)
         if is_chief:
             every = self.chosen.keep_every
             checkpoints.prune(
@@ -123,6 +126,7 @@ class Saver(tf.keras.callbacks.Callback):
 
     def _stop(self, step: int) -> None:
         """Ends the process, saved as it is."""
+        progress.end_live_line()
         print(
             f"preempted    saved at step {step}; --resume goes on from there",
             flush=True,

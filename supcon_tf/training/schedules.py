@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -24,13 +25,53 @@ def scaled_learning_rate(base: float, batch_size: int, scaling: str) -> float:
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class WarmupCosine(tf.keras.optimizers.schedules.LearningRateSchedule):
+class Warmup(tf.keras.optimizers.schedules.LearningRateSchedule):
+    """Linear warm-up to the peak, which then stays; the base of the others.
+
+      t <  w: peak * (t + 1) / w
+      t >= w: peak
+
+    The official code starts at exactly 0 and so wastes its first step.
+
+    Args:
+      peak: highest learning rate.
+      warmup_steps: w.
+
+    Raises:
+      ValueError: `warmup_steps` is negative.
+    """
+
+    def __init__(self, peak: float, warmup_steps: int = 0):
+        super().__init__()
+        if warmup_steps < 0:
+            raise ValueError(
+                f"`warmup_steps` must be at least 0, got {warmup_steps}"
+            )
+        self.peak = peak
+        self.warmup_steps = warmup_steps
+
+    def __call__(self, step: tf.Tensor) -> tf.Tensor:
+        """Learning rate, float32, of a step counted from 0."""
+        step = tf.cast(step, tf.int32)
+        share = tf.cast(step + 1, tf.float32) / max(self.warmup_steps, 1)
+        share = tf.where(step < self.warmup_steps, share, self._decay(step))
+        return self.peak * share
+
+    def _decay(self, step: tf.Tensor) -> tf.Tensor:
+        """Share of the peak, float32, at an int32 step after the warm-up."""
+        return tf.ones([])
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        return {"peak": self.peak, "warmup_steps": self.warmup_steps}
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class WarmupCosine(Warmup):
     """Linear warm-up to the peak, then half a cosine down to 0.
 
       t <  w: peak * (t + 1) / w
       t >= w: peak * (1 + cos(pi * (t - w) / (T - w))) / 2
-
-    The official code starts at exactly 0 and so wastes its first step.
 
     Args:
       peak: highest learning rate.
@@ -42,30 +83,117 @@ class WarmupCosine(tf.keras.optimizers.schedules.LearningRateSchedule):
     """
 
     def __init__(self, peak: float, total_steps: int, warmup_steps: int = 0):
-        super().__init__()
         if not 0 <= warmup_steps <= total_steps:
             raise ValueError(
                 f"`warmup_steps` must be between 0 and {total_steps} "
                 f"(`total_steps`), got {warmup_steps}"
             )
-        self.peak = peak
+        super().__init__(peak, warmup_steps)
         self.total_steps = total_steps
-        self.warmup_steps = warmup_steps
 
-    def __call__(self, step: tf.Tensor) -> tf.Tensor:
-        """Learning rate, float32, of a step counted from 0."""
-        step = tf.cast(step, tf.float32)
-        warmup = self.peak * (step + 1.0) / max(self.warmup_steps, 1)
-        decay_steps = max(self.total_steps - self.warmup_steps, 1)
-        progress = (step - self.warmup_steps) / decay_steps
+    def _decay(self, step: tf.Tensor) -> tf.Tensor:
+        """Share of the peak, float32, at an int32 step after the warm-up."""
+        steps = max(self.total_steps - self.warmup_steps, 1)
+        progress = tf.cast(step - self.warmup_steps, tf.float32) / steps
         progress = tf.clip_by_value(progress, 0.0, 1.0)
-        cosine = self.peak * 0.5 * (1.0 + tf.cos(math.pi * progress))
-        return tf.where(step < self.warmup_steps, warmup, cosine)
+        return 0.5 * (1.0 + tf.cos(math.pi * progress))
 
-    def get_config(self) -> dict[str, float]:
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        return {**super().get_config(), "total_steps": self.total_steps}
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class WarmupExponential(Warmup):
+    """Linear warm-up to the peak, then a staircase of equal steps and ratios.
+
+      t <  w: peak * (t + 1) / w
+      t >= w: peak * decay_rate^floor((t - w) / decay_steps)
+
+    Args:
+      peak: highest learning rate.
+      decay_steps: optimizer steps between two decays, the first of them that
+        long after the warm-up.
+      decay_rate: ratio of a decay, in (0, 1].
+      warmup_steps: w.
+
+    Raises:
+      ValueError: `decay_steps` is not positive, or `warmup_steps` is negative.
+    """
+
+    def __init__(
+        self,
+        peak: float,
+        decay_steps: int,
+        decay_rate: float,
+        warmup_steps: int = 0,
+    ):
+        if decay_steps < 1:
+            raise ValueError(
+                f"`decay_steps` must be at least 1, got {decay_steps}"
+            )
+        super().__init__(peak, warmup_steps)
+        self.decay_steps = decay_steps
+        self.decay_rate = decay_rate
+
+    def _decay(self, step: tf.Tensor) -> tf.Tensor:
+        """Share of the peak, float32, at an int32 step after the warm-up."""
+        # In integers: XLA divides floats by multiplying with a reciprocal,
+        # and then 49 / 49 can be below 1.
+        decays = (step - self.warmup_steps) // self.decay_steps
+        return tf.pow(self.decay_rate, tf.cast(decays, tf.float32))
+
+    def get_config(self) -> dict[str, object]:
         """Returns every constructor argument."""
         return {
-            "peak": self.peak,
-            "total_steps": self.total_steps,
-            "warmup_steps": self.warmup_steps,
+            **super().get_config(),
+            "decay_steps": self.decay_steps,
+            "decay_rate": self.decay_rate,
+        }
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class WarmupStep(Warmup):
+    """Linear warm-up to the peak, then a decay at each of a list of steps.
+
+      t <  w: peak * (t + 1) / w
+      t >= w: peak * decay_rate^(boundaries that are <= t)
+
+    Boundaries count from the start of the run, so that they stay where they
+    are when the warm-up changes; the official code counts them from its end.
+
+    Args:
+      peak: highest learning rate.
+      boundaries: optimizer steps that are the first of a lower learning rate.
+      decay_rate: ratio of a decay, in (0, 1].
+      warmup_steps: w.
+
+    Raises:
+      ValueError: `warmup_steps` is negative.
+    """
+
+    def __init__(
+        self,
+        peak: float,
+        boundaries: Sequence[int],
+        decay_rate: float,
+        warmup_steps: int = 0,
+    ):
+        super().__init__(peak, warmup_steps)
+        self.boundaries = list(boundaries)
+        self.decay_rate = decay_rate
+
+    def _decay(self, step: tf.Tensor) -> tf.Tensor:
+        """Share of the peak, float32, at an int32 step after the warm-up."""
+        boundaries = tf.constant(self.boundaries, tf.int32)
+        passed = tf.cast(step[..., tf.newaxis] >= boundaries, tf.float32)
+        decays = tf.reduce_sum(passed, axis=-1)
+        return tf.pow(self.decay_rate, decays)
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        return {
+            **super().get_config(),
+            "boundaries": self.boundaries,
+            "decay_rate": self.decay_rate,
         }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import tensorflow as tf
 
 from supcon_tf import config, data, losses, models
@@ -12,6 +14,7 @@ from supcon_tf.training import (
     input_pipeline,
     loop,
     monitoring,
+    nearest_neighbors,
     optimization,
     report,
     representations,
@@ -42,7 +45,9 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
     if not chosen.resume:
         run.check_free(chosen.overwrite)
     strategy = devices.set_up(chosen)
-    images = input_pipeline.source(chosen, "train")
+    images = input_pipeline.source(
+        chosen, "train", devices.file_shard(chosen, strategy)
+    )
     chosen = input_pipeline.resolved(chosen, images)
     steps = data.steps_per_epoch(images, chosen.batch_size)
     chance = _chance(chosen, strategy.num_replicas_in_sync)
@@ -51,11 +56,11 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
         optimizer = optimization.optimizer(chosen, steps)
         model.compile(
             optimizer,
-            builders.loss(chosen),
+            builders.loss(chosen, model),
             _metrics(chosen),
             jit_compile=chosen.jit_compile or None,
         )
-        report.print_header(images, chosen.image_size)
+        report.print_header(images, chosen.image_size, chosen)
         report.print_pretraining(
             chosen,
             model,
@@ -63,19 +68,42 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
             learning_rate=optimization.peak_learning_rate(chosen),
             chance=chance,
         )
+    measures = _measures(chosen, images)
+    batches = _batches(chosen, images)
+    # What is wrong with the batches is found before the run begins.
+    batches(0, devices.shard(strategy))
     resumes = loop.open_run(run, chosen, images.class_names, strategy)
     loop.fit(
         chosen,
         run,
         model,
         builders.checkpointed(model) | {"optimizer": model.optimizer},
-        _batches(chosen, images),
+        batches,
         epoch_steps=steps,
         resumes=resumes,
         chance=chance,
+        measures=measures,
     )
     report.print_done("pretrained", run.latest_checkpoint())
     return run
+
+
+def _measures(
+    chosen: config.PretrainSettings, images: data.Source
+) -> list[tf.keras.callbacks.Callback]:
+    """What watches the representations of a run."""
+    if not chosen.knn_every:
+        return []
+    if images.shard is not None:  # of the files of this worker
+        images = input_pipeline.source(chosen, "train")
+    return [
+        nearest_neighbors.KnnAccuracy(
+            images,
+            input_pipeline.source(chosen, "test"),
+            chosen.knn_every,
+            chosen.image_size,
+        )
+    ]
 
 
 def _batches(
@@ -95,7 +123,7 @@ def _batches(
             shard=shard,
         )
 
-    return make
+    return functools.cache(make)
 
 
 def train_linear(chosen: config.LinearSettings) -> run_directory.RunDirectory:
@@ -118,7 +146,9 @@ def train_linear(chosen: config.LinearSettings) -> run_directory.RunDirectory:
         stage.check_free(chosen.overwrite)
     checkpoint = run.latest_checkpoint()
     strategy = devices.set_up(chosen)
-    images = input_pipeline.source(pretrained, "train")
+    images = input_pipeline.source(
+        pretrained, "train", devices.file_shard(chosen, strategy)
+    )
     run.check_classes(images.class_names)
     with strategy.scope():
         size = pretrained.image_size
@@ -126,10 +156,10 @@ def train_linear(chosen: config.LinearSettings) -> run_directory.RunDirectory:
             restoring.restored_encoder(run), len(images.class_names)
         )
         classifier.build((None, size, size, 3))
-        report.print_header(images, size)
+        report.print_header(images, size, chosen)
         report.print_done("encoder", checkpoint)
     resumes = loop.open_run(stage, chosen, images.class_names, strategy)
-    if _views_are_constant(chosen):
+    if chosen.views_are_constant:
         _fit_on_representations(chosen, stage, classifier, images, size)
     else:
         _fit_on_views(chosen, stage, classifier, images, size, resumes)
@@ -161,7 +191,7 @@ def _fit_on_views(
         stage,
         classifier,
         _checkpointed(classifier.classifier, classifier.optimizer),
-        make,
+        functools.cache(make),
         epoch_steps=steps,
         resumes=resumes,
     )
@@ -223,21 +253,13 @@ def _checkpointed(
     return {"classifier": classifier, "optimizer": optimizer}
 
 
-def _views_are_constant(chosen: config.LinearSettings) -> bool:
-    """Whether an image looks the same in every epoch."""
-    return (
-        chosen.augmentation == "identity"
-        and not chosen.crop_area
-        and not chosen.horizontal_flip
-    )
-
-
 def _chance(chosen: config.PretrainSettings, replicas: int) -> float | None:
     """The loss of equal projections, where the objective has tau and A(i)."""
     if chosen.loss not in ("supcon", "simclr"):
         return None
     shares = 1 if chosen.cross_replica else replicas
     contrasts = chosen.batch_size // shares * chosen.num_views - 1
+    contrasts += chosen.queue_size  # once it is full
     return losses.chance_loss(
         contrasts, chosen.temperature, chosen.scale_by_temperature
     )

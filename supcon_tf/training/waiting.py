@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import tensorflow as tf
 
 # Arrivals that are kept. A strategy copies a few batches ahead of the step, so
@@ -14,6 +15,7 @@ _SLOTS = 256
 class DataWait(tf.keras.callbacks.Callback):
     """Adds `data_wait`, the share of an epoch spent waiting for data.
 
+    To the logs of every step, for the epoch so far, and to those of the epoch.
     A step waits from its start until its batch leaves the pipeline, if that
     comes later. So batches that a strategy copies to its devices ahead of the
     step are no wait, nor is a step that is slow because it shares its CPU cores
@@ -23,36 +25,44 @@ class DataWait(tf.keras.callbacks.Callback):
     sees to by reading every loss; otherwise the figure of a GPU, which still
     works on the step before, is an upper bound.
 
-    Make it outside of a strategy's scope, fit on what `attach` returns, one
-    batch per step, and put it before the callbacks that read the figure.
+    Fit on what `attach` returns, and put it before the callbacks that read the
+    figure.
     """
 
     def __init__(self):
         super().__init__()
-        # Written by the pipeline, which runs on the CPU.
-        with tf.device("/cpu:0"):
-            self._arrivals = tf.Variable(tf.zeros([_SLOTS], tf.float64))
+        self._arrivals = np.zeros([_SLOTS])
+        self._batches_per_step = 1
         self._step = 0
         self._step_began = 0.0
         self._epoch_began = 0.0
         self._waited = 0.0
 
-    def attach(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+    def attach(
+        self, dataset: tf.data.Dataset, batches_per_step: int = 1
+    ) -> tf.data.Dataset:
         """Ends a dataset with a clock that notes when each batch leaves it.
 
         Args:
-          dataset: endless batches, each of all replicas.
+          dataset: endless batches.
+          batches_per_step: batches that a step takes of it: 1 where they are
+            of all replicas, the number of replicas where each gets its own.
 
         Returns:
           The same elements in the same order, with the same shapes,
           cardinality and options, except that tf.data adds no buffer behind
           the clock, as it would after a map: it might outgrow the slots.
         """
+        self._batches_per_step = batches_per_step
+
+        def note(index: np.ndarray) -> np.ndarray:
+            self._arrivals[index % _SLOTS] = time.perf_counter()
+            return index
 
         def stamp(index: tf.Tensor, batch: object) -> object:
-            self._arrivals.scatter_nd_update(
-                [[index % _SLOTS]], [tf.timestamp()]
-            )
+            # In Python: tf.timestamp is refused where results are to be
+            # deterministic.
+            tf.numpy_function(note, [index], index.dtype)
             return batch
 
         options = tf.data.Options()
@@ -66,22 +76,30 @@ class DataWait(tf.keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Starts the clock."""
-        self._epoch_began = time.time()  # the clock of tf.timestamp
+        self._epoch_began = time.perf_counter()
         self._waited = 0.0
 
     def on_train_batch_begin(
         self, batch: int, logs: dict | None = None
     ) -> None:
         """Notes when the step started."""
-        self._step_began = time.time()
+        self._step_began = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Adds what the step has waited."""
+        """Adds what the step has waited, and the figure so far."""
         if self._step:
-            arrival = float(self._arrivals.numpy()[self._step % _SLOTS])
+            last = (self._step + 1) * self._batches_per_step - 1
+            arrival = float(self._arrivals[last % _SLOTS])
             self._waited += max(0.0, arrival - self._step_began)
         self._step += 1
+        self._add(logs)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """Adds the figure of the epoch."""
+        self._add(logs)
+
+    def _add(self, logs: dict) -> None:
         """Adds the figure, 0..1, to `logs`."""
-        logs["data_wait"] = self._waited / (time.time() - self._epoch_began)
+        logs["data_wait"] = self._waited / (
+            time.perf_counter() - self._epoch_began
+        )

@@ -1,5 +1,6 @@
 """Batches: shapes, epochs, seeds, resuming and evaluation order."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -176,6 +177,57 @@ def test_any_step_can_come_first(source, start_step):
     assert_equal(batches[start_step:], take(resumed, 7))
 
 
+def test_batches_can_be_class_balanced(source):
+    """In the order of `class_balanced`, with the views of any order."""
+    classes = dataclasses.replace(source, labels=np.arange(22) % 3)
+    options = {"seed": 3, "images_per_class": 2}
+    batches = take(data.make_views(classes, 6, **options), 9)
+    for _, indices in batches:  # Here, labels are still the indices.
+        assert (np.bincount(indices % 3) == 2).all()
+        assert len(set(indices)) == 6
+    resumed = data.make_views(classes, 6, start_step=4, **options)
+    assert_equal(batches[4:], take(resumed, 5))  # 3 steps per epoch.
+
+
+@pytest.mark.parametrize("images_per_class, count", [(None, 2), (3, 3)])
+def test_shards_are_the_rows_of_the_global_batch(
+    source, images_per_class, count
+):
+    source = dataclasses.replace(source, labels=np.arange(22) % 4)
+    options = {
+        "augmentation": plus_seed, "crop_area": None, "horizontal_flip": False,
+        "start_step": 2, "images_per_class": images_per_class,
+    }  # fmt: skip
+    batches = take(data.make_views(source, 6, **options), 8)
+    parts = [
+        take(data.make_views(source, 6, shard=(i, count), **options), 8)
+        for i in range(count)
+    ]
+    joined = [
+        [np.concatenate(rows) for rows in zip(*step, strict=True)]
+        for step in zip(*parts, strict=True)
+    ]
+    assert_equal(batches, joined)
+
+
+def test_a_shard_reads_its_own_rows_only(source):
+    """Here in the same order in each epoch: rows 2 and 3 of every 4."""
+
+    def read(index):
+        tf.debugging.assert_greater_equal(index % 4, tf.constant(2, tf.int64))
+        return source.read(index)
+
+    ordered = dataclasses.replace(
+        source, read=read, records=lambda seeds: source.records(None)
+    )
+    own = data.make_views(ordered, 4, shard=(1, 2))
+    assert own.element_spec[0].shape.as_list() == [2, 2, 16, 16, 3]
+    labels = np.array([labels for _, labels in take(own, 10)])
+    assert (labels.flat == [2, 3, 6, 7, 10, 11, 14, 15, 18, 19] * 2).all()
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        take(data.make_views(ordered, 4, shard=(0, 2)), 1)
+
+
 def test_a_late_start_is_cheap(source):
     dataset = data.make_views(source, 4, start_step=10**9)
     assert next(iter(dataset))[0].shape == [4, 2, 16, 16, 3]
@@ -279,6 +331,12 @@ def test_batches_are_divided_over_replicas(source, mirrored_strategy):
         ({"seed": 2**31}, r"`seed` must be in 0..2\^31-1, got 2147483648"),
         ({"start_step": -1}, r"`start_step` must be in 0..2\^31-1, got -1"),
         ({"image_size": 0}, "`image_size` must be given .*, got 0"),
+        ({"shard": (2, 2)}, r"`shard` must be .*, got \(2, 2\) and 4"),
+        ({"shard": (-1, 2)}, r"`shard` must be .*, got \(-1, 2\) and 4"),
+        ({"shard": (0, 3)},
+         r"count must divide `batch_size`, got \(0, 3\) and 4"),
+        ({"images_per_class": 3},
+         "`images_per_class` must divide `batch_size`, got 3 and 4"),
     ],
 )  # fmt: skip
 def test_mistakes_are_named(source, options, message):

@@ -11,7 +11,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from supcon_tf import data
-from supcon_tf.data import tfds_source
+from supcon_tf.data import sampling, tfds_source
 
 # TFDS looks for the source file of a builder and stumbles over `tests`, a
 # package without __init__.py; a module it cannot find is well with it.
@@ -126,6 +126,16 @@ def tfds_dir(tmp_path_factory):
     return str(root)
 
 
+@pytest.fixture(scope="module")
+def three_files_dir(tmp_path_factory):
+    """Prepares the 30 photos in three files of 10."""
+    root = str(tmp_path_factory.mktemp("three_files"))
+    TinyPhotos(data_dir=root).download_and_prepare(
+        download_config=tfds.download.DownloadConfig(num_shards=3)
+    )
+    return root
+
+
 def gray_levels(source, seeds=None):
     """Reads a source: [(gray level of the image, label)]."""
     dataset = source.records(seeds).map(source.read)
@@ -205,6 +215,74 @@ def test_views_of_a_set(tfds_dir):
     assert epochs[0] != epochs[1]
     resumed, _ = next(iter(data.make_views(source, 10, seed=1, start_step=5)))
     assert resumed.numpy()[:, 0, 0, 0, 0].tolist() == epochs[1][20:]
+
+
+def show_seed(images, seeds):
+    """A policy that puts a number drawn from the seed beside the level."""
+    draws = tf.cast(seeds[:, 0] % 200, tf.uint8)[:, None, None]
+    draws = tf.broadcast_to(draws, tf.shape(images)[:3])
+    return tf.stack([images[..., 0], draws, images[..., 2]], axis=-1)
+
+
+def levels_and_draws(source, steps, **options):
+    """Returns gray levels [steps, rows] and draws [steps, rows]."""
+    batches = data.make_views(
+        source, 10, 1, show_seed, crop_area=None, horizontal_flip=False,
+        **options,
+    )  # fmt: skip
+    pixels = [views[:, 0, 0, 0] for views, _ in batches.take(steps)]
+    return np.array(pixels)[..., 0], np.array(pixels)[..., 1]
+
+
+def test_workers_share_the_files(three_files_dir):
+    """One of two workers has two files, the other one and reads it twice."""
+    arguments = "tfds:tiny_photos", "train", three_files_dir
+    parts = [data.load(*arguments, shard=(i, 2)) for i in range(2)]
+    held = [{level for level, _ in gray_levels(part)} for part in parts]
+    assert [len(levels) for levels in held] == [20, 10]
+    assert held[0] | held[1] == set(range(30))
+    _, all_draws = levels_and_draws(data.load(*arguments), 6)
+    for i, part in enumerate(parts):
+        assert part.num_examples == 30 and part.shard == (i, 2)
+        levels, draws = levels_and_draws(part, 6, shard=(i, 2))  # [6, 5]
+        for epoch in np.split(levels, 2):  # 15 images.
+            assert set(epoch.flat) <= held[i]
+            assert len(set(epoch.flat)) == min(15, len(held[i]))
+        assert (levels[:3] != levels[3:]).any()
+        # The draws are those of the same rows of the whole batch.
+        assert (draws == all_draws[:, 5 * i : 5 * (i + 1)]).all()
+    late, _ = levels_and_draws(part, 2, shard=(1, 2), start_step=4)
+    assert (late == levels[4:]).all()
+
+
+def test_what_cannot_be_shared(three_files_dir):
+    arguments = "tfds:tiny_photos", "train", three_files_dir
+    message = r"the 3 files of tiny_photos/1.0.0 \(train\), got "
+    for shard in ((0, 4), (3, 3)):
+        with pytest.raises(ValueError, match=message + rf"\({shard[0]}"):
+            data.load(*arguments, shard=shard)
+    with pytest.raises(ValueError, match="None except for TFDS.*for digits"):
+        data.load("digits", "train", shard=(0, 2))
+    part = data.load(*arguments, shard=(0, 2))
+    for shard in ((0, 1), (1, 2)):
+        with pytest.raises(ValueError, match="`shard` must be that of tfds:t"):
+            data.make_views(part, 10, shard=shard)
+    with pytest.raises(ValueError, match="`images_per_class` must be left out"):
+        data.make_views(part, 10, shard=(0, 2), images_per_class=5)
+
+
+def test_a_set_can_be_class_balanced(tfds_dir, monkeypatch):
+    source = data.load("tfds:tiny_photos", "train", tfds_dir)
+    levels, _ = levels_and_draws(source, 6, images_per_class=5)
+    for batch in levels:
+        assert sorted(np.bincount(batch % 3, minlength=3)) == [0, 5, 5]
+        assert len(set(batch)) == 10
+    assert set(levels.flat) == set(range(30))
+    balanced = data.class_balanced(source, 10, 5)
+    assert balanced.labels.tolist() == [k for _, k in gray_levels(source)]
+    monkeypatch.setattr(sampling, "_LARGEST_HELD", 29)
+    with pytest.raises(ValueError, match="more than 29 images .* of 30 images"):
+        data.class_balanced(source, 10, 5)
 
 
 def test_a_missing_split(tfds_dir):

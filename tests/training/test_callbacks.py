@@ -1,20 +1,24 @@
-"""The warning of a collapse: where it is due, and nowhere else."""
+"""What is kept of epochs, warned of and stopped for, where it is due."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
 import re
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from supcon_tf import config, training
-from supcon_tf.training import (
-    builders,
-    callbacks,
-    stages,
-)
+from supcon_tf.training import builders, callbacks
 
+LONG = {  # enough to be judged, without the policies, slow to trace
+    "epochs": 36,
+    "checkpoint_every": 36,
+    "augmentation": "identity",
+}
 REMEDY = "lower --learning_rate, lengthen --warmup_epochs or check --temp"
 
 
@@ -33,6 +37,8 @@ def printed_after(
     warning.set_model(model)
     warning.on_train_begin()
     for epoch, figures in enumerate(epochs):
+        for batch in range(steps):
+            warning.on_train_batch_end(batch, figures)
         model.optimizer.iterations.assign_add(steps)
         warning.on_epoch_end(epoch, figures)
     return capsys.readouterr().out
@@ -74,12 +80,6 @@ def test_a_fresh_encoder_is_not_judged(capsys):
     assert "after 100 steps" in printed
 
 
-def test_the_wait_is_two_epochs_past_the_warm_up(tiny_settings):
-    chosen = tiny_settings(warmup_epochs=1.5)
-    assert stages._settled_after(chosen, 1000) == 3500
-    assert stages._settled_after(chosen, 3) == 100
-
-
 def test_a_collapsed_run_warns_once(tiny_settings, capsys, monkeypatch):
     """A head of equal weights gives all views the same projection."""
     made = builders.supcon_model
@@ -91,14 +91,14 @@ def test_a_collapsed_run_warns_once(tiny_settings, capsys, monkeypatch):
         return model
 
     monkeypatch.setattr(builders, "supcon_model", collapsed)
-    training.pretrain(tiny_settings(epochs=36, checkpoint_every=36))
+    training.pretrain(tiny_settings(**LONG))
     printed = capsys.readouterr().out
     (line,) = [x for x in printed.splitlines() if x.startswith("warning")]
     assert "mean cosine is 1.0" in line and REMEDY in line
 
 
 def test_a_healthy_run_does_not_warn(tiny_settings, capsys):
-    run = training.pretrain(tiny_settings(epochs=36, checkpoint_every=36))
+    run = training.pretrain(tiny_settings(**LONG))
     assert "\nwarning" not in capsys.readouterr().out
     figures = run.metrics_file.read_text().splitlines()[-1]
     for metric in ("contrastive_accuracy", "mean_cosine", "alignment"):
@@ -116,6 +116,122 @@ def test_a_wait_for_data_is_said_once_with_what_helps(capsys):
     fields.add("image_size")  # of stage 1, for both
     named = re.findall(r"--(\w+)", line)
     assert "augmentation" in named and set(named) <= fields
+
+
+def test_a_resumed_run_waits_anew_for_its_buffers(capsys):
+    """The optimizer's counter is past the wait, the steps are not."""
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile(training.SGD(0.1))
+    model.optimizer.build([])
+    model.optimizer.iterations.assign(5000)
+    warning = callbacks.InputBoundWarning(after_steps=2)
+    warning.set_model(model)
+    warning.on_train_begin()
+    for epoch, seen in enumerate(("", "input-bound")):
+        warning.on_train_batch_end(999)
+        warning.on_epoch_end(epoch, {"data_wait": 0.9})
+        assert capsys.readouterr().out.startswith(seen)
+        assert warning.warned == bool(seen)
+
+
+def test_metrics_are_json_and_go_on_where_the_run_does(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    file = callbacks.MetricsFile(path)
+    file.on_train_begin()
+    for epoch, loss in enumerate((np.float32(0.1), math.nan, -math.inf)):
+        file.on_epoch_end(epoch, {"loss": loss, "knn_accuracy": 0.5})
+    expected = [
+        {"epoch": 1, "loss": float(np.float32(0.1)), "knn_accuracy": 0.5},
+        {"epoch": 2, "loss": None, "knn_accuracy": 0.5},
+        {"epoch": 3, "loss": None, "knn_accuracy": 0.5},
+    ]
+    assert "NaN" not in path.read_text() and "Inf" not in path.read_text()
+    assert callbacks.read_metrics(path) == expected
+    with path.open("a") as torn:
+        torn.write('{"epoch": 4, "lo')
+    assert callbacks.read_metrics(path) == expected
+    resumed = callbacks.MetricsFile(path, start_epoch=2)
+    resumed.on_train_begin()
+    assert callbacks.read_metrics(path) == expected[:2]
+    resumed.on_epoch_end(2, {"loss": 1.5})
+    again = [json.loads(line) for line in path.read_text().splitlines()]
+    assert again == [*expected[:2], {"epoch": 3, "loss": 1.5}]
+    callbacks.MetricsFile(path).on_train_begin()
+    assert path.read_text() == ""
+    assert [file.name for file in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
+def test_a_loss_that_is_not_finite_is_named_with_its_step():
+    """The fifth batch is bad, in the second epoch of three steps."""
+    x = np.ones([18, 2], np.float32)
+    x[9] = np.nan
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile(training.SGD(0.1), "mse")
+    with pytest.raises(FloatingPointError) as error:
+        model.fit(
+            tf.data.Dataset.from_tensor_slices((x, np.ones(18))).batch(2),
+            epochs=3,
+            steps_per_epoch=3,
+            verbose=0,
+            callbacks=[callbacks.StopOnNonFiniteLoss()],
+        )
+    assert re.fullmatch(
+        "loss is nan at step 5: lower --learning_rate or lengthen "
+        "--warmup_epochs; earlier checkpoints are kept",
+        str(error.value),
+    )
+
+
+def test_any_loss_stops_and_no_other_metric(monkeypatch, capsys):
+    stop = callbacks.StopOnNonFiniteLoss()
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile(training.SGD(0.1))
+    stop.set_model(model)
+    good = {"loss": 1.0, "classifier_loss": 2.0, "uniformity": math.nan}
+    stop.on_train_batch_end(0, good)
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    with pytest.raises(FloatingPointError, match="^classifier_loss is inf at"):
+        stop.on_train_batch_end(0, good | {"classifier_loss": math.inf})
+    assert capsys.readouterr().out == "\n"  # below the bar
+
+
+def momentum_model(strategy):
+    """A model with batch norm, whose optimizer has state."""
+    with strategy.scope():
+        layers = [
+            tf.keras.layers.Dense(2, name="first"),
+            tf.keras.layers.BatchNormalization(name="norm"),
+        ]
+        model = tf.keras.Sequential(layers)
+        model.build([None, 3])
+        model.compile(training.SGD(0.1, momentum=0.9), "mse")
+        model.optimizer.build(model.trainable_variables)
+        return model
+
+
+def test_a_weight_that_is_not_finite_is_named(mirrored_strategy):
+    for strategy in (tf.distribute.get_strategy(), mirrored_strategy):
+        model = momentum_model(strategy)
+        callbacks.check_finite_weights(model)
+        model.optimizer.iterations.assign(7)
+        traced = callbacks._are_finite.experimental_get_tracing_count()
+        for variable, value, name in (
+            (model.layers[0].kernel, math.nan, "first/kernel:0"),
+            (model.layers[1].moving_mean, math.inf, "norm/moving_mean:0"),
+            (model.optimizer.variables[-1], -math.inf, "norm/beta:0"),
+        ):
+            assert np.prod(variable.shape)
+            good = tf.convert_to_tensor(variable).numpy()
+            bad = good.copy()
+            bad.flat[-1] = value
+            variable.assign(bad)
+            expected = f"{re.escape(name)} is not finite at step 7: lower"
+            with pytest.raises(FloatingPointError, match=expected):
+                callbacks.check_finite_weights(model)
+            variable.assign(good)
+            callbacks.check_finite_weights(model)
+        assert traced == callbacks._are_finite.experimental_get_tracing_count()
 
 
 def test_steps_are_known_on_several_replicas(mirrored_strategy):

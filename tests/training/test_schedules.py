@@ -2,24 +2,70 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from supcon_tf import training
 
+PEAK = 0.8
+
+
+def cosine(step, warmup, total=60):
+    progress = min((step - warmup) / max(total - warmup, 1), 1)
+    return (1 + math.cos(math.pi * progress)) / 2
+
+
+def exponential(step, warmup, every=7):
+    share = 1.0
+    for _ in range(warmup + every, step + 1, every):
+        share *= 0.9
+    return share
+
+
+def boundaries(step, warmup):
+    return 1.0 if step < 41 else 0.5 if step < 50 else 0.25
+
+
+SCHEDULES = {
+    cosine: lambda w: training.WarmupCosine(PEAK, 60, w),
+    exponential: lambda w: training.WarmupExponential(PEAK, 7, 0.9, w),
+    boundaries: lambda w: training.WarmupStep(PEAK, [41, 50], 0.5, w),
+    lambda step, warmup: 1.0: lambda w: training.Warmup(PEAK, w),
+}
+
 
 @pytest.mark.parametrize("warmup", [0, 1, 7, 40])
-def test_warmup_cosine_is_the_formula(warmup):
-    total, peak = 40, 0.8
-    schedule = training.WarmupCosine(peak, total, warmup)
-    for step in range(total + 5):
-        if step < warmup:
-            expected = peak * (step + 1) / warmup
-        else:
-            progress = min((step - warmup) / max(total - warmup, 1), 1)
-            expected = peak * (1 + np.cos(np.pi * progress)) / 2
-        assert float(schedule(step)) == pytest.approx(expected, abs=1e-7)
+@pytest.mark.parametrize(
+    "decay", SCHEDULES, ids=["cosine", "exponential", "step", "constant"]
+)
+def test_the_schedule_is_its_formula(decay, warmup):
+    schedule = SCHEDULES[decay](warmup)
+    steps = np.arange(70)  # also beyond the last
+    expected = [
+        PEAK * ((t + 1) / warmup if t < warmup else decay(t, warmup))
+        for t in steps
+    ]
+    rates = schedule(tf.constant(steps, tf.int64))
+    assert rates.dtype == tf.float32
+    np.testing.assert_allclose(rates, expected, rtol=2e-6, atol=1e-7)
+    scalar = schedule(tf.Variable(45, dtype=tf.int64))
+    assert float(scalar) == pytest.approx(float(rates[45]), abs=1e-7)
+    assert schedule.get_config() == (
+        type(schedule).from_config(schedule.get_config()).get_config()
+    )
+
+
+def test_the_staircase_is_exact_under_xla():
+    # 41 * (1 / 41) is below 1 in float32.
+    schedule = training.WarmupExponential(1.0, 41, 0.5)
+    rates = tf.function(schedule, jit_compile=True)
+    steps = tf.range(41 * 9, dtype=tf.int64)
+    np.testing.assert_array_equal(
+        rates(steps), np.repeat(0.5 ** np.arange(9), 41)
+    )
 
 
 def test_schedule_never_wastes_a_step():
@@ -29,20 +75,23 @@ def test_schedule_never_wastes_a_step():
     assert float(schedule(10)) == 0.0
 
 
-def test_schedule_round_trip_inside_an_optimizer():
-    schedule = training.WarmupCosine(0.3, 100, 10)
-    optimizer = training.SGD(schedule, momentum=0.8, nesterov=True, l2=1e-3)
-    config = tf.keras.optimizers.serialize(optimizer)
-    again = tf.keras.optimizers.deserialize(config)
-    assert isinstance(again, training.SGD)
-    assert again.get_config() == optimizer.get_config()
-    assert isinstance(again._learning_rate, training.WarmupCosine)
-    assert again.l2 == 1e-3 and again.momentum == 0.8 and again.nesterov
-
-
-def test_bad_warmup_is_named():
-    with pytest.raises(ValueError, match="`warmup_steps` must be between 0"):
-        training.WarmupCosine(0.1, 10, 11)
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: training.WarmupCosine(0.1, 10, 11),
+            "`warmup_steps` must be between 0",
+        ),
+        (lambda: training.Warmup(0.1, -1), "`warmup_steps` must be at least 0"),
+        (
+            lambda: training.WarmupExponential(0.1, 0, 0.5),
+            "`decay_steps` must be at least 1, got 0",
+        ),
+    ],
+)
+def test_bad_steps_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from supcon_tf import (
 )
 from supcon_tf.training import (
     builders,
-    callbacks,
     checkpoints,
     input_pipeline,
     restoring,
@@ -125,8 +124,8 @@ def test_representations_computed_once_train_the_same_classifier(
         str(finished_run.path), epochs=3, batch_size=48, crop_area=()
     )
     constant = dataclasses.replace(chosen, horizontal_flip=False)
-    assert stages._views_are_constant(constant)
-    assert not stages._views_are_constant(chosen)
+    assert constant.views_are_constant
+    assert not chosen.views_are_constant
     pretrained = finished_run.pretrain_settings()
     images = input_pipeline.source(pretrained, "train")
     losses = []
@@ -241,19 +240,6 @@ def test_a_loss_that_is_not_finite_stops_the_run(tiny_settings):
         training.pretrain(chosen)
 
 
-def test_epoch_figures_count_images_and_chance():
-    figures = callbacks.EpochFigures(images_per_epoch=100, chance=0.5)
-    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
-    model.compile(training.SGD(0.25))
-    figures.set_model(model)
-    figures.on_epoch_begin(0)
-    logs = {"loss": 0.4}
-    figures.on_epoch_end(0, logs)
-    assert logs["loss/chance"] == pytest.approx(0.8)
-    assert logs["learning_rate"] == 0.25
-    assert logs["images/s"] > 0
-
-
 def test_two_replicas_train_like_one_device(
     mirrored_strategy, tiny_settings, monkeypatch
 ):
@@ -266,7 +252,7 @@ def test_two_replicas_train_like_one_device(
     two = training.pretrain(tiny_settings(**overrides, strategy="mirrored"))
     for a, b in zip(metrics_of(one), metrics_of(two), strict=True):
         assert a["loss"] == pytest.approx(b["loss"], rel=1e-3)
-    with pytest.raises(ValueError, match="multiple of the 2 replicas, got 15"):
+    with pytest.raises(ValueError, match="multiple of the 2 replicas of"):
         training.pretrain(tiny_settings(batch_size=15, strategy="mirrored"))
 
 
@@ -375,3 +361,68 @@ def test_mixing_has_its_options(tiny_settings):
     ):
         with pytest.raises(ValueError, match=message):
             tiny_settings(**overrides)
+
+
+EVERYTHING = [  # settings, what the header says of them, figures in the log
+    (
+        {
+            "objective": "supcon+ce",
+            "classifier_weight": 0.25,
+            "images_per_class": 4,
+            "batch_size": 12,
+            "gradient_cache_chunks": 2,
+            "knn_every": 2,
+            "precision": "mixed_float16",
+        },
+        ["12 images per replica, 4 of each of 3 classes, in 2 chunks; 4 steps"],
+        {"classifier_loss", "classifier_accuracy", "knn_accuracy"},
+    ),
+    (
+        {
+            "queue_size": 64,
+            "online_classifier": True,
+            "optimizer": "lars",
+            "precision": "mixed_bfloat16",
+            "jit_compile": True,
+        },
+        [
+            "chance level 0.4554",  # tau * log(32 - 1 + 64)
+            "queue of 64 by a momentum encoder, 0.999",
+            "XLA on",
+        ],
+        {"classifier_loss", "classifier_accuracy"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("chosen", "said", "figures"), EVERYTHING)
+def test_what_training_at_scale_adds(
+    tiny_settings, capsys, float32_policy, chosen, said, figures
+):
+    """Together, as a user would, and later stages take the encoder."""
+    run = training.pretrain(tiny_settings(**chosen))
+    printed = capsys.readouterr().out
+    for text in said:
+        assert text in printed
+    last = metrics_of(run)[-1]
+    assert figures <= set(last)
+    assert np.isfinite([last[name] for name in figures]).all()
+    if "knn_accuracy" in figures:
+        assert "knn_accuracy" not in metrics_of(run)[0]
+    stage = training.train_linear(
+        config.LinearSettings(
+            str(run.path),
+            epochs=1,
+            batch_size=6,
+            optimizer="rmsprop",
+            schedule="exponential",
+            images_per_class=2,
+        )
+    )
+    assert metrics_of(stage)[-1]["accuracy"] > 0.2
+
+
+def test_batches_that_cannot_be_made_start_no_run(tiny_settings, tmp_path):
+    with pytest.raises(ValueError, match="has at most the 3 classes of folder"):
+        training.pretrain(tiny_settings(tmp_path / "run", images_per_class=2))
+    assert not (tmp_path / "run").exists()

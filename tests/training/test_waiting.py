@@ -55,7 +55,7 @@ class Sleeper(tf.keras.Model):
         return self.linear(tf.stop_gradient(slept))
 
 
-def fit(data, model, steps=10, epochs=2, strategy=None, wait=None):
+def fit(data, model, steps=10, epochs=2, strategy=None, wait=None, more=()):
     """Fits, with a warning after 20 steps; returns the last epoch's figure."""
     wait = wait or waiting.DataWait()
     with (strategy or tf.distribute.get_strategy()).scope():
@@ -69,6 +69,7 @@ def fit(data, model, steps=10, epochs=2, strategy=None, wait=None):
             callbacks.StopOnNonFiniteLoss(),
             wait,
             callbacks.InputBoundWarning(after_steps=20),
+            *more,
         ],
     )
     assert len(history.history["data_wait"]) == epochs
@@ -126,6 +127,40 @@ def test_slots_are_used_again_and_a_second_fit_starts_anew(monkeypatch):
     model = Sleeper()
     for _ in range(2):  # 20 steps: of other slots the second time
         assert 0.5 < fit(batches(0.02), model, wait=wait) <= 1
+
+
+def test_every_step_has_the_figure_so_far():
+    seen = []
+
+    class Reader(tf.keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            seen.append(logs["data_wait"])
+
+        def on_epoch_end(self, epoch, logs=None):
+            seen.append(logs["data_wait"])
+
+    last = fit(batches(0.02), Sleeper(), 5, more=[Reader()])
+    assert len(seen) == 12 and seen[-1] == last
+    assert all(0.5 < share <= 1 for share in seen[7:])
+    assert seen[10] == pytest.approx(seen[11], rel=0.2)
+
+
+def test_a_step_may_take_several_batches(monkeypatch):
+    """The last of three arrives after 0.9 s of the step's 2 s."""
+    clock = [1000.0]
+    monkeypatch.setattr(waiting.time, "perf_counter", lambda: clock[0])
+    wait = waiting.DataWait()
+    wait.attach(batches(), batches_per_step=3)
+    wait.on_train_begin()
+    wait.on_epoch_begin(0)
+    for step in range(100):  # slots are used again
+        wait.on_train_batch_begin(step)
+        for batch in range(3):
+            slot = (3 * step + batch) % waiting._SLOTS
+            wait._arrivals[slot] = clock[0] + 0.3 * (batch + 1)
+        clock[0] += 2.0
+        wait.on_train_batch_end(step, logs := {})
+    assert logs["data_wait"] == pytest.approx(99 * 0.9 / 200)
 
 
 def test_the_clock_changes_no_batch():

@@ -1,0 +1,155 @@
+"""Batches with equally many images of each of their classes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from supcon_tf.augment import randomness
+from supcon_tf.data import sources
+
+_IMAGES, _CLASSES = 0, 1  # What the seeds of an epoch's order are for.
+
+# Examples up to which a set that is read in file order is held in memory,
+# encoded: CIFAR-10 is 120 MB, 100,000 images of ImageNet would be 11 GB.
+_LARGEST_HELD = 100_000
+
+
+def class_balanced(
+    source: sources.Source, batch_size: int, images_per_class: int
+) -> sources.Source:
+    """Returns the source with epochs of class-balanced batches.
+
+    With K = `images_per_class` and P = `batch_size` / K, in each epoch:
+      * Every batch has P distinct classes and K images of each. Image k of
+        every class comes before image k + 1 of any, so that the slices of a
+        batch that replicas get differ little in their classes; the slices
+        themselves are balanced only if their number divides K.
+      * The P classes that were in the fewest batches come next, ties at
+        random: the numbers of batches of any two classes differ by at most 1.
+      * A class takes its images in a fresh random order, which starts again
+        after the last of them. Hence no image comes a second time before all
+        of its class came once, nor twice in a batch, unless its class has
+        fewer than K images; those share its K places evenly.
+
+    A large class is not used up in an epoch and a small one is repeated; over
+    the run, every image is reached. As for any source, the order is a function
+    of the epoch's seeds. A set that is read in file order is held in memory.
+
+    Args:
+      source: the training split.
+      batch_size: examples per batch, over all replicas.
+      images_per_class: images of each class in a batch.
+
+    Returns:
+      A source whose `records(seeds)` are to be cut into batches from their
+      start, `num_examples` as before.
+
+    Raises:
+      ValueError: `images_per_class` does not divide `batch_size`, a batch
+        would need more classes than have images, or the source has no labels
+        and is a part of a set or too large for the memory.
+    """
+    _check_divides(images_per_class, batch_size)
+    source = source if source.labels is not None else _held_in_memory(source)
+    present, classes, sizes = np.unique(
+        source.labels, return_inverse=True, return_counts=True
+    )
+    num_chosen = batch_size // images_per_class
+    if num_chosen > len(present):
+        raise ValueError(
+            "`images_per_class` must be so large that a batch has at most the "
+            f"{len(present)} classes of {source.name} ({source.split}), got "
+            f"{images_per_class} for batches of {batch_size}: {num_chosen} "
+            "classes"
+        )
+    # Eager tensors are captured, not copied into the graph.
+    classes, sizes = tf.constant(classes, tf.int32), tf.constant(sizes)
+    starts = tf.cumsum(sizes, exclusive=True)
+
+    def records(seeds: tf.Tensor | None) -> tf.data.Dataset:
+        if seeds is None:
+            return source.records(None)
+        order = _order_within_classes(
+            classes, randomness.fold_in(seeds, _IMAGES)
+        )
+        class_seeds = randomness.fold_in(seeds, _CLASSES)
+
+        def next_batch(
+            used: tf.Tensor, step: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor]:
+            # `used` [C]: in how many batches each class was.
+            step_seeds = tf.random.experimental.stateless_fold_in(
+                class_seeds, step
+            )
+            chosen = _least_used(used, num_chosen, step_seeds)  # [P]
+            ranks = tf.gather(used, chosen) * images_per_class
+            ranks += tf.range(images_per_class, dtype=tf.int64)[:, tf.newaxis]
+            ranks %= tf.gather(sizes, chosen)  # [K, P]
+            indices = tf.gather(order, tf.gather(starts, chosen) + ranks)
+            used = tf.tensor_scatter_nd_add(
+                used, chosen[:, tf.newaxis], tf.ones_like(chosen, tf.int64)
+            )
+            return used, tf.reshape(indices, [batch_size])
+
+        return (
+            tf.data.Dataset.counter()
+            .scan(tf.zeros_like(sizes), next_batch)
+            .unbatch()
+            .take(source.num_examples)
+        )
+
+    return dataclasses.replace(source, records=records)
+
+
+def _order_within_classes(classes: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
+    """Returns all indices [N] int64, class by class, each class shuffled."""
+    indices = tf.range(classes.shape[0], dtype=tf.int64)
+    indices = tf.random.experimental.stateless_shuffle(indices, seeds)
+    by_class = tf.argsort(tf.gather(classes, indices), stable=True)
+    return tf.gather(indices, by_class)
+
+
+def _least_used(used: tf.Tensor, count: int, seeds: tf.Tensor) -> tf.Tensor:
+    """Returns the `count` classes that were used least, [count] int32.
+
+    `used` [C] differ by at most 1, before and after; ties fall at random.
+    """
+    ahead = tf.cast(used - tf.reduce_min(used), tf.float32)  # 0 or 1, exact.
+    draws = tf.random.stateless_uniform(used.shape, seeds)  # [0, 1)
+    return tf.math.top_k(-(ahead + draws), count).indices
+
+
+def _held_in_memory(source: sources.Source) -> sources.Source:
+    """Returns the source read once into memory, with access by index."""
+    if source.shard is not None or source.num_examples > _LARGEST_HELD:
+        raise ValueError(
+            "`images_per_class` must be left out for a set that workers share "
+            f"by file and for one of more than {_LARGEST_HELD} images that is "
+            "read in file order, for it picks images one by one; a folder has "
+            f"no such limit. Got {source.name} ({source.split}) of "
+            f"{source.num_examples} images"
+        )
+    examples = source.records(None).map(source.read)
+    images, labels = examples.batch(source.num_examples).get_single_element()
+
+    def read(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return tf.gather(images, index), tf.gather(labels, index)
+
+    return dataclasses.replace(
+        source,
+        records=sources.index_records(source.num_examples),
+        read=read,
+        labels=labels.numpy(),
+    )
+
+
+def _check_divides(images_per_class: int, batch_size: int) -> None:
+    """Checks that a batch is filled by whole classes."""
+    if images_per_class < 1 or batch_size % images_per_class:
+        raise ValueError(
+            "`images_per_class` must divide `batch_size`, got "
+            f"{images_per_class} and {batch_size}"
+        )

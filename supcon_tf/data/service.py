@@ -1,0 +1,241 @@
+"""Views made by other processes, through TensorFlow's tf.data service."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import socket
+import threading
+import time
+
+import tensorflow as tf
+from tensorflow.data.experimental import service
+
+_CONNECT_SECONDS = 5.0  # A port that is open answers in a round trip.
+_START_SECONDS = 60.0  # Time to start what a cluster starts all at once.
+
+
+def through_service(
+    dataset: tf.data.Dataset, address: str, job_name: str | None = None
+) -> tf.data.Dataset:
+    """Lets the workers of a tf.data service make the batches of `make_views`.
+
+    Every worker takes an epoch that no other has, makes its batches in order,
+    and takes another. So no batch comes twice, but those of as many epochs as
+    there are workers come mixed, as fast as each is made: neither their order
+    nor where an epoch ends is that of a local run, and a run cannot be
+    repeated bit by bit. A worker that starts later joins in with an epoch of
+    its own. The rest of the epoch of a worker that dies is lost, the others
+    go on. With `start_step`, as in a resumed run, the epochs begin where they
+    would in a local run, whatever came before.
+
+    The workers need the same TensorFlow, and to see image files and TFDS sets
+    under the same paths, but not this package. Images in memory travel in the
+    graph of the dataset, which is limited to 2 GB, as is a batch.
+
+    Args:
+      dataset: of `make_views`, the same in all processes that share a job. A
+        pipeline that counts batches, with `Dataset.counter` or `enumerate`,
+        would be counted by each worker: append that to what this returns.
+      address: grpc://host:port of the dispatcher.
+      job_name: processes of one run that name the same job share its batches,
+        each of which goes to one of them; None for a job of its own. A name
+        must be new to the service: under one that it knows come the batches
+        of the earlier job, whatever `dataset` is.
+
+    Returns:
+      A dataset of the same element spec, cardinality and options.
+
+    Raises:
+      ValueError: as `check_service`.
+    """
+    check_service(address)
+    remote = service.distribute(
+        service.ShardingPolicy.DYNAMIC, address, job_name
+    )
+    return dataset.apply(remote).with_options(dataset.options())
+
+
+def check_service(address: str, seconds: float = _START_SECONDS) -> None:
+    """Raises unless a tf.data service can be used: TensorFlow would just wait.
+
+    Args:
+      address: grpc://host:port of the dispatcher.
+      seconds: how long to wait for a first worker.
+
+    Raises:
+      ValueError: nothing can be reached at `address` within seconds, it is
+        not a dispatcher of this TensorFlow, or it has no workers.
+    """
+    wanted = (
+        "`address` must be that of a running tools/data_service.py "
+        f"(--data_service), got {address}"
+    )
+    try:
+        _connect(address, _CONNECT_SECONDS)
+    except OSError as error:
+        raise ValueError(f"{wanted}: {error}") from error
+    answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            one = service.distribute(service.ShardingPolicy.OFF, address)
+            next(iter(tf.data.Dataset.range(1).apply(one)))
+        except (tf.errors.OpError, StopIteration) as error:
+            answers.put(error)
+        else:
+            answers.put(None)
+
+    # Waiting for a worker cannot be interrupted: left behind if it is in vain.
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        error = answers.get(timeout=seconds)
+    except queue.Empty:
+        raise ValueError(
+            f"{wanted}: no worker answered within {seconds:g} s"
+        ) from None
+    if error is not None:
+        raise ValueError(f"{wanted}: {error}") from error
+
+
+def start_dispatcher(
+    port: int = 0, journal: str | None = None
+) -> service.DispatchServer:
+    """Starts what hands out epochs to workers, and workers to trainers.
+
+    Args:
+      port: to listen on; 0 takes a free one.
+      journal: directory where it notes what it does; started again with it
+        and the same port, it goes on there. None keeps it in memory.
+
+    Returns:
+      The server, whose `target` ends in its port.
+
+    Raises:
+      ValueError: `port` is taken.
+    """
+    _check_free(port)
+    return service.DispatchServer(
+        service.DispatcherConfig(
+            port=port,
+            work_dir=journal,
+            fault_tolerant_mode=journal is not None,
+        )
+    )
+
+
+def start_workers(
+    dispatcher: str,
+    count: int = 1,
+    host: str = "localhost",
+    first_port: int = 0,
+    seconds: float = _START_SECONDS,
+) -> list[service.WorkerServer]:
+    """Starts workers in this process, which share its cores.
+
+    Args:
+      dispatcher: its address, grpc://host:port.
+      count: of workers, each of which makes an epoch of its own.
+      host: name of this machine by which trainers reach it.
+      first_port: the ports are counted from here; 0 takes free ones.
+      seconds: how long to wait for the dispatcher.
+
+    Returns:
+      The servers.
+
+    Raises:
+      ValueError: `dispatcher` cannot be reached, or a port is taken.
+    """
+    _wait_for_dispatcher(dispatcher, seconds)
+    ports = [first_port and first_port + index for index in range(count)]
+    for port in ports:
+        _check_free(port)
+    # TensorFlow puts in the port.
+    address = f"{host}:%port%"
+    return [
+        service.WorkerServer(
+            service.WorkerConfig(
+                dispatcher_address=dispatcher.removeprefix("grpc://"),
+                worker_address=address,
+                data_transfer_address=address,
+                port=port,
+            )
+        )
+        for port in ports
+    ]
+
+
+def serve(
+    role: str,
+    *,
+    port: int,
+    dispatcher: str | None,
+    workers: int,
+    host: str,
+    worker_port: int,
+    journal: str | None,
+) -> None:
+    """Runs a part of a tf.data service; SIGTERM or SIGINT exit with 0.
+
+    Args:
+      role: "dispatcher", "worker" (as many as `workers`), or "all" of these.
+      port: of the dispatcher; 0 for a free one.
+      dispatcher: its address, for workers of a dispatcher elsewhere.
+      workers: how many.
+      host: name of this machine by which others reach it.
+      worker_port: of the first worker; 0 for free ones.
+      journal: directory of the dispatcher's journal; None for none.
+
+    Raises:
+      ValueError: as `start_dispatcher` and `start_workers`.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Not sys.exit: a server is stopped by waiting for those that it talks
+        # to, up to an hour for one that is gone. There is nothing to save.
+        signal.signal(number, lambda *_: os._exit(0))
+    servers: list[service.DispatchServer | service.WorkerServer] = []
+    if role != "worker":
+        servers.append(start_dispatcher(port, journal))
+        bound_port = servers[0].target.rpartition(":")[2]
+        dispatcher = f"grpc://{host}:{bound_port}"
+        print(f"dispatcher   --data_service={dispatcher}", flush=True)
+    if role != "dispatcher":
+        servers += start_workers(dispatcher, workers, host, worker_port)
+        print(f"workers      {workers} at {host}", flush=True)
+    threading.Event().wait()
+
+
+def _connect(address: str, seconds: float) -> None:
+    """Raises OSError unless something listens at a grpc:// address."""
+    host, _, port = address.removeprefix("grpc://").rpartition(":")
+    if not (address.startswith("grpc://") and host and port.isdigit()):
+        raise ValueError(f"`address` must be grpc://host:port, got {address}")
+    socket.create_connection((host.strip("[]"), int(port)), seconds).close()
+
+
+def _wait_for_dispatcher(address: str, seconds: float) -> None:
+    """Returns once a dispatcher listens there; raises ValueError."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return _connect(address, _CONNECT_SECONDS)
+        except OSError as error:
+            if time.monotonic() > end:
+                raise ValueError(
+                    "`dispatcher` must be the address of a dispatcher that "
+                    f"runs, got {address}: {error}"
+                ) from error
+        time.sleep(0.2)
+
+
+def _check_free(port: int) -> None:
+    """Raises ValueError for a port that is taken: gRPC would share it."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("", port))
+        except OSError as error:
+            raise ValueError(
+                f"`port` must be free, got {port}: {error.strerror}"
+            ) from error

@@ -1,0 +1,124 @@
+"""Earlier projections, kept as further contrasts, Sec. 4.1."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from supcon_tf import distribute
+from supcon_tf.losses import inputs
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class ProjectionQueue(tf.Module):
+    """The newest `size` projections and their labels, for `SupConLoss`.
+
+    A ring: rows are written in order and overwrite the oldest. It starts
+    empty, and what is not filled yet takes no part in the loss (warm start).
+    Every replica holds the same rows in the same order. Enqueue a batch after
+    the loss has seen it: before, its views would be contrasted with
+    themselves. The variables belong into the checkpoint of a run.
+
+    Args:
+      size: rows, a multiple of the views of a global batch. The paper has
+        8192.
+      dim: length of a projection.
+      name: name of the module.
+
+    Attributes:
+      projections: [size, dim] float32 variable.
+      labels: [size] int64 variable, class identifiers.
+      position: scalar int64 variable, the row that is written next.
+      filled: scalar int64 variable, rows that have been written, up to `size`.
+
+    Raises:
+      ValueError: `size` or `dim` is not positive.
+
+    Reference: https://arxiv.org/abs/2004.11362, Sec. 4.1.
+    """
+
+    def __init__(self, size: int, dim: int, name: str = "projection_queue"):
+        super().__init__(name=name)
+        for argument, value in (("size", size), ("dim", dim)):
+            if value < 1:
+                raise ValueError(f"`{argument}` must be positive, got {value}")
+        self.size = size
+        self.dim = dim
+
+        def variable(name: str, shape: list[int], dtype: str) -> tf.Variable:
+            zeros = tf.zeros(shape, dtype)
+            return tf.Variable(zeros, trainable=False, name=name)
+
+        with self.name_scope:
+            self.projections = variable("projections", [size, dim], "float32")
+            self.labels = variable("labels", [size], "int64")
+            self.position = variable("position", [], "int64")
+            self.filled = variable("filled", [], "int64")
+
+    def enqueue(self, projections: tf.Tensor, labels: tf.Tensor) -> None:
+        """Overwrites the oldest rows.
+
+        Under a strategy, call it on every replica: the rows of all replicas
+        are enqueued on each of them, in the order of the global batch.
+
+        Args:
+          projections: [rows, dim] float of this replica, unit length.
+          labels: of the rows, in any form that `supcon_loss` takes.
+
+        Raises:
+          ValueError: a shape is not one of these, or `size` is no multiple of
+            the rows of all replicas, where that number is static.
+        """
+        z = tf.cast(tf.stop_gradient(projections), tf.float32)
+        inputs.check_shape("projections", z, [None, self.dim])
+        ids = inputs.class_ids(labels)
+        inputs.check_shape("labels", ids, [z.shape[0]])
+        z, ids = _of_all_replicas(z), _of_all_replicas(ids)
+        if z.shape[0] is not None and self.size % max(z.shape[0], 1):
+            raise ValueError(
+                f"`size` must be a multiple of the {z.shape[0]} rows that are "
+                f"enqueued, got {self.size}"
+            )
+        # Each replica updates its own copy of the variables, with equal rows.
+        rows = tf.shape(z, tf.int64)[0]
+        index = (self.position + tf.range(rows)) % self.size
+        self.projections.scatter_update(tf.IndexedSlices(z, index))
+        self.labels.scatter_update(tf.IndexedSlices(ids, index))
+        self.position.assign((self.position + rows) % self.size)
+        self.filled.assign(tf.minimum(self.filled + rows, self.size))
+
+    def rows(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """All rows as constants: no gradient flows into the queue.
+
+        Returns:
+          projections [size, dim] float32, labels [size] int64, and [size]
+          bool, which rows have been filled.
+        """
+        filled = tf.range(self.size, dtype=tf.int64) < self.filled
+        return (
+            tf.stop_gradient(self.projections.value()),
+            self.labels.value(),
+            filled,
+        )
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        return {"size": self.size, "dim": self.dim, "name": self.name}
+
+    @classmethod
+    def from_config(cls, config: dict[str, object]) -> ProjectionQueue:
+        """A queue of that size, empty."""
+        return cls(**config)
+
+
+def _of_all_replicas(tensor: tf.Tensor) -> tf.Tensor:
+    """[rows, ...] of every replica in the order of the global batch.
+
+    Unlike `distribute.gather_across_replicas`, whose order differs between
+    the replicas.
+    """
+    if distribute.replicas_in_sync() == 1:
+        return tensor
+    context = tf.distribute.get_replica_context()
+    # A copy has a device and the static shape: see distribute.py.
+    gathered = context.all_gather(tf.identity(tensor), axis=0)
+    return tf.ensure_shape(gathered, [None, *tensor.shape[1:]])

@@ -1,0 +1,177 @@
+"""Gradient caching: a forward pass in chunks, in the memory of one chunk.
+
+A contrastive loss needs the outputs of the whole batch, not its activations:
+the chunks pass the model once without a tape, and a second time, under a tape
+each, once the gradient of the loss with respect to the outputs is known.
+Letters in the shapes: B batch, C chunks, S samples of a chunk, B = C * S.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+Forward = Callable[[tf.Tensor], Sequence[tf.Tensor]]
+
+
+def forward_in_chunks(
+    forward: Forward,
+    inputs: tf.Tensor,
+    chunks: int,
+    row_shapes: Sequence[Sequence[int | None]],
+    model: tf.keras.Model,
+) -> list[tf.Tensor]:
+    """Returns `forward(inputs)`, computed chunk by chunk in a loop.
+
+    Values and gradients are those of one pass if a row of the outputs depends
+    on its own row of the inputs alone. Batch normalisation in training does
+    not: it takes the statistics of a chunk on its replica, and its moving
+    averages are updated once per chunk, in order. The price is one more
+    forward pass. A random layer would draw anew in the second pass, so there
+    must be none, and no `add_loss` inside `forward`. Eagerly, outside of a
+    `tf.function`, the caller's tape keeps the activations all the same.
+
+    Args:
+      forward: takes [S, ...], returns tensors [S, *row] float32, a function of
+        its argument and the variables of `model`.
+      inputs: [B, ...], any dtype.
+      chunks: C, which divides B.
+      row_shapes: shape of one row of every output.
+      model: the model whose trainable variables get gradients, and whose
+        moving averages `forward` updates.
+
+    Returns:
+      A [B, *row] float32 tensor per output.
+
+    Raises:
+      ValueError: C does not divide a static B; a dynamic one fails in the step.
+
+    Reference: Gao et al. 2021, https://arxiv.org/abs/2101.06983.
+    """
+    parts = _split(inputs, chunks)
+    weights = model.trainable_variables
+    averages = _moving_averages(model)
+    outputs = [
+        _join(output, row)
+        for output, row in zip(
+            _forward_pass(forward, parts, row_shapes), row_shapes, strict=True
+        )
+    ]
+
+    @tf.custom_gradient
+    def with_gradients_of_weights(*tensors: tf.Tensor) -> tuple:
+        def backward(*gradients: tf.Tensor) -> list[tf.Tensor]:
+            # The second pass must not move the averages again.
+            moved = [average.read_value() for average in averages]
+            of_weights = _backward_pass(
+                forward, parts, weights, [_split(g, chunks) for g in gradients]
+            )
+            for average, value in zip(averages, moved, strict=True):
+                average.assign(value)
+            return [*gradients, *of_weights]
+
+        return [tf.identity(t) for t in tensors[: len(outputs)]], backward
+
+    return with_gradients_of_weights(
+        *(tf.stop_gradient(output) for output in outputs),
+        *(_stored(weight) for weight in weights),
+    )
+
+
+def _forward_pass(
+    forward: Forward,
+    parts: tf.Tensor,
+    row_shapes: Sequence[Sequence[int | None]],
+) -> list[tf.Tensor]:
+    """Outputs [C, S, *row] of `parts` [C, S, ...], one chunk at a time."""
+    chunks, size = parts.shape[:2]
+
+    def step(index: tf.Tensor, *arrays: tf.TensorArray) -> tuple:
+        outputs = forward(parts[index])
+        written = [
+            a.write(index, o) for a, o in zip(arrays, outputs, strict=True)
+        ]
+        return index + 1, *written
+
+    arrays = [
+        tf.TensorArray(tf.float32, chunks, element_shape=(size, *row))
+        for row in row_shapes
+    ]
+    _, *arrays = _loop(chunks, step, arrays)
+    return [array.stack() for array in arrays]
+
+
+def _backward_pass(
+    forward: Forward,
+    parts: tf.Tensor,
+    weights: Sequence[tf.Variable],
+    gradients: Sequence[tf.Tensor],
+) -> list[tf.Tensor]:
+    """Gradients of `weights`, from those [C, S, *row] of the outputs."""
+
+    def step(index: tf.Tensor, *sums: tf.Tensor) -> tuple:
+        with tf.GradientTape() as tape:
+            outputs = forward(parts[index])
+        added = tape.gradient(
+            outputs,
+            weights,
+            [gradient[index] for gradient in gradients],
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        )
+        return index + 1, *[s + a for s, a in zip(sums, added, strict=True)]
+
+    zeros = [tf.zeros(w.shape, w.dtype) for w in weights]
+    _, *sums = _loop(parts.shape[0], step, zeros)
+    return sums
+
+
+def _loop(chunks: int, step: Callable, state: list) -> tuple:
+    """Runs `step` for every chunk, one after the other.
+
+    Unrolled in Python, the chunks would run at once, each in its own memory.
+    """
+    return tf.while_loop(
+        lambda index, *_: index < chunks,
+        step,
+        (tf.constant(0), *state),
+        parallel_iterations=1,
+    )
+
+
+def _split(tensor: tf.Tensor, chunks: int) -> tf.Tensor:
+    """Reshapes [B, ...] to [C, S, ...]."""
+    batch = tensor.shape[0]
+    if batch is not None and batch % chunks:
+        raise ValueError(
+            "`gradient_cache_chunks` must divide the batch of a replica, got "
+            f"{chunks} and {batch}"
+        )
+    size = -1 if batch is None else batch // chunks
+    shape = tf.concat([[chunks, size], tf.shape(tensor)[1:]], axis=0)
+    parts = tf.reshape(tensor, shape)
+    return tf.ensure_shape(
+        parts, [chunks, None if batch is None else size, *tensor.shape[1:]]
+    )
+
+
+def _join(parts: tf.Tensor, row: Sequence[int | None]) -> tf.Tensor:
+    """Reshapes [C, S, *row] to [B, *row]."""
+    chunks, size = parts.shape[:2]
+    shape = tf.concat([[-1], tf.shape(parts)[2:]], axis=0)
+    batch = None if size is None else chunks * size
+    return tf.ensure_shape(tf.reshape(parts, shape), [batch, *row])
+
+
+def _moving_averages(model: tf.keras.Model) -> list[tf.Variable]:
+    """The variables that a forward pass updates, on each replica its own."""
+    return [
+        variable
+        for variable in model.non_trainable_variables
+        if variable.synchronization == tf.VariableSynchronization.ON_READ
+    ]
+
+
+def _stored(weight: tf.Variable) -> tf.Tensor:
+    """The value of a weight, not cast to the compute dtype of the layer."""
+    return tf.raw_ops.ReadVariableOp(resource=weight.handle, dtype=weight.dtype)

@@ -1,0 +1,173 @@
+"""A momentum encoder that fills a queue of projections, Sec. 4.1."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from supcon_tf.models import contrastive, gradient_cache
+from supcon_tf.models import views as view_axis
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class MomentumSupConModel(contrastive.SupConModel):
+    """`SupConModel` with a momentum encoder and a queue, Sec. 4.1.
+
+    A small batch with many contrasts: the loss contrasts the views of the
+    batch with each other, as ever, and with the rows of the queue. A step is
+
+      1. the step of `SupConModel`: loss, gradient, update of the weights;
+      2. w_m = m * w_m + (1 - m) * w for every trainable weight w of encoder
+         and head, w_m being that of their momentum copies;
+      3. the projections of all views of the batch by the momentum copies, in
+         the order sample by sample, view by view, replica by replica, and
+         their labels overwrite the oldest rows of the queue.
+
+    So a view is never contrasted with its own copy, and the queue starts empty
+    (the first loss is that without queue) and is full after size / rows
+    steps. The momentum copies start from the weights at `build`. They run in
+    training mode, and their BN has moving averages of its own. Evaluation,
+    stage 2 and export use encoder and head themselves. Beside the copies, the
+    memory is that of the dense loss, [batch * views, batch * views + size].
+
+    Checkpoints hold the momentum copies and the queue; `.keras` files, and the
+    configuration, not the rows of the queue.
+
+    Args:
+      encoder: images to representations; see `Encoder`.
+      projection_head: representations to projections; see `ProjectionHead`.
+      queue: has `enqueue(projections, labels)`, see `losses.ProjectionQueue`.
+        The loss given to `compile` must have the same one.
+      encoder_momentum: m, from 0 to 1.
+      name: name of the model.
+      **kwargs: of `SupConModel`.
+
+    Attributes:
+      momentum_encoder: copy of `encoder`, which the optimizer leaves alone.
+      momentum_head: copy of `projection_head`, likewise.
+
+    Raises:
+      ValueError: as `SupConModel`; `encoder_momentum` is out of range; the
+        loss has another queue, or none.
+
+    Reference: https://arxiv.org/abs/2004.11362, Sec. 4.1, and
+    https://arxiv.org/abs/1911.05722.
+    """
+
+    def __init__(
+        self,
+        encoder: tf.keras.Model,
+        projection_head: tf.keras.Model,
+        queue: tf.Module,
+        encoder_momentum: float = 0.999,
+        *,
+        name: str = "momentum_supcon_model",
+        **kwargs: object,
+    ) -> None:
+        super().__init__(encoder, projection_head, name=name, **kwargs)
+        if not 0 <= encoder_momentum <= 1:
+            raise ValueError(
+                "`encoder_momentum` must be from 0 to 1, got "
+                f"{encoder_momentum}"
+            )
+        self.queue = queue
+        self.encoder_momentum = encoder_momentum
+        self.momentum_encoder = _copy(encoder)
+        self.momentum_head = _copy(projection_head)
+
+    def build(self, input_shape: tf.TensorShape) -> None:
+        """Creates the variables of all layers, the copies' being equal."""
+        if self.built:
+            return
+        super().build(input_shape)
+        self.momentum_encoder.build((None, *input_shape[2:]))
+        self.momentum_head.build((None, self.encoder.representation_dim))
+        self.momentum_encoder.set_weights(self.encoder.get_weights())
+        self.momentum_head.set_weights(self.projection_head.get_weights())
+
+    def compile(self, *args: object, **kwargs: object) -> None:
+        """Keras' compile, for a loss that has the queue of this model."""
+        super().compile(*args, **kwargs)
+        if getattr(self.loss, "queue", None) is not self.queue:
+            raise ValueError(
+                "`loss` must have the queue of the model, as SupConLoss(queue="
+                f"model.queue) has, got {self.loss}"
+            )
+
+    def train_step(self, data: tuple) -> dict[str, tf.Tensor]:
+        """The three parts of a step, see the class."""
+        logs = super().train_step(data)
+        views, labels, _ = tf.keras.utils.unpack_x_y_sample_weight(data)
+        self._follow()
+        z = self._momentum_projections(views)  # [B, V, dim]
+        labels = tf.repeat(labels, tf.shape(z)[1], axis=0)  # [B*V]
+        self.queue.enqueue(tf.reshape(z, [-1, z.shape[2]]), labels)
+        return logs
+
+    def _follow(self) -> None:
+        """Moves the momentum copies towards the weights that they follow."""
+        # Each replica moves its own variables, by the same numbers.
+        online = (
+            self.encoder.trainable_weights
+            + self.projection_head.trainable_weights
+        )
+        for copy, weight in zip(self._copied_weights(), online, strict=True):
+            copy.assign_sub((1 - self.encoder_momentum) * (copy - weight))
+
+    def _momentum_projections(self, views: tf.Tensor) -> tf.Tensor:
+        """Projections [B, V, dim] by the momentum copies."""
+
+        def forward(views: tf.Tensor) -> list[tf.Tensor]:
+            images = view_axis.fold_views(views)
+            representations = self.momentum_encoder(images, training=True)
+            rows = self.momentum_head(representations, training=True)
+            return [view_axis.unfold_views(rows, views)]
+
+        if self.gradient_cache_chunks == 1:
+            return forward(views)[0]
+        row = (views.shape[1], self.momentum_head.output_dim)
+        return gradient_cache.forward_in_chunks(
+            forward, views, self.gradient_cache_chunks, [row], self
+        )[0]
+
+    def _copied_weights(self) -> list[tf.Variable]:
+        """Trainable weights of the momentum copies.
+
+        The copies are not frozen by Keras' `trainable`, as BN would then run
+        in inference mode.
+        """
+        return (
+            self.momentum_encoder.trainable_weights
+            + self.momentum_head.trainable_weights
+        )
+
+    @property
+    def trainable_weights(self) -> list[tf.Variable]:
+        """What the optimizer updates: nothing of the momentum copies."""
+        copied = {id(weight) for weight in self._copied_weights()}
+        return [w for w in super().trainable_weights if id(w) not in copied]
+
+    @property
+    def non_trainable_weights(self) -> list[tf.Variable]:
+        """The rest, momentum copies and queue included."""
+        return super().non_trainable_weights + self._copied_weights()
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        return super().get_config() | {
+            "queue": tf.keras.saving.serialize_keras_object(self.queue),
+            "encoder_momentum": self.encoder_momentum,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, object]) -> MomentumSupConModel:
+        """Rebuilds the model from its config, its queue being empty."""
+        queue = tf.keras.saving.deserialize_keras_object(config["queue"])
+        return super().from_config(config | {"queue": queue})
+
+
+def _copy(part: tf.keras.Model) -> tf.keras.Model:
+    """An encoder or head of the same configuration, not built yet."""
+    config = part.get_config()
+    return type(part).from_config(
+        config | {"name": f"momentum_{config['name']}"}
+    )

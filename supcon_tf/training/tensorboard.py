@@ -1,0 +1,169 @@
+"""What a run writes for TensorBoard: scalars, views and a profile."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from etils import epath
+
+from supcon_tf.training import callbacks
+
+_ROWS = 8  # of the grid of views
+_GAP = 2  # pixels between views
+
+
+class Scalars(tf.keras.callbacks.Callback):
+    """Writes an epoch's logs as scalars over the number of the epoch.
+
+    When training begins, the curves are written anew from metrics.jsonl, so
+    that those of a resumed run have every epoch once. Put it behind the
+    `MetricsFile`.
+
+    Args:
+      directory: tensorboard/ of a run directory; the curves are in train/.
+      metrics_file: metrics.jsonl of the same.
+    """
+
+    def __init__(self, directory: epath.PathLike, metrics_file: epath.PathLike):
+        super().__init__()
+        self.directory = epath.Path(directory) / "train"
+        self.metrics_file = metrics_file
+        self._writer: tf.summary.SummaryWriter | None = None
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        """Writes the epochs before this `fit`."""
+        for file in self.directory.glob("events.*"):
+            file.unlink()
+        self._writer = tf.summary.create_file_writer(str(self.directory))
+        for figures in callbacks.read_metrics(self.metrics_file):
+            self._write(figures.pop("epoch"), figures)
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """Writes the epoch, counted from 1."""
+        self._write(epoch + 1, logs)
+        self._writer.flush()
+
+    def on_train_end(self, logs: dict | None = None) -> None:
+        """Closes the file."""
+        self._writer.close()
+
+    def _write(self, epoch: int, figures: dict[str, float | None]) -> None:
+        """Writes what is there of an epoch."""
+        with self._writer.as_default(step=epoch):
+            for name, value in figures.items():
+                if value is not None:
+                    tf.summary.scalar(name, value)
+
+
+class Views(tf.keras.callbacks.Callback):
+    """Writes a grid of augmented views, once per run, when training begins.
+
+    Args:
+      directory: tensorboard/ of a run directory; the grid is in views/.
+      batches: whose first is drawn, eight images of it; views [batch, views,
+        height, width, 3] uint8 and labels.
+    """
+
+    def __init__(self, directory: epath.PathLike, batches: tf.data.Dataset):
+        super().__init__()
+        self.directory = epath.Path(directory) / "views"
+        self.batches = batches
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        """Writes the grid, unless an earlier part of the run has."""
+        if self.directory.exists():
+            return
+        views, _ = next(iter(self.batches))
+        writer = tf.summary.create_file_writer(str(self.directory))
+        with writer.as_default(step=0):
+            tf.summary.image("views", view_grid(views)[tf.newaxis])
+        writer.close()
+
+
+def view_grid(views: tf.Tensor) -> tf.Tensor:
+    """A picture with a row per image and a column per view.
+
+    Args:
+      views: [batch, views, height, width, 3], or [batch, height, width, 3] for
+        one view, uint8.
+
+    Returns:
+      [rows * (height + 2) - 2, views * (width + 2) - 2, 3] uint8, of the first
+      eight images at most, white between the views.
+    """
+    views = views[:_ROWS] if len(views.shape) == 5 else views[:_ROWS, None]
+    rows, columns, height, width, _ = views.shape
+    gaps = [[0, 0], [0, 0], [0, _GAP], [0, _GAP], [0, 0]]
+    views = tf.pad(views, gaps, constant_values=255)
+    grid = tf.transpose(views, [0, 2, 1, 3, 4])  # [rows, H, columns, W, 3]
+    size = [rows * (height + _GAP), columns * (width + _GAP), 3]
+    return tf.reshape(grid, size)[:-_GAP, :-_GAP]
+
+
+class Profile(tf.keras.callbacks.Callback):
+    """Profiles some steps, for TensorBoard's Profile tab.
+
+    Args:
+      directory: tensorboard/ of a run directory.
+      first: first step, counted from 1 where this `fit` starts: a resumed run
+        traces and fills its buffers anew.
+      last: last step.
+    """
+
+    def __init__(self, directory: epath.PathLike, first: int, last: int):
+        super().__init__()
+        self.directory = epath.Path(directory)
+        self.first = first
+        self.last = last
+        self._step = 0
+        self._runs = False
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        """Counts from here."""
+        self._step = 0
+        self._start_before(1)
+
+    def on_train_batch_begin(
+        self, batch: int, logs: dict | None = None
+    ) -> None:
+        """Writes the profile when its last step is over.
+
+        Keras' mark of a step, which the profile is divided by, surrounds these
+        calls: profiled from begin to end, the outer steps would have none.
+        """
+        self._stop_after_last()
+        self._step += 1
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """Starts the profile where the next step is its first."""
+        self._start_before(self._step + 1)
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """Writes the profile if its last step was that of the epoch."""
+        self._stop_after_last()
+
+    def on_train_end(self, logs: dict | None = None) -> None:
+        """Writes a profile whose last step has not come; says if none has."""
+        if self._step < self.first:
+            print(
+                f"warning      no profile: {self._step} steps were taken, "
+                f"--profile starts at step {self.first}",
+                flush=True,
+            )
+        self._stop()
+
+    def _start_before(self, step: int) -> None:
+        """Starts the profile if the step that follows is its first."""
+        if step == self.first:
+            tf.profiler.experimental.start(str(self.directory))
+            self._runs = True
+
+    def _stop_after_last(self) -> None:
+        """Writes the profile if the step before was its last."""
+        if self._step == self.last:
+            self._stop()
+
+    def _stop(self) -> None:
+        """Ends the profile if it runs, and writes one that has a step."""
+        if self._runs:
+            self._runs = False
+            tf.profiler.experimental.stop(save=self._step >= self.first)

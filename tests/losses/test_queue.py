@@ -1,0 +1,228 @@
+"""ProjectionQueue against NumPy, and SupConLoss with it against the loops."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import losses
+from tests import reference
+
+
+def unit(shape, seed=0):
+    z = np.random.default_rng(seed).normal(size=shape)
+    z /= np.linalg.norm(z, axis=-1, keepdims=True)
+    return z.astype(np.float32)
+
+
+def filled_queue(size, rows, seed=5):
+    """A queue of dim 4, the rows in it and their labels, 0 to 2."""
+    queue = losses.ProjectionQueue(size, 4)
+    z = unit([rows, 4], seed)
+    labels = np.random.default_rng(seed).integers(0, 3, rows)
+    queue.enqueue(z, labels)
+    return queue, z, labels
+
+
+def test_overwrites_the_oldest_rows_in_order():
+    queue = losses.ProjectionQueue(12, 2)
+    rng = np.random.default_rng(0)
+    z, labels = rng.normal(size=[23, 2]), rng.integers(-5, 5, 23)
+    enqueue = tf.function(
+        queue.enqueue,
+        input_signature=[
+            tf.TensorSpec([None, 2], tf.float64),
+            tf.TensorSpec([None], tf.int64),
+        ],
+    )
+    expected = np.zeros([12, 2]), np.zeros(12)
+    done = 0
+    for rows in (4, 6, 4, 4, 5):  # wraps in the middle, twice
+        part = slice(done, done + rows)
+        enqueue(z[part], labels[part])
+        for row in range(*part.indices(23)):
+            expected[0][row % 12] = z[row]
+            expected[1][row % 12] = labels[row]
+        done += rows
+        got_z, got_labels, filled = queue.rows()
+        np.testing.assert_allclose(got_z, expected[0], rtol=1e-6)
+        np.testing.assert_array_equal(got_labels, expected[1])
+        np.testing.assert_array_equal(filled, np.arange(12) < done)
+        assert queue.position == done % 12
+
+
+def test_empty_queue_is_the_plain_loss():
+    z, labels = unit([6, 2, 4]), [0, 1, 0, 2, 1, 0]
+    for cap in (None, 2):
+        queue = losses.ProjectionQueue(24, 4)
+        options = {"positives_cap": cap, "reduction": "none"}
+        np.testing.assert_allclose(
+            losses.SupConLoss(queue=queue, **options)(labels, z),
+            losses.SupConLoss(implementation="dense", **options)(labels, z),
+            rtol=1e-6,
+        )
+
+
+def test_filled_rows_are_contrasts():
+    z, labels = unit([5, 2, 4]), np.array([0, 1, 0, 2, 7])
+    queue, queued, queued_labels = filled_queue(16, 8)
+    for formulation, denominator, cap in itertools.product(
+        ("out", "in"),
+        ("all", "one_positive", "only_negatives"),
+        (None, 4),
+    ):
+        options = {
+            "temperature": 0.2,
+            "formulation": formulation,
+            "denominator": denominator,
+            "positives_cap": cap,
+        }
+        loss = losses.SupConLoss(queue=queue, reduction="none", **options)
+        np.testing.assert_allclose(
+            loss(labels, z * 3),
+            reference.supcon_loss(
+                z, labels, queue=queued, queue_labels=queued_labels, **options
+            ),
+            rtol=1e-5,
+            err_msg=str(options),
+        )
+
+
+def test_gradient_flows_to_the_batch_alone():
+    z, labels = unit([3, 2, 4], seed=1).astype(np.float64), [0, 1, 0]
+    queue, queued, queued_labels = filled_queue(8, 8)
+    loss = losses.SupConLoss(
+        temperature=0.3, queue=queue, normalize=False, reduction="sum"
+    )
+    with tf.GradientTape() as tape:
+        tensor = tf.constant(z)
+        tape.watch([tensor, queue.projections])
+        value = loss(labels, tensor)
+    gradient, into_queue = tape.gradient(value, [tensor, queue.projections])
+    assert into_queue is None
+    expected = reference.finite_differences(
+        lambda x: reference.supcon_loss(
+            x,
+            labels,
+            temperature=0.3,
+            queue=queued,
+            queue_labels=queued_labels,
+        ).sum(),
+        z,
+    )
+    np.testing.assert_allclose(gradient, expected, atol=2e-6)
+
+
+def test_compiles_by_xla():
+    queue = losses.ProjectionQueue(8, 4)
+    loss = losses.SupConLoss(queue=queue)
+
+    @tf.function(jit_compile=True)
+    def step(z, labels):
+        value = loss(labels, z)
+        queue.enqueue(tf.reshape(z, [-1, 4]), tf.repeat(labels, 2))
+        return value
+
+    z, labels = unit([2, 2, 4]), np.array([0, 1])
+    for seed in range(3):
+        queued, queued_labels, filled = (t.numpy() for t in queue.rows())
+        z = unit([2, 2, 4], seed)
+        expected = reference.supcon_loss(
+            z,
+            labels,
+            temperature=0.1,
+            queue=queued[filled],
+            queue_labels=queued_labels[filled],
+        )
+        np.testing.assert_allclose(
+            step(z, labels), expected.mean(), rtol=1e-5, atol=1e-7
+        )
+    assert queue.filled == 8 and queue.position == 4
+
+
+@pytest.mark.parametrize("cap", [None, 4])
+def test_two_replicas_equal_one_device(mirrored_strategy, cap):
+    strategy = mirrored_strategy
+    z, labels = unit([5, 2, 4], seed=6), np.array([0, 0, 1, 2, 0])
+    split = [slice(0, 3), slice(3, 5)]  # uneven
+    alone = losses.ProjectionQueue(20, 4)
+    with strategy.scope():
+        queue = losses.ProjectionQueue(20, 4)
+
+    def step(queue, z, labels):
+        loss = losses.SupConLoss(
+            positives_cap=cap, queue=queue, reduction="none"
+        )
+        with tf.GradientTape() as tape:
+            tape.watch(z)
+            value = loss(labels, z)
+        queue.enqueue(tf.reshape(z, [-1, 4]), tf.repeat(labels, 2))
+        return value, tape.gradient(value, z)
+
+    @tf.function
+    def replicas_step(z, labels):
+        return strategy.run(lambda *batch: step(queue, *batch), (z, labels))
+
+    def distributed(array):
+        return strategy.experimental_distribute_values_from_function(
+            lambda c: tf.constant(array[split[c.replica_id_in_sync_group]])
+        )
+
+    for turn in range(3):  # the last two see what the ones before enqueued
+        rows = np.roll(z, turn, axis=0)
+        expected = step(alone, tf.constant(rows), tf.constant(labels))
+        got = replicas_step(distributed(rows), distributed(labels))
+        for parts, whole in zip(got, expected, strict=True):
+            parts = strategy.experimental_local_results(parts)
+            np.testing.assert_allclose(
+                np.concatenate(parts), whole, rtol=1e-4, atol=1e-6
+            )
+        for one, mirrored in zip(alone.variables, queue.variables, strict=True):
+            copies = strategy.experimental_local_results(mirrored)
+            assert len(copies) == 2
+            for copy in copies:
+                np.testing.assert_array_equal(copy, one)
+
+
+def test_checkpoint_and_config(tmp_path):
+    queue, _, _ = filled_queue(8, 4)
+    path = tf.train.Checkpoint(queue=queue).write(str(tmp_path / "queue"))
+    loss = losses.SupConLoss(queue=queue)
+    again = tf.keras.losses.deserialize(tf.keras.losses.serialize(loss))
+    assert again.get_config() == loss.get_config()
+    assert again.queue.filled == 0  # a new queue, empty
+    restored = tf.train.Checkpoint(queue=again.queue)
+    restored.read(path).assert_consumed()
+    for one, other in zip(queue.variables, again.queue.variables, strict=True):
+        np.testing.assert_array_equal(one, other)
+    z, labels = unit([2, 2, 4]), np.array([0, 1])
+    assert again(labels, z) == loss(labels, z)
+    assert not queue.trainable_variables
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda q: losses.ProjectionQueue(0, 4), "`size` must be positive"),
+        (lambda q: losses.ProjectionQueue(4, 0), "`dim` must be positive"),
+        (
+            lambda q: q.enqueue(unit([2, 2, 4]), [0, 1]),
+            r"`projections` must have shape \[None, 4\]",
+        ),
+        (lambda q: q.enqueue(unit([2, 4]), [0]), r"`labels` must have shape"),
+        (
+            lambda q: q.enqueue(unit([3, 4]), [0, 1, 2]),
+            "`size` must be a multiple of the 3 rows that are enqueued, got 8",
+        ),
+        (
+            lambda q: losses.SupConLoss(queue=q, implementation="tiled"),
+            "must be auto or dense with a `queue`",
+        ),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(losses.ProjectionQueue(8, 4))

@@ -1,0 +1,159 @@
+"""forward_in_chunks: one pass in the memory of a chunk, gradients exact."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf.models import gradient_cache
+
+ROOT = pathlib.Path(__file__).parents[2]
+ROWS = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
+
+
+def _model(trains_norm: bool = False) -> tf.keras.Sequential:
+    """Two layers around a BN, and a dense layer that nothing uses."""
+    tf.keras.utils.set_random_seed(0)
+    model = tf.keras.Sequential(
+        [
+            tf.keras.layers.Dense(5),
+            tf.keras.layers.BatchNormalization(trainable=trains_norm),
+            tf.keras.layers.Dense(4, activation="tanh"),
+        ]
+    )
+    model.build((None, 3))
+    model.unused = tf.keras.layers.Dense(2)
+    model.unused.build((None, 3))
+    return model
+
+
+def _step(model: tf.keras.Model, chunks: int, **options: object) -> object:
+    """Loss that couples all rows, two outputs, and all gradients."""
+
+    def forward(rows: tf.Tensor) -> list[tf.Tensor]:
+        outputs = model(rows, training=True)
+        return [outputs, tf.stop_gradient(outputs[:, :2]) ** 2]
+
+    @tf.function(**options)
+    def step(rows: tf.Tensor) -> tuple:
+        with tf.GradientTape() as tape:
+            if chunks == 1:
+                outputs, squares = forward(rows)
+            else:
+                outputs, squares = gradient_cache.forward_in_chunks(
+                    forward, rows, chunks, [(4,), (2,)], model
+                )
+                assert outputs.shape == (rows.shape[0], 4)
+            similarity = tf.matmul(outputs, outputs, transpose_b=True)
+            loss = tf.reduce_logsumexp(similarity) * tf.reduce_sum(squares)
+        weights = model.trainable_variables
+        return (
+            outputs,
+            loss,
+            tape.gradient(loss, weights, unconnected_gradients="zero"),
+        )
+
+    return step
+
+
+def _assert_same(ours: object, plain: object) -> None:
+    for a, b in zip(tf.nest.flatten(ours), tf.nest.flatten(plain), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"jit_compile": True},
+        {"input_signature": [tf.TensorSpec([None, 3])]},
+    ],
+    ids=["static", "jit", "dynamic"],
+)
+def test_gradients_are_those_of_one_pass(options: dict) -> None:
+    model = _model()
+    plain = _step(model, 1)(ROWS)
+    for chunks in (2, 4):
+        _assert_same(_step(model, chunks, **options)(ROWS), plain)
+
+
+def test_eagerly_too() -> None:
+    model = _model()
+    plain = _step(model, 1)(ROWS)
+    _assert_same(_step(model, 4).python_function(ROWS), plain)
+
+
+def test_moving_averages_move_once_per_chunk_in_order() -> None:
+    model, by_hand = _model(True), _model(True)
+    _step(model, 4)(ROWS)
+    for start in range(0, 8, 2):
+        by_hand(ROWS[start : start + 2], training=True)
+    norm = by_hand.layers[1]
+    assert np.abs(norm.moving_mean).max() > 1e-3
+    for ours, theirs in zip(model.layers[1].weights, norm.weights, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_chunks_divide_the_batch() -> None:
+    message = "must divide the batch of a replica, got 3 and 8"
+    with pytest.raises(ValueError, match=message):
+        _step(_model(), 3)(ROWS)
+    signature = [tf.TensorSpec([None, 3])]
+    dynamic = _step(_model(), 3, input_signature=signature)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="multiple of"):
+        dynamic(ROWS)
+
+
+_PEAKS = """
+import re
+import tensorflow as tf
+from supcon_tf.models import gradient_cache
+
+model = tf.keras.Sequential(
+    [tf.keras.layers.Conv2D(16, 3, activation="relu") for _ in range(3)]
+    + [tf.keras.layers.GlobalAveragePooling2D()]
+)
+model.build((None, 32, 32, 3))
+
+@tf.function
+def gradients(images, chunks):
+    with tf.GradientTape() as tape:
+        (outputs,) = gradient_cache.forward_in_chunks(
+            lambda chunk: [model(chunk)], images, chunks, [(16,)], model
+        )
+        loss = tf.reduce_logsumexp(
+            tf.matmul(outputs, outputs, transpose_b=True)
+        )
+    return tape.gradient(loss, model.trainable_variables)
+
+def peak():  # MiB
+    status = open("/proc/self/status").read()
+    return int(re.search(r"VmHWM:\\s+(\\d+)", status)[1]) / 1024
+
+small, large = tf.zeros((32, 32, 32, 3)), tf.zeros((1024, 32, 32, 3))
+gradients(small, 2)
+gradients(large[:2], 1)  # as much of TensorFlow as the next call needs
+before = peak()
+gradients(large, 64)
+print(peak() - before)
+"""
+
+
+def test_memory_does_not_grow_with_the_batch() -> None:
+    # In a process of its own, whose peak is nobody else's. The activations of
+    # the large batch are 150 MiB.
+    result = subprocess.run(
+        [sys.executable, "-c", _PEAKS],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert float(result.stdout) < 40

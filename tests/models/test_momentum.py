@@ -1,0 +1,216 @@
+"""MomentumSupConModel: what a step does, on one device and on two."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import losses, models
+
+SIDE, BATCH, VIEWS, DIM = 8, 4, 2, 6
+
+
+@tf.keras.utils.register_keras_serializable(package="test_momentum")
+class TinyEncoder(tf.keras.Model):
+    """Dense and BN, which trace in no time."""
+
+    representation_dim = 8
+
+    def __init__(self, name="encoder", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.dense = tf.keras.layers.Dense(8)
+        self.norm = tf.keras.layers.BatchNormalization(synchronized=True)
+
+    def build(self, input_shape):
+        if not self.built:
+            self.dense.build((None, SIDE * SIDE * 3))
+            self.norm.build((None, 8))
+            tf.keras.layers.Layer.build(self, input_shape)
+
+    def call(self, images, training=None):
+        pixels = tf.reshape(tf.cast(images, tf.float32), [-1, SIDE * SIDE * 3])
+        return tf.nn.relu(self.norm(self.dense(pixels / 255), training))
+
+    def get_config(self):
+        return tf.keras.layers.Layer.get_config(self)
+
+
+def make_batch(seed=0):
+    """Views of four samples of two classes, dark and bright."""
+    rng = np.random.default_rng(seed)
+    labels = np.array([0, 1, 0, 1])
+    levels = 60 + 120 * labels[:, None, None, None, None]
+    noise = rng.normal(0, 40, [BATCH, VIEWS, SIDE, SIDE, 3])
+    return np.clip(levels + noise, 0, 255).astype(np.uint8), labels
+
+
+def make_model(size=24, momentum=0.9, jit_compile=False, **options):
+    queue = losses.ProjectionQueue(size, DIM)
+    head = models.ProjectionHead(DIM, (8,), use_batch_norm=True)
+    model = models.MomentumSupConModel(
+        TinyEncoder(), head, queue, momentum, **options
+    )
+    model.build((None, VIEWS, SIDE, SIDE, 3))
+    model.compile(
+        tf.keras.optimizers.SGD(0.1),
+        losses.SupConLoss(queue=queue),
+        jit_compile=jit_compile,
+    )
+    return model
+
+
+def parts(model):
+    """(copy, followed) for encoder and head."""
+    return [
+        (model.momentum_encoder, model.encoder),
+        (model.momentum_head, model.projection_head),
+    ]
+
+
+def values(variables):
+    return [variable.numpy().astype(np.float64) for variable in variables]
+
+
+def momentum_projections(model, views):
+    rows = tf.reshape(views, [-1, SIDE, SIDE, 3])
+    representations = model.momentum_encoder(rows, training=True)
+    return model.momentum_head(representations, training=True).numpy()
+
+
+def test_a_step_updates_follows_and_enqueues():
+    model = make_model()
+    for copy, followed in parts(model):
+        for one, other in zip(copy.weights, followed.weights, strict=True):
+            np.testing.assert_array_equal(one, other)
+    expected = [values(c.trainable_weights) for c, _ in parts(model)]
+    averages = values(model.momentum_encoder.non_trainable_weights)
+    for step in range(4):
+        views, labels = make_batch(step)
+        model.train_on_batch(views, labels)
+        for index, (copy, followed) in enumerate(parts(model)):
+            online = values(followed.trainable_weights)
+            for i, weight in enumerate(online):
+                mean = 0.9 * expected[index][i] + 0.1 * weight
+                expected[index][i] = mean
+                np.testing.assert_allclose(
+                    copy.trainable_weights[i], mean, atol=1e-6
+                )
+                assert step == 0 or np.abs(weight - mean).max() > 0
+        # Projections of this batch by the copies as they are now; BN has the
+        # statistics of the batch.
+        rows, row_labels, filled = (t.numpy() for t in model.queue.rows())
+        start = 8 * step % 24
+        np.testing.assert_allclose(
+            rows[start : start + 8],
+            momentum_projections(model, views),
+            atol=1e-4,
+        )
+        np.testing.assert_array_equal(
+            row_labels[start : start + 8], np.repeat(labels, VIEWS)
+        )
+        assert filled.sum() == min(8 * (step + 1), 24)
+    for one, other in zip(
+        averages,
+        model.momentum_encoder.non_trainable_weights,
+        strict=True,
+    ):
+        assert np.abs(one - other).max() > 1e-4
+
+
+def test_the_optimizer_leaves_the_copies_alone():
+    model = make_model(momentum=1.0)
+    trainable = model.trainable_weights
+    before = values(model._copied_weights())
+    model.train_on_batch(*make_batch())
+    for one, other in zip(before, model._copied_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    online = (
+        model.encoder.trainable_weights
+        + model.projection_head.trainable_weights
+    )
+    assert {id(w) for w in trainable} == {id(w) for w in online}
+    every = {id(w) for w in model.variables}
+    assert every == {id(w) for w in model.weights}
+    assert every >= {id(w) for w in model._copied_weights()}
+    assert every >= {id(w) for w in model.queue.variables}
+
+
+def test_chunks_pass_the_copies_one_by_one():
+    model = make_model(gradient_cache_chunks=2)
+    views, labels = make_batch()
+    model.train_on_batch(views, labels)
+    chunks = [momentum_projections(model, views[i : i + 2]) for i in (0, 2)]
+    rows, row_labels, _ = model.queue.rows()
+    np.testing.assert_allclose(rows[:8], np.concatenate(chunks), atol=1e-4)
+    np.testing.assert_array_equal(row_labels[:8], np.repeat(labels, VIEWS))
+
+
+def test_fit_reaches_the_floor_of_the_loss():
+    tf.keras.utils.set_random_seed(0)
+    model = make_model(momentum=0.8, jit_compile=True)
+    dataset = tf.data.Dataset.from_tensors(make_batch()).repeat(30)
+    history = model.fit(dataset, epochs=3, verbose=0).history["loss"]
+    # Two points, far apart: each anchor has 15 positives of its 31 contrasts.
+    floor, chance = 0.1 * np.log(15), 0.1 * np.log(31)
+    assert floor - 1e-6 < history[-1] < floor + 0.2 * (chance - floor), history
+
+
+def test_two_replicas_fill_the_same_queue(mirrored_strategy):
+    strategy = mirrored_strategy
+    tf.keras.utils.set_random_seed(1)
+    alone = make_model()
+    with strategy.scope():
+        model = make_model()
+    model.set_weights(alone.get_weights())
+    views, labels = make_batch()
+    dataset = tf.data.Dataset.from_tensors((views, labels)).unbatch()
+    for one in (model, alone):
+        one.fit(dataset.batch(BATCH).repeat(4), verbose=0)
+    assert alone.queue.filled == 24
+    pairs = [*zip(alone.weights, model.weights, strict=True)]
+    for one, mirrored in pairs:
+        copies = strategy.experimental_local_results(mirrored)
+        for copy in copies:
+            np.testing.assert_allclose(copy, one, atol=1e-4, err_msg=one.name)
+        if "moving" not in one.name:
+            np.testing.assert_array_equal(*copies, err_msg=one.name)
+
+
+def test_checkpoint_restores_copies_and_queue(tmp_path):
+    model = make_model()
+    for seed in range(2):
+        model.train_on_batch(*make_batch(seed))
+    path = tf.train.Checkpoint(model=model).write(str(tmp_path / "model"))
+    again = make_model()
+    tf.train.Checkpoint(model=again).read(path).expect_partial()
+    assert again.queue.filled == 16
+    for one, other in zip(model.variables, again.variables, strict=True):
+        np.testing.assert_array_equal(one, other, err_msg=one.name)
+    batch = make_batch(2)
+    assert model.train_on_batch(*batch) == again.train_on_batch(*batch)
+    np.testing.assert_array_equal(
+        *(m.queue.projections for m in (model, again))
+    )
+
+
+def test_config_round_trip():
+    model = make_model(momentum=0.5, gradient_cache_chunks=2)
+    config = tf.keras.saving.serialize_keras_object(model)
+    again = tf.keras.saving.deserialize_keras_object(config)
+    assert isinstance(again, models.MomentumSupConModel)
+    assert again.get_config() == model.get_config()
+    assert again.queue is not model.queue
+    assert (again.queue.size, again.encoder_momentum) == (24, 0.5)
+
+
+def test_bad_arguments_are_named():
+    with pytest.raises(ValueError, match="`encoder_momentum` must be from 0"):
+        make_model(momentum=1.5)
+    model = make_model()
+    for loss in (
+        losses.SupConLoss(),
+        losses.SupConLoss(queue=losses.ProjectionQueue(24, DIM)),
+    ):
+        with pytest.raises(ValueError, match="must have the queue of the mod"):
+            model.compile("sgd", loss)

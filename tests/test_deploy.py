@@ -1,0 +1,99 @@
+"""The manifests of deploy/ are sound, and their commands parse."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+import yaml
+from absl import flags
+
+from supcon_tf import config, settings
+
+ROOT = pathlib.Path(__file__).parent.parent
+MANIFESTS = sorted((ROOT / "deploy").glob("*.yaml"))
+TOOLS = {"tools/pretrain.py": config.PretrainSettings}
+
+
+def documents(path):
+    return [d for d in yaml.safe_load_all(path.read_text()) if d]
+
+
+def pod_specs(value):
+    """Every pod specification anywhere in a document."""
+    if isinstance(value, dict):
+        if "containers" in value:
+            yield value
+        value = list(value.values())
+    for item in value if isinstance(value, list) else ():
+        yield from pod_specs(item)
+
+
+def containers():
+    for path in MANIFESTS:
+        for pod in pod_specs(documents(path)):
+            for container in pod["containers"]:
+                yield path, pod, container
+
+
+def settings_of(command):
+    """The settings of `python tools/X.py --flag ...`."""
+    python, tool, *arguments = command
+    assert python == "python" and (ROOT / tool).exists()
+    return settings.from_flags(TOOLS[tool], parsed(TOOLS[tool], arguments))
+
+
+def parsed(settings_class, arguments):
+    values = flags.FlagValues()
+    flags.DEFINE_string("flagfile", "", "", flag_values=values)
+    settings.define_flags(settings_class, values)
+    values(["tool", *arguments])
+    return values
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+def test_manifests_are_kubernetes_objects_that_say_how_to_use_them(path):
+    assert f"kubectl apply -f deploy/{path.name}" in path.read_text()
+    assert documents(path)
+    for document in documents(path):
+        assert {"apiVersion", "kind", "metadata", "spec"} <= set(document)
+        assert document["metadata"]["name"]
+
+
+def test_every_flag_exists_and_fits_the_others(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    commands = [c["command"] for _, _, c in containers()]
+    assert commands
+    for command in commands:
+        settings_of(command)
+    with pytest.raises(flags.Error, match="no_such_flag"):
+        settings_of([*commands[0], "--no_such_flag=1"])
+
+
+def test_mounted_volumes_exist_and_hold_what_the_command_names(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    for path, pod, container in containers():
+        mounts = {m["name"]: m["mountPath"] for m in container["volumeMounts"]}
+        assert set(mounts) == {v["name"] for v in pod["volumes"]}, path
+        chosen = settings_of(container["command"])
+        for value in (chosen.run_dir, chosen.data_dir):
+            assert any(value.startswith(f"{m}/") for m in mounts.values())
+
+
+def test_the_job_is_one_that_the_operator_runs_and_restarts(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    (job,) = documents(ROOT / "deploy" / "tfjob.yaml")
+    assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v1", "TFJob")
+    assert list(job["spec"]["tfReplicaSpecs"]) == ["Worker"]
+    workers = job["spec"]["tfReplicaSpecs"]["Worker"]
+    assert workers["restartPolicy"] == "ExitCode"
+    pod = workers["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["name"] == "tensorflow"
+    assert container["ports"] == [{"name": "tfjob-port", "containerPort": 2222}]
+    chosen = settings_of(container["command"])
+    assert chosen.strategy == "multi_worker" and chosen.resume
+    assert chosen.checkpoint_steps and not chosen.jit_compile
+    gpus = container["resources"]["limits"]["nvidia.com/gpu"]
+    assert chosen.batch_size % (workers["replicas"] * gpus) == 0
+    assert workers["replicas"] == 2

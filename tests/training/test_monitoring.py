@@ -1,0 +1,189 @@
+"""Everything that a user sees of a run, from real fits."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import config, losses, training
+from supcon_tf.training import (
+    callbacks,
+    checkpoints,
+    monitoring,
+    progress,
+    run_directory,
+    waiting,
+)
+
+STEPS = 4
+DURING = (  # an epoch
+    "loss",
+    "loss/chance",
+    "contrastive_accuracy",
+    "learning_rate",
+    "images/s",
+    "data_wait",
+)
+AT_THE_END = (*DURING, "alignment", "uniformity", "mean_cosine")
+
+
+class Small(tf.keras.Model):
+    """Views to projections, of means."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = tf.keras.layers.Dense(4)
+
+    def call(self, views):
+        means = tf.reduce_mean(tf.cast(views, tf.float32), axis=[2, 3])
+        return tf.math.l2_normalize(self.linear(means / 255), axis=-1)
+
+
+class KnnEveryOther(tf.keras.callbacks.Callback):
+    """A figure that only some epochs have."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch % 2:
+            logs["knn_accuracy"] = 0.875
+
+
+def views(seconds=0.0):
+    """Endless batches that each take this long."""
+
+    def batch(index):
+        time.sleep(seconds)
+        rng = np.random.default_rng(int(index))
+        return rng.integers(0, 255, [16, 2, 4, 4, 3], np.uint8)
+
+    def slept(index):
+        made = tf.numpy_function(batch, [index], tf.uint8)
+        labels = tf.range(16) % 4
+        return tf.ensure_shape(made, [16, 2, 4, 4, 3]), labels
+
+    return tf.data.Dataset.counter().map(slept)
+
+
+@pytest.fixture(scope="module")
+def small_model():
+    model = Small()
+    model.compile(training.SGD(0.1), losses.SupConLoss(), losses.diagnostics())
+    return model
+
+
+def fit(model, run, chosen, start_epoch=0, **arguments):
+    """Two epochs of `STEPS` steps."""
+    wait = waiting.DataWait()
+    start = checkpoints.Progress(start_epoch * STEPS, STEPS)
+    made = monitoring.make_callbacks(
+        chosen,
+        run,
+        steps=STEPS,
+        chance=0.5,
+        wait=wait,
+        start=start,
+        measures=[KnnEveryOther()],
+        views=views(),
+        **arguments,
+    )
+    model.fit(
+        wait.attach(views(0.06)),
+        initial_epoch=start_epoch,
+        epochs=start_epoch + 2,
+        steps_per_epoch=STEPS,
+        verbose=monitoring.verbosity(),
+        callbacks=made,
+    )
+
+
+def scalars(run):
+    """Tag to its (epoch, value)s, as TensorBoard would draw them."""
+    curves = {}
+    for file in run.tensorboard.glob("train/events.*"):
+        for event in tf.compat.v1.train.summary_iterator(str(file)):
+            for x in event.summary.value:
+                point = event.step, float(tf.make_ndarray(x.tensor))
+                curves.setdefault(x.tag, []).append(point)
+    return curves
+
+
+def assert_same_curves(run, epochs):
+    """metrics.jsonl and TensorBoard say the same, each epoch once."""
+    lines = run.metrics_file.read_text().splitlines()
+    figures = [json.loads(line) for line in lines]
+    assert [line["epoch"] for line in figures] == epochs
+    curves = scalars(run)
+    assert set(AT_THE_END) < curves.keys()
+    for name, points in curves.items():
+        expected = [(x["epoch"], x[name]) for x in figures if name in x]
+        np.testing.assert_allclose(points, expected, rtol=1e-6)
+    even = [(epoch, 0.875) for epoch in epochs if epoch % 2 == 0]
+    assert curves["knn_accuracy"] == even
+
+
+def test_a_terminal_shows_and_the_files_keep_everything(
+    small_model, tiny_settings, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "250")
+    run = run_directory.RunDirectory(tmp_path)
+    chosen = tiny_settings(profile=(3, 4))
+    fit(small_model, run, chosen)
+    first, second, _ = capsys.readouterr().out.split("\n")
+    *drawn, end = first.split("\r")
+    assert len(drawn) > 1
+    for line in drawn:
+        assert line.startswith("epoch 1/2  ")
+        assert all(f"  {name} " in line for name in DURING)
+    assert f"  1/{STEPS} [==>.......]" in drawn[0]
+    assert end.startswith("epoch        1/2  0:00:0")
+    assert all(f"  {name} " in end for name in AT_THE_END)
+    assert "knn_accuracy" not in end and "knn_accuracy 0.8750" in second
+    assert_same_curves(run, [1, 2])
+    assert list(run.tensorboard.glob("plugins/profile/*/*.xplane.pb"))
+
+
+def test_a_resumed_run_goes_on_in_its_files(
+    small_model, tiny_settings, tmp_path, capsys
+):
+    run = run_directory.RunDirectory(tmp_path)
+    chosen = tiny_settings()
+    fit(small_model, run, chosen)
+    (grid,) = run.tensorboard.glob("views/events.*")
+    drawn = grid.read_bytes()
+    with run.metrics_file.open("a") as torn:
+        torn.write('{"epoch": 3, ')
+    fit(small_model, run, chosen, start_epoch=1)  # the second was not saved
+    assert_same_curves(run, [1, 2, 3])
+    (grid,) = run.tensorboard.glob("views/events.*")
+    assert grid.read_bytes() == drawn
+    printed = capsys.readouterr().out
+    assert "\r" not in printed and len(printed.splitlines()) == 4
+
+
+def test_only_the_chief_writes(small_model, tiny_settings, tmp_path, capsys):
+    run = run_directory.RunDirectory(tmp_path / "run")
+    chosen = tiny_settings(profile=(1, 1))
+    fit(small_model, run, chosen, is_chief=False)
+    assert not run.path.exists()
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_a_stage_gets_what_it_has_figures_for(tiny_settings, tmp_path):
+    run = run_directory.RunDirectory(tmp_path)
+    linear = config.LinearSettings(str(tmp_path))
+    made = monitoring.make_callbacks(linear, run, steps=1)
+    kinds = {type(callback) for callback in made}
+    assert kinds >= {callbacks.StopOnNonFiniteLoss, progress.Figures}
+    assert not kinds & {callbacks.CollapseWarning, callbacks.InputBoundWarning}
+    made = monitoring.make_callbacks(tiny_settings(), run, steps=1)
+    assert callbacks.CollapseWarning in {type(callback) for callback in made}
+
+
+def test_the_wait_is_two_epochs_past_the_warm_up(tiny_settings):
+    chosen = tiny_settings(warmup_epochs=1.5)
+    assert monitoring._settled_after(chosen, 1000) == 3500
+    assert monitoring._settled_after(chosen, 3) == 100

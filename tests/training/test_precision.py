@@ -1,0 +1,97 @@
+"""Training under each of Keras' precision policies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import losses, models, training
+
+RNG = np.random.default_rng(0)
+LABELS = np.arange(16, dtype=np.int32) % 4
+# A class is a grey level: what a tiny encoder can learn in a few steps.
+VIEWS = np.clip(
+    60 * LABELS[:, None, None, None, None]
+    + RNG.normal(30, 20, [16, 2, 16, 16, 3]),
+    0,
+    255,
+).astype(np.uint8)
+
+
+class Dtypes(losses.SupConLoss):
+    """The loss, which notes what it is given and what it returns."""
+
+    seen = ()
+
+    def call(self, y_true, y_pred):
+        loss = super().call(y_true, y_pred)
+        self.seen = (y_pred.dtype, loss.dtype)
+        return loss
+
+
+@pytest.mark.parametrize(
+    "policy", ["float32", "mixed_bfloat16", "mixed_float16"]
+)
+def test_a_few_steps(policy, float32_policy):
+    tf.keras.mixed_precision.set_global_policy(policy)
+    tf.keras.utils.set_random_seed(0)
+    model = models.SupConModel(
+        models.Encoder("vgg8", width=0.05),
+        models.ProjectionHead(8, (16,), use_batch_norm=True),
+    )
+    model.build((None, 2, 16, 16, 3))
+    loss = Dtypes()
+    model.compile(training.SGD(0.05, momentum=0.9, l2=1e-4), loss)
+    data = tf.data.Dataset.from_tensors((VIEWS, LABELS)).repeat()
+    history = model.fit(data, epochs=4, steps_per_epoch=4, verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+    assert history["loss"][-1] < 0.95 * history["loss"][0]
+    # A step with non-finite gradients would be skipped, and halve the scale.
+    assert model.optimizer.iterations == 16
+    assert loss.seen == (tf.float32, tf.float32)
+    assert {v.dtype for v in model.variables} == {tf.float32}
+    representations = model.encoder(VIEWS[:, 0], training=False)
+    assert representations.dtype == tf.float32
+    np.testing.assert_allclose(
+        np.linalg.norm(representations, axis=-1), 1, rtol=1e-5
+    )
+    compute = policy.removeprefix("mixed_")
+    layers = [
+        *model.encoder.submodules,
+        *model.projection_head.hidden,
+    ]
+    convolutions = [x for x in layers if isinstance(x, tf.keras.layers.Conv2D)]
+    assert {x.compute_dtype for x in convolutions} == {compute}
+    assert model.projection_head.hidden[0].compute_dtype == compute
+    scaled = isinstance(
+        model.optimizer, tf.keras.mixed_precision.LossScaleOptimizer
+    )
+    assert scaled == (policy == "mixed_float16")
+    if scaled:
+        assert model.optimizer.dynamic
+        assert model.optimizer.loss_scale == 2.0**15
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_replicas_measure_what_one_device_does(
+    policy, mirrored_strategy, float32_policy
+):
+    tf.keras.mixed_precision.set_global_policy(policy)
+    logs = []
+    for strategy in (tf.distribute.get_strategy(), mirrored_strategy):
+        with strategy.scope():
+            tf.keras.utils.set_random_seed(0)
+            model = models.SupConModel(
+                models.Encoder("vgg8", width=0.05), models.ProjectionHead(8)
+            )
+            model.build((None, 2, 16, 16, 3))
+            model.compile(
+                training.SGD(0.05), losses.SupConLoss(), losses.diagnostics()
+            )
+        data = tf.data.Dataset.from_tensors((VIEWS, LABELS)).repeat()
+        history = model.fit(data, steps_per_epoch=1, verbose=0).history
+        logs.append({name: values[0] for name, values in history.items()})
+    assert len(logs[0]) == 7 and np.isfinite(list(logs[1].values())).all()
+    for name in ("loss", "uniformity", "mean_cosine"):  # over all replicas
+        assert logs[1][name] == pytest.approx(logs[0][name], abs=0.02), name
