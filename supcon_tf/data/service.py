@@ -12,6 +12,8 @@ import time
 import tensorflow as tf
 from tensorflow.data.experimental import service
 
+from supcon_tf.augment import warp
+
 _CONNECT_SECONDS = 5.0  # A port that is open answers in a round trip.
 _START_SECONDS = 60.0  # Time to start what a cluster starts all at once.
 
@@ -30,9 +32,9 @@ def through_service(
     go on. With `start_step`, as in a resumed run, the epochs begin where they
     would in a local run, whatever came before.
 
-    The workers need the same TensorFlow, and to see image files and TFDS sets
-    under the same paths, but not this package. Images in memory travel in the
-    graph of the dataset, which is limited to 2 GB, as is a batch.
+    The workers need this package in the same version, and must see image files
+    and TFDS sets under the same paths. Images in memory travel in the graph of
+    the dataset, which is limited to 2 GB, as is a batch.
 
     Args:
       dataset: of `make_views`, the same in all processes that share a job. A
@@ -116,6 +118,7 @@ def start_dispatcher(
       ValueError: `port` is taken.
     """
     _check_free(port)
+    _register_operations()
     return service.DispatchServer(
         service.DispatcherConfig(
             port=port,
@@ -151,6 +154,7 @@ def start_workers(
     ports = [first_port and first_port + index for index in range(count)]
     for port in ports:
         _check_free(port)
+    _register_operations()
     # TensorFlow puts in the port.
     address = f"{host}:%port%"
     return [
@@ -204,6 +208,12 @@ def serve(
         servers += start_workers(dispatcher, workers, host, worker_port)
         print(f"workers      {workers} at {host}", flush=True)
     threading.Event().wait()
+
+
+def _register_operations() -> None:
+    """Loads what TensorFlow Addons adds: a graph only names operations."""
+    image, seeds = tf.zeros([1, 2, 2, 3], tf.uint8), tf.zeros([1, 2], tf.int32)
+    warp.random_warp(image, seeds)
 
 
 def _connect(address: str, seconds: float) -> None:

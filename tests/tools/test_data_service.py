@@ -9,22 +9,14 @@ import socket
 import subprocess
 import sys
 
-import numpy as np
 import pytest
-import tensorflow as tf
 
-from supcon_tf import augment, config, data
+from supcon_tf import data
+from supcon_tf.augment import warp
 from supcon_tf.training import input_pipeline
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 TOOL = [sys.executable, str(ROOT / "tools" / "data_service.py")]
-
-
-def start(*flags):
-    """Starts the tool."""
-    return subprocess.Popen(
-        [*TOOL, *flags], stdout=subprocess.PIPE, text=True, cwd=ROOT
-    )
 
 
 @pytest.fixture
@@ -33,7 +25,10 @@ def services():
     processes = []
 
     def run(*flags):
-        processes.append(start(*flags))
+        command = [*TOOL, *flags]
+        processes.append(
+            subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        )
         return processes[-1]
 
     yield run
@@ -49,75 +44,86 @@ def address_of(dispatcher):
     return flag.partition("=")[2]
 
 
-def workers_of(services, address, count=2):
+def start_workers(services, address, *flags, count=2):
     """Starts workers, and returns them once they work."""
-    workers = [
-        services("--role=worker", f"--dispatcher={address}")
-        for _ in range(count)
-    ]
+    flags = ["--role=worker", f"--dispatcher={address}", *flags]
+    workers = [services(*flags) for _ in range(count)]
     for worker in workers:
-        assert worker.stdout.readline().split() == [
-            "workers", "1", "at", "localhost"
-        ]  # fmt: skip
+        assert worker.stdout.readline() == "workers      1 at localhost\n"
     return workers
 
 
-class Log:
-    """Which steps of which epochs have come, by their pixels."""
+def read_until_both_work(log):
+    """Reads until two workers are amid their epochs."""
+    left = []  # more than is sent ahead
+    while not (len(left) == 2 and min(left) > 40):
+        log.read(1)
+        left = [log.steps - len(log.epochs[e]) for e in set(log.latest)]
 
-    def __init__(self, dataset, reference, steps):
-        self.batches = dataset.as_numpy_iterator()
-        self.reference = enumerate(reference.as_numpy_iterator())
+
+class Log:
+    """Which steps of which epochs of the digits have come, by their pixels."""
+
+    steps = 89  # of an epoch, in batches of 16
+
+    def __init__(self, address, start_step=0):
+        local = data.make_views(
+            data.load("digits", "train"),
+            16,
+            2,
+            # An operation of TensorFlow Addons, not of TensorFlow.
+            warp.random_warp,
+            image_size=16,
+            start_step=start_step,
+        )
+        self.batches = iter(data.through_service(local, address))
+        self.reference = enumerate(local, start_step)
         self.step_of = {}
-        self.steps = steps
+        self.end = start_step
         self.epochs = collections.defaultdict(list)
+        self.latest = collections.deque(maxlen=6)
 
     def read(self, count):
-        """Reads full batches, none of which has come before."""
+        """Reads full batches."""
         for _ in range(count):
             views, labels = next(self.batches)
-            assert views.shape == (64, 2, 16, 16, 3) and len(labels) == 64
-            step = self.find((views.tobytes(), labels.tobytes()))
-            self.epochs[step // self.steps].append(step % self.steps)
+            assert views.shape == (16, 2, 16, 16, 3) and labels.shape == 16
+            epoch, step = divmod(self.find(views.numpy()), self.steps)
+            self.latest.append(epoch)
+            self.epochs[epoch].append(step)
 
-    def find(self, key):
-        """The step of a local run that has this batch."""
-        while key not in self.step_of:
-            step, (views, labels) = next(self.reference)
-            self.step_of[views.tobytes(), labels.tobytes()] = step
-        return self.step_of.pop(key)  # a second time it is not found
+    def find(self, views):
+        """The step of a local run that has these views."""
+        while views.tobytes() not in self.step_of:
+            step, (others, _) = next(self.reference)
+            assert step < self.end + 4 * self.steps, "made by no local run"
+            self.step_of[others.numpy().tobytes()] = step
+        found = self.step_of[views.tobytes()]
+        self.end = max(self.end, found)
+        return found
 
     def under_way(self):
         """The epochs of which some steps are missing."""
         return [e for e, s in self.epochs.items() if len(s) < self.steps]
 
-
-def digits_log(address, steps=22, **options):
-    """Views of the digits, from a service and from here."""
-    source = data.load("digits", "train")
-    assert data.steps_per_epoch(source, 64) == steps
-    local = data.make_views(source, 64, 2, image_size=16, **options)
-    return Log(
-        data.through_service(local, address), local.take(60 * steps), steps
-    )
+    def check(self, start_step=0):
+        """Each epoch has come in order from its start, no step twice."""
+        for epoch, steps in self.epochs.items():
+            first = max(0, start_step - epoch * self.steps)
+            assert steps == list(range(first, first + len(steps))), epoch
 
 
-def test_training_goes_on_without_a_worker(services):
+def test_batches_go_on_without_a_worker(services):
     dispatcher = services("--role=dispatcher", "--port=0")
     address = address_of(dispatcher)
-    workers = workers_of(services, address)
-    log = digits_log(address)
-    while True:
-        log.read(1)
-        left = [22 - len(log.epochs[e]) for e in log.under_way()]
-        if len(left) == 2 and min(left) > 4:
-            break
+    workers = start_workers(services, address)
+    log = Log(address)
+    read_until_both_work(log)
     workers[0].kill()
     before = set(log.epochs)
-    log.read(5 * 22)
-    for steps in log.epochs.values():
-        assert steps == list(range(len(steps)))
-    # That of the dead worker has lost its rest; one more may be under way.
+    log.read(5 * log.steps)
+    log.check()
+    # That of the dead worker has lost its rest; the last is under way.
     (lost,) = before & set(log.under_way())
     assert set(log.under_way()) - {lost} <= {max(log.epochs)}
     for process, number in (
@@ -126,3 +132,87 @@ def test_training_goes_on_without_a_worker(services):
     ):
         process.send_signal(number)
         assert process.wait(5) == 0
+
+
+def test_workers_of_a_run_share_an_epoch(services, tiny_settings):
+    """Each gets half batches; what is mixed is mixed behind the service."""
+    address = address_of(services("--port=0", "--workers=2"))
+    chosen = tiny_settings(data_service=address, objective="ce", mixing="mixup")
+    images = input_pipeline.source(chosen, "train")
+
+    def views(shard, mix=None, start_step=0):
+        return input_pipeline.views(
+            chosen, images, 16, 2, mix, start_step=start_step, shard=shard
+        )
+
+    both = [iter(views((index, 2))) for index in range(2)]
+    parts = [next(iterator) for _ in range(24) for iterator in both]
+    seen = {view.tobytes() for part, _ in parts for view in part.numpy()}
+    assert len(seen) == 2 * 24 * 8
+    assert views((0, 2), start_step=3).element_spec[0].shape[0] == 8
+    mix = input_pipeline.mixing(chosen, 3)
+    mixed, labels = next(iter(views((0, 1), mix, start_step=3)))
+    assert mixed.shape == (16, 2, 16, 16, 3)
+    assert ((labels > 0.01) & (labels < 0.99)).numpy().any()
+
+
+@pytest.mark.slow
+def test_a_service_whose_every_part_is_killed_and_replaced(services, tmp_path):
+    journal = ["--role=dispatcher", "--journal", f"--run_dir={tmp_path}/j"]
+    dispatcher = services(*journal, "--port=0")
+    address = address_of(dispatcher)
+    _, worker = start_workers(services, address)
+    log = Log(address, start_step=100)
+    with socket.create_server(("", 0)) as listener:
+        port = listener.getsockname()[1]
+    for _ in range(3):  # under another port, and twice under its own
+        read_until_both_work(log)
+        worker.kill()
+        log.read(40)
+        (worker,) = start_workers(
+            services, address, f"--worker_port={port}", count=1
+        )
+    read_until_both_work(log)
+    dispatcher.kill()
+    log.read(5)
+    dispatcher = services(*journal, f"--port={address.rpartition(':')[2]}")
+    assert address_of(dispatcher) == address
+    log.read(5 * log.steps)
+    read_until_both_work(log)
+    log.check(start_step=100)
+
+
+@pytest.mark.slow
+def test_a_run_trains_on_a_service(services, tmp_path):
+    address = address_of(services("--port=0"))
+    done = subprocess.run(
+        [
+            sys.executable,
+            str(ROOT / "tools" / "pretrain.py"),
+            f"--flagfile={ROOT}/flags/supcon_digits_resnet18.flags",
+            f"--run_dir={tmp_path}/run",
+            "--architecture=vgg8",
+            "--width=0.1",
+            "--epochs=2",
+            "--warmup_epochs=1",
+            f"--data_service={address}",
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert len((tmp_path / "run/metrics.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_service_that_is_not_there_is_one_line(tmp_path):
+    done = subprocess.run(
+        [*TOOL, "--role=worker", "--dispatcher=localhost:5050"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: --dispatcher must be the grpc:// address of the dispatcher "
+        "with --role=worker, got localhost:5050\n"
+    )

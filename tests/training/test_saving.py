@@ -11,8 +11,6 @@ import pathlib
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -21,64 +19,23 @@ import tensorflow as tf
 
 from supcon_tf import config, training
 from supcon_tf.training import checkpoints, preemption, run_directory
+from tests import processes
 
-ROOT = pathlib.Path(__file__).parents[2]
-FLAGS = (
-    "--resume",
-    "--deterministic",
-    "--architecture=vgg8",
-    "--width=0.05",
-    "--hidden_dims=16",
-    "--projection_dim=8",
-    "--batch_size=64",
-    "--epochs=3",
-    "--warmup_epochs=1",
-    "--learning_rate=1",
-    "--checkpoint_every=1",
-    "--checkpoint_steps=4",
-)
-
-
-def start(run_dir, *flags):
-    return subprocess.Popen(
-        [
-            sys.executable,
-            str(ROOT / "tools" / "pretrain.py"),
-            f"--run_dir={run_dir}",
-            *FLAGS,
-            *flags,
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=ROOT,
-    )
-
-
-def finish(process):
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output[-3000:]
-    return output
+FLAGS = ("--deterministic", "--epochs=3", "--checkpoint_steps=4")
 
 
 def steps(run_dir):
     return checkpoints.steps_in(run_directory.RunDirectory(run_dir).checkpoints)
 
 
-def wait_until(condition, process):
-    """Polls without a pause: a checkpoint is written in milliseconds."""
-    until = time.monotonic() + 120
-    while not condition():
-        assert process.poll() is None, process.communicate()[0][-3000:]
-        assert time.monotonic() < until
+def start(run_dir):
+    return processes.start(run_dir, *FLAGS)
 
 
 def kill_after(run_dir, process, more_steps):
     """SIGKILL between two checkpoints, at whatever moment that is."""
-    begun = max(steps(run_dir), default=0)
-    wait_until(
-        lambda: max(steps(run_dir), default=0) >= begun + more_steps, process
-    )
+    end = processes.last_step(run_dir) + more_steps
+    processes.wait_until(lambda: processes.last_step(run_dir) >= end, [process])
     process.send_signal(signal.SIGKILL)
     process.communicate()
 
@@ -86,7 +43,7 @@ def kill_after(run_dir, process, more_steps):
 def kill_while_saving(run_dir, process):
     """SIGKILL when the files of a checkpoint are there, but not its name."""
     directory = pathlib.Path(run_dir) / "checkpoints"
-    wait_until(lambda: list(directory.glob(".partial*/*")), process)
+    processes.wait_until(lambda: list(directory.glob(".partial*/*")), [process])
     process.send_signal(signal.SIGKILL)
     process.communicate()
     return bool(list(directory.glob(".partial*")))
@@ -129,7 +86,7 @@ def assert_same_run(one, other):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
-    finish(start(run_dir))
+    processes.end(start(run_dir))
     return run_dir
 
 
@@ -137,13 +94,13 @@ def test_a_killed_and_a_preempted_run_end_bit_identical(undisturbed, tmp_path):
     run_dir = tmp_path / "run"
     kill_while_saving(run_dir, start(run_dir))
     process = start(run_dir)
-    wait_until(lambda: max(steps(run_dir), default=0) >= 24, process)
+    processes.wait_until(lambda: processes.last_step(run_dir) >= 24, [process])
     process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == preemption.EXIT_CODE == 138, output[-3000:]
+    assert preemption.EXIT_CODE == 138
+    output = processes.end(process, preemption.EXIT_CODE)
     saved = steps(run_dir)[-1]
     assert f"preempted    saved at step {saved}; --resume goes" in output
-    output = finish(start(run_dir))
+    output = processes.end(start(run_dir))
     assert f"resumed      {run_dir}/checkpoints/step-{saved:08}" in output
     assert_same_run(undisturbed, run_dir)
 
@@ -160,7 +117,7 @@ def test_five_kills_end_bit_identical(undisturbed, tmp_path):
         else:
             kill_after(run_dir, process, random.randint(1, 12))
     assert torn, "no kill hit a checkpoint being written"
-    finish(start(run_dir))
+    processes.end(start(run_dir))
     assert_same_run(undisturbed, run_dir)
 
 
