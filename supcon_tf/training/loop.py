@@ -77,6 +77,7 @@ def fit(
     resumes: bool,
     chance: float | None = None,
     measures: Sequence[tf.keras.callbacks.Callback] = (),
+    views: tf.data.Dataset | None = None,
 ) -> None:
     """Trains a compiled model to the last epoch, from wherever the run is.
 
@@ -90,6 +91,7 @@ def fit(
       resumes: whether to go on from the newest checkpoint.
       chance: loss of equal projections, if the objective has one.
       measures: callbacks that add figures to the logs of an epoch.
+      views: batches whose first is drawn for TensorBoard; None draws none.
 
     Raises:
       ValueError: the newest checkpoint is damaged or does not fit.
@@ -114,9 +116,7 @@ def fit(
         wait=wait,
         start=start,
         measures=measures,
-        views=make_batches(start.step, devices.shard(strategy))
-        if is_chief
-        else None,
+        views=views,
         is_chief=is_chief,
     )
     batches = devices.distributed(

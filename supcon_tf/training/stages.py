@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import tensorflow as tf
@@ -52,26 +53,14 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
     steps = data.steps_per_epoch(images, chosen.batch_size)
     chance = _chance(chosen, strategy.num_replicas_in_sync)
     with strategy.scope():
-        model = builders.model(chosen, len(images.class_names))
-        optimizer = optimization.optimizer(chosen, steps)
-        model.compile(
-            optimizer,
-            builders.loss(chosen, model),
-            _metrics(chosen),
-            jit_compile=chosen.jit_compile or None,
-        )
-        report.print_header(images, chosen.image_size, chosen)
-        report.print_pretraining(
-            chosen,
-            model,
-            steps=steps,
-            learning_rate=optimization.peak_learning_rate(chosen),
-            chance=chance,
-        )
+        model = _model(chosen, images, steps, chance)
     measures = _measures(chosen, images)
     batches = _batches(chosen, images)
     # What is wrong with the batches is found before the run begins.
-    batches(0, devices.shard(strategy))
+    views = batches(0, devices.shard(strategy))
+    if chosen.data_service:  # whose batches are for training alone
+        local = dataclasses.replace(chosen, data_service=None)
+        views = _batches(local, images)(0, devices.shard(strategy))
     resumes = loop.open_run(run, chosen, images.class_names, strategy)
     loop.fit(
         chosen,
@@ -83,9 +72,35 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
         resumes=resumes,
         chance=chance,
         measures=measures,
+        views=views,
     )
     report.print_done("pretrained", run.latest_checkpoint())
     return run
+
+
+def _model(
+    chosen: config.PretrainSettings,
+    images: data.Source,
+    steps: int,
+    chance: float | None,
+) -> models.SupConModel | models.ClassifierModel:
+    """The compiled model of stage 1, and what is printed at its start."""
+    model = builders.model(chosen, len(images.class_names))
+    model.compile(
+        optimization.optimizer(chosen, steps),
+        builders.loss(chosen, model),
+        _metrics(chosen),
+        jit_compile=chosen.jit_compile or None,
+    )
+    report.print_header(images, chosen.image_size, chosen)
+    report.print_pretraining(
+        chosen,
+        model,
+        steps=steps,
+        learning_rate=optimization.peak_learning_rate(chosen),
+        chance=chance,
+    )
+    return model
 
 
 def _measures(

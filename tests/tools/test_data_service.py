@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from supcon_tf import data
+from supcon_tf import config, data
 from supcon_tf.augment import warp
 from supcon_tf.training import input_pipeline
 
@@ -137,21 +137,25 @@ def test_batches_go_on_without_a_worker(services):
 def test_workers_of_a_run_share_an_epoch(services, tiny_settings):
     """Each gets half batches; what is mixed is mixed behind the service."""
     address = address_of(services("--port=0", "--workers=2"))
-    chosen = tiny_settings(data_service=address, objective="ce", mixing="mixup")
+    chosen = tiny_settings(
+        data_service=address,
+        augmentation="identity",
+        objective="ce",
+        mixing="mixup",
+    )
     images = input_pipeline.source(chosen, "train")
 
-    def views(shard, mix=None, start_step=0):
+    def views(shard, mix=None):
         return input_pipeline.views(
-            chosen, images, 16, 2, mix, start_step=start_step, shard=shard
+            chosen, images, 16, 2, mix, start_step=2, shard=shard
         )
 
     both = [iter(views((index, 2))) for index in range(2)]
-    parts = [next(iterator) for _ in range(24) for iterator in both]
-    seen = {view.tobytes() for part, _ in parts for view in part.numpy()}
+    parts = [next(iterator)[0] for _ in range(24) for iterator in both]
+    seen = {pair.tobytes() for part in parts for pair in part.numpy()}
     assert len(seen) == 2 * 24 * 8
-    assert views((0, 2), start_step=3).element_spec[0].shape[0] == 8
     mix = input_pipeline.mixing(chosen, 3)
-    mixed, labels = next(iter(views((0, 1), mix, start_step=3)))
+    mixed, labels = next(iter(views((0, 1), mix)))
     assert mixed.shape == (16, 2, 16, 16, 3)
     assert ((labels > 0.01) & (labels < 0.99)).numpy().any()
 
@@ -216,3 +220,36 @@ def test_a_service_that_is_not_there_is_one_line(tmp_path):
         "error: --dispatcher must be the grpc:// address of the dispatcher "
         "with --role=worker, got localhost:5050\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"role": "worker"}, "--dispatcher must be the grpc:// address of"),
+        (
+            {"role": "worker", "dispatcher": "grpc://host0:5050"},
+            "--host must be the name of this machine with a dispatcher on an",
+        ),
+        (
+            {"dispatcher": "grpc://host0:5050"},
+            "--dispatcher must be left out with --role=all: only worker",
+        ),
+        (
+            {"role": "dispatcher", "workers": 2},
+            "--workers must be left out with --role=dispatcher",
+        ),
+    ],
+)
+def test_flags_fit_the_role(flags, message):
+    with pytest.raises(ValueError, match=message):
+        config.DataServiceSettings(**flags)
+    config.DataServiceSettings(
+        role="worker", dispatcher="grpc://host0:5050", host="host1"
+    )
+
+
+def test_a_run_shares_no_files_through_a_service():
+    with pytest.raises(ValueError, match="--auto_shard must be element with"):
+        config.PretrainSettings(
+            "x", data_service="grpc://host0:5050", auto_shard="file"
+        )
