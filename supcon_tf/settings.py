@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from absl import app, flags, logging
+from etils import epath
 
 # Flags defined here belong to the tool that runs, and show in its --help.
 flags.disclaim_key_flags()
@@ -213,7 +214,7 @@ def to_flagfile(settings: Settings) -> str:
 
 
 def from_flagfile(
-    settings_class: type[SettingsType], path: str | pathlib.Path, *extra: str
+    settings_class: type[SettingsType], path: epath.PathLike, *extra: str
 ) -> SettingsType:
     """Reads settings from a flagfile; `extra` flags overrule it.
 
@@ -224,10 +225,13 @@ def from_flagfile(
     values = flags.FlagValues()
     flags.DEFINE_string("flagfile", "", "", flag_values=values)
     define_flags(settings_class, values)
-    if not pathlib.Path(path).is_file():
+    if not epath.Path(path).is_file():
         raise FileNotFoundError(f"no settings file {path}")
+    # Not --flagfile, which cannot read gs:// paths.
+    lines = epath.Path(path).read_text().splitlines()
+    given = [line for line in lines if line and not line.startswith("#")]
     try:
-        values(["settings", f"--flagfile={path}", *extra])
+        values(["settings", *given, *extra])
     except flags.Error as error:
         raise ValueError(f"{path}: {error}") from error
     return from_flags(settings_class, values)

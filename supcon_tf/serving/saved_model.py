@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import pathlib
-import shutil
 
 import tensorflow as tf
+from etils import epath
 
 from supcon_tf import config, data, models
 from supcon_tf.augment import geometry
@@ -94,7 +93,7 @@ def export_saved_model(
     Raises:
       ValueError: `directory` exists, or a class has no name.
     """
-    directory = pathlib.Path(directory)
+    directory = epath.Path(directory)
     if directory.exists():
         raise ValueError(f"`directory` must not exist, got {directory}")
     if len(class_names) != classifier.num_classes:
@@ -105,7 +104,7 @@ def export_saved_model(
     server = _Server(encoder, classifier, tuple(class_names), image_size)
     # TF Serving polls for numbers, so that it does not see this name.
     partial = directory.with_name(f".{directory.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    partial.rmtree(missing_ok=True)
     tf.saved_model.save(
         server,
         str(partial),
@@ -117,7 +116,7 @@ def export_saved_model(
     partial.rename(directory)
 
 
-def export(chosen: config.ExportSettings) -> pathlib.Path:
+def export(chosen: config.ExportSettings) -> epath.Path:
     """Exports encoder and linear classifier of a run as a SavedModel.
 
     Args:
@@ -145,7 +144,7 @@ def export(chosen: config.ExportSettings) -> pathlib.Path:
     return directory
 
 
-def _next_version(directory: pathlib.Path) -> int:
+def _next_version(directory: epath.Path) -> int:
     """One more than the newest version in a directory, from 1."""
     versions = [
         int(child.name)
