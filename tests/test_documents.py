@@ -11,24 +11,13 @@ import sys
 import pytest
 from absl import flags
 
-from supcon_tf import config, settings
+from supcon_tf import settings
+from tests.tool_settings import TOOLS
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 WORKSPACE = (ROOT / "WORKSPACE.md").read_text()
 DOCS = [path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))]
-TOOLS = {
-    "pretrain": config.PretrainSettings,
-    "train_linear": config.LinearSettings,
-    "evaluate": config.EvaluateSettings,
-    "export": config.ExportSettings,
-    "demo": config.DemoSettings,
-    "bench_input": config.BenchInputSettings,
-    "bench_loss": config.BenchLossSettings,
-    "bench_step": config.BenchStepSettings,
-    "data_service": config.DataServiceSettings,
-    "show_augment": config.ShowAugmentSettings,
-}
 
 
 def documented_commands():

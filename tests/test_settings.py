@@ -12,20 +12,9 @@ import pytest
 from absl import flags
 
 from supcon_tf import config, settings
+from tests.tool_settings import TOOLS
 
 ROOT = pathlib.Path(__file__).parent.parent
-TOOLS = {
-    "pretrain": config.PretrainSettings,
-    "train_linear": config.LinearSettings,
-    "evaluate": config.EvaluateSettings,
-    "export": config.ExportSettings,
-    "demo": config.DemoSettings,
-    "bench_input": config.BenchInputSettings,
-    "bench_loss": config.BenchLossSettings,
-    "bench_step": config.BenchStepSettings,
-    "data_service": config.DataServiceSettings,
-    "show_augment": config.ShowAugmentSettings,
-}
 
 
 def run_tool(name, *arguments):

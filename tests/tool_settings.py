@@ -1,0 +1,16 @@
+"""Every tool and its settings."""
+
+from supcon_tf import config
+
+TOOLS = {
+    "pretrain": config.PretrainSettings,
+    "train_linear": config.LinearSettings,
+    "evaluate": config.EvaluateSettings,
+    "export": config.ExportSettings,
+    "demo": config.DemoSettings,
+    "bench_input": config.BenchInputSettings,
+    "bench_loss": config.BenchLossSettings,
+    "bench_step": config.BenchStepSettings,
+    "data_service": config.DataServiceSettings,
+    "show_augment": config.ShowAugmentSettings,
+}
