@@ -15,7 +15,12 @@ def pytest_addoption(parser):
     parser.addoption("--run_slow", action="store_true")
 
 
+# Files that wait for processes: begun first, they do not end last.
+_LONG = ("test_tools", "test_saving", "test_loop", "test_replicas")
+
+
 def pytest_collection_modifyitems(config, items):
+    items.sort(key=lambda item: item.path.stem not in _LONG)
     if config.getoption("--run_slow"):
         return
     for item in items:
@@ -43,6 +48,8 @@ def two_logical_cpus():
     """Splits the CPU before TensorFlow starts; ordinary tests use one."""
     import tensorflow as tf
 
+    if "PYTEST_XDIST_WORKER" in os.environ:  # a core each
+        tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0],
         [tf.config.LogicalDeviceConfiguration()] * 2,
