@@ -44,6 +44,7 @@ class LinearSettings(
         """Checks rules between fields; raises ValueError."""
         super()._check()
         _check_stage_name("name", self.name)
+        self.check_remote_paths({"run_dir": self.run_dir})
         if not self.views_are_constant:
             return
         for name in ("images_per_class", "data_service"):

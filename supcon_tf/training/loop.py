@@ -62,7 +62,8 @@ def open_run(
         else:
             run.check_free(chosen.overwrite)
             run.create(chosen, class_names)
-    devices.wait_for_all(strategy)
+    with _peers_may_be_lost(strategy):  # the chief, by what it found above
+        devices.wait_for_all(strategy)
     return chosen.resume and bool(checkpoints.steps_in(run.checkpoints))
 
 
@@ -174,7 +175,7 @@ def _peers_may_be_lost(strategy: tf.distribute.Strategy) -> Iterator[None]:
             raise
         progress.end_live_line()
         report.print_done(
-            "lost", f"another worker: {str(error).splitlines()[0][:200]}"
+            "lost", "another worker; --resume goes on from the last checkpoint"
         )
         raise preemption.Preempted from error
 

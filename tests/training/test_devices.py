@@ -72,6 +72,8 @@ def test_what_a_tpu_cannot_do_is_refused_by_the_settings():
     ):
         config.PretrainSettings("gs://b/run", data_dir="images", **tpu)
     config.PretrainSettings("gs://b/run", data_dir="gs://b/images", **tpu)
+    with pytest.raises(ValueError, match="--run_dir must be a gs:// path"):
+        config.LinearSettings("run", **tpu)
     settings(strategy="tpu", tpu="local", precision="mixed_bfloat16")
     with pytest.raises(ValueError, match="--tpu must come with --strategy=tpu"):
         settings(tpu="name")

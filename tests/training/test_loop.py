@@ -75,3 +75,21 @@ def test_a_worker_that_is_lost_ends_the_other_to_be_started_again(
     for one in start_two(run_dir):
         processes.end(one)
     assert losses(run_dir) == pytest.approx(losses(one_device), rel=1e-3)
+
+
+@pytest.mark.slow
+def test_a_worker_does_not_wait_for_a_chief_that_refuses(one_device):
+    """The chief says what is wrong, the other ends as one that lost it."""
+    chief, other = [
+        processes.start(
+            one_device,
+            "--strategy=multi_worker",
+            "--temperature=0.5",
+            *FLAGS,
+            environment=environment,
+        )
+        for environment in workers.environments(2)
+    ]
+    assert "error: --resume must come with" in processes.end(chief, 1)
+    output = processes.end(other, preemption.EXIT_CODE)
+    assert "lost         another worker" in output
