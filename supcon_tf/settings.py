@@ -39,6 +39,7 @@ _KINDS = {  # annotation -> accepted types
     "str | None": (str, type(None)),
     "tuple[int, ...]": tuple,
     "tuple[float, ...]": tuple,
+    "tuple[str, ...]": tuple,
 }
 
 
@@ -52,18 +53,21 @@ def setting(
     at_most: float | None = None,
     recorded: bool = True,
     resumable: bool = False,
+    repeated: bool = False,
 ) -> dataclasses.Field:
     """A field with its flag's help text and the rule for its value.
 
     Args:
       default: the value where nothing is given.
       help: text of `--help`.
-      choices: the values that exist.
+      choices: the values that exist, of a tuple those of its items.
       above: exclusive lower bound.
       at_least: inclusive lower bound.
       at_most: inclusive upper bound.
       recorded: part of the run, so part of its flagfile.
       resumable: may change where a run is resumed.
+      repeated: each item of a tuple of strings has a flag of its own, and may
+        hold commas.
     """
     rules = {"above": above, "at_least": at_least, "at_most": at_most}
     return dataclasses.field(
@@ -74,6 +78,7 @@ def setting(
             "rules": {k: v for k, v in rules.items() if v is not None},
             "recorded": recorded,
             "resumable": resumable,
+            "repeated": repeated,
         },
     )
 
@@ -112,9 +117,12 @@ def _check_field(field: dataclasses.Field, value: object) -> None:
     if not isinstance(value, accepted) or is_bool != (accepted is bool):
         raise ValueError(f"--{field.name} must be {field.type}, got {value!r}")
     choices, rules = field.metadata["choices"], field.metadata["rules"]
-    if choices and value not in choices:
+    items = value if isinstance(value, tuple) else (value,)
+    unknown = [item for item in items if choices and item not in choices]
+    if unknown:
         raise ValueError(
-            f"--{field.name} must be one of {', '.join(choices)}, got {value!r}"
+            f"--{field.name} must be one of {', '.join(choices)}, got "
+            f"{unknown[0]!r}"
         )
     holds = {
         "above": lambda limit: value > limit,
@@ -169,11 +177,17 @@ def define_flags(
         "str | None": flags.DEFINE_string,
         "tuple[int, ...]": flags.DEFINE_list,
         "tuple[float, ...]": flags.DEFINE_list,
+        "tuple[str, ...]": flags.DEFINE_list,
     }
     for field in dataclasses.fields(settings_class):
         default, choices = field.default, field.metadata["choices"]
         help_text = field.metadata["help"]
-        if choices:
+        if field.metadata["repeated"]:
+            flags.DEFINE_multi_string(
+                field.name, list(default), help_text, flag_values=values
+            )
+            continue
+        if choices and not isinstance(default, tuple):
             flags.DEFINE_enum(
                 field.name, default, choices, help_text, flag_values=values
             )
@@ -184,13 +198,21 @@ def define_flags(
 
 
 def from_flags(
-    settings_class: type[SettingsType], values: flags.FlagValues = flags.FLAGS
+    settings_class: type[SettingsType],
+    values: flags.FlagValues = flags.FLAGS,
+    **given: object,
 ) -> SettingsType:
-    """Builds the settings from parsed flags; raises ValueError."""
+    """Builds the settings from parsed flags, but for those that are given.
+
+    Raises:
+      ValueError: a value breaks its rule.
+    """
     arguments = {}
     for field in dataclasses.fields(settings_class):
         value = values[field.name].value
-        if field.type.startswith("tuple"):
+        if field.type == "tuple[str, ...]":
+            value = tuple(value)
+        elif field.type.startswith("tuple"):
             number = int if "int" in field.type else float
             try:
                 value = tuple(number(item) for item in value)
@@ -200,7 +222,7 @@ def from_flags(
                     f"got {','.join(value)}"
                 ) from None
         arguments[field.name] = value
-    return settings_class(**arguments)
+    return settings_class(**arguments | given)
 
 
 def to_flagfile(settings: Settings) -> str:
@@ -208,8 +230,10 @@ def to_flagfile(settings: Settings) -> str:
     lines = []
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
-        if value is not None and field.metadata["recorded"]:
-            lines.append(f"--{field.name}={to_text(value)}")
+        if value is None or not field.metadata["recorded"]:
+            continue
+        parts = value if field.metadata["repeated"] else (value,)
+        lines.extend(f"--{field.name}={to_text(part)}" for part in parts)
     return "\n".join(lines) + "\n"
 
 
@@ -247,15 +271,25 @@ def to_text(value: object) -> str:
 
 
 def run(
-    main: Callable[[SettingsType], object], settings_class: type[SettingsType]
+    main: Callable[[SettingsType], object],
+    settings_class: type[SettingsType],
+    positional: str | None = None,
 ) -> None:
-    """Runs a tool: flags to settings, one clear line for a wrong input."""
+    """Runs a tool: flags to settings, one clear line for a wrong input.
+
+    Args:
+      main: takes the settings.
+      settings_class: a dataclass of settings.
+      positional: the tuple of strings that arguments without a flag make up;
+        None for a tool that takes none.
+    """
 
     def absl_main(argv: list[str]) -> None:
-        if len(argv) > 1:
+        if len(argv) > 1 and positional is None:
             raise app.UsageError(f"unknown arguments: {' '.join(argv[1:])}")
+        given = {positional: tuple(argv[1:])} if len(argv) > 1 else {}
         try:
-            main(from_flags(settings_class))
+            main(from_flags(settings_class, **given))
         except _EXPECTED as error:
             if not _is_ours(error):
                 raise

@@ -16,17 +16,18 @@ from supcon_tf.config.benchmarks import (
     BenchLossSettings,
     BenchStepSettings,
 )
+from supcon_tf.config.evaluation import CORRUPTIONS, EvaluateSettings
 from supcon_tf.config.pretraining import PretrainSettings
 from supcon_tf.config.service import DataServiceSettings
 from supcon_tf.config.stages import (
     DemoSettings,
-    EvaluateSettings,
     ExportSettings,
     LinearSettings,
     ShowAugmentSettings,
 )
 
 __all__ = [
+    "CORRUPTIONS",
     "INPUTS",
     "INPUT_IMPLEMENTATIONS",
     "INPUT_POLICIES",

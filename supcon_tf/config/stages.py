@@ -1,4 +1,4 @@
-"""Settings of what comes after stage 1, of the demo, of pictures of views."""
+"""Settings of stage 2, the export, the demo, and pictures of views."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LinearSettings(
     def _check(self) -> None:
         """Checks rules between fields; raises ValueError."""
         super()._check()
-        _check_stage_name("name", self.name)
+        check_stage_name("name", self.name)
         self.check_remote_paths({"run_dir": self.run_dir})
         if not self.views_are_constant:
             return
@@ -66,31 +66,6 @@ class LinearSettings(
 
 
 @dataclasses.dataclass(frozen=True)
-class EvaluateSettings(settings.Settings):
-    """Settings of tools/evaluate.py."""
-
-    linear_stage: str = settings.setting(
-        "linear", "Name of the linear stage whose classifier is evaluated."
-    )
-    batch_size: int = settings.setting(
-        256, "Images per step; without effect on the result.", at_least=1
-    )
-    knn_neighbors: int = settings.setting(
-        200, "k of the k-nearest-neighbour classifier.", at_least=1
-    )
-    knn_temperature: float = settings.setting(
-        0.07, "Temperature of the neighbours' votes.", above=0
-    )
-    calibration_bins: int = settings.setting(
-        15, "Bins of the expected calibration error.", at_least=1
-    )
-
-    def _check(self) -> None:
-        """Checks rules between fields; raises ValueError."""
-        _check_stage_name("linear_stage", self.linear_stage)
-
-
-@dataclasses.dataclass(frozen=True)
 class ExportSettings(settings.Settings):
     """Settings of tools/export.py."""
 
@@ -106,7 +81,7 @@ class ExportSettings(settings.Settings):
 
     def _check(self) -> None:
         """Checks rules between fields; raises ValueError."""
-        _check_stage_name("linear_stage", self.linear_stage)
+        check_stage_name("linear_stage", self.linear_stage)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,7 +128,7 @@ class ShowAugmentSettings(groups.DataSettings, groups.ViewSettings):
             )
 
 
-def _check_stage_name(flag: str, name: str) -> None:
+def check_stage_name(flag: str, name: str) -> None:
     """A stage is a plain sub-directory that no other output uses."""
     taken = ("checkpoints", "tensorboard", "export")
     if not name.replace("_", "").replace("-", "").isalnum() or name in taken:
