@@ -41,6 +41,12 @@ _KINDS = {  # annotation -> accepted types
     "tuple[float, ...]": tuple,
     "tuple[str, ...]": tuple,
 }
+_FROM_TEXT = {  # a single value
+    "bool": lambda text: {"true": True, "false": False}[text.lower()],
+    "int": int,
+    "float": float,
+    "str": str,
+}
 
 
 def setting(
@@ -268,6 +274,53 @@ def to_text(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(str(item) for item in value)
     return str(value)
+
+
+def from_text(
+    field: dataclasses.Field, text: str, separator: str = ","
+) -> object:
+    """The value of a field from the text that `to_text` makes of it.
+
+    Args:
+      field: of a settings class.
+      text: also "none", where that is a value of the field.
+      separator: what stands between the items of a tuple.
+
+    Raises:
+      ValueError: the text is no value of the field's type, or breaks its rule.
+    """
+    kind, _, optional = field.type.partition(" | ")
+    if optional and text.lower() == "none":
+        return None
+    try:
+        if kind.startswith("tuple"):
+            item = _FROM_TEXT[kind.removeprefix("tuple[").split(",")[0]]
+            items = text.split(separator) if text else []
+            value = tuple(map(item, items))
+        else:
+            value = _FROM_TEXT[kind](text)
+    except (ValueError, KeyError):
+        raise ValueError(
+            f"--{field.name} must be {field.type}, got {text!r}"
+        ) from None
+    _check_field(field, value)
+    return value
+
+
+def changes(before: Settings, after: Settings) -> list[str]:
+    """Differences that make another run, each as "--flag=now (was before)".
+
+    What only one command means, or may differ where a run goes on, is left
+    out: `recorded` and `resumable` of `setting`.
+    """
+    return [
+        f"--{field.name}={to_text(getattr(after, field.name))} "
+        f"(was {to_text(getattr(before, field.name))})"
+        for field in dataclasses.fields(after)
+        if field.metadata["recorded"]
+        and not field.metadata["resumable"]
+        and getattr(after, field.name) != getattr(before, field.name)
+    ]
 
 
 def run(

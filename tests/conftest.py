@@ -94,7 +94,10 @@ def image_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny_settings(image_folder, tmp_path_factory):
-    """Makes settings of a pretraining that takes seconds."""
+    """Makes settings of a pretraining that takes seconds.
+
+    Without a policy, which would take longest to trace.
+    """
     from supcon_tf import config
 
     def make(run_dir=None, **overrides):
@@ -113,7 +116,7 @@ def tiny_settings(image_folder, tmp_path_factory):
                 "epochs": 2,
                 "warmup_epochs": 1.0,
                 "learning_rate": 1.0,
-                "warp_probability": 0.0,
+                "augmentation": "identity",
                 "crop_area": (0.5, 1.0),
                 **overrides,
             }
@@ -127,7 +130,9 @@ def finished_run(tiny_settings):
     """A run with both stages, read by tests of what comes after."""
     from supcon_tf import config, training
 
-    run = training.pretrain(tiny_settings())
+    run = training.pretrain(
+        tiny_settings(augmentation="simaugment", warp_probability=0.0)
+    )
     training.train_linear(
         config.LinearSettings(
             str(run.path),

@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from supcon_tf.training import checkpoints, run_directory
+from tests import forks
 
 ROOT = pathlib.Path(__file__).parents[1]
+Process = subprocess.Popen | forks.Fork
 FLAGS = (  # digits, seconds
     "--resume",
     "--architecture=vgg8",
@@ -21,32 +23,41 @@ FLAGS = (  # digits, seconds
     "--warmup_epochs=1",
     "--learning_rate=0.5",
     "--checkpoint_every=1",
+    "--augmentation=identity",  # the policies are slow to trace
 )
 
 
 def start(
-    run_dir: pathlib.Path, *flags: str, environment: dict | None = None
-) -> subprocess.Popen:
-    """Starts, or goes on with, a small run on the digits."""
+    run_dir: pathlib.Path,
+    *flags: str,
+    environment: dict | None = None,
+    fresh: bool = False,
+) -> Process:
+    """Starts, or goes on with, a small run on the digits.
+
+    Args:
+      run_dir: its run directory.
+      *flags: more flags than `FLAGS`.
+      environment: instead of that of this process.
+      fresh: whether to import everything anew, with another seed of hashes.
+    """
+    tool = ROOT / "tools" / "pretrain.py"
+    flags = (f"--run_dir={run_dir}", *FLAGS, *flags)
+    if not fresh:
+        return forks.Fork(tool, *flags, cwd=ROOT, env=environment)
     return subprocess.Popen(
-        [
-            sys.executable,
-            str(ROOT / "tools" / "pretrain.py"),
-            f"--run_dir={run_dir}",
-            *FLAGS,
-            *flags,
-        ],
+        [sys.executable, str(tool), *flags],
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
         env=environment,
     )
 
 
-def end(process: subprocess.Popen, code: int = 0) -> str:
+def end(process: Process, code: int = 0) -> str:
     """What it printed, once it has ended as it should."""
-    output, _ = process.communicate(timeout=300)
+    output = "".join(process.communicate(timeout=300))
     assert process.returncode == code, output[-3000:]
     return output
 
@@ -58,11 +69,13 @@ def last_step(run_dir: pathlib.Path) -> int:
 
 
 def wait_until(
-    condition: Callable[[], object], processes: Sequence[subprocess.Popen]
+    condition: Callable[[], object], processes: Sequence[Process]
 ) -> None:
-    """Polls without a pause: a checkpoint is written in milliseconds."""
+    """Polls with a short pause: a checkpoint is written in milliseconds."""
     until = time.monotonic() + 180
     while not condition():
         for process in processes:
-            assert process.poll() is None, process.communicate()[0][-3000:]
+            if process.poll() is not None:
+                raise AssertionError("".join(process.communicate())[-3000:])
         assert time.monotonic() < until
+        time.sleep(0.0005)

@@ -28,6 +28,9 @@ BELOW["training"] = {*BELOW}
 BELOW["evaluation"] = BELOW["training"] | {"training"}
 BELOW["serving"] = BELOW["training"] | {"training"}
 BELOW["benchmarks"] = BELOW["training"] | {"training"}
+# From files alone, so without TensorFlow.
+BELOW["reports"] = {"settings", "config"}
+BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
 
 
 def room(module: str) -> str:

@@ -122,6 +122,14 @@ def test_bad_flagfiles_are_named(tmp_path):
         ),
         ({"triplet_margin": 0.5}, "--triplet_margin must be left out with --"),
         (
+            {"label_smoothing": 0.1},
+            "--label_smoothing must be left out with --objective=supcon: only",
+        ),
+        (
+            {"objective": "ce", "label_smoothing": 1.0},
+            "--label_smoothing must be at most 0.9999, got 1.0",
+        ),
+        (
             {"objective": "npairs", "softmax_scale": 5.0},
             "--softmax_scale must be left out with --objective=npairs: only m",
         ),
@@ -172,16 +180,52 @@ def test_a_wrong_flag_is_one_clear_line(arguments, message):
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "flags").glob("*.flags")), ids=lambda p: p.stem
 )
-def test_presets_parse_and_say_where_they_come_from(path):
-    method = path.stem.split("_")[0]
-    settings_class = {
-        "supcon": config.PretrainSettings,
-        "linear": config.LinearSettings,
-    }[method]
-    settings.from_flagfile(settings_class, path, "--run_dir=x")
+def test_presets_parse_and_say_where_they_come_from(path, monkeypatch):
+    monkeypatch.chdir(ROOT)  # where a preset that includes one looks for it
+    is_linear = path.stem.startswith("linear_")
+    settings.from_flagfile(
+        config.LinearSettings if is_linear else config.PretrainSettings,
+        path,
+        "--run_dir=x",
+    )
     header = path.read_text().split("\n--")[0]
     assert f"--flagfile=flags/{path.name}" in header
     assert "Cost" in header or "seconds" in header
+
+
+BASELINES = {  # settings that are not those of SupCon
+    "ce": {"objective": "ce"},
+    "ce_smoothing": {"objective": "ce", "label_smoothing": 0.1},
+    "mixup": {"objective": "ce", "mixing": "mixup", "mixing_alpha": 1.0},
+    "cutmix": {"objective": "ce", "mixing": "cutmix"},
+    "simclr": {"objective": "simclr", "temperature": 0.5},
+    "npairs": {"objective": "npairs"},
+    "supcon_in": {"formulation": "in"},
+}
+
+
+def test_baselines_have_the_budget_of_supcon(monkeypatch):
+    """But for loss, learning rate and norm, all is equal."""
+    monkeypatch.chdir(ROOT)
+
+    def preset(method):
+        name = f"flags/{method}_cifar10_resnet18.flags"
+        return settings.from_flagfile(
+            config.PretrainSettings, name, "--run_dir=x"
+        )
+
+    supcon = preset("supcon")
+    for method, own in BASELINES.items():
+        baseline = preset(method)
+        tuned = {
+            "learning_rate": baseline.learning_rate,
+            "normalize_representation": baseline.normalize_representation,
+        }
+        assert baseline == dataclasses.replace(supcon, **own, **tuned), method
+    names = {path.stem for path in ROOT.glob("flags/*_cifar10_resnet18.flags")}
+    assert names == {
+        f"{method}_cifar10_resnet18" for method in ("supcon", *BASELINES)
+    }
 
 
 @pytest.mark.parametrize(
@@ -197,3 +241,96 @@ def test_presets_parse_and_say_where_they_come_from(path):
 def test_every_objective_takes_its_own_options(overrides):
     chosen = config.PretrainSettings("x", **overrides)
     assert chosen.objective == overrides["objective"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Lists(settings.Settings):
+    colors: tuple[str, ...] = settings.setting(
+        ("red", "blue"), "Colours.", choices=("red", "green", "blue")
+    )
+    words: tuple[str, ...] = settings.setting((), "Words.")
+    lines: tuple[str, ...] = settings.setting((), "Lines.", repeated=True)
+    limit: float | None = settings.setting(None, "Limit.", at_least=1)
+    silent: bool = settings.setting(False, "Silent.", resumable=True)
+
+
+def test_lists_of_words_are_separated_by_commas():
+    assert parse(Lists, "--run_dir=x") == Lists("x")
+    chosen = parse(Lists, "--run_dir=x", "--colors=green,red", "--words=a b,c")
+    assert chosen == Lists("x", ("green", "red"), ("a b", "c"))
+    assert parse(Lists, "--run_dir=x", "--colors=").colors == ()
+
+
+def test_each_word_of_a_list_is_checked():
+    with pytest.raises(
+        ValueError, match="--colors must be one of red, green, blue, got 'pink'"
+    ):
+        parse(Lists, "--run_dir=x", "--colors=red,pink")
+    with pytest.raises(ValueError, match="--words must be tuple.*got 'ab'"):
+        Lists("x", words="ab")
+
+
+def test_a_repeated_flag_keeps_its_commas(tmp_path):
+    chosen = parse(Lists, "--run_dir=x", "--lines=a,b", "--lines=c=d,e")
+    assert chosen.lines == ("a,b", "c=d,e")
+    path = tmp_path / "settings.flags"
+    path.write_text(settings.to_flagfile(chosen))
+    assert "--lines=a,b\n--lines=c=d,e\n" in path.read_text()
+    assert settings.from_flagfile(Lists, path) == chosen
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["a,b", "c"], "('a,b', 'c')"),
+        ([], "()"),
+        (["--words=z"], "('z',)"),
+        (["--colors=red", "a", "--limit=2", "b"], "('a', 'b')"),
+    ],
+)
+def test_arguments_without_a_flag_fill_a_list(arguments, expected):
+    code = (
+        "import tests.test_settings as t\n"
+        "from supcon_tf import settings\n"
+        "settings.run(lambda x: print(x.words), t.Lists, positional='words')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--run_dir=x", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.stdout.strip() == expected, done.stderr
+
+
+@pytest.mark.parametrize("settings_class", [config.PretrainSettings, Lists])
+def test_every_default_comes_back_from_its_text(settings_class):
+    for field in dataclasses.fields(settings_class):
+        if field.name != "run_dir":
+            text = settings.to_text(field.default)
+            assert settings.from_text(field, text) == field.default, field.name
+
+
+def test_a_text_that_is_no_value_is_named():
+    fields = Lists.__dataclass_fields__
+    read = settings.from_text
+    assert read(fields["words"], "a+b", separator="+") == ("a", "b")
+    assert read(fields["limit"], "none") is None
+    assert read(fields["silent"], "True") is True
+    for name, text, message in (
+        ("limit", "low", "--limit must be float | None, got 'low'"),
+        ("limit", "0.5", "--limit must be at least 1, got 0.5"),
+        ("silent", "1", "--silent must be bool, got '1'"),
+        ("colors", "red,pink", "--colors must be one of red, green, blue"),
+    ):
+        with pytest.raises(ValueError, match=message.replace("|", "[|]")):
+            read(fields[name], text)
+
+
+def test_changes_are_those_that_make_another_run():
+    before = config.PretrainSettings("a", epochs=20)
+    after = dataclasses.replace(
+        before, run_dir="b", temperature=0.2, keep_checkpoints=9, overwrite=True
+    )
+    assert settings.changes(before, before) == []
+    assert settings.changes(before, after) == ["--temperature=0.2 (was 0.1)"]

@@ -9,8 +9,12 @@ TOOLS = {
     "export": config.ExportSettings,
     "demo": config.DemoSettings,
     "bench_input": config.BenchInputSettings,
+    "bench_knn": config.BenchKnnSettings,
     "bench_loss": config.BenchLossSettings,
     "bench_step": config.BenchStepSettings,
     "data_service": config.DataServiceSettings,
+    "report": config.ReportSettings,
     "show_augment": config.ShowAugmentSettings,
+    "sweep": config.SweepSettings,
+    "transfer": config.TransferSettings,
 }

@@ -4,7 +4,7 @@
 
 Pretrains on scikit-learn's digits, trains the linear classifier, evaluates
 and exports, and does the same with an encoder of random weights, so that the
-gain is visible.
+gain is visible. It ends with report.html, the two side by side.
 """
 
 from __future__ import annotations
@@ -21,15 +21,21 @@ def main(chosen: config.DemoSettings) -> None:
     supcon = _run(f"{chosen.run_dir}/supcon", chosen.epochs)
     untrained = _run(f"{chosen.run_dir}/untrained", 0)
 
-    from supcon_tf import evaluation, serving
+    from supcon_tf import evaluation, reports, serving
 
     exported = serving.export(config.ExportSettings(f"{chosen.run_dir}/supcon"))
+    report = reports.write_report(
+        [f"{chosen.run_dir}/untrained", f"{chosen.run_dir}/supcon"],
+        f"{chosen.run_dir}/report.html",
+        ["random weights", "SupCon"],
+    )
     print("\n360 held-out digits, encoder with random weights, and with SupCon")
     print(evaluation.results_table({"untrained": untrained, "SupCon": supcon}))
     print(f"\nrun directories  {chosen.run_dir}/supcon, .../untrained")
     print(f"evaluation       {chosen.run_dir}/supcon/evaluation.json")
     print(f"learning curves  tensorboard --logdir {chosen.run_dir}")
     print(f"SavedModel       {exported}")
+    print(f"report           {report}: open it in a browser")
 
 
 def _run(run_dir: str, epochs: int) -> dict[str, object]:

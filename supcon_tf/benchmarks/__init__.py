@@ -2,6 +2,8 @@
 
 from supcon_tf.benchmarks.input import bench_input
 from supcon_tf.benchmarks.input_comparison import input_table
+from supcon_tf.benchmarks.knn import bench_knn
+from supcon_tf.benchmarks.knn_comparison import knn_table
 from supcon_tf.benchmarks.loss import bench_loss
 from supcon_tf.benchmarks.loss_comparison import loss_table
 from supcon_tf.benchmarks.plots import plot_input, plot_loss, plot_step
@@ -10,9 +12,11 @@ from supcon_tf.benchmarks.step_comparison import step_table
 
 __all__ = [
     "bench_input",
+    "bench_knn",
     "bench_loss",
     "bench_step",
     "input_table",
+    "knn_table",
     "loss_table",
     "plot_input",
     "plot_loss",

@@ -122,11 +122,15 @@ def describe_machine(threads: int) -> Point:
 
 
 def write(
-    directory: pathlib.Path, name: str, results: Point, drawn: figure.Figure
+    directory: pathlib.Path,
+    name: str,
+    results: Point,
+    drawn: figure.Figure | None = None,
 ) -> None:
-    """Writes NAME.json and NAME.png; whole files or none."""
+    """Writes NAME.json and, of a figure, NAME.png; whole files or none."""
     partial = directory / f"{name}.partial"
     partial.write_text(json.dumps(results, indent=1) + "\n")
     partial.replace(directory / f"{name}.json")
-    drawn.savefig(partial, format="png", dpi=120)
-    partial.replace(directory / f"{name}.png")
+    if drawn is not None:
+        drawn.savefig(partial, format="png", dpi=120)
+        partial.replace(directory / f"{name}.png")

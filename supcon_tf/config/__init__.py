@@ -9,15 +9,18 @@ from supcon_tf.config.benchmarks import (
     INPUT_IMPLEMENTATIONS,
     INPUT_POLICIES,
     INPUTS,
+    KNN_IMPLEMENTATIONS,
     LOSS_IMPLEMENTATIONS,
     STEP_ARCHITECTURES,
     STEP_IMPLEMENTATIONS,
     BenchInputSettings,
+    BenchKnnSettings,
     BenchLossSettings,
     BenchStepSettings,
 )
 from supcon_tf.config.evaluation import CORRUPTIONS, EvaluateSettings
 from supcon_tf.config.pretraining import PretrainSettings
+from supcon_tf.config.report import ReportSettings
 from supcon_tf.config.service import DataServiceSettings
 from supcon_tf.config.stages import (
     DemoSettings,
@@ -25,17 +28,21 @@ from supcon_tf.config.stages import (
     LinearSettings,
     ShowAugmentSettings,
 )
+from supcon_tf.config.sweep import SweepAxis, SweepSettings, axis_text
+from supcon_tf.config.transfer import TransferSettings
 
 __all__ = [
     "CORRUPTIONS",
     "INPUTS",
     "INPUT_IMPLEMENTATIONS",
     "INPUT_POLICIES",
+    "KNN_IMPLEMENTATIONS",
     "LOSS_IMPLEMENTATIONS",
     "STEP_ARCHITECTURES",
     "STEP_IMPLEMENTATIONS",
     "AugmentationSettings",
     "BenchInputSettings",
+    "BenchKnnSettings",
     "BenchLossSettings",
     "BenchStepSettings",
     "DataServiceSettings",
@@ -44,5 +51,10 @@ __all__ = [
     "ExportSettings",
     "LinearSettings",
     "PretrainSettings",
+    "ReportSettings",
     "ShowAugmentSettings",
+    "SweepAxis",
+    "SweepSettings",
+    "TransferSettings",
+    "axis_text",
 ]

@@ -32,6 +32,7 @@ STEP_IMPLEMENTATIONS = (
     "torch_channels_last",
     "torch_channels_last_bf16",
 )
+KNN_IMPLEMENTATIONS = ("ours", "sklearn_euclidean", "sklearn_cosine")
 STEP_ARCHITECTURES = ("resnet18", "resnet34", "resnet50")
 
 
@@ -255,6 +256,44 @@ class BenchStepSettings(settings.Settings):
                 )
 
 
+@dataclasses.dataclass(frozen=True)
+class BenchKnnSettings(settings.Settings):
+    """Settings of tools/bench_knn.py."""
+
+    run_dir: str = settings.with_default(
+        settings.Settings, "run_dir", "runs/bench_knn"
+    )
+    implementations: str = settings.setting(
+        "all",
+        f"Which of {','.join(KNN_IMPLEMENTATIONS)}; all: each of them. sklearn "
+        "is NearestNeighbors(algorithm='brute') with that metric.",
+    )
+    bank: int = settings.setting(
+        50_000, "Representations that are searched.", at_least=1
+    )
+    queries: int = settings.setting(
+        10_000, "Representations whose neighbours are searched.", at_least=1
+    )
+    dim: int = settings.setting(512, "Size of a representation.", at_least=1)
+    k: int = settings.setting(200, "Neighbours of each query.", at_least=1)
+    rounds: int = settings.setting(
+        3, "Processes per point, all implementations in turn.", at_least=1
+    )
+    threads: int = settings.setting(
+        0, "Threads of every process; 0 for all cores.", at_least=0
+    )
+    seed: int = settings.setting(0, "Seed of the representations.", at_least=0)
+
+    def _check(self) -> None:
+        """Checks rules between fields; raises ValueError."""
+        _check_names("implementations", self.implementations, _KNN_CHOICES)
+        if self.k > self.bank:
+            raise ValueError(
+                f"--k must be at most --bank, {self.bank}, got {self.k}"
+            )
+
+
+_KNN_CHOICES = ("all", *KNN_IMPLEMENTATIONS)
 _LOSS_CHOICES = ("all", *LOSS_IMPLEMENTATIONS)
 _INPUT_CHOICES = ("all", *INPUT_IMPLEMENTATIONS)
 _STEP_CHOICES = ("all", *STEP_IMPLEMENTATIONS)

@@ -75,9 +75,11 @@ class EvaluateSettings(settings.Settings):
     corruptions: str = settings.setting(
         "none",
         "Corrupted test images: none, generated (the 15 corruptions of "
-        "ImageNet-C made here, of any data set), or tfds:NAME of a set with a "
-        "configuration per corruption and severity, such as "
-        "tfds:imagenet2012_corrupted or tfds:cifar10_corrupted.",
+        "ImageNet-C made here, of any data set of at least 32 pixels, with "
+        "its parameters at every size: CIFAR-10-C's own are milder, not to be "
+        "compared), or tfds:NAME of a set with a configuration per corruption "
+        "and severity, such as tfds:imagenet2012_corrupted or "
+        "tfds:cifar10_corrupted.",
     )
     corruption_names: tuple[str, ...] = settings.setting(
         CORRUPTIONS, "Which of the 15 corruptions.", choices=CORRUPTIONS

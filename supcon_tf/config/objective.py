@@ -23,6 +23,7 @@ _USED_BY = {
     "triplet_mining": _TRIPLET,
     "softmax_margin": ("max_margin",),
     "softmax_scale": ("max_margin",),
+    "label_smoothing": ("ce",),
     "mixing": ("ce",),
     "mixing_alpha": ("ce",),
     "classifier_weight": _JOINT,
@@ -98,6 +99,13 @@ class ObjectiveSettings(groups.BatchSettings):
         "lambda of the joint objectives: (1 - lambda) * loss of projections + "
         "lambda * cross-entropy.",
         above=0,
+        at_most=0.9999,
+    )
+    label_smoothing: float = settings.setting(
+        0.0,
+        "Share of the weight of a label that cross-entropy spreads evenly "
+        "over all classes; the paper's code has 0.05 on ImageNet.",
+        at_least=0,
         at_most=0.9999,
     )
     mixing: str = settings.setting(

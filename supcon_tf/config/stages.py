@@ -5,7 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from supcon_tf import settings
-from supcon_tf.config import checkpointing, devices, groups, optimization
+from supcon_tf.config import (
+    checkpointing,
+    devices,
+    groups,
+    objective,
+    optimization,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +35,9 @@ class LinearSettings(
     )
     augmentation: str = settings.with_default(
         groups.ViewSettings, "augmentation", "identity"
+    )
+    label_smoothing: float = settings.with_default(
+        objective.ObjectiveSettings, "label_smoothing", 0.0
     )
     learning_rate: float = settings.with_default(
         optimization.OptimizerSettings, "learning_rate", 2.5

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from supcon_tf.augment import geometry, randomness
@@ -162,36 +164,74 @@ def make_views(
 
 
 def make_examples(
-    source: sources.Source, batch_size: int, *, image_size: int | None = None
+    source: sources.Source,
+    batch_size: int,
+    *,
+    image_size: int | None = None,
+    positions: npt.ArrayLike | None = None,
 ) -> tf.data.Dataset:
     """Makes the batches of evaluation: every example once, in fixed order.
+
+    Of examples at `positions` only their own images are read. A source that
+    is read in file order still passes the records before the last of them.
 
     Args:
       source: any split.
       batch_size: examples per batch, over all replicas; the last batch holds
         what is left.
       image_size: side S in pixels; None takes the source's.
+      positions: [n] integers in 0..num_examples-1, ascending, each once: the
+        places in the fixed order of the examples that are made; None for all.
 
     Returns:
       A finite dataset of (images [<= batch_size, S, S, 3] uint8, labels
       [<= batch_size] int32), centre crops, in the order of `source.ids`.
 
     Raises:
-      ValueError: `batch_size` < 1, or no image size is known.
+      ValueError: `batch_size` < 1, no image size is known, or `positions` are
+        not as above.
     """
     size = _known_image_size(source, image_size)
     _check_at_least("batch_size", batch_size, 1)
+    records = (
+        source.records(None)
+        if positions is None
+        else _records_at(source, np.asarray(positions, np.int64))
+    )
 
     def read_example(record: sources.Record) -> tuple[tf.Tensor, tf.Tensor]:
         image, label = _read_image(source, record, decode=True)
         return geometry.central_view(image, size), label
 
     return (
-        source.records(None)
-        .map(read_example, num_parallel_calls=tf.data.AUTOTUNE)
+        records.map(read_example, num_parallel_calls=tf.data.AUTOTUNE)
         .batch(batch_size)
         .prefetch(tf.data.AUTOTUNE)
         .with_options(_options())
+    )
+
+
+def _records_at(
+    source: sources.Source, positions: np.ndarray
+) -> tf.data.Dataset:
+    """Yields the records at places of the fixed order."""
+    bounded = np.concatenate([[-1], positions, [source.num_examples]])
+    if not (np.diff(bounded) > 0).all():
+        raise ValueError(
+            "`positions` must be ascending, each once, in "
+            f"0..{source.num_examples - 1}, got {positions}"
+        )
+    if source.labels is not None:  # a record is its position
+        return tf.data.Dataset.from_tensor_slices(positions)
+    is_wanted = np.zeros(source.num_examples, bool)
+    is_wanted[positions] = True
+    is_wanted = tf.constant(is_wanted)
+    return (
+        source.records(None)
+        .enumerate()
+        .filter(lambda position, _: tf.gather(is_wanted, position))
+        .map(lambda _, record: record)
+        .take(len(positions))  # the records after the last are not passed
     )
 
 

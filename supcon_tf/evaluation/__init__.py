@@ -6,7 +6,8 @@ from supcon_tf.evaluation.plots import (
     plot_representation,
     plot_views,
 )
-from supcon_tf.evaluation.stage import evaluate, results_table
+from supcon_tf.evaluation.results import results_table
+from supcon_tf.evaluation.stage import evaluate
 from supcon_tf.measures import (
     calibration_bins,
     expected_calibration_error,

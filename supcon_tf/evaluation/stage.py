@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import io
-import json
 
 import numpy as np
-import tensorflow as tf
 
-from supcon_tf import config, data
-from supcon_tf.measures import classifiers, metrics
+from supcon_tf import config, data, distribute, measures
+from supcon_tf.evaluation import (
+    classifiers,
+    projector,
+    results,
+    robustness,
+    samples,
+    splits,
+)
 from supcon_tf.training import (
     input_pipeline,
     report,
@@ -20,131 +25,148 @@ from supcon_tf.training import (
 
 
 def evaluate(chosen: config.EvaluateSettings) -> dict[str, object]:
-    """Classifies the test images of a run with three classifiers.
+    """Measures a run on its test images, each of which counts once.
 
-    The linear classifier of stage 2, and, without any training, k nearest
-    neighbours and class prototypes among the training images. Each test image
-    counts once. A run without a linear stage gets the other two.
+    Classifiers: the linear one of stage 2, the one that stage 1 trained with
+    the encoder, if it did, and, without any training, k nearest neighbours and
+    class prototypes among the training images. Then the representations
+    themselves, by retrieval, alignment and uniformity, and, if asked for, the
+    classifiers on corrupted images. A run without a linear stage gets the
+    rest.
 
     Args:
       chosen: the settings.
 
     Returns:
-      What evaluation.json holds: the data, and per classifier top-1 and top-5
-      accuracy and, for the linear one, the expected calibration error, all as
-      shares in [0, 1]. Probabilities per image go to predictions.npz.
+      What evaluation.json holds: see `results`. Beside it go predictions.npz,
+      representations.npz, samples.npz and TensorBoard's projector.
 
     Raises:
-      ValueError: run_dir is no pretrained run, or the data has other classes.
+      ImportError: the extra `corruptions` is not installed and needed.
+      ValueError: run_dir is no pretrained run, the data has other classes, or
+        the corruptions cannot be had or compared.
     """
     run = run_directory.RunDirectory(chosen.run_dir)
     pretrained = run.pretrain_settings()
     checkpoint = run.latest_checkpoint()
-    test = input_pipeline.source(pretrained, "test")
-    run.check_classes(test.class_names)
-    size = pretrained.image_size
-    encoder = restoring.restored_encoder(run)
-    report.print_header(test, size)
+    test_images = input_pipeline.source(pretrained, "test")
+    run.check_classes(test_images.class_names)
+    classify = classifiers.probabilities_of(run, chosen.linear_stage)
+    if chosen.corruptions != "none":
+        robustness.check_corruptions(chosen, pretrained, test_images, classify)
+    represent = _representer(chosen, run, pretrained.image_size)
+    report.print_header(test_images, pretrained.image_size)
     report.print_done("encoder", checkpoint)
 
-    def represent(images: data.Source) -> tuple[np.ndarray, np.ndarray]:
-        return representations.represent(
-            encoder, images, batch_size=chosen.batch_size, image_size=size
-        )
-
-    queries, labels = represent(test)
-    bank, bank_labels = represent(input_pipeline.source(pretrained, "train"))
-    scores = {
-        "knn": classifiers.knn_predict(
-            queries,
-            bank,
-            bank_labels,
-            num_classes=len(test.class_names),
-            k=chosen.knn_neighbors,
-            temperature=chosen.knn_temperature,
-        ),
-        "prototype": classifiers.prototype_predict(
-            queries, bank, bank_labels, num_classes=len(test.class_names)
-        ),
+    test = splits.EncodedSplit(test_images, *represent(test_images))
+    train_images = input_pipeline.source(pretrained, "train")
+    bank = splits.EncodedSplit(train_images, *represent(train_images))
+    probabilities = {
+        name: function(test.representations)
+        for name, function in classify.items()
     }
-    results: dict[str, object] = {
-        "dataset": test.name,
-        "test_images": len(labels),
-        "bank_images": len(bank_labels),
+    found = {
+        "dataset": test_images.name,
+        "image_size": pretrained.image_size,
+        "objective": pretrained.objective,
+        "test_images": len(test.labels),
+        "bank_images": len(bank.labels),
         "encoder": checkpoint,
         **{
-            name: _accuracies(values, labels) for name, values in scores.items()
+            name: measures.classification_summary(
+                values, test.labels, chosen.calibration_bins
+            )
+            for name, values in probabilities.items()
+        },
+        **classifiers.without_training(chosen, test, bank),
+        **_of_representations(chosen, test),
+    }
+    if chosen.corruptions != "none":
+
+        def classified(
+            images: data.Source,
+        ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+            encoded, labels = represent(images)
+            return {n: f(encoded) for n, f in classify.items()}, labels
+
+        found["corruptions"] = robustness.evaluate_corruptions(
+            chosen, pretrained, test_images, classified
+        )
+    _write(run, chosen, pretrained, test, bank, probabilities, found)
+    return found
+
+
+def _representer(
+    chosen: config.EvaluateSettings,
+    run: run_directory.RunDirectory,
+    image_size: int,
+) -> classifiers.Represent:
+    """The run's encoder on the devices of the settings."""
+    strategy = distribute.make_strategy(chosen.strategy, chosen.tpu)
+    with strategy.scope():
+        encoder = restoring.restored_encoder(run)
+    return representations.representer(
+        encoder,
+        batch_size=chosen.batch_size,
+        image_size=image_size,
+        strategy=strategy,
+    )
+
+
+def _of_representations(
+    chosen: config.EvaluateSettings, test: splits.EncodedSplit
+) -> dict[str, object]:
+    """Measures that need no classifier, but a class with two images."""
+    if np.bincount(test.labels).max() < 2:
+        return {}
+    return {
+        "retrieval": measures.retrieval_summary(
+            test.representations, test.labels, chosen.retrieval_at
+        ),
+        "representations": {
+            "alignment": measures.alignment(test.representations, test.labels),
+            "uniformity": measures.uniformity(test.representations),
         },
     }
-    if run.stage(chosen.linear_stage).settings_file.exists():
-        probabilities = _linear_probabilities(run, chosen.linear_stage, queries)
-        results["linear"] = {
-            **_accuracies(probabilities, labels),
-            "ece": metrics.expected_calibration_error(
-                probabilities, labels, chosen.calibration_bins
-            ),
-        }
-        _write_predictions(run, test, labels, probabilities)
-    run_directory.write_atomically(
-        run.evaluation_file, json.dumps(results, indent=1) + "\n"
-    )
-    return results
 
 
-def results_table(columns: dict[str, dict[str, object]]) -> str:
-    """Results of one or several runs side by side, as text.
-
-    Args:
-      columns: what `evaluate` returned, by the name of the run.
-    """
-    rows = {
-        "linear top-1": ("linear", "top_1"),
-        "linear top-5": ("linear", "top_5"),
-        "linear ECE": ("linear", "ece"),
-        "k-NN top-1": ("knn", "top_1"),
-        "prototype top-1": ("prototype", "top_1"),
-    }
-    width = max(12, *(len(name) for name in columns))
-    lines = [" " * 16 + "".join(f"{name:>{width + 2}}" for name in columns)]
-    for title, (group, measure) in rows.items():
-        values = [
-            f"{results[group][measure]:.4f}" if group in results else "not run"
-            for results in columns.values()
-        ]
-        lines.append(
-            f"{title:<16}" + "".join(f"{v:>{width + 2}}" for v in values)
-        )
-    return "\n".join(lines)
-
-
-def _linear_probabilities(
-    run: run_directory.RunDirectory, stage: str, queries: np.ndarray
-) -> np.ndarray:
-    """[Q, classes] float32 of the stage's classifier, Sec. 3 of the paper."""
-    classifier = restoring.restored_classifier(run, stage)
-    return tf.nn.softmax(classifier.classifier(queries)).numpy()
-
-
-def _accuracies(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Top-1 and top-5 accuracy."""
-    return {
-        f"top_{k}": metrics.top_k_accuracy(scores, labels, k) for k in (1, 5)
-    }
+def _write(
+    run: run_directory.RunDirectory,
+    chosen: config.EvaluateSettings,
+    pretrained: config.PretrainSettings,
+    test: splits.EncodedSplit,
+    bank: splits.EncodedSplit,
+    probabilities: dict[str, np.ndarray],
+    found: dict[str, object],
+) -> None:
+    """Writes the numbers, and what is behind them, in place of earlier ones."""
+    for file in (
+        run.predictions_file,
+        run.samples_file,
+        run.representations_file,
+        run.report_file,
+    ):
+        file.unlink(missing_ok=True)
+    run_directory.write_atomically(run.evaluation_file, results.to_json(found))
+    best = probabilities.get("linear", probabilities.get("pretrained"))
+    if best is not None:
+        _write_predictions(run, test, best)
+    samples.write_samples(run, chosen, pretrained, test, bank, best)
+    projector.write_projector(run, chosen, pretrained, test, best)
 
 
 def _write_predictions(
     run: run_directory.RunDirectory,
-    test: data.Source,
-    labels: np.ndarray,
+    test: splits.EncodedSplit,
     probabilities: np.ndarray,
 ) -> None:
     """Writes predictions.npz: ids, labels and probabilities per image."""
     buffer = io.BytesIO()
     np.savez(
         buffer,
-        ids=np.array(test.ids or range(len(labels))),
-        labels=labels,
+        ids=np.array(test.source.ids or range(len(test.labels))),
+        labels=test.labels,
         probabilities=probabilities,
-        class_names=np.array(test.class_names),
+        class_names=np.array(test.source.class_names),
     )
     run_directory.write_atomically(run.predictions_file, buffer.getvalue())

@@ -22,31 +22,53 @@ class CrossEntropyLoss(tf.keras.losses.Loss):
     Keras' own class takes a label per view, this one a label per sample.
     Labels [batch, classes] of floats, rows that sum to 1, are soft, as
     `augment.MixUp` makes them: L is then the mean over y with these weights.
+    Label smoothing eps replaces any weights q by (1 - eps) q + eps / classes.
 
     Args:
+      label_smoothing: eps, a share from 0 up to, not including, 1.
       reduction: Keras' reduction over the batch.
       name: Keras' name of the loss.
 
     Raises:
-      ValueError: `y_pred` is not [batch, views, classes] of floats, or soft
-        labels have other classes than it.
+      ValueError: `label_smoothing` is out of its range, `y_pred` is not
+        [batch, views, classes] of floats, or soft labels have other classes
+        than it.
       InvalidArgumentError: a row of soft labels does not sum to 1.
+
+    Reference: Szegedy et al. 2016, https://arxiv.org/abs/1512.00567, Sec. 7
+    (label smoothing, eps = 0.1).
     """
 
     def __init__(
         self,
+        label_smoothing: float = 0.0,
         reduction: str = tf.keras.losses.Reduction.AUTO,
         name: str = "cross_entropy_loss",
     ):
         super().__init__(reduction=reduction, name=name)
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(
+                "`label_smoothing` must be at least 0 and below 1, got "
+                f"{label_smoothing}"
+            )
+        self.label_smoothing = label_smoothing
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Returns [batch] float32 losses of logits."""
         logits = inputs.as_views(y_pred, "logits")
         labels = tf.convert_to_tensor(y_true)
         if labels.dtype.is_floating and labels.shape.rank == 2:
-            return _soft_cross_entropy(labels, logits)
-        return _cross_entropy(inputs.class_ids(labels), logits)
+            loss = _soft_cross_entropy(labels, logits)
+        else:
+            loss = _cross_entropy(inputs.class_ids(labels), logits)
+        if not self.label_smoothing:
+            return loss
+        share = self.label_smoothing  # the loss is linear in the weights
+        return (1 - share) * loss + share * _uniform_cross_entropy(logits)
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        return super().get_config() | {"label_smoothing": self.label_smoothing}
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -128,3 +150,9 @@ def _soft_cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(
         tf.nn.softmax_cross_entropy_with_logits(labels, logits), axis=1
     )
+
+
+def _uniform_cross_entropy(logits: tf.Tensor) -> tf.Tensor:
+    """The same for equal weights of all classes."""
+    log_sums = tf.reduce_logsumexp(logits, axis=2)  # [B, V]
+    return tf.reduce_mean(log_sums - tf.reduce_mean(logits, axis=2), axis=1)

@@ -4,17 +4,53 @@ Classifiers that need no training, and metrics. `training` watches a run with
 them, `evaluation` reports them.
 """
 
-from supcon_tf.measures.classifiers import knn_predict, prototype_predict
+from supcon_tf.measures.classifiers import (
+    knn_predict,
+    prototype_predict,
+    vote,
+)
+from supcon_tf.measures.confusion import confusion_matrix, per_class_recall
+from supcon_tf.measures.hypersphere import alignment, uniformity
 from supcon_tf.measures.metrics import (
     calibration_bins,
     expected_calibration_error,
     top_k_accuracy,
 )
+from supcon_tf.measures.neighbors import nearest_neighbors
+from supcon_tf.measures.retrieval import retrieval_summary
+from supcon_tf.measures.robustness import (
+    ALEXNET_CLEAN_ERROR,
+    ALEXNET_ERRORS,
+    Errors,
+    mean_corruption_error,
+    mean_corruption_error_unnormalized,
+    missing_errors,
+    relative_mean_corruption_error,
+)
+from supcon_tf.measures.scoring import brier_score, negative_log_likelihood
+from supcon_tf.measures.summary import classification_summary
 
 __all__ = [
+    "ALEXNET_CLEAN_ERROR",
+    "ALEXNET_ERRORS",
+    "Errors",
+    "alignment",
+    "brier_score",
     "calibration_bins",
+    "classification_summary",
+    "confusion_matrix",
     "expected_calibration_error",
     "knn_predict",
+    "mean_corruption_error",
+    "mean_corruption_error_unnormalized",
+    "missing_errors",
+    "nearest_neighbors",
+    "negative_log_likelihood",
+    "per_class_recall",
     "prototype_predict",
+    "relative_mean_corruption_error",
+    "retrieval_summary",
     "top_k_accuracy",
+    "uniformity",
+    "vote",
 ]

@@ -72,6 +72,28 @@ def check_labels(
     return array.astype(np.int64)
 
 
+def check_predictions(
+    probabilities: npt.ArrayLike, labels: npt.ArrayLike
+) -> tuple[np.ndarray, npt.NDArray[np.int64]]:
+    """Probabilities and labels as arrays, once they fit each other.
+
+    Args:
+      probabilities: [examples, num_classes] real, each row sums to 1.
+      labels: [examples] integers in [0, num_classes).
+
+    Returns:
+      The probabilities in their own precision, and the labels as int64.
+
+    Raises:
+      ValueError: `probabilities` is not a non-empty matrix of distributions, or
+        `labels` does not fit it.
+    """
+    probabilities = _check_matrix("probabilities", probabilities)
+    labels = check_labels(labels, *probabilities.shape)
+    _check_distributions(probabilities)
+    return probabilities, labels
+
+
 def top_k_accuracy(
     scores: npt.ArrayLike, labels: npt.ArrayLike, k: int
 ) -> float:
@@ -127,11 +149,9 @@ def calibration_bins(
       ValueError: `probabilities` is not a non-empty matrix of distributions,
         `labels` does not fit it, or `num_bins` is not positive.
     """
-    probabilities = _check_matrix("probabilities", probabilities)
-    labels = check_labels(labels, *probabilities.shape)
+    probabilities, labels = check_predictions(probabilities, labels)
     if num_bins < 1:
         raise ValueError(f"`num_bins` must be at least 1, got {num_bins}")
-    _check_distributions(probabilities)
 
     confidence = probabilities.max(axis=1)
     correct = probabilities.argmax(axis=1) == labels

@@ -12,7 +12,14 @@ from supcon_tf import config, losses, models
 
 def encoder(chosen: config.PretrainSettings) -> models.Encoder:
     """A built encoder with initial weights, of resolved settings."""
-    made = models.Encoder(
+    made = _unbuilt_encoder(chosen)
+    made.build((None, chosen.image_size, chosen.image_size, 3))
+    return made
+
+
+def _unbuilt_encoder(chosen: config.PretrainSettings) -> models.Encoder:
+    """The encoder, without weights."""
+    return models.Encoder(
         chosen.architecture,
         chosen.stem,
         chosen.width,
@@ -21,8 +28,6 @@ def encoder(chosen: config.PretrainSettings) -> models.Encoder:
         normalize=chosen.normalize_representation,
         synchronized_bn=_synchronizes(chosen),
     )
-    made.build((None, chosen.image_size, chosen.image_size, 3))
-    return made
 
 
 def model(
@@ -31,9 +36,31 @@ def model(
     """The built model of stage 1, as its objective needs it."""
     if not chosen.has_projections:
         return classifier_model(chosen, num_classes)
-    if chosen.online_classifier or chosen.is_joint:
+    if has_classifier(chosen):
         return supcon_model(chosen, num_classes)
     return supcon_model(chosen)
+
+
+def has_classifier(chosen: config.PretrainSettings) -> bool:
+    """Whether stage 1 trains a classifier, of whatever objective."""
+    beside = chosen.online_classifier or chosen.is_joint
+    return beside or not chosen.has_projections
+
+
+def classifier(
+    chosen: config.PretrainSettings, num_classes: int
+) -> tf.keras.layers.Dense:
+    """The built classifier of stage 1 alone, with initial weights."""
+    made = tf.keras.layers.Dense(
+        num_classes, use_bias=not uses_cosines(chosen), dtype="float32"
+    )
+    made.build((None, _unbuilt_encoder(chosen).representation_dim))
+    return made
+
+
+def uses_cosines(chosen: config.PretrainSettings) -> bool:
+    """Whether the classifier of stage 1 takes cosines."""
+    return chosen.objective == "max_margin"
 
 
 def classifier_model(
@@ -41,7 +68,7 @@ def classifier_model(
 ) -> models.ClassifierModel:
     """The built model of a one-stage baseline with initial weights."""
     made = models.ClassifierModel(
-        encoder(chosen), num_classes, cosine=chosen.objective == "max_margin"
+        encoder(chosen), num_classes, cosine=uses_cosines(chosen)
     )
     side = chosen.image_size
     made.build((None, chosen.num_views, side, side, 3))
@@ -142,7 +169,7 @@ def loss(
         "triplet": lambda chosen: losses.TripletLoss(
             chosen.triplet_margin, chosen.triplet_mining, chosen.cross_replica
         ),
-        "ce": lambda chosen: losses.CrossEntropyLoss(),
+        "ce": lambda chosen: losses.CrossEntropyLoss(chosen.label_smoothing),
         "max_margin": lambda chosen: losses.MaxMarginLoss(
             chosen.softmax_margin, chosen.softmax_scale
         ),

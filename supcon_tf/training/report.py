@@ -135,6 +135,7 @@ def _describe_loss(
             f", queue of {chosen.queue_size:,} by a momentum encoder, "
             f"{chosen.encoder_momentum:g}"
         )
+    text += _describe_smoothing(chosen)
     if chosen.mixing != "none":
         text += f", {chosen.mixing} of images and labels"
     if chance is not None:
@@ -143,6 +144,20 @@ def _describe_loss(
             "learning rate or lengthen the warm-up"
         )
     return text
+
+
+def _describe_smoothing(
+    chosen: config.PretrainSettings | config.LinearSettings,
+) -> str:
+    """The smoothing of labels, if any."""
+    share = chosen.label_smoothing
+    return f", label smoothing {share:g}" if share else ""
+
+
+def print_linear(chosen: config.LinearSettings, learning_rate: float) -> None:
+    """Prints optimizer and loss of stage 2."""
+    print_optimizer(chosen, learning_rate)
+    _print_line("loss", "cross-entropy" + _describe_smoothing(chosen))
 
 
 def print_optimizer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -16,24 +17,75 @@ def represent(
     *,
     batch_size: int = 256,
     image_size: int | None = None,
+    strategy: tf.distribute.Strategy | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Encodes every example of a split once, in its fixed order.
+
+    Neither the batch size nor the replicas change the result, up to the
+    rounding of kernels that go by the shape of a batch (below 1e-6).
 
     Args:
       encoder: run in inference mode.
       images: the split.
-      batch_size: images per step; without effect on the result.
+      batch_size: images per step, over all replicas, at least 1; they need not
+        divide it.
       image_size: side in pixels of the evaluation's centre crops; None takes
         that of the images.
+      strategy: whose replicas share each batch; the variables of `encoder`
+        must have been made in its scope. None is that in whose scope the
+        caller is, outside of any one device.
 
     Returns:
       Representations [examples, dim] float32 and labels [examples] int32.
 
     Raises:
-      ValueError: `batch_size` < 1, or no image size is known.
+      ValueError: `batch_size` < 1, no image size is known, or `strategy` is
+        one of several workers.
     """
-    examples = data.make_examples(images, batch_size, image_size=image_size)
-    return encode(inference_step(encoder, examples), examples)
+    return representer(
+        encoder, batch_size=batch_size, image_size=image_size, strategy=strategy
+    )(images)
+
+
+def representer(
+    encoder: models.Encoder,
+    *,
+    batch_size: int = 256,
+    image_size: int | None = None,
+    strategy: tf.distribute.Strategy | None = None,
+) -> Callable[[data.Source], tuple[np.ndarray, np.ndarray]]:
+    """Makes `represent` for many splits, whose encoder is traced once.
+
+    Args:
+      encoder: as in `represent`.
+      batch_size: as in `represent`.
+      image_size: as in `represent`.
+      strategy: as in `represent`.
+
+    Returns:
+      A function from a split to representations and labels.
+
+    Raises:
+      ValueError: as `represent`, what concerns the split when it is given.
+    """
+    strategy = strategy or tf.distribute.get_strategy()
+    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        raise ValueError(
+            "`strategy` must be that of one process, got several workers, "
+            "each of which may encode the whole split by itself"
+        )
+
+    @tf.function
+    def run(parts: tf.Tensor) -> tf.Tensor:
+        return strategy.run(lambda x: encoder(x, training=False), args=(parts,))
+
+    def represent_split(images: data.Source) -> tuple[np.ndarray, np.ndarray]:
+        size = min(batch_size, images.num_examples)
+        examples = data.make_examples(images, size, image_size=image_size)
+        step = functools.partial(_shared_step, strategy, run, size)
+        return encode(step, examples)
+
+    return represent_split
 
 
 def inference_step(
@@ -71,3 +123,27 @@ def encode(
     pairs = [(step(batch).numpy(), y.numpy()) for batch, y in examples]
     representations, labels = zip(*pairs, strict=True)
     return np.concatenate(representations), np.concatenate(labels)
+
+
+def _shared_step(
+    strategy: tf.distribute.Strategy,
+    run: tf.types.experimental.GenericFunction,
+    batch_size: int,
+    batch: tf.Tensor,
+) -> tf.Tensor:
+    """Encodes up to `batch_size` images, each replica its part of them.
+
+    All parts have one static size, as a TPU needs; what fills up the last
+    batch is dropped by its position.
+    """
+    replicas = strategy.num_replicas_in_sync
+    missing = -(-batch_size // replicas) * replicas - len(batch)
+    full = tf.pad(batch, [[0, missing], [0, 0], [0, 0], [0, 0]])
+    parts = tf.split(full, replicas)
+    encoded = run(
+        strategy.experimental_distribute_values_from_function(
+            lambda context: parts[context.replica_id_in_sync_group]
+        )
+    )
+    outputs = strategy.experimental_local_results(encoded)
+    return tf.concat(outputs, axis=0)[: len(batch)]

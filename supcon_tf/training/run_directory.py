@@ -16,8 +16,10 @@ class RunDirectory:
     """Paths and records of one run, or of a stage below it.
 
     Holds settings.flags, classes.json, checkpoints/, metrics.jsonl and
-    tensorboard/; evaluation adds evaluation.json and predictions.npz, export
-    adds export/<version>/, and each linear stage is a RunDirectory below.
+    tensorboard/; evaluation adds evaluation.json, predictions.npz,
+    representations.npz, samples.npz and tensorboard/projector/, the report
+    report.html, export export/<version>/, and each linear stage is a
+    RunDirectory below.
 
     Args:
       path: the directory, local or gs://; need not exist.
@@ -32,6 +34,10 @@ class RunDirectory:
         self.tensorboard = self.path / "tensorboard"
         self.evaluation_file = self.path / "evaluation.json"
         self.predictions_file = self.path / "predictions.npz"
+        self.representations_file = self.path / "representations.npz"
+        self.samples_file = self.path / "samples.npz"
+        self.projector = self.tensorboard / "projector"
+        self.report_file = self.path / "report.html"
         self.export = self.path / "export"
 
     def stage(self, name: str) -> RunDirectory:
@@ -74,6 +80,9 @@ class RunDirectory:
             self.metrics_file,
             self.evaluation_file,
             self.predictions_file,
+            self.representations_file,
+            self.samples_file,
+            self.report_file,
             self.classes_file,
             self.settings_file,
         ):

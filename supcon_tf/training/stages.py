@@ -144,6 +144,9 @@ def _batches(
 def train_linear(chosen: config.LinearSettings) -> run_directory.RunDirectory:
     """Stage 2: trains a linear classifier on the frozen encoder of a run.
 
+    It starts from random weights, also where stage 1 trained a classifier: so
+    after cross-entropy this is the two-stage training of Suppl. Table 3.
+
     Args:
       chosen: the settings; data and encoder are those of the run.
 
@@ -167,9 +170,10 @@ def train_linear(chosen: config.LinearSettings) -> run_directory.RunDirectory:
     run.check_classes(images.class_names)
     with strategy.scope():
         size = pretrained.image_size
-        classifier = models.LinearClassifier(
-            restoring.restored_encoder(run), len(images.class_names)
-        )
+        encoder = restoring.restored_encoder(run)
+        # A classifier of stage 1 began with the draw that would come next.
+        tf.keras.utils.set_random_seed(chosen.seed + 1)
+        classifier = models.LinearClassifier(encoder, len(images.class_names))
         classifier.build((None, size, size, 3))
         report.print_header(images, size, chosen)
         report.print_done("encoder", checkpoint)
@@ -253,11 +257,11 @@ def _compile(
     """Cross-entropy on logits, the classifier being all that trains."""
     model.compile(
         optimization.optimizer(chosen, steps),
-        tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        losses.CrossEntropyLoss(chosen.label_smoothing),
         metrics=["accuracy"],
         jit_compile=chosen.jit_compile or None,
     )
-    report.print_optimizer(chosen, optimization.peak_learning_rate(chosen))
+    report.print_linear(chosen, optimization.peak_learning_rate(chosen))
 
 
 def _checkpointed(

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -10,6 +8,7 @@ import tensorflow as tf
 
 from supcon_tf import augment
 from supcon_tf.augment import color, dispatch, randomness, warp
+from tests import forks
 
 _ALWAYS = {
     "jitter_probability": 1.0,
@@ -216,7 +215,8 @@ def test_addons_are_imported_only_by_a_warp():
         "p(tf.zeros([2, 32, 32, 3], tf.uint8), tf.zeros([2, 2], tf.int32));"
         "assert 'tensorflow_addons' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    done = forks.run(code)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_stacked_is_rand_augment_then_sim_augment():

@@ -302,6 +302,45 @@ def test_examples_come_once_in_order_with_the_rest(source):
     assert labels.dtype == np.int32
 
 
+@pytest.mark.parametrize("in_file_order", [False, True])
+@pytest.mark.parametrize("positions", [[0, 3, 4, 9, 20], [21], []])
+def test_examples_at_positions_are_all_that_is_read(
+    source, in_file_order, positions
+):
+    wanted = tf.constant(positions, tf.int64)
+
+    def read(index):
+        tf.debugging.Assert(tf.reduce_any(index == wanted), [index])
+        return source.read(index)
+
+    some = dataclasses.replace(source, read=read)
+    if in_file_order:
+        some = dataclasses.replace(some, labels=None)
+    batches = take(data.make_examples(some, 3, positions=positions), -1)
+    sizes = [len(labels) for _, labels in batches]
+    assert sizes == {5: [3, 2], 1: [1], 0: []}[len(positions)]
+    if positions:
+        images, labels = map(np.concatenate, zip(*batches, strict=True))
+        assert labels.tolist() == positions
+        np.testing.assert_array_equal(images, noise(22, 16, 16, 3)[labels])
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        take(data.make_examples(some, 3), -1)
+
+
+def test_records_after_the_last_position_are_not_passed(source):
+    def check(index):
+        tf.debugging.assert_less(index, tf.constant(6, tf.int64))
+        return index
+
+    ordered = dataclasses.replace(
+        source,
+        records=lambda seeds: source.records(seeds).map(check),
+        labels=None,
+    )
+    dataset = data.make_examples(ordered, 3, positions=[1, 5])
+    assert [labels.tolist() for _, labels in take(dataset, -1)] == [[1, 5]]
+
+
 def test_keras_asks_for_the_steps(source):
     model = tf.keras.Sequential([tf.keras.layers.Flatten()])
     model.compile(loss="mse")
@@ -347,3 +386,9 @@ def test_mistakes_are_named(source, options, message):
 def test_examples_need_a_batch(source):
     with pytest.raises(ValueError, match="`batch_size` must be in 1.*, got 0"):
         data.make_examples(source, 0)
+
+
+@pytest.mark.parametrize("positions", [[3, 1], [2, 2], [-1, 0], [0, 22]])
+def test_positions_are_places_in_order(source, positions):
+    with pytest.raises(ValueError, match="`positions` must be asc.* 0..21, go"):
+        data.make_examples(source, 4, positions=positions)

@@ -12,6 +12,7 @@ import tensorflow_datasets as tfds
 
 from supcon_tf import data
 from supcon_tf.data import sampling, tfds_source
+from tests import forks
 
 # TFDS looks for the source file of a builder and stumbles over `tests`, a
 # package without __init__.py; a module it cannot find is well with it.
@@ -193,11 +194,9 @@ def test_a_fresh_process_reads_the_files(tfds_dir):
         ]
         print(json.dumps([pixels, train.class_names, test.num_examples]))
     """
-    output = subprocess.run(
-        [sys.executable, "-c", program],
-        check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
-    pixels, class_names, num_test = json.loads(output.splitlines()[-1])
+    done = forks.run(program)
+    assert done.returncode == 0, done.stderr[-2000:]
+    pixels, class_names, num_test = json.loads(done.stdout.splitlines()[-1])
     here = data.load("tfds:tiny_photos", "train", tfds_dir)
     assert pixels == [level for level, _ in gray_levels(here)]
     assert (class_names, num_test) == (["a", "b", "c"], 3)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, data, evaluation, training
+from supcon_tf import config, data, distribute, evaluation, training
 from supcon_tf.augment import geometry
 from supcon_tf.training import (
     input_pipeline,
@@ -22,7 +22,21 @@ from supcon_tf.training import (
 def results(finished_run):
     return evaluation.evaluate(
         config.EvaluateSettings(
-            str(finished_run.path), batch_size=5, knn_neighbors=9
+            str(finished_run.path),
+            batch_size=5,
+            knn_neighbors=9,
+            knn_leave_one_out=True,
+            retrieval_at=(1, 3),
+            sample_images=2,
+            plane="pca",
+        )
+    )
+
+
+def numbers_alone(run, **chosen):
+    return evaluation.evaluate(
+        config.EvaluateSettings(
+            str(run.path), sample_images=0, plotted_images=0, **chosen
         )
     )
 
@@ -30,9 +44,28 @@ def results(finished_run):
 def test_results_are_those_of_the_file(results, finished_run):
     assert json.loads(finished_run.evaluation_file.read_text()) == results
     assert results["test_images"] == 21 and results["bank_images"] == 48
-    assert set(results["linear"]) == {"top_1", "top_5", "ece"}
+    of_probabilities = {"top_1", "top_5", "ece", "nll", "brier"}
+    for group in ("linear", "knn", "knn_majority"):
+        assert of_probabilities < set(results[group])
+        assert np.sum(results[group]["confusion_matrix"]) == 21
+        assert sum(results[group]["calibration_bins"]["count"]) == 21
     for group in ("linear", "knn", "prototype"):
         assert 1 / 3 < results[group]["top_1"] <= results[group]["top_5"] == 1
+    assert set(results["knn_leave_one_out"]) == {
+        "top_1",
+        "top_5",
+        "majority_top_1",
+    }
+    assert set(results["retrieval"]["recall_at"]) == {"1", "3"}
+    assert "pretrained" not in results and "corruptions" not in results
+
+
+def test_what_a_report_shows_lies_beside_the_numbers(results, finished_run):
+    for file in (finished_run.samples_file, finished_run.representations_file):
+        assert file.exists()
+    with np.load(finished_run.samples_file) as samples:
+        assert samples["images"].shape == (2, 16, 16, 3)
+    assert (finished_run.projector / "projector_config.pbtxt").exists()
 
 
 def test_predictions_are_per_image_and_reproduce_the_accuracy(
@@ -55,17 +88,26 @@ def test_predictions_are_per_image_and_reproduce_the_accuracy(
     ) == pytest.approx(results["linear"]["ece"])
 
 
-def test_the_batch_size_changes_nothing(results, finished_run):
-    again = evaluation.evaluate(
-        config.EvaluateSettings(
-            str(finished_run.path), batch_size=64, knn_neighbors=9
+def test_batch_size_and_replicas_change_nothing(
+    results, finished_run, mirrored_strategy, monkeypatch
+):
+    again = numbers_alone(finished_run, batch_size=64, knn_neighbors=9)
+    monkeypatch.setattr(
+        distribute, "make_strategy", lambda *_: mirrored_strategy
+    )
+    shared = numbers_alone(finished_run, batch_size=8, knn_neighbors=9)
+    for other in (again, shared):
+        for group in ("linear", "knn", "knn_majority", "prototype"):
+            recall = results[group]["per_class_recall"]
+            assert other[group]["per_class_recall"] == recall
+        for measure in ("ece", "nll", "brier"):
+            assert other["linear"][measure] == pytest.approx(
+                results["linear"][measure], abs=1e-5
+            )
+        assert other["representations"] == pytest.approx(
+            results["representations"], abs=1e-5
         )
-    )
-    assert again["knn"] == results["knn"]
-    assert again["linear"]["top_1"] == results["linear"]["top_1"]
-    assert again["linear"]["ece"] == pytest.approx(
-        results["linear"]["ece"], abs=1e-5
-    )
+    assert not finished_run.samples_file.exists()
 
 
 def test_representations_are_in_order_and_by_hand(finished_run):
@@ -84,14 +126,18 @@ def test_representations_are_in_order_and_by_hand(finished_run):
 
 
 def test_without_a_linear_stage_the_others_still_work(finished_run):
-    results = evaluation.evaluate(
-        config.EvaluateSettings(
-            str(finished_run.path), linear_stage="nothing", knn_neighbors=5
-        )
+    results = numbers_alone(
+        finished_run, linear_stage="nothing", knn_neighbors=5
     )
     assert "linear" not in results and results["knn"]["top_1"] > 1 / 3
-    table = evaluation.results_table({"mine": results})
-    assert "linear top-1 not run" in " ".join(table.split())
+    assert not finished_run.predictions_file.exists()
+
+
+def test_corruptions_without_a_classifier_are_refused_at_once(finished_run):
+    with pytest.raises(ValueError, match="--corruptions must be none for a"):
+        numbers_alone(
+            finished_run, linear_stage="nothing", corruptions="generated"
+        )
 
 
 def test_other_classes_in_the_data_are_refused(
@@ -112,12 +158,3 @@ def test_other_classes_in_the_data_are_refused(
     run.settings_file.write_text(settings.to_flagfile(changed))
     with pytest.raises(ValueError, match=r"got -mid \+medium"):
         evaluation.evaluate(config.EvaluateSettings(str(run.path)))
-
-
-def test_results_table_is_side_by_side(results):
-    table = evaluation.results_table({"first": results, "second": results})
-    header, *rows = table.splitlines()
-    assert header.split() == ["first", "second"]
-    value = f"{results['linear']['top_1']:.4f}"
-    assert rows[0].split() == ["linear", "top-1", value, value]
-    assert len({len(line) for line in [header, *rows]}) == 1

@@ -11,6 +11,7 @@ import tensorflow as tf
 from supcon_tf import losses
 
 LABELS = np.array([2, 0, 1, 2])
+SOFT = np.array([[0.25, 0.75, 0], [1, 0, 0], [0.5, 0.25, 0.25], [0, 1, 0]])
 
 
 def logits(views=2):
@@ -61,7 +62,12 @@ def test_max_margin_lowers_the_cosine_of_the_label(views):
 
 
 @pytest.mark.parametrize(
-    "loss", [losses.CrossEntropyLoss(), losses.MaxMarginLoss()]
+    "loss",
+    [
+        losses.CrossEntropyLoss(),
+        losses.CrossEntropyLoss(0.1),
+        losses.MaxMarginLoss(),
+    ],
 )
 def test_per_sample_and_finite(loss):
     for value in (0.0, 1.0, 1e4):
@@ -76,7 +82,7 @@ def test_per_sample_and_finite(loss):
 
 def test_config_round_trip():
     for loss in (
-        losses.CrossEntropyLoss("sum", "mine"),
+        losses.CrossEntropyLoss(0.1, "sum", "mine"),
         losses.MaxMarginLoss(0.1, 5.0, "sum", "mine"),
     ):
         config = loss.get_config()
@@ -91,13 +97,16 @@ def test_bad_options_are_named():
         losses.MaxMarginLoss(margin=-0.1)
     with pytest.raises(ValueError, match="`scale` must be positive, got 0"):
         losses.MaxMarginLoss(scale=0)
+    for share in (-0.1, 1.0, float("nan")):
+        with pytest.raises(ValueError, match=f"and below 1, got {share}"):
+            losses.CrossEntropyLoss(share)
     with pytest.raises(ValueError, match="`logits` must be"):
         losses.CrossEntropyLoss()(LABELS, np.ones([4, 2, 2, 3], np.float32))
 
 
 def test_soft_labels_weight_the_classes():
     x = logits()
-    soft = np.array([[0.25, 0.75, 0], [1, 0, 0], [0.5, 0.25, 0.25], [0, 1, 0]])
+    soft = SOFT
     per_class = np.stack([cross_entropy_loops(x, [c] * 4) for c in range(3)], 1)
     loss = losses.CrossEntropyLoss(reduction="none")
     expected = (soft * per_class).sum(1)
@@ -115,3 +124,38 @@ def test_soft_labels_weight_the_classes():
             graph(bad, x)
     with pytest.raises(ValueError, match="`labels` must have shape .4, 3. to"):
         loss(soft[:, :2], x)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.6])
+@pytest.mark.parametrize("views", [1, 2])
+def test_label_smoothing_spreads_a_share_over_all_classes(share, views):
+    """The loops of Sec. 7, for one-hot and for soft labels; Keras agrees."""
+    x = logits(views)
+    loss = losses.CrossEntropyLoss(share, reduction="none")
+    per_class = [cross_entropy_loops(x, [c] * 4) for c in range(3)]
+    keras = tf.keras.losses.CategoricalCrossentropy(
+        from_logits=True, label_smoothing=share, reduction="none"
+    )
+    for labels, weights in (
+        (LABELS, np.eye(3)[LABELS]),
+        (LABELS[:, None], np.eye(3)[LABELS]),
+        (SOFT, SOFT),
+    ):
+        expected = np.zeros(4)
+        for s, c in np.ndindex(4, 3):
+            weight = (1 - share) * weights[s, c] + share / 3
+            expected[s] += weight * per_class[c][s]
+        np.testing.assert_allclose(loss(labels, x), expected, rtol=1e-5)
+        of_views = [keras(weights, x[:, v]) for v in range(views)]
+        np.testing.assert_allclose(
+            loss(labels, x), np.mean(of_views, axis=0), rtol=1e-5
+        )
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16])
+def test_smoothing_is_computed_in_float32(dtype):
+    x = tf.cast(30 * logits(), dtype)
+    loss = losses.CrossEntropyLoss(0.1, reduction="none")
+    result = loss(LABELS, x)
+    assert result.dtype == tf.float32
+    np.testing.assert_array_equal(result, loss(LABELS, tf.cast(x, tf.float32)))

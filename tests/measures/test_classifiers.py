@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from sklearn import neighbors
+from sklearn import neighbors as sklearn_neighbors
 
-from supcon_tf.measures import classifiers
+from supcon_tf.measures import classifiers, neighbors
 
 NUM_CLASSES = 5
 
@@ -82,7 +82,7 @@ def test_leave_one_out_equals_the_loop(k, weighted):
 
 def test_majority_equals_scikit_learn():
     queries, bank, labels = _data(num_queries=200, num_rows=300)
-    reference = neighbors.KNeighborsClassifier(
+    reference = sklearn_neighbors.KNeighborsClassifier(
         9, metric="cosine", algorithm="brute"
     ).fit(bank, labels)
     result = classifiers.knn_predict(
@@ -198,25 +198,20 @@ def test_inputs_of_any_kind(predict):
     assert none.shape == (0, NUM_CLASSES)
 
 
-def test_sweep_traces_once():
+def test_both_votes_of_one_search():
     queries, bank, labels = _data()
-
-    def sweep():
-        for k, temperature, rows in [(1, 0.1, 61), (5, 0.2, 40), (9, 0.3, 13)]:
-            classifiers.knn_predict(
-                queries,
-                bank[:rows],
-                labels[:rows],
-                num_classes=NUM_CLASSES + k,
-                k=k,
-                temperature=temperature,
-                query_chunk=10 + k,
-            )
-
-    sweep()
-    count = classifiers._vote.experimental_get_tracing_count()
-    sweep()
-    assert classifiers._vote.experimental_get_tracing_count() == count
+    found = neighbors.nearest_neighbors(queries, bank, 7)
+    for weighted in (True, False):
+        options = {"num_classes": NUM_CLASSES, "weighted": weighted}
+        np.testing.assert_array_equal(
+            classifiers.vote(*found, labels, **options),
+            classifiers.knn_predict(queries, bank, labels, k=7, **options),
+        )
+    similarities, indices = found
+    with pytest.raises(ValueError, match=r"that of `indices`, got \(23, 7\)"):
+        classifiers.vote(similarities, indices[:5], labels, num_classes=5)
+    with pytest.raises(ValueError, match=r"must lie in \[0, 2\)"):
+        classifiers.vote(similarities, indices, labels, num_classes=2)
 
 
 def test_prototypes_equal_the_loop():

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,8 +10,6 @@ import tensorflow as tf
 
 from supcon_tf import losses, models
 from supcon_tf.models import layers
-
-ROOT = pathlib.Path(__file__).parents[2]
 
 
 def _views(batch: int = 3, views: int = 2) -> np.ndarray:
@@ -135,51 +130,29 @@ def test_round_trip(tmp_path: pathlib.Path) -> None:
     np.testing.assert_array_equal(loaded(_views()), expected)
 
 
-_TWO_REPLICAS = """
-import numpy as np
-import tensorflow as tf
-from supcon_tf import models
-
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0],
-    [tf.config.LogicalDeviceConfiguration()] * 2,
-)
-views = np.random.default_rng(0).integers(0, 256, (4, 2, 8, 8, 3), np.uint8)
-
-def train(strategy):
-    tf.keras.utils.set_random_seed(1)
-    with strategy.scope():
-        encoder = models.Encoder("vgg8", width=0.0625)
-        model = models.SupConModel(
-            encoder, models.ProjectionHead(4, (8,), use_batch_norm=True)
-        )
-        model.compile("sgd", lambda y, z: tf.reduce_sum(z[:, 0] * z[:, 1], -1))
+def test_batch_norm_spans_two_replicas(mirrored_strategy) -> None:
+    views = np.random.default_rng(0).integers(0, 256, (4, 2, 8, 8, 3), np.uint8)
     data = tf.data.Dataset.from_tensors((views, np.zeros(4, np.int32)))
-    model.fit(data, verbose=0)
-    bn = [encoder.stack.convs[0].bn, model.projection_head.norms[0]]
-    assert {layer.synchronized for layer in bn} == {
-        strategy.num_replicas_in_sync == 2
-    }
-    return [v.numpy() for v in model.variables if "variance" not in v.name]
-
-one = train(tf.distribute.get_strategy())
-two = train(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
-for a, b in zip(one, two):
-    np.testing.assert_allclose(a, b, atol=2e-5)
-"""
-
-
-def test_batch_norm_spans_two_replicas() -> None:
-    # In a process of its own: logical devices are set before TF starts.
-    # The moving variance differs by design: fused BN stores the unbiased one.
-    result = subprocess.run(
-        [sys.executable, "-c", _TWO_REPLICAS],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
+    trained = []
+    for strategy in (tf.distribute.get_strategy(), mirrored_strategy):
+        tf.keras.utils.set_random_seed(1)
+        with strategy.scope():
+            model = models.SupConModel(
+                models.Encoder("vgg8", width=0.0625),
+                models.ProjectionHead(4, (8,), use_batch_norm=True),
+            )
+            model.compile("sgd", _agreement)
+        model.fit(data, verbose=0)
+        norms = model.encoder.stack.convs[0].bn, model.projection_head.norms[0]
+        assert {layer.synchronized for layer in norms} == {
+            strategy is mirrored_strategy
+        }
+        trained.append(
+            # Not the moving variance: fused BN stores the unbiased one.
+            [v.numpy() for v in model.variables if "variance" not in v.name]
+        )
+    for one, two in zip(*trained, strict=True):
+        np.testing.assert_allclose(one, two, atol=2e-5)
 
 
 @pytest.mark.parametrize("architecture", ["resnet18", "resnet50", "vgg16"])

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import pathlib
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from supcon_tf.models import gradient_cache
+from tests import forks
 
-ROOT = pathlib.Path(__file__).parents[2]
 ROWS = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
 
 
@@ -148,12 +143,6 @@ print(peak() - before)
 def test_memory_does_not_grow_with_the_batch() -> None:
     # In a process of its own, whose peak is nobody else's. The activations of
     # the large batch are 150 MiB.
-    result = subprocess.run(
-        [sys.executable, "-c", _PEAKS],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = forks.run(_PEAKS)
     assert result.returncode == 0, result.stderr[-3000:]
     assert float(result.stdout) < 40

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
 import pytest
+
+from tests import forks
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 TINY = [
@@ -23,7 +26,13 @@ TINY = [
 ]
 
 
-def run(tool, *arguments, cwd=ROOT):
+def run(tool, *arguments, cwd, root=ROOT):
+    """Runs a tool in a folder, in a process that is quick to start."""
+    return forks.run(root / "tools" / f"{tool}.py", *arguments, cwd=cwd)
+
+
+def run_afresh(tool, *arguments, cwd):
+    """The same, as a shell does."""
     return subprocess.run(
         [sys.executable, str(ROOT / "tools" / f"{tool}.py"), *arguments],
         capture_output=True,
@@ -38,7 +47,9 @@ def command_line_run(image_folder, tmp_path_factory):
     cwd = tmp_path_factory.mktemp("elsewhere")
     data = ["--dataset=folder", f"--data_dir={image_folder}"]
     outputs = {
-        "pretrain": run("pretrain", "--run_dir=run", *data, *TINY, cwd=cwd),
+        "pretrain": run_afresh(
+            "pretrain", "--run_dir=run", *data, *TINY, cwd=cwd
+        ),
         "train_linear": run(
             "train_linear",
             "--run_dir=run",
@@ -137,8 +148,6 @@ def test_wrong_input_is_one_line_and_leaves_nothing(
 
 
 def test_a_file_that_is_no_image_is_named_or_skipped(image_folder, tmp_path):
-    import shutil
-
     shutil.copytree(image_folder, tmp_path / "images")
     bad = tmp_path / "images" / "train" / "mid" / "zz.jpg"
     bad.write_text("this is not an image")
@@ -147,6 +156,7 @@ def test_a_file_that_is_no_image_is_named_or_skipped(image_folder, tmp_path):
         "--data_dir=images",
         "--run_dir=run",
         "--epochs=0",
+        "--augmentation=identity",
         *[flag for flag in TINY if "epochs" not in flag],
     ]
     done = run("pretrain", *arguments, cwd=tmp_path)
@@ -160,8 +170,22 @@ def test_a_file_that_is_no_image_is_named_or_skipped(image_folder, tmp_path):
     assert "1 bad files skipped" in done.stdout
 
 
-def test_the_demo_ends_with_its_table(tmp_path):
-    done = run("demo", "--epochs=2", cwd=tmp_path)
+def smaller_demo(folder):
+    """A copy of the demo whose presets are quick to trace."""
+    shutil.copytree(ROOT / "flags", folder / "flags")
+    with open(folder / "flags/supcon_digits_resnet18.flags", "a") as preset:
+        preset.write("--architecture=vgg8\n--augmentation=identity\n")
+    (folder / "tools").mkdir()
+    shutil.copy(ROOT / "tools/demo.py", folder / "tools")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "size", ["small", pytest.param("full", marks=pytest.mark.slow)]
+)
+def test_the_demo_ends_with_its_table(size, tmp_path):
+    root = smaller_demo(tmp_path / "demo") if size == "small" else ROOT
+    done = run("demo", "--epochs=2", cwd=tmp_path, root=root)
     assert done.returncode == 0, done.stderr[-2000:]
     table = done.stdout[done.stdout.index("360 held-out digits") :]
     rows = {line[:15].strip(): line[15:].split() for line in table.splitlines()}

@@ -89,3 +89,32 @@ def test_chunks_take_their_own_batch_norm(mirrored_strategy) -> None:
 )
 def test_losses(objective: str, expected: type) -> None:
     assert type(builders.loss(chosen(objective=objective))) is expected
+
+
+def test_cross_entropy_smooths_labels() -> None:
+    loss = builders.loss(chosen(objective="ce", label_smoothing=0.1))
+    assert loss.label_smoothing == 0.1
+    assert builders.loss(chosen(objective="ce")).label_smoothing == 0
+
+
+@pytest.mark.parametrize(
+    ("overrides", "bias"),
+    [
+        ({"objective": "ce"}, True),
+        ({"objective": "max_margin"}, False),
+        ({"objective": "supcon+ce"}, True),
+        ({"online_classifier": True}, True),
+        ({}, None),
+    ],
+)
+def test_the_classifier_alone_is_that_of_the_model(overrides, bias) -> None:
+    settings = chosen(**overrides)
+    assert builders.has_classifier(settings) == (bias is not None)
+    parts = builders.checkpointed(builders.model(settings, 7))
+    assert ("classifier" in parts) == (bias is not None)
+    if bias is not None:
+        alone = builders.classifier(settings, 7)
+        assert alone.use_bias == bias
+        assert [w.shape for w in alone.weights] == [
+            w.shape for w in parts["classifier"].weights
+        ]

@@ -21,8 +21,9 @@ def start_two(run_dir):
             "--strategy=multi_worker",
             *FLAGS,
             environment=environment,
+            fresh=index == 1,
         )
-        for environment in workers.environments(2)
+        for index, environment in enumerate(workers.environments(2))
     ]
 
 

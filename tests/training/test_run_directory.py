@@ -42,7 +42,16 @@ def test_overwriting_removes_outputs_and_stages_but_nothing_else(run):
     run.checkpoints.mkdir()
     (run.checkpoints / "epoch-1.index").write_text("old")
     run.metrics_file.write_text("{}\n")
-    run.evaluation_file.write_text("{}\n")
+    run.projector.mkdir(parents=True)
+    for file in (
+        run.evaluation_file,
+        run.predictions_file,
+        run.representations_file,
+        run.samples_file,
+        run.report_file,
+        run.projector / "metadata.tsv",
+    ):
+        file.write_text("old")
     (run.path / "notes.txt").write_text("mine")
     run.create(config.PretrainSettings(str(run.path)), ("dog", "cat"))
     assert sorted(p.name for p in run.path.iterdir()) == [

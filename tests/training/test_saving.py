@@ -28,8 +28,8 @@ def steps(run_dir):
     return checkpoints.steps_in(run_directory.RunDirectory(run_dir).checkpoints)
 
 
-def start(run_dir):
-    return processes.start(run_dir, *FLAGS)
+def start(run_dir, **options):
+    return processes.start(run_dir, *FLAGS, **options)
 
 
 def kill_after(run_dir, process, more_steps):
@@ -86,7 +86,7 @@ def assert_same_run(one, other):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
-    processes.end(start(run_dir))
+    processes.end(start(run_dir, fresh=True))
     return run_dir
 
 
@@ -194,7 +194,7 @@ def test_checkpoints_are_kept_as_asked(tiny_settings, tmp_path):
 
 def test_a_linear_stage_goes_on_where_it_was(tiny_settings, tmp_path):
     """Interrupted inside an epoch, it ends with the same classifier."""
-    run = pretrain(tiny_settings, tmp_path / "run", epochs=1)
+    run = pretrain(tiny_settings, tmp_path / "run", epochs=0)
     ends = []
     for name in ("whole", "interrupted"):
         chosen = config.LinearSettings(

@@ -78,9 +78,11 @@ def test_the_flagfile_of_a_run_repeats_it(finished_run, tmp_path):
         np.testing.assert_allclose(after[name], weight, rtol=0.02, atol=2e-3)
 
 
-def test_another_seed_is_another_run(finished_run, tiny_settings):
-    run = training.pretrain(tiny_settings(seed=1, epochs=1))
-    assert metrics_of(run)[0]["loss"] != metrics_of(finished_run)[0]["loss"]
+def test_another_seed_is_another_run(tiny_settings):
+    one, other = (
+        training.pretrain(tiny_settings(seed=seed, epochs=1)) for seed in (0, 1)
+    )
+    assert metrics_of(one)[0]["loss"] != metrics_of(other)[0]["loss"]
 
 
 def test_the_linear_stage_freezes_every_weight_and_statistic(
@@ -160,6 +162,7 @@ def test_settings_are_recorded_as_resolved(image_folder, tmp_path, monkeypatch):
             architecture="vgg8",
             width=0.05,
             hidden_dims=(),
+            augmentation="identity",
             batch_size=8,
             epochs=0,
         )
@@ -256,6 +259,55 @@ def test_two_replicas_train_like_one_device(
         training.pretrain(tiny_settings(batch_size=15, strategy="mirrored"))
 
 
+def check_the_classifier_of_stage_1(run):
+    """Restored alone, it gives the logits that it gave in training."""
+    chosen = run.pretrain_settings()
+    restored = restoring.restored_pretrained_classifier(run)
+    model = builders.model(chosen, 3)
+    parts = builders.checkpointed(model)
+    assert (restored is None) == ("classifier" not in parts)
+    if restored is None:
+        return
+    checkpoints.restore(run.latest_checkpoint(), **parts)
+    views = np.random.default_rng(0).integers(0, 256, [5, 1, 16, 16, 3])
+    if isinstance(model, models.ClassifierModel):
+        expected = model(views.astype(np.uint8))
+    else:
+        expected = model._outputs(views.astype(np.uint8), training=False)[1]
+    if model.name == "classifier_model" and model.cosine:
+        expected *= chosen.softmax_scale
+    logits = restored(model.encoder(views[:, 0].astype(np.uint8)))
+    assert logits.shape == (5, 3) and logits.dtype == tf.float32
+    np.testing.assert_allclose(logits, expected[:, 0], rtol=1e-4, atol=1e-4)
+
+
+def test_stage_2_after_cross_entropy_begins_anew(tiny_settings, capsys):
+    """Suppl. Table 3: the last layer is re-initialised, the rest is frozen."""
+    run = training.pretrain(
+        tiny_settings(
+            objective="ce", label_smoothing=0.1, epochs=1, warmup_epochs=0.0
+        )
+    )
+    assert ", label smoothing 0.1\n" in capsys.readouterr().out
+    one_stage = restoring.restored_pretrained_classifier(run)
+    chosen = config.LinearSettings(
+        str(run.path),
+        epochs=0,
+        label_smoothing=0.2,
+        crop_area=(),
+        horizontal_flip=False,
+    )
+    training.train_linear(chosen)
+    assert "cross-entropy, label smoothing 0.2\n" in capsys.readouterr().out
+    model = tf.keras.Sequential()
+    stages._compile(chosen, model, 1)
+    assert model.loss.label_smoothing == 0.2
+    initial = restoring.restored_classifier(run, "linear").classifier
+    assert not initial.bias.numpy().any() and one_stage.bias.numpy().any()
+    # Nor the weights that stage 1 began with, which one epoch hardly moves.
+    assert np.abs(initial.kernel - one_stage.kernel).max() > 0.1
+
+
 OBJECTIVES = {  # and what the header says of it
     "supcon": "supcon: L_out, temperature 0.1; chance level 0.3434",
     "simclr": "simclr: temperature 0.1; chance level 0.3434",
@@ -300,6 +352,7 @@ def test_every_objective_falls_and_later_stages_take_its_encoder(
         config.EvaluateSettings(str(run.path), knn_neighbors=5)
     )
     assert results["linear"]["top_1"] > 0.4
+    check_the_classifier_of_stage_1(run)
 
 
 def test_cross_entropy_learns_from_mixed_images(tiny_settings, capsys):
@@ -372,6 +425,7 @@ EVERYTHING = [  # settings, what the header says of them, figures in the log
             "batch_size": 12,
             "gradient_cache_chunks": 2,
             "knn_every": 2,
+            "augmentation": "simaugment",
             "precision": "mixed_float16",
         },
         ["12 images per replica, 4 of each of 3 classes, in 2 chunks; 4 steps"],
@@ -409,6 +463,7 @@ def test_what_training_at_scale_adds(
     assert np.isfinite([last[name] for name in figures]).all()
     if "knn_accuracy" in figures:
         assert "knn_accuracy" not in metrics_of(run)[0]
+    check_the_classifier_of_stage_1(run)
     stage = training.train_linear(
         config.LinearSettings(
             str(run.path),

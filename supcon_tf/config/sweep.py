@@ -1,0 +1,157 @@
+"""Settings of a sweep: a base, and the settings that vary in a grid."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+
+from supcon_tf import settings
+from supcon_tf.config import pretraining, stages
+
+_LINEAR = "linear."
+# Where a cell is, and what its directories are called, the sweep decides.
+_OF_THE_SWEEP = ("run_dir", "name")
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepAxis:
+    """A setting that varies.
+
+    Attributes:
+      name: of a setting of stage 1, or, after "linear.", of stage 2.
+      values: what it becomes, at least one, all different.
+    """
+
+    name: str
+    values: tuple[object, ...]
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it is a setting of stage 2."""
+        return self.name.startswith(_LINEAR)
+
+    @property
+    def is_repetition(self) -> bool:
+        """Whether its values are runs of the same: seeds."""
+        return self.setting == "seed"
+
+    @property
+    def setting(self) -> str:
+        """Name of the setting in its stage."""
+        return self.name.removeprefix(_LINEAR)
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepSettings(pretraining.PretrainSettings):
+    """Settings of tools/sweep.py: those of stage 1 are the base of all cells.
+
+    Rules between them hold in each cell, not in the base: a grid of --epochs
+    and --warmup_epochs may leave the defaults behind.
+    """
+
+    sweep: tuple[str, ...] = settings.setting(
+        (),
+        "A setting and its values, NAME=VALUE,VALUE,...; NAME is a flag of "
+        "tools/pretrain.py or, as linear.NAME, of tools/train_linear.py. Given "
+        "several times, all combinations are run; values of seed are "
+        "repetitions. The items of a list are joined by + "
+        "(crop_area=0.2+1,0.08+1), an optional value may be none.",
+        repeated=True,
+    )
+    linear_flagfile: str | None = settings.setting(
+        None,
+        "Settings of stage 2; default: those of tools/train_linear.py, but "
+        "without random views, which takes seconds.",
+    )
+    evaluate_flagfile: str | None = settings.setting(
+        None,
+        "Settings of the evaluation; default: those of tools/evaluate.py, but "
+        "without pictures.",
+    )
+    metric: str = settings.setting(
+        "linear.top_1",
+        "What the figure shows and the table marks the best of: the path of "
+        "a number in evaluation.json, such as linear.ece or knn.top_1.",
+    )
+    parallel: int = settings.setting(
+        1,
+        "Cells at a time; they share the memory and the devices of this "
+        "machine.",
+        at_least=1,
+    )
+
+    def _check(self) -> None:
+        """Checks rules of the sweep; raises ValueError."""
+        names = [axis.name for axis in self.axes]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(
+                    f"--sweep must name a setting once, got {name} twice"
+                )
+        if "://" in self.run_dir:
+            raise ValueError(
+                "--run_dir must be a directory of this machine, got "
+                f"{self.run_dir}"
+            )
+        if self.strategy == "multi_worker":
+            raise ValueError(
+                "--strategy must not be multi_worker: the cells are processes "
+                "of this machine"
+            )
+
+    @property
+    def axes(self) -> tuple[SweepAxis, ...]:
+        """The settings that vary, in their order; raises ValueError."""
+        return tuple(map(_axis, self.sweep))
+
+
+def axis_text(value: object) -> str:
+    """A value as it stands in --sweep."""
+    if value is None:
+        return "none"
+    return settings.to_text(value).replace(",", "+")
+
+
+def _axis(text: str) -> SweepAxis:
+    """The axis of one --sweep."""
+    name, equals, values = text.partition("=")
+    if not equals:
+        raise ValueError(f"--sweep must be NAME=VALUE,VALUE,..., got {text}")
+    field = _field(name)
+    try:
+        parsed = [
+            settings.from_text(field, value, separator="+")
+            for value in values.split(",")
+        ]
+    except ValueError as error:
+        raise ValueError(f"--sweep must have values of {name}: {error}") from (
+            error
+        )
+    for value in parsed:
+        if parsed.count(value) > 1:
+            raise ValueError(
+                f"--sweep must name a value once, got {name}="
+                f"{axis_text(value)} twice"
+            )
+    return SweepAxis(name, tuple(parsed))
+
+
+def _field(name: str) -> dataclasses.Field:
+    """The field of either stage that a name stands for."""
+    fields = {
+        prefix + field.name: field
+        for prefix, stage in (
+            ("", pretraining.PretrainSettings),
+            (_LINEAR, stages.LinearSettings),
+        )
+        for field in dataclasses.fields(stage)
+        if field.metadata["recorded"] and field.name not in _OF_THE_SWEEP
+    }
+    if name in fields:
+        return fields[name]
+    alike = difflib.get_close_matches(name, fields, n=1)
+    hint = f"; {alike[0]} is one" if alike else ""
+    raise ValueError(
+        "--sweep must name a setting of stage 1, or linear.NAME of stage 2, "
+        f"got {name}{hint}"
+    )

@@ -1,0 +1,166 @@
+"""Parts of a split: a few images of each class, a share for validation."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from supcon_tf.data import sources
+
+# Examples up to which the chosen ones of a set that is read in file order are
+# held in memory, encoded: 100,000 images of ImageNet are 11 GB.
+_LARGEST_HELD = 100_000
+
+
+def labels_of(source: sources.Source) -> np.ndarray:
+    """The labels of a split, in its fixed order.
+
+    Args:
+      source: the split; one that is read in file order is read once.
+
+    Returns:
+      [num_examples] integers.
+    """
+    if source.labels is not None:
+        return source.labels
+    labels = source.records(None).map(lambda record: source.read(record)[1])
+    return np.fromiter(labels.as_numpy_iterator(), np.int32)
+
+
+def draw_per_class(labels: npt.ArrayLike, count: int, seed: int) -> np.ndarray:
+    """Draws equally many examples of each class that has any.
+
+    Args:
+      labels: [examples] integers.
+      count: examples of each class.
+      seed: integer; the same seed draws the same examples.
+
+    Returns:
+      [classes * count] positions in `labels`, rising.
+
+    Raises:
+      ValueError: `count` is not positive, or a class has fewer examples.
+    """
+    labels = np.asarray(labels)
+    classes, sizes = np.unique(labels, return_counts=True)
+    if not 1 <= count <= sizes.min():
+        raise ValueError(
+            f"`count` must be in 1..{sizes.min()}, the examples of class "
+            f"{classes[sizes.argmin()]}, got {count}"
+        )
+    rng = np.random.default_rng(seed)
+    drawn = [
+        rng.permutation(np.flatnonzero(labels == label))[:count]
+        for label in classes
+    ]
+    return np.sort(np.concatenate(drawn))
+
+
+def hold_out(
+    labels: npt.ArrayLike, fraction: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Holds a share of every class out, for validation.
+
+    A class of n examples gives round(n * fraction) of them, but at least 1 and
+    at most n - 1; one of a single example gives none.
+
+    Args:
+      labels: [examples] integers.
+      fraction: share held out, in (0, 1).
+      seed: integer; the same seed makes the same split.
+
+    Returns:
+      The positions in `labels` that stay, and those held out, both rising.
+
+    Raises:
+      ValueError: `fraction` is not in (0, 1), or no class has two examples.
+    """
+    labels = np.asarray(labels)
+    if not 0 < fraction < 1:
+        raise ValueError(f"`fraction` must be in (0, 1), got {fraction}")
+    rng = np.random.default_rng(seed)
+    is_held = np.zeros(len(labels), bool)
+    for label in np.unique(labels):
+        own = rng.permutation(np.flatnonzero(labels == label))
+        count = max(round(len(own) * fraction), 1)
+        is_held[own[: min(count, len(own) - 1)]] = True
+    if not is_held.any():
+        raise ValueError(
+            "`labels` must have a class of two examples, got "
+            f"{len(labels)} examples of as many classes"
+        )
+    return np.flatnonzero(~is_held), np.flatnonzero(is_held)
+
+
+def subset(source: sources.Source, positions: npt.ArrayLike) -> sources.Source:
+    """The source with some of its examples.
+
+    The chosen examples of a set that is read in file order are held in memory.
+
+    Args:
+      source: any split.
+      positions: [examples] different integers in 0..num_examples-1, rising:
+        places in the split's fixed order.
+
+    Returns:
+      A source whose fixed order is that of `positions`.
+
+    Raises:
+      ValueError: `positions` is empty, not rising or out of range, or there
+        are too many for the memory.
+    """
+    positions = np.asarray(positions, np.int64)
+    if not (
+        positions.size
+        and 0 <= positions[0]
+        and positions[-1] < source.num_examples
+        and (np.diff(positions) > 0).all()
+    ):
+        raise ValueError(
+            f"`positions` must be rising in 0..{source.num_examples - 1}, got "
+            f"{positions}"
+        )
+    if source.labels is None:
+        source = _held_in_memory(source, positions)
+        positions = np.arange(len(positions))
+    places = tf.constant(positions)
+    return dataclasses.replace(
+        source,
+        num_examples=len(positions),
+        records=sources.index_records(len(positions)),
+        read=lambda index: source.read(tf.gather(places, index)),
+        labels=source.labels[positions],
+        ids=source.ids and tuple(source.ids[place] for place in positions),
+    )
+
+
+def _held_in_memory(
+    source: sources.Source, positions: np.ndarray
+) -> sources.Source:
+    """The chosen examples of a source that is read in file order."""
+    if source.shard is not None or len(positions) > _LARGEST_HELD:
+        raise ValueError(
+            f"`positions` must be at most {_LARGEST_HELD} of a set that is "
+            "read in file order, and not shared by file, for their images are "
+            f"held in memory; a folder has no such limit. Got {len(positions)} "
+            f"of {source.name} ({source.split})"
+        )
+    is_chosen = np.zeros(source.num_examples, bool)
+    is_chosen[positions] = True
+    is_chosen = tf.constant(is_chosen)
+    images, labels = (
+        source.records(None)
+        .enumerate()
+        .filter(lambda place, _: tf.gather(is_chosen, place))
+        .map(lambda _, record: source.read(record))
+        .batch(len(positions))
+        .get_single_element()
+    )
+
+    def read(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return tf.gather(images, index), tf.gather(labels, index)
+
+    return dataclasses.replace(source, read=read, labels=labels.numpy())

@@ -1,0 +1,133 @@
+"""Logistic regression on representations of a frozen encoder."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import threadpoolctl
+from sklearn import exceptions, linear_model
+
+from supcon_tf import config, data, models
+from supcon_tf.data import subsets
+from supcon_tf.training import representations
+
+# Largest gradient of the mean loss at which L-BFGS stops. For representations
+# of unit length and many classes scikit-learn's 1e-4 is met by weights of zero.
+_TOLERANCE = 1e-7
+
+# Products of a gradient below which scikit-learn gets one thread. Its threads
+# spin: on shared cores, two took 60 times as long as one for the digits.
+_PRODUCTS_FOR_THREADS = 10**8
+
+
+class LinearTransfer:
+    """A linear classifier with an l2 penalty, by L-BFGS.
+
+      sum_i -log softmax(W r_i + b)_{y_i} + l2 ||W||^2
+
+    SimCLR does not say whether its strengths weigh against the sum or the mean
+    of the losses; here it is the sum, with the whole square of the weights, as
+    in the public tool of its second author (google-research, linear_eval).
+    scikit-learn minimises C times the sum plus half the square: C = 1 / (2 l2),
+    and for two classes, where its one row of weights is the difference of W's
+    two, C = 1 / l2. It works on a copy in float64, 8 bytes * images * dim.
+
+    The representations r are as the encoder puts them out: of unit length
+    unless it was pretrained with --normalize_representation=false. Scaling
+    them by s is dividing l2 by s^2, so a sweep finds it.
+
+    Args:
+      chosen: the settings.
+      encoder: run in inference mode, on centre crops.
+      images: the training images.
+      test: the test images.
+      positions: those of the training images that are going to be used.
+
+    Attributes:
+      cells: the settings to try, strongest penalty first.
+
+    Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
+    """
+
+    def __init__(
+        self,
+        chosen: config.TransferSettings,
+        encoder: models.Encoder,
+        images: data.Source,
+        test: data.Source,
+        positions: np.ndarray,
+    ):
+        strengths = np.geomspace(1e5, 1e-6, chosen.l2_values)
+        if chosen.l2 is not None:
+            strengths = [chosen.l2]
+        self.cells = [{"l2": float(strength)} for strength in strengths]
+        self._chosen = chosen
+        represent = representations.representer(
+            encoder,
+            batch_size=chosen.batch_size,
+            image_size=chosen.image_size,
+            strategy=encoder.distribute_strategy,
+        )
+        if len(positions) < images.num_examples:
+            images = subsets.subset(images, positions)
+        self._num_classes = len(images.class_names)
+        self._positions = positions
+        self._representations, self._labels = represent(images)
+        self._test_representations, _ = represent(test)
+        self._model = linear_model.LogisticRegression()
+        self._fitted = np.zeros(0, np.int64)  # positions of the model's images
+
+    def fit(
+        self, positions: np.ndarray, cell: dict[str, float], seed: int
+    ) -> dict[str, object]:
+        """Trains to the optimum, from where the last strength had it.
+
+        Args:
+          positions: of the training images.
+          cell: one of `cells`.
+          seed: unused, for the optimum is one.
+
+        Returns:
+          The iterations, and whether they were enough.
+        """
+        if not np.array_equal(positions, self._fitted):
+            self._model = linear_model.LogisticRegression(
+                warm_start=True,
+                tol=_TOLERANCE,
+                max_iter=self._chosen.max_iterations,
+            )
+            self._fitted = positions
+        places = np.searchsorted(self._positions, positions)
+        rows, labels = self._representations[places], self._labels[places]
+        halves = 1 if len(np.unique(labels)) == 2 else 2
+        self._model.set_params(C=1 / (halves * cell["l2"]))
+        is_small = rows.size * self._num_classes < _PRODUCTS_FOR_THREADS
+        with (
+            threadpoolctl.threadpool_limits(1 if is_small else None),
+            warnings.catch_warnings(record=True) as caught,
+        ):
+            warnings.simplefilter("always", exceptions.ConvergenceWarning)
+            self._model.fit(rows, labels)
+        return {
+            "iterations": int(self._model.n_iter_.max()),
+            "converged": not any(
+                warning.category is exceptions.ConvergenceWarning
+                for warning in caught
+            ),
+        }
+
+    def predict(self, positions: np.ndarray) -> np.ndarray:
+        """Probabilities [images, classes] float32 of training images."""
+        places = np.searchsorted(self._positions, positions)
+        return self._probabilities(self._representations[places])
+
+    def predict_test(self) -> np.ndarray:
+        """Probabilities [images, classes] float32 of the test images."""
+        return self._probabilities(self._test_representations)
+
+    def _probabilities(self, rows: np.ndarray) -> np.ndarray:
+        """Probabilities of all classes, 0 for those without training images."""
+        probabilities = np.zeros([len(rows), self._num_classes], np.float32)
+        probabilities[:, self._model.classes_] = self._model.predict_proba(rows)
+        return probabilities

@@ -1,0 +1,167 @@
+"""Choice of a setting by validation images, and training with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Protocol
+
+import numpy as np
+
+from supcon_tf import config, measures
+from supcon_tf.data import subsets
+
+# Share of a few-shot draw that judges a sweep.
+_FEW_SHOT_FRACTION = 0.5
+
+
+class Method(Protocol):
+    """What `linear_probe` and `fine_tuning` have in common."""
+
+    cells: list[dict[str, float]]
+
+    def fit(
+        self, positions: np.ndarray, cell: dict[str, float], seed: int
+    ) -> dict[str, object]:
+        """Trains on training images at `positions`; returns how it went."""
+
+    def predict(self, positions: np.ndarray) -> np.ndarray:
+        """Probabilities [images, classes] of training images."""
+
+    def predict_test(self) -> np.ndarray:
+        """Probabilities [images, classes] of the test images."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Draw:
+    """Training images by their positions, rising.
+
+    Attributes:
+      seed: of the draw and of its training.
+      images: all that are trained on.
+      trained: those that a sweep trains on.
+      judging: those that judge it.
+    """
+
+    seed: int
+    images: np.ndarray
+    trained: np.ndarray
+    judging: np.ndarray
+
+
+def make_draws(
+    chosen: config.TransferSettings,
+    class_names: tuple[str, ...],
+    labels: np.ndarray,
+) -> list[Draw]:
+    """Draws the training images of every repeat, before any is used.
+
+    Args:
+      chosen: the settings.
+      class_names: of the data.
+      labels: [images] integers, of all training images.
+
+    Raises:
+      ValueError: a class has fewer images than are to be drawn, or none can be
+        held out.
+    """
+    count = chosen.images_per_label
+    sizes = np.bincount(labels, minlength=len(class_names))
+    if count and sizes.min() < count:
+        raise ValueError(
+            f"--images_per_label must be at most {sizes.min()}, the training "
+            f"images of {class_names[sizes.argmin()]}, got {count}"
+        )
+    fraction = _FEW_SHOT_FRACTION if count else chosen.validation_fraction
+    made = []
+    for seed in range(chosen.seed, chosen.seed + chosen.repeats):
+        images = np.arange(len(labels))
+        if count:
+            images = subsets.draw_per_class(labels, count, seed)
+        trained = judging = images[:0]
+        if chosen.sweeps:
+            parts = subsets.hold_out(labels[images], fraction, seed)
+            trained, judging = (images[part] for part in parts)
+        made.append(Draw(seed, images, trained, judging))
+    return made
+
+
+def train(
+    method: Method, draw: Draw, labels: np.ndarray, select_by: str
+) -> dict[str, object]:
+    """Chooses by the validation images, then trains on all of a draw.
+
+    Args:
+      method: left as it was trained last.
+      draw: one whose `judging` is empty gets the method's one cell.
+      labels: [images] integers, of all training images.
+      select_by: name of the figure that is to be high; of equal ones the lower
+        negative log-likelihood.
+
+    Returns:
+      What transfer.json says of the draw, but for the test images.
+
+    Raises:
+      FloatingPointError: every cell, or the chosen one on all images, diverged.
+    """
+    record: dict[str, object] = {
+        "seed": draw.seed,
+        "training_images": len(draw.images),
+        "validation_images": len(draw.judging),
+    }
+    best = method.cells[0]
+    if len(draw.judging):
+        sweep = [_try(method, cell, draw, labels) for cell in method.cells]
+        record["sweep"] = [entry for entry, _ in sweep]
+        best, record["validation"] = _best(
+            method.cells, [measured for _, measured in sweep], select_by
+        )
+    record["chosen"] = best
+    record["training"] = method.fit(draw.images, best, draw.seed)
+    return record
+
+
+def measure(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, object]:
+    """All measures of a classifier, and the mean of its recalls.
+
+    Args:
+      probabilities: [images, classes], rows that sum to 1.
+      labels: [images] integers.
+
+    Returns:
+      As `measures.classification_summary`, and `mean_recall`, the mean over
+      the classes that have images.
+    """
+    measured = measures.classification_summary(probabilities, labels)
+    recalls = [x for x in measured["per_class_recall"] if x is not None]
+    return {**measured, "mean_recall": float(np.mean(recalls))}
+
+
+def figures(measured: dict[str, object]) -> dict[str, float]:
+    """Returns those of `measure` that are one number."""
+    return {k: v for k, v in measured.items() if isinstance(v, float)}
+
+
+def _try(
+    method: Method, cell: dict[str, float], draw: Draw, labels: np.ndarray
+) -> tuple[dict[str, object], dict[str, object] | None]:
+    """A cell of the sweep: its entry, and all measures unless it diverged."""
+    try:
+        training = method.fit(draw.trained, cell, draw.seed)
+    except FloatingPointError:
+        return {**cell, "diverged": True}, None
+    measured = measure(method.predict(draw.judging), labels[draw.judging])
+    return {**cell, **training, **figures(measured)}, measured
+
+
+def _best(
+    cells: list[dict[str, float]],
+    measured: list[dict[str, object] | None],
+    select_by: str,
+) -> tuple[dict[str, float], dict[str, object]]:
+    """The cell with the highest figure, of equal ones the lowest NLL."""
+    finished = [pair for pair in zip(cells, measured, strict=True) if pair[1]]
+    if not finished:
+        raise FloatingPointError(
+            f"all {len(cells)} trainings diverged: lower --learning_rates"
+        )
+    return max(finished, key=lambda pair: (pair[1][select_by], -pair[1]["nll"]))

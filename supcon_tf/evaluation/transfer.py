@@ -1,0 +1,217 @@
+"""The encoder of a run on another data set: linear, fine-tuned, few-shot."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+
+import numpy as np
+import tensorflow as tf
+
+from supcon_tf import config, data, distribute, models
+from supcon_tf.data import subsets
+from supcon_tf.evaluation import fine_tuning, linear_probe, selection
+from supcon_tf.training import (
+    devices,
+    input_pipeline,
+    report,
+    restoring,
+    run_directory,
+)
+
+_FILE = "transfer.json"
+
+
+def transfer_encoder(chosen: config.TransferSettings) -> dict[str, object]:
+    """Takes the pretrained encoder of a run to another data set.
+
+    The protocol of SimCLR's appendix B.8: a sweep is judged on validation
+    images held out from the training images, the best value is then trained on
+    all of these, and the test images are used once, at the end. Their centre
+    crops are those of all of our evaluation: SimCLR's linear classifier crops
+    nothing of the short side.
+
+    Everything that can be wrong with settings, directory and data is found
+    before the first training.
+
+    Args:
+      chosen: the settings.
+
+    Returns:
+      What transfer.json holds: the data; in "draws", for each drawing of
+      training images (one, unless few-shot), the whole sweep, what was chosen,
+      and all measures on the validation and test images; in "test", the means
+      of the draws' figures, and in "test_deviation", of several draws, their
+      standard deviation (that of a sample). Probabilities per image go to
+      predictions.npz, [draws, images, classes] where there are several draws.
+      Fine-tuning leaves a checkpoint of encoder and classifier, of the first
+      draw.
+
+    Raises:
+      ValueError: run_dir is no pretrained run, the name is taken, or the data
+        cannot be read, or has too few images for the settings.
+      FloatingPointError: every cell of the sweep, or the chosen one on all
+        training images, diverged.
+
+    Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
+    """
+    run = run_directory.RunDirectory(chosen.run_dir)
+    pretrained, checkpoint = run.pretrain_settings(), run.latest_checkpoint()
+    stage = run.stage(chosen.name)
+    stage.check_free(chosen.overwrite)
+    strategy = devices.set_up(chosen)
+    _check_one_process(strategy)
+    chosen, images, test = _data(chosen, pretrained)
+    labels, test_labels = map(subsets.labels_of, (images, test))
+    draws = selection.make_draws(chosen, images.class_names, labels)
+    stage.create(chosen, images.class_names)
+    (stage.path / _FILE).unlink(missing_ok=True)
+
+    with strategy.scope():
+        report.print_header(images, chosen.image_size, chosen)
+        report.print_done("encoder", checkpoint)
+        encoder = restoring.restored_encoder(run)
+        method = _method(chosen, encoder, checkpoint, images, test, draws)
+    records, probabilities = [], []
+    for draw in draws:
+        record = selection.train(method, draw, labels, chosen.select_by)
+        probabilities.append(method.predict_test())
+        record["test"] = selection.measure(probabilities[-1], test_labels)
+        records.append(record)
+        if chosen.method == "finetune" and draw is draws[0]:
+            method.save(stage.checkpoints)
+    results = {
+        "dataset": images.name,
+        "image_size": chosen.image_size,
+        "method": chosen.method,
+        "pretrained_on": pretrained.dataset,
+        "encoder": checkpoint,
+        "classes": len(images.class_names),
+        "test_images": len(test_labels),
+        "select_by": chosen.select_by,
+        **_over_draws([record["test"] for record in records]),
+        "draws": records,
+    }
+    _write_predictions(stage, test, test_labels, probabilities)
+    run_directory.write_atomically(
+        stage.path / _FILE, json.dumps(results, indent=1) + "\n"
+    )
+    return results
+
+
+def transfer_table(results: dict[str, object]) -> str:
+    """The figures on validation and test images, as text.
+
+    Args:
+      results: what `transfer_encoder` returned.
+    """
+    draws, deviation = results["draws"], results.get("test_deviation")
+    few = f", mean of {len(draws)} draws" if deviation else ""
+    lines = [
+        f"{results['dataset']}, {results['method']}: "
+        f"{draws[0]['training_images']:,} training and "
+        f"{results['test_images']:,} test images of {results['classes']} "
+        f"classes{few}",
+        *(_describe_choice(draw) for draw in draws),
+    ]
+    names = {
+        "top_1": "top-1",
+        "mean_recall": "mean recall",
+        "top_5": "top-5",
+        "ece": "ECE",
+        "nll": "NLL",
+        "brier": "Brier",
+    }
+    for name, title in names.items():
+        line = f"{title:<16}{results['test'][name]:8.4f}"
+        lines.append(line + (f" ± {deviation[name]:.4f}" if deviation else ""))
+    return "\n".join(lines)
+
+
+def _describe_choice(draw: dict[str, object]) -> str:
+    """What a draw chose, and what judged it."""
+    text = ", ".join(f"{k} {v:.3g}" for k, v in draw["chosen"].items())
+    if "validation" not in draw:
+        return text
+    validation = draw["validation"]
+    return (
+        f"{text}, of {len(draw['sweep'])} by {draw['validation_images']:,} "
+        f"validation images: top-1 {validation['top_1']:.4f}, mean recall "
+        f"{validation['mean_recall']:.4f}"
+    )
+
+
+def _data(
+    chosen: config.TransferSettings, pretrained: config.PretrainSettings
+) -> tuple[config.TransferSettings, data.Source, data.Source]:
+    """Resolved settings, and the training and the test images."""
+    chosen = dataclasses.replace(
+        chosen, image_size=chosen.image_size or pretrained.image_size
+    )
+    images, test = (
+        input_pipeline.source(chosen, split) for split in ("train", "test")
+    )
+    if images.class_names != test.class_names or len(test.class_names) < 2:
+        raise ValueError(
+            f"{images.name} must have two classes or more, the same in both "
+            f"splits, got {len(images.class_names)} and "
+            f"{len(test.class_names)}"
+        )
+    return input_pipeline.resolved(chosen, images), images, test
+
+
+def _method(
+    chosen: config.TransferSettings,
+    encoder: models.Encoder,
+    checkpoint: str,
+    images: data.Source,
+    test: data.Source,
+    draws: list[selection.Draw],
+) -> selection.Method:
+    """The method of the settings, under the scope of its strategy."""
+    if chosen.method == "finetune":
+        return fine_tuning.FineTuning(chosen, encoder, checkpoint, images, test)
+    used = np.unique(np.concatenate([draw.images for draw in draws]))
+    return linear_probe.LinearTransfer(chosen, encoder, images, test, used)
+
+
+def _check_one_process(strategy: tf.distribute.Strategy) -> None:
+    """Raises ValueError for several workers, which have nothing to share."""
+    if distribute.num_workers(strategy) > 1:
+        raise ValueError(
+            "--strategy must be one_device or mirrored where TF_CONFIG names "
+            "several workers, got auto"
+        )
+
+
+def _over_draws(tests: list[dict[str, object]]) -> dict[str, object]:
+    """Mean of each figure and, of several draws, standard deviation."""
+    figures = [selection.figures(measured) for measured in tests]
+    columns = {name: [x[name] for x in figures] for name in figures[0]}
+    results = {"test": {k: float(np.mean(v)) for k, v in columns.items()}}
+    if len(tests) > 1:
+        results["test_deviation"] = {
+            k: float(np.std(v, ddof=1)) for k, v in columns.items()
+        }
+    return results
+
+
+def _write_predictions(
+    stage: run_directory.RunDirectory,
+    test: data.Source,
+    labels: np.ndarray,
+    probabilities: list[np.ndarray],
+) -> None:
+    """Writes predictions.npz: ids, labels and probabilities per image."""
+    buffer = io.BytesIO()
+    np.savez(
+        buffer,
+        ids=np.array(test.ids or range(len(labels))),
+        labels=labels,
+        probabilities=np.stack(probabilities)
+        if len(probabilities) > 1
+        else probabilities[0],
+        class_names=np.array(test.class_names),
+    )
+    run_directory.write_atomically(stage.predictions_file, buffer.getvalue())

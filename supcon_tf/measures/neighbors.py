@@ -1,0 +1,268 @@
+"""The most similar representations of a bank, exactly and in bounded memory.
+
+Similarity is the cosine; what is given need not have unit length.
+
+A chunk of queries meets the bank tile by tile. Most of a tile is less similar
+than the k best so far and is dropped by one comparison, so that neither the
+matrix of all similarities nor a copy of the bank is ever in memory, and few
+numbers are left to be sorted.
+
+Letters in the shapes: Q queries of a chunk, T rows of a tile.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+_TILE = 512  # Rows: a product large enough for every core, small in memory.
+
+
+def nearest_neighbors(
+    queries: npt.ArrayLike | tf.Tensor,
+    bank: npt.ArrayLike | tf.Tensor,
+    k: int,
+    *,
+    leave_one_out: bool = False,
+    query_chunk: int = 512,
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
+    """The k most similar bank rows of each query, most similar first.
+
+    Exact, by comparing every query with every row. Of equally similar rows the
+    earlier one comes first.
+    Memory: beside the inputs and the result, which takes 8 k bytes per query,
+    about 8 `query_chunk` (3 k + 1,024) + 6,144 dim bytes, however long bank and
+    queries are: 10 MB for k = 200 and 512 dimensions.
+
+    Args:
+      queries: [queries, dim] real, finite.
+      bank: [N, dim] real, finite, N >= 1; a row of zeros is similar to nothing
+        (similarity 0).
+      k: positive int. More than there are means all: N, or N - 1 with
+        `leave_one_out`.
+      leave_one_out: whether query i is bank row i and no neighbour of itself.
+        It is left out by its index: duplicates of it are neighbours. Needs as
+        many queries as rows, 2 or more.
+      query_chunk: positive int, queries compared at once; bounds the memory and
+        does not change the result.
+
+    Returns:
+      Cosine similarities, [queries, k] float32, and rows of the bank,
+      [queries, k] int32.
+
+    Raises:
+      ValueError: a shape or a number breaks the rules above.
+    """
+    queries, bank = check_inputs(queries, bank)
+    k = _check_k(k, len(queries), len(bank), leave_one_out)
+    check_positive(query_chunk=query_chunk)
+    similarities = np.empty((len(queries), k), np.float32)
+    indices = np.empty((len(queries), k), np.int32)
+    for first in range(0, len(queries), query_chunk):
+        part = slice(first, first + query_chunk)
+        similarities[part], indices[part] = search(
+            queries[part], bank, k, first if leave_one_out else None
+        )
+    return similarities, indices
+
+
+def search(
+    chunk: npt.NDArray[np.number],
+    bank: npt.NDArray[np.number],
+    k: int,
+    own_from: int | None = None,
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
+    """The neighbours of one chunk of queries, as `nearest_neighbors`.
+
+    Args:
+      chunk: [Q, dim] real, finite.
+      bank: [N, dim] real, finite.
+      k: in [1, N], or [1, N - 1] with `own_from`.
+      own_from: bank row of query 0; query i is row `own_from` + i, and not a
+        neighbour of itself. None: no query is.
+
+    Returns:
+      [Q, k] float32 similarities and [Q, k] int32 bank rows.
+    """
+    unit = _normalize(_single(chunk))
+    found = _Candidates(len(chunk), k)
+    for start in range(0, len(bank), _TILE):
+        rows = _single(bank[start : start + _TILE])
+        tile = np.asarray(_cosines(unit, rows))  # [Q, T]
+        if own_from is not None:
+            tile = _without_self(tile, own_from, start)
+        found.add(tile, start)
+    return found.best()
+
+
+def check_inputs(
+    queries: npt.ArrayLike | tf.Tensor, bank: npt.ArrayLike | tf.Tensor
+) -> tuple[npt.NDArray[np.number], npt.NDArray[np.number]]:
+    """Queries and bank as matrices of one dimension, once they are usable."""
+    queries, bank = check_matrix("queries", queries), check_matrix("bank", bank)
+    if len(bank) == 0:
+        raise ValueError("`bank` must hold at least 1 representation, got 0")
+    if queries.shape[1] != bank.shape[1]:
+        raise ValueError(
+            "`queries` must have the dimension of the bank, "
+            f"{bank.shape[1]}, got {queries.shape[1]}"
+        )
+    return queries, bank
+
+
+def check_matrix(
+    name: str, rows: npt.ArrayLike | tf.Tensor
+) -> npt.NDArray[np.number]:
+    """The rows as a finite matrix; an array is not copied."""
+    rows = np.asarray(rows)
+    if rows.ndim != 2:
+        raise ValueError(
+            f"`{name}` must have shape [rows, dim], got {rows.shape}"
+        )
+    for first in range(0, len(rows), _TILE):
+        # Float64 may be beyond float32, in which all is compared.
+        with np.errstate(over="ignore"):
+            part = _single(rows[first : first + _TILE])
+        if not np.isfinite(part).all():
+            raise ValueError(f"`{name}` must be finite, got NaN or infinity")
+    return rows
+
+
+def check_positive(**values: float) -> None:
+    """Raises for the first of the named values that is not positive."""
+    for name, value in values.items():
+        if not value > 0:
+            raise ValueError(f"`{name}` must be positive, got {value}")
+
+
+def unit_rows(
+    name: str, rows: npt.ArrayLike | tf.Tensor
+) -> npt.NDArray[np.float32]:
+    """The rows of a finite matrix, in float32 and at unit length."""
+    rows = check_matrix(name, rows)
+    unit = np.empty(rows.shape, np.float32)
+    for first in range(0, len(rows), _TILE):
+        part = slice(first, first + _TILE)
+        unit[part] = _normalize(_single(rows[part]))
+    return unit
+
+
+class _Candidates:
+    """The best of what a chunk of queries has met, and what may be.
+
+    Columns hold the k best in order, then later candidates by their index; a
+    stable sort so keeps earlier rows first among equals.
+    """
+
+    def __init__(self, num_queries: int, k: int):
+        self._k = k
+        width = 2 * k + _TILE
+        self._similarities = np.full(
+            (num_queries, width), -np.inf, dtype=np.float32
+        )
+        self._indices = np.zeros((num_queries, width), np.int32)
+        self._counts = np.zeros(num_queries, np.int64)
+        # Where there are k, an equal one of a later index is not among them.
+        self._exceeded = np.full(num_queries, -np.inf, np.float32)
+
+    def add(self, tile: npt.NDArray[np.float32], start: int) -> None:
+        """Takes from a tile [Q, T] of bank rows `start`.. what may be best."""
+        used = self._counts.max()
+        if used < self._k:  # The same for all queries.
+            columns = slice(used, used + tile.shape[1])
+            self._similarities[:, columns] = tile
+            self._indices[:, columns] = np.arange(start, start + tile.shape[1])
+            self._counts += tile.shape[1]
+        else:
+            self._append(tile, start)
+        if self._counts.max() > 2 * self._k:
+            self._reduce()
+
+    def best(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
+        """[Q, k] similarities and bank rows."""
+        self._reduce()
+        return self._similarities[:, : self._k], self._indices[:, : self._k]
+
+    def _append(self, tile: npt.NDArray[np.float32], start: int) -> None:
+        """Adds what exceeds the k-th best."""
+        exceeding = np.flatnonzero(tile > self._exceeded[:, None])
+        rows, columns = np.divmod(exceeding, tile.shape[1])
+        counts = np.bincount(rows, minlength=len(self._counts))
+        # Rank within its row, after what the row holds.
+        ranks = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
+        places = self._counts[rows] + ranks
+        self._similarities[rows, places] = tile[rows, columns]
+        self._indices[rows, places] = start + columns
+        self._counts += counts
+
+    def _reduce(self) -> None:
+        """Keeps the k best, in order."""
+        k, used = self._k, self._counts.max()
+        best, order = _top_k(self._similarities[:, :used], k)
+        self._indices[:, :k] = np.take_along_axis(
+            self._indices[:, :used], np.asarray(order), axis=1
+        )
+        self._similarities[:, :k] = best
+        self._similarities[:, k:used] = -np.inf
+        self._counts[:] = k
+        self._exceeded = self._similarities[:, k - 1].copy()
+
+
+def _check_k(
+    k: int, num_queries: int, num_rows: int, leave_one_out: bool
+) -> int:
+    """The number of neighbours: k, or all that there are."""
+    check_positive(k=k)
+    if not leave_one_out:
+        return min(k, num_rows)
+    if num_queries != num_rows or num_rows < 2:
+        raise ValueError(
+            "`leave_one_out` must have the bank, of 2 rows or more, as "
+            f"queries, got {num_queries} queries and {num_rows} rows"
+        )
+    return min(k, num_rows - 1)
+
+
+def _without_self(
+    tile: npt.NDArray[np.float32], first: int, start: int
+) -> npt.NDArray[np.float32]:
+    """The tile, with query i as far as can be from bank row i."""
+    num_queries, num_rows = tile.shape
+    own = np.arange(
+        max(first, start), min(first + num_queries, start + num_rows)
+    )
+    if own.size:
+        tile = tile.copy()
+        tile[own - first, own - start] = -np.inf
+    return tile
+
+
+def _single(rows: npt.NDArray[np.number]) -> npt.NDArray[np.float32]:
+    """In float32; not copied where it is."""
+    return rows.astype(np.float32, copy=False)
+
+
+_MATRIX = tf.TensorSpec([None, None], tf.float32)
+
+
+@tf.function(input_signature=[_MATRIX])
+def _normalize(rows: tf.Tensor) -> tf.Tensor:
+    """Rows at unit length; a row of zeros stays."""
+    # The default epsilon, 1e-12 on the squared norm, would leave rows shorter
+    # than 1e-6 as they are.
+    return tf.math.l2_normalize(rows, axis=-1, epsilon=1e-24)
+
+
+@tf.function(input_signature=[_MATRIX, _MATRIX])
+def _cosines(chunk: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """[Q, T] similarities of unit-length queries and bank rows of any."""
+    return tf.matmul(chunk, _normalize(rows), transpose_b=True)
+
+
+@tf.function(input_signature=[_MATRIX, tf.TensorSpec([], tf.int32)])
+def _top_k(
+    similarities: tf.Tensor, k: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The k largest of each row, in order, and their columns; stable."""
+    return tf.math.top_k(similarities, k)

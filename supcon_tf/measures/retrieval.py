@@ -1,0 +1,89 @@
+"""Retrieval: whether the most similar others of an example share its class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from supcon_tf.measures import metrics, neighbors
+
+
+def retrieval_summary(
+    representations: npt.ArrayLike | tf.Tensor,
+    labels: npt.ArrayLike,
+    ks: Sequence[int] = (1, 5, 10),
+    *,
+    query_chunk: int = 128,
+) -> dict[str, object]:
+    """Recall@k and mAP@R of a set that is searched for its own examples.
+
+      recall@k = mean over queries of [one of the k nearest is of the class]
+      mAP@R    = mean over queries of 1/R sum_{i=1..R} P(i) rel(i)
+
+    R is the number of other examples of the query's class, rel(i) whether the
+    i-th nearest is one of them, P(i) the share of them among the i nearest.
+    Every example is a query once and is not retrieved by itself; nearest by
+    cosine, of equally similar ones the earlier row first. The only example of
+    a class has nothing to retrieve: it is not a query, but may be retrieved.
+    Memory: that of `nearest_neighbors` for one chunk with k the largest R, and
+    its ranks: about 60 `query_chunk` R bytes, 40 MB for R = 5,000.
+
+    Args:
+      representations: [examples, dim] real, finite.
+      labels: [examples] integers >= 0.
+      ks: positive ints; one beyond the other examples means all of them.
+      query_chunk: positive int, queries compared at once; bounds the memory and
+        does not change the result.
+
+    Returns:
+      Ready for JSON: `recall_at`, a share by k as text; `map_at_r`, in [0, 1];
+      `left_out`, the number of examples that were no query.
+
+    Raises:
+      ValueError: a shape or a number breaks the rules above, or no class has
+        two examples.
+
+    Reference: Musgrave et al. 2020, https://arxiv.org/abs/2003.08505, Sec. 3.2.
+    """
+    rows = neighbors.check_matrix("representations", representations)
+    labels = metrics.check_labels(labels, len(rows), np.iinfo(np.int64).max)
+    neighbors.check_positive(query_chunk=query_chunk, ks=min(ks, default=0))
+    _, classes, counts = np.unique(
+        labels, return_inverse=True, return_counts=True
+    )
+    if counts.max(initial=0) < 2:
+        raise ValueError("`labels` must hold a class twice, got none")
+    others = counts[classes] - 1  # [examples], R of each
+    k = min(max(*ks, others.max()), len(rows) - 1)
+
+    hits = np.zeros(len(ks))
+    precision = 0.0
+    for first in range(0, len(rows), query_chunk):
+        part = slice(first, first + query_chunk)
+        _, nearest = neighbors.search(rows[part], rows, k, first)
+        same = classes[nearest] == classes[part, None]  # [Q, k]
+        hits += [same[:, :near].any(axis=1).sum() for near in ks]
+        precision += _average_precision(same, others[part]).sum()
+    queries = np.count_nonzero(others)
+    return {
+        "recall_at": {
+            str(near): float(hit / queries)
+            for near, hit in zip(ks, hits, strict=True)
+        },
+        "map_at_r": float(precision / queries),
+        "left_out": int(len(rows) - queries),
+    }
+
+
+def _average_precision(
+    same: npt.NDArray[np.bool_], others: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
+    """AP@R of each query [Q]; 0 where it has no others of its class."""
+    ranks = np.arange(1, same.shape[1] + 1)
+    relevant = same & (ranks <= others[:, None])
+    precisions = np.cumsum(relevant, axis=1, dtype=np.int32) / ranks
+    sums = np.sum(precisions, axis=1, where=relevant)
+    return sums / np.maximum(others, 1)

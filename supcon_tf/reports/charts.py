@@ -1,0 +1,97 @@
+"""Matplotlib figures as inline SVG: small, in the page's fonts, labelled."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator
+
+import matplotlib
+from matplotlib import axes, figure
+
+from supcon_tf.reports import markup
+
+# Pixels of the narrowest page, a phone of 390 less its margins: there a figure
+# is drawn as it is, elsewhere it is enlarged.
+WIDTH = 340
+HEIGHT = 195
+INK = "#3c434b"
+SOFT = "#8a929c"
+_STYLE = {
+    "svg.fonttype": "none",  # the browser's fonts, which know all scripts
+    "svg.hashsalt": "supcon_tf",  # same run, same file
+    "font.size": 11,
+    "axes.edgecolor": SOFT,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.titlesize": 11,
+    "grid.color": "#e7eaee",
+    "grid.linewidth": 0.8,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 11,
+    "ytick.labelsize": 11,
+    "lines.linewidth": 1.8,
+}
+
+
+@contextlib.contextmanager
+def drawing(
+    height: int = HEIGHT, width: int = WIDTH
+) -> Iterator[tuple[figure.Figure, axes.Axes]]:
+    """A figure of `width` x `height` pixels and its axes, in the page's style.
+
+    An SVG has 72 dots per inch, so a point is a pixel of the page.
+    """
+    with matplotlib.rc_context(_STYLE):
+        drawn = figure.Figure(
+            figsize=(width / 72, height / 72), layout="constrained"
+        )
+        yield drawn, drawn.subplots()
+
+
+def to_svg(drawn: figure.Figure, label: str) -> str:
+    """An <svg> element without fonts, metadata, or ids that nothing uses.
+
+    Args:
+      drawn: a figure of `drawing`, still inside it.
+      label: what a reader who does not see it is told, plain text.
+    """
+    buffer = io.StringIO()
+    drawn.savefig(buffer, format="svg", transparent=True)
+    text = buffer.getvalue()
+    content = text[text.index(">", text.index("<svg")) + 1 :]
+    content = re.sub(r"<metadata>.*?</metadata>", "", content, flags=re.S)
+    content = re.sub(r"<style.*?</style>", "", content, flags=re.S)
+    content = re.sub(r"<!--.*?-->", "", content, flags=re.S)
+    # A font shorthand or a family of matplotlib's would overrule the page's.
+    content = re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", content)
+    content = re.sub(r"font-family: [^;\"]*;?", "", content)
+    # Hundredths of a pixel; what stands between the tags is text.
+    content = re.sub(
+        "<[^>]*>",
+        lambda tag: re.sub(r"(\d+\.\d\d)\d+", r"\1", tag[0]),
+        content,
+    )
+    content = content.replace("xlink:href", "href")
+    used = set(re.findall(r'(?:href="|url\()#([^")]+)', content))
+    content = re.sub(
+        r' id="([^"]*)"',
+        lambda match: match[0] if match[1] in used else "",
+        content,
+    )
+    content = re.sub(r">\s+<", "><", content).strip()
+    width, height = drawn.get_size_inches() * 72
+    return (
+        f'<svg class="figure" xmlns="http://www.w3.org/2000/svg" role="img" '
+        f'aria-label="{markup.escape(label)}" width="{width:.0f}" '
+        f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">'
+        f"{content}"
+    )

@@ -1,0 +1,214 @@
+"""The figures of a report, as inline SVG.
+
+None holds a name from data: the page writes those, in fonts that have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib import axes, ticker
+
+from supcon_tf.reports import charts, markup
+
+# Beside the colour, for those who do not see it.
+_DASHES = ("-", (0, (5, 1.5)), (0, (2, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
+_STEPS = (1, 2, 2.5, 5, 10)
+_FEW = 15  # points of a line, each with a mark
+
+
+def plot_curves(
+    curves: Mapping[int, tuple[Sequence[float], Sequence[float]]],
+    label: str,
+    *,
+    last_epoch: float,
+    chance: Mapping[int, float] | None = None,
+    in_percent: bool = False,
+    from_zero: bool = False,
+) -> str:
+    """Lines over epochs, one per run.
+
+    Args:
+      curves: x and y values by the index of the run, which gives the colour.
+      label: what the figure shows, plain text.
+      last_epoch: where the x axis ends, the same for all figures of a stage.
+      chance: y value of a run that has learned nothing, by its index.
+      in_percent: whether y values are shares.
+      from_zero: whether the y axis begins there.
+
+    Returns:
+      An <svg> element.
+    """
+    with charts.drawing() as (drawn, plot):
+        for index, (x, y) in curves.items():
+            plot.plot(
+                x,
+                y,
+                color=markup.COLORS[index % 10],
+                linestyle=_DASHES[index % len(_DASHES)],
+                marker=markup.MARKERS[index % 7] if len(x) <= _FEW else "",
+                markersize=4,
+            )
+        _draw_chance(plot, chance or {})
+        plot.set(xlabel="epoch", xlim=(0, 1.02 * last_epoch))
+        plot.xaxis.set_major_locator(
+            ticker.MaxNLocator(5, integer=True, steps=_STEPS)
+        )
+        if from_zero:
+            plot.set_ylim(bottom=0)
+        _set_y_ticks(plot, in_percent)
+        return charts.to_svg(drawn, label)
+
+
+def plot_reliability(bins: Mapping[str, Sequence[float]], label: str) -> str:
+    """Reliability diagram: accuracy of a bin against its confidence.
+
+    Args:
+      bins: count, confidence and accuracy of equal bins of confidence.
+      label: what the figure shows, plain text.
+
+    Returns:
+      An <svg> element.
+    """
+    count = np.asarray(bins["count"], float)
+    filled = count > 0
+    # Empty bins have no accuracy: null, in JSON.
+    accuracy, confidence = (
+        np.asarray(bins[name], float)[filled]
+        for name in ("accuracy", "confidence")
+    )
+    width = 1 / len(count)
+    lefts = np.arange(len(count))[filled] * width
+    bar = {"width": width, "align": "edge", "lw": 0.8, "edgecolor": "white"}
+    with charts.drawing(height=300) as (drawn, _):
+        drawn.clear()
+        upper, lower = drawn.subplots(
+            2, sharex=True, gridspec_kw={"height_ratios": [3, 1]}
+        )
+        upper.bar(lefts, accuracy, color=markup.COLORS[0], **bar)
+        upper.bar(
+            lefts,
+            np.abs(confidence - accuracy),
+            bottom=np.minimum(accuracy, confidence),
+            color="#f3c6bd",
+            **bar,
+        )
+        upper.hlines(accuracy, lefts, lefts + width, charts.INK, lw=2.2)
+        upper.plot([0, 1], [0, 1], color=charts.INK, lw=1, ls=(0, (4, 3)))
+        upper.set(ylim=(0, 1.02), xlim=(0, 1.005), ylabel="accuracy")
+        lower.bar(lefts, count[filled], color=charts.SOFT, **bar)
+        lower.set(xlabel="confidence", ylabel="images")
+        lower.yaxis.set_major_locator(ticker.MaxNLocator(2, integer=True))
+        for axis in (upper.xaxis, upper.yaxis):
+            axis.set_major_formatter(_in_percent)
+        drawn.align_ylabels()
+        return charts.to_svg(drawn, label)
+
+
+def plot_severities(
+    means: Mapping[int, Mapping[int, float]],
+    singles: Mapping[int, Sequence[Mapping[int, float]]],
+    label: str,
+    *,
+    in_percent: bool,
+) -> str:
+    """A measure against corruption severity, 0 for clean images.
+
+    Args:
+      means: by the index of the run and by severity.
+      singles: of every corruption, by the same; drawn thin behind.
+      label: what the figure shows, plain text.
+      in_percent: whether the measure is a share.
+
+    Returns:
+      An <svg> element.
+    """
+    with charts.drawing(height=250) as (drawn, plot):
+        for index, lines in singles.items():
+            color = markup.COLORS[index % 10]
+            for line in lines:
+                plot.plot(*_points(line), color=color, lw=0.8, alpha=0.3)
+        for index, line in means.items():
+            plot.plot(
+                *_points(line),
+                color=markup.COLORS[index % 10],
+                linestyle=_DASHES[index % len(_DASHES)],
+                marker=markup.MARKERS[index % 7],
+                lw=2.2,
+                markersize=6,
+            )
+        plot.set_xlabel("severity")
+        severities = sorted({x for line in means.values() for x in line})
+        words = [str(x) if x else "clean" for x in severities]
+        plot.set_xticks(severities, words)
+        plot.set_ylim(bottom=0)
+        _set_y_ticks(plot, in_percent)
+        return charts.to_svg(drawn, label)
+
+
+def plot_plane(plane: np.ndarray, labels: np.ndarray, label: str) -> str:
+    """Points of the plane, a colour and mark per class.
+
+    Args:
+      plane: [examples, 2] float.
+      labels: [examples] integers.
+      label: what the figure shows, plain text.
+
+    Returns:
+      An <svg> element.
+    """
+    with charts.drawing(height=340) as (drawn, plot):
+        for class_id in np.unique(labels):
+            plot.scatter(
+                *plane[labels == class_id].T,
+                s=9 if len(plane) > 500 else 16,
+                color=markup.COLORS[class_id % len(markup.COLORS)],
+                marker=markup.MARKERS[class_id % len(markup.MARKERS)],
+                linewidths=0,
+            )
+        plot.set(xticks=[], yticks=[])
+        plot.spines[["top", "right"]].set_visible(True)
+        plot.grid(False)
+        return charts.to_svg(drawn, label)
+
+
+def _in_percent(share: float, _: int | None = None) -> str:
+    """A tick of an axis of shares, in as few digits as it needs."""
+    return f"{100 * share:.4g}%"
+
+
+def _set_y_ticks(plot: axes.Axes, in_percent: bool) -> None:
+    """About five round numbers."""
+    plot.yaxis.set_major_locator(ticker.MaxNLocator(5, steps=_STEPS))
+    if in_percent:
+        plot.yaxis.set_major_formatter(_in_percent)
+
+
+def _points(line: Mapping[int, float]) -> tuple[list[int], list[float]]:
+    """The severities in order, and the values there."""
+    severities = sorted(line)
+    return severities, [line[x] for x in severities]
+
+
+def _draw_chance(plot: axes.Axes, chance: Mapping[int, float]) -> None:
+    """Dotted levels with the word; one where all runs have the same."""
+    levels = dict(chance)
+    values = list(levels.values())
+    is_shared = bool(values) and np.ptp(values) <= 0.01 * max(values)
+    if is_shared:
+        levels = {-1: float(np.mean(values))}
+    for index, level in levels.items():
+        color = charts.INK if is_shared else markup.COLORS[index % 10]
+        plot.axhline(level, color=color, lw=1, ls=(0, (1, 2)))
+        plot.annotate(
+            "chance",
+            (1, level),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, -3),
+            textcoords="offset points",
+            ha="right",
+            va="top",
+            fontsize=10,
+            color=color,
+        )

@@ -1,0 +1,91 @@
+"""The program of a cell's process: both stages and the evaluation.
+
+  python -m supcon_tf.sweeps.cell SWEEP/cells/NAME
+
+Goes on where an earlier process of the cell ended. Its output is the cell's
+log: a heading per part, and, where it fails, one line at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+
+from supcon_tf import config, evaluation, training
+from supcon_tf.sweeps import records
+from supcon_tf.training import run_directory
+
+
+def main(path: str) -> None:
+    """Runs the cell; evaluation.json in its directory is its last act."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    # Where memory runs out, the system ends this process before any other.
+    with contextlib.suppress(OSError):
+        pathlib.Path("/proc/self/oom_score_adj").write_text("1000")
+    cell = records.CellDirectory(pathlib.Path(path))
+    try:
+        pretraining = cell.read_settings(config.PretrainSettings, "--resume")
+        with _alone(pretraining.run_dir):
+            _run(cell, pretraining)
+    except Exception as error:  # Whatever a cell raises is its result.
+        traceback.print_exc()
+        sys.exit(records.ERROR + one_line(error))
+
+
+def _end_with_parent() -> None:
+    """Ends this process, saved, when the sweep that started it is gone."""
+    sys.stdin.read()  # never written to, closed by the parent's end
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def _alone(run_dir: str) -> Iterator[None]:
+    """Waits until no other process works on a run, such as one that saves.
+
+    A sweep that was killed and started again may meet its earlier cell.
+    """
+    pathlib.Path(run_dir).mkdir(parents=True, exist_ok=True)
+    directory = os.open(run_dir, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)  # freed by any end of a process
+        yield
+    finally:
+        os.close(directory)
+
+
+def _run(
+    cell: records.CellDirectory, pretraining: config.PretrainSettings
+) -> None:
+    """All parts of a cell."""
+    print(f"{records.HEADING}pretraining", flush=True)
+    training.pretrain(pretraining)
+    print(f"{records.HEADING}linear stage", flush=True)
+    training.train_linear(cell.read_settings(config.LinearSettings, "--resume"))
+    print(f"{records.HEADING}evaluation", flush=True)
+    results = evaluation.evaluate(cell.read_settings(config.EvaluateSettings))
+    run_directory.write_atomically(
+        cell.evaluation_file, json.dumps(results, indent=1) + "\n"
+    )
+
+
+def one_line(error: Exception) -> str:
+    """Kind and message, without the source lines that AutoGraph quotes."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    if lines[0] == "in user code:":
+        return lines[-1]
+    told = next((line for line in lines if "OOM" in line), lines[0])
+    return f"{type(error).__name__}: {told}"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,177 @@
+"""The table of a sweep: a row per combination, repetitions taken together."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+
+from supcon_tf import config
+
+# Shown beside the chosen metric, where there are any.
+_OTHERS = ("linear.top_1", "linear.ece", "knn.top_1")
+_LOWER_IS_BETTER = (
+    "ece",
+    "nll",
+    "brier",
+    "alignment",
+    "uniformity",
+    "mean_ece",
+    "mce",
+    "relative_mce",
+    "mean_corruption_error_unnormalized",
+)
+_WORDS = {"top": "top-", "ece": "ECE", "nll": "NLL", "knn": "k-NN"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """The cells of one combination, which differ in seeds alone.
+
+    Attributes:
+      values: by axis, without the seeds.
+      cells: of sweep.json.
+    """
+
+    values: dict[str, object]
+    cells: list[dict[str, object]]
+
+    def numbers(self, metric: str) -> list[float]:
+        """The metric of the cells that have it."""
+        found = [cell["metrics"].get(metric) for cell in self.cells]
+        return [number for number in found if number is not None]
+
+
+def sweep_table(results: dict[str, object]) -> str:
+    """A sweep as Markdown: settings, metrics, time; then what failed.
+
+    A row per combination in the order of the grid. Over seeds it gives mean
+    and standard deviation. The best by `metric` is in bold type.
+
+    Args:
+      results: what sweep.json holds, see `records.describe`.
+    """
+    axes = [a["name"] for a in results["axes"] if not a["is_repetition"]]
+    repeats = len(axes) < len(results["axes"])
+    groups = group(results)
+    metrics = _columns(results["metric"], groups)
+    best = _best(groups, results["metric"])
+    header = [*axes, *(["runs"] if repeats else []), *map(title, metrics)]
+    rows = [[*header, "time"]]
+    for one in groups:
+        runs = [_runs(one)] if repeats else []
+        numbers = [_number(one, metric) for metric in metrics]
+        if one is best:
+            numbers[0] = f"**{numbers[0]}**"
+        labels = [config.axis_text(one.values[axis]) for axis in axes]
+        rows.append([*labels, *runs, *numbers, _time(one)])
+    lines = _markdown(rows, left=len(axes))
+    failures = [
+        f"- {cell['name']}, {cell['part'] or 'at its start'}: "
+        f"{cell['error']}; {cell['log']}"
+        for cell in results["cells"]
+        if cell["status"] == "failed"
+    ]
+    if failures:
+        lines += ["", f"{len(failures)} failed:", "", *failures]
+    return "\n".join(lines)
+
+
+def group(results: dict[str, object]) -> list[Group]:
+    """The cells of a sweep, those together that differ in seeds alone.
+
+    Args:
+      results: what sweep.json holds.
+    """
+    axes = [a["name"] for a in results["axes"] if not a["is_repetition"]]
+    groups: dict[tuple[object, ...], Group] = {}
+    for cell in results["cells"]:
+        values = {axis: cell["values"][axis] for axis in axes}
+        one = groups.setdefault(tuple(values.values()), Group(values, []))
+        one.cells.append(cell)
+    return list(groups.values())
+
+
+def title(metric: str) -> str:
+    """A path of evaluation.json in words: linear.top_1 is linear top-1."""
+    words = metric.replace(".", " ").replace("_", " ").split(" ")
+    return " ".join(_WORDS.get(w, w) for w in words).replace("- ", "-")
+
+
+def number_text(number: float | None) -> str:
+    """A metric as the table shows it."""
+    return "-" if number is None else f"{number:.4f}"
+
+
+def duration(seconds: float) -> str:
+    """A time in its two largest units."""
+    minutes, rest = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _columns(metric: str, groups: list[Group]) -> list[str]:
+    """The chosen metric, and the usual ones that any cell has."""
+    return [metric] + [
+        other
+        for other in _OTHERS
+        if other != metric and any(one.numbers(other) for one in groups)
+    ]
+
+
+def _best(groups: list[Group], metric: str) -> Group | None:
+    """The best mean of the metric; None where there is none yet."""
+    measured = [one for one in groups if one.numbers(metric)]
+    sign = -1 if metric.split(".")[-1] in _LOWER_IS_BETTER else 1
+    return max(
+        measured,
+        key=lambda one: sign * statistics.fmean(one.numbers(metric)),
+        default=None,
+    )
+
+
+def _number(one: Group, metric: str) -> str:
+    """Mean, and standard deviation where there are several."""
+    numbers = one.numbers(metric)
+    if not numbers:
+        return "-"
+    text = number_text(statistics.fmean(numbers))
+    if len(numbers) < 2:
+        return text
+    return f"{text} ± {number_text(statistics.stdev(numbers))}"
+
+
+def _runs(one: Group) -> str:
+    """How many of the repetitions are finished."""
+    done = sum(cell["status"] == "finished" for cell in one.cells)
+    return str(done) if done == len(one.cells) else f"{done}/{len(one.cells)}"
+
+
+def _time(one: Group) -> str:
+    """Time of all cells; what they are, where none is finished."""
+    states = {cell["status"] for cell in one.cells}
+    if "finished" in states:
+        return duration(sum(cell["seconds"] for cell in one.cells))
+    return "failed" if "failed" in states else min(states)
+
+
+def _markdown(rows: list[list[str]], left: int) -> list[str]:
+    """A table whose columns line up as text too, the first `left` leftwards."""
+    rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
+    rule = [
+        "-" * width if number < left else "-" * (width - 1) + ":"
+        for number, width in enumerate(widths)
+    ]
+    return [
+        "| "
+        + " | ".join(
+            text.ljust(width) if number < left else text.rjust(width)
+            for number, (text, width) in enumerate(
+                zip(row, widths, strict=True)
+            )
+        )
+        + " |"
+        for row in [rows[0], rule, *rows[1:]]
+    ]

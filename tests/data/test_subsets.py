@@ -1,0 +1,100 @@
+"""Parts of a split: which examples, and that nothing else is read."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import data
+from supcon_tf.data import subsets
+
+SIZES = [7, 4, 1, 10]
+LABELS = np.random.default_rng(0).permutation(np.repeat(range(4), SIZES))
+
+
+@pytest.fixture(scope="module", params=["by index", "in file order"])
+def source(request):
+    """22 images whose pixels are their position."""
+    pixels = np.arange(len(LABELS), dtype=np.uint8)
+    images = np.broadcast_to(
+        pixels[:, None, None, None], [len(LABELS), 1, 1, 3]
+    )
+    made = data.from_arrays(images, LABELS)
+    if request.param == "by index":
+        return dataclasses.replace(made, ids=tuple(f"i{x}" for x in pixels))
+    return dataclasses.replace(made, labels=None)
+
+
+def read_all(source, seeds=None):
+    pairs = list(source.records(seeds).map(source.read).as_numpy_iterator())
+    return [int(image[0, 0, 0]) for image, _ in pairs], [y for _, y in pairs]
+
+
+def test_subset_reads_the_chosen_in_order(source):
+    positions = [0, 3, 4, 17, 21]
+    part = subsets.subset(source, positions)
+    assert part.num_examples == 5
+    assert read_all(part) == (positions, LABELS[positions].tolist())
+    assert part.labels.tolist() == LABELS[positions].tolist()
+    if source.ids:
+        assert part.ids == ("i0", "i3", "i4", "i17", "i21")
+    shuffled, labels = read_all(part, tf.constant([1, 2]))
+    assert sorted(shuffled) == positions and shuffled != positions
+    assert labels == LABELS[shuffled].tolist()
+
+
+def test_subset_of_a_subset(source):
+    part = subsets.subset(subsets.subset(source, [2, 5, 9, 20]), [1, 3])
+    assert read_all(part)[0] == [5, 20]
+
+
+def test_labels_are_known_without_an_index(source):
+    assert subsets.labels_of(source).tolist() == LABELS.tolist()
+
+
+def test_draw_has_exactly_so_many_of_each_class():
+    labels = LABELS[LABELS != 2]
+    drawn = subsets.draw_per_class(labels, 4, seed=3)
+    assert np.bincount(labels[drawn]).tolist() == [4, 4, 0, 4]
+    assert drawn.tolist() == sorted(set(drawn))
+    again = subsets.draw_per_class(labels, 4, seed=3)
+    assert drawn.tolist() == again.tolist()
+    other = subsets.draw_per_class(labels, 4, seed=4)
+    assert drawn.tolist() != other.tolist()
+    with pytest.raises(ValueError, match=r"`count` .* 1..4, the .* class 1, g"):
+        subsets.draw_per_class(labels, 5, seed=3)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "held"),
+    [(0.5, [4, 2, 0, 5]), (0.2, [1, 1, 0, 2]), (0.99, [6, 3, 0, 9])],
+)
+def test_every_class_gives_its_share(fraction, held):
+    kept, out = subsets.hold_out(LABELS, fraction, seed=5)
+    assert np.bincount(LABELS[out], minlength=4).tolist() == held
+    assert sorted([*kept, *out]) == list(range(len(LABELS)))
+    again = subsets.hold_out(LABELS, fraction, seed=5)[1]
+    assert out.tolist() == again.tolist()
+    other = subsets.hold_out(LABELS, fraction, seed=6)[1]
+    assert out.tolist() != other.tolist()
+
+
+@pytest.mark.parametrize("positions", [[], [1, 1], [3, 2], [-1], [22]])
+def test_positions_are_places_in_order(source, positions):
+    with pytest.raises(ValueError, match="`positions` must be rising in 0..21"):
+        subsets.subset(source, positions)
+
+
+def test_mistakes_are_named(source):
+    with pytest.raises(ValueError, match=r"`fraction` must be .*, got 1"):
+        subsets.hold_out(LABELS, 1, 0)
+    with pytest.raises(ValueError, match="`labels` must have a class of two"):
+        subsets.hold_out([0, 1, 2], 0.5, 0)
+    part = dataclasses.replace(source, shard=(0, 2), labels=None)
+    with pytest.raises(
+        ValueError, match="not shared by file, .*; a folder has"
+    ):
+        subsets.subset(part, [1])

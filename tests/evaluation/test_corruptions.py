@@ -1,0 +1,198 @@
+"""Corrupted images: the library's, the two mended ones, in any processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import skimage.filters
+
+from supcon_tf import config
+from supcon_tf.evaluation import corrupted_image, corruptions
+
+# The paper's make_imagenet_c.py: sigma, max_delta, iterations.
+GLASS_BLUR = [(0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)]
+
+
+def photos(count, side=32):
+    """Smooth colours with edges: something that every corruption changes."""
+    rng = np.random.default_rng(0)
+    coarse = rng.integers(30, 226, (count, 8, 8, 3), np.uint8)
+    tile = np.ones((1, side // 8, side // 8, 1), np.uint8)
+    # Moved, or pixelate might find its own pixels there.
+    return np.roll(np.kron(coarse, tile), (1, 1), axis=(1, 2))
+
+
+@pytest.fixture(scope="module")
+def images():
+    return photos(3)
+
+
+@pytest.fixture(scope="module")
+def two_processes():
+    with corruptions.Corruptor(2) as corruptor:
+        yield corruptor
+
+
+def blurred(image, sigma):
+    return skimage.filters.gaussian(image / 255, sigma, channel_axis=-1)
+
+
+def glass_blur_in_loops(image, severity):
+    """The benchmark's definition, swap of NumPy views included."""
+    sigma, farthest, rounds = GLASS_BLUR[severity - 1]
+    x = np.uint8(blurred(image, sigma) * 255)
+    for _ in range(rounds):
+        for h in range(x.shape[0] - farthest, farthest, -1):
+            for w in range(x.shape[1] - farthest, farthest, -1):
+                dx, dy = np.random.randint(-farthest, farthest, size=(2,))
+                a, b = (h, w), (h + dy, w + dx)
+                x[a], x[b] = x[b], x[a]
+    return np.uint8(np.clip(blurred(x, sigma), 0, 1) * 255)
+
+
+@pytest.mark.parametrize("severity", range(1, 6))
+def test_glass_blur_is_the_benchmarks(severity):
+    image = photos(1, 40)[0, :, :32]  # not square
+    np.random.seed(severity)
+    expected = glass_blur_in_loops(image, severity)
+    np.random.seed(severity)
+    found = corrupted_image.glass_blur(image, severity)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_impulse_noise_is_the_librarys(images):
+    library = corrupted_image.import_library()
+    for severity, share in enumerate((0.03, 0.06, 0.09, 0.17, 0.27), 1):
+        noisy = corruptions.corrupt(images, "impulse_noise", severity, 0)
+        changed = noisy[noisy != images]
+        assert changed.size / images.size == pytest.approx(share, rel=0.2)
+        assert set(changed) == {0, 255}
+        assert np.mean(changed == 255) == pytest.approx(0.5, abs=0.1)
+        theirs = library.corrupt(images[0], severity, "impulse_noise")
+        assert np.mean(theirs != images[0]) == pytest.approx(share, rel=0.3)
+
+
+@pytest.mark.parametrize("name", config.CORRUPTIONS)
+def test_every_corruption_at_every_severity(images, name, capfd):
+    changes = []
+    for severity in range(1, 6):
+        found = corruptions.corrupt(images, name, severity, 0)
+        assert found.shape == images.shape and found.dtype == np.uint8
+        changes.append(np.abs(found - images.astype(float)).mean())
+    assert min(changes) > 1
+    assert changes[4] > changes[0]
+    for extreme in (0, 255):
+        corruptions.corrupt(np.full_like(images[:1], extreme), name, 5, 0)
+    assert capfd.readouterr().out == ""
+
+
+def test_the_librarys_own_are_the_librarys(images):
+    state = np.random.get_state()
+    found = corruptions.corrupt(images[:1], "fog", 3, seed=7, indices=[5])[0]
+    assert all(
+        np.array_equal(a, b)
+        for a, b in zip(state, np.random.get_state(), strict=True)
+    )
+    library = corrupted_image.import_library()
+    jpeg = library.corrupt(images[0], 2, "jpeg_compression")
+    ours = corruptions.corrupt(images[:1], "jpeg_compression", 2, 0)[0]
+    np.testing.assert_array_equal(ours, jpeg)
+    assert (found != library.corrupt(images[0], 3, "fog")).any()
+
+
+@pytest.mark.parametrize("name", config.CORRUPTIONS)
+def test_processes_and_chunks_change_nothing(name, two_processes):
+    images = photos(40)
+    whole = two_processes.corrupt(images, name, 2, 11)
+    assert whole.shape == images.shape
+    here = corruptions.corrupt(
+        images[31:34], name, 2, 11, processes=0, indices=range(31, 34)
+    )
+    np.testing.assert_array_equal(here, whole[31:34])
+
+
+def test_the_seed_the_name_the_severity_and_the_index_count(images):
+    same = np.stack([images[0]] * 2)
+
+    def noise(**changed):
+        options = {"name": "gaussian_noise", "severity": 1, "seed": 0}
+        return corruptions.corrupt(same, **{**options, **changed})
+
+    first, second = noise()
+    assert (first != second).any()
+    np.testing.assert_array_equal(noise(), [first, second])
+    np.testing.assert_array_equal(noise(indices=[1, 0]), [second, first])
+    assert (noise(seed=1)[0] != first).any()
+    # Not the noise of severity 1, made stronger.
+    stronger = noise(severity=2)[0] - same[0].astype(float)
+    correlation = np.corrcoef(
+        stronger.ravel(), (first - same[0].astype(float)).ravel()
+    )[0, 1]
+    assert abs(correlation) < 0.1
+
+
+def test_processes_import_no_tensorflow():
+    program = (
+        "import runpy, sys; runpy.run_path(sys.argv[1]); import numpy;"
+        "print(sorted(m for m in sys.modules if m[:6] in ('tensor', 'supcon')))"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", program, corrupted_image.__file__],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    assert output.strip() == "[]"
+
+
+def test_an_error_in_a_process_is_raised_here(two_processes, monkeypatch):
+    monkeypatch.setattr(corruptions, "_checked", lambda *a: np.arange(2))
+    small = np.zeros([2, 8, 8, 3], np.uint8)
+    with pytest.raises(AttributeError, match="at least 32 pixels"):
+        two_processes.corrupt(small, "fog", 1, 0)
+
+
+def test_a_process_that_ends_is_reported():
+    with corruptions.Corruptor(1) as corruptor:
+        corruptor._programs[0].kill()
+        with pytest.raises(RuntimeError, match="ended, exit status -9"):
+            corruptor.corrupt(photos(2), "fog", 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"images": np.zeros([1, 32, 31, 3], np.uint8)}, "at least 32 pixels"),
+        ({"images": np.zeros([0, 32, 32, 3], np.uint8)}, "one or more"),
+        ({"images": np.zeros([1, 32, 32, 3])}, "uint8, got .* float64"),
+        ({"images": np.zeros([32, 32, 3], np.uint8)}, r"\[N, height, width, 3"),
+        ({"name": "rain"}, "`name` must be one of gaussian_noise, .*got rain"),
+        ({"severity": 6}, "`severity` must be 1 to 5, got 6"),
+        ({"seed": -1}, r"`seed` must be in 0..2\^32-1, got -1"),
+        ({"indices": [0]}, "`indices` must be 3 integers from 0"),
+        ({"indices": [0, 1, -1]}, "`indices` must be 3 integers from 0"),
+    ],
+)
+def test_bad_arguments(images, changed, message):
+    options = {"images": images, "name": "fog", "severity": 1, "seed": 0}
+    with pytest.raises(ValueError, match=message):
+        corruptions.corrupt(**{**options, **changed})
+
+
+def test_a_missing_library_names_the_extra(images, monkeypatch):
+    monkeypatch.setitem(sys.modules, "imagecorruptions", None)
+    with pytest.raises(ImportError, match=r"pip install 'supcon_tf\[corrupti"):
+        corruptions.corrupt(images, "fog", 1, 0)
+
+
+def test_opencv_needs_no_display_libraries():
+    """Both OpenCV packages are installed; the headless one must be last."""
+    from cv2 import version
+
+    assert version.headless
+
+
+def test_a_few_images_start_no_process():
+    assert corruptions.useful_processes(999) == 0
+    assert corruptions.useful_processes(10**6) >= 1

@@ -1,0 +1,118 @@
+"""Logistic regression beside a minimiser of its formula."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy import optimize, special
+
+from supcon_tf import config, data
+from supcon_tf.evaluation import linear_probe
+
+ALL = np.arange(60)
+
+
+class Pixels(tf.keras.Model):
+    """The pixels as representation, of unit length."""
+
+    def call(self, images, training=None):
+        rows = tf.reshape(tf.cast(images, tf.float32), [-1, 12])
+        return tf.math.l2_normalize(rows - 127.5, axis=1)
+
+
+def make(num_classes, positions=ALL, **overrides):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, [80, 2, 2, 3]).astype(np.uint8)
+    labels = np.arange(80) % num_classes
+    images[..., 0] = images[..., 0] // 2 + 40 * labels[:, None, None]
+    names = [str(label) for label in range(num_classes)]
+    train = data.from_arrays(images[:60], labels[:60], names)
+    test = data.from_arrays(images[60:], labels[60:], names, split="test")
+    chosen = config.TransferSettings("x", image_size=2 * 8, **overrides)
+    object.__setattr__(chosen, "image_size", 2)  # fewer than settings allow
+    method = linear_probe.LinearTransfer(
+        chosen, Pixels(), train, test, positions
+    )
+    return method, images, labels
+
+
+def minimised(rows, labels, num_classes, l2):
+    """Weights and biases of the class docstring's formula."""
+
+    def loss(flat):
+        weights = flat.reshape(num_classes, -1)
+        logits = rows @ weights[:, 1:].T + weights[:, 0]
+        own = logits[np.arange(len(rows)), labels]
+        total = np.sum(special.logsumexp(logits, axis=1) - own)
+        errors = special.softmax(logits, axis=1)
+        errors[np.arange(len(rows)), labels] -= 1
+        gradient = np.c_[
+            errors.sum(0), errors.T @ rows + 2 * l2 * weights[:, 1:]
+        ]
+        return total + l2 * np.sum(weights[:, 1:] ** 2), gradient.ravel()
+
+    start = np.zeros(num_classes * (rows.shape[1] + 1))
+    found = optimize.minimize(
+        loss, start, jac=True, method="BFGS", options={"gtol": 1e-6}
+    )
+    return found.x.reshape(num_classes, -1)
+
+
+@pytest.mark.parametrize("num_classes", [2, 4])
+def test_the_path_is_that_of_the_formula(num_classes):
+    method, images, labels = make(num_classes, l2_values=12)
+    strengths = [cell["l2"] for cell in method.cells]
+    np.testing.assert_allclose(strengths, 10.0 ** np.arange(5, -7, -1))
+    rows = Pixels()(images).numpy().astype(np.float64)
+    for cell in method.cells[2:9:2]:  # 1,000 to 0.001, each from the one before
+        fitted = method.fit(ALL, cell, seed=0)
+        assert fitted["converged"]
+        weights = minimised(rows[:60], labels[:60], num_classes, cell["l2"])
+        logits = rows @ weights[:, 1:].T + weights[:, 0]
+        expected = special.softmax(logits, axis=1)
+        np.testing.assert_allclose(
+            method.predict(ALL), expected[:60], atol=2e-4
+        )
+        np.testing.assert_allclose(
+            method.predict_test(), expected[60:], atol=2e-4
+        )
+
+
+def test_the_path_does_not_depend_on_the_way():
+    path, *_ = make(4)
+    for cell in path.cells[8:33:4]:
+        path.fit(ALL, cell, seed=0)
+    alone, *_ = make(4, l2=path.cells[32]["l2"])
+    alone.fit(ALL, alone.cells[0], seed=0)
+    np.testing.assert_allclose(
+        path.predict_test(), alone.predict_test(), atol=1e-3
+    )
+
+
+def test_other_images_start_anew_and_are_the_right_ones():
+    positions = np.array([1, 4, 7, 10, 13, 18, 22, 31, 40, 47])
+    some, images, labels = make(4, positions, l2=0.01)
+    some.fit(positions[2:], some.cells[0], seed=0)
+    before = some.predict(positions[:2])
+    whole, *_ = make(4, l2=0.01)
+    whole.fit(positions[2:], whole.cells[0], seed=0)
+    np.testing.assert_allclose(before, whole.predict(positions[:2]), atol=1e-6)
+    some.fit(positions, some.cells[0], seed=0)
+    assert np.abs(some.predict(positions[:2]) - before).max() > 1e-3
+
+
+def test_a_class_without_images_has_no_probability():
+    positions = ALL[ALL % 4 != 2]
+    method, *_ = make(4, positions, l2=0.1)
+    method.fit(positions, method.cells[0], seed=0)
+    probabilities = method.predict_test()
+    assert probabilities.shape == (20, 4) and not probabilities[:, 2].any()
+    np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-6)
+
+
+def test_too_few_iterations_are_counted_and_not_printed(recwarn):
+    method, *_ = make(4, l2=1e-6, max_iterations=3)
+    fitted = method.fit(ALL, method.cells[0], seed=0)
+    assert fitted == {"iterations": 3, "converged": False}
+    assert not recwarn.list

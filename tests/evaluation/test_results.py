@@ -1,0 +1,53 @@
+"""The text of evaluation.json, and the table of the tools."""
+
+from __future__ import annotations
+
+import json
+
+from supcon_tf import evaluation
+from supcon_tf.evaluation import results
+
+LINEAR = {"top_1": 0.5, "top_5": 0.75, "ece": 0.1, "nll": 1.25}
+FULL = {
+    "dataset": "digits",
+    "linear": LINEAR,
+    "knn": {"top_1": 0.25},
+    "prototype": {"top_1": 0.125},
+    "retrieval": {"recall_at": {"1": 0.4}, "map_at_r": 0.3},
+    "corruptions": {
+        "linear": {"mean_corruption_error_unnormalized": 0.6, "mce": 87.5}
+    },
+}
+
+
+def test_json_has_a_line_per_part_and_loses_nothing():
+    text = results.to_json(FULL)
+    assert json.loads(text) == FULL
+    assert len(text.splitlines()) == len(FULL) + 2
+
+
+def test_table_is_side_by_side():
+    table = evaluation.results_table({"first": FULL, "second": FULL})
+    header, *rows = table.splitlines()
+    assert header.split() == ["first", "second"]
+    assert rows[0].split() == ["linear", "top-1", "0.5000", "0.5000"]
+    assert len({len(line) for line in [header, *rows]}) == 1
+
+
+def test_plain_mean_and_mce_have_rows_of_their_own():
+    rows = dict(
+        line.rsplit(maxsplit=1)
+        for line in evaluation.results_table({"run": FULL}).splitlines()[1:]
+    )
+    assert rows["mean corruption error (plain)"] == "0.6000"
+    assert rows["mCE (%)"] == "87.5000"
+    assert "relative mCE (%)" not in rows  # of no run
+
+
+def test_what_was_not_run_is_said_and_what_nobody_has_is_left_out():
+    only_knn = {"knn": {"top_1": 0.25}}
+    table = evaluation.results_table({"run": only_knn})
+    assert "linear top-1 not run" in " ".join(table.split())
+    assert "stage 1" not in table and "mCE" not in table
+    both = evaluation.results_table({"run": only_knn, "other": FULL})
+    assert "mCE (%) not run 87.5000" in " ".join(both.split())

@@ -1,0 +1,245 @@
+"""Which images a report shows, and that they are the images they are said."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from supcon_tf import config, data, training
+from supcon_tf.evaluation import samples, splits
+from supcon_tf.training import input_pipeline
+
+SIDE = 8
+CLASSES = ("cat", "dog", "owl")
+
+
+def encoded(count, split, seed, classes=3, side=SIDE):
+    """Noise images with random representations; labels 0, 1, 2, 0, ..."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(count, dtype=np.int32) % classes
+    images = rng.integers(0, 256, [count, side, side, 3], np.uint8)
+    points = rng.normal(size=[count, 4]).astype(np.float32)
+    source = data.from_arrays(images, labels, CLASSES[:classes], split=split)
+    return splits.EncodedSplit(source, points, labels), images
+
+
+def one_hot(predicted):
+    return np.eye(len(CLASSES), dtype=np.float32)[predicted]
+
+
+@pytest.fixture(scope="module")
+def splits_and_images():
+    return encoded(30, "test", 0), encoded(50, "train", 1)
+
+
+@pytest.fixture
+def run(tmp_path):
+    return training.RunDirectory(tmp_path)
+
+
+def pretrained(run, **overrides):
+    return config.PretrainSettings(
+        str(run.path),
+        **{"image_size": SIDE, "augmentation": "identity", **overrides},
+    )
+
+
+def chosen(run, **overrides):
+    return config.EvaluateSettings(
+        str(run.path), **{"plane": "pca", **overrides}
+    )
+
+
+def written(run, chosen, pretrained, test, bank, probabilities=None):
+    samples.write_samples(run, chosen, pretrained, test, bank, probabilities)
+    return [
+        dict(np.load(file)) if file.exists() else None
+        for file in (run.samples_file, run.representations_file)
+    ]
+
+
+def test_samples_are_images_and_their_neighbors(run, splits_and_images):
+    (test, test_images), (bank, bank_images) = splits_and_images
+    predicted = test.labels.copy()
+    predicted[[3, 4, 16, 25]] = (predicted[[3, 4, 16, 25]] + 1) % 3
+    got, _ = written(
+        run,
+        chosen(run, sample_images=6),
+        pretrained(run),
+        test,
+        bank,
+        one_hot(predicted),
+    )
+    # Wrong 3 (class 0), 4, 16 and 25 (class 1); right, the class missing first.
+    positions = [3, 4, 16, 2, 0, 5]
+    np.testing.assert_array_equal(got["images"], test_images[positions])
+    np.testing.assert_array_equal(got["labels"], test.labels[positions])
+    np.testing.assert_array_equal(got["predicted"], predicted[positions])
+    queries, rows = (
+        x / np.linalg.norm(x, axis=1, keepdims=True)
+        for x in (test.representations[positions], bank.representations)
+    )
+    cosines = queries @ rows.T
+    nearest = np.argsort(-cosines, axis=1)[:, :8]
+    np.testing.assert_array_equal(got["neighbors"], bank_images[nearest])
+    np.testing.assert_array_equal(got["neighbor_labels"], bank.labels[nearest])
+    np.testing.assert_allclose(
+        got["neighbor_similarities"],
+        np.take_along_axis(cosines, nearest, axis=1),
+        atol=1e-6,
+    )
+    kinds = {name: array.dtype.name for name, array in got.items()}
+    assert kinds.pop("neighbor_similarities") == "float32"
+    images = {"images", "neighbors", "views"}
+    assert {k: kinds.pop(k) for k in images} == dict.fromkeys(images, "uint8")
+    assert set(kinds.values()) == {"int32"} and len(kinds) == 4
+
+
+@pytest.mark.parametrize(
+    ("wrong", "count", "expected"),
+    [
+        ([], 4, [0, 1, 2, 3]),
+        ([6], 4, [6, 1, 2, 0]),  # class 0 is shown already
+        ([6, 7, 8], 4, [6, 7, 2, 0]),  # the class missing first
+        ([*range(9)], 4, [0, 1, 2, 3]),  # none is right
+        ([*range(8)], 4, [0, 1, 2, 8]),  # one is right
+        ([1, 2], 99, [1, 2, 0, 3, 4, 5, 6, 7, 8]),
+    ],
+)
+def test_half_of_the_samples_are_wrong_where_there_are(wrong, count, expected):
+    labels = np.arange(9) % 3
+    predicted = labels.copy()
+    predicted[wrong] = (labels[wrong] + 1) % 3
+    got = samples._sample_positions(labels, predicted, count)
+    assert got.tolist() == expected
+
+
+def test_samples_of_many_classes_are_spread_over_them():
+    labels = np.repeat(np.arange(100), 5)
+    got = samples._sample_positions(labels, labels, 4)
+    assert labels[got].tolist() == [0, 25, 50, 75]
+    assert (got % 5 == 0).all()  # the first of each
+    got = samples._sample_positions(labels, np.full_like(labels, -1), 4)
+    assert labels[got].tolist() == [0, 25, 50, 75]
+
+
+def test_views_are_those_of_stage_1(run, splits_and_images):
+    """Neither a data service nor mixing nor the size of the batch matter."""
+    (test, _), (bank, bank_images) = splits_and_images
+    settings = pretrained(
+        run,
+        augmentation="simaugment",
+        warp_probability=0.0,
+        blur_probability=0.0,
+        jitter_probability=0.0,
+        grayscale_probability=0.5,
+        objective="ce",
+        mixing="cutmix",
+        data_service="grpc://localhost:1",
+        batch_size=32,
+        num_views=2,
+        seed=3,
+        crop_area=(0.3, 1.0),
+    )
+    got, _ = written(run, chosen(run), settings, test, bank)
+    plain = dataclasses.replace(settings, data_service=None, mixing="none")
+    views, labels = next(
+        input_pipeline.views(
+            plain, bank.source, SIDE, settings.num_views
+        ).as_numpy_iterator()
+    )
+    assert got["views"].shape == (4, 6, SIDE, SIDE, 3)
+    assert set(got["view_labels"]) == {0, 1, 2}
+    rows = [
+        next(i for i, view in enumerate(views) if (view == shown[:2]).all())
+        for shown in got["views"]
+    ]
+    assert rows == sorted(set(rows)) and max(rows) < 16
+    np.testing.assert_array_equal(got["view_labels"], labels[rows])
+    assert (got["views"][:, 2] != got["views"][:, 0]).any((1, 2, 3)).all()
+    assert (got["predicted"] == -1).all()
+
+
+def test_large_images_are_reduced_by_area(run):
+    (test, images), (bank, _) = (
+        encoded(3, split, 0, side=192) for split in ("test", "train")
+    )
+    settings = pretrained(run, image_size=192)
+    got, _ = written(run, chosen(run), settings, test, bank)
+    means = images.reshape(3, 96, 2, 96, 2, 3).mean(axis=(2, 4))
+    np.testing.assert_allclose(got["images"], means, atol=0.51)
+    assert got["neighbors"].shape == (3, 3, 96, 96, 3)  # all of the bank
+    assert got["views"].shape == (3, 6, 96, 96, 3)  # likewise
+    np.testing.assert_array_equal(got["neighbors"][:, 0], got["images"])
+
+
+def test_thumbnails_come_in_any_order_and_shape(splits_and_images):
+    (test, images), _ = splits_and_images
+    positions = np.array([[7, 2, 29], [2, 7, 0]])
+    got = samples.thumbnails(test.source, positions, SIDE, 64)
+    np.testing.assert_array_equal(got, images[positions])
+
+
+def test_representations_are_evenly_from_the_test_images(
+    run, splits_and_images
+):
+    (test, _), (bank, _) = splits_and_images
+    names = tuple(f"test/{i}.png" for i in range(30))
+    source = dataclasses.replace(test.source, ids=names)
+    test = dataclasses.replace(test, source=source)
+    _, got = written(
+        run,
+        chosen(run, sample_images=0, plotted_images=12, plane="tsne"),
+        pretrained(run),
+        test,
+        bank,
+    )
+    positions = np.arange(12) * 30 // 12
+    expected = test.representations[positions]
+    np.testing.assert_array_equal(got["representations"], expected)
+    np.testing.assert_array_equal(got["labels"], test.labels[positions])
+    assert got["ids"].tolist() == [names[i] for i in positions]
+    assert got["class_names"].tolist() == list(CLASSES)
+    assert got["plane_method"] == "tsne" and got["plane"].dtype == np.float32
+    assert got["plane"].shape == (12, 2) and np.ptp(got["plane"], 0).min() > 0
+
+
+def test_every_image_is_plotted_where_they_are_few(run, splits_and_images):
+    (test, _), (bank, _) = splits_and_images
+    arguments = chosen(run), pretrained(run), test, bank
+    first, second = written(run, *arguments), written(run, *arguments)
+    for before, after in zip(first, second, strict=True):
+        for name, array in before.items():
+            np.testing.assert_array_equal(array, after[name])
+    assert first[1]["ids"].tolist() == [str(i) for i in range(30)]
+    # The two directions of largest variance, so that lengths are known.
+    centered = test.representations - test.representations.mean(0)
+    variances = np.linalg.svd(centered, compute_uv=False)[:2] ** 2
+    spread = np.ptp(test.representations, axis=0).max()
+    np.testing.assert_allclose(
+        (first[1]["plane"] ** 2).sum(0), variances / spread**2, rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("count", [1, 2, 6])
+def test_a_collapsed_encoder_and_few_images_have_files_too(run, count):
+    (test, _), (bank, _) = encoded(count, "test", 0), encoded(3, "train", 1)
+    if count > 2:
+        same = np.ones_like(test.representations)
+        test = dataclasses.replace(test, representations=same)
+    got, points = written(
+        run, chosen(run, plane="tsne"), pretrained(run), test, bank
+    )
+    assert len(got["images"]) == count
+    np.testing.assert_array_equal(points["plane"], np.zeros([count, 2]))
+
+
+def test_files_that_are_not_wanted_do_not_stay(run, splits_and_images):
+    (test, _), (bank, _) = splits_and_images
+    none = chosen(run, sample_images=0, plotted_images=0)
+    run.samples_file.write_text("of an earlier evaluation")
+    run.representations_file.write_text("of an earlier evaluation")
+    got = written(run, none, pretrained(run), test, bank)
+    assert got == [None, None] and not any(run.path.iterdir())

@@ -1,0 +1,160 @@
+"""The choice of a setting, with a method that trains nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from supcon_tf import config
+from supcon_tf.evaluation import selection
+
+LABELS = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1])
+NAMES = ("a", "b")
+# Probability of the first class for labels 0 and 1, by cell.
+CONFIDENCES = {
+    1: (0.9, 0.6),  # right where the label is 0
+    2: (0.4, 0.1),  # right where the label is 1
+    3: (0.8, 0.3),  # right everywhere
+    4: (0.9, 0.1),  # too, and surer
+    5: None,  # diverges
+}
+
+
+class Fake:
+    """Notes what it is trained on, and predicts by its cell."""
+
+    def __init__(self, *cells):
+        self.cells = [{"cell": cell} for cell in cells]
+        self.fitted = []
+
+    def fit(self, positions, cell, seed):
+        self.fitted.append((positions.tolist(), cell["cell"], seed))
+        if CONFIDENCES[cell["cell"]] is None:
+            raise FloatingPointError("loss is nan")
+        return {"iterations": 7}
+
+    def predict(self, positions):
+        confidences = CONFIDENCES[self.fitted[-1][1]]
+        first = np.array(confidences)[LABELS[positions]]
+        return np.stack([first, 1 - first], axis=1)
+
+
+def settings_of(**overrides):
+    return config.TransferSettings("x", **overrides)
+
+
+def the_draw(**overrides):
+    (draw,) = selection.make_draws(settings_of(**overrides), NAMES, LABELS)
+    return draw
+
+
+@pytest.mark.parametrize(
+    ("cells", "select_by", "chosen"),
+    [
+        # Validation has 3 images of label 0 and 2 of label 1.
+        ([1, 2], "top_1", 1),
+        ([2, 1, 3], "top_1", 3),
+        ([3, 4, 1], "top_1", 4),
+        ([4, 3], "mean_recall", 4),
+        ([5, 2], "top_1", 2),
+    ],
+)
+def test_the_best_on_validation_images_is_trained_on_all(
+    cells, select_by, chosen
+):
+    method, draw = Fake(*cells), the_draw(validation_fraction=0.5, seed=11)
+    record = selection.train(method, draw, LABELS, select_by)
+    assert record["chosen"] == {"cell": chosen}
+    assert record["training_images"] == 10
+    assert record["validation_images"] == 5
+    assert record["training"] == {"iterations": 7}
+    assert [x["cell"] for x in record["sweep"]] == cells
+    trained = draw.trained.tolist()
+    assert method.fitted == [
+        *((trained, cell, 11) for cell in cells),
+        (list(range(10)), chosen, 11),
+    ]
+    assert set(trained) & set(draw.judging) == set()
+    by_hand = CONFIDENCES[chosen]
+    right = [(by_hand[y] > 0.5) == (y == 0) for y in LABELS[draw.judging]]
+    assert record["validation"]["top_1"] == np.mean(right)
+
+
+def test_mean_recall_counts_every_class_alike():
+    probabilities = np.array([[0.9, 0.1, 0], [0.9, 0.1, 0], [0.9, 0.1, 0]])
+    measured = selection.measure(probabilities, np.array([0, 0, 1]))
+    assert measured["mean_recall"] == 0.5
+    assert measured["per_class_recall"] == [1.0, 0.0, None]
+    assert set(selection.figures(measured)) == {
+        "top_1", "top_5", "ece", "nll", "brier", "mean_recall",
+    }  # fmt: skip
+
+
+def test_one_cell_needs_no_validation_images():
+    method, draw = Fake(3), the_draw(l2=0.1)
+    record = selection.train(method, draw, LABELS, "top_1")
+    assert record["validation_images"] == 0
+    assert "sweep" not in record and "validation" not in record
+    assert method.fitted == [(list(range(10)), 3, 0)]
+
+
+def test_a_sweep_that_diverges_says_so():
+    draw = the_draw()
+    record = selection.train(Fake(5, 3), draw, LABELS, "top_1")
+    assert record["sweep"][0] == {"cell": 5, "diverged": True}
+    with pytest.raises(FloatingPointError, match="all 2 trainings diverged"):
+        selection.train(Fake(5, 5), draw, LABELS, "top_1")
+
+
+def test_few_shot_draws_differ_and_are_halved():
+    draws = selection.make_draws(
+        settings_of(images_per_label=4, repeats=3, seed=5), NAMES, LABELS
+    )
+    assert [draw.seed for draw in draws] == [5, 6, 7]
+    assert len({tuple(draw.images) for draw in draws}) > 1
+    for draw in draws:
+        assert np.bincount(LABELS[draw.images]).tolist() == [4, 4]
+        assert np.bincount(LABELS[draw.judging]).tolist() == [2, 2]
+        parts = [*draw.trained, *draw.judging]
+        assert sorted(parts) == draw.images.tolist()
+
+
+def test_few_shot_of_one_image_has_a_fixed_strength():
+    draw = the_draw(images_per_label=1, l2=0.1)
+    assert len(draw.images) == 2 and not len(draw.judging)
+    message = "--images_per_label must be at most 4, the training images of b"
+    with pytest.raises(ValueError, match=message):
+        the_draw(images_per_label=5)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"name": "export"}, "--name must be letters"),
+        ({"repeats": 2}, "--repeats must come with --images_per_label"),
+        ({"images_per_label": 3}, "at least 4 for a sweep, got 3: give --l2"),
+        (
+            {"images_per_label": 8, "validation_fraction": 0.5},
+            "--validation_fraction must be left out with --images_per_label",
+        ),
+        ({"steps": 9}, "--steps must be left out with --method=linear"),
+        ({"crop_area": ()}, "--crop_area must be left out with --method=l"),
+        (
+            {"method": "finetune", "l2": 1.0},
+            "--l2 must be left out with --method=finetune",
+        ),
+        ({"l2": 1.0, "l2_values": 9}, "--l2_values must be left out with --l2"),
+        (
+            {"method": "finetune", "learning_rates": (0.1, 0.0)},
+            "--learning_rates must be different numbers, each above 0, got",
+        ),
+        (
+            {"method": "finetune", "weight_decays": (0.0, 0.0)},
+            "--weight_decays must be different numbers, each at least 0, got",
+        ),
+        ({"strategy": "multi_worker"}, "--strategy must be one of auto, one"),
+    ],
+)
+def test_broken_rules_are_named(overrides, message):
+    with pytest.raises(ValueError, match=message):
+        settings_of(**overrides)

@@ -1,0 +1,175 @@
+"""An encoder of the image folder, taken to the digits and elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from supcon_tf import config, settings, training
+from supcon_tf.evaluation import linear_probe, transfer
+from supcon_tf.training import input_pipeline, restoring
+
+
+def chosen_for(run, **overrides):
+    return config.TransferSettings(
+        str(run.path),
+        **{
+            "name": "digits",
+            "images_per_label": 6,
+            "repeats": 2,
+            "l2_values": 6,
+            "overwrite": True,
+            **overrides,
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def results(finished_run):
+    return transfer.transfer_encoder(chosen_for(finished_run))
+
+
+def test_results_are_those_of_the_file(results, finished_run):
+    stage = finished_run.stage("digits")
+    saved = json.loads((stage.path / "transfer.json").read_text())
+    assert saved == results
+    assert results["image_size"] == 16  # of the pretraining; the digits' is 32
+    assert results["pretrained_on"] == "folder"
+    assert results["test_images"] == 360 and results["classes"] == 10
+    assert stage.class_names() == tuple("0123456789")
+    again = settings.from_flagfile(config.TransferSettings, stage.settings_file)
+    assert again == chosen_for(finished_run, overwrite=False, image_size=16)
+
+
+def test_chosen_is_the_best_on_the_validation_images(results):
+    for draw in results["draws"]:
+        assert draw["training_images"] == 60
+        assert draw["validation_images"] == 30
+        best = draw["sweep"][0]
+        for entry in draw["sweep"]:
+            if entry["top_1"] > best["top_1"] or (
+                entry["top_1"] == best["top_1"] and entry["nll"] < best["nll"]
+            ):
+                best = entry
+        assert draw["chosen"] == {"l2": best["l2"]}
+        assert draw["validation"]["top_1"] == best["top_1"]
+
+
+def test_the_encoder_has_learned_something_of_digits(results):
+    assert results["test"]["top_1"] > 0.2
+
+
+def test_figures_are_means_and_deviations_of_the_draws(results):
+    for name in ("top_1", "mean_recall", "nll"):
+        first, second = (draw["test"][name] for draw in results["draws"])
+        assert results["test"][name] == pytest.approx((first + second) / 2)
+        assert results["test_deviation"][name] == pytest.approx(
+            abs(first - second) / 2**0.5
+        )
+
+
+def test_predictions_reproduce_the_accuracy(results, finished_run):
+    with np.load(finished_run.stage("digits").predictions_file) as saved:
+        assert saved["probabilities"].shape == (2, 360, 10)
+        right = saved["probabilities"].argmax(2) == saved["labels"]
+    expected = [draw["test"]["top_1"] for draw in results["draws"]]
+    assert right.mean(1).tolist() == pytest.approx(expected)
+
+
+def test_test_labels_choose_nothing(results, finished_run, monkeypatch):
+    load = input_pipeline.source
+
+    def shuffled(chosen, split):
+        source = load(chosen, split)
+        if split == "train":
+            return source
+        labels = np.random.default_rng(0).permutation(source.labels)
+        return dataclasses.replace(source, labels=labels)
+
+    monkeypatch.setattr(input_pipeline, "source", shuffled)
+    other = transfer.transfer_encoder(chosen_for(finished_run, name="shuffled"))
+    assert other["test"]["top_1"] != results["test"]["top_1"]
+    for before, after in zip(results["draws"], other["draws"], strict=True):
+        assert before.pop("test") != after.pop("test")
+        assert before == after
+
+
+def test_the_frozen_encoder_stays_bit_by_bit(finished_run):
+    chosen = chosen_for(finished_run, image_size=16)
+    encoder = restoring.restored_encoder(finished_run)
+    before = [variable.numpy() for variable in encoder.variables]
+    positions = np.arange(100)
+    method = linear_probe.LinearTransfer(
+        chosen,
+        encoder,
+        input_pipeline.source(chosen, "train"),
+        input_pipeline.source(chosen, "test"),
+        positions,
+    )
+    method.fit(positions, method.cells[0], seed=0)
+    method.predict_test()
+    for old, new in zip(before, encoder.variables, strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_fine_tuning_leaves_a_checkpoint(finished_run, image_folder):
+    results = transfer.transfer_encoder(
+        config.TransferSettings(
+            str(finished_run.path),
+            name="tuned",
+            method="finetune",
+            dataset="folder",
+            data_dir=str(image_folder),
+            steps=2,
+        )
+    )
+    stage = finished_run.stage("tuned")
+    assert stage.latest_checkpoint().endswith("step-00000002")
+    assert results["draws"][0]["training"]["batch_size"] == 48
+    assert "sweep" not in results["draws"][0]
+    with np.load(stage.predictions_file) as saved:
+        assert saved["probabilities"].shape == (21, 3)
+        assert all(name.startswith("test/") for name in saved["ids"])
+    table = transfer.transfer_table(results).splitlines()
+    assert table[0] == (
+        "folder, finetune: 48 training and 21 test images of 3 classes"
+    )
+    assert table[1] == "learning_rate 0.1, weight_decay 0"
+    assert table[2].split() == ["top-1", f"{results['test']['top_1']:.4f}"]
+
+
+def test_table_of_several_draws(results):
+    lines = transfer.transfer_table(results).splitlines()
+    assert lines[0].endswith("mean of 2 draws")
+    assert ", of 6 by 30 validation images: top-1 " in lines[1]
+    assert f"± {results['test_deviation']['top_1']:.4f}" in lines[3]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"run_dir": "nowhere"}, "must be a run directory of tools/pretrain"),
+        ({"overwrite": False}, "holds a run already; choose another"),
+        ({"images_per_label": 200}, "--images_per_label must be at most 139"),
+        ({"dataset": "folder", "data_dir": "nowhere"}, "must be a folder, got"),
+    ],
+)
+def test_mistakes_are_found_before_anything_is_lost(
+    results, finished_run, overrides, message
+):
+    file = finished_run.stage("digits").path / "transfer.json"
+    before = file.read_text()
+    chosen = dataclasses.replace(chosen_for(finished_run), **overrides)
+    with pytest.raises(ValueError, match=message):
+        transfer.transfer_encoder(chosen)
+    assert file.read_text() == before
+
+
+def test_a_run_without_checkpoint_is_refused(finished_run, tmp_path):
+    run = training.RunDirectory(tmp_path / "run")
+    run.create(finished_run.pretrain_settings(), ("a", "b"))
+    with pytest.raises(ValueError, match="must hold a checkpoint"):
+        transfer.transfer_encoder(chosen_for(run))

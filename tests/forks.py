@@ -1,0 +1,96 @@
+"""Processes that need not import TensorFlow: forks of one that has.
+
+Importing it is half of what a small process costs. A server imports it once,
+without starting its runtime, and every process here is a fork of the server,
+with an environment, signals, devices and memory of its own. What forks share
+is what an import decides, as the seed of hashes.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pathlib
+import runpy
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["supcon_tf.training", "sklearn.datasets"])
+
+
+class Fork:
+    """A running program; what subprocess.Popen has, as far as tests need it.
+
+    Attributes:
+      returncode: as that of subprocess.Popen, once it has ended.
+    """
+
+    def __init__(
+        self,
+        program: pathlib.Path | str,
+        *arguments: str,
+        cwd: pathlib.Path | str | None = None,
+        env: Mapping[str, str] | None = None,
+    ):
+        """Starts a file of Python, or the text of a program."""
+        self._outputs = tempfile.TemporaryDirectory()
+        self._process = _CONTEXT.Process(
+            target=_run,
+            args=(
+                program,
+                arguments,
+                str(cwd or os.getcwd()),
+                dict(os.environ if env is None else env),
+                self._outputs.name,
+            ),
+        )
+        self._process.start()
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self._process.pid, number)
+
+    def communicate(self, timeout: float = 300) -> tuple[str, str]:
+        """What it wrote on stdout and stderr, once it has ended."""
+        self._process.join(timeout)
+        assert self.returncode is not None, f"running after {timeout} s"
+        stdout, stderr = (
+            pathlib.Path(self._outputs.name, name).read_text()
+            for name in ("stdout", "stderr")
+        )
+        return stdout, stderr
+
+
+def run(
+    program: pathlib.Path | str, *arguments: str, **options: object
+) -> subprocess.CompletedProcess:
+    """Runs a program to its end, as subprocess.run does."""
+    fork = Fork(program, *arguments, **options)
+    stdout, stderr = fork.communicate()
+    return subprocess.CompletedProcess(
+        [str(program), *arguments], fork.returncode, stdout, stderr
+    )
+
+
+def _run(program, arguments, cwd, env, outputs) -> None:
+    """What a fork does."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        file = os.open(f"{outputs}/{name}", os.O_WRONLY | os.O_CREAT)
+        os.dup2(file, number)
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(cwd)
+    sys.argv = [str(program), *arguments]
+    if isinstance(program, pathlib.Path):
+        runpy.run_path(str(program), run_name="__main__")
+    else:
+        exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})

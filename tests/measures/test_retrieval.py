@@ -1,0 +1,93 @@
+"""Recall@k and mAP@R against loops and hand-made rankings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from supcon_tf.measures import retrieval
+
+KS = (1, 2, 4, 90)
+
+
+def _data(examples=60, dim=4):
+    generator = np.random.default_rng(0)
+    labels = generator.integers(6, size=examples)
+    labels[7] = 9  # Alone in its class.
+    # Signs: exact similarities, many of which tie.
+    signs = generator.choice([-1.0, 1.0], size=(examples, dim))
+    return signs, labels
+
+
+def _loop(rows, labels):
+    """The definitions, query by query and rank by rank."""
+    hits, precisions = {k: [] for k in KS}, []
+    for i, row in enumerate(rows):
+        others = [j for j in range(len(rows)) if j != i]
+        ranked = sorted(others, key=lambda j: (-float(rows[j] @ row), j))
+        relevant = [labels[j] == labels[i] for j in ranked]
+        r = sum(relevant)
+        if r == 0:
+            continue
+        for k in KS:
+            hits[k].append(any(relevant[:k]))
+        total = 0.0
+        for rank in range(1, r + 1):
+            if relevant[rank - 1]:
+                total += sum(relevant[:rank]) / rank
+        precisions.append(total / r)
+    recall = {str(k): np.mean(found) for k, found in hits.items()}
+    return recall, np.mean(precisions), len(rows) - len(precisions)
+
+
+@pytest.mark.parametrize("query_chunk", [13, 128])
+def test_both_equal_the_loop(query_chunk):
+    rows, labels = _data()
+    result = retrieval.retrieval_summary(
+        rows, labels, KS, query_chunk=query_chunk
+    )
+    recall, precision, left_out = _loop(rows, labels)
+    assert left_out == 1 == result["left_out"]
+    assert result["recall_at"] == pytest.approx(recall)
+    assert result["map_at_r"] == pytest.approx(precision, abs=1e-12)
+    assert 0 < precision < recall["4"] < recall["90"] == 1
+
+
+def test_by_hand():
+    # On a line of angles 0, 10, 25, 45, 70 degrees: classes a b a b a. Of the
+    # three queries of a, R = 2: ranks are b a, a b or b a, b a.
+    angles = np.radians([0, 10, 25, 45, 70])
+    rows = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    result = retrieval.retrieval_summary(rows, [3, 5, 3, 5, 3], (1, 2))
+    # Query 0: 1 (b), 2 (a): AP = 1/2 * 1/2. Query 2: 1 (b), 3 (b): 0. Query
+    # 4: 3 (b), 2 (a): 1/4. Queries 1 and 3, R = 1: 0 and 2, both a: 0.
+    assert result["map_at_r"] == pytest.approx((1 / 4 + 0 + 1 / 4) / 5)
+    assert result["recall_at"] == {"1": 0.0, "2": pytest.approx(2 / 5)}
+
+
+def test_separate_classes_are_retrieved_perfectly():
+    rows = np.repeat(np.eye(3), 4, axis=0)
+    labels = np.repeat([0, 1, 2], 4)
+    result = retrieval.retrieval_summary(rows, labels, (1, 5))
+    assert result == {
+        "recall_at": {"1": 1.0, "5": 1.0},
+        "map_at_r": 1.0,
+        "left_out": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"representations": np.ones(3)}, "`representations` must have shape"),
+        ({"representations": np.full((3, 2), np.nan)}, "must be finite"),
+        ({"labels": [0, 1]}, r"`labels` must have shape \(3,\)"),
+        ({"labels": [0, 1, 2]}, "`labels` must hold a class twice"),
+        ({"ks": (1, 0)}, "`ks` must be positive, got 0"),
+        ({"query_chunk": 0}, "`query_chunk` must be positive, got 0"),
+    ],
+)
+def test_errors_name_the_rule(changes, message):
+    arguments = {"representations": np.ones((3, 2)), "labels": [0, 0, 1]}
+    with pytest.raises(ValueError, match=message):
+        retrieval.retrieval_summary(**arguments | changes)

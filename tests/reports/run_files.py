@@ -1,0 +1,303 @@
+"""Run directories as the tools write them, made up without training."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+from etils import epath
+
+from supcon_tf import config, settings
+from supcon_tf.reports import contents
+
+HOSTILE = (
+    '<script>alert("1")</script>',
+    "R&D 'quoted' \"name\"",
+    "</figure></td><b>",
+    "$x^2$ \\frac{1}{2}",
+    "猫",
+    "كلب",
+    "Straßenbahn mit einem sehr langen Namen ohne Ende und ohne Not",
+    "ein_name_ohne_leerzeichen_der_nirgends_umbrechen_kann_aber_muss",
+)
+DIGITS = tuple("0123456789")
+ALL = ("evaluation", "corruptions", "samples", "reference")
+
+
+def bare_run(name="run", **filled):
+    """A run of two classes that holds nothing but what is given."""
+    empty = {
+        "settings": {},
+        "linear_settings": {},
+        "class_names": ("ant", "bee"),
+        "epochs": [],
+        "linear_epochs": [],
+        "linear_stage": "",
+        "evaluation": {},
+        "predictions": {},
+        "representations": {},
+        "samples": {},
+    }
+    path = epath.Path("runs") / name
+    return contents.Run(name=name, path=path, **empty | filled)
+
+
+def write_run(
+    path,
+    class_names=DIGITS,
+    *,
+    skill=3.0,
+    seed=0,
+    size=8,
+    test_images=360,
+    epochs=24,
+    parts=ALL[:3],
+    **chosen,
+):
+    """Writes a run directory.
+
+    Args:
+      path: where to.
+      class_names: of the data.
+      skill: how far the right class' logit is above the others.
+      seed: of everything that is made up.
+      size: pixels of the images.
+      test_images: how many are evaluated.
+      epochs: lines of metrics.jsonl.
+      parts: those of ALL that there are beside the pretraining.
+      **chosen: settings of the pretraining.
+    """
+    rng = np.random.default_rng(seed)
+    path.mkdir(parents=True)
+    chosen = config.PretrainSettings(
+        str(path), epochs=epochs, warmup_epochs=1.0, **chosen
+    )
+    (path / "settings.flags").write_text(settings.to_flagfile(chosen))
+    (path / "classes.json").write_text(
+        json.dumps(list(class_names), ensure_ascii=False)
+    )
+    _write_epochs(path, epochs, skill, rng)
+    if "evaluation" not in parts:
+        return path
+    linear = path / "linear"
+    linear.mkdir()
+    (linear / "settings.flags").write_text(
+        settings.to_flagfile(config.LinearSettings(str(path)))
+    )
+    _write_lines(
+        linear,
+        [
+            {
+                "epoch": epoch,
+                "loss": 2 / epoch,
+                "accuracy": 1 - 0.8 / epoch,
+                "learning_rate": 2.5,
+                "images/s": 5e5,
+            }
+            for epoch in range(1, 41)
+        ],
+    )
+    labels = np.arange(test_images) % len(class_names)
+    probabilities = _probabilities(labels, len(class_names), skill, rng)
+    _write_evaluation(path, labels, probabilities, parts, rng)
+    np.savez(
+        path / "predictions.npz",
+        ids=np.array([f"test/{i:05}.png" for i in range(test_images)]),
+        labels=labels,
+        probabilities=probabilities,
+        class_names=np.array(class_names),
+    )
+    if "samples" in parts:
+        _write_samples(path, labels, probabilities, class_names, size, rng)
+    return path
+
+
+def _write_epochs(path, epochs, skill, rng):
+    lines = []
+    for epoch in range(1, epochs + 1):
+        share = np.exp(-epoch * skill / 30) * 0.5 + 0.5
+        line = {
+            "epoch": epoch,
+            "loss": 0.4844 * share,
+            "contrastive_accuracy": 1 - 0.85 * share + rng.normal(0, 0.01),
+            "alignment": share / 4,
+            "uniformity": -2 * (1 - share),
+            "mean_cosine": share,
+            "positives_per_anchor": 12.7,
+            "share_without_positives": 0.0,
+            "classifier_loss": 2.3 * share,
+            "classifier_accuracy": 1 - share,
+            "loss/chance": share,
+            "learning_rate": 0.25 * np.cos(epoch / epochs * 1.57),
+            "images/s": 600 + rng.normal(0, 30),
+            "data_wait": 0.01,
+            "a figure of its own <&>": float(epoch),
+        }
+        if epoch % 5 == 0:
+            line["knn_accuracy"] = 1 - 0.9 * share
+        if epoch == 3:
+            line["alignment"] = None
+        lines.append(line)
+    _write_lines(path, lines)
+
+
+def _write_lines(path, lines):
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (path / "metrics.jsonl").write_text(text + '{"epoch": 99, "lo')
+
+
+def _probabilities(labels, num_classes, skill, rng):
+    logits = rng.normal(size=(len(labels), num_classes))
+    logits[np.arange(len(labels)), labels] += skill
+    # Neighbouring classes resemble each other.
+    logits[np.arange(len(labels)), (labels + 1) % num_classes] += skill / 3
+    scores = np.exp(1.5 * logits)
+    return (scores / scores.sum(1, keepdims=True)).astype(np.float32)
+
+
+def classifier_results(labels, probabilities, bins=15):
+    """CLASSIFIER of evaluation.json."""
+    predicted, confidence = probabilities.argmax(1), probabilities.max(1)
+    right = predicted == labels
+    num_classes = probabilities.shape[1]
+    matrix = np.zeros((num_classes, num_classes), int)
+    np.add.at(matrix, (labels, predicted), 1)
+    place = np.minimum((confidence * bins).astype(int), bins - 1)
+    count = np.bincount(place, minlength=bins)
+    sums = [
+        np.bincount(place, weights=values, minlength=bins)
+        for values in (confidence, right)
+    ]
+    means = [
+        [s / n if n else None for s, n in zip(x, count, strict=True)]
+        for x in sums
+    ]
+    ece = sum(np.abs(sums[0] - sums[1])) / len(labels)
+    top_5 = np.argsort(-probabilities)[:, :5] == labels[:, None]
+    recall = [
+        row[i] / row.sum() if row.sum() else None
+        for i, row in enumerate(matrix)
+    ]
+    own = probabilities[np.arange(len(labels)), labels]
+    return {
+        "top_1": float(right.mean()),
+        "top_5": float(top_5.any(1).mean()),
+        "ece": float(ece),
+        "nll": float(-np.log(own).mean()),
+        "brier": 0.1,
+        "per_class_recall": recall,
+        "confusion_matrix": matrix.tolist(),
+        "calibration_bins": {
+            "count": count.tolist(),
+            "confidence": means[0],
+            "accuracy": means[1],
+        },
+    }
+
+
+def _write_evaluation(path, labels, probabilities, parts, rng):
+    linear = classifier_results(labels, probabilities)
+    accuracy = linear["top_1"]
+    results = {
+        "dataset": "digits",
+        "image_size": 8,
+        "objective": "supcon",
+        "test_images": len(labels),
+        "bank_images": 1437,
+        "encoder": "checkpoints/step-00000528",
+        "linear": linear,
+        "knn": linear | {"k": 200, "temperature": 0.07},
+        "knn_majority": linear | {"k": 200},
+        "prototype": {
+            "top_1": accuracy - 0.02,
+            "top_5": 0.99,
+            "per_class_recall": linear["per_class_recall"],
+        },
+        "retrieval": {
+            "recall_at": {"1": accuracy - 0.01, "5": 0.99, "10": 0.995},
+            "map_at_r": accuracy - 0.1,
+        },
+        "representations": {"alignment": 0.31, "uniformity": -2.9},
+    }
+    if "corruptions" in parts:
+        single = {
+            name: {
+                str(severity): {
+                    "top_1": accuracy
+                    * (1 - rng.uniform(0.02, 0.13) * severity),
+                    "ece": 0.02 + rng.uniform(0.01, 0.05) * severity,
+                }
+                for severity in range(1, 6)
+            }
+            for name in config.CORRUPTIONS
+        }
+        means = {
+            str(s): {
+                key: float(np.mean([x[str(s)][key] for x in single.values()]))
+                for key in ("top_1", "ece")
+            }
+            for s in range(1, 6)
+        }
+        error = 1 - np.mean([x["top_1"] for x in means.values()])
+        results["corruptions"] = {
+            "source": "generated",
+            "images": len(labels),
+            "severities": [1, 2, 3, 4, 5],
+            "reference": "alexnet" if "reference" in parts else None,
+            "linear": {
+                "clean": {"top_1": accuracy, "ece": linear["ece"]},
+                "results": single,
+                "by_severity": means,
+                "mean_corruption_error_unnormalized": float(error),
+                "mean_ece": 0.11,
+            }
+            | (
+                {"mce": 71.3, "relative_mce": 102.9}
+                if "reference" in parts
+                else {}
+            ),
+        }
+    (path / "evaluation.json").write_text(json.dumps(results))
+
+
+def _write_samples(path, labels, probabilities, class_names, size, rng):
+    num_classes = len(class_names)
+    prototypes = rng.integers(0, 256, [num_classes, size, size, 3])
+
+    def images(of):
+        noise = rng.normal(0, 40, [*np.shape(of), size, size, 3])
+        return np.clip(prototypes[of] + noise, 0, 255).astype(np.uint8)
+
+    predicted = probabilities.argmax(1)
+    wrong = np.flatnonzero(predicted != labels)[:4]
+    right = np.flatnonzero(predicted == labels)[: 8 - len(wrong)]
+    chosen = np.concatenate([wrong, right])
+    neighbors = np.where(
+        rng.uniform(size=[len(chosen), 8]) < 0.8,
+        labels[chosen, None],
+        predicted[chosen, None],
+    )
+    np.savez(
+        path / "samples.npz",
+        images=images(labels[chosen]),
+        labels=labels[chosen],
+        predicted=predicted[chosen],
+        neighbors=images(neighbors),
+        neighbor_labels=neighbors,
+        neighbor_similarities=-np.sort(
+            -rng.uniform(0.6, 1, neighbors.shape).astype(np.float32)
+        ),
+        views=images(np.repeat(np.arange(4)[:, None] % num_classes, 6, 1)),
+        view_labels=np.arange(4) % num_classes,
+    )
+    angles = 2 * np.pi * labels / num_classes
+    plane = 40 * np.stack([np.cos(angles), np.sin(angles)], 1)
+    np.savez(
+        path / "representations.npz",
+        representations=rng.normal(size=[len(labels), 16]).astype(np.float32),
+        labels=labels,
+        ids=np.array([str(i) for i in range(len(labels))]),
+        plane=(plane + rng.normal(0, 4, plane.shape)).astype(np.float32),
+        plane_method="tsne",
+        class_names=np.array(class_names),
+    )

@@ -1,0 +1,38 @@
+"""What sweep.json would hold of cells that were never run."""
+
+from __future__ import annotations
+
+import itertools
+
+
+def make_results(axes, metrics, metric="linear.top_1", statuses=None):
+    """Every combination of `axes`, name to values.
+
+    Args:
+      axes: name to values.
+      metrics: from the values of a cell to its metrics.
+      metric: that of the sweep.
+      statuses: by number of the cell; finished where none is given.
+    """
+    cells = []
+    for number, chosen in enumerate(itertools.product(*axes.values())):
+        values = dict(zip(axes, chosen, strict=True))
+        status = (statuses or {}).get(number, "finished")
+        failed = status == "failed"
+        cells.append(
+            {
+                "name": ",".join(f"{k}={v}" for k, v in values.items()),
+                "values": values,
+                "status": status,
+                "seconds": 40.0,
+                "part": "pretraining" if failed else None,
+                "error": "FloatingPointError: loss | nan" if failed else None,
+                "metrics": metrics(values) if status == "finished" else {},
+                "log": f"runs/s/cells/{number}/log.txt",
+            }
+        )
+    described = [
+        {"name": name, "values": [*values], "is_repetition": name == "seed"}
+        for name, values in axes.items()
+    ]
+    return {"metric": metric, "axes": described, "cells": cells}

@@ -1,0 +1,118 @@
+"""The figure of a sweep, on results that were never measured."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+
+from supcon_tf.sweeps import figure
+from tests.sweeps.results import make_results
+
+OPTIMIZERS = ["lars", "sgd", "rmsprop"]
+
+
+def metrics(values):
+    gain = {"lars": 0.2, "sgd": 0.1}.get(values.get("optimizer"), 0.0)
+    top_1 = 0.5 + gain + values.get("temperature", 0) / 10
+    return {"linear.top_1": top_1 + values.get("seed", 0) / 50}
+
+
+def draw(axes, **arguments):
+    drawn = figure.plot_sweep(make_results(axes, metrics, **arguments))
+    drawn.savefig(io.BytesIO(), format="png", dpi=30)  # every artist is sound
+    return drawn, [panel for panel in drawn.axes if panel.axison]
+
+
+def lines(panel):
+    return {
+        line.get_label(): line.get_xydata()
+        for line in panel.lines
+        if not line.get_label().startswith("_")
+    }
+
+
+def test_a_line_per_name_over_a_logarithm_of_numbers():
+    drawn, panels = draw(
+        {"temperature": [0.5, 0.05, 0.1], "optimizer": OPTIMIZERS}
+    )
+    numbers, names = panels
+    assert numbers.get_xscale() == "log"
+    assert numbers.get_xlabel() == "temperature"
+    assert numbers.get_ylabel() == "linear top-1"
+    found = lines(numbers)
+    assert [*found] == OPTIMIZERS
+    np.testing.assert_allclose(
+        found["sgd"], [[0.05, 0.605], [0.1, 0.61], [0.5, 0.65]]
+    )
+    assert [t.get_text() for t in names.get_xticklabels()] == OPTIMIZERS
+    assert [t.get_text() for t in drawn.legends[0].get_texts()] == OPTIMIZERS
+
+
+def test_boxes_are_over_all_other_settings():
+    _, (_, names) = draw({"temperature": [0.1, 0.2], "optimizer": OPTIMIZERS})
+    medians = [
+        line.get_ydata() for line in names.lines if line.get_color() == "black"
+    ]
+    medians = [y[0] for y in medians if len(y) == 2 and y[0] == y[1]]
+    assert {0.715, 0.615, 0.515} <= {round(y, 6) for y in medians}
+
+
+def test_seeds_are_a_band_and_no_panel():
+    drawn, panels = draw({"temperature": [0.1, 0.2], "seed": [0, 1, 2]})
+    (panel,) = panels
+    assert panel.get_xscale() == "linear"
+    np.testing.assert_allclose(
+        panel.lines[0].get_xydata(), [[0.1, 0.53], [0.2, 0.54]]
+    )
+    (band,) = panel.collections
+    edges = band.get_paths()[0].vertices[:, 1]
+    np.testing.assert_allclose([edges.min(), edges.max()], [0.51, 0.56])
+    assert drawn.get_suptitle() == "6 cells; means over 3 seeds"
+
+
+def test_what_is_not_measured_is_not_drawn_but_counted():
+    drawn, (numbers, _) = draw(
+        {"temperature": [0.1, 0.2], "optimizer": OPTIMIZERS},
+        statuses={0: "failed", 1: "pending", 4: "running"},
+    )
+    assert drawn.get_suptitle() == "3 of 6 cells, 1 failed"
+    assert [*lines(numbers)] == ["lars", "rmsprop"]
+
+
+def test_odd_sweeps_have_a_figure():
+    _, panels = draw({"seed": [0, 1, 2]})
+    assert len(panels) == 1 and len(panels[0].lines) > 3
+    _, panels = draw({"seed": [0]})
+    assert len(panels) == 1
+    nothing = dict.fromkeys(range(2), "pending")
+    drawn, panels = draw(
+        {"optimizer": ["lars"], "temperature": [0.1, 0.2]}, statuses=nothing
+    )
+    assert len(panels) == 2 and not drawn.legends
+    _, panels = draw(
+        {
+            "flip": [True, False],
+            "positives_cap": [None, 3],
+            "crop": ["0.2+1.0", ""],
+        }
+    )
+    labels = [[t.get_text() for t in p.get_xticklabels()] for p in panels]
+    assert labels == [["true", "false"], ["none", "3"], ["0.2+1.0", "none"]]
+
+
+def test_many_points_of_a_box_are_outliers_only():
+    axes = {"optimizer": ["lars", "sgd"], "epochs": list(range(1, 40))}
+    names = figure.plot_sweep(make_results(axes, metrics)).axes[0]
+    assert not names.containers  # of single points
+    axes["epochs"] = axes["epochs"][:30]
+    names = figure.plot_sweep(make_results(axes, metrics)).axes[0]
+    assert len(names.containers) == 60
+
+
+def test_four_panels_are_a_square():
+    drawn, panels = draw(
+        {"a": [1, 2], "b": [1, 2], "c": ["x", "y"], "d": ["u", "v"]}
+    )
+    assert len(panels) == len(drawn.axes) == 4
+    assert panels[0].get_gridspec().get_geometry() == (2, 2)

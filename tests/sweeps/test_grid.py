@@ -1,0 +1,165 @@
+"""From --sweep to checked settings of cells: no process, no TensorFlow."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from supcon_tf import config
+from supcon_tf.sweeps import grid
+
+
+def sweep(*axes, **overrides):
+    return config.SweepSettings("runs/s", sweep=axes, **overrides)
+
+
+def cells(*axes, **overrides):
+    return grid.list_cells(sweep(*axes, **overrides))
+
+
+def test_every_combination_is_a_cell_and_the_last_axis_is_fastest():
+    found = cells("temperature=0.05,0.1", "optimizer=lars,sgd", epochs=20)
+    assert [cell.name for cell in found] == [
+        "temperature=0.05,optimizer=lars",
+        "temperature=0.05,optimizer=sgd",
+        "temperature=0.1,optimizer=lars",
+        "temperature=0.1,optimizer=sgd",
+    ]
+    last = found[3]
+    assert last.values == {"temperature": 0.1, "optimizer": "sgd"}
+    assert last.pretraining == config.PretrainSettings(
+        f"runs/s/runs/{last.name}",
+        temperature=0.1,
+        optimizer="sgd",
+        epochs=20,
+        resume=True,
+    )
+    # Without random views: seconds.
+    assert last.linear.views_are_constant
+    assert last.linear.run_dir == last.evaluation.run_dir
+    assert last.linear.name == last.evaluation.linear_stage == "linear"
+    assert last.evaluation.plotted_images == 0
+
+
+def test_cells_that_differ_in_stage_2_share_stage_1():
+    found = cells(
+        "linear.optimizer=lars,sgd", "temperature=0.1,0.5", "linear.epochs=9"
+    )
+    assert len(found) == 4
+    assert len({cell.pretraining for cell in found}) == 2
+    assert found[0].pretraining == found[2].pretraining
+    assert found[0].pretraining.run_dir == "runs/s/runs/temperature=0.1"
+    assert found[0].linear.name == "linear-optimizer-lars-epochs-9"
+    assert found[2].linear.optimizer == "sgd" and found[2].linear.epochs == 9
+    (only,) = cells("linear.weight_decay=0.5")
+    assert only.pretraining.run_dir == "runs/s/runs/base"
+    assert only.linear.name == "linear-weight_decay-0_5"
+
+
+def test_values_are_of_the_fields_type():
+    (axis,) = sweep("crop_area=0.2+1,").axes
+    assert axis.values == ((0.2, 1.0), ())
+    (axis,) = sweep("positives_cap=none,3").axes
+    assert axis.values == (None, 3)
+    (axis,) = sweep("horizontal_flip=true,false").axes
+    assert axis.values == (True, False)
+    (axis,) = sweep("objective=supcon+ce,ce").axes
+    assert axis.values == ("supcon+ce", "ce")
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        (["temprature=1"], "got temprature; temperature is one"),
+        (["linear.temperature=1"], "or linear.NAME of stage 2, got linear.t"),
+        (["run_dir=a,b"], "must name a setting of stage 1.*got run_dir"),
+        (["resume=true"], "must name a setting of stage 1.*got resume"),
+        (["temperature"], "must be NAME=VALUE,VALUE,..., got temperature"),
+        (["temperature="], "--temperature must be float, got ''"),
+        (["temperature=-1"], "--temperature must be above 0, got -1.0"),
+        (["temperature=0.1,.10"], "name a value once, got temperature=0.1 tw"),
+        (["optimizer=lars"] * 2, "name a setting once, got optimizer twice"),
+        (["crop_area=0.2-1"], "--crop_area must be tuple"),
+    ],
+)
+def test_a_wrong_axis_is_named(axes, message):
+    with pytest.raises(ValueError, match=message):
+        sweep(*axes)
+
+
+def test_a_wrong_cell_is_named_with_its_rule():
+    with pytest.raises(
+        ValueError,
+        match="cell momentum=0.5,optimizer=adam: --momentum must be left out",
+    ):
+        cells("momentum=0.9,0.5", "optimizer=sgd,adam")
+    with pytest.raises(
+        ValueError, match="cell linear.warmup_epochs=200.0: --warmup_epochs"
+    ):
+        cells("linear.warmup_epochs=0,200")
+    with pytest.raises(ValueError, match="--sweep must be given"):
+        cells()
+
+
+def test_rules_hold_in_the_cells_and_not_in_the_base():
+    chosen = sweep("warmup_epochs=0,2", epochs=5)  # the default is 10
+    assert [c.pretraining.warmup_epochs for c in grid.list_cells(chosen)] == [
+        0,
+        2,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"run_dir": "gs://a/b"}, "--run_dir must be a directory of this mach"),
+        ({"strategy": "multi_worker"}, "--strategy must not be multi_worker"),
+        ({"parallel": 0}, "--parallel must be at least 1"),
+    ],
+)
+def test_a_sweep_is_of_one_machine(overrides, message):
+    with pytest.raises(ValueError, match=message):
+        config.SweepSettings(**{"run_dir": "x", **overrides})
+
+
+def test_names_are_fit_for_a_file_system_and_unique():
+    found = cells(
+        "data_dir=/a b/c,/a b-c,none",
+        "hidden_dims=" + ",".join(["+".join(["2048"] * 20), "64+32", ""]),
+        dataset="digits",
+    )
+    names = [cell.name for cell in found]
+    assert len(set(names)) == 9
+    for name in names:
+        assert len(name) < 255
+        assert not set(name) - set(
+            "abcdefghijklmnopqrstuvwxyz_0123456789=,.+-"
+        ), name
+    assert names[-2] == "data_dir=none,hidden_dims=64+32"
+
+
+def test_two_cells_of_one_place_are_refused():
+    # Only dots and underscores tell these apart, which a stage's name cannot.
+    with pytest.raises(ValueError, match="must name cells apart, got linear"):
+        cells(
+            "linear.data_service=grpc://a.b,grpc://a_b",
+            "linear.horizontal_flip=true",
+        )
+
+
+def test_flagfiles_set_the_later_parts(tmp_path):
+    linear, evaluate = tmp_path / "l.flags", tmp_path / "e.flags"
+    linear.write_text("--epochs=7\n--name=probe\n")
+    evaluate.write_text("--knn_neighbors=5\n--run_dir=elsewhere\n")
+    found = cells(
+        "linear.momentum=0.5,0.9",
+        linear_flagfile=str(linear),
+        evaluate_flagfile=str(evaluate),
+    )
+    assert found[1].linear.epochs == 7
+    assert found[1].linear.name == "probe-momentum-0_9"
+    assert found[1].evaluation.knn_neighbors == 5
+    assert found[1].evaluation.run_dir == found[1].pretraining.run_dir
+    with pytest.raises(FileNotFoundError, match="no settings file"):
+        cells("seed=0", linear_flagfile=str(pathlib.Path("none.flags")))

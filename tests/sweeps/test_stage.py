@@ -1,0 +1,232 @@
+"""Sweeps: which cells run, what is recorded, what goes on where."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+
+import pytest
+
+from supcon_tf import config, sweeps
+from supcon_tf.sweeps import processes, records, stage
+from supcon_tf.training import preemption
+
+
+class Pretended:
+    """Stands for the process of a cell: ends at the second look.
+
+    Class attributes: `log`, what happened; `fails`, names of cells to their
+    part and error; `on_look`, called at every look.
+    """
+
+    log, fails, on_look = [], {}, staticmethod(lambda: None)
+
+    def __init__(self, cell, directory, shares):
+        self.cell, self.directory, self.looks = cell, directory, 0
+        directory.write_state(records.State("running"))
+        self.log.append(("start", cell.name))
+
+    def has_ended(self):
+        self.looks += 1
+        type(self).on_look()
+        return self.looks > 1
+
+    def ask_to_end(self):
+        self.log.append(("ask", self.cell.name))
+
+    def wait(self):
+        pass
+
+    def kill(self):
+        pass
+
+    def note_end(self, interrupted):
+        self.log.append(("end", self.cell.name))
+        state = records.State("finished", 1.0)
+        if interrupted:
+            state = records.State("pending", 1.0)
+        elif self.cell.name in self.fails:
+            state = records.State("failed", 1.0, *self.fails[self.cell.name])
+        else:
+            self.directory.evaluation_file.write_text(
+                json.dumps({"linear": {"top_1": 0.5}})
+            )
+        self.directory.write_state(state)
+        return state
+
+
+@pytest.fixture
+def pretended(monkeypatch):
+    made = type("Own", (Pretended,), {"log": [], "fails": {}})
+    monkeypatch.setattr(processes, "CellProcess", made)
+    monkeypatch.setattr(stage, "_image", lambda drawn, kind: b"")  # slow
+    return made
+
+
+def settings_of(path, *axes, **overrides):
+    return config.SweepSettings(str(path), sweep=axes, **overrides)
+
+
+def started(pretended):
+    return [name for what, name in pretended.log if what == "start"]
+
+
+def statuses(results):
+    return [cell["status"] for cell in results["cells"]]
+
+
+def read(path):
+    return json.loads((path / "sweep.json").read_text())
+
+
+def test_a_failed_cell_is_recorded_and_the_rest_goes_on(
+    tiny_settings, tmp_path
+):
+    """Real processes: one diverges, one learns."""
+    flags = tmp_path / "linear.flags"
+    flags.write_text("--epochs=5\n--crop_area=\n--nohorizontal_flip\n")
+    path = tmp_path / "sweep"
+    base = {
+        field.name: getattr(tiny_settings(path), field.name)
+        for field in dataclasses.fields(config.PretrainSettings)
+    }
+    chosen = config.SweepSettings(
+        **base,
+        sweep=("learning_rate=1e30,1",),
+        linear_flagfile=str(flags),
+    )
+    results = sweeps.run_sweep(chosen)
+    failed, finished = results["cells"]
+    assert statuses(results) == ["failed", "finished"]
+    assert failed["part"] == "pretraining"
+    assert failed["error"].startswith("FloatingPointError: loss is nan at step")
+    log = pathlib.Path(failed["log"])
+    assert log.read_text().splitlines()[-1] == f"error: {failed['error']}"
+    run = pathlib.Path(finished["run_dir"])
+    evaluation = json.loads((run / "evaluation.json").read_text())
+    assert finished["metrics"]["linear.top_1"] == evaluation["linear"]["top_1"]
+    assert evaluation["linear"]["top_1"] > 0.5
+    assert finished["seconds"] > 1 and failed["seconds"] > 1
+    assert read(path) == json.loads(json.dumps(results))
+    assert "FloatingPointError" in (path / "sweep.md").read_text()
+    assert (path / "sweep.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (path / "sweep.svg").read_text()
+
+
+def test_finished_cells_are_skipped_and_new_ones_are_run(pretended, tmp_path):
+    pretended.fails = {"temperature=0.1": ("evaluation", "bad")}
+    results = sweeps.run_sweep(settings_of(tmp_path, "temperature=0.1,0.2"))
+    assert statuses(results) == ["failed", "finished"]
+    pretended.log.clear()
+    pretended.fails = {}
+    results = sweeps.run_sweep(settings_of(tmp_path, "temperature=0.1,0.2,0.3"))
+    assert started(pretended) == ["temperature=0.1", "temperature=0.3"]
+    assert statuses(results) == ["finished"] * 3
+    pretended.log.clear()
+    results = sweeps.run_sweep(settings_of(tmp_path, "temperature=0.2,0.3"))
+    assert not pretended.log and len(results["cells"]) == 2
+
+
+def test_a_sweep_of_other_settings_is_refused(pretended, tmp_path):
+    sweeps.run_sweep(settings_of(tmp_path, "temperature=0.1,0.2"))
+    other = settings_of(tmp_path, "temperature=0.1,0.2", epochs=50)
+    with pytest.raises(ValueError, match="--epochs=50 .was 100. for temperat"):
+        sweeps.run_sweep(other)
+    assert read(tmp_path)["cells"][0]["settings"]["pretrain"]["epochs"] == 100
+    sweeps.run_sweep(dataclasses.replace(other, overwrite=True))
+    assert len(started(pretended)) == 4
+
+
+def test_other_files_are_never_touched(pretended, tmp_path):
+    (tmp_path / "runs").mkdir()
+    chosen = settings_of(tmp_path, "temperature=0.1", overwrite=True)
+    with pytest.raises(ValueError, match="must be empty or hold a sweep"):
+        sweeps.run_sweep(chosen)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["runs"]
+
+
+def test_a_wrong_cell_ends_the_sweep_before_it_begins(pretended, tmp_path):
+    path = tmp_path / "s"
+    with pytest.raises(ValueError, match="cell epochs=5: --warmup_epochs must"):
+        sweeps.run_sweep(settings_of(path, "epochs=20,5"))
+    assert not path.exists() and not pretended.log
+
+
+def test_a_failed_stage_1_fails_the_cells_that_share_it(pretended, tmp_path):
+    pretended.fails = {
+        "temperature=0.1,linear.momentum=0.5": ("pretraining", "nan"),
+        "temperature=0.2,linear.momentum=0.5": ("linear stage", "nan"),
+    }
+    results = sweeps.run_sweep(
+        settings_of(tmp_path, "temperature=0.1,0.2", "linear.momentum=0.5,0.9")
+    )
+    assert statuses(results) == ["failed", "failed", "failed", "finished"]
+    assert len(started(pretended)) == 3
+    assert results["cells"][1]["error"] == (
+        "stage 1 is that of temperature=0.1,linear.momentum=0.5, which failed"
+    )
+
+
+def test_cells_of_one_run_directory_never_run_at_a_time(pretended, tmp_path):
+    sweeps.run_sweep(
+        settings_of(
+            tmp_path,
+            "temperature=0.1,0.2",
+            "linear.momentum=0.5,0.9",
+            parallel=3,
+        )
+    )
+    assert started(pretended)[:2] == [
+        "temperature=0.1,linear.momentum=0.5",
+        "temperature=0.2,linear.momentum=0.5",
+    ]
+    running = []
+    for what, name in pretended.log:
+        run = name.split(",")[0]
+        if what == "start":
+            assert run not in running
+            running.append(run)
+        else:
+            running.remove(run)
+    assert len(started(pretended)) == 4
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, preemption.EXIT_CODE)],
+)
+def test_a_signal_ends_cells_that_can_go_on(
+    pretended, tmp_path, number, code, capsys
+):
+    pretended.on_look = staticmethod(lambda: os.kill(os.getpid(), number))
+    chosen = settings_of(tmp_path, "temperature=0.1,0.2")
+    with pytest.raises(SystemExit) as raised:
+        sweeps.run_sweep(chosen)
+    assert raised.value.code == code
+    assert pretended.log == [
+        ("start", "temperature=0.1"),
+        ("ask", "temperature=0.1"),
+        ("end", "temperature=0.1"),
+    ]
+    assert statuses(read(tmp_path)) == ["pending", "pending"]
+    assert (
+        "the same command, without --overwrite, goes on"
+        in capsys.readouterr().out
+    )
+    pretended.on_look = staticmethod(lambda: None)
+    assert statuses(sweeps.run_sweep(chosen)) == ["finished", "finished"]
+
+
+def test_a_metric_that_no_result_has_is_named(pretended, tmp_path):
+    chosen = settings_of(tmp_path, "temperature=0.1", metric="linear.top1")
+    with pytest.raises(
+        ValueError,
+        match="--metric must be one of linear.top_1, got linear.top1",
+    ):
+        sweeps.run_sweep(chosen)
+    pretended.log.clear()
+    sweeps.run_sweep(dataclasses.replace(chosen, metric="linear.top_1"))
+    assert not pretended.log

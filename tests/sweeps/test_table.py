@@ -1,0 +1,113 @@
+"""The table of a sweep, on results that were never measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from supcon_tf.sweeps import table
+from tests.sweeps.results import make_results
+
+
+def by_temperature(values):
+    top_1 = 1 - abs(values["temperature"] - 0.1) - values.get("seed", 0) / 100
+    return {"linear.top_1": top_1, "linear.ece": values["temperature"]}
+
+
+def rows(results):
+    lines = table.sweep_table(results).splitlines()
+    return [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in lines
+        if line.startswith("|")
+    ]
+
+
+def test_a_row_per_cell_and_the_best_marked():
+    results = make_results(
+        {"temperature": [0.05, 0.1, 0.5], "optimizer": ["lars"]}, by_temperature
+    )
+    found = rows(results)
+    assert found[0] == [
+        "temperature",
+        "optimizer",
+        "linear top-1",
+        "linear ECE",
+        "time",
+    ]
+    assert found[2:] == [
+        ["0.05", "lars", "0.9500", "0.0500", "40 s"],
+        ["0.1", "lars", "**1.0000**", "0.1000", "40 s"],
+        ["0.5", "lars", "0.6000", "0.5000", "40 s"],
+    ]
+    assert (
+        len({len(line) for line in table.sweep_table(results).split("\n")}) == 1
+    )
+
+
+def test_the_least_calibration_error_is_the_best():
+    results = make_results(
+        {"temperature": [0.5, 0.05]}, by_temperature, metric="linear.ece"
+    )
+    assert [row[1] for row in rows(results)[2:]] == ["0.5000", "**0.0500**"]
+
+
+def test_seeds_are_one_row_of_mean_and_deviation():
+    results = make_results(
+        {"seed": [0, 1, 2], "temperature": [0.1, 0.2]},
+        by_temperature,
+        statuses={4: "pending"},
+    )
+    found = rows(results)
+    assert found[0][:3] == ["temperature", "runs", "linear top-1"]
+    assert found[2][:3] == ["0.1", "2/3", "**0.9950 ± 0.0071**"]
+    assert found[3][:3] == ["0.2", "3", "0.8900 ± 0.0100"]
+    assert found[3][-1] == "2 min 0 s"
+
+
+def test_what_failed_is_listed_with_its_log():
+    results = make_results(
+        {"temperature": [0.1, 0.2, 0.3]},
+        by_temperature,
+        statuses={0: "failed", 1: "pending"},
+    )
+    found = rows(results)
+    assert found[2] == ["0.1", "-", "-", "failed"]
+    assert found[3][-1] == "pending"
+    assert found[4][1] == "**0.8000**"
+    assert table.sweep_table(results).endswith(
+        "1 failed:\n\n- temperature=0.1, pretraining: FloatingPointError: loss "
+        "| nan; runs/s/cells/0/log.txt"
+    )
+
+
+def test_a_sweep_without_results_has_a_table():
+    results = make_results(
+        {"positives_cap": [None, 3], "flip": [True]},
+        by_temperature,
+        statuses={0: "pending", 1: "running"},
+    )
+    assert rows(results)[2:] == [
+        ["none", "true", "-", "pending"],
+        ["3", "true", "-", "running"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0 s"),
+        (59.6, "1 min 0 s"),
+        (3725, "1 h 2 min"),
+        (72, "1 min 12 s"),
+    ],
+)
+def test_times_are_readable(seconds, text):
+    assert table.duration(seconds) == text
+
+
+def test_metrics_have_titles():
+    assert table.title("linear.top_1") == "linear top-1"
+    assert table.title("knn.top_5") == "k-NN top-5"
+    assert table.title("corruptions.linear.mean_ece") == (
+        "corruptions linear mean ECE"
+    )

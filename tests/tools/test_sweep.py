@@ -1,0 +1,124 @@
+"""tools/sweep.py as a process, and signals to it and to its cells."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from supcon_tf.training import preemption
+from tests import processes
+
+CELL = "temperature=0.1"
+
+
+def start(run_dir, *flags):
+    """The same command every time: two cells on the digits."""
+    return subprocess.Popen(
+        [
+            sys.executable,
+            str(processes.ROOT / "tools" / "sweep.py"),
+            f"--run_dir={run_dir}",
+            "--sweep=temperature=0.1,0.2",
+            *processes.FLAGS,
+            "--epochs=12",
+            *flags,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=processes.ROOT,
+    )
+
+
+def cell_processes(run_dir):
+    """Process ids of the cells of a sweep."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes().decode().split("\0")
+        except OSError:  # it has ended
+            continue
+        if "supcon_tf.sweeps.cell" in command and str(run_dir) in command[-2]:
+            found.append(int(path.parent.name))
+    return found
+
+
+def train_two_epochs_more(run_dir, process):
+    """Waits for further checkpoints of the first cell."""
+    run = run_dir / "runs" / CELL
+    before = processes.last_step(run)
+    processes.wait_until(
+        lambda: processes.last_step(run) >= before + 44, [process]
+    )
+
+
+def status(run_dir):
+    described = json.loads((run_dir / "sweep.json").read_text())
+    return [cell["status"] for cell in described["cells"]]
+
+
+def test_a_wrong_sweep_is_one_line_at_once():
+    done = start("x", "--sweep=temprature=1")
+    output, _ = done.communicate()
+    assert done.returncode == 1
+    assert output == (
+        "error: --sweep must name a setting of stage 1, or linear.NAME of "
+        "stage 2, got temprature; temperature is one\n"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs Linux")
+def test_whatever_is_killed_goes_on(tmp_path):
+    run_dir = tmp_path / "sweep"
+    log = run_dir / "cells" / CELL / "log.txt"
+
+    # SIGKILL of the sweep: the cell saves and ends by itself, and the next
+    # sweep, though started at once, waits for that.
+    process = start(run_dir)
+    train_two_epochs_more(run_dir, process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+    # SIGTERM and Ctrl-C: cell and sweep end, saved.
+    for number, code in (
+        (signal.SIGTERM, preemption.EXIT_CODE),
+        (signal.SIGINT, 130),
+    ):
+        process = start(run_dir)
+        train_two_epochs_more(run_dir, process)
+        assert len(cell_processes(run_dir)) == 1
+        process.send_signal(number)
+        output = processes.end(process, code)
+        assert "Traceback" not in output
+        assert not cell_processes(run_dir)
+        assert status(run_dir) == ["pending", "pending"]
+
+    # SIGKILL of the cell: the next one is run.
+    process = start(run_dir)
+    train_two_epochs_more(run_dir, process)
+    (cell,) = cell_processes(run_dir)
+    os.kill(cell, signal.SIGKILL)
+    output = processes.end(process, 1)
+    assert status(run_dir) == ["failed", "finished"]
+    assert "pretraining: ended by SIGKILL, as when memory runs out" in output
+    assert output.endswith(
+        "error: 1 of 2 cells failed; the same command, without --overwrite, "
+        "tries them again\n"
+    )
+
+    processes.end(start(run_dir))
+    assert status(run_dir) == ["finished", "finished"]
+    text = log.read_text()
+    assert text.count("preempted    saved") == 3
+    assert text.count("resumed      ") == 4
+    # No epoch was trained twice, but for what SIGKILL lost.
+    metrics = (run_dir / "runs" / CELL / "metrics.jsonl").read_text()
+    epochs = [json.loads(line)["epoch"] for line in metrics.splitlines()]
+    assert epochs == list(range(1, 13))

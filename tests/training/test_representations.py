@@ -1,0 +1,128 @@
+"""Every example is encoded once, whatever shares the work."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import data, models
+from supcon_tf.training import representations
+
+NUM_IMAGES = 23
+
+
+@pytest.fixture(scope="module")
+def source():
+    images = np.random.default_rng(0).integers(
+        0, 256, [NUM_IMAGES, 8, 8, 3], np.uint8
+    )
+    return data.from_arrays(images, np.arange(NUM_IMAGES))
+
+
+@pytest.fixture(scope="module")
+def encoder(mirrored_strategy):
+    """Mirrored over two replicas; deep enough that an image goes through."""
+    with mirrored_strategy.scope():
+        made = models.Encoder("vgg8", width=0.05)
+        made.build((None, 8, 8, 3))
+    rng = np.random.default_rng(1)
+    ranges = {"moving_variance": (0.01, 0.1), "beta": (0.0, 1.0)}
+    for variable in made.variables:
+        kind = variable.name.rpartition("/")[2].partition(":")[0]
+        if kind in ranges:
+            variable.assign(rng.uniform(*ranges[kind], variable.shape))
+    return made
+
+
+@pytest.fixture(scope="module")
+def expected(encoder, source):
+    """One image at a time."""
+    return np.concatenate(
+        [
+            encoder(image, training=False)
+            for image, _ in data.make_examples(source, 1)
+        ]
+    )
+
+
+@pytest.mark.parametrize("batch_size", [1, 6, 7, 22, 23, 64])
+def test_replicas_give_what_one_device_gives(
+    encoder, source, expected, mirrored_strategy, batch_size
+):
+    """Batches that divide nothing, of fewer images than replicas, of all."""
+    for strategy in (None, mirrored_strategy):
+        got, labels = representations.represent(
+            encoder, source, batch_size=batch_size, strategy=strategy
+        )
+        np.testing.assert_array_equal(labels, np.arange(NUM_IMAGES))
+        assert got.dtype == np.float32 and got.shape == expected.shape
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)
+    assert np.abs(np.diff(expected, axis=0)).max(1).min() > 1e-3  # all differ
+
+
+def test_replicas_get_full_parts_of_static_size(
+    encoder, source, mirrored_strategy
+):
+    """Also in the last batch, which holds two images of seven."""
+    seen = []
+
+    class Spy:
+        def __call__(self, images, training):
+            seen.append(images.shape.as_list())
+            tf.debugging.assert_equal(tf.shape(images)[0], 4)
+            assert training is False
+            return encoder(images, training=training)
+
+    got, _ = representations.represent(
+        Spy(), source, batch_size=7, strategy=mirrored_strategy
+    )
+    assert len(got) == NUM_IMAGES
+    assert seen == [[4, 8, 8, 3]] * 2  # traced once, by both replicas
+
+
+def test_splits_of_one_size_share_a_trace(encoder, source):
+    traced = []
+
+    class Spy:
+        def __call__(self, images, training):
+            traced.append(len(images))
+            return encoder(images, training=training)
+
+    represent = representations.representer(Spy(), batch_size=10)
+    first, _ = represent(source)
+    again, _ = represent(source)
+    np.testing.assert_array_equal(first, again)
+    assert traced == [10]
+
+
+def test_a_strategy_of_one_device_works_too(source):
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    with strategy.scope():
+        encoder = models.Encoder("vgg8", width=0.05)
+        encoder.build((None, 8, 8, 3))
+    got, labels = representations.represent(
+        encoder, source, batch_size=9, strategy=strategy
+    )
+    alone, _ = representations.represent(encoder, source, batch_size=9)
+    np.testing.assert_allclose(got, alone, rtol=0, atol=1e-6)
+    assert len(labels) == NUM_IMAGES
+
+
+def test_weights_and_statistics_stay(encoder, source, mirrored_strategy):
+    before = [v.numpy() for v in encoder.variables]
+    representations.represent(
+        encoder, source, batch_size=8, strategy=mirrored_strategy
+    )
+    for variable, value in zip(encoder.variables, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)
+
+
+def test_mistakes_are_named(encoder, source):
+    with pytest.raises(ValueError, match="`batch_size` must be in 1.*, got 0"):
+        representations.represent(encoder, source, batch_size=0)
+    # A real one would start servers.
+    kind = tf.distribute.MultiWorkerMirroredStrategy
+    several = kind.__new__(kind)
+    with pytest.raises(ValueError, match="`strategy` must be that of one proc"):
+        representations.represent(encoder, source, strategy=several)

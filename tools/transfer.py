@@ -1,0 +1,24 @@
+"""Takes the encoder of a run to another data set: linear or fine-tuned.
+
+  python tools/transfer.py --run_dir=runs/digits --name=flowers \
+    --dataset=folder --data_dir=flowers --method=linear
+
+Prints a table; writes settings.flags, classes.json, transfer.json and
+predictions.npz, and of a fine-tuning checkpoints/, into that sub-directory of
+the run directory.
+"""
+
+from __future__ import annotations
+
+from supcon_tf import config, settings
+
+
+def main(chosen: config.TransferSettings) -> None:
+    """Transfers; TensorFlow is imported once the settings are right."""
+    from supcon_tf.evaluation import transfer
+
+    print(transfer.transfer_table(transfer.transfer_encoder(chosen)))
+
+
+if __name__ == "__main__":
+    settings.run(main, config.TransferSettings)
