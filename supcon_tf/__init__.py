@@ -18,8 +18,10 @@ _MODULES = (
     "losses",
     "measures",
     "models",
+    "reports",
     "serving",
     "settings",
+    "sweeps",
     "training",
 )
 _NAMES = {

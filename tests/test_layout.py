@@ -108,7 +108,9 @@ def test_package_exports_are_complete():
         "losses",
         "measures",
         "models",
+        "reports",
         "serving",
+        "sweeps",
         "training",
     ):
         package = getattr(supcon_tf, name)

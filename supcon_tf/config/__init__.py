@@ -28,7 +28,7 @@ from supcon_tf.config.stages import (
     LinearSettings,
     ShowAugmentSettings,
 )
-from supcon_tf.config.sweep import SweepAxis, SweepSettings, axis_text
+from supcon_tf.config.sweep import LINEAR, SweepAxis, SweepSettings, axis_text
 from supcon_tf.config.transfer import TransferSettings
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "INPUT_IMPLEMENTATIONS",
     "INPUT_POLICIES",
     "KNN_IMPLEMENTATIONS",
+    "LINEAR",
     "LOSS_IMPLEMENTATIONS",
     "STEP_ARCHITECTURES",
     "STEP_IMPLEMENTATIONS",

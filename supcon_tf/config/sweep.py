@@ -8,37 +8,37 @@ import difflib
 from supcon_tf import settings
 from supcon_tf.config import pretraining, stages
 
-_LINEAR = "linear."
+LINEAR = "linear."  # before the name of a setting of stage 2
+_LINK = ":"
 # Where a cell is, and what its directories are called, the sweep decides.
 _OF_THE_SWEEP = ("run_dir", "name")
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepAxis:
-    """A setting that varies.
+    """A setting that varies, or several that vary together.
 
     Attributes:
-      name: of a setting of stage 1, or, after "linear.", of stage 2.
-      values: what it becomes, at least one, all different.
+      names: of settings of stage 1 or, after "linear.", of stage 2.
+      rows: a value of each, all rows different, at least one.
     """
 
-    name: str
-    values: tuple[object, ...]
+    names: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
 
     @property
-    def is_linear(self) -> bool:
-        """Whether it is a setting of stage 2."""
-        return self.name.startswith(_LINEAR)
+    def name(self) -> str:
+        """What the table and the figure call it."""
+        return _LINK.join(self.names)
 
     @property
     def is_repetition(self) -> bool:
         """Whether its values are runs of the same: seeds."""
-        return self.setting == "seed"
+        return self.names in (("seed",), (f"{LINEAR}seed",))
 
-    @property
-    def setting(self) -> str:
-        """Name of the setting in its stage."""
-        return self.name.removeprefix(_LINEAR)
+    def label(self, row: tuple[object, ...]) -> object:
+        """What stands for a row: the value, or the text of several."""
+        return row[0] if len(row) == 1 else _LINK.join(map(axis_text, row))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,8 +54,10 @@ class SweepSettings(pretraining.PretrainSettings):
         "A setting and its values, NAME=VALUE,VALUE,...; NAME is a flag of "
         "tools/pretrain.py or, as linear.NAME, of tools/train_linear.py. Given "
         "several times, all combinations are run; values of seed are "
-        "repetitions. The items of a list are joined by + "
-        "(crop_area=0.2+1,0.08+1), an optional value may be none.",
+        "repetitions. Settings that belong together vary together, joined by "
+        ": (optimizer:learning_rate=lars:0.3,rmsprop:0.01). The items of a "
+        "list are joined by + (crop_area=0.2+1,0.08+1), an optional value may "
+        "be none.",
         repeated=True,
     )
     linear_flagfile: str | None = settings.setting(
@@ -82,7 +84,7 @@ class SweepSettings(pretraining.PretrainSettings):
 
     def _check(self) -> None:
         """Checks rules of the sweep; raises ValueError."""
-        names = [axis.name for axis in self.axes]
+        names = [name for axis in self.axes for name in axis.names]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(
@@ -117,23 +119,37 @@ def _axis(text: str) -> SweepAxis:
     name, equals, values = text.partition("=")
     if not equals:
         raise ValueError(f"--sweep must be NAME=VALUE,VALUE,..., got {text}")
-    field = _field(name)
-    try:
-        parsed = [
-            settings.from_text(field, value, separator="+")
-            for value in values.split(",")
-        ]
-    except ValueError as error:
-        raise ValueError(f"--sweep must have values of {name}: {error}") from (
-            error
-        )
-    for value in parsed:
-        if parsed.count(value) > 1:
+    fields = [_field(part) for part in name.split(_LINK)]
+    rows = [_row(name, fields, value) for value in values.split(",")]
+    axis = SweepAxis(tuple(name.split(_LINK)), tuple(rows))
+    for row in rows:
+        if rows.count(row) > 1:
             raise ValueError(
                 f"--sweep must name a value once, got {name}="
-                f"{axis_text(value)} twice"
+                f"{axis_text(axis.label(row))} twice"
             )
-    return SweepAxis(name, tuple(parsed))
+    return axis
+
+
+def _row(
+    name: str, fields: list[dataclasses.Field], text: str
+) -> tuple[object, ...]:
+    """A value of each field."""
+    parts = text.split(_LINK) if len(fields) > 1 else [text]
+    if len(parts) != len(fields):
+        raise ValueError(
+            f"--sweep must have {len(fields)} values for {name}, joined by "
+            f"{_LINK}, got {text}"
+        )
+    try:
+        return tuple(
+            settings.from_text(field, part, separator="+")
+            for field, part in zip(fields, parts, strict=True)
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"--sweep must have values of {name}: {error}"
+        ) from error
 
 
 def _field(name: str) -> dataclasses.Field:
@@ -142,7 +158,7 @@ def _field(name: str) -> dataclasses.Field:
         prefix + field.name: field
         for prefix, stage in (
             ("", pretraining.PretrainSettings),
-            (_LINEAR, stages.LinearSettings),
+            (LINEAR, stages.LinearSettings),
         )
         for field in dataclasses.fields(stage)
         if field.metadata["recorded"] and field.name not in _OF_THE_SWEEP

@@ -8,10 +8,12 @@ from supcon_tf.evaluation.plots import (
 )
 from supcon_tf.evaluation.results import results_table
 from supcon_tf.evaluation.stage import evaluate
+from supcon_tf.evaluation.transfer import transfer_encoder, transfer_table
 from supcon_tf.measures import (
     calibration_bins,
     expected_calibration_error,
     knn_predict,
+    mean_corruption_error,
     prototype_predict,
     top_k_accuracy,
 )
@@ -21,6 +23,7 @@ __all__ = [
     "evaluate",
     "expected_calibration_error",
     "knn_predict",
+    "mean_corruption_error",
     "plot_grid",
     "plot_operations",
     "plot_representation",
@@ -29,4 +32,6 @@ __all__ = [
     "results_table",
     "show_augment",
     "top_k_accuracy",
+    "transfer_encoder",
+    "transfer_table",
 ]

@@ -35,8 +35,8 @@ class FineTuning:
     learning rate falls by a cosine to 0, as its code has it.
 
     The classifier starts at zero: the loss at log(classes), and the first
-    steps leave the encoder as it was. Where representations are of unit
-    length, its learning rate must be far larger than on pooled activations.
+    gradient is the classifier's alone. On representations of unit length it
+    needs a far larger learning rate than on pooled activations.
 
     Make it under the scope of a strategy.
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
 
 import numpy as np
 import tensorflow as tf
 
 from supcon_tf import config, data, distribute, models
 from supcon_tf.data import subsets
-from supcon_tf.evaluation import fine_tuning, linear_probe, selection
+from supcon_tf.evaluation import (
+    fine_tuning,
+    linear_probe,
+    results,
+    selection,
+)
 from supcon_tf.training import (
     devices,
     input_pipeline,
@@ -19,8 +23,6 @@ from supcon_tf.training import (
     restoring,
     run_directory,
 )
-
-_FILE = "transfer.json"
 
 
 def transfer_encoder(chosen: config.TransferSettings) -> dict[str, object]:
@@ -66,7 +68,6 @@ def transfer_encoder(chosen: config.TransferSettings) -> dict[str, object]:
     labels, test_labels = map(subsets.labels_of, (images, test))
     draws = selection.make_draws(chosen, images.class_names, labels)
     stage.create(chosen, images.class_names)
-    (stage.path / _FILE).unlink(missing_ok=True)
 
     with strategy.scope():
         report.print_header(images, chosen.image_size, chosen)
@@ -81,7 +82,7 @@ def transfer_encoder(chosen: config.TransferSettings) -> dict[str, object]:
         records.append(record)
         if chosen.method == "finetune" and draw is draws[0]:
             method.save(stage.checkpoints)
-    results = {
+    found = {
         "dataset": images.name,
         "image_size": chosen.image_size,
         "method": chosen.method,
@@ -94,24 +95,22 @@ def transfer_encoder(chosen: config.TransferSettings) -> dict[str, object]:
         "draws": records,
     }
     _write_predictions(stage, test, test_labels, probabilities)
-    run_directory.write_atomically(
-        stage.path / _FILE, json.dumps(results, indent=1) + "\n"
-    )
-    return results
+    run_directory.write_atomically(stage.transfer_file, results.to_json(found))
+    return found
 
 
-def transfer_table(results: dict[str, object]) -> str:
+def transfer_table(found: dict[str, object]) -> str:
     """The figures on validation and test images, as text.
 
     Args:
-      results: what `transfer_encoder` returned.
+      found: what `transfer_encoder` returned.
     """
-    draws, deviation = results["draws"], results.get("test_deviation")
+    draws, deviation = found["draws"], found.get("test_deviation")
     few = f", mean of {len(draws)} draws" if deviation else ""
     lines = [
-        f"{results['dataset']}, {results['method']}: "
+        f"{found['dataset']}, {found['method']}: "
         f"{draws[0]['training_images']:,} training and "
-        f"{results['test_images']:,} test images of {results['classes']} "
+        f"{found['test_images']:,} test images of {found['classes']} "
         f"classes{few}",
         *(_describe_choice(draw) for draw in draws),
     ]
@@ -124,7 +123,7 @@ def transfer_table(results: dict[str, object]) -> str:
         "brier": "Brier",
     }
     for name, title in names.items():
-        line = f"{title:<16}{results['test'][name]:8.4f}"
+        line = f"{title:<16}{found['test'][name]:8.4f}"
         lines.append(line + (f" ± {deviation[name]:.4f}" if deviation else ""))
     return "\n".join(lines)
 
@@ -189,12 +188,12 @@ def _over_draws(tests: list[dict[str, object]]) -> dict[str, object]:
     """Mean of each figure and, of several draws, standard deviation."""
     figures = [selection.figures(measured) for measured in tests]
     columns = {name: [x[name] for x in figures] for name in figures[0]}
-    results = {"test": {k: float(np.mean(v)) for k, v in columns.items()}}
+    means = {"test": {k: float(np.mean(v)) for k, v in columns.items()}}
     if len(tests) > 1:
-        results["test_deviation"] = {
+        means["test_deviation"] = {
             k: float(np.std(v, ddof=1)) for k, v in columns.items()
         }
-    return results
+    return means
 
 
 def _write_predictions(

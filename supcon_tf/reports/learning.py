@@ -31,7 +31,7 @@ class _Curve:
 
 _CURVES = {
     "loss": _Curve("Loss", "what training lowers"),
-    "accuracy": _Curve("Accuracy", "on augmented training images", True),
+    "accuracy": _Curve("Accuracy", "on the training images", True),
     "contrastive_accuracy": _Curve(
         "Contrastive accuracy",
         "share of views whose most similar view is of their own class",
@@ -123,13 +123,16 @@ def curves_section(runs: Sequence[contents.Run]) -> page.Section:
 
 def views_section(runs: Sequence[contents.Run]) -> page.Section:
     """Augmented views of training images, a row per image."""
-    body = ""
+    # Runs of the same images and augmentation show them once.
+    groups: dict[str, list[str]] = {}
     for run in runs:
-        if "views" not in run.samples:
-            continue
+        if "views" in run.samples:
+            groups.setdefault("".join(_view_rows(run)), []).append(run.name)
+    body = ""
+    for rows, names in groups.items():
         if len(runs) > 1:
-            body += f"<h3>{markup.name(run.name)}</h3>"
-        body += f'<div class="views">{"".join(_view_rows(run))}</div>'
+            body += f"<h3>{', '.join(map(markup.name, names))}</h3>"
+        body += f'<div class="views">{rows}</div>'
     return page.Section(
         "views",
         "Augmented views",

@@ -17,14 +17,6 @@ from supcon_tf.reports import (
 )
 
 _MAX_LEGEND = len(markup.COLORS) * len(markup.MARKERS)
-_MEASURES = (
-    results.KNN_TOP_1,
-    results.PROTOTYPE,
-    *results.RECALL_AT,
-    results.MAP_AT_R,
-    results.ALIGNMENT,
-    results.UNIFORMITY,
-)
 _METHODS = {
     "tsne": "t-SNE: neighbours stay near; distances between groups mean "
     "nothing",
@@ -39,7 +31,18 @@ def representations_section(runs: Sequence[contents.Run]) -> page.Section:
     if shown:
         body = f'<div class="panels few">{"".join(map(_plane, shown))}</div>'
         body += _class_legend(shown)
-    body += results.results_table(runs, _MEASURES, "Numbers of the space")
+    body += results.results_table(
+        runs,
+        (
+            results.KNN_TOP_1,
+            results.PROTOTYPE,
+            *results.recall_at(runs),
+            results.MAP_AT_R,
+            results.ALIGNMENT,
+            results.UNIFORMITY,
+        ),
+        "Numbers of the space",
+    )
     return page.Section(
         "representations",
         "Representations",
@@ -147,10 +150,10 @@ def _neighbor(
 ) -> str:
     """A training image with its class and similarity."""
     name = run.class_name(label)
-    alternative = f"training image of {name}, similarity {similarity:.2f}"
+    alternative = f"training image of {name}, similarity {similarity:.3f}"
     words = (
         f'<span class="words">{_sign(is_right)} {markup.name(name)}</span>'
-        f"<small>{markup.number(float(similarity), 2)}</small>"
+        f"<small>{markup.number(float(similarity))}</small>"
     )
     key = "" if is_right else "wrong"
     return pictures.pictured(pixels, alternative, words, key)

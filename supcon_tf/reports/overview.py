@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from supcon_tf import config, settings
 from supcon_tf.reports import contents, markup, page, results
 
 _OBJECTIVES = {
     "supcon": "the supervised contrastive loss",
-    "simclr": "the SimCLR loss, which uses no labels,",
+    "simclr": "the SimCLR loss, which ignores labels,",
     "npairs": "the N-pairs loss",
     "triplet": "the triplet loss",
     "ce": "cross-entropy",
@@ -22,7 +22,7 @@ _FIELDS = {x.name: x for x in dataclasses.fields(config.PretrainSettings)}
 
 
 def introduction(runs: Sequence[contents.Run]) -> str:
-    """A sentence per run: encoder, objective, data; HTML."""
+    """What each run is, in a line or two; HTML."""
     if len(runs) == 1:
         return f'<p class="lead">{_describe(runs[0])}</p>'
     items = "".join(
@@ -36,7 +36,9 @@ def introduction(runs: Sequence[contents.Run]) -> str:
 def results_section(runs: Sequence[contents.Run]) -> page.Section:
     """The numbers that matter first, and all of them."""
     body = results.results_table(runs, results.KEY, "Key results")
-    everything = results.results_table(runs, results.ALL, "All results")
+    everything = results.results_table(
+        runs, results.all_measures(runs), "All results"
+    )
     if everything:
         body += markup.details("All numbers", everything)
     explanation = (
@@ -123,7 +125,7 @@ def evaluate(run: contents.Run) -> str:
 def absent(
     runs: Sequence[contents.Run],
     is_absent: Sequence[bool],
-    command: object = evaluate,
+    command: Callable[[contents.Run], str] = evaluate,
     extra: str = "",
 ) -> str:
     """Sentences on what some runs lack; "" where none does.
@@ -144,7 +146,7 @@ def absent(
 
 
 def _describe(run: contents.Run) -> str:
-    """One sentence on a run."""
+    """Encoder, objective and data of a run."""
     known = run.settings
     objective = known.get("objective", "supcon")
     loss = objective.removesuffix("+ce")
@@ -157,19 +159,19 @@ def _describe(run: contents.Run) -> str:
     if known.get("width", "1.0") != "1.0":
         encoder += f" of width {known['width']}"
     size = known.get("image_size") or run.evaluation.get("image_size")
-    data = f"{run.evaluation.get('dataset', known.get('dataset', ''))}"
+    data = run.evaluation.get("dataset", known.get("dataset", "?"))
     tested = run.evaluation.get("test_images")
     return (
-        f"An encoder ({markup.escape(encoder)}) "
-        f"{markup.escape(_training_time(run, how))} on "
-        f"{markup.name(data)}: {len(run.class_names)} classes"
+        f"Encoder {markup.escape(encoder)}, "
+        f"{markup.escape(_training(run, how))}. "
+        f"Data: {markup.name(data)}, {len(run.class_names)} classes"
         + (f", images of {markup.escape(size)} pixels" if size else "")
-        + (f"; evaluated on {tested:,} test images" if tested else "")
+        + (f", {tested:,} of them for testing" if tested else "")
         + "."
     )
 
 
-def _training_time(run: contents.Run, how: str) -> str:
+def _training(run: contents.Run, how: str) -> str:
     """How long the encoder was trained, and with which loss."""
     planned = run.settings.get("epochs", "?")
     if planned == "0":
@@ -189,18 +191,23 @@ def _tested_on(run: contents.Run) -> tuple | None:
 
 def _uncertainty(runs: Sequence[contents.Run]) -> str:
     """A sentence on how much of a difference is chance."""
+    widths = {}
     for run in runs:
-        count = run.evaluation.get("test_images")
-        name = run.classifier("top_1")
+        count, name = run.evaluation.get("test_images"), run.classifier("top_1")
         if count and name:
             share = run.evaluation[name]["top_1"]
-            points = 100 * results.uncertainty(share, count)
-            return (
-                f" With {count:,} test images an accuracy of "
-                f"{markup.percent(share)} is known to about "
-                f"±{points:.1f} points (95\N{NO-BREAK SPACE}% interval)."
-            )
-    return ""
+            widths[run.name] = 100 * results.uncertainty(share, count)
+    if not widths:
+        return ""
+    each = " and ".join(
+        f"±{width:.1f} points"
+        + (f" for {markup.name(name)}" if len(runs) > 1 else "")
+        for name, width in widths.items()
+    )
+    return (
+        f" With so many test images an accuracy is known to about {each} "
+        "(95\N{NO-BREAK SPACE}% interval): a smaller difference may be chance."
+    )
 
 
 def _is_changed(run: contents.Run, flag: str) -> bool:

@@ -86,14 +86,6 @@ MAP_AT_R = Measure(
     "how much of a test image's class comes first when the others are "
     "sorted by similarity",
 )
-RECALL_AT = tuple(
-    Measure(f"Recall@{k}", ("retrieval", "recall_at", str(k)), meaning)
-    for k, meaning in (
-        (1, "the most similar other test image is of the same class"),
-        (5, "one of the five most similar is"),
-        (10, "one of the ten most similar is"),
-    )
-)
 ALIGNMENT = Measure(
     "Alignment",
     ("representations", "alignment"),
@@ -125,6 +117,19 @@ CORRUPTED = {
         "pretrained": "Error on corrupted images, trained together",
     }.items()
 }
+MCE = {
+    name: Measure(
+        title,
+        ("corruptions", name, "mce"),
+        "the same errors in percent of a reference's, see Corrupted images",
+        -1,
+        "percent",
+    )
+    for name, title in {
+        "linear": "mCE",
+        "pretrained": "mCE, trained together",
+    }.items()
+}
 KEY = (
     TOP_1,
     PRETRAINED_TOP_1,
@@ -132,6 +137,7 @@ KEY = (
     ECE,
     PRETRAINED_ECE,
     *CORRUPTED.values(),
+    *MCE.values(),
     MAP_AT_R,
 )
 _OTHERS = (
@@ -179,7 +185,31 @@ _OTHERS = (
     ),
     Measure("k-NN ECE", ("knn", "ece"), "", -1, "number"),
 )
-ALL = (*KEY, *_OTHERS, *RECALL_AT, ALIGNMENT, UNIFORMITY)
+
+
+def all_measures(runs: Sequence[contents.Run]) -> tuple[Measure, ...]:
+    """Everything that is a number, the key ones first."""
+    recalls = recall_at(runs)
+    return (*KEY, *_OTHERS, *recalls, ALIGNMENT, UNIFORMITY)
+
+
+def recall_at(runs: Sequence[contents.Run]) -> tuple[Measure, ...]:
+    """Recall@k for the k that were measured, in their order."""
+    known = {
+        int(k)
+        for run in runs
+        for k in run.evaluation.get("retrieval", {}).get("recall_at", {})
+    }
+    return tuple(
+        Measure(
+            f"Recall@{k}",
+            ("retrieval", "recall_at", str(k)),
+            "the most similar other test image is of the same class"
+            if k == 1
+            else f"one of the {k} most similar is",
+        )
+        for k in sorted(known)
+    )
 
 
 def results_table(

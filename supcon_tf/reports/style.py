@@ -38,7 +38,8 @@ pre { background: var(--wash); padding: .8rem 1rem; border-radius: 4px;
   line-height: 1.6; white-space: pre-wrap; margin: 0; }
 pre code { display: block; font-size: 1em; padding-left: 2em;
   text-indent: -2em; }
-code span { display: inline-block; max-width: 100%; text-indent: 0; }
+code span { display: inline-block; max-width: 100%; text-indent: 0;
+  word-break: break-all; }
 .quiet, footer { color: var(--soft); font-size: .9375rem; }
 .quiet + .quiet { margin-top: -.25rem; }
 footer { margin-top: 3rem; border-top: 1px solid var(--line);
@@ -75,7 +76,8 @@ th, td { padding: .4rem .9rem .4rem 0; text-align: left;
   var(--line); }
 thead th { color: var(--soft); vertical-align: bottom; font-size: .8125rem; }
 thead bdi, td bdi { display: inline-block; max-width: 10rem;
-  overflow-wrap: break-word; }
+  overflow-wrap: break-word; vertical-align: top; }
+thead bdi { vertical-align: bottom; }
 tbody th { min-width: 8rem; overflow-wrap: anywhere; }
 th small, td small { color: var(--soft); font-size: .8125rem; }
 th small { display: block; max-width: 27rem; }
@@ -182,6 +184,8 @@ table.confusion { font-size: .75rem; border-collapse: separate;
   figure, .sample, tr, pre { break-inside: avoid; }
   h2, h3 { break-after: avoid; }
   .scroll { overflow: visible; }
+  .panels { grid-template-columns: 1fr 1fr; }
+  .about { position: static; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
 """

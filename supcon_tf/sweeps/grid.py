@@ -20,7 +20,7 @@ class Cell:
 
     Attributes:
       name: "name=value,name=value", unique, fit for a file system.
-      values: of each axis, by its name.
+      values: what stands for it in the table, by the name of the axis.
       pretraining: settings of stage 1; cells that differ in stage 2 alone
         share its run_dir.
       linear: settings of stage 2.
@@ -47,13 +47,18 @@ def list_cells(chosen: config.SweepSettings) -> list[Cell]:
         raise ValueError("--sweep must be given, NAME=VALUE,VALUE,...")
     linear, evaluation = _linear_base(chosen), _evaluation_base(chosen)
     cells = []
-    for values in itertools.product(*(axis.values for axis in axes)):
-        chosen_values = dict(zip(axes, values, strict=True))
-        name = _file_name(chosen_values)
+    for rows in itertools.product(*(axis.rows for axis in axes)):
+        combination = list(zip(axes, rows, strict=True))
+        values = {
+            name: value
+            for axis, row in combination
+            for name, value in zip(axis.names, row, strict=True)
+        }
+        labels = {axis.name: axis.label(row) for axis, row in combination}
         try:
-            cells.append(_cell(name, chosen, chosen_values, linear, evaluation))
+            cells.append(_cell(chosen, values, labels, linear, evaluation))
         except ValueError as error:
-            raise ValueError(f"cell {name}: {error}") from error
+            raise ValueError(f"cell {_file_name(values)}: {error}") from error
     _check_apart(cells)
     return cells
 
@@ -85,60 +90,60 @@ def _evaluation_base(chosen: config.SweepSettings) -> config.EvaluateSettings:
 
 
 def _cell(
-    name: str,
     chosen: config.SweepSettings,
-    values: dict[config.SweepAxis, object],
+    values: dict[str, object],
+    labels: dict[str, object],
     linear: config.LinearSettings,
     evaluation: config.EvaluateSettings,
 ) -> Cell:
     """The settings of one combination; raises ValueError."""
-    of_stage_1 = {a: v for a, v in values.items() if not a.is_linear}
-    of_stage_2 = {a: v for a, v in values.items() if a.is_linear}
+    of_stage_1, of_stage_2 = {}, {}
+    for name, value in values.items():
+        if name.startswith(config.LINEAR):
+            of_stage_2[name.removeprefix(config.LINEAR)] = value
+        else:
+            of_stage_1[name] = value
+    directory = _file_name(of_stage_1) or "base"
+    run_dir = str(pathlib.Path(chosen.run_dir) / "runs" / directory)
     base = {
         field.name: getattr(chosen, field.name)
         for field in dataclasses.fields(config.PretrainSettings)
     }
-    directory = _file_name(of_stage_1) or "base"
-    base["run_dir"] = str(pathlib.Path(chosen.run_dir) / "runs" / directory)
-    base |= {"overwrite": False, "resume": True}
-    base |= {axis.setting: value for axis, value in of_stage_1.items()}
+    base |= {"run_dir": run_dir, "overwrite": False, "resume": True}
     stage = _stage_name(linear.name, of_stage_2)
     return Cell(
-        name=name,
-        values={axis.name: value for axis, value in values.items()},
-        pretraining=config.PretrainSettings(**base),
+        name=_file_name(values),
+        values=labels,
+        pretraining=config.PretrainSettings(**base | of_stage_1),
         linear=dataclasses.replace(
-            linear,
-            run_dir=base["run_dir"],
-            name=stage,
-            resume=True,
-            **{axis.setting: value for axis, value in of_stage_2.items()},
+            linear, run_dir=run_dir, name=stage, resume=True, **of_stage_2
         ),
         evaluation=dataclasses.replace(
-            evaluation, run_dir=base["run_dir"], linear_stage=stage
+            evaluation, run_dir=run_dir, linear_stage=stage
         ),
     )
 
 
-def _file_name(values: dict[config.SweepAxis, object]) -> str:
-    """Axes and values as the name of a directory."""
+def _file_name(values: dict[str, object]) -> str:
+    """Settings and values as the name of a directory."""
     parts = [
-        f"{axis.name}={_plain(config.axis_text(value), 'A-Za-z0-9._+-')}"
-        for axis, value in values.items()
+        f"{name}={_plain(config.axis_text(value), 'A-Za-z0-9._+-')}"
+        for name, value in values.items()
     ]
-    name = ",".join(parts)
-    if len(name) <= _LONGEST_NAME:
-        return name
-    return f"{name[: _LONGEST_NAME - 9]}-{_digest(name)}"
+    return _short(",".join(parts))
 
 
-def _stage_name(base: str, values: dict[config.SweepAxis, object]) -> str:
+def _stage_name(base: str, values: dict[str, object]) -> str:
     """The same of stage 2, whose name has fewer characters to choose from."""
     parts = [base]
-    for axis, value in values.items():
+    for name, value in values.items():
         text = config.axis_text(value).replace(".", "_")
-        parts.append(f"{axis.setting}-{_plain(text, 'A-Za-z0-9_-')}")
-    name = "-".join(parts)
+        parts.append(f"{name}-{_plain(text, 'A-Za-z0-9_-')}")
+    return _short("-".join(parts))
+
+
+def _short(name: str) -> str:
+    """A name that file systems take."""
     if len(name) <= _LONGEST_NAME:
         return name
     return f"{name[: _LONGEST_NAME - 9]}-{_digest(name)}"

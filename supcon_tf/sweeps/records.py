@@ -138,7 +138,7 @@ def describe(
         "axes": [
             {
                 "name": axis.name,
-                "values": [_json_value(value) for value in axis.values],
+                "values": [_json_value(axis.label(row)) for row in axis.rows],
                 "is_repetition": axis.is_repetition,
             }
             for axis in chosen.axes

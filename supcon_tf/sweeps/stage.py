@@ -175,7 +175,8 @@ def _end(running: list[processes.CellProcess], note: _Note) -> None:
     finally:
         for process in running:
             process.kill()
-            note(process.cell, process.note_end(interrupted=True))
+    for process in running:
+        note(process.cell, process.note_end(interrupted=True))
     print("stopped      the same command, without --overwrite, goes on")
 
 

@@ -31,8 +31,14 @@ def restored_classifier(
     """The linear classifier of a stage of a run, on the run's encoder.
 
     Raises:
-      ValueError: run or stage has no checkpoint, or one that does not fit.
+      ValueError: run or stage has no checkpoint, or one that does not fit, or
+        the stage is a transfer to other data.
     """
+    if run.stage(stage).transfer_file.exists():
+        raise ValueError(
+            "--linear_stage must be one of tools/train_linear.py, got "
+            f"{stage}, a transfer to other data"
+        )
     made = models.LinearClassifier(
         restored_encoder(run), len(run.class_names())
     )

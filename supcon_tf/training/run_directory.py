@@ -18,8 +18,8 @@ class RunDirectory:
     Holds settings.flags, classes.json, checkpoints/, metrics.jsonl and
     tensorboard/; evaluation adds evaluation.json, predictions.npz,
     representations.npz, samples.npz and tensorboard/projector/, the report
-    report.html, export export/<version>/, and each linear stage is a
-    RunDirectory below.
+    report.html, export export/<version>/. Each linear stage, and each transfer
+    to other data with its transfer.json, is a RunDirectory below.
 
     Args:
       path: the directory, local or gs://; need not exist.
@@ -38,10 +38,11 @@ class RunDirectory:
         self.samples_file = self.path / "samples.npz"
         self.projector = self.tensorboard / "projector"
         self.report_file = self.path / "report.html"
+        self.transfer_file = self.path / "transfer.json"
         self.export = self.path / "export"
 
     def stage(self, name: str) -> RunDirectory:
-        """The sub-directory of a linear stage."""
+        """The sub-directory of a linear stage, or of a transfer."""
         return RunDirectory(self.path / name)
 
     def check_free(self, overwrite: bool) -> None:
@@ -83,6 +84,7 @@ class RunDirectory:
             self.representations_file,
             self.samples_file,
             self.report_file,
+            self.transfer_file,
             self.classes_file,
             self.settings_file,
         ):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pathlib
+import runpy
 
 import numpy as np
 import pytest
@@ -146,6 +148,18 @@ def test_table_of_several_draws(results):
     assert lines[0].endswith("mean of 2 draws")
     assert ", of 6 by 30 validation images: top-1 " in lines[1]
     assert f"± {results['test_deviation']['top_1']:.4f}" in lines[3]
+
+
+def test_the_tool_prints_the_table(finished_run, capsys):
+    root = pathlib.Path(__file__).parents[2]
+    tool = runpy.run_path(str(root / "tools" / "transfer.py"))
+    tool["main"](
+        chosen_for(finished_run, name="tool", repeats=1, l2=0.1, l2_values=45)
+    )
+    file = finished_run.stage("tool").path / "transfer.json"
+    table = transfer.transfer_table(json.loads(file.read_text()))
+    assert capsys.readouterr().out.endswith(table + "\n")
+    assert "l2 0.1" in table
 
 
 @pytest.mark.parametrize(

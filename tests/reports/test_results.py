@@ -60,7 +60,9 @@ def test_a_measure_without_a_direction_has_no_best():
 
 
 def test_no_results_are_no_table():
-    assert not results.results_table([run_files.bare_run()], results.ALL, "x")
+    assert not results.results_table(
+        [run_files.bare_run()], results.all_measures([]), "x"
+    )
 
 
 @pytest.mark.parametrize(

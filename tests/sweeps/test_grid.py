@@ -59,13 +59,37 @@ def test_cells_that_differ_in_stage_2_share_stage_1():
 
 def test_values_are_of_the_fields_type():
     (axis,) = sweep("crop_area=0.2+1,").axes
-    assert axis.values == ((0.2, 1.0), ())
+    assert axis.rows == (((0.2, 1.0),), ((),))
     (axis,) = sweep("positives_cap=none,3").axes
-    assert axis.values == (None, 3)
+    assert axis.rows == ((None,), (3,))
     (axis,) = sweep("horizontal_flip=true,false").axes
-    assert axis.values == (True, False)
+    assert axis.rows == ((True,), (False,))
     (axis,) = sweep("objective=supcon+ce,ce").axes
-    assert axis.values == ("supcon+ce", "ce")
+    assert axis.rows == (("supcon+ce",), ("ce",))
+
+
+def test_settings_that_belong_together_vary_together():
+    """As in Suppl. Table 4: each optimizer with its own learning rate."""
+    found = cells(
+        "optimizer:learning_rate=lars:0.3,rmsprop:0.01",
+        "linear.optimizer:linear.learning_rate=sgd:2.5,lars:5",
+    )
+    assert [cell.values["optimizer:learning_rate"] for cell in found] == [
+        "lars:0.3",
+        "lars:0.3",
+        "rmsprop:0.01",
+        "rmsprop:0.01",
+    ]
+    last = found[3]
+    assert last.name == (
+        "optimizer=rmsprop,learning_rate=0.01,linear.optimizer=lars,"
+        "linear.learning_rate=5.0"
+    )
+    assert last.pretraining.learning_rate == 0.01
+    assert last.linear.optimizer == "lars" and last.linear.learning_rate == 5
+    assert last.linear.name == "linear-optimizer-lars-learning_rate-5_0"
+    both = cells("epochs:linear.epochs=20:5,30:10")[1]
+    assert (both.pretraining.epochs, both.linear.epochs) == (30, 10)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +104,9 @@ def test_values_are_of_the_fields_type():
         (["temperature=-1"], "--temperature must be above 0, got -1.0"),
         (["temperature=0.1,.10"], "name a value once, got temperature=0.1 tw"),
         (["optimizer=lars"] * 2, "name a setting once, got optimizer twice"),
+        (["seed=1", "epochs:seed=20:2"], "a setting once, got seed twice"),
+        (["epochs:seed=20:1,30"], "2 values for epochs:seed, joined by :, got"),
+        (["epochs:seed=20:1,20:1"], "value once, got epochs:seed=20:1 twice"),
         (["crop_area=0.2-1"], "--crop_area must be tuple"),
     ],
 )

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from supcon_tf.reports import figures, markup
+
+
+def words(svg):
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+
+
+def test_curves_share_their_axis_and_keep_their_colours():
+    svg = figures.plot_curves(
+        {2: ([1, 2], [0.5, 0.6])}, "x", last_epoch=20, in_percent=True
+    )
+    assert {"0", "5", "10", "15", "20", "epoch"} <= set(words(svg))
+    assert "50%" in words(svg)
+    assert markup.COLORS[2] in svg
+    assert markup.COLORS[0] not in svg
+
+
+def test_narrow_percentages_keep_their_digits():
+    svg = figures.plot_curves(
+        {0: ([1, 2], [0.991, 0.993])}, "x", last_epoch=2, in_percent=True
+    )
+    ticks = [x for x in words(svg) if x.endswith("%")]
+    assert len(set(ticks)) == len(ticks) > 2
+
+
+def test_chance_is_one_level_for_runs_that_share_it():
+    def count(*levels):
+        lines = {i: ([1, 2], [1.0, 0.5]) for i in range(2)}
+        chance = dict(enumerate(levels))
+        svg = figures.plot_curves(lines, "x", last_epoch=2, chance=chance)
+        return words(svg).count("chance")
+
+    assert count() == 0
+    assert count(1.0, 1.001) == 1
+    assert count(1.0, 1.5) == 2
+
+
+def test_severities_begin_with_clean_images():
+    line = {3: 0.1, 0: 0.9, 1: 0.5}
+    svg = figures.plot_severities(
+        {0: line}, {0: [line] * 4}, "x", in_percent=False
+    )
+    assert words(svg)[:3] == ["clean", "1", "3"]
+    assert svg.count("stroke-opacity: 0.3") == 4
+
+
+def test_points_have_the_colour_and_mark_of_their_class():
+    plane = np.random.default_rng(0).normal(size=[9, 2])
+    labels = np.array([0, 0, 4, 4, 4, 4, 11, 11, 11])
+    svg = figures.plot_plane(plane, labels, "x")
+    assert svg.count("<use") == 9
+    for color, count in (("0", 2), ("4", 4), ("1", 3)):
+        fill = f"fill: {markup.COLORS[int(color)]}"
+        assert len(re.findall(f"<use[^>]*{fill}", svg)) == count
+
+
+def test_a_bin_is_a_bar_where_it_has_images():
+    bins = {
+        "count": [0, 3, 1],
+        "confidence": [None, 0.5, 0.9],
+        "accuracy": [None, 1 / 3, 1.0],
+    }
+    svg = figures.plot_reliability(bins, "x")
+    assert svg.count(f"fill: {markup.COLORS[0]}") == 2
+    assert {"accuracy", "confidence", "images"} <= set(words(svg))

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import re
+
+from supcon_tf.reports import robustness
+from tests.reports import run_files
+
+
+def run_of(name="run", reference=None, images=50, **more):
+    single = {str(s): {"top_1": 0.9 - 0.1 * s, "ece": 0.1} for s in (1, 3)}
+    results = {
+        "clean": {"top_1": 0.9, "ece": 0.01},
+        "results": {"gaussian_noise": single, "fog": single},
+        "by_severity": single,
+        "mean_corruption_error_unnormalized": 0.3,
+        "mean_ece": 0.1,
+        **more,
+    }
+    corruptions = {
+        "source": "generated",
+        "images": images,
+        "reference": reference,
+        "linear": results,
+    }
+    return run_files.bare_run(name, evaluation={"corruptions": corruptions})
+
+
+def words(markup):
+    return " ".join(re.sub("<[^>]*>", " ", markup).split())
+
+
+def test_figures_tables_and_conditions():
+    body = robustness.robustness_section([run_of()]).body
+    assert body.count("<svg") == 2
+    assert "0: 0.900, 1: 0.800, 3: 0.600" in body  # 0: clean
+    text = words(body)
+    assert "Gaussian noise 70.0 %" in text
+    assert "Plain mean error 100 % less the mean accuracy, divided by" in text
+    assert "not an mCE 30.0 %" in text
+    assert "Measured on 50 test images, corruptions generated." in text
+    assert "Relative mCE" not in text
+
+
+def test_errors_in_percent_of_a_reference_name_it():
+    run = run_of(reference="alexnet", mce=71.25, relative_mce=None)
+    text = words(robustness.robustness_section([run]).body)
+    assert "divided by that of AlexNet, then the mean; AlexNet has 100" in text
+    assert "lower is better 71.2" in text
+    assert "Relative mCE" not in text
+    run = run_of(reference="a/<b>.json", mce=99.0, relative_mce=98.0)
+    text = words(robustness.robustness_section([run]).body)
+    assert "divided by that of a/&lt;b&gt;.json" in text
+    assert "on clean images 98.0" in text
+
+
+def test_runs_side_by_side():
+    runs = [run_of("a"), run_files.bare_run("b"), run_of("c", images=9)]
+    section = robustness.robustness_section(runs)
+    text = words(section.body)
+    assert "Gaussian noise 70.0 % 70.0 %" in text
+    assert "a : 50 test images, corruptions generated." in text
+    assert "c : 9 test images" in text
+    assert words(section.absent).startswith("Not made yet for b : python")
+    assert "--corruptions=generated" in section.absent
