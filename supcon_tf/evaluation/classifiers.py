@@ -13,11 +13,13 @@ from supcon_tf.training import restoring, run_directory
 
 # From a split to its representations and labels.
 Represent = Callable[[data.Source], tuple[np.ndarray, np.ndarray]]
+# From representations [n, dim] to probabilities [n, classes], by name.
+Classifiers = dict[str, Callable[[np.ndarray], np.ndarray]]
 
 
 def probabilities_of(
     run: run_directory.RunDirectory, linear_stage: str
-) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
+) -> Classifiers:
     """The trained classifiers of a run, by their names in evaluation.json.
 
     Args:
@@ -45,6 +47,25 @@ def probabilities_of(
         ).numpy()
         for name, of in logits.items()
     }
+
+
+def on_images(
+    represent: Represent, trained: Classifiers
+) -> Callable[[data.Source], tuple[dict[str, np.ndarray], np.ndarray]]:
+    """Makes the function from a split to probabilities by name, and labels.
+
+    Args:
+      represent: of `representations.representer`.
+      trained: of `probabilities_of`.
+    """
+
+    def classified(
+        images: data.Source,
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        encoded, labels = represent(images)
+        return {name: of(encoded) for name, of in trained.items()}, labels
+
+    return classified
 
 
 def without_training(

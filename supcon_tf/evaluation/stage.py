@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 
-from supcon_tf import config, data, distribute, measures
+from supcon_tf import config, distribute, measures
 from supcon_tf.evaluation import (
     classifiers,
     projector,
@@ -54,9 +54,16 @@ def evaluate(chosen: config.EvaluateSettings) -> dict[str, object]:
     classify = classifiers.probabilities_of(run, chosen.linear_stage)
     if chosen.corruptions != "none":
         robustness.check_corruptions(chosen, pretrained, test_images, classify)
-    represent = _representer(chosen, run, pretrained.image_size)
-    report.print_header(test_images, pretrained.image_size)
-    report.print_done("encoder", checkpoint)
+    strategy = distribute.make_strategy(chosen.strategy, chosen.tpu)
+    with strategy.scope():
+        report.print_header(test_images, pretrained.image_size)
+        report.print_done("encoder", checkpoint)
+        represent = representations.representer(
+            restoring.restored_encoder(run),
+            batch_size=chosen.batch_size,
+            image_size=pretrained.image_size,
+            strategy=strategy,
+        )
 
     test = splits.EncodedSplit(test_images, *represent(test_images))
     train_images = input_pipeline.source(pretrained, "train")
@@ -72,6 +79,7 @@ def evaluate(chosen: config.EvaluateSettings) -> dict[str, object]:
         "test_images": len(test.labels),
         "bank_images": len(bank.labels),
         "encoder": checkpoint,
+        "versions": report.versions(),
         **{
             name: measures.classification_summary(
                 values, test.labels, chosen.calibration_bins
@@ -82,35 +90,14 @@ def evaluate(chosen: config.EvaluateSettings) -> dict[str, object]:
         **_of_representations(chosen, test),
     }
     if chosen.corruptions != "none":
-
-        def classified(
-            images: data.Source,
-        ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-            encoded, labels = represent(images)
-            return {n: f(encoded) for n, f in classify.items()}, labels
-
         found["corruptions"] = robustness.evaluate_corruptions(
-            chosen, pretrained, test_images, classified
+            chosen,
+            pretrained,
+            test_images,
+            classifiers.on_images(represent, classify),
         )
     _write(run, chosen, pretrained, test, bank, probabilities, found)
     return found
-
-
-def _representer(
-    chosen: config.EvaluateSettings,
-    run: run_directory.RunDirectory,
-    image_size: int,
-) -> classifiers.Represent:
-    """The run's encoder on the devices of the settings."""
-    strategy = distribute.make_strategy(chosen.strategy, chosen.tpu)
-    with strategy.scope():
-        encoder = restoring.restored_encoder(run)
-    return representations.representer(
-        encoder,
-        batch_size=chosen.batch_size,
-        image_size=image_size,
-        strategy=strategy,
-    )
 
 
 def _of_representations(

@@ -18,9 +18,7 @@ def print_header(
 ) -> None:
     """Prints versions, devices as `chosen` uses them, and the data set."""
     _print_line(
-        "versions",
-        f"supcon_tf {importlib.metadata.version('supcon_tf')}, TensorFlow "
-        f"{tf.__version__}, Python {platform.python_version()}",
+        "versions", ", ".join(f"{name} {v}" for name, v in versions().items())
     )
     _print_line("devices", _describe_devices(chosen))
     skipped = images.num_skipped
@@ -30,6 +28,15 @@ def print_header(
         f"{len(images.class_names)} classes, views of {size} px"
         + (f"; {skipped} bad files skipped" if skipped else ""),
     )
+
+
+def versions() -> dict[str, str]:
+    """What computes, by name."""
+    return {
+        "supcon_tf": importlib.metadata.version("supcon_tf"),
+        "TensorFlow": tf.__version__,
+        "Python": platform.python_version(),
+    }
 
 
 def _describe_devices(

@@ -76,6 +76,9 @@ def test_the_run_directory_is_complete(command_line_run):
         "linear",
         "evaluation.json",
         "predictions.npz",
+        "representations.npz",
+        "samples.npz",
+        "report.html",
         "export",
     }
     assert (path / "export" / "1" / "saved_model.pb").exists()
