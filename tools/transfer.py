@@ -15,9 +15,9 @@ from supcon_tf import config, settings
 
 def main(chosen: config.TransferSettings) -> None:
     """Transfers; TensorFlow is imported once the settings are right."""
-    from supcon_tf.evaluation import transfer
+    from supcon_tf import evaluation
 
-    print(transfer.transfer_table(transfer.transfer_encoder(chosen)))
+    print(evaluation.transfer_table(evaluation.transfer_encoder(chosen)))
 
 
 if __name__ == "__main__":
