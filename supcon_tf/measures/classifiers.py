@@ -27,7 +27,7 @@ def knn_predict(
     k: int = 200,
     temperature: float = 0.07,
     weighted: bool = True,
-    query_chunk: int = 256,
+    query_chunk: int = 512,
     leave_one_out: bool = False,
 ) -> npt.NDArray[np.float32]:
     """Class probabilities by the votes of the k most similar representations.
