@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # No test may reach for a GPU: the suite is the same everywhere.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+
+# A suite that a shell started in the background ignores Ctrl-C, and so would
+# the processes that it starts, some of which are to be ended by it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser):
