@@ -258,7 +258,7 @@ def _mistakes(run: contents.Run) -> str:
     order = wrong[np.argsort(-confidence[wrong], kind="stable")]
     rows = [
         [
-            markup.name(run.predictions["ids"][index]),
+            markup.path(run.predictions["ids"][index]),
             markup.name(run.class_name(int(labels[index]))),
             markup.name(run.class_name(int(predicted[index]))),
             markup.percent(float(confidence[index])),

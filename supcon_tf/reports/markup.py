@@ -48,6 +48,12 @@ def name(text: object) -> str:
     return f"<bdi>{escape(text)}</bdi>"
 
 
+def path(text: object) -> str:
+    """A path from data, as a name that is broken after a slash first."""
+    parts = escape(text).replace("/", "/<wbr>")
+    return f'<bdi class="path">{parts}</bdi>'
+
+
 def code(text: object) -> str:
     """A flag, file or command inside a sentence."""
     return f"<code>{escape(text)}</code>"

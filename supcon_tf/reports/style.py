@@ -171,6 +171,9 @@ table.confusion { font-size: .75rem; border-collapse: separate;
   .recall { gap: .4rem; grid-template-columns: fit-content(6.5rem)
     minmax(5rem, 1fr) auto; }
   .recall .values { flex-direction: column; gap: 0; }
+  .confusion td { width: 1.6rem; min-width: 1.6rem; height: 1.6rem; }
+  th, td { padding-right: .6rem; }
+  td bdi.path { max-width: 6.5rem; }
 }
 @media (min-width: 64rem) {
   section { display: grid; column-gap: 3.5rem;

@@ -43,3 +43,9 @@ def test_percentages_are_not_broken():
 def test_marks_repeat_after_their_last():
     assert markup.mark(0) == markup.mark(70)
     assert len({markup.mark(index) for index in range(70)}) == 70
+
+
+def test_a_path_breaks_after_its_slashes():
+    assert markup.path("a/<b>.jpg") == (
+        '<bdi class="path">a/<wbr>&lt;b&gt;.jpg</bdi>'
+    )
