@@ -15,6 +15,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Package -> what it may import of supcon_tf, besides itself.
 BELOW = {
+    "files": set(),
+    "palette": set(),
     "settings": set(),
     "config": {"settings"},
     "distribute": set(),
@@ -29,7 +31,7 @@ BELOW["evaluation"] = BELOW["training"] | {"training"}
 BELOW["serving"] = BELOW["training"] | {"training"}
 BELOW["benchmarks"] = BELOW["training"] | {"training"}
 # From files alone, so without TensorFlow.
-BELOW["reports"] = {"settings", "config"}
+BELOW["reports"] = {"files", "palette", "settings", "config"}
 BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
 
 

@@ -49,7 +49,7 @@ class EvaluateSettings(settings.Settings):
     strategy: str = settings.setting(
         "auto",
         "Distribution: one device, all devices of this machine (mirrored), a "
-        "TPU (tpu), or by what is there (auto); without effect on the result.",
+        "TPU (tpu), or by what is there (auto).",
         choices=("auto", "one_device", "mirrored", "tpu"),
     )
     tpu: str | None = settings.setting(

@@ -5,7 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from supcon_tf import settings
-from supcon_tf.config import checkpointing, devices, groups, stages
+from supcon_tf.config import (
+    checkpointing,
+    devices,
+    evaluation,
+    groups,
+    stages,
+)
 
 # Settings that one of the methods alone uses.
 _USED_BY = {
@@ -55,11 +61,8 @@ class TransferSettings(
     augmentation: str = settings.with_default(
         groups.ViewSettings, "augmentation", "identity"
     )
-    strategy: str = settings.setting(
-        "auto",
-        "Distribution: one device, all devices of this machine (mirrored), a "
-        "TPU (tpu), or by what is there (auto).",
-        choices=("auto", "one_device", "mirrored", "tpu"),
+    strategy: str = settings.with_default(
+        evaluation.EvaluateSettings, "strategy", "auto"
     )
     validation_fraction: float = settings.setting(
         0.2,

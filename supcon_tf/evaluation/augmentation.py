@@ -12,13 +12,12 @@ import numpy as np
 import tensorflow as tf
 from matplotlib import figure
 
-from supcon_tf import config, data
+from supcon_tf import config, data, files
 from supcon_tf.augment import color, geometry, operations, tables, warp
 from supcon_tf.data import sources
 from supcon_tf.evaluation import plots
 from supcon_tf.training import (
     input_pipeline,
-    run_directory,
 )
 
 _EXTENSIONS = (".jpg", ".jpeg", ".png")
@@ -297,5 +296,5 @@ def _write(path: pathlib.Path, drawn: figure.Figure) -> pathlib.Path:
     """Writes a figure as PNG, whole."""
     buffer = io.BytesIO()
     drawn.savefig(buffer, format="png", dpi=drawn.dpi)
-    run_directory.write_atomically(path, buffer.getvalue())
+    files.write_atomically(path, buffer.getvalue())
     return path

@@ -16,23 +16,9 @@ import threadpoolctl
 from matplotlib import figure, font_manager, textpath
 from sklearn import decomposition, manifold
 
-# Petroff 2021, https://arxiv.org/abs/2107.02270: ten colours that stay apart
-# under the common colour-vision deficiencies.
-_COLORS = (
-    "#3f90da",
-    "#ffa90e",
-    "#bd1f01",
-    "#94a4a2",
-    "#832db6",
-    "#a96b59",
-    "#e76300",
-    "#b9ac70",
-    "#717581",
-    "#92dadd",
-)
-# Seven, coprime to the ten colours: 70 classes before a pair comes again.
-_MARKERS = "o^sDvPX"
-_MAX_LEGEND = len(_COLORS) * len(_MARKERS)
+from supcon_tf import palette
+
+_MAX_LEGEND = len(palette.COLORS) * len(palette.MARKERS)
 _LEGEND_ROWS = 20
 # t-SNE takes about 5 s for 2,000 points on a core; more hide one another.
 _MAX_POINTS = 2000
@@ -301,8 +287,8 @@ def _scatter(
         axes.scatter(
             *plane[ids == class_id].T,
             s=14,
-            color=_COLORS[i % len(_COLORS)],
-            marker=_MARKERS[i % len(_MARKERS)],
+            color=palette.COLORS[i % len(palette.COLORS)],
+            marker=palette.MARKERS[i % len(palette.MARKERS)],
             linewidths=0,
             label=name,
         )

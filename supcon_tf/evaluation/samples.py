@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import config, data, measures
+from supcon_tf import config, data, files, measures
 from supcon_tf.evaluation import plots, splits
 from supcon_tf.training import input_pipeline, run_directory
 
@@ -267,4 +267,4 @@ def _write(path: epath.Path, **arrays: np.ndarray) -> None:
     """Writes arrays by name, all or none."""
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
-    run_directory.write_atomically(path, buffer.getvalue())
+    files.write_atomically(path, buffer.getvalue())

@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 
-from supcon_tf import config, distribute, measures
+from supcon_tf import config, distribute, files, measures
 from supcon_tf.evaluation import (
     classifiers,
     projector,
@@ -80,12 +80,7 @@ def evaluate(chosen: config.EvaluateSettings) -> dict[str, object]:
         "bank_images": len(bank.labels),
         "encoder": checkpoint,
         "versions": report.versions(),
-        **{
-            name: measures.classification_summary(
-                values, test.labels, chosen.calibration_bins
-            )
-            for name, values in probabilities.items()
-        },
+        **_of_probabilities(chosen, test, probabilities),
         **classifiers.without_training(chosen, test, bank),
         **_of_representations(chosen, test),
     }
@@ -98,6 +93,20 @@ def evaluate(chosen: config.EvaluateSettings) -> dict[str, object]:
         )
     _write(run, chosen, pretrained, test, bank, probabilities, found)
     return found
+
+
+def _of_probabilities(
+    chosen: config.EvaluateSettings,
+    test: splits.EncodedSplit,
+    probabilities: dict[str, np.ndarray],
+) -> dict[str, object]:
+    """Measures of the trained classifiers, by their names."""
+    return {
+        name: measures.classification_summary(
+            values, test.labels, chosen.calibration_bins
+        )
+        for name, values in probabilities.items()
+    }
 
 
 def _of_representations(
@@ -134,7 +143,7 @@ def _write(
         run.report_file,
     ):
         file.unlink(missing_ok=True)
-    run_directory.write_atomically(run.evaluation_file, results.to_json(found))
+    files.write_atomically(run.evaluation_file, results.to_json(found))
     best = probabilities.get("linear", probabilities.get("pretrained"))
     if best is not None:
         _write_predictions(run, test, best)
@@ -156,4 +165,4 @@ def _write_predictions(
         probabilities=probabilities,
         class_names=np.array(test.source.class_names),
     )
-    run_directory.write_atomically(run.predictions_file, buffer.getvalue())
+    files.write_atomically(run.predictions_file, buffer.getvalue())

@@ -8,7 +8,7 @@ import io
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import config, data, distribute, models
+from supcon_tf import config, data, distribute, files, models
 from supcon_tf.data import subsets
 from supcon_tf.evaluation import (
     fine_tuning,
@@ -95,7 +95,7 @@ def transfer_encoder(chosen: config.TransferSettings) -> dict[str, object]:
         "draws": records,
     }
     _write_predictions(stage, test, test_labels, probabilities)
-    run_directory.write_atomically(stage.transfer_file, results.to_json(found))
+    files.write_atomically(stage.transfer_file, results.to_json(found))
     return found
 
 
@@ -213,4 +213,4 @@ def _write_predictions(
         else probabilities[0],
         class_names=np.array(test.class_names),
     )
-    run_directory.write_atomically(stage.predictions_file, buffer.getvalue())
+    files.write_atomically(stage.predictions_file, buffer.getvalue())

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib import axes, ticker
 
-from supcon_tf.reports import charts, markup
+from supcon_tf import palette
+from supcon_tf.reports import charts
 
 # Beside the colour, for those who do not see it.
 _DASHES = ("-", (0, (5, 1.5)), (0, (2, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
@@ -45,9 +46,9 @@ def plot_curves(
             plot.plot(
                 x,
                 y,
-                color=markup.COLORS[index % 10],
+                color=palette.COLORS[index % 10],
                 linestyle=_DASHES[index % len(_DASHES)],
-                marker=markup.MARKERS[index % 7] if len(x) <= _FEW else "",
+                marker=palette.MARKERS[index % 7] if len(x) <= _FEW else "",
                 markersize=4,
             )
         _draw_chance(plot, chance or {})
@@ -86,7 +87,7 @@ def plot_reliability(bins: Mapping[str, Sequence[float]], label: str) -> str:
         upper, lower = drawn.subplots(
             2, sharex=True, gridspec_kw={"height_ratios": [3, 1]}
         )
-        upper.bar(lefts, accuracy, color=markup.COLORS[0], **bar)
+        upper.bar(lefts, accuracy, color=palette.COLORS[0], **bar)
         upper.bar(
             lefts,
             np.abs(confidence - accuracy),
@@ -126,15 +127,15 @@ def plot_severities(
     """
     with charts.drawing(height=250) as (drawn, plot):
         for index, lines in singles.items():
-            color = markup.COLORS[index % 10]
+            color = palette.COLORS[index % 10]
             for line in lines:
                 plot.plot(*_points(line), color=color, lw=0.8, alpha=0.3)
         for index, line in means.items():
             plot.plot(
                 *_points(line),
-                color=markup.COLORS[index % 10],
+                color=palette.COLORS[index % 10],
                 linestyle=_DASHES[index % len(_DASHES)],
-                marker=markup.MARKERS[index % 7],
+                marker=palette.MARKERS[index % 7],
                 lw=2.2,
                 markersize=6,
             )
@@ -163,8 +164,8 @@ def plot_plane(plane: np.ndarray, labels: np.ndarray, label: str) -> str:
             plot.scatter(
                 *plane[labels == class_id].T,
                 s=9 if len(plane) > 500 else 16,
-                color=markup.COLORS[class_id % len(markup.COLORS)],
-                marker=markup.MARKERS[class_id % len(markup.MARKERS)],
+                color=palette.COLORS[class_id % len(palette.COLORS)],
+                marker=palette.MARKERS[class_id % len(palette.MARKERS)],
                 linewidths=0,
             )
         plot.set(xticks=[], yticks=[])
@@ -199,7 +200,7 @@ def _draw_chance(plot: axes.Axes, chance: Mapping[int, float]) -> None:
     if is_shared:
         levels = {-1: float(np.mean(values))}
     for index, level in levels.items():
-        color = charts.INK if is_shared else markup.COLORS[index % 10]
+        color = charts.INK if is_shared else palette.COLORS[index % 10]
         plot.axhline(level, color=color, lw=1, ls=(0, (1, 2)))
         plot.annotate(
             "chance",

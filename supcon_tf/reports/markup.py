@@ -10,21 +10,8 @@ import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-# Petroff 2021, https://arxiv.org/abs/2107.02270, and the marks, both as in
-# evaluation/plots.py, which imports TensorFlow; a test compares them.
-COLORS = (
-    "#3f90da",
-    "#ffa90e",
-    "#bd1f01",
-    "#94a4a2",
-    "#832db6",
-    "#a96b59",
-    "#e76300",
-    "#b9ac70",
-    "#717581",
-    "#92dadd",
-)
-MARKERS = "o^sDvPX"
+from supcon_tf import palette
+
 # The marks in a box of 12 x 12.
 _MARKS = {
     "o": "M6 1.5a4.5 4.5 0 1 0 .01 0z",
@@ -127,8 +114,8 @@ def details(summary: str, content: str) -> str:
 
 def mark(index: int) -> str:
     """The colour and mark of a class or run, drawn in a line of text."""
-    shape = _MARKS[MARKERS[index % len(MARKERS)]]
-    color = COLORS[index % len(COLORS)]
+    shape = _MARKS[palette.MARKERS[index % len(palette.MARKERS)]]
+    color = palette.COLORS[index % len(palette.COLORS)]
     return (
         '<svg class="mark" viewBox="0 0 12 12" aria-hidden="true">'
         f'<path fill="{color}" d="{shape}"/></svg>'

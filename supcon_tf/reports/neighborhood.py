@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from supcon_tf import palette
 from supcon_tf.reports import (
     contents,
     figures,
@@ -16,7 +17,7 @@ from supcon_tf.reports import (
     results,
 )
 
-_MAX_LEGEND = len(markup.COLORS) * len(markup.MARKERS)
+_MAX_LEGEND = len(palette.COLORS) * len(palette.MARKERS)
 _METHODS = {
     "tsne": "t-SNE: neighbours stay near; distances between groups mean "
     "nothing",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from etils import epath
 
+from supcon_tf import files
 from supcon_tf.reports import (
     classification,
     contents,
@@ -80,10 +81,7 @@ def write_report(
     )
     path = epath.Path(file)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Not run_directory.write_atomically, which imports TensorFlow.
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(document.encode("utf-8", "replace"))
-    partial.replace(path)
+    files.write_atomically(path, document.encode("utf-8", "replace"))
     return path
 
 

@@ -19,9 +19,8 @@ import threading
 import traceback
 from collections.abc import Iterator
 
-from supcon_tf import config, evaluation, training
+from supcon_tf import config, evaluation, files, training
 from supcon_tf.sweeps import records
-from supcon_tf.training import run_directory
 
 
 def main(path: str) -> None:
@@ -71,7 +70,7 @@ def _run(
     training.train_linear(cell.read_settings(config.LinearSettings, "--resume"))
     print(f"{records.HEADING}evaluation", flush=True)
     results = evaluation.evaluate(cell.read_settings(config.EvaluateSettings))
-    run_directory.write_atomically(
+    files.write_atomically(
         cell.evaluation_file, json.dumps(results, indent=1) + "\n"
     )
 

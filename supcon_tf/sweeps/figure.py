@@ -9,20 +9,9 @@ from collections.abc import Sequence
 
 from matplotlib import axes, figure, ticker
 
-from supcon_tf import config
+from supcon_tf import config, palette
 from supcon_tf.sweeps import table
 
-# Petroff 2021, https://arxiv.org/abs/2107.02270: colours that stay apart under
-# the common colour-vision deficiencies.
-_COLORS = (
-    "#3f90da",
-    "#ffa90e",
-    "#bd1f01",
-    "#832db6",
-    "#717581",
-    "#a96b59",
-    "#e76300",
-)
 _IN_A_ROW = 3  # panels
 _LOG_FROM = 5  # largest value over smallest
 _FEW = 30  # points of a box, to be drawn each
@@ -137,7 +126,9 @@ def _draw_boxes(
     in_colors: bool,
 ) -> None:
     """A box per value over all other settings, with its points."""
-    colors = itertools.cycle(_COLORS if in_colors else _COLORS[:1])
+    colors = itertools.cycle(
+        palette.COLORS if in_colors else palette.COLORS[:1]
+    )
     for number, value in enumerate(axis["values"]):
         own = [one for one in groups if one.values[axis["name"]] == value]
         _draw_box(panel, number, own, metric, next(colors))
@@ -195,10 +186,10 @@ def _draw_lines(
 ) -> None:
     """Means over all other settings against a number, one line per name."""
     if split is None:
-        _draw_line(panel, axis, groups, metric, _COLORS[0], None)
+        _draw_line(panel, axis, groups, metric, palette.COLORS[0], None)
     else:
         for value, color in zip(
-            split["values"], itertools.cycle(_COLORS), strict=False
+            split["values"], itertools.cycle(palette.COLORS), strict=False
         ):
             own = [g for g in groups if g.values[split["name"]] == value]
             label = config.axis_text(value) or "none"
@@ -255,6 +246,6 @@ def _draw_repetitions(
         for cell in one.cells
         if metric in cell["metrics"]
     ]
-    _draw_box(panel, 0, runs, metric, _COLORS[0])
+    _draw_box(panel, 0, runs, metric, palette.COLORS[0])
     panel.set_xticks([0], ["all runs"])
     panel.set_xlim(-1, 1)

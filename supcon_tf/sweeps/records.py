@@ -7,9 +7,8 @@ import json
 import math
 import pathlib
 
-from supcon_tf import config, settings
+from supcon_tf import config, files, settings
 from supcon_tf.sweeps import grid
-from supcon_tf.training import run_directory
 
 # How lines of a cell's log begin: a part of it, and its last words.
 HEADING = "=== "
@@ -83,7 +82,7 @@ class CellDirectory:
             if settings.changes(before, cell.evaluation):
                 self.evaluation_file.unlink()
         for chosen in (cell.pretraining, cell.linear, cell.evaluation):
-            run_directory.write_atomically(
+            files.write_atomically(
                 self._settings[type(chosen)], settings.to_flagfile(chosen)
             )
 
@@ -101,7 +100,7 @@ class CellDirectory:
     def write_state(self, state: State) -> None:
         """Writes how far the cell is."""
         text = json.dumps(dataclasses.asdict(state), indent=1)
-        run_directory.write_atomically(self._state_file, text + "\n")
+        files.write_atomically(self._state_file, text + "\n")
 
     def metrics(self) -> dict[str, float]:
         """The finite numbers of the result, by their path; none before it."""

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from matplotlib import figure as mpl_figure
 
-from supcon_tf import config
+from supcon_tf import config, files
 from supcon_tf.sweeps import figure, grid, processes, records, table
-from supcon_tf.training import preemption, run_directory
+from supcon_tf.training import preemption
 
 _INTERRUPTED = 130  # of Ctrl-C, by the shells' convention
 _SECONDS_PER_LOOK = 0.1
@@ -211,7 +211,7 @@ def _write(chosen: config.SweepSettings, cells: list[grid.Cell]) -> None:
         "sweep.png": _image(drawn, "png"),
         "sweep.svg": _image(drawn, "svg"),
     }.items():
-        run_directory.write_atomically(root / name, content)
+        files.write_atomically(root / name, content)
 
 
 def _write_record(
@@ -220,7 +220,7 @@ def _write_record(
     """Writes sweep.json, by which a directory is known as a sweep's."""
     text = json.dumps(results, indent=1) + "\n"
     path = pathlib.Path(chosen.run_dir) / "sweep.json"
-    run_directory.write_atomically(path, text)
+    files.write_atomically(path, text)
 
 
 def _image(drawn: mpl_figure.Figure, kind: str) -> bytes:

@@ -8,7 +8,8 @@ import math
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf.training import progress, run_directory
+from supcon_tf import files
+from supcon_tf.training import progress
 
 
 class MetricsFile(tf.keras.callbacks.Callback):
@@ -47,7 +48,7 @@ class MetricsFile(tf.keras.callbacks.Callback):
         if self.path.exists():
             kept = [x for x in read_metrics(self.path) if x["epoch"] <= epoch]
             text = "".join(map(_to_line, kept))
-            run_directory.write_atomically(self.path, text)
+            files.write_atomically(self.path, text)
 
 
 def read_metrics(path: epath.PathLike) -> list[dict[str, float | None]]:

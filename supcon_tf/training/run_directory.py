@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 
 from etils import epath
 
-from supcon_tf import config, settings
+from supcon_tf import config, files, settings
 from supcon_tf.training import checkpoints
 
 
@@ -67,9 +66,9 @@ class RunDirectory:
         if self.settings_file.exists():
             self._remove_outputs()
         self.path.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.settings_file, settings.to_flagfile(chosen))
+        files.write_atomically(self.settings_file, settings.to_flagfile(chosen))
         names = json.dumps(list(class_names), ensure_ascii=False, indent=1)
-        write_atomically(self.classes_file, names + "\n")
+        files.write_atomically(self.classes_file, names + "\n")
 
     def _remove_outputs(self) -> None:
         """Deletes what tools wrote here, and the stages below."""
@@ -127,14 +126,7 @@ class RunDirectory:
         `settings.setting`.
         """
         before = settings.from_flagfile(type(chosen), self.settings_file)
-        changes = [
-            f"--{field.name}={settings.to_text(getattr(chosen, field.name))} "
-            f"(was {settings.to_text(getattr(before, field.name))})"
-            for field in dataclasses.fields(chosen)
-            if field.metadata["recorded"]
-            and not field.metadata["resumable"]
-            and getattr(chosen, field.name) != getattr(before, field.name)
-        ]
+        changes = settings.changes(before, chosen)
         if changes:
             raise ValueError(
                 f"--resume must come with the settings of {self.path}, got "
@@ -155,12 +147,3 @@ class RunDirectory:
                 "training has not come that far"
             )
         return str(checkpoints.path_of(self.checkpoints, steps[-1]))
-
-
-def write_atomically(path: epath.PathLike, content: str | bytes) -> None:
-    """Writes a file that is there whole, or not at all."""
-    path = epath.Path(path)
-    partial = path.with_name(f".{path.name}.partial")
-    data = content.encode() if isinstance(content, str) else content
-    partial.write_bytes(data)
-    partial.replace(path)

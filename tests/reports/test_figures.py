@@ -4,7 +4,8 @@ import re
 
 import numpy as np
 
-from supcon_tf.reports import figures, markup
+from supcon_tf import palette
+from supcon_tf.reports import figures
 
 
 def words(svg):
@@ -17,8 +18,8 @@ def test_curves_share_their_axis_and_keep_their_colours():
     )
     assert {"0", "5", "10", "15", "20", "epoch"} <= set(words(svg))
     assert "50%" in words(svg)
-    assert markup.COLORS[2] in svg
-    assert markup.COLORS[0] not in svg
+    assert palette.COLORS[2] in svg
+    assert palette.COLORS[0] not in svg
 
 
 def test_narrow_percentages_keep_their_digits():
@@ -56,7 +57,7 @@ def test_points_have_the_colour_and_mark_of_their_class():
     svg = figures.plot_plane(plane, labels, "x")
     assert svg.count("<use") == 9
     for color, count in (("0", 2), ("4", 4), ("1", 3)):
-        fill = f"fill: {markup.COLORS[int(color)]}"
+        fill = f"fill: {palette.COLORS[int(color)]}"
         assert len(re.findall(f"<use[^>]*{fill}", svg)) == count
 
 
@@ -67,5 +68,5 @@ def test_a_bin_is_a_bar_where_it_has_images():
         "accuracy": [None, 1 / 3, 1.0],
     }
     svg = figures.plot_reliability(bins, "x")
-    assert svg.count(f"fill: {markup.COLORS[0]}") == 2
+    assert svg.count(f"fill: {palette.COLORS[0]}") == 2
     assert {"accuracy", "confidence", "images"} <= set(words(svg))

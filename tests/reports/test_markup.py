@@ -2,14 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from supcon_tf.evaluation import plots
 from supcon_tf.reports import markup
-
-
-def test_colours_and_marks_are_those_of_the_other_plots():
-    # Not imported there: that would import TensorFlow.
-    assert markup.COLORS == plots._COLORS
-    assert markup.MARKERS == plots._MARKERS
 
 
 @pytest.mark.parametrize(

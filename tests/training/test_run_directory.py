@@ -7,7 +7,6 @@ import dataclasses
 import pytest
 
 from supcon_tf import config, training
-from supcon_tf.training import run_directory
 
 
 @pytest.fixture
@@ -75,17 +74,6 @@ def test_missing_parts_are_named(run, tmp_path):
         run.latest_checkpoint()
     with pytest.raises(ValueError, match="has no settings.flags"):
         training.RunDirectory(tmp_path / "none").pretrain_settings()
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "evaluation.json"
-    run_directory.write_atomically(path, "old")
-    with pytest.raises(UnicodeEncodeError):
-        run_directory.write_atomically(path, "\udcff")
-    assert path.read_text() == "old"
-    run_directory.write_atomically(path, b"new")
-    assert path.read_bytes() == b"new"
-    assert [p.name for p in tmp_path.iterdir()] == ["evaluation.json"]
 
 
 def test_a_run_goes_on_with_its_own_settings_only(tmp_path):
