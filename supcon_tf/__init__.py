@@ -11,7 +11,9 @@ import importlib
 _MODULES = (
     "augment",
     "benchmarks",
+    "clients",
     "config",
+    "conversion",
     "data",
     "distribute",
     "evaluation",

@@ -19,8 +19,10 @@ LINES = [
 DIRECT = [r for r in LINES if r.marker is None or r.marker.evaluate()]
 IMPORTED_AS = {
     "absl-py": "absl",
+    "grpcio": "grpc",
     "protobuf": "google.protobuf",
     "scikit-learn": "sklearn",
+    "tensorflow-serving-api": "tensorflow_serving.apis",
 }
 
 

@@ -5,33 +5,19 @@ from __future__ import annotations
 import pathlib
 
 import pytest
-import yaml
 from absl import flags
 
 from supcon_tf import config, settings
+from tests import manifests
 
 ROOT = pathlib.Path(__file__).parent.parent
 MANIFESTS = sorted((ROOT / "deploy").glob("*.yaml"))
 TOOLS = {"tools/pretrain.py": config.PretrainSettings}
 
 
-def documents(path):
-    return [d for d in yaml.safe_load_all(path.read_text()) if d]
-
-
-def pod_specs(value):
-    """Every pod specification anywhere in a document."""
-    if isinstance(value, dict):
-        if "containers" in value:
-            yield value
-        value = list(value.values())
-    for item in value if isinstance(value, list) else ():
-        yield from pod_specs(item)
-
-
 def containers():
     for path in MANIFESTS:
-        for pod in pod_specs(documents(path)):
+        for pod in manifests.pod_specs(manifests.documents(path)):
             for container in pod["containers"]:
                 yield path, pod, container
 
@@ -54,8 +40,8 @@ def parsed(settings_class, arguments):
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
 def test_manifests_are_kubernetes_objects_that_say_how_to_use_them(path):
     assert f"kubectl apply -f deploy/{path.name}" in path.read_text()
-    assert documents(path)
-    for document in documents(path):
+    assert manifests.documents(path)
+    for document in manifests.documents(path):
         assert {"apiVersion", "kind", "metadata", "spec"} <= set(document)
         assert document["metadata"]["name"]
 
@@ -73,16 +59,16 @@ def test_every_flag_exists_and_fits_the_others(monkeypatch):
 def test_mounted_volumes_exist_and_hold_what_the_command_names(monkeypatch):
     monkeypatch.chdir(ROOT)
     for path, pod, container in containers():
-        mounts = {m["name"]: m["mountPath"] for m in container["volumeMounts"]}
-        assert set(mounts) == {v["name"] for v in pod["volumes"]}, path
+        mounts = manifests.mounts(container)
+        assert set(mounts.values()) == {v["name"] for v in pod["volumes"]}, path
         chosen = settings_of(container["command"])
         for value in (chosen.run_dir, chosen.data_dir):
-            assert any(value.startswith(f"{m}/") for m in mounts.values())
+            assert any(value.startswith(f"{m}/") for m in mounts)
 
 
 def test_the_job_is_one_that_the_operator_runs_and_restarts(monkeypatch):
     monkeypatch.chdir(ROOT)
-    (job,) = documents(ROOT / "deploy" / "tfjob.yaml")
+    (job,) = manifests.documents(ROOT / "deploy" / "tfjob.yaml")
     assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v1", "TFJob")
     assert list(job["spec"]["tfReplicaSpecs"]) == ["Worker"]
     workers = job["spec"]["tfReplicaSpecs"]["Worker"]

@@ -18,6 +18,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 WORKSPACE = (ROOT / "WORKSPACE.md").read_text()
 DOCS = [path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))]
+DOCS.append((ROOT / "serving" / "README.md").read_text())
 
 
 def documented_commands():
@@ -111,7 +112,12 @@ def test_the_workspaces_tree_is_the_tree():
 
 
 # Tests of several modules at once.
-WHOLE = {"test_replicas", "test_precision", "test_compilation"}
+WHOLE = {
+    "test_compilation",
+    "test_model_server",
+    "test_precision",
+    "test_replicas",
+}
 
 
 def test_tests_mirror_the_package():

@@ -29,7 +29,10 @@ BELOW = {
 BELOW["training"] = {*BELOW}
 BELOW["evaluation"] = BELOW["training"] | {"training"}
 BELOW["serving"] = BELOW["training"] | {"training"}
-BELOW["benchmarks"] = BELOW["training"] | {"training"}
+BELOW["conversion"] = BELOW["training"] | {"training"}
+BELOW["benchmarks"] = BELOW["serving"] | {"serving"}
+# Of what is exported, so without the model's code.
+BELOW["clients"] = {"files", "settings", "config"}
 # From files alone, so without TensorFlow.
 BELOW["reports"] = {"files", "palette", "settings", "config"}
 BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
@@ -105,6 +108,8 @@ def test_package_exports_are_complete():
 
     for name in (
         "augment",
+        "clients",
+        "conversion",
         "data",
         "evaluation",
         "losses",

@@ -7,6 +7,8 @@ from supcon_tf.benchmarks.knn_comparison import knn_table
 from supcon_tf.benchmarks.loss import bench_loss
 from supcon_tf.benchmarks.loss_comparison import loss_table
 from supcon_tf.benchmarks.plots import plot_input, plot_loss, plot_step
+from supcon_tf.benchmarks.serving import bench_serving
+from supcon_tf.benchmarks.serving_comparison import serving_table
 from supcon_tf.benchmarks.step import bench_step
 from supcon_tf.benchmarks.step_comparison import step_table
 
@@ -14,6 +16,7 @@ __all__ = [
     "bench_input",
     "bench_knn",
     "bench_loss",
+    "bench_serving",
     "bench_step",
     "input_table",
     "knn_table",
@@ -21,5 +24,6 @@ __all__ = [
     "plot_input",
     "plot_loss",
     "plot_step",
+    "serving_table",
     "step_table",
 ]

@@ -51,7 +51,7 @@ def measure(job: processes.Point) -> processes.Point:
     job = dict(job)
     name, threads = job.pop("name"), job.pop("threads")
     seconds = job.pop("seconds")
-    _pin(threads)
+    pin(threads)
     if name == "pil":
         libraries.import_torch(threads)
     else:
@@ -94,6 +94,13 @@ def check_batch(batch: np.ndarray, images: int, size: int) -> None:
         raise RuntimeError("a batch must hold pictures, got constant images")
 
 
+def pin(threads: int) -> None:
+    """Keeps this process and its children on so many cores, where it can."""
+    if hasattr(os, "sched_setaffinity"):  # Linux
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, cores[:threads])
+
+
 def _take(
     batches: Iterator[object], seconds: float
 ) -> tuple[int, float, object]:
@@ -105,13 +112,6 @@ def _take(
         duration = time.perf_counter() - started
         if count >= _LEAST_BATCHES and duration >= seconds:
             return count, duration, batch
-
-
-def _pin(threads: int) -> None:
-    """Keeps this process and its children on so many cores, where it can."""
-    if hasattr(os, "sched_setaffinity"):  # Linux
-        cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, cores[:threads])
 
 
 if __name__ == "__main__":

@@ -11,20 +11,24 @@ from supcon_tf.config.benchmarks import (
     INPUTS,
     KNN_IMPLEMENTATIONS,
     LOSS_IMPLEMENTATIONS,
+    SERVING_IMPLEMENTATIONS,
     STEP_ARCHITECTURES,
     STEP_IMPLEMENTATIONS,
     BenchInputSettings,
     BenchKnnSettings,
     BenchLossSettings,
+    BenchServingSettings,
     BenchStepSettings,
 )
+from supcon_tf.config.convert import CONVERSION_FORMATS, ConvertSettings
 from supcon_tf.config.evaluation import CORRUPTIONS, EvaluateSettings
+from supcon_tf.config.export import ClassifierSettings, ExportSettings
+from supcon_tf.config.predict import PredictSettings
 from supcon_tf.config.pretraining import PretrainSettings
 from supcon_tf.config.report import ReportSettings
 from supcon_tf.config.service import DataServiceSettings
 from supcon_tf.config.stages import (
     DemoSettings,
-    ExportSettings,
     LinearSettings,
     ShowAugmentSettings,
 )
@@ -32,6 +36,7 @@ from supcon_tf.config.sweep import LINEAR, SweepAxis, SweepSettings, axis_text
 from supcon_tf.config.transfer import TransferSettings
 
 __all__ = [
+    "CONVERSION_FORMATS",
     "CORRUPTIONS",
     "INPUTS",
     "INPUT_IMPLEMENTATIONS",
@@ -39,18 +44,23 @@ __all__ = [
     "KNN_IMPLEMENTATIONS",
     "LINEAR",
     "LOSS_IMPLEMENTATIONS",
+    "SERVING_IMPLEMENTATIONS",
     "STEP_ARCHITECTURES",
     "STEP_IMPLEMENTATIONS",
     "AugmentationSettings",
     "BenchInputSettings",
     "BenchKnnSettings",
     "BenchLossSettings",
+    "BenchServingSettings",
     "BenchStepSettings",
+    "ClassifierSettings",
+    "ConvertSettings",
     "DataServiceSettings",
     "DemoSettings",
     "EvaluateSettings",
     "ExportSettings",
     "LinearSettings",
+    "PredictSettings",
     "PretrainSettings",
     "ReportSettings",
     "ShowAugmentSettings",

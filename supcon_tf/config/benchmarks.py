@@ -33,6 +33,7 @@ STEP_IMPLEMENTATIONS = (
     "torch_channels_last_bf16",
 )
 KNN_IMPLEMENTATIONS = ("ours", "sklearn_euclidean", "sklearn_cosine")
+SERVING_IMPLEMENTATIONS = ("ours_bytes", "ours_images", "keras_resnet50")
 STEP_ARCHITECTURES = ("resnet18", "resnet34", "resnet50")
 
 
@@ -293,10 +294,63 @@ class BenchKnnSettings(settings.Settings):
             )
 
 
+@dataclasses.dataclass(frozen=True)
+class BenchServingSettings(settings.Settings):
+    """Settings of tools/bench_serving.py."""
+
+    run_dir: str = settings.with_default(
+        settings.Settings, "run_dir", "runs/bench_serving"
+    )
+    implementations: str = settings.setting(
+        "all",
+        f"Which of {','.join(SERVING_IMPLEMENTATIONS)}; all: each of them. "
+        "ours is our export of a ResNet-50 for 1,000 classes, asked with JPEG "
+        "files or with views of 224 pixels; keras is a plain SavedModel of "
+        "tf.keras.applications.ResNet50, asked with normalised views.",
+    )
+    images: tuple[int, ...] = settings.setting(
+        (1, 8, 32), "Images per request."
+    )
+    concurrency: tuple[int, ...] = settings.setting(
+        (1, 4), "Clients that send requests at the same time."
+    )
+    data_dir: str | None = settings.setting(
+        None,
+        "Folder with JPEG files, at any depth; 512 spread over all of them "
+        "are used. None: variants of scikit-learn's two photographs.",
+    )
+    rounds: int = settings.setting(
+        3, "Processes per point, all implementations in turn.", at_least=1
+    )
+    seconds: float = settings.setting(
+        5.0,
+        "Seconds of timed requests per process; three requests of each client "
+        "at least.",
+        at_least=0,
+    )
+    threads: int = settings.setting(
+        0,
+        "Cores that every process may use, with as many threads; 0 for all.",
+        at_least=0,
+    )
+    seed: int = settings.setting(0, "Seed of the weights.", at_least=0)
+
+    def _check(self) -> None:
+        """Checks rules between fields; raises ValueError."""
+        _check_names("implementations", self.implementations, _SERVING_CHOICES)
+        for name in ("images", "concurrency"):
+            values = getattr(self, name)
+            if min(values, default=0) < 1:
+                raise ValueError(
+                    f"--{name} must be positive, got {settings.to_text(values)}"
+                )
+
+
 _KNN_CHOICES = ("all", *KNN_IMPLEMENTATIONS)
 _LOSS_CHOICES = ("all", *LOSS_IMPLEMENTATIONS)
 _INPUT_CHOICES = ("all", *INPUT_IMPLEMENTATIONS)
 _STEP_CHOICES = ("all", *STEP_IMPLEMENTATIONS)
+_SERVING_CHOICES = ("all", *SERVING_IMPLEMENTATIONS)
 
 
 def _check_names(flag: str, text: str, known: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Settings of stage 2, the export, the demo, and pictures of views."""
+"""Settings of stage 2, the demo, and pictures of views."""
 
 from __future__ import annotations
 
@@ -75,25 +75,6 @@ class LinearSettings(
 
 
 @dataclasses.dataclass(frozen=True)
-class ExportSettings(settings.Settings):
-    """Settings of tools/export.py."""
-
-    linear_stage: str = settings.setting(
-        "linear", "Name of the linear stage whose classifier is exported."
-    )
-    version: int | None = settings.setting(
-        None,
-        "Number of the sub-directory of export/; default: one more than the "
-        "newest there.",
-        at_least=1,
-    )
-
-    def _check(self) -> None:
-        """Checks rules between fields; raises ValueError."""
-        check_stage_name("linear_stage", self.linear_stage)
-
-
-@dataclasses.dataclass(frozen=True)
 class DemoSettings(settings.Settings):
     """Settings of tools/demo.py."""
 
@@ -139,7 +120,7 @@ class ShowAugmentSettings(groups.DataSettings, groups.ViewSettings):
 
 def check_stage_name(flag: str, name: str) -> None:
     """A stage is a plain sub-directory that no other output uses."""
-    taken = ("checkpoints", "tensorboard", "export")
+    taken = ("checkpoints", "tensorboard", "export", "converted")
     if not name.replace("_", "").replace("-", "").isalnum() or name in taken:
         raise ValueError(
             f"--{flag} must be letters, digits, - and _, and none of "

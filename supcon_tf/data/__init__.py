@@ -5,7 +5,11 @@
 batches. `through_service` lets other processes make the views.
 """
 
-from supcon_tf.data.images import decode_and_crop, decode_image
+from supcon_tf.data.images import (
+    decode_and_crop,
+    decode_central_view,
+    decode_image,
+)
 from supcon_tf.data.loading import load
 from supcon_tf.data.pipeline import make_examples, make_views, steps_per_epoch
 from supcon_tf.data.sampling import class_balanced
@@ -17,6 +21,7 @@ __all__ = [
     "check_service",
     "class_balanced",
     "decode_and_crop",
+    "decode_central_view",
     "decode_image",
     "from_arrays",
     "load",

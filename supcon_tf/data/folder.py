@@ -250,7 +250,7 @@ def _check_images(
 
 def _probe(index: tf.Tensor, path: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Decodes one file; a file that is not an image is an error."""
-    image = images.decode_image(tf.io.read_file(path))
+    image = images.decode_trusted(tf.io.read_file(path))
     return index, tf.shape(image)
 
 

@@ -200,8 +200,10 @@ def make_examples(
     )
 
     def read_example(record: sources.Record) -> tuple[tf.Tensor, tf.Tensor]:
-        image, label = _read_image(source, record, decode=True)
-        return geometry.central_view(image, size), label
+        image, label = _read_image(source, record, decode=False)
+        is_file = image.dtype == tf.string
+        view = images.decode_central_view if is_file else geometry.central_view
+        return view(image, size), label
 
     return (
         records.map(read_example, num_parallel_calls=tf.data.AUTOTUNE)
@@ -326,7 +328,7 @@ def _read_image(
     """Reads one example; `decode` its image if it is a file."""
     image, label = source.read(record)
     if decode and image.dtype == tf.string:
-        image = images.decode_image(image)
+        image = images.decode_trusted(image)
         if source.image_size is not None:
             # A static size saves the branches for other sizes.
             side = source.image_size

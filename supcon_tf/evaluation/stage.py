@@ -79,6 +79,7 @@ def evaluate(chosen: config.EvaluateSettings) -> dict[str, object]:
         "test_images": len(test.labels),
         "bank_images": len(bank.labels),
         "encoder": checkpoint,
+        **_linear_checkpoint(run, chosen, classify),
         "versions": report.versions(),
         **_of_probabilities(chosen, test, probabilities),
         **classifiers.without_training(chosen, test, bank),
@@ -93,6 +94,18 @@ def evaluate(chosen: config.EvaluateSettings) -> dict[str, object]:
         )
     _write(run, chosen, pretrained, test, bank, probabilities, found)
     return found
+
+
+def _linear_checkpoint(
+    run: run_directory.RunDirectory,
+    chosen: config.EvaluateSettings,
+    classify: classifiers.Classifiers,
+) -> dict[str, str]:
+    """Which linear classifier is measured, if any."""
+    if "linear" not in classify:
+        return {}
+    stage = run.stage(chosen.linear_stage)
+    return {"linear_checkpoint": stage.latest_checkpoint()}
 
 
 def _of_probabilities(

@@ -5,6 +5,7 @@ them, `evaluation` reports them.
 """
 
 from supcon_tf.measures.classifiers import (
+    class_prototypes,
     knn_predict,
     prototype_predict,
     vote,
@@ -37,6 +38,7 @@ __all__ = [
     "alignment",
     "brier_score",
     "calibration_bins",
+    "class_prototypes",
     "classification_summary",
     "confusion_matrix",
     "expected_calibration_error",

@@ -158,8 +158,41 @@ def prototype_predict(
     Raises:
       ValueError: a shape or a label breaks the rules above.
     """
-    neighbors.check_positive(num_classes=num_classes)
     queries, bank = neighbors.check_inputs(queries, bank)
+    prototypes, present = class_prototypes(
+        bank, bank_labels, num_classes=num_classes
+    )
+    similarities = tf.matmul(
+        neighbors.unit_rows("queries", queries), prototypes, transpose_b=True
+    ).numpy()
+    return np.where(
+        present, np.clip(similarities, _LEAST_SIMILARITY, 1), np.float32(-1)
+    )
+
+
+def class_prototypes(
+    bank: npt.ArrayLike | tf.Tensor,
+    bank_labels: npt.ArrayLike | tf.Tensor,
+    *,
+    num_classes: int,
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+    """The mean representation of each class, as `prototype_predict` has it.
+
+    Args:
+      bank: [N, dim] real, finite, N >= 1.
+      bank_labels: [N] integers in [0, num_classes).
+      num_classes: number of classes.
+
+    Returns:
+      prototypes [num_classes, dim] float32 of unit length, zeros where the
+      representations cancel out or there are none; and [num_classes] bool,
+      whether the class has examples.
+
+    Raises:
+      ValueError: a shape or a label breaks the rules above.
+    """
+    neighbors.check_positive(num_classes=num_classes)
+    bank = neighbors.check_matrix("bank", bank)
     bank_labels = metrics.check_labels(
         bank_labels, len(bank), num_classes, "bank_labels"
     )
@@ -167,11 +200,5 @@ def prototype_predict(
     sums = tf.math.unsorted_segment_sum(
         neighbors.unit_rows("bank", bank), bank_labels, num_classes
     )
-    prototypes = neighbors.unit_rows("bank", sums)  # [num_classes, dim]
-    similarities = tf.matmul(
-        neighbors.unit_rows("queries", queries), prototypes, transpose_b=True
-    ).numpy()
     present = np.bincount(bank_labels, minlength=num_classes) > 0
-    return np.where(
-        present, np.clip(similarities, _LEAST_SIMILARITY, 1), np.float32(-1)
-    )
+    return neighbors.unit_rows("bank", sums), present

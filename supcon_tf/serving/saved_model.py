@@ -2,153 +2,146 @@
 
 from __future__ import annotations
 
+import math
 import os
+import pathlib
+import tempfile
+from collections.abc import Callable, Sequence
 
+import numpy.typing as npt
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import config, data, models
-from supcon_tf.augment import geometry
-from supcon_tf.training import (
-    report,
-    restoring,
-    run_directory,
-)
-
-
-class _Server(tf.Module):
-    """The graph of a SavedModel: bytes to images to probabilities."""
-
-    def __init__(
-        self,
-        encoder: models.Encoder,
-        classifier: models.LinearClassifier,
-        class_names: tuple[str, ...],
-        image_size: int,
-    ):
-        super().__init__()
-        self.encoder = encoder
-        self.classifier = classifier.classifier
-        self.class_names = class_names
-        self.image_size = image_size
-
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, "image_bytes")]
-    )
-    def classify(self, image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Class probabilities of image files."""
-        logits = self.classifier(self._represent(image_bytes))
-        names = tf.constant(self.class_names)
-        rows = tf.shape(logits)[0]
-        return {
-            "probabilities": tf.nn.softmax(logits),
-            "logits": logits,
-            "class_names": tf.tile(names[tf.newaxis], [rows, 1]),
-            "predicted_class": tf.gather(names, tf.argmax(logits, axis=1)),
-        }
-
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.string, "image_bytes")]
-    )
-    def represent(self, image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Representations of image files."""
-        return {"representation": self._represent(image_bytes)}
-
-    def _represent(self, image_bytes: tf.Tensor) -> tf.Tensor:
-        """Decodes, crops as evaluation does, and encodes: [N, dim]."""
-        size = self.image_size
-        images = tf.map_fn(
-            lambda file: geometry.central_view(data.decode_image(file), size),
-            image_bytes,
-            fn_output_signature=tf.TensorSpec([size, size, 3], tf.uint8),
-        )
-        return self.encoder(images, training=False)
+from supcon_tf import models
+from supcon_tf.serving import model, request, warm_up
 
 
 def export_saved_model(
     encoder: models.Encoder,
-    classifier: models.LinearClassifier,
     directory: str | os.PathLike[str],
-    class_names: tuple[str, ...],
     *,
     image_size: int,
+    class_names: Sequence[str] = (),
+    classifier: Callable[[tf.Tensor], tf.Tensor] | None = None,
+    prototypes: npt.ArrayLike | None = None,
+    top_k: int = 5,
+    max_pixels: int = 2**26,
+    max_batch_size: int = 0,
+    batch_timeout: float = 0.002,
+    finish: Callable[[epath.Path], None] | None = None,
 ) -> None:
     """Writes a SavedModel; the directory appears only when it is complete.
 
-    `serving_default` takes `image_bytes` [N] string (JPEG, PNG, BMP or GIF
-    files, not base64) and returns `probabilities` and `logits` [N, classes]
-    float32, `class_names` [N, classes] string in the same order, and
-    `predicted_class` [N] string. `represent` takes the same and returns
-    `representation` [N, dim] float32. Decoding, crop and normalisation are
-    inside, and are those of evaluation; bytes that are no image fail the
-    request with INVALID_ARGUMENT.
+    Signatures, of N >= 1 images:
+
+      serving_default: `image_bytes` [N] string, the bytes of JPEG, PNG, GIF or
+        BMP files (not base64), to `probabilities` [N, classes] float32,
+        `class_names` [N, classes] string in the same order, `predicted_class`
+        [N] string, `top_classes` [N, k] string, most probable first, and
+        `top_probabilities` [N, k] float32.
+      predict_images, predict_images_float: `images` [N, height, width, 3]
+        uint8, or float32 in 0..255, rounded to nearest, to the same.
+      represent, represent_images, represent_images_float: the same inputs to
+        `representation` [N, dim] float32 of unit length.
+      classify_by_neighbours: `image_bytes` to `similarities` [N, classes]
+        float32, cosines to the prototypes, `class_names`, `predicted_class`,
+        `top_classes` and `top_similarities`.
+
+    The first three need a classifier, the last prototypes. Decoding, crop
+    (`data.decode_central_view`) and normalisation are inside, and are those of
+    evaluation. What cannot be decoded fails its request with INVALID_ARGUMENT.
+    Class names are the asset `class_names.txt`, a line each. In assets.extra/
+    lie requests that warm the server up and an example request; see `warm_up`
+    and `request`.
 
     Args:
       encoder: built encoder.
-      classifier: built linear classifier on it.
       directory: must not exist; TF Serving wants a number as its name.
-      class_names: one per logit.
       image_size: side of the encoder's images in pixels.
+      class_names: one per logit and per prototype.
+      classifier: from representations [N, dim] to logits [N, classes] float32;
+        a Keras layer or `tf.Module`.
+      prototypes: [classes, dim] real, unit length; a row of zeros is a class
+        without one, which is never predicted.
+      top_k: classes in `top_classes`, at most all.
+      max_pixels: a file of more, by its header, is refused before it is
+        decoded.
+      max_batch_size: images of several requests that the encoder takes at
+        once, after each request has decoded its own; 0 for none.
+      batch_timeout: how long a batch waits to be filled, seconds.
+      finish: adds files to the directory before it appears.
 
     Raises:
-      ValueError: `directory` exists, or a class has no name.
+      ValueError: `directory` exists, the class names do not fit, or
+        `max_pixels` refuses ordinary photographs.
     """
     directory = epath.Path(directory)
     if directory.exists():
         raise ValueError(f"`directory` must not exist, got {directory}")
-    if len(class_names) != classifier.num_classes:
-        raise ValueError(
-            f"`class_names` must be {classifier.num_classes} names, got "
-            f"{len(class_names)}"
-        )
-    server = _Server(encoder, classifier, tuple(class_names), image_size)
+    _check_names(class_names, encoder, classifier, prototypes)
+    check_max_pixels(max_pixels, image_size)
     # TF Serving polls for numbers, so that it does not see this name.
     partial = directory.with_name(f".{directory.name}.partial")
     partial.rmtree(missing_ok=True)
-    tf.saved_model.save(
-        server,
-        str(partial),
-        signatures={
-            "serving_default": server.classify,
-            "represent": server.represent,
-        },
-    )
+    with tempfile.TemporaryDirectory() as scratch:
+        names_file = pathlib.Path(scratch) / "class_names.txt"
+        names_file.write_text("".join(f"{n}\n" for n in class_names), "utf-8")
+        served = model.ServedModel(
+            encoder,
+            image_size,
+            max_pixels,
+            classifier=classifier,
+            prototypes=prototypes,
+            class_names_file=str(names_file),
+            num_classes=len(class_names),
+            top_k=top_k,
+            max_batch_size=max_batch_size,
+            batch_timeout=batch_timeout,
+        )
+        tf.saved_model.save(
+            served, str(partial), signatures=served.signatures()
+        )
+    warm_up.write_warm_up(partial, image_size)
+    request.write_request(partial, image_size)
+    if finish is not None:
+        finish(partial)
     partial.rename(directory)
 
 
-def export(chosen: config.ExportSettings) -> epath.Path:
-    """Exports encoder and linear classifier of a run as a SavedModel.
+def check_max_pixels(max_pixels: int, image_size: int) -> None:
+    """Raises ValueError for a bound that refuses ordinary photographs.
 
-    Args:
-      chosen: the settings.
-
-    Returns:
-      The directory, export/<version> in the run directory.
-
-    Raises:
-      ValueError: run or linear stage has no checkpoint, or the version
-        exists.
+    The requests of the warm-up are such, and would keep TF Serving from loading
+    the model.
     """
-    run = run_directory.RunDirectory(chosen.run_dir)
-    size = run.pretrain_settings().image_size
-    classifier = restoring.restored_classifier(run, chosen.linear_stage)
-    directory = run.export / str(chosen.version or _next_version(run.export))
-    export_saved_model(
-        classifier.encoder,
-        classifier,
-        directory,
-        run.class_names(),
-        image_size=size,
-    )
-    report.print_done("exported", directory)
-    return directory
+    least = math.prod(request.photograph_size(image_size))
+    if max_pixels < least:
+        raise ValueError(
+            f"`max_pixels` must be at least {least}, an ordinary photograph "
+            f"for images of {image_size} px, got {max_pixels}"
+        )
 
 
-def _next_version(directory: epath.Path) -> int:
-    """One more than the newest version in a directory, from 1."""
-    versions = [
-        int(child.name)
-        for child in directory.glob("*")
-        if child.name.isdecimal()
-    ]
-    return max(versions, default=0) + 1
+def _check_names(
+    class_names: Sequence[str],
+    encoder: models.Encoder,
+    classifier: Callable[[tf.Tensor], tf.Tensor] | None,
+    prototypes: npt.ArrayLike | None,
+) -> None:
+    """Raises ValueError unless there is a name for each class."""
+    counts = set()
+    if classifier is not None:
+        example = tf.zeros([1, encoder.representation_dim])
+        counts.add(int(classifier(example).shape[1]))
+    if prototypes is not None:
+        counts.add(len(prototypes))
+    if counts - {len(class_names)} or (class_names and not counts):
+        raise ValueError(
+            f"`class_names` must be {max(counts, default=0)} names, got "
+            f"{len(class_names)}"
+        )
+    for name in class_names:
+        if name.splitlines() != [name]:
+            raise ValueError(
+                f"`class_names` must be a line of text each, got {name!r}"
+            )

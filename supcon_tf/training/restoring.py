@@ -2,16 +2,72 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import tensorflow as tf
 
-from supcon_tf import models
+from supcon_tf import config, models
 from supcon_tf.training import (
     builders,
     checkpoints,
     run_directory,
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class RestoredModel:
+    """What a run has trained, as far as it is asked for.
+
+    Attributes:
+      encoder: built for images of the run's size.
+      classifier: from representations [images, dim] float32 to logits
+        [images, classes] float32, a `tf.Module`; None for an encoder alone.
+      name: "linear", "pretrained", as in evaluation.json, or "none".
+    """
+
+    encoder: models.Encoder
+    classifier: Callable[[tf.Tensor], tf.Tensor] | None
+    name: str
+
+
+def restored_model(
+    run: run_directory.RunDirectory, chosen: config.ClassifierSettings
+) -> RestoredModel:
+    """The encoder of a run and the chosen classifier on it.
+
+    Raises:
+      ValueError: the run has no such classifier, or a checkpoint is missing or
+        does not fit.
+    """
+    name = _classifier_name(run, chosen)
+    if name == "linear":
+        restored = restored_classifier(run, chosen.linear_stage)
+        return RestoredModel(restored.encoder, restored.classifier, name)
+    encoder = restored_encoder(run)
+    size = run.pretrain_settings().image_size
+    encoder.build((None, size, size, 3))
+    classifier = None
+    if name == "pretrained":
+        classifier = restored_pretrained_classifier(run)
+    return RestoredModel(encoder, classifier, name)
+
+
+def _classifier_name(
+    run: run_directory.RunDirectory, chosen: config.ClassifierSettings
+) -> str:
+    """Resolves "auto" to what the run has."""
+    has_pretrained = builders.has_classifier(run.pretrain_settings())
+    if chosen.classifier == "pretrained" and not has_pretrained:
+        raise ValueError(
+            "--classifier must be linear or none, got pretrained: stage 1 of "
+            f"{run.path} trained no classifier"
+        )
+    if chosen.classifier != "auto":
+        return chosen.classifier
+    if run.stage(chosen.linear_stage).settings_file.exists():
+        return "linear"
+    return "pretrained" if has_pretrained else "none"
 
 
 def restored_encoder(run: run_directory.RunDirectory) -> models.Encoder:
@@ -76,12 +132,19 @@ def restored_pretrained_classifier(
     checkpoints.restore(run.latest_checkpoint(), classifier=classifier)
     if not builders.uses_cosines(chosen):
         return classifier
+    return _ScaledCosines(classifier, chosen.softmax_scale)
 
-    def scaled_cosines(representations: tf.Tensor) -> tf.Tensor:
-        # As models.ClassifierModel and losses.MaxMarginLoss, without margin.
-        return chosen.softmax_scale * tf.matmul(
+
+class _ScaledCosines(tf.Module):
+    """Logits of max_margin: as its loss has them, without the margin."""
+
+    def __init__(self, classifier: tf.keras.layers.Dense, scale: float):
+        super().__init__()
+        self.classifier = classifier
+        self.scale = scale
+
+    def __call__(self, representations: tf.Tensor) -> tf.Tensor:
+        return self.scale * tf.matmul(
             tf.math.l2_normalize(representations, axis=1),
-            tf.math.l2_normalize(classifier.kernel, axis=0),
+            tf.math.l2_normalize(self.classifier.kernel, axis=0),
         )
-
-    return scaled_cosines

@@ -17,8 +17,9 @@ class RunDirectory:
     Holds settings.flags, classes.json, checkpoints/, metrics.jsonl and
     tensorboard/; evaluation adds evaluation.json, predictions.npz,
     representations.npz, samples.npz and tensorboard/projector/, the report
-    report.html, export export/<version>/. Each linear stage, and each transfer
-    to other data with its transfer.json, is a RunDirectory below.
+    report.html, export export/<version>/, conversion converted/. Each linear
+    stage, and each transfer to other data with its transfer.json, is a
+    RunDirectory below.
 
     Args:
       path: the directory, local or gs://; need not exist.
@@ -39,6 +40,7 @@ class RunDirectory:
         self.report_file = self.path / "report.html"
         self.transfer_file = self.path / "transfer.json"
         self.export = self.path / "export"
+        self.converted = self.path / "converted"
 
     def stage(self, name: str) -> RunDirectory:
         """The sub-directory of a linear stage, or of a transfer."""
@@ -72,7 +74,12 @@ class RunDirectory:
 
     def _remove_outputs(self) -> None:
         """Deletes what tools wrote here, and the stages below."""
-        for directory in (self.checkpoints, self.tensorboard, self.export):
+        for directory in (
+            self.checkpoints,
+            self.tensorboard,
+            self.export,
+            self.converted,
+        ):
             directory.rmtree(missing_ok=True)
         for file in self.path.glob("*/settings.flags"):
             file.parent.rmtree()

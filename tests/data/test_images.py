@@ -63,8 +63,9 @@ def test_every_colour_type_becomes_rgb(contents, expected, tolerance):
 def test_a_palette_is_looked_up():
     image = palette_image([COLOR, [1, 2, 3]])
     for options in ({}, {"transparency": 0}):
-        decoded = images.decode_image(tf.constant(encoded(image, **options)))
-        np.testing.assert_array_equal(decoded, np.array(image.convert("RGB")))
+        contents = tf.constant(encoded(image, **options))
+        expected = np.array(image.convert("RGB"))
+        np.testing.assert_array_equal(decoded(contents), expected)
 
 
 def test_shape_is_static_up_to_the_sides():
@@ -73,28 +74,196 @@ def test_shape_is_static_up_to_the_sides():
     assert spec.shape.as_list() == [None, None, 3] and spec.dtype == tf.uint8
 
 
-def test_an_animation_gives_its_first_frame():
-    frames = [flat(*COLOR), flat(1, 2, 3)]
-    contents = encoded(frames[0], "GIF", save_all=True, append_images=frames)
-    assert images.decode_image(tf.constant(contents)).shape == [4, 6, 3]
-
-
-@pytest.mark.parametrize("file_format", ["PNG", "JPEG"])
-def test_a_truncated_file_is_an_error(file_format):
-    noise = np.random.default_rng(0).integers(0, 256, [64, 64, 3], np.uint8)
-    contents = encoded(Image.fromarray(noise), file_format)
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        images.decode_image(tf.constant(contents[: len(contents) // 2]))
-
-
-@pytest.mark.parametrize("contents", [b"", b"not an image"])
-def test_other_bytes_are_an_error(contents):
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        images.decode_image(tf.constant(contents))
-
-
 def noise(*shape):
     return np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+
+
+def files(*sides):
+    """The same noise in every format, each decoded in its own way."""
+    image = Image.fromarray(noise(*sides, 3))
+    palette = image.convert("P")
+    return {
+        "jpeg": encoded(image, "JPEG"),
+        "progressive": encoded(image, "JPEG", progressive=True),
+        "png": encoded(image),
+        "gif": encoded(palette, "GIF"),
+        "bmp": encoded(image, "BMP"),
+        "palette_bmp": encoded(palette, "BMP"),
+    }
+
+
+@tf.function(input_signature=[tf.TensorSpec([], tf.string)])
+def decoded(contents):
+    return images.decode_image(contents, max_pixels=2**24)
+
+
+@pytest.mark.parametrize("name", files(1, 1))
+@pytest.mark.parametrize("sides", [(1, 1), (1, 70), (70, 1), (25, 37)])
+def test_every_size_is_what_pil_reads(name, sides):
+    contents = files(*sides)[name]
+    expected = np.array(Image.open(io.BytesIO(contents)).convert("RGB"))
+    tolerance = 6 if name in ("jpeg", "progressive") else 0  # a faster DCT
+    for decode in (decoded, images.decode_image, images.decode_trusted):
+        if (name, decode) == ("palette_bmp", images.decode_trusted):
+            continue
+        image = decode(tf.constant(contents)).numpy().astype(int)
+        assert np.abs(image - expected).max() <= tolerance
+        assert image.shape == (*sides, 3)
+
+
+@pytest.mark.parametrize("name", files(1, 1))
+def test_a_truncated_file_is_an_error_or_whole(name):
+    """Only what follows the last pixel may be missing."""
+    contents = files(9, 14)[name]
+    image = decoded(tf.constant(contents))
+    raised = 0
+    lengths = {*range(0, len(contents), 7), *range(len(contents))[-40:]}
+    for length in lengths:
+        try:
+            part = decoded(tf.constant(contents[:length]))
+        except tf.errors.InvalidArgumentError:
+            raised += 1
+            continue
+        np.testing.assert_array_equal(part, image)
+        assert length > len(contents) - 3
+    assert raised >= len(lengths) - 2
+
+
+@pytest.mark.parametrize("name", files(1, 1))
+def test_a_damaged_file_is_an_image_or_an_error(name):
+    contents = files(9, 14)[name]
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        damaged = np.frombuffer(contents, np.uint8).copy()
+        end = min(len(damaged), rng.choice([60, 10**6]))  # Headers, too.
+        damaged[rng.integers(0, end, 3)] = rng.integers(0, 256, 3)
+        try:
+            image = decoded(tf.constant(damaged.tobytes()))
+        except tf.errors.InvalidArgumentError:
+            continue
+        assert image.dtype == tf.uint8 and tf.size(image) <= 3 * 2**24
+
+
+@pytest.mark.parametrize(
+    "contents, message",
+    [
+        (b"", "PNG, GIF or BMP, got 0 bytes that begin with 0x"),
+        (b"not an image", "got 12 bytes that begin with 0x6e6f7420616e2069"),
+        (encoded(flat(*COLOR), "TIFF"), "bytes that begin with 0x49492a00"),
+        (encoded(flat(*COLOR), "WEBP"), "bytes that begin with 0x52494646"),
+        (b"\xff\xd8\xff", "JPEG"),
+        (b"\x89PNG\r\n\x1a\n", "PNG file must begin with its header"),
+        (b"GIF89a", "GIF file must have a whole frame, got none in 6 bytes"),
+        (b"BM", "BMP file must have a Windows header of .*, got 0 bytes"),
+    ],
+)
+def test_other_bytes_are_an_error(contents, message):
+    for decode in (decoded, images.decode_image):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            decode(tf.constant(contents))
+
+
+@pytest.mark.parametrize("name", files(1, 1))
+def test_more_pixels_than_allowed_are_an_error(name):
+    contents = tf.constant(files(9, 14)[name])
+    assert images.decode_image(contents, 9 * 14).shape == [9, 14, 3]
+    message = r"must have 1 to 125 pixels, got 9 x 14 \(height x width\)"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        images.decode_image(contents, 9 * 14 - 1)
+    with pytest.raises(ValueError, match="`max_pixels` must be .*, got 0"):
+        images.decode_image(contents, 0)
+
+
+def test_transparency_is_dropped_from_a_photograph_of_any_mode():
+    """What is stored under it is shown, in PNG."""
+    rgba = Image.fromarray(noise(20, 30, 4))
+    for mode in ("LA", "RGBA"):
+        image = rgba.convert(mode)
+        # `convert` drops alpha, too.
+        expected = np.array(image.convert(mode[:-1]).convert("RGB"))
+        contents = tf.constant(encoded(image))
+        np.testing.assert_array_equal(decoded(contents), expected)
+
+
+def test_16_bits_keep_the_high_byte():
+    pixels = np.random.default_rng(0).integers(0, 2**16, [6, 5, 4], np.uint16)
+    for channels in (1, 3, 4):
+        contents = tf.io.encode_png(pixels[..., :channels])
+        high = (pixels[..., :channels] >> 8).astype(np.uint8)
+        expected = high[..., :3] if channels > 1 else np.tile(high, 3)
+        np.testing.assert_array_equal(decoded(contents), expected)
+
+
+def test_cmyk_and_ycck_photographs():
+    """With Adobe's marker, and with another transform in it."""
+    smooth = Image.fromarray(noise(4, 5, 3)).resize((50, 40))
+    contents = encoded(smooth.convert("CMYK"), "JPEG", quality=95)
+    transform = contents.index(b"Adobe") + 11
+    assert contents[transform] == 0
+    ycck = contents[:transform] + b"\2" + contents[transform + 1 :]
+    for file in (contents, ycck):
+        expected = np.array(Image.open(io.BytesIO(file)).convert("RGB"))
+        difference = decoded(tf.constant(file)).numpy() - expected.astype(int)
+        assert np.abs(difference).mean() < 3
+
+
+@tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+def views(image_bytes):
+    """What a SavedModel does."""
+    return {
+        "views": tf.map_fn(
+            lambda file: images.decode_central_view(file, 24, 2**16),
+            image_bytes,
+            fn_output_signature=tf.TensorSpec([24, 24, 3], tf.uint8),
+        )
+    }
+
+
+def expected_view(contents):
+    return geometry.central_view(images.decode_image(tf.constant(contents)), 24)
+
+
+def test_central_view_is_that_of_the_image():
+    for sides in ((24, 24), (25, 37), (90, 61), (1, 300)):
+        for contents in files(*sides).values():
+            (view,) = views(tf.constant([contents]))["views"]
+            np.testing.assert_array_equal(view, expected_view(contents))
+
+
+def test_a_session_serves_good_files_after_bad_ones(tmp_path):
+    """As TF Serving runs a SavedModel; every error is of the right kind."""
+    module = tf.Module()
+    module.views = views
+    tf.saved_model.save(module, str(tmp_path), {"serving_default": views})
+    good = list(files(25, 37).values())
+    bad = [file[: len(file) // 2] for file in good] + [b"", b"no image"]
+    huge = encoded(Image.new("1", (257, 256)))
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        loaded = tf.compat.v1.saved_model.loader.load(
+            session, ["serve"], str(tmp_path)
+        )
+        signature = loaded.signature_def["serving_default"]
+        feed = signature.inputs["image_bytes"].name
+        fetch = signature.outputs["views"].name
+        for file in [*bad, huge]:
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                session.run(fetch, {feed: [good[0], file]})
+        served = session.run(fetch, {feed: good})
+    for contents, view in zip(good, served, strict=True):
+        np.testing.assert_array_equal(view, expected_view(contents))
+
+
+def test_a_photograph_of_a_camera():
+    """12 megapixels, turned by EXIF, which is not applied."""
+    exif = Image.Exif()
+    exif[0x0112] = 6  # Orientation.
+    image = Image.new("RGB", (4000, 3000), (10, 20, 30))
+    image.paste((200, 100, 50), (0, 0, 2000, 3000))  # The left half.
+    contents = encoded(image, "JPEG", exif=exif)
+    view = images.decode_central_view(tf.constant(contents), 16, 12 * 10**6)
+    left, right = view.numpy()[:, 0], view.numpy()[:, -1]
+    assert np.abs(left.astype(int) - [200, 100, 50]).max() <= 3
+    assert np.abs(right.astype(int) - [10, 20, 30]).max() <= 3
 
 
 def rotated_by_exif():

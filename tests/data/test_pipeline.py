@@ -302,6 +302,24 @@ def test_examples_come_once_in_order_with_the_rest(source):
     assert labels.dtype == np.int32
 
 
+def test_examples_of_files_are_what_is_served(tmp_path):
+    """A GIF by another name, too, of which TensorFlow loses a colour."""
+    for label in "ab":
+        (tmp_path / label).mkdir()
+        image = Image.fromarray(noise(40, 56, 3))
+        image.save(tmp_path / label / "0.png")
+        image.save(tmp_path / label / "1.jpg")
+        palette = Image.new("P", (56, 40), 1)
+        palette.putpalette(range(12))
+        palette.save(tmp_path / label / "2.png", "GIF", transparency=1)
+    source = data.load("folder", "train", str(tmp_path), test_fraction=0.3)
+    ((views, _),) = take(data.make_examples(source, 4, image_size=16), -1)
+    for name, view in zip(source.ids, views, strict=True):
+        contents = tf.io.read_file(str(tmp_path / name))
+        expected = data.decode_central_view(contents, 16, 40 * 56)
+        np.testing.assert_array_equal(view, expected)
+
+
 @pytest.mark.parametrize("in_file_order", [False, True])
 @pytest.mark.parametrize("positions", [[0, 3, 4, 9, 20], [21], []])
 def test_examples_at_positions_are_all_that_is_read(

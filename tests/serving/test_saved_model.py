@@ -1,125 +1,163 @@
-"""SavedModels, loaded by a process that does not know supcon_tf."""
+"""Exports on disk: what TF Serving's tools and other processes see of them."""
 
 from __future__ import annotations
 
 import json
 import pathlib
-import subprocess
-import sys
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, evaluation, serving
+from supcon_tf import models, serving
+from tests import forks
 
-# Runs where `import supcon_tf` fails; prints what it got as JSON.
-FRESH_PROCESS = """
-import json, pathlib, sys
-sys.modules["supcon_tf"] = None  # from here on its import is an error
-import tensorflow as tf
-model = tf.saved_model.load(sys.argv[1])
-files = [pathlib.Path(path).read_bytes() for path in sys.argv[2:]]
-classify = model.signatures["serving_default"]
-represent = model.signatures["represent"]
-try:
-    classify(image_bytes=tf.constant([files[0], b"not an image"]))
-    error = "none"
-except tf.errors.InvalidArgumentError as raised:
-    error = type(raised).__name__
-answer = classify(image_bytes=tf.constant(files))  # the next request works
-print(json.dumps({
-    "error": error,
-    "probabilities": answer["probabilities"].numpy().tolist(),
-    "class_names": answer["class_names"].numpy().astype(str).tolist(),
-    "predicted_class": answer["predicted_class"].numpy().astype(str).tolist(),
-    "representation": represent(
-        image_bytes=tf.constant(files[:3])
-    )["representation"].numpy().tolist(),
-}))
+SHOW = """
+import sys
+from tensorflow.python.tools import saved_model_cli
+sys.argv = ["saved_model_cli", "show", "--dir", sys.argv[1], "--all"]
+saved_model_cli.main()
 """
+# Inputs and outputs as saved_model_cli prints them: name, type, shape.
+NAMED = {
+    ("class_names", "DT_STRING", "(-1, 3)"),
+    ("predicted_class", "DT_STRING", "(-1)"),
+    ("top_classes", "DT_STRING", "(-1, 2)"),
+}
+CLASSIFIED = NAMED | {
+    ("probabilities", "DT_FLOAT", "(-1, 3)"),
+    ("top_probabilities", "DT_FLOAT", "(-1, 2)"),
+}
+COMPARED = NAMED | {
+    ("similarities", "DT_FLOAT", "(-1, 3)"),
+    ("top_similarities", "DT_FLOAT", "(-1, 2)"),
+}
+REPRESENTED = {("representation", "DT_FLOAT", "(-1, 26)")}
+FILES = ("image_bytes", "DT_STRING", "(-1)")
+IMAGES = ("images", "DT_UINT8", "(-1, -1, -1, 3)")
+FLOAT_IMAGES = ("images", "DT_FLOAT", "(-1, -1, -1, 3)")
+SIGNATURES = {
+    "serving_default": (FILES, CLASSIFIED),
+    "predict_images": (IMAGES, CLASSIFIED),
+    "predict_images_float": (FLOAT_IMAGES, CLASSIFIED),
+    "represent": (FILES, REPRESENTED),
+    "represent_images": (IMAGES, REPRESENTED),
+    "represent_images_float": (FLOAT_IMAGES, REPRESENTED),
+    "classify_by_neighbours": (FILES, COMPARED),
+}
 
 
 @pytest.fixture(scope="module")
-def exported(finished_run):
-    return serving.export(config.ExportSettings(str(finished_run.path)))
+def encoder():
+    made = models.Encoder("vgg8", width=0.05)
+    made.build((None, 16, 16, 3))
+    return made
 
 
-def test_a_fresh_process_gives_the_probabilities_of_evaluation(
-    exported, finished_run, tmp_path
+@pytest.fixture(scope="module")
+def classifier(encoder):
+    made = tf.keras.layers.Dense(3)
+    made.build((None, encoder.representation_dim))
+    return made
+
+
+def export(encoder, directory, **options):
+    serving.export_saved_model(encoder, directory, image_size=16, **options)
+
+
+def test_saved_model_cli_shows_the_documented_signatures(
+    encoder, classifier, tmp_path
 ):
-    evaluation.evaluate(config.EvaluateSettings(str(finished_run.path)))
-    with np.load(finished_run.predictions_file) as saved:
-        expected = saved["probabilities"]
-        ids = saved["ids"]
-    root = finished_run.pretrain_settings().data_dir
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            FRESH_PROCESS,
-            str(exported),
-            *(f"{root}/{identifier}" for identifier in ids),
-        ],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
+    export(
+        encoder,
+        tmp_path / "1",
+        class_names=("a", "b", "c"),
+        classifier=classifier,
+        prototypes=tf.eye(3, encoder.representation_dim),
+        top_k=2,
     )
+    done = forks.run(SHOW, str(tmp_path / "1"))
     assert done.returncode == 0, done.stderr[-2000:]
-    answer = json.loads(done.stdout.splitlines()[-1])
-    assert answer["error"] == "InvalidArgumentError"
-    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
-    names = finished_run.class_names()
-    assert answer["class_names"] == [list(names)] * len(ids)
-    assert answer["predicted_class"] == [names[i] for i in expected.argmax(1)]
-    lengths = np.linalg.norm(answer["representation"], axis=1)
-    np.testing.assert_allclose(lengths, 1, rtol=1e-5)
-
-
-def test_signatures_are_the_documented_ones(exported):
-    signatures = tf.saved_model.load(str(exported)).signatures
-    assert set(signatures) == {"serving_default", "represent"}
-    inputs = signatures["serving_default"].structured_input_signature[1]
-    assert inputs == {
-        "image_bytes": tf.TensorSpec([None], tf.string, "image_bytes")
+    found = {}
+    for part in done.stdout.split("signature_def['")[1:]:
+        name, _, text = part.partition("']:")
+        text = text.partition("Concrete Functions:")[0]
+        inputs, _, outputs = text.partition("SavedModel SignatureDef contains")
+        inputs, _, outputs = text.partition("outputs['")
+        found[name] = (tensors(inputs, "inputs"), tensors(text, "outputs"))
+    del found["__saved_model_init_op"]
+    assert found == {
+        name: ({given}, answers)
+        for name, (given, answers) in SIGNATURES.items()
     }
-    assert set(signatures["serving_default"].structured_outputs) == {
-        "probabilities",
-        "logits",
-        "class_names",
-        "predicted_class",
-    }
+    names = (tmp_path / "1" / "assets" / "class_names.txt").read_text()
+    assert names == "a\nb\nc\n"
 
 
-def test_versions_count_up_and_are_never_replaced(exported, finished_run):
-    assert exported == finished_run.export / "1"
-    chosen = config.ExportSettings(str(finished_run.path))
-    assert serving.export(chosen).name == "2"
-    taken = config.ExportSettings(str(finished_run.path), version=2)
+def tensors(text, kind):
+    """Names, types and shapes in the text of saved_model_cli."""
+    found = set()
+    for part in text.split(f"{kind}['")[1:]:
+        name = part.partition("']")[0]
+        lines = [line.strip() for line in part.splitlines()]
+        values = dict(line.split(": ", 1) for line in lines[1:3])
+        found.add((name, values["dtype"], values["shape"]))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("class_names", "message"),
+    [
+        (("a", "b"), "must be 3 names, got 2"),
+        (("a", "b", "c", "d"), "must be 3 names, got 4"),
+        ((), "must be 3 names, got 0"),
+        (("a", "b", "c\nd"), r"must be a line of text each, got 'c\\nd'"),
+        (("a", "b", ""), "must be a line of text each, got ''"),
+    ],
+)
+def test_class_names_are_a_line_per_class(
+    encoder, classifier, tmp_path, class_names, message
+):
+    with pytest.raises(ValueError, match=f"`class_names` {message}"):
+        export(
+            encoder,
+            tmp_path / "1",
+            class_names=class_names,
+            classifier=classifier,
+        )
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_without_classifier_are_refused(encoder, tmp_path):
+    with pytest.raises(ValueError, match="`class_names` must be 0 names"):
+        export(encoder, tmp_path / "1", class_names=("a",))
+
+
+def test_a_bound_that_refuses_every_photograph_is_refused(encoder, tmp_path):
+    with pytest.raises(ValueError, match="`max_pixels` must be at least 972"):
+        export(encoder, tmp_path / "1", max_pixels=971)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_version_is_never_replaced(encoder, tmp_path):
+    (tmp_path / "1").mkdir()
     with pytest.raises(ValueError, match="`directory` must not exist, got"):
-        serving.export(taken)
-    names = sorted(path.name for path in finished_run.export.iterdir())
-    assert names == ["1", "2"], "no partial directory is left"
+        export(encoder, tmp_path / "1")
 
 
 def test_an_interrupted_export_is_not_seen_by_the_server(
-    finished_run, monkeypatch
+    encoder, tmp_path, monkeypatch
 ):
     def save(module, path, **arguments):
         pathlib.Path(path).mkdir()
         raise OSError("disk full")
 
-    monkeypatch.setattr(tf.saved_model, "save", save)
-    with pytest.raises(OSError, match="disk full"):
-        serving.export(
-            config.ExportSettings(str(finished_run.path), version=77)
-        )
-    versions = [p.name for p in finished_run.export.iterdir()]
-    assert "77" not in versions  # TF Serving loads numbers only
-
-
-def test_export_needs_a_linear_stage(finished_run):
-    with pytest.raises(ValueError, match="must hold a checkpoint, but has no"):
-        serving.export(
-            config.ExportSettings(str(finished_run.path), linear_stage="no")
-        )
+    with monkeypatch.context() as patched:
+        patched.setattr(tf.saved_model, "save", save)
+        with pytest.raises(OSError, match="disk full"):
+            export(encoder, tmp_path / "7")
+    # TF Serving loads numbers only.
+    assert [path.name for path in tmp_path.iterdir()] == [".7.partial"]
+    export(encoder, tmp_path / "7")
+    assert [path.name for path in tmp_path.iterdir()] == ["7"]
+    request = tmp_path / "7" / "assets.extra" / "request.json"
+    assert json.loads(request.read_text())["signature_name"] == "represent"

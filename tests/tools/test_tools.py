@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import pathlib
 import re
@@ -59,6 +61,9 @@ def command_line_run(image_folder, tmp_path_factory):
         ),
         "evaluate": run("evaluate", "--run_dir=run", cwd=cwd),
         "export": run("export", "--run_dir=run", cwd=cwd),
+        "predict": run(
+            "predict", "--run_dir=run", f"{image_folder}/test", cwd=cwd
+        ),
     }
     for tool, done in outputs.items():
         assert done.returncode == 0, f"{tool}: {done.stderr[-2000:]}"
@@ -121,6 +126,18 @@ def test_the_table_is_the_evaluation(command_line_run):
         assert re.search(rf"{title} +{value:.4f}\n", table + "\n")
 
 
+def test_predictions_are_as_accurate_as_the_evaluation(command_line_run):
+    path, outputs = command_line_run
+    rows = list(csv.DictReader(io.StringIO(outputs["predict"].stdout)))
+    right = [
+        row["predicted_class"] == pathlib.Path(row["path"]).parent.name
+        for row in rows
+    ]
+    results = json.loads((path / "evaluation.json").read_text())
+    assert len(rows) == 21
+    assert sum(right) / 21 == pytest.approx(results["linear"]["top_1"])
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "message"),
     [
@@ -136,6 +153,11 @@ def test_the_table_is_the_evaluation(command_line_run):
         ("export", ["--run_dir=x"], "run directory of tools/pretrain"),
         ("bench_loss", ["--official_path=no.py"], "must be a Python file"),
         ("bench_input", ["--data_dir=/nowhere"], "--data_dir must be a folder"),
+        (
+            "bench_serving",
+            ["--data_dir=/nowhere"],
+            "--data_dir must be a folder",
+        ),
         ("bench_step", ["--supcontrast_path=no.py"], "must be a Python file"),
     ],
 )

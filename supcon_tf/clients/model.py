@@ -1,0 +1,81 @@
+"""What every way to a model has in common.
+
+`rest_model.RestModel`, `grpc_model.GrpcModel` and `saved_model.SavedModel` have
+the same two methods: `signatures() -> dict[str, Signature]`, those that take
+image files, and `predict(signature, contents) -> list[Row]`, one row per file.
+Both raise `Unavailable`, the second also `Refused`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+# Of one image: names of outputs to numbers, strings or nested lists of them.
+Row = dict[str, object]
+
+_PREFIX = re.compile(r"^(\{\{.*?\}\}|\(\d+\) \w+:)\s*")
+_MAX_REASON = 300  # characters
+
+
+class Refused(ValueError):
+    """The model does not take the input; the message is its reason."""
+
+
+class Unavailable(RuntimeError):
+    """Nobody answers now; the same request may be answered later."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """A signature that takes the bytes of image files.
+
+    Attributes:
+      name: such as serving_default.
+      input: name of its one input, [N] string.
+      outputs: names of its outputs.
+    """
+
+    name: str
+    input: str
+    outputs: tuple[str, ...]
+
+
+class Model(Protocol):
+    """A model that answers, wherever it is."""
+
+    def signatures(self) -> dict[str, Signature]:
+        """The signatures that take image files, by their names."""
+
+    def predict(
+        self, signature: Signature, contents: Sequence[bytes]
+    ) -> list[Row]:
+        """The outputs of each of the files."""
+
+
+def rows(outputs: Mapping[str, list]) -> list[Row]:
+    """Outputs of a batch as one mapping per image."""
+    columns = zip(*outputs.values(), strict=True)
+    return [dict(zip(outputs, values, strict=True)) for values in columns]
+
+
+def as_text(value: object) -> object:
+    """Strings for the bytes in a value of nested lists."""
+    if isinstance(value, list):
+        return [as_text(item) for item in value]
+    return value.decode("utf-8", "replace") if type(value) is bytes else value
+
+
+def reason(text: str) -> str:
+    """The line of an error of TensorFlow that says what is wrong.
+
+    It stands before the first name of a node, `[[{{node ...}}]]`, and behind
+    what TensorFlow says of Python's stack.
+    """
+    lines = text.partition("[[{{")[0].strip().splitlines() or [text]
+    line = lines[-1 if "[[{{" in text else 0].strip()
+    while (shorter := _PREFIX.sub("", line)) != line:
+        line = shorter
+    return line[:_MAX_REASON]

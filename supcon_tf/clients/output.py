@@ -1,0 +1,176 @@
+"""Answers as CSV, JSON, or JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+
+from etils import epath
+
+from supcon_tf.clients import model
+
+# What a classifier gives for each class -> what one of them is called.
+_SCORES = {"probabilities": "probability", "similarities": "similarity"}
+
+
+def write(
+    rows: Iterable[model.Row],
+    path: str | os.PathLike[str] | None = None,
+    top: int = 5,
+) -> None:
+    """Writes rows as they come; the file appears once all are there.
+
+    Args:
+      rows: of `asking.answers`.
+      path: ends in .csv, .json or .jsonl; local or gs://; what is there is
+        replaced. None writes CSV to stdout.
+      top: most probable classes that CSV has columns for.
+    """
+    if path is None:
+        _to_stdout(csv_lines(rows, top))
+        return
+    path = epath.Path(path)
+    lines = {
+        ".csv": lambda: csv_lines(rows, top),
+        ".json": lambda: json_document(rows),
+        ".jsonl": lambda: json_lines(rows),
+    }[path.suffix.lower()]()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            for line in lines:
+                file.write(line)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _to_stdout(lines: Iterable[str]) -> None:
+    """Writes lines until the last, or until the reader of a pipe has enough."""
+    try:
+        for line in lines:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Python writes what is left at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def csv_lines(rows: Iterable[model.Row], top: int = 5) -> Iterator[str]:
+    """A header, and a line per row.
+
+    Of a classifier: path, predicted_class, its probability (or similarity), a
+    class and its probability for each of the `top`, error. Of others: path, a
+    column for each number of their outputs, error.
+    """
+    unanswered = []  # until the first answer tells the columns
+    columns = None
+    for row in rows:
+        if columns is None and "error" in row:
+            unanswered.append(row)
+            continue
+        cells = _cells(row, top)
+        if columns is None:
+            columns = ["path", *cells, "error"]
+            yield _csv_line(columns)
+            yield from (_csv_failure(r, columns) for r in unanswered)
+        if "error" in row:
+            yield _csv_failure(row, columns)
+        else:
+            yield _csv_line([row["path"], *cells.values(), ""])
+    if columns is None:
+        columns = ["path", "error"]
+        yield _csv_line(columns)
+        yield from (_csv_failure(row, columns) for row in unanswered)
+
+
+def json_lines(rows: Iterable[model.Row]) -> Iterator[str]:
+    """A line per row: an object of path and all outputs, or path and error.
+
+    What a classifier gives for each class is an object by the classes' names.
+    """
+    for row in rows:
+        yield json.dumps(_named(row), ensure_ascii=False) + "\n"
+
+
+def json_document(rows: Iterable[model.Row]) -> Iterator[str]:
+    """The same objects as the items of a list."""
+    start = "[\n"
+    for line in json_lines(rows):
+        yield start + line.rstrip("\n")
+        start = ",\n"
+    yield "\n]\n" if start == ",\n" else "[]\n"
+
+
+def _cells(row: model.Row, top: int) -> dict[str, object]:
+    """Columns and values of CSV, without path and error."""
+    for scores, score in _SCORES.items():
+        if scores in row and "class_names" in row:
+            return _classifier_cells(
+                row["class_names"], row[scores], score, top
+            )
+    return {
+        column: value
+        for name, output in row.items()
+        if name not in ("path", "error")
+        for column, value in _columns(name, output)
+    }
+
+
+def _classifier_cells(
+    names: Sequence[str], scores: Sequence[float], score: str, top: int
+) -> dict[str, object]:
+    """The predicted class, then the first `top` of all, the best first."""
+    order = sorted(range(len(names)), key=lambda index: -scores[index])
+    best = order[0]
+    cells = {"predicted_class": names[best], score: _rounded(scores[best])}
+    for rank, index in enumerate(order[:top], 1):
+        cells[f"top_{rank}_class"] = names[index]
+        cells[f"top_{rank}_{score}"] = _rounded(scores[index])
+    return cells
+
+
+def _columns(name: str, output: object) -> Iterator[tuple[str, object]]:
+    """One column of a value, one per item of a list of them."""
+    if not isinstance(output, list):
+        yield name, _rounded(output)
+        return
+    for index, item in enumerate(output):
+        yield from _columns(f"{name}_{index}", item)
+
+
+def _named(row: model.Row) -> model.Row:
+    """A row as it stands in JSON."""
+    named = {name: _rounded(value) for name, value in row.items()}
+    names = named.pop("class_names", ())
+    for scores, score in _SCORES.items():
+        if names and scores in named:
+            values = named.pop(scores)
+            named[score] = max(values)
+            named[scores] = dict(zip(names, values, strict=True))
+    return named
+
+
+def _rounded(value: object) -> object:
+    """Floats to nine digits, which tell all float32 apart."""
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return float(f"{value:.9g}") if isinstance(value, float) else value
+
+
+def _csv_failure(row: model.Row, columns: Sequence[str]) -> str:
+    """The line of a file without an answer."""
+    empty = [""] * (len(columns) - 2)
+    return _csv_line([row["path"], *empty, row["error"]])
+
+
+def _csv_line(cells: Iterable[object]) -> str:
+    """Cells, quoted where they must be."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()

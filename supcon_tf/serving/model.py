@@ -1,0 +1,266 @@
+"""The graph of a SavedModel: files to images to answers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from supcon_tf import data, models
+from supcon_tf.augment import geometry
+from supcon_tf.data import image_bytes
+
+# Files of one request that are decoded at once: of the largest that are
+# accepted, no more are in memory.
+_PARALLEL_FILES = 8
+
+# Batches that are computed at once, and that wait; beyond, UNAVAILABLE.
+_BATCHES_AT_ONCE = 2
+_WAITING_BATCHES = 64
+_LARGEST_REQUEST = 4096  # images; split into batches
+
+_FILES = tf.TensorSpec([None], tf.string, "image_bytes")
+_IMAGES = tf.TensorSpec([None, None, None, 3], tf.uint8, "images")
+_FLOAT_IMAGES = tf.TensorSpec([None, None, None, 3], tf.float32, "images")
+
+_Answer = dict[str, tf.Tensor]
+
+
+class ServedModel(tf.Module):
+    """Encoder, classifier and prototypes, behind evaluation's preprocessing.
+
+    Args:
+      encoder: built encoder.
+      image_size: side of the encoder's images in pixels.
+      max_pixels: of the largest file that is decoded.
+      classifier: from representations to logits [N, classes] float32, a Keras
+        layer or `tf.Module`; or None.
+      prototypes: [classes, dim] float32 of unit length, rows of zeros for
+        classes without one, or None.
+      class_names_file: a class name per line; is copied into the SavedModel.
+        Needed by classifier and prototypes.
+      num_classes: lines of that file.
+      top_k: classes named first, at most all.
+      max_batch_size: images of several requests that the encoder takes at once;
+        0 for none.
+      batch_timeout: how long such a batch waits to be filled, seconds.
+    """
+
+    def __init__(
+        self,
+        encoder: models.Encoder,
+        image_size: int,
+        max_pixels: int,
+        *,
+        classifier: Callable[[tf.Tensor], tf.Tensor] | None = None,
+        prototypes: tf.Tensor | None = None,
+        class_names_file: str = "",
+        num_classes: int = 0,
+        top_k: int = 5,
+        max_batch_size: int = 0,
+        batch_timeout: float = 0.002,
+    ):
+        super().__init__()
+        # Their variables alone: of layers a SavedModel would hold functions
+        # that nobody calls. `partial` hides the layer from its tracking.
+        self.weights = [
+            variable
+            for layer in (encoder, classifier)
+            for variable in getattr(layer, "variables", ())
+        ]
+        # Traced once, for all signatures.
+        self.encode = tf.function(
+            functools.partial(encoder, training=False),
+            input_signature=[
+                tf.TensorSpec([None, image_size, image_size, 3], tf.uint8)
+            ],
+        )
+        if max_batch_size:
+            self.encode = _batched(
+                self.encode,
+                encoder.representation_dim,
+                max_batch_size,
+                batch_timeout,
+            )
+        self.classify = classifier and functools.partial(classifier)
+        self.is_unit_length = encoder.normalize
+        self.prototypes = None
+        self.image_size = image_size
+        self.max_pixels = max_pixels
+        self.num_classes = num_classes
+        self.top_k = min(top_k, num_classes)
+        if prototypes is not None:
+            self.prototypes = tf.Variable(
+                prototypes, trainable=False, dtype=tf.float32
+            )
+        if num_classes:
+            self.class_names = _lines_of(class_names_file)
+
+    def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
+        """The signatures that this model can answer, by name."""
+        inputs = {
+            "": (_FILES, self._views_of_files),
+            "_images": (_IMAGES, self._views_of_images),
+            "_images_float": (_FLOAT_IMAGES, self._views_of_float_images),
+        }
+        found = {}
+        for suffix, (spec, views) in inputs.items():
+            if self.classify is not None:
+                name = f"predict{suffix}" if suffix else "serving_default"
+                found[name] = _signature(spec, views, self._classify)
+            found[f"represent{suffix}"] = _signature(
+                spec, views, self._represent
+            )
+        if self.prototypes is not None:
+            found["classify_by_neighbours"] = _signature(
+                _FILES, self._views_of_files, self._compare
+            )
+        return found
+
+    def _classify(self, views: tf.Tensor) -> _Answer:
+        """Probabilities and the classes of the highest."""
+        logits = self.classify(self.encode(views))
+        return self._named("probabilities", tf.nn.softmax(logits))
+
+    def _compare(self, views: tf.Tensor) -> _Answer:
+        """Cosine similarities to the prototypes, as in evaluation."""
+        unit = tf.math.l2_normalize(self.encode(views), axis=1)
+        similarities = tf.matmul(unit, self.prototypes, transpose_b=True)
+        exists = tf.reduce_any(self.prototypes != 0, axis=1)
+        return self._named("similarities", tf.where(exists, similarities, -1.0))
+
+    def _represent(self, views: tf.Tensor) -> _Answer:
+        """Representations, of unit length whatever the encoder puts out."""
+        representation = self.encode(views)
+        if not self.is_unit_length:
+            representation = tf.math.l2_normalize(representation, axis=1)
+        return {"representation": representation}
+
+    def _named(self, kind: str, scores: tf.Tensor) -> _Answer:
+        """Scores [N, classes] with the names of their classes."""
+        top, indices = tf.math.top_k(scores, self.top_k)
+        names = self.class_names.lookup(
+            tf.range(self.num_classes, dtype=tf.int64)
+        )
+        named = tf.gather(names, indices)
+        return {
+            kind: scores,
+            "class_names": tf.tile(names[tf.newaxis], [tf.shape(scores)[0], 1]),
+            "predicted_class": named[:, 0],
+            "top_classes": named,
+            f"top_{kind}": top,
+        }
+
+    @tf.function(input_signature=[_FILES])
+    def _views_of_files(self, image_bytes: tf.Tensor) -> tf.Tensor:
+        """Decodes and crops as evaluation does: [N, size, size, 3] uint8."""
+        size = self.image_size
+        with tf.device("CPU:0"):  # A GPU has no decoders.
+            return tf.map_fn(
+                lambda f: data.decode_central_view(f, size, self.max_pixels),
+                image_bytes,
+                parallel_iterations=_PARALLEL_FILES,
+                fn_output_signature=tf.TensorSpec([size, size, 3], tf.uint8),
+            )
+
+    @tf.function(input_signature=[_IMAGES])
+    def _views_of_images(self, images: tf.Tensor) -> tf.Tensor:
+        """Crops as evaluation does."""
+        size = self.image_size
+        sides = tf.shape(images)[1:3]
+        images = image_bytes.require(
+            tf.reduce_all(sides > 0),
+            images,
+            "images must have pixels, got ",
+            sides[0],
+            " x ",
+            sides[1],
+        )
+        return tf.cond(
+            tf.reduce_all(sides == size),
+            # Not ensure_shape; see geometry.central_view.
+            lambda: tf.reshape(images, [-1, size, size, 3]),
+            lambda: tf.map_fn(
+                lambda image: geometry.central_view(image, size),
+                images,
+                fn_output_signature=tf.TensorSpec([size, size, 3], tf.uint8),
+            ),
+        )
+
+    @tf.function(input_signature=[_FLOAT_IMAGES])
+    def _views_of_float_images(self, images: tf.Tensor) -> tf.Tensor:
+        """Rounds to what a file could hold, and crops."""
+        low, high = tf.reduce_min(images), tf.reduce_max(images)
+        images = image_bytes.require(
+            (low >= 0) & (high <= 255),  # false for NaN
+            images,
+            "images must be in 0..255, got ",
+            low,
+            " to ",
+            high,
+        )
+        has_fractions = tf.reduce_any(images != tf.round(images))
+        images = image_bytes.require(
+            (high > 1) | ~has_fractions,
+            images,
+            "images must be in 0..255, not in 0..1, got at most ",
+            high,
+        )
+        return self._views_of_images(tf.cast(tf.round(images), tf.uint8))
+
+
+def _signature(
+    spec: tf.TensorSpec,
+    views_of: Callable[[tf.Tensor], tf.Tensor],
+    answer: Callable[[tf.Tensor], _Answer],
+) -> tf.types.experimental.ConcreteFunction:
+    """Traces one signature, which refuses a request without images."""
+
+    def function(inputs: tf.Tensor) -> _Answer:
+        inputs = image_bytes.require(
+            tf.shape(inputs)[0] > 0,
+            inputs,
+            f"{spec.name} must not be empty, got 0",
+        )
+        return answer(views_of(inputs))
+
+    return tf.function(function, input_signature=[spec]).get_concrete_function()
+
+
+def _batched(
+    encode: Callable[[tf.Tensor], tf.Tensor],
+    dim: int,
+    size: int,
+    timeout: float,
+) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Encodes the images of several requests at once.
+
+    Inside of the graph, after each request has decoded its own files: one that
+    cannot be decoded fails alone. The server's own batching joins requests
+    before, and they fail together.
+    """
+    powers = [1 << power for power in range(size.bit_length())]
+    batched = tf.nondifferentiable_batch_function(
+        num_batch_threads=_BATCHES_AT_ONCE,
+        max_batch_size=max(size, _LARGEST_REQUEST),
+        batch_timeout_micros=round(timeout * 1e6),
+        allowed_batch_sizes=sorted({*powers, size}),
+        max_enqueued_batches=_WAITING_BATCHES,
+    )(encode)
+    # A batch function forgets the shape.
+    return lambda views: tf.ensure_shape(batched(views), [None, dim])
+
+
+def _lines_of(file: str) -> tf.lookup.StaticHashTable:
+    """A table of the lines of a file, which becomes an asset."""
+    return tf.lookup.StaticHashTable(
+        tf.lookup.TextFileInitializer(
+            file,
+            tf.int64,
+            tf.lookup.TextFileIndex.LINE_NUMBER,
+            tf.string,
+            tf.lookup.TextFileIndex.WHOLE_LINE,
+        ),
+        default_value="",
+    )

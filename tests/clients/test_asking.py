@@ -1,0 +1,148 @@
+"""Batches, their order, and what goes wrong on the way."""
+
+from __future__ import annotations
+
+import threading
+from concurrent import futures
+
+import pytest
+
+from supcon_tf.clients import asking, model
+
+SIGNATURE = model.Signature("serving_default", "image_bytes", ("size",))
+
+
+class Sizes:
+    """A model that gives the sizes of files, and refuses those with an x."""
+
+    def __init__(self, fail_first=0):
+        self.fail_first = fail_first
+        self.asked = []
+        self.lock = threading.Lock()
+
+    def predict(self, signature, contents):
+        with self.lock:
+            self.asked.append(list(contents))
+            fails = len(self.asked) <= self.fail_first
+        if fails:
+            raise model.Unavailable("away")
+        for file in contents:
+            if b"x" in file:
+                raise model.Refused(f"no image: {file.decode()}")
+        return [{"size": len(file)} for file in contents]
+
+
+@pytest.fixture
+def files(tmp_path):
+    made = []
+    for index in range(23):
+        made.append(tmp_path / f"{index:02}.png")
+        made[-1].write_bytes(b"." * (index + 1))
+    return made
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """The seconds that were waited."""
+    seconds = []
+    monkeypatch.setattr(asking.time, "sleep", seconds.append)
+    return seconds
+
+
+def ask(asked, files, batch_size=4, **options):
+    return list(
+        asking.answers(
+            asked, SIGNATURE, files, batch_size=batch_size, **options
+        )
+    )
+
+
+@pytest.mark.parametrize("requests_in_flight", [1, 3, 50])
+def test_rows_come_in_the_order_of_the_files(files, requests_in_flight):
+    asked = Sizes()
+    rows = ask(asked, files, requests_in_flight=requests_in_flight)
+    assert rows == [
+        {"path": str(file), "size": index + 1}
+        for index, file in enumerate(files)
+    ]
+    assert sorted(map(len, asked.asked)) == [3, 4, 4, 4, 4, 4]
+
+
+def test_requests_are_made_at_the_same_time(files):
+    together = threading.Barrier(3, timeout=60)
+
+    class Together(Sizes):
+        def predict(self, signature, contents):
+            together.wait()  # passes three at a time
+            return super().predict(signature, contents)
+
+    rows = ask(Together(), files[:6], batch_size=1, requests_in_flight=3)
+    assert [row["size"] for row in rows] == [1, 2, 3, 4, 5, 6]
+
+
+def test_no_more_requests_are_made_than_are_allowed(files, monkeypatch):
+    def start(function, item):
+        future = futures.Future()
+        future.set_result(function(item))
+        return future
+
+    monkeypatch.setattr(asking, "_start", start)
+    asked = Sizes()
+    rows = asking.answers(
+        asked, SIGNATURE, files, batch_size=1, requests_in_flight=3
+    )
+    for taken in range(1, 5):
+        next(rows)
+        assert len(asked.asked) == 2 + taken
+
+
+def test_bad_files_do_not_take_the_others_with_them(files):
+    bad = {0: b"x", 9: b"xx", 10: b"xyz", 22: b"x"}
+    for index, contents in bad.items():
+        files[index].write_bytes(contents)
+    asked = Sizes()
+    rows = ask(asked, files, batch_size=8)
+    for index, row in enumerate(rows):
+        if index in bad:
+            reason = f"no image: {bad[index].decode()}"
+            assert row == {"path": str(files[index]), "error": reason}
+        else:
+            assert row == {"path": str(files[index]), "size": index + 1}
+    assert len(rows) == 23
+    assert len(asked.asked) < 8 + 23, "halves, not single images"
+
+
+def test_a_file_that_cannot_be_read_has_an_error(files):
+    files[1].unlink()
+    files[2].unlink()
+    files[2].mkdir()
+    rows = ask(Sizes(), files[:3], batch_size=3)
+    assert [row.get("error") for row in rows] == [
+        None,
+        "No such file or directory",
+        "Is a directory",
+    ]
+    assert "error" in ask(Sizes(), files[1:2])[0]
+
+
+def test_a_server_that_is_away_for_a_while_is_asked_again(files, waits):
+    asked = Sizes(fail_first=3)
+    rows = ask(asked, files[:4], requests_in_flight=1)
+    assert [row["size"] for row in rows] == [1, 2, 3, 4]
+    assert waits == [1, 2, 4]
+    assert asked.asked == asked.asked[:1] * 4
+
+
+def test_a_server_that_stays_away_is_an_error(files, waits):
+    with pytest.raises(model.Unavailable, match="away"):
+        ask(Sizes(99), files, retries=2, requests_in_flight=1)
+    assert waits == [1, 2]
+    with pytest.raises(model.Unavailable, match="away"):
+        asking.patiently(lambda: Sizes(1).predict(SIGNATURE, []), 0)
+
+
+def test_names_that_are_no_text_can_be_written(tmp_path):
+    file = tmp_path / "a\udcff.png"
+    file.write_bytes(b".")
+    (row,) = ask(Sizes(), [file])
+    assert row["path"] == str(tmp_path / "a?.png")

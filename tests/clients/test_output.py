@@ -1,0 +1,140 @@
+"""Answers as CSV, JSON and JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from supcon_tf.clients import output
+
+CLASSIFIED = [
+    {"path": "bad.jpg", "error": "no image, but\ntext"},
+    {
+        "path": "a.jpg",
+        "class_names": ["cat", "dog, big", "ü"],
+        "predicted_class": "dog, big",
+        "probabilities": [0.25, 0.4285714328289032, 0.25],
+    },
+    {"path": "worse.jpg", "error": "empty"},
+]
+REPRESENTED = [
+    {"path": "a.jpg", "representation": [0.5, -1.0], "count": 3},
+    {"path": "bad.jpg", "error": "no image"},
+]
+
+
+def read_csv(lines):
+    return list(csv.reader("".join(lines).splitlines(keepends=True)))
+
+
+def test_csv_of_a_classifier():
+    header, bad, good, worse = read_csv(output.csv_lines(CLASSIFIED, top=2))
+    assert header == [
+        "path",
+        "predicted_class",
+        "probability",
+        "top_1_class",
+        "top_1_probability",
+        "top_2_class",
+        "top_2_probability",
+        "error",
+    ]
+    # Of equal ones the first, as TensorFlow's top_k has them.
+    assert good == ["a.jpg"] + ["dog, big", "0.428571433"] * 2 + [
+        "cat",
+        "0.25",
+        "",
+    ]
+    assert bad == ["bad.jpg", *[""] * 6, "no image, but\ntext"]
+    assert worse == ["worse.jpg", *[""] * 6, "empty"]
+
+
+def test_csv_has_no_more_classes_than_there_are():
+    header, *_ = read_csv(output.csv_lines(CLASSIFIED, top=9))
+    assert header[-3:-1] == ["top_3_class", "top_3_probability"]
+    header, *_ = read_csv(output.csv_lines(CLASSIFIED, top=0))
+    assert header == ["path", "predicted_class", "probability", "error"]
+
+
+def test_csv_of_similarities_and_of_numbers():
+    row = dict(CLASSIFIED[1])
+    row["similarities"] = row.pop("probabilities")
+    header, line = read_csv(output.csv_lines([row], top=1))
+    assert header[2:5] == ["similarity", "top_1_class", "top_1_similarity"]
+    header, line, bad = read_csv(output.csv_lines(REPRESENTED))
+    assert header == [
+        "path",
+        "representation_0",
+        "representation_1",
+        "count",
+        "error",
+    ]
+    assert line == ["a.jpg", "0.5", "-1.0", "3", ""]
+    assert bad == ["bad.jpg", "", "", "", "no image"]
+
+
+def test_csv_where_nothing_was_answered():
+    bad = [row for row in CLASSIFIED if "error" in row]
+    assert read_csv(output.csv_lines(bad)) == [
+        ["path", "error"],
+        ["bad.jpg", "no image, but\ntext"],
+        ["worse.jpg", "empty"],
+    ]
+
+
+def test_json_has_everything_by_the_names_of_the_classes(tmp_path):
+    output.write(CLASSIFIED, tmp_path / "new" / "out.JSONL")
+    lines = (tmp_path / "new" / "out.JSONL").read_text("utf-8").splitlines()
+    bad, good, worse = map(json.loads, lines)
+    assert good == {
+        "path": "a.jpg",
+        "predicted_class": "dog, big",
+        "probability": 0.428571433,
+        "probabilities": {"cat": 0.25, "dog, big": 0.428571433, "ü": 0.25},
+    }
+    assert bad == CLASSIFIED[0] and worse == CLASSIFIED[2]
+    output.write(CLASSIFIED, tmp_path / "out.json")
+    assert json.loads((tmp_path / "out.json").read_text()) == [bad, good, worse]
+    output.write(REPRESENTED, tmp_path / "out.json")
+    assert json.loads((tmp_path / "out.json").read_text()) == REPRESENTED
+    assert json.loads("".join(output.json_document([]))) == []
+
+
+def test_nothing_is_half_written(tmp_path):
+    def rows():
+        yield CLASSIFIED[1]
+        raise RuntimeError("gone")
+
+    for suffix in (".csv", ".json", ".jsonl"):
+        file = tmp_path / f"out{suffix}"
+        file.write_text("earlier")
+        with pytest.raises(RuntimeError, match="gone"):
+            output.write(rows(), file)
+        assert file.read_text() == "earlier"
+    assert len(os.listdir(tmp_path)) == 3
+
+
+def test_a_reader_that_has_enough_ends_the_writing():
+    code = (
+        "from supcon_tf.clients import output\n"
+        "output.write({'path': 'a', 'x': i} for i in range(10**6))\n"
+    )
+    writer = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert [writer.stdout.readline() for _ in range(2)] == [
+        "path,x,error\n",
+        "a,0,\n",
+    ]
+    writer.stdout.close()
+    assert writer.wait(60) == 0
+    assert writer.stderr.read() == ""
+    writer.stderr.close()

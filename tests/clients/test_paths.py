@@ -1,0 +1,54 @@
+"""Images and exports on disk."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from supcon_tf.clients import paths
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("b.JPG", "a/c.png", "a/b.Jpeg", "z.gif", "y.bmp", "notes.txt"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"")
+    (tmp_path / "folder.png").mkdir()
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+def test_folders_are_searched_and_each_image_comes_once(folder):
+    files = [os.path.relpath(f, folder) for f in paths.find_images([folder])]
+    assert files == ["a/b.Jpeg", "a/c.png", "b.JPG", "y.bmp", "z.gif"]
+    places = [folder / "z.gif", folder / "notes.txt", folder, folder / "a/../a"]
+    again = [os.path.relpath(f, folder) for f in paths.find_images(places)]
+    assert again[:2] == ["z.gif", "notes.txt"]
+    assert again[2:] == files[:-1]
+
+
+def test_what_is_not_there_is_named(folder):
+    with pytest.raises(FileNotFoundError, match="no image or folder .*/x.png"):
+        paths.find_images([folder, folder / "x.png"])
+    with pytest.raises(ValueError, match="got .*/empty, which has no .bmp, .g"):
+        paths.find_images([folder, folder / "empty"])
+    with pytest.raises(ValueError, match="`images` must be files or folders"):
+        paths.find_images([])
+
+
+def test_the_newest_whole_version_is_found(tmp_path):
+    for name in ("2", "10", "9", ".11.partial", "old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "saved_model.pb").write_bytes(b"")
+    (tmp_path / "12").mkdir()
+    assert paths.find_export(tmp_path).name == "10"
+    assert paths.find_export(tmp_path, 9).name == "9"
+    assert paths.find_export(tmp_path / "old").name == "old"
+    with pytest.raises(ValueError, match="hold version 12 .* has 2, 9, 10"):
+        paths.find_export(tmp_path, 12)
+    with pytest.raises(ValueError, match="must hold version 2 .* has none"):
+        paths.find_export(tmp_path / "2", 2)
+    with pytest.raises(ValueError, match="/no must hold an export of tools/e"):
+        paths.find_export(tmp_path / "no")

@@ -1,0 +1,122 @@
+"""The REST client, on a server's answers and on what is none."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import threading
+
+import pytest
+
+from supcon_tf.clients import model, rest_model
+from tests.clients import exports
+
+
+@contextlib.contextmanager
+def answering(code, body):
+    """A server that answers everything in the same way."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            length = int(self.headers["Content-Length"] or 0)
+            asked.append((self.path, self.rfile.read(length)))
+            self.send_response(code)
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST
+
+        def log_message(self, *args):
+            pass
+
+    asked = []
+    with http.server.HTTPServer(("localhost", 0), Handler) as server:
+        threading.Thread(
+            target=server.serve_forever, args=(0.02,), daemon=True
+        ).start()
+        yield f"http://localhost:{server.server_address[1]}/proxy/", asked
+        server.shutdown()
+
+
+ONE = model.Signature("represent", "image_bytes", ("representation",))
+TWO = model.Signature("echo", "image_bytes", ("all_bytes", "sizes"))
+
+
+def test_signatures_are_those_of_image_files(server):
+    asked = rest_model.RestModel(server.rest, "lengths", 1)
+    found = asked.signatures()
+    assert set(found) == {"serving_default", "represent", "echo"}
+    assert found["represent"] == ONE
+    assert sorted(found["echo"].outputs) == ["all_bytes", "sizes"]
+
+
+def test_one_output_and_several(server):
+    asked = rest_model.RestModel(server.rest, "lengths")
+    (row,) = asked.predict(ONE, [b"abc"])
+    # As float32 has them, not as JSON does.
+    assert row == {"representation": [3.0, 0.30000001192092896]}
+    first, second = asked.predict(TWO, [b"abc", b"\xff"])
+    assert (first["sizes"], second["sizes"]) == (3.0, 1.0)
+    assert second["all_bytes"] == {"b64": "/w=="}
+    signature = asked.signatures()["serving_default"]
+    (row,) = asked.predict(signature, [b"a" * 60])
+    assert row["class_names"] == exports.CLASS_NAMES
+    assert row["predicted_class"] == "long, or so"
+
+
+def test_the_request_is_the_documented_row_format():
+    answer = json.dumps({"predictions": [[1.5], [2.5]]}).encode()
+    with answering(200, answer) as (url, asked):
+        rows = rest_model.RestModel(url, "a/b", 3).predict(ONE, [b"x", b"\xff"])
+    assert rows == [{"representation": [1.5]}, {"representation": [2.5]}]
+    ((path, body),) = asked
+    assert path == "/proxy/v1/models/a%2Fb/versions/3:predict"
+    assert json.loads(body) == {
+        "signature_name": "represent",
+        "instances": [
+            {"image_bytes": {"b64": "eA=="}},
+            {"image_bytes": {"b64": "/w=="}},
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "error", "message"),
+    [
+        (
+            400,
+            b'{"error": "no image\\n\\t [[{{node x}}]]"}',
+            model.Refused,
+            "^no",
+        ),
+        # Early versions of TF Serving escape as C does.
+        (400, b'{ "error": "isn\\\'t" }', model.Refused, r"isn\\'t"),
+        (413, b"<html>too large</html>", model.Refused, "too large"),
+        (429, b'{"error": "OOM"}', model.Refused, "^OOM$"),
+        (503, b'{"error": "queue"}', model.Unavailable, "answers 503: queue$"),
+        (502, b"", model.Unavailable, "answers 502"),
+        (404, b'{"error": "Latest(m)"}', RuntimeError, "404: Latest.m.$"),
+        (500, b"[]", RuntimeError, r"answers 500: \[\]$"),
+        (200, b"<html>", RuntimeError, "must answer as TF Serving does, got"),
+    ],
+)
+def test_errors_say_what_to_do(code, body, error, message):
+    with answering(code, body) as (url, _):
+        with pytest.raises(error, match=message) as caught:
+            rest_model.RestModel(url, "m").predict(ONE, [b"x"])
+    assert caught.type is error
+
+
+def test_a_server_that_is_away_or_slow(server):
+    with answering(200, b"") as (url, _):
+        pass
+    with pytest.raises(model.Unavailable, match="is not there: .*refused"):
+        rest_model.RestModel(url, "m").signatures()
+    server.reset(delay=60)
+    asked = rest_model.RestModel(server.rest, "lengths", timeout=0.1)
+    with pytest.raises(
+        RuntimeError, match="within --timeout=0.1 sec"
+    ) as caught:
+        asked.predict(ONE, [b"x"])
+    assert caught.type is RuntimeError

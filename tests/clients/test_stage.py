@@ -1,0 +1,195 @@
+"""A real export, asked in all three ways."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import clients, config, data, models, serving
+from supcon_tf.clients import asking
+from tests import model_server
+
+NAMES = ("zero, or so", "größer", "two")
+SIZE = 16
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    """An encoder and its classifier, not trained."""
+    encoder = models.Encoder("vgg8", width=0.05)
+    encoder(tf.zeros([1, SIZE, SIZE, 3], tf.uint8))
+    layer = tf.keras.layers.Dense(len(NAMES))
+    layer(tf.zeros([1, encoder.representation_dim]))
+    return encoder, layer
+
+
+@pytest.fixture(scope="module")
+def run_dir(classifier, tmp_path_factory):
+    """A directory with an export, as tools/export.py leaves it."""
+    encoder, layer = classifier
+    run = tmp_path_factory.mktemp("runs") / "mine"
+    (run / "export").mkdir(parents=True)
+    serving.export_saved_model(
+        encoder,
+        run / "export" / "1",
+        image_size=SIZE,
+        class_names=NAMES,
+        classifier=layer,
+        prototypes=np.eye(
+            len(NAMES), encoder.representation_dim, dtype=np.float32
+        ),
+    )
+    return run
+
+
+@pytest.fixture(scope="module")
+def server(run_dir):
+    with model_server.ModelServer(run_dir / "export", "mine") as server:
+        yield server
+
+
+@pytest.fixture
+def images(image_folder, tmp_path):
+    """Three images, a truncated one and one that is none, in a folder."""
+    folder = tmp_path / "images"
+    for index, kind in enumerate(("dark", "mid", "bright")):
+        (folder / kind).mkdir(parents=True)
+        source = sorted((image_folder / "test" / kind).iterdir())[index]
+        shutil.copy(source, folder / kind / f"{index}{source.suffix}")
+    cut = next((folder / "mid").iterdir())
+    (folder / "cut.jpg").write_bytes(cut.read_bytes()[:60])
+    (folder / "none.png").write_bytes(b"not an image")
+    return folder
+
+
+def predict(run_dir, images, **options):
+    return clients.predict(
+        config.PredictSettings(
+            str(run_dir), (str(images),), batch_size=4, **options
+        )
+    )
+
+
+def test_all_ways_give_the_answers_of_the_model(
+    classifier, run_dir, server, images, tmp_path
+):
+    written = []
+    for index, address in enumerate((None, server.grpc, server.rest)):
+        file = tmp_path / f"{index}.csv"
+        failed = predict(run_dir, images, server=address, output=str(file))
+        assert failed == 2
+        written.append(file.read_text("utf-8"))
+    rows = list(csv.DictReader(written[0].splitlines()))
+    encoder, layer = classifier
+    for row in rows:
+        if row["error"]:
+            assert row["path"].endswith(("cut.jpg", "none.png"))
+            continue
+        contents = open(row["path"], "rb").read()
+        view = data.decode_central_view(contents, SIZE)
+        expected = tf.nn.softmax(layer(encoder(view[tf.newaxis])))[0].numpy()
+        assert row["predicted_class"] == NAMES[expected.argmax()]
+        assert float(row["probability"]) == pytest.approx(
+            expected.max(), abs=1e-6
+        )
+        for rank, index in enumerate(np.argsort(-expected), 1):
+            assert row[f"top_{rank}_class"] == NAMES[index]
+    assert sum(not row["error"] for row in rows) == 3
+    for other in written[1:]:
+        assert_same(rows, list(csv.DictReader(other.splitlines())))
+
+
+def assert_same(rows, others):
+    """The same text but for the last digits of numbers."""
+    assert len(rows) == len(others)
+    for row, other in zip(rows, others, strict=True):
+        assert list(row) == list(other)
+        for name in row:
+            if "probability" in name and row[name]:
+                assert float(row[name]) == pytest.approx(
+                    float(other[name]), abs=1e-6
+                )
+            else:
+                assert row[name] == other[name]
+
+
+def test_other_signatures(run_dir, server, images, tmp_path):
+    found = {}
+    for signature in ("represent", "classify_by_neighbours"):
+        file = tmp_path / f"{signature}.jsonl"
+        assert 2 == predict(
+            run_dir,
+            images,
+            server=server.rest,
+            signature=signature,
+            output=str(file),
+        )
+        rows = map(json.loads, file.read_text("utf-8").splitlines())
+        found[signature] = [row for row in rows if "error" not in row]
+    for row, near in zip(*found.values(), strict=True):
+        representation = row["representation"]
+        assert np.linalg.norm(representation) == pytest.approx(1, abs=1e-5)
+        assert list(near["similarities"]) == list(NAMES)
+        np.testing.assert_allclose(
+            list(near["similarities"].values()),
+            representation[: len(NAMES)],
+            atol=1e-6,
+        )
+        assert near["similarity"] == max(near["similarities"].values())
+
+
+@pytest.mark.parametrize("interface", ["grpc", "rest"])
+def test_a_busy_server_is_asked_again(
+    run_dir, server, images, tmp_path, monkeypatch, interface
+):
+    waits = []
+    monkeypatch.setattr(asking.time, "sleep", waits.append)
+    file = tmp_path / "out.jsonl"
+    options = {
+        "server": getattr(server, interface),
+        "output": str(file),
+        "requests_in_flight": 1,
+    }
+    server.reset(fail_first=9)
+    with pytest.raises(RuntimeError, match="queue is full"):
+        predict(run_dir, images, retries=1, **options)
+    assert not file.exists()
+    server.reset(fail_first=3)
+    assert predict(run_dir, images, **options) == 2
+    assert waits == [1, 1, 2, 4]
+    assert server.batch_sizes[:4] == [4] * 4
+    server.reset()
+
+
+def test_a_file_that_exists_is_kept(run_dir, images, tmp_path):
+    file = tmp_path / "out.csv"
+    file.write_text("earlier")
+    with pytest.raises(ValueError, match="out.csv exists already; choose ano"):
+        predict("no export is looked for", images, output=str(file))
+    assert file.read_text() == "earlier"
+    predict(run_dir, images, output=str(file), overwrite=True)
+    assert file.read_text().startswith("path,")
+
+
+def test_wrong_names_are_errors_before_any_image(
+    run_dir, server, images, tmp_path
+):
+    server.reset()
+    with pytest.raises(
+        ValueError,
+        match="takes image files, classify_by_neighbours, represent, serving_d"
+        "efault, got predict_images",
+    ):
+        predict(run_dir, images, server=server.rest, signature="predict_images")
+    with pytest.raises(RuntimeError, match=r"404: .*request: Latest\(yours\)"):
+        predict(run_dir, images, server=server.rest, model_name="yours")
+    with pytest.raises(RuntimeError, match=r"NOT_FOUND: .*Specific\(mine, 4\)"):
+        predict(run_dir, images, server=server.grpc, model_version=4)
+    with pytest.raises(ValueError, match="export must hold version 4 of tool"):
+        predict(run_dir, images, model_version=4)
+    assert server.batch_sizes == []

@@ -1,0 +1,63 @@
+"""Differences from the float model, in numbers that can be seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf.conversion import comparison
+
+EXPECTED = np.float32([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
+FOUND = np.float32([[0.6, 0.3, 0.1], [0.1, 0.8, 0.1], [0.4, 0.3, 0.3]])
+
+
+def test_probabilities_differ_by_so_much():
+    found = comparison.differences(FOUND, EXPECTED, classifies=True)
+    assert found["max_difference"] == pytest.approx(0.1, rel=1e-6)
+    assert found["mean_difference"] == pytest.approx(0.4 / 9, rel=1e-6)
+    assert found["agreement"] == pytest.approx(2 / 3)
+
+
+def test_representations_differ_by_so_much():
+    unit = np.float32([[1, 0], [0.6, 0.8]])
+    found = comparison.differences(unit[::-1], unit, classifies=False)
+    assert found["max_difference"] == pytest.approx(0.8)
+    assert found["least_cosine"] == pytest.approx(0.6)
+    assert "agreement" not in found
+
+
+def test_accuracy_has_the_numbers_of_evaluation():
+    found = comparison.accuracy(FOUND, np.int32([0, 1, 2]))
+    assert found["top_1"] == pytest.approx(2 / 3) and found["top_5"] == 1
+    nll = -np.log([0.6, 0.8, 0.3]).mean()
+    assert found["nll"] == pytest.approx(nll, rel=1e-6)
+    assert set(found) == {"top_1", "top_5", "ece", "nll"}
+
+
+def test_every_image_is_seen_once_in_order():
+    images = np.arange(10 * 2 * 2 * 3).reshape(10, 2, 2, 3).astype(np.uint8)
+    examples = tf.data.Dataset.from_tensor_slices((images, range(10))).batch(4)
+    shapes = []
+
+    def single(batch):
+        shapes.append(batch.shape)
+        return batch[:, 0, 0]
+
+    found, labels = comparison.outputs(
+        {
+            "alone": comparison.one_by_one(single),
+            "whole": lambda batch: batch[:, 0, 1],
+        },
+        examples,
+    )
+    assert set(shapes) == {(1, 2, 2, 3)} and len(shapes) == 10
+    np.testing.assert_array_equal(labels, range(10))
+    np.testing.assert_array_equal(found["alone"], images[:, 0, 0])
+    np.testing.assert_array_equal(found["whole"], images[:, 0, 1])
+
+
+def test_a_time_is_that_of_one_image():
+    shapes = set()
+    assert comparison.milliseconds(lambda x: shapes.add(x.shape), 8) > 0
+    assert shapes == {(1, 8, 8, 3)}

@@ -1,0 +1,206 @@
+"""A run becomes files for other runtimes, all of them or none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import config, conversion, data, training
+from supcon_tf.conversion import stage
+from supcon_tf.training import input_pipeline, restoring
+
+
+@pytest.fixture(scope="module")
+def run(finished_run, tmp_path_factory):
+    """A copy, whose directory other tests do not see changed."""
+    path = tmp_path_factory.mktemp("converted") / "run"
+    shutil.copytree(finished_run.path, path)
+    return training.RunDirectory(path)
+
+
+@pytest.fixture(scope="module")
+def found(run):
+    """All formats of the run; stays for the tests of this file."""
+    return conversion.convert(
+        config.ConvertSettings(
+            str(run.path), formats=config.CONVERSION_FORMATS, batch_size=8
+        )
+    )
+
+
+def names_in(directory):
+    return {path.name for path in directory.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def expected(run):
+    """Probabilities and labels of the test images, of the Keras model."""
+    settings = run.pretrain_settings()
+    ((images, labels),) = data.make_examples(
+        input_pipeline.source(settings, "test"), 99, image_size=16
+    )
+    classifier = restoring.restored_classifier(run, "linear")
+    return tf.nn.softmax(classifier(images)).numpy(), labels.numpy()
+
+
+def test_the_float_model_is_that_of_the_run(found, expected):
+    probabilities, labels = expected
+    hits = probabilities.argmax(axis=1) == labels
+    assert 0.4 < hits.mean()
+    assert found["float_model"]["top_1"] == pytest.approx(hits.mean())
+    assert found["test_images"] == len(labels) == 21
+    assert found["classifier"] == "linear"
+    assert {"TensorFlow", "tf2onnx", "onnxruntime"} < set(found["versions"])
+
+
+@pytest.mark.parametrize(
+    ("name", "largest", "agreement"),
+    [
+        ("tflite_float32", 1e-5, 1),
+        ("tflite_float16", 1e-2, 1),
+        ("tflite_int8", 0.1, 0.9),
+        ("onnx", 1e-5, 1),
+    ],
+)
+def test_files_do_what_the_float_model_does(found, name, largest, agreement):
+    model = found["models"][name]
+    assert model["max_difference"] < largest
+    assert model["mean_difference"] <= model["max_difference"]
+    assert model["agreement"] >= agreement
+    for figure in ("top_1", "top_5", "ece", "nll"):
+        expected = found["float_model"][figure]
+        assert model[figure] == pytest.approx(expected, abs=largest), figure
+    assert model["milliseconds"] > 0
+
+
+def test_the_directory_holds_what_the_record_says(run, found):
+    directory = run.path / "converted"
+    assert json.loads(
+        (directory / "conversion.json").read_text()
+    ) == json.loads(json.dumps(found))
+    files = {model["file"] for model in found["models"].values()}
+    assert files == {
+        "model_float32.tflite",
+        "model_float16.tflite",
+        "model_int8.tflite",
+        "model.onnx",
+    }
+    assert names_in(directory) == files | {"class_names.txt", "conversion.json"}
+    for name, model in found["models"].items():
+        content = (directory / model["file"]).read_bytes()
+        assert len(content) == model["bytes"]
+        assert hashlib.sha256(content).hexdigest() == model["sha256"]
+        dtype = "uint8" if name == "tflite_int8" else "float32"
+        assert model["input"] == {
+            "name": "images",
+            "shape": ["N", 16, 16, 3],
+            "dtype": dtype,
+            "range": [0, 255],
+        }
+        assert model["output"]["shape"] == ["N", 3]
+    lines = (directory / "class_names.txt").read_text().splitlines()
+    assert tuple(lines) == run.class_names()
+
+
+def test_a_file_of_the_directory_gives_the_probabilities(run, found, expected):
+    """As an app runs it: the file, its signature, one image."""
+    settings = run.pretrain_settings()
+    ((images, _),) = data.make_examples(
+        input_pipeline.source(settings, "test"), 99, image_size=16
+    )
+    interpreter = tf.lite.Interpreter(
+        str(run.path / "converted" / "model_int8.tflite")
+    )
+    answer = interpreter.get_signature_runner()(images=images[:1].numpy())
+    np.testing.assert_allclose(
+        answer["probabilities"], expected[0][:1], rtol=0, atol=0.1
+    )
+
+
+def test_it_is_replaced_only_if_asked(finished_run, tmp_path, monkeypatch):
+    shutil.copytree(finished_run.path, tmp_path / "run")
+
+    def convert(precision, **options):
+        conversion.convert(
+            config.ConvertSettings(
+                str(tmp_path / "run"),
+                formats=(f"tflite_{precision}",),
+                **options,
+            )
+        )
+        return names_in(tmp_path / "run" / "converted")
+
+    before = convert("float32")
+    assert before == {
+        "model_float32.tflite",
+        "class_names.txt",
+        "conversion.json",
+    }
+    with pytest.raises(ValueError, match="must not exist; replace.*overwrite"):
+        convert("float16")
+    with monkeypatch.context() as broken, pytest.raises(TypeError):
+        broken.setattr(json, "dumps", None)  # with the models on the disk
+        convert("float16", overwrite=True)
+    assert names_in(tmp_path / "run" / "converted") == before
+    assert "model_float16.tflite" in convert("float16", overwrite=True)
+    names = names_in(tmp_path / "run")
+    assert not [name for name in names if "partial" in name]
+
+
+def test_an_encoder_alone_represents(finished_run, tmp_path):
+    path = tmp_path / "run"
+    shutil.copytree(finished_run.path, path)
+    found = conversion.convert(
+        config.ConvertSettings(
+            str(path), formats=("tflite_float32",), classifier="none"
+        )
+    )
+    assert found["float_model"] == {} and found["classifier"] == "none"
+    model = found["models"]["tflite_float32"]
+    assert model["least_cosine"] > 1 - 1e-5
+    assert model["output"]["name"] == "representation"
+    assert "top_1" not in model
+    assert names_in(path / "converted") == {
+        "model_float32.tflite",
+        "conversion.json",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"formats": ()}, "--formats must be different names, one or more"),
+        ({"formats": ("onnx", "onnx")}, "--formats must be.*got 'onnx,onnx'"),
+        ({"formats": ("coreml",)}, "--formats must be one of.*'coreml'"),
+        ({"calibration_images": 0}, "--calibration_images must be at least 1"),
+        ({"linear_stage": "a/b"}, "--linear_stage must be letters"),
+    ],
+)
+def test_wrong_settings_are_named(given, message):
+    with pytest.raises(ValueError, match=message):
+        config.ConvertSettings("run", **given)
+
+
+def test_nothing_is_begun_that_cannot_end(finished_run, monkeypatch):
+    monkeypatch.setattr(stage, "_contents", None)  # would fail if called
+    path = str(finished_run.path)
+    for given, error, message in (
+        ({"classifier": "pretrained"}, ValueError, "--classifier must be"),
+        (
+            {"classifier": "linear", "linear_stage": "no"},
+            ValueError,
+            "must hold a checkpoint, but has none",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            conversion.convert(config.ConvertSettings(path, **given))
+    monkeypatch.setitem(sys.modules, "tf2onnx", None)
+    with pytest.raises(ImportError, match="extra `onnx`: pip install"):
+        conversion.convert(config.ConvertSettings(path, formats=("onnx",)))
+    assert not (finished_run.path / "converted").exists()

@@ -1,0 +1,218 @@
+"""metadata.json says what the export is, and finds what differs."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+import tensorflow as tf
+
+from supcon_tf import config
+from supcon_tf.augment import geometry
+from supcon_tf.serving import metadata
+from supcon_tf.training import report, run_directory
+
+NAMES = ("dunkel", "größer", "hell")
+SUMMARY = {
+    "top_1": 0.75,
+    "top_5": 1.0,
+    "ece": 0.1,
+    "nll": 0.5,
+    "brier": 0.3,
+    "per_class_recall": [1.0, 0.5, 0.75],
+}
+EVALUATION = {
+    "dataset": "folder",
+    "test_images": 12,
+    "encoder": "elsewhere/checkpoints/step-00000012",
+    "linear_checkpoint": "elsewhere/probe/checkpoints/step-00000003",
+    "linear": SUMMARY,
+    "prototype": {"top_1": 0.5, "top_5": 1.0},
+}
+
+
+class Server(tf.Module):
+    """A model with one variable and one signature."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = tf.Variable(2.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "images")])
+    def lengths(self, images):
+        lengths = tf.strings.length(images)
+        return {"length": self.scale * tf.cast(lengths, tf.float32)}
+
+
+@pytest.fixture
+def run(tmp_path, tiny_settings):
+    """A run directory that was never trained."""
+    made = run_directory.RunDirectory(tmp_path / "run")
+    made.create(tiny_settings(made.path, image_size=224), NAMES)
+    (made.checkpoints / "step-00000012").mkdir(parents=True)
+    stage = made.stage("probe")
+    stage.create(config.LinearSettings(str(made.path), name="probe"), NAMES)
+    (stage.checkpoints / "step-00000003").mkdir(parents=True)
+    return made
+
+
+@pytest.fixture
+def directory(run):
+    """A SavedModel, complete but for its metadata."""
+    server = Server()
+    made = run.export / "1"
+    tf.saved_model.save(server, str(made), {"serving_default": server.lengths})
+    return made
+
+
+def written(directory, run, classifier, **chosen):
+    settings = config.ExportSettings(
+        str(run.path), linear_stage="probe", **chosen
+    )
+    metadata.write_metadata(directory, run, settings, classifier)
+    file = directory / "assets.extra" / "metadata.json"
+    return json.loads(file.read_bytes().decode("utf-8"))
+
+
+def test_a_linear_classifier(directory, run):
+    run.evaluation_file.write_text(json.dumps(EVALUATION))
+    found = written(directory, run, "linear")
+    assert found["versions"] == report.versions()
+    time = datetime.datetime.fromisoformat(found["time"])
+    assert time.utcoffset() == datetime.timedelta(0)
+    assert found["run"] == "run"
+    assert found["checkpoints"] == {
+        "encoder": {"name": "step-00000012", "step": 12},
+        "classifier": {"name": "step-00000003", "step": 3},
+    }
+    assert found["settings"]["encoder"]["crop_area"] == [0.5, 1.0]
+    assert found["settings"]["encoder"]["architecture"] == "vgg8"
+    assert found["settings"]["classifier"]["name"] == "probe"
+    assert "resume" not in found["settings"]["encoder"]
+    assert found["metrics"] == {
+        "dataset": "folder",
+        "test_images": 12,
+        "linear": {k: SUMMARY[k] for k in list(SUMMARY)[:5]},
+        "prototype": {"top_1": 0.5},
+    }
+    assert found["classes"] == list(NAMES)
+    assert (found["top_k"], found["max_pixels"]) == (3, 2**26)
+    assert found["signatures"] == {
+        "serving_default": {
+            "inputs": {"images": {"dtype": "string", "shape": [None]}},
+            "outputs": {"length": {"dtype": "float32", "shape": [None]}},
+        }
+    }
+
+
+def test_an_encoder_alone_has_no_classes(directory, run):
+    found = written(directory, run, "none")
+    assert (found["classes"], found["top_k"]) == ([], 0)
+    assert set(found["checkpoints"]) == {"encoder"}
+    assert found["metrics"] is None
+    named = written(directory, run, "none", prototypes=True, top_k=2)
+    assert (named["classes"], named["top_k"]) == (list(NAMES), 2)
+
+
+def test_a_classifier_of_stage_1_is_of_the_checkpoint_of_its_encoder(
+    directory, run
+):
+    run.evaluation_file.write_text(json.dumps(EVALUATION))
+    found = written(directory, run, "pretrained")
+    checkpoints = found["checkpoints"]
+    assert checkpoints["classifier"] == checkpoints["encoder"]
+    assert found["settings"]["classifier"] == found["settings"]["encoder"]
+    assert set(found["metrics"]) == {"dataset", "test_images", "prototype"}
+
+
+def test_metrics_of_another_checkpoint_are_left_out(directory, run):
+    run.evaluation_file.write_text(json.dumps(EVALUATION))
+    (run.checkpoints / "step-00000024").mkdir()
+    found = written(directory, run, "linear")
+    assert found["checkpoints"]["encoder"]["step"] == 24
+    assert found["metrics"] is None
+
+
+def test_the_words_of_the_preprocessing_are_those_of_the_code(directory, run):
+    words = written(directory, run, "none")["preprocessing"]
+    resized = round(224 / geometry._CENTRAL_FRACTION)
+    assert f"short side to {resized} px" in words
+    assert "centre 224 x 224 px" in words
+
+
+def test_every_other_file_is_listed_and_checked(directory, run, monkeypatch):
+    monkeypatch.setattr(metadata, "_CHUNK", 100)
+    found = written(directory, run, "none")["files"]
+    names = [
+        path.relative_to(directory).as_posix()
+        for path in pathlib.Path(directory).rglob("*")
+        if path.is_file() and path.name != "metadata.json"
+    ]
+    assert list(found) == sorted(names)
+    assert "variables/variables.index" in found
+    for name, digest in found.items():
+        content = (directory / name).read_bytes()
+        assert digest == {
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "bytes": len(content),
+        }
+    copy = shutil.copytree(directory, run.path / "copy")
+    metadata.check_files(copy)
+    (copy / "variables" / "variables.index").unlink()
+    with pytest.raises(ValueError, match="variables.index is missing"):
+        metadata.check_files(copy)
+    content = bytearray((copy / "saved_model.pb").read_bytes())
+    content[-1] ^= 1
+    (copy / "saved_model.pb").write_bytes(content)
+    with pytest.raises(ValueError, match="as it was exported, but saved_model"):
+        metadata.check_files(copy)
+    with pytest.raises(ValueError, match="must be an export of tools/export"):
+        metadata.check_files(run.path)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no message"])
+def test_what_is_no_saved_model_is_refused(content, tmp_path):
+    if content is not None:
+        (tmp_path / "saved_model.pb").write_bytes(content)
+    with pytest.raises(ValueError, match="`directory` must be a SavedModel, g"):
+        metadata.read_signatures(tmp_path)
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+def test_the_revision_is_that_of_the_code(tmp_path):
+    package = tmp_path / "supcon_tf"
+    package.mkdir()
+    code = package / "__init__.py"
+    code.write_text("")
+    assert metadata.git_revision(package) is None, "no checkout"
+
+    def git(*arguments):
+        identity = ["-c", "user.name=test", "-c", "user.email=test"]
+        return subprocess.run(
+            ["git", *identity, *arguments],
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.strip()
+
+    git("init")
+    git("commit", "--allow-empty", "-m", "another project")
+    assert metadata.git_revision(package) is None, "not of this checkout"
+    git("add", ".")
+    git("commit", "-m", "code")
+    revision = git("rev-parse", "HEAD")
+    git("tag", "-a", "v1", "-m", "v1")
+    assert metadata.git_revision(package) == revision
+    code.write_text("changed = True\n")
+    assert metadata.git_revision(package) == f"{revision}-dirty"
+
+
+def test_without_git_there_is_no_revision(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert metadata.git_revision() is None

@@ -1,0 +1,334 @@
+"""What the graph of an export answers, in a session as TF Serving runs it."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import io
+import pathlib
+import resource
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+from tensorflow.core.protobuf import saved_model_pb2
+
+from supcon_tf import data, measures, models, serving
+from supcon_tf.augment import geometry
+
+NAMES = ("ant", "bee, wild", "größer")
+SIZE = 16
+PICTURES = np.random.default_rng(0).integers(0, 256, (4, 20, 29, 3), np.uint8)
+
+
+def encoded(image, kind="PNG"):
+    """The bytes of an image file."""
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, kind)
+    return file.getvalue()
+
+
+FILES = [
+    encoded(PICTURES[0], "JPEG"),
+    encoded(PICTURES[1]),
+    encoded(PICTURES[2][:SIZE, :SIZE]),
+    encoded(PICTURES[3][..., 0], "JPEG"),
+]
+
+
+class Session:
+    """A SavedModel as TF Serving runs it: a session, names of tensors."""
+
+    def __init__(self, directory):
+        self.session = tf.compat.v1.Session(graph=tf.Graph())
+        with self.session.graph.as_default():
+            self.signatures = tf.compat.v1.saved_model.loader.load(
+                self.session, ["serve"], str(directory)
+            ).signature_def
+
+    def __call__(self, name, images):
+        signature = self.signatures[name]
+        ((_, placeholder),) = signature.inputs.items()
+        if placeholder.dtype == tf.string.as_datatype_enum:
+            images = np.array(images, object)
+        outputs = {key: info.name for key, info in signature.outputs.items()}
+        return self.session.run(outputs, {placeholder.name: images})
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    tf.keras.utils.set_random_seed(1)
+    # Pooled activations, not of unit length.
+    made = models.Encoder("vgg8", width=0.05, normalize=False)
+    made.build((None, SIZE, SIZE, 3))
+    return made
+
+
+@pytest.fixture(scope="module")
+def classifier(encoder):
+    made = tf.keras.layers.Dense(len(NAMES), kernel_initializer="normal")
+    made.build((None, encoder.representation_dim))
+    return made
+
+
+@pytest.fixture(scope="module")
+def prototypes(encoder):
+    """Of the first and the third class; the second has no images."""
+    bank = encoder(
+        np.zeros([2, SIZE, SIZE, 3], np.uint8) + [[[[9]]], [[[200]]]]
+    )
+    found, _ = measures.class_prototypes(bank, [0, 2], num_classes=3)
+    return found.astype(np.float64)
+
+
+@pytest.fixture(scope="module")
+def exported(encoder, classifier, prototypes, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("model") / "1"
+    serving.export_saved_model(
+        encoder,
+        directory,
+        image_size=SIZE,
+        class_names=NAMES,
+        classifier=classifier,
+        prototypes=prototypes,
+        top_k=2,
+        max_pixels=1000,
+    )
+    return directory
+
+
+@pytest.fixture(scope="module")
+def ask(exported):
+    return Session(exported)
+
+
+@pytest.fixture(scope="module")
+def views():
+    """What evaluation makes of the files: [4, size, size, 3]."""
+    return tf.stack(
+        [geometry.central_view(data.decode_image(f), SIZE) for f in FILES]
+    )
+
+
+def test_files_are_answered_as_evaluation_would(
+    ask, encoder, classifier, views
+):
+    answer = ask("serving_default", FILES)
+    expected = tf.nn.softmax(classifier(encoder(views))).numpy()
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-6)
+    order = np.argsort(-expected, axis=1)
+    names = np.array([name.encode() for name in NAMES], object)
+    np.testing.assert_array_equal(answer["class_names"], [names] * len(FILES))
+    np.testing.assert_array_equal(answer["predicted_class"], names[order[:, 0]])
+    np.testing.assert_array_equal(answer["top_classes"], names[order[:, :2]])
+    np.testing.assert_allclose(
+        answer["top_probabilities"],
+        np.take_along_axis(expected, order[:, :2], axis=1),
+        atol=1e-6,
+    )
+
+
+def test_arrays_are_answered_as_the_files_that_hold_them(ask):
+    for rows in (PICTURES, PICTURES[:, :SIZE, :SIZE]):
+        files = [encoded(image) for image in rows]
+        expected = ask("serving_default", files)
+        near = rows + np.random.default_rng(1).uniform(-0.4, 0.4, rows.shape)
+        for name, images in (
+            ("predict_images", rows),
+            ("predict_images_float", np.clip(near, 0, 255)),
+        ):
+            answer = ask(name, images)
+            assert set(answer) == set(expected)
+            np.testing.assert_allclose(
+                answer["probabilities"], expected["probabilities"], atol=1e-6
+            )
+        represented = ask("represent", files)["representation"]
+        for name in ("represent_images", "represent_images_float"):
+            np.testing.assert_allclose(
+                ask(name, rows)["representation"], represented, atol=1e-6
+            )
+
+
+def test_representations_are_of_unit_length(ask, encoder, views):
+    pooled = encoder(views).numpy()
+    lengths = np.linalg.norm(pooled, axis=1, keepdims=True)
+    assert abs(lengths - 1).min() > 0.01  # The encoder does not do it.
+    found = ask("represent", FILES)["representation"]
+    np.testing.assert_allclose(found, pooled / lengths, atol=1e-6)
+
+
+def test_neighbours_are_those_of_evaluation(ask, encoder, views):
+    bank = encoder(
+        np.zeros([2, SIZE, SIZE, 3], np.uint8) + [[[[9]]], [[[200]]]]
+    )
+    expected = measures.prototype_predict(
+        encoder(views), bank, [0, 2], num_classes=3
+    )
+    answer = ask("classify_by_neighbours", FILES)
+    np.testing.assert_allclose(answer["similarities"], expected, atol=1e-6)
+    assert (answer["similarities"][:, 1] == -1).all()  # no image, no prototype
+    names = np.array([name.encode() for name in NAMES], object)
+    np.testing.assert_array_equal(
+        answer["predicted_class"], names[expected.argmax(axis=1)]
+    )
+    assert answer["top_similarities"].shape == (len(FILES), 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "images", "message"),
+    [
+        ("serving_default", [], "image_bytes must not be empty, got 0"),
+        ("represent", [], "image_bytes must not be empty, got 0"),
+        ("classify_by_neighbours", [], "image_bytes must not be empty, got 0"),
+        ("predict_images", np.zeros([0, 4, 4, 3]), "images must not be empty"),
+        (
+            "predict_images",
+            np.zeros([1, 0, 4, 3]),
+            "must have pixels, got 0 x 4",
+        ),
+        (
+            "predict_images_float",
+            np.full([1, 4, 4, 3], 0.5),
+            "must be in 0..255, not in 0..1, got at most 0.5",
+        ),
+        (
+            "represent_images_float",
+            np.full([1, 4, 4, 3], -1.0),
+            "must be in 0..255, got -1.0+ to -1.0",
+        ),
+        ("predict_images_float", np.full([1, 4, 4, 3], np.nan), "0..255, got"),
+        ("predict_images_float", np.full([1, 4, 4, 3], 256.0), "0..255, got"),
+        ("serving_default", [FILES[0], b"no image"], "must be JPEG, PNG, GIF"),
+        ("serving_default", [b""], "must be JPEG, PNG, GIF or BMP, got 0"),
+        ("serving_default", [FILES[0][:-40]], "JPEG"),
+        (
+            "serving_default",
+            [encoded(np.zeros([41, 25, 3], np.uint8))],
+            "1000",  # pixels at most
+        ),
+    ],
+)
+def test_what_is_no_image_is_refused_and_the_next_is_served(
+    ask, name, images, message
+):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        ask(name, images)
+    assert len(ask("serving_default", FILES)["probabilities"]) == len(FILES)
+
+
+def test_black_and_white_floats_are_images(ask):
+    images = np.random.default_rng(0).integers(0, 2, (2, SIZE, SIZE, 3))
+    answer = ask("predict_images_float", images.astype(np.float32))
+    expected = ask("predict_images", images.astype(np.uint8))
+    np.testing.assert_array_equal(
+        answer["predicted_class"], expected["predicted_class"]
+    )
+
+
+def test_there_is_nothing_but_operations_of_tensorflow(exported):
+    file = exported / "saved_model.pb"
+    model = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    (graph,) = model.meta_graphs
+    library = graph.graph_def.library.function
+    names = {function.signature.name for function in library}
+    used = {node.op for node in graph.graph_def.node} | {
+        node.op for function in library for node in function.node_def
+    }
+    assert {"DecodeJpeg", "DecodeAndCropJpeg", "DecodeImage"} & used
+    assert not [op for op in used - names if "Py" in op or ">" in op]
+    kinds = {node.WhichOneof("kind") for node in graph.object_graph_def.nodes}
+    users = [
+        node.user_object.identifier
+        for node in graph.object_graph_def.nodes
+        if node.WhichOneof("kind") == "user_object"
+    ]
+    assert "variable" in kinds
+    assert not [user for user in users if "keras" in user], users
+
+
+def test_an_encoder_alone_only_represents(encoder, prototypes, tmp_path):
+    serving.export_saved_model(encoder, tmp_path / "1", image_size=SIZE)
+    loaded = tf.saved_model.load(str(tmp_path / "1"))
+    assert set(loaded.signatures) == {
+        "represent",
+        "represent_images",
+        "represent_images_float",
+    }
+    assert not (tmp_path / "1" / "assets" / "class_names.txt").exists()
+
+
+def shapes(tensors):
+    """Shapes of a signature, -1 for any number."""
+    return {
+        name: [dim.size for dim in info.tensor_shape.dim]
+        for name, info in tensors.items()
+    }
+
+
+def test_requests_are_batched_after_they_are_decoded(
+    encoder, classifier, ask, tmp_path
+):
+    serving.export_saved_model(
+        encoder,
+        tmp_path / "1",
+        image_size=SIZE,
+        class_names=NAMES,
+        classifier=classifier,
+        max_batch_size=3,
+        batch_timeout=0.1,
+    )
+    batched = Session(tmp_path / "1")
+    name = "serving_default"
+    assert shapes(batched.signatures[name].outputs) == {
+        "probabilities": [-1, 3],
+        "class_names": [-1, 3],
+        "predicted_class": [-1],
+        "top_classes": [-1, 3],
+        "top_probabilities": [-1, 3],
+    }
+    expected = ask("serving_default", FILES)["probabilities"]
+
+    def answer(i):
+        if i % 5 == 4:  # refused alone
+            with pytest.raises(tf.errors.InvalidArgumentError, match="JPEG"):
+                batched("serving_default", [FILES[0], b"no image"])
+            return None
+        return batched("serving_default", [FILES[i % 4]])["probabilities"]
+
+    with concurrent.futures.ThreadPoolExecutor(10) as pool:
+        for i, found in enumerate(pool.map(answer, range(40))):
+            if found is not None:
+                np.testing.assert_allclose(
+                    found, expected[i % 4 : i % 4 + 1], atol=1e-5
+                )
+    whole = batched("serving_default", FILES * 3)["probabilities"]
+    np.testing.assert_allclose(whole, np.tile(expected, [3, 1]), atol=1e-5)
+
+
+def test_bad_requests_among_a_thousand_change_nothing(ask):
+    """One in ten; what they hold is given back."""
+    expected = ask("serving_default", FILES)["probabilities"]
+    broken = [
+        b"",
+        b"no image",
+        FILES[0][:-40],
+        FILES[1][:60],
+        encoded(np.zeros([99, 99, 3], np.uint8)),
+    ]
+    memory = []
+    for i in range(1000):
+        if i % 10 == 7:
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                ask("serving_default", [FILES[0], broken[i // 10 % 5]])
+            continue
+        row = i % len(FILES)
+        found = ask("serving_default", [FILES[row]])["probabilities"]
+        np.testing.assert_allclose(found[0], expected[row], atol=1e-5)
+        if i % 100 == 99:
+            memory.append(_resident_bytes())
+    assert memory[-1] - memory[2] < 10e6, memory
+
+
+def _resident_bytes():
+    pages = pathlib.Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * resource.getpagesize()

@@ -1,0 +1,174 @@
+"""Exports of runs: a process without supcon_tf answers as evaluation did."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import config, evaluation, serving, training
+from supcon_tf.serving import metadata
+from tests import forks
+
+# Runs where supcon_tf cannot be imported: all files at 1, 7, 64 per request.
+FRESH_PROCESS = """
+import json, pathlib, sys
+sys.modules["supcon_tf"] = sys.modules["tensorflow_addons"] = None
+import numpy as np
+import tensorflow as tf
+files = [pathlib.Path(path).read_bytes() for path in sys.argv[3:]]
+loaded = tf.saved_model.load(sys.argv[1])
+found = {}
+for name, signature in loaded.signatures.items():
+    if "image_bytes" not in signature.structured_input_signature[1]:
+        continue
+    for size in (1, 7, 64):
+        answers = [
+            signature(image_bytes=tf.constant(files[i : i + size]))
+            for i in range(0, len(files), size)
+        ]
+        for key in answers[0]:
+            rows = np.concatenate([a[key].numpy() for a in answers])
+            found[f"{name}/{size}/{key}"] = (
+                rows.astype(str) if rows.dtype == object else rows
+            )
+np.savez(sys.argv[2], **found)
+"""
+EXPORT = """
+import sys
+from supcon_tf import config, serving
+serving.export(config.ExportSettings(sys.argv[1]))
+"""
+COPIES = 4  # of the test images, so that 64 are in a request
+
+
+@pytest.fixture(scope="module")
+def evaluated(finished_run):
+    found = evaluation.evaluate(config.EvaluateSettings(str(finished_run.path)))
+    return finished_run, found
+
+
+@pytest.fixture(scope="module")
+def exported(evaluated):
+    run, _ = evaluated
+    return serving.export(config.ExportSettings(str(run.path), prototypes=True))
+
+
+def test_a_fresh_process_answers_as_evaluation_did(
+    exported, evaluated, tmp_path
+):
+    run, summary = evaluated
+    with np.load(run.predictions_file) as saved:
+        expected = np.tile(saved["probabilities"], [COPIES, 1])
+        labels = np.tile(saved["labels"], COPIES)
+        root = run.pretrain_settings().data_dir
+        paths = [f"{root}/{identifier}" for identifier in saved["ids"]]
+    file = tmp_path / "answers.npz"
+    done = subprocess.run(
+        [sys.executable, "-c", FRESH_PROCESS, exported, file, *paths * COPIES],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    answers = np.load(file)
+    names = np.array(run.class_names())
+    assert len(expected) > 64
+    for size in (1, 7, 64):
+        part = f"serving_default/{size}"
+        np.testing.assert_allclose(
+            answers[f"{part}/probabilities"], expected, atol=1e-5
+        )
+        predicted = answers[f"{part}/predicted_class"]
+        assert (predicted == names[expected.argmax(axis=1)]).all()
+        top_1 = (predicted == names[labels]).mean()
+        assert top_1 == pytest.approx(summary["linear"]["top_1"])
+        nearest = answers[f"classify_by_neighbours/{size}/predicted_class"]
+        assert (nearest == names[labels]).mean() == pytest.approx(
+            summary["prototype"]["top_1"]
+        )
+        lengths = np.linalg.norm(
+            answers[f"represent/{size}/representation"], axis=1
+        )
+        np.testing.assert_allclose(lengths, 1, rtol=1e-5)
+
+
+def test_metadata_has_the_metrics_of_evaluation(exported, evaluated):
+    run, summary = evaluated
+    found = json.loads((exported / metadata.FILE).read_text())
+    assert found["metrics"]["linear"]["top_1"] == summary["linear"]["top_1"]
+    assert found["classes"] == list(run.class_names())
+    metadata.check_files(exported)
+
+
+def test_versions_count_up_and_are_never_replaced(exported, evaluated):
+    run, _ = evaluated
+    assert exported == run.export / "1"
+    chosen = config.ExportSettings(str(run.path), classifier="none")
+    assert serving.export(chosen).name == "2"
+    signatures = metadata.read_signatures(run.export / "2")
+    assert set(signatures) == {
+        "represent",
+        "represent_images",
+        "represent_images_float",
+    }
+    for version in (1, 2):
+        taken = config.ExportSettings(str(run.path), version=version)
+        with pytest.raises(ValueError, match="--version must not exist in"):
+            serving.export(taken)
+    names = sorted(path.name for path in run.export.iterdir())
+    assert names == ["1", "2"], "no partial directory is left"
+
+
+def test_an_export_that_is_killed_leaves_no_version(evaluated):
+    run, _ = evaluated
+    partial = run.export / ".3.partial"
+    before = {path.name for path in run.export.iterdir()}
+    process = forks.Fork(EXPORT, str(run.path))
+    while not partial.exists():
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    after = {path.name for path in run.export.iterdir()}
+    assert after == before | {partial.name}
+    chosen = config.ExportSettings(str(run.path), classifier="none")
+    assert serving.export(chosen).name == "3"
+    assert not partial.exists()
+
+
+def test_what_the_run_does_not_have_is_refused(finished_run):
+    path = str(finished_run.path)
+    with pytest.raises(ValueError, match="must hold a checkpoint, but has no"):
+        serving.export(
+            config.ExportSettings(path, classifier="linear", linear_stage="no")
+        )
+    with pytest.raises(
+        ValueError, match="--classifier must be linear or none, got pretrained"
+    ):
+        serving.export(config.ExportSettings(path, classifier="pretrained"))
+
+
+def test_the_classifier_of_stage_1_is_exported_where_there_is_no_other(
+    tiny_settings,
+):
+    run = training.pretrain(tiny_settings(objective="max_margin", epochs=1))
+    found = evaluation.evaluate(config.EvaluateSettings(str(run.path)))
+    directory = serving.export(config.ExportSettings(str(run.path)))
+    with np.load(run.predictions_file) as saved:
+        expected = saved["probabilities"]
+        root = run.pretrain_settings().data_dir
+        files = [tf.io.read_file(f"{root}/{name}") for name in saved["ids"]]
+    loaded = tf.saved_model.load(str(directory))
+    answer = loaded.signatures["serving_default"](image_bytes=tf.stack(files))
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+    recorded = json.loads((directory / metadata.FILE).read_text())
+    assert recorded["classifier"] == "pretrained"
+    top_1 = recorded["metrics"]["pretrained"]["top_1"]
+    assert top_1 == found["pretrained"]["top_1"]
