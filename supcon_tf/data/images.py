@@ -43,7 +43,20 @@ def decode_image(
         raise ValueError(
             f"`max_pixels` must be at least 1 or None, got {max_pixels}"
         )
-    contents = tf.convert_to_tensor(contents)
+    return _decoder(max_pixels)(contents)
+
+
+@functools.cache
+def _decoder(max_pixels: int | None) -> tf.types.experimental.GenericFunction:
+    """`decode_image` as a function that is traced once, not per data set."""
+    return tf.function(
+        functools.partial(_decode, max_pixels=max_pixels),
+        input_signature=[tf.TensorSpec([], tf.string, "contents")],
+    )
+
+
+def _decode(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
+    """Finds out what a file is, and decodes it."""
     begin = image_bytes.head(contents, max(_MAGIC_SIZES))
     magic = tf.strings.substr(
         tf.repeat(begin, len(_FORMATS)), [0] * len(_FORMATS), _MAGIC_SIZES

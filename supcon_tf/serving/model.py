@@ -69,20 +69,18 @@ class ServedModel(tf.Module):
             for layer in (encoder, classifier)
             for variable in getattr(layer, "variables", ())
         ]
-        # Traced once, for all signatures.
-        self.encode = tf.function(
+        encode = _traced_once(
             functools.partial(encoder, training=False),
-            input_signature=[
-                tf.TensorSpec([None, image_size, image_size, 3], tf.uint8)
-            ],
+            tf.TensorSpec([None, image_size, image_size, 3], tf.uint8),
         )
         if max_batch_size:
-            self.encode = _batched(
-                self.encode,
+            encode = _batched(
+                encode,
                 encoder.representation_dim,
                 max_batch_size,
                 batch_timeout,
             )
+        self.encode = encode
         self.classify = classifier and functools.partial(classifier)
         self.is_unit_length = encoder.normalize
         self.prototypes = None
@@ -99,22 +97,29 @@ class ServedModel(tf.Module):
 
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """The signatures that this model can answer, by name."""
-        inputs = {
-            "": (_FILES, self._views_of_files),
-            "_images": (_IMAGES, self._views_of_images),
-            "_images_float": (_FLOAT_IMAGES, self._views_of_float_images),
+        of_files = _traced_once(self._views_of_files, _FILES)
+        of_images = _traced_once(self._views_of_images, _IMAGES)
+        of_floats = _traced_once(self._views_of_float_images, _FLOAT_IMAGES)
+        found = {
+            "represent": _signature(_FILES, of_files, self._represent),
+            "represent_images": _signature(_IMAGES, of_images, self._represent),
+            "represent_images_float": _signature(
+                _FLOAT_IMAGES, of_floats, self._represent
+            ),
         }
-        found = {}
-        for suffix, (spec, views) in inputs.items():
-            if self.classify is not None:
-                name = f"predict{suffix}" if suffix else "serving_default"
-                found[name] = _signature(spec, views, self._classify)
-            found[f"represent{suffix}"] = _signature(
-                spec, views, self._represent
-            )
+        if self.classify is not None:
+            found |= {
+                "serving_default": _signature(_FILES, of_files, self._classify),
+                "predict_images": _signature(
+                    _IMAGES, of_images, self._classify
+                ),
+                "predict_images_float": _signature(
+                    _FLOAT_IMAGES, of_floats, self._classify
+                ),
+            }
         if self.prototypes is not None:
             found["classify_by_neighbours"] = _signature(
-                _FILES, self._views_of_files, self._compare
+                _FILES, of_files, self._compare
             )
         return found
 
@@ -152,7 +157,6 @@ class ServedModel(tf.Module):
             f"top_{kind}": top,
         }
 
-    @tf.function(input_signature=[_FILES])
     def _views_of_files(self, image_bytes: tf.Tensor) -> tf.Tensor:
         """Decodes and crops as evaluation does: [N, size, size, 3] uint8."""
         size = self.image_size
@@ -164,7 +168,6 @@ class ServedModel(tf.Module):
                 fn_output_signature=tf.TensorSpec([size, size, 3], tf.uint8),
             )
 
-    @tf.function(input_signature=[_IMAGES])
     def _views_of_images(self, images: tf.Tensor) -> tf.Tensor:
         """Crops as evaluation does."""
         size = self.image_size
@@ -188,7 +191,6 @@ class ServedModel(tf.Module):
             ),
         )
 
-    @tf.function(input_signature=[_FLOAT_IMAGES])
     def _views_of_float_images(self, images: tf.Tensor) -> tf.Tensor:
         """Rounds to what a file could hold, and crops."""
         low, high = tf.reduce_min(images), tf.reduce_max(images)
@@ -208,6 +210,15 @@ class ServedModel(tf.Module):
             high,
         )
         return self._views_of_images(tf.cast(tf.round(images), tf.uint8))
+
+
+def _traced_once(
+    function: Callable[[tf.Tensor], tf.Tensor], spec: tf.TensorSpec
+) -> Callable[[tf.Tensor], tf.Tensor]:
+    """A part of the graph that all signatures share."""
+    traced = tf.function(function, input_signature=[spec])
+    # As an attribute of a module, the function itself would be saved again.
+    return lambda images: traced(images)
 
 
 def _signature(
