@@ -16,7 +16,7 @@ demo: $(STAMP)
 	$(BIN)/python tools/demo.py
 
 test: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses=$$(nproc 2>/dev/null || echo 2) --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses=$$(( $$(nproc 2>/dev/null || echo 2) + 1 )) --maxprocesses=5 --dist=loadfile --no-loadscope-reorder
 
 lint: $(STAMP)
 	$(BIN)/ruff check

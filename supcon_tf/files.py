@@ -1,8 +1,15 @@
-"""Files that are there whole, or not at all."""
+"""Files and directories that are there whole, or not at all."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import uuid
+from collections.abc import Iterator
+
 from etils import epath
+
+_CHUNK = 2**22  # bytes
 
 
 def write_atomically(path: epath.PathLike, content: str | bytes) -> None:
@@ -17,3 +24,100 @@ def write_atomically(path: epath.PathLike, content: str | bytes) -> None:
     data = content.encode() if isinstance(content, str) else content
     partial.write_bytes(data)
     partial.replace(path)
+
+
+def digest(path: epath.PathLike) -> dict[str, object]:
+    """What tells whether a file is the same, which need not fit in memory.
+
+    Args:
+      path: local or gs://.
+
+    Returns:
+      `sha256`, hexadecimal digits, and `bytes`, the length.
+    """
+    sha256, length = hashlib.sha256(), 0
+    with epath.Path(path).open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            sha256.update(chunk)
+            length += len(chunk)
+    return {"sha256": sha256.hexdigest(), "bytes": length}
+
+
+@contextlib.contextmanager
+def make_atomically(
+    path: epath.PathLike, overwrite: bool = False
+) -> Iterator[epath.Path]:
+    """Fills a directory under another name, and gives it its own at the end.
+
+    The other name is the only one of its kind: of two that make one directory
+    at once, both fill their own.
+
+    Args:
+      path: of the directory; is not touched if the block fails.
+      overwrite: take the place of a directory, which stays until the new one
+        is complete. A process that is killed leaves one of the two, under this
+        name or a hidden one beside it.
+
+    Yields:
+      An empty directory beside `path`, to be filled in the block.
+
+    Raises:
+      ValueError: `path` exists at the end, and is not to be overwritten.
+    """
+    path = epath.Path(path)
+    partial = _hidden_name(path, "partial")
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        if overwrite:
+            _replace(path, partial)
+        else:
+            _publish(path, partial)
+    finally:
+        _remove(partial)
+
+
+def remove_unfinished(path: epath.PathLike) -> None:
+    """Removes what `make_atomically` has left of a path where it was killed.
+
+    Args:
+      path: of a directory that exists, and is not overwritten: who still fills
+        one of that name can only fail.
+    """
+    path = epath.Path(path)
+    for partial in path.parent.glob(f".{path.name}.*.partial"):
+        _remove(partial)
+
+
+def _publish(path: epath.Path, complete: epath.Path) -> None:
+    """Gives a complete directory a name that is free."""
+    try:
+        complete.rename(path)
+    except OSError as error:
+        if not path.exists():
+            raise
+        raise ValueError(f"{path} must not exist, but does by now") from error
+
+
+def _replace(path: epath.Path, complete: epath.Path) -> None:
+    """Gives a complete directory the name of another, kept until it has it."""
+    aside = _hidden_name(path, "old")
+    try:
+        if path.exists():
+            path.rename(aside)
+        complete.rename(path)
+    finally:
+        if aside.exists() and not path.exists():
+            aside.rename(path)
+        _remove(aside)
+
+
+def _hidden_name(path: epath.Path, ending: str) -> epath.Path:
+    """A name beside a path that nobody else has."""
+    return path.with_name(f".{path.name}.{uuid.uuid4()}.{ending}")
+
+
+def _remove(directory: epath.Path) -> None:
+    """Removes a directory, if it is there and as far as it can be."""
+    with contextlib.suppress(OSError):
+        directory.rmtree(missing_ok=True)

@@ -51,6 +51,7 @@ _HTTP_CODES = {
     grpc.StatusCode.NOT_FOUND: 404,
     grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
     grpc.StatusCode.UNAVAILABLE: 503,
+    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
 }
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(:predict|/\w+)?")
@@ -70,11 +71,19 @@ class LoadedModel:
     Args:
       export: directory of versions; the newest is loaded.
       name: by which it is asked for.
-      fail_first: how many of the first Predicts are UNAVAILABLE.
+      fail_first: how many of the first Predicts fail.
+      fail_with: the status of those.
       delay: seconds that each Predict takes longer.
     """
 
-    def __init__(self, export, name, fail_first=0, delay=0.0):
+    def __init__(
+        self,
+        export,
+        name,
+        fail_first=0,
+        fail_with=grpc.StatusCode.UNAVAILABLE,
+        delay=0.0,
+    ):
         self.name = name
         self.version = max(
             int(child.name)
@@ -82,6 +91,7 @@ class LoadedModel:
             if child.name.isdecimal()
         )
         self.fail_first = fail_first
+        self.fail_with = fail_with
         self.delay = delay
         self.batch_sizes = []
         self.hurry = threading.Event()  # ends the delays
@@ -125,7 +135,7 @@ class LoadedModel:
             self.batch_sizes.append(min(map(len, inputs.values())))
             fails = len(self.batch_sizes) <= self.fail_first
         if fails:
-            raise ServingError(grpc.StatusCode.UNAVAILABLE, "queue is full")
+            raise ServingError(self.fail_with, "queue is full")
         self.hurry.wait(self.delay)
         try:
             return self.session.run(
@@ -310,12 +320,18 @@ class ModelServer:
         """Images of each Predict so far, also of those that failed."""
         return self.model.batch_sizes
 
-    def reset(self, fail_first=0, delay=0.0):
+    def reset(
+        self,
+        fail_first=0,
+        fail_with=grpc.StatusCode.UNAVAILABLE,
+        delay=0.0,
+    ):
         """Forgets what was asked, ends delays, and takes other faults."""
         self.model.hurry.set()
         self.model.hurry = threading.Event()
         self.model.batch_sizes.clear()
         self.model.fail_first = fail_first
+        self.model.fail_with = fail_with
         self.model.delay = delay
 
     def __enter__(self):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from supcon_tf.augment import dispatch, randomness
 
-_CENTRAL_FRACTION = 0.875  # of the short side kept in evaluation: 224 of 256
+CENTRAL_FRACTION = 0.875  # of the short side kept in evaluation: 224 of 256
 _ATTEMPTS = 100  # to draw a box before falling back to the central square
 # libjpeg-turbo interpolates chroma at the sides of a window as if they were
 # those of the image: up to 43 levels off in the last column of photographs.
@@ -306,7 +306,7 @@ def _resize_then_crop(image: tf.Tensor, size: int) -> tf.Tensor:
     shape = tf.shape(image)[:2]
     side = tf.reduce_min(shape)
     y, x = tf.unstack((shape - side) // 2)
-    resized_side = round(size / _CENTRAL_FRACTION)
+    resized_side = round(size / CENTRAL_FRACTION)
     square = _resize(
         image[y : y + side, x : x + side], resized_side, antialias=True
     )

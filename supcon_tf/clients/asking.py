@@ -31,7 +31,8 @@ def answers(
     """What a model answers about image files.
 
     A file that the model refuses does not take the others of its request with
-    it: that request is asked again in halves.
+    it: that request is asked again in halves. So is one that is too much for
+    the server, down to a single image, which waits.
 
     Args:
       asked: the model.
@@ -39,22 +40,24 @@ def answers(
       files: image files.
       batch_size: images per request.
       requests_in_flight: how many are read or answered at a time.
-      retries: how often a request is repeated that nobody answers, after 1, 2,
-        4, ... seconds.
+      retries: how often a request is repeated that nobody answers, or one
+        image that is too much for now, after 1, 2, 4, ... seconds.
 
     Yields:
       One row per file, in their order: `path` and the outputs, or `error`, the
       reason why there are none.
 
     Raises:
-      Unavailable: the model stays away.
+      Unavailable: the model stays away, or overloaded.
       RuntimeError: any other error of a server.
     """
 
     def ask(contents: Sequence[bytes]) -> list[model.Row]:
         return _in_halves(
             lambda part: patiently(
-                lambda: asked.predict(signature, part), retries
+                lambda: asked.predict(signature, part),
+                retries,
+                divisible=len(part) > 1,
             ),
             contents,
         )
@@ -69,16 +72,26 @@ def answers(
         yield from rows
 
 
-def patiently(request: Callable[[], Result], retries: int) -> Result:
+def patiently(
+    request: Callable[[], Result], retries: int, divisible: bool = False
+) -> Result:
     """Makes a request, and makes it again while nobody answers.
 
+    Args:
+      request: the call.
+      retries: how often it is repeated, after 1, 2, 4, ... seconds.
+      divisible: whether less can be asked of a server that is overloaded.
+
     Raises:
+      Overloaded: at once, where less can be asked.
       Unavailable: nobody answered the last one either.
     """
     for retry in range(retries):
         try:
             return request()
         except model.Unavailable as error:
+            if divisible and isinstance(error, model.Overloaded):
+                raise
             wait = _FIRST_WAIT * 2**retry
             logging.warning("%s; asking again in %g s", error, wait)
             time.sleep(wait)
@@ -109,11 +122,17 @@ def _in_halves(
     ask: Callable[[Sequence[bytes]], list[model.Row]],
     contents: Sequence[bytes],
 ) -> list[model.Row]:
-    """Rows of all that is not refused, found by bisection."""
+    """Rows of all that is not refused, found by bisection.
+
+    Raises:
+      Overloaded: a single image is too much for the server.
+    """
     try:
         return ask(contents)
     except model.Refused as error:
         if len(contents) == 1:
+            if isinstance(error, model.Overloaded):
+                raise
             return [{"error": str(error)}]
     half = len(contents) // 2
     return [

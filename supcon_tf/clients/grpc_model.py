@@ -6,6 +6,8 @@ https://github.com/tensorflow/serving
 
 from __future__ import annotations
 
+import dataclasses
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -20,11 +22,7 @@ from tensorflow_serving.apis import (
 
 from supcon_tf.clients import model
 
-_REFUSED = (
-    grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.OUT_OF_RANGE,
-    grpc.StatusCode.RESOURCE_EXHAUSTED,  # fewer images may pass
-)
+_REFUSED = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE)
 # gRPC's own limit is 4 MiB, less than a batch of photographs.
 _OPTIONS = (
     ("grpc.max_send_message_length", -1),
@@ -33,30 +31,17 @@ _OPTIONS = (
 Answer = TypeVar("Answer")
 
 
-class GrpcModel:
-    """A model that is asked by remote procedure calls.
+@dataclasses.dataclass(eq=False)
+class GrpcModel(model.Served):
+    """A model that is asked by remote procedure calls of HOST:PORT."""
 
-    Args:
-      server: HOST:PORT.
-      name: of the model.
-      version: None for the newest that is served.
-      timeout: seconds without an answer.
-    """
-
-    def __init__(
-        self,
-        server: str,
-        name: str,
-        version: int | None = None,
-        timeout: float = 60.0,
-    ):
-        channel = grpc.insecure_channel(server, options=_OPTIONS)
+    def __post_init__(self):
+        channel = grpc.insecure_channel(self.server, options=_OPTIONS)
+        weakref.finalize(self, channel.close)
         self._stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-        self._spec = model_pb2.ModelSpec(name=name)
-        if version is not None:
-            self._spec.version.value = version
-        self.server = server
-        self.timeout = timeout
+        self._spec = model_pb2.ModelSpec(name=self.name)
+        if self.version is not None:
+            self._spec.version.value = self.version
 
     def signatures(self) -> dict[str, model.Signature]:
         """The signatures that take image files, by their names.
@@ -87,6 +72,7 @@ class GrpcModel:
         Raises:
           Refused: the model does not take them.
           Unavailable: the server does not answer.
+          Overloaded: they are too much for it now.
           RuntimeError: any other error of the server.
         """
         request = predict_pb2.PredictRequest(model_spec=self._spec)
@@ -117,8 +103,9 @@ class GrpcModel:
         if code == grpc.StatusCode.UNAVAILABLE:
             return model.Unavailable(f"{self.server} is not there: {why}")
         if code == grpc.StatusCode.DEADLINE_EXCEEDED:
-            return RuntimeError(
-                f"{self.server} must answer within --timeout="
-                f"{self.timeout:g} seconds; fewer images per request take less"
-            )
-        return RuntimeError(f"{self.server} answers {code.name}: {why}")
+            return self.too_slow()
+        answers = f"{self.server} answers {code.name}: {why}"
+        # Too many requests, or too large a message.
+        if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return model.Overloaded(answers)
+        return RuntimeError(answers)

@@ -3,7 +3,8 @@
 `rest_model.RestModel`, `grpc_model.GrpcModel` and `saved_model.SavedModel` have
 the same two methods: `signatures() -> dict[str, Signature]`, those that take
 image files, and `predict(signature, contents) -> list[Row]`, one row per file.
-Both raise `Unavailable`, the second also `Refused`.
+Both raise `Unavailable`, the second also `Refused`, and of servers
+`Overloaded`, which is either.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ class Refused(ValueError):
 
 class Unavailable(RuntimeError):
     """Nobody answers now; the same request may be answered later."""
+
+
+class Overloaded(Refused, Unavailable):
+    """Too much for now: fewer images may be answered, or the same later."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +58,30 @@ class Model(Protocol):
         self, signature: Signature, contents: Sequence[bytes]
     ) -> list[Row]:
         """The outputs of each of the files."""
+
+
+@dataclasses.dataclass(eq=False)
+class Served:
+    """A model at a server.
+
+    Attributes:
+      server: its address.
+      name: of the model.
+      version: None for the newest that is served.
+      timeout: seconds without an answer.
+    """
+
+    server: str
+    name: str
+    version: int | None = None
+    timeout: float = 60.0
+
+    def too_slow(self) -> RuntimeError:
+        """Of a request that took too long; another would too."""
+        return RuntimeError(
+            f"{self.server} must answer within --timeout={self.timeout:g} "
+            "seconds; fewer images per request take less"
+        )
 
 
 def rows(outputs: Mapping[str, list]) -> list[Row]:

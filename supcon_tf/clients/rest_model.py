@@ -7,6 +7,7 @@ Reference: https://www.tensorflow.org/tfx/serving/api_rest
 from __future__ import annotations
 
 import base64
+import dataclasses
 import http.client
 import json
 import struct
@@ -17,35 +18,26 @@ from collections.abc import Sequence
 
 from supcon_tf.clients import model
 
-# Of TF Serving RESOURCE_EXHAUSTED, and of proxies before it a body that is too
-# large: fewer images may pass.
-_REFUSED = (400, 413, 429)
-_UNAVAILABLE = (502, 503, 504)
-_FLOAT32 = struct.Struct("f")
+_REFUSED = (400, 413)  # the second of proxies: fewer images may pass
+_OVERLOADED = 429
+_UNAVAILABLE = (502, 503)
+_TOO_SLOW = 504
+_FLOAT32 = struct.Struct("<f")  # with "f" what is too large becomes infinite
 
 
-class RestModel:
+@dataclasses.dataclass(eq=False)
+class RestModel(model.Served):
     """A model that is asked by HTTP.
 
-    Args:
-      server: http://HOST:PORT or https://HOST:PORT; a path behind it is kept.
-      name: of the model.
-      version: None for the newest that is served.
-      timeout: seconds without an answer.
+    The server is http://HOST:PORT or https://HOST:PORT; a path behind it is
+    kept.
     """
 
-    def __init__(
-        self,
-        server: str,
-        name: str,
-        version: int | None = None,
-        timeout: float = 60.0,
-    ):
-        quoted = urllib.parse.quote(name, safe="")
-        self.url = f"{server.rstrip('/')}/v1/models/{quoted}"
-        if version is not None:
-            self.url += f"/versions/{version}"
-        self.timeout = timeout
+    def __post_init__(self):
+        quoted = urllib.parse.quote(self.name, safe="")
+        self.url = f"{self.server.rstrip('/')}/v1/models/{quoted}"
+        if self.version is not None:
+            self.url += f"/versions/{self.version}"
 
     def signatures(self) -> dict[str, model.Signature]:
         """The signatures that take image files, by their names.
@@ -72,6 +64,7 @@ class RestModel:
         Raises:
           Refused: the model does not take them.
           Unavailable: the server does not answer.
+          Overloaded: they are too much for it now.
           RuntimeError: any other error of the server.
         """
         instances = [
@@ -90,17 +83,14 @@ class RestModel:
             self.url + method, body, {"Content-Type": "application/json"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout) as file:
-                answer = file.read()
-        except urllib.error.HTTPError as error:
-            raise self._error(error) from None
-        except TimeoutError:
-            raise self._no_answer() from None
+            code, answer = self._exchange(request)
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "reason", error)
             if isinstance(why, TimeoutError):
-                raise self._no_answer() from None
+                raise self.too_slow() from None
             raise model.Unavailable(f"{self.url} is not there: {why}") from None
+        if code is not None:
+            raise self._error(code, answer.decode("utf-8", "replace"))
         try:
             return json.loads(answer, parse_float=_float32)
         except ValueError:
@@ -108,28 +98,42 @@ class RestModel:
                 f"{self.url} must answer as TF Serving does, got {answer[:80]}"
             ) from None
 
-    def _error(self, error: urllib.error.HTTPError) -> Exception:
-        """What an answer that is an error becomes."""
-        text = error.read().decode("utf-8", "replace")
+    def _exchange(
+        self, request: urllib.request.Request
+    ) -> tuple[int | None, bytes]:
+        """The code, None unless it is one of an error, and the body."""
         try:
-            text = json.loads(text)["error"]
+            with urllib.request.urlopen(request, timeout=self.timeout) as file:
+                return None, file.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read()
+
+    def _error(self, code: int, text: str) -> Exception:
+        """What an answer that is an error becomes."""
+        try:
+            text = str(json.loads(text)["error"])
         except (ValueError, KeyError, TypeError):
             pass  # of a proxy; or with C's escapes, as early versions have
-        if error.code in _REFUSED:
+        if code in _REFUSED:
             return model.Refused(model.reason(text))
-        answers = f"{self.url} answers {error.code}: {model.reason(text)}"
-        if error.code in _UNAVAILABLE:
+        answers = f"{self.url} answers {code}: {model.reason(text)}"
+        if code == _OVERLOADED:
+            return model.Overloaded(answers)
+        if code in _UNAVAILABLE:
             return model.Unavailable(answers)
+        if code == _TOO_SLOW:
+            return RuntimeError(
+                f"{answers}; that is its own limit of time, not --timeout: "
+                "fewer images per request take less"
+            )
         return RuntimeError(answers)
-
-    def _no_answer(self) -> RuntimeError:
-        """Of a request that took too long; another would too."""
-        return RuntimeError(
-            f"{self.url} must answer within --timeout={self.timeout:g} "
-            "seconds; fewer images per request take less"
-        )
 
 
 def _float32(text: str) -> float:
     """The number that the server means: it has float32, and JSON decimals."""
-    return _FLOAT32.unpack(_FLOAT32.pack(float(text)))[0]
+    number = float(text)
+    try:
+        return _FLOAT32.unpack(_FLOAT32.pack(number))[0]
+    except OverflowError:  # of another model, which has float64
+        return number

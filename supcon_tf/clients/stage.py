@@ -10,7 +10,14 @@ import tqdm
 from etils import epath
 
 from supcon_tf import config
-from supcon_tf.clients import asking, model, output, paths, rest_model
+from supcon_tf.clients import (
+    asking,
+    integrity,
+    model,
+    output,
+    paths,
+    rest_model,
+)
 
 
 def predict(chosen: config.PredictSettings) -> int:
@@ -23,22 +30,15 @@ def predict(chosen: config.PredictSettings) -> int:
       How many of the images have an error in the place of an answer.
 
     Raises:
-      ValueError: there are no images, no export, no such signature, or the
-        output file exists.
+      ValueError: there are no images, no export, no such signature, the
+        export is damaged, or the output file exists or is a directory.
       FileNotFoundError: an image or a folder does not exist.
       RuntimeError: a server is not there, or does not serve the model. Then
         no file is written.
     """
     files = paths.find_images(chosen.images)
-    if (
-        chosen.output
-        and not chosen.overwrite
-        and epath.Path(chosen.output).exists()
-    ):
-        raise ValueError(
-            f"{chosen.output} exists already; choose another --output, or "
-            "replace it with --overwrite"
-        )
+    if chosen.output:
+        _check_output(chosen)
     asked = open_model(chosen)
     signature = _choose(
         asking.patiently(asked.signatures, chosen.retries), chosen.signature
@@ -62,6 +62,7 @@ def open_model(chosen: config.PredictSettings) -> model.Model:
     if chosen.server is None:
         directory = chosen.model_dir or os.path.join(chosen.run_dir, "export")
         export = paths.find_export(directory, chosen.model_version)
+        integrity.check_files(export)
         from supcon_tf.clients import saved_model
 
         return saved_model.SavedModel(export)
@@ -80,6 +81,20 @@ def open_model(chosen: config.PredictSettings) -> model.Model:
         chosen.model_version,
         chosen.timeout,
     )
+
+
+def _check_output(chosen: config.PredictSettings) -> None:
+    """Raises ValueError for an output file that could not be written."""
+    path = epath.Path(chosen.output)
+    if path.is_dir():
+        raise ValueError(
+            f"--output must be a file, got {chosen.output}, a directory"
+        )
+    if path.exists() and not chosen.overwrite:
+        raise ValueError(
+            f"{chosen.output} exists already; choose another --output, or "
+            "replace it with --overwrite"
+        )
 
 
 def _choose(

@@ -44,7 +44,8 @@ class ExportSettings(ClassifierSettings):
     max_pixels: int = settings.setting(
         2**26,
         "Pixels of the largest image file that is decoded, by its header; a "
-        "larger one is refused. Each takes about 4 bytes while it is decoded.",
+        "larger one is refused. Each takes 4 bytes while it is decoded, up to "
+        "12 in rare formats.",
         at_least=1,
     )
     max_batch_size: int = settings.setting(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent import futures
 
 import numpy as np
@@ -18,7 +20,7 @@ Function = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.float32]]
 
 _FIGURES = ("top_1", "top_5", "ece", "nll")
 _WARM_UP_RUNS, _TIMED_RUNS = 3, 30
-# Each has an interpreter with the weights of the model.
+# Each has an interpreter of every format, with the weights of the model.
 _MOST_THREADS = 8
 
 
@@ -45,19 +47,34 @@ def outputs(
     return joined, np.concatenate(labels)
 
 
-def one_by_one(function: Function) -> Function:
-    """The same function, given each image alone, on several cores at once.
+@contextlib.contextmanager
+def one_by_one(functions: dict[str, Function]) -> Iterator[dict[str, Function]]:
+    """The same functions, given each image alone, on several cores at once.
 
     A runtime's own threads, which wait for each other layer by layer, take a
-    multiple of the time where the cores have other work too.
+    multiple of the time where the cores have other work too. The threads, and
+    what the functions keep for each, end with the block.
     """
-    pool = futures.ThreadPoolExecutor(min(os.cpu_count(), _MOST_THREADS))
+    with futures.ThreadPoolExecutor(min(_cores(), _MOST_THREADS)) as pool:
+        yield {
+            name: functools.partial(_each_alone, pool, function)
+            for name, function in functions.items()
+        }
 
-    def run(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-        single = np.split(images, len(images))
-        return np.concatenate(list(pool.map(function, single)))
 
-    return run
+def _each_alone(
+    pool: futures.Executor, function: Function, images: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.float32]:
+    """What a function gives for the images, one per call."""
+    single = np.split(images, len(images))
+    return np.concatenate(list(pool.map(function, single)))
+
+
+def _cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux: within taskset, containers.
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def accuracy(

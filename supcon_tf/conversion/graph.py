@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from supcon_tf import models
+
 
 class ImageModel:
     """Encoder and classifier in inference, for images of one size.
@@ -13,10 +15,10 @@ class ImageModel:
     The normalisation of pixels is inside, decoding and crop are not.
 
     Args:
-      encoder: from images [N, S, S, 3] in 0..255 to representations [N, dim]
-        float32; built, as the next.
+      encoder: built encoder.
       image_size: S, in pixels.
-      classifier: from representations to logits [N, classes] float32, or None.
+      classifier: from representations [N, dim] to logits [N, classes]
+        float32, built too; or None.
 
     Attributes:
       image_size: as given.
@@ -26,7 +28,7 @@ class ImageModel:
 
     def __init__(
         self,
-        encoder: Callable[[tf.Tensor], tf.Tensor],
+        encoder: models.Encoder,
         image_size: int,
         classifier: Callable[[tf.Tensor], tf.Tensor] | None = None,
     ):
@@ -51,6 +53,6 @@ class ImageModel:
         if self.classifier is not None:
             logits = self.classifier(representations)
             return {self.output: tf.nn.softmax(logits)}
-        if not getattr(self.encoder, "normalize", False):
+        if not self.encoder.normalize:
             representations = tf.math.l2_normalize(representations, axis=1)
         return {self.output: representations}

@@ -9,7 +9,8 @@ import json
 
 from etils import epath
 
-from supcon_tf import config, data
+from supcon_tf import config, data, files
+from supcon_tf.augment import geometry
 from supcon_tf.conversion import (
     calibration,
     comparison,
@@ -31,9 +32,10 @@ _FILES = {
     "onnx": "model.onnx",
 }
 _PREPROCESSING = (
-    "The caller decodes to RGB, resizes the shorter side to round(S / 0.875), "
-    "bilinear and antialiased, and crops the central S x S; images of S x S "
-    "stay as they are. The normalisation of the pixels is in the model."
+    "The caller decodes to RGB, resizes the shorter side to round(S / "
+    f"{geometry.CENTRAL_FRACTION}), bilinear and antialiased, and crops the "
+    "central S x S; images of S x S stay as they are. The normalisation of the "
+    "pixels is in the model."
 )
 
 
@@ -89,7 +91,8 @@ def convert(chosen: config.ConvertSettings) -> dict[str, object]:
         **_measured(chosen, model, contents, test),
     }
     class_names = run.class_names() if restored.classifier else ()
-    _write(directory, contents, found, class_names)
+    with files.make_atomically(directory, chosen.overwrite) as partial:
+        _write(partial, contents, found, class_names)
     report.print_done("converted", directory)
     return found
 
@@ -142,15 +145,17 @@ def _measured(
         )
         for name, content in contents.items()
     }
-    found, labels = comparison.outputs(
-        {
-            "": lambda images: float_model(images)[model.output].numpy(),
-            **{k: comparison.one_by_one(run) for k, run in runtimes.items()},
-        },
-        data.make_examples(
-            test, chosen.batch_size, image_size=model.image_size
-        ),
+    examples = data.make_examples(
+        test, chosen.batch_size, image_size=model.image_size
     )
+    with comparison.one_by_one(runtimes) as alone:
+        found, labels = comparison.outputs(
+            {
+                "": lambda images: float_model(images)[model.output].numpy(),
+                **alone,
+            },
+            examples,
+        )
     expected = found.pop("")
     classifies = model.classifier is not None
     models = {
@@ -197,15 +202,11 @@ def _write(
     found: dict[str, object],
     class_names: tuple[str, ...],
 ) -> None:
-    """Writes the directory, which appears when it is complete."""
-    partial = directory.with_name(f".{directory.name}.partial")
-    partial.rmtree(missing_ok=True)
-    partial.mkdir(parents=True)
+    """Fills the directory."""
     for name, content in contents.items():
-        (partial / _FILES[name]).write_bytes(content)
+        (directory / _FILES[name]).write_bytes(content)
     if class_names:
         lines = "".join(f"{name}\n" for name in class_names)
-        (partial / "class_names.txt").write_bytes(lines.encode())
-    (partial / "conversion.json").write_text(json.dumps(found, indent=1) + "\n")
-    directory.rmtree(missing_ok=True)
-    partial.rename(directory)
+        (directory / "class_names.txt").write_bytes(lines.encode())
+    text = json.dumps(found, indent=1)
+    (directory / "conversion.json").write_text(text + "\n")

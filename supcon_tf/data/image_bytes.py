@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import tensorflow as tf
+
+# Bytes of a file that are searched at once; with 50 times as much memory where
+# each may begin what is looked for.
+_WINDOW = 2**17
 
 
 def head(contents: tf.Tensor, size: int) -> tf.Tensor:
@@ -20,21 +26,39 @@ def head(contents: tf.Tensor, size: int) -> tf.Tensor:
     return tf.strings.substr(tf.strings.join([begin, b"\0" * size]), 0, size)
 
 
-def around(contents: tf.Tensor, byte: int, offsets: list[int]) -> tf.Tensor:
-    """Returns the bytes around every place of a byte, to look for patterns.
+def count_places(
+    contents: tf.Tensor,
+    byte: int,
+    offsets: list[int],
+    is_place: Callable[..., tf.Tensor],
+) -> tf.Tensor:
+    """Counts the places where a file has a pattern of bytes.
 
     Args:
       contents: [] string, the bytes of one file.
       byte: the rarest of the pattern, 0..255.
       offsets: where the others are, from there; below and above 0.
+      is_place: function of the others, [places] uint8 for each offset, that
+        returns [places] bool.
 
     Returns:
-      [places, len(offsets)] uint8. Places too near to the ends of the file
-      are left out.
+      [] int32.
     """
-    data = tf.io.decode_raw(contents, tf.uint8)
-    places = tf.where(data[-min(offsets) : -max(offsets)] == byte)  # [n, 1]
-    return tf.gather(data, places + [o - min(offsets) for o in offsets])
+    before, after = -min(offsets), max(offsets)
+
+    def search(at: tf.Tensor, count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        window = tf.strings.substr(contents, at, before + _WINDOW + after)
+        data = tf.io.decode_raw(window, tf.uint8)
+        places = tf.where(data[before:-after] == byte)  # [places, 1]
+        others = tf.gather(data, places + [before + o for o in offsets])
+        found = is_place(*tf.unstack(others, len(offsets), axis=1))
+        return at + _WINDOW, count + tf.size(tf.where(found))
+
+    size = tf.strings.length(contents)
+    _, count = tf.while_loop(
+        lambda at, _: at < size, search, (0, 0), parallel_iterations=1
+    )
+    return count
 
 
 def require(
@@ -67,6 +91,32 @@ def require(
     check = tf.raw_ops.Assert(condition=condition, data=[sentence])
     with tf.control_dependencies([check] if check is not None else []):
         return tf.identity(value)
+
+
+def require_few(
+    contents: tf.Tensor, count: tf.Tensor, most: int, kind: str, parts: str
+) -> tf.Tensor:
+    """Passes a file on if it has no more parts of a kind than are allowed.
+
+    Args:
+      contents: [] string, the bytes of one file.
+      count: [] integer, how many it has.
+      most: how many are allowed.
+      kind: name of the format.
+      parts: what is counted, in the plural.
+
+    Returns:
+      `contents`.
+
+    Raises:
+      tf.errors.InvalidArgumentError: there are more.
+    """
+    return require(
+        count <= most,
+        contents,
+        f"{kind} file must have at most {most} {parts}, got ",
+        count,
+    )
 
 
 def require_pixels(

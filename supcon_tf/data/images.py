@@ -22,9 +22,10 @@ def decode_image(
     the first frame is decoded; the modules `gif` and `bmp` say what else is
     taken of these formats.
 
-    No file takes more memory or time than its pixels do: what asks for more
-    is refused by its header. JPEG has no checksums: of a whole file with
-    wrong bytes, wrong pixels are made.
+    No file takes more memory than its pixels, up to 12 bytes each, and twice
+    the file itself, beside 20 MB for searches and texts: what asks for more,
+    or for hours, is refused before it is decoded. JPEG has no checksums: of
+    a whole file with wrong bytes, wrong pixels are made.
 
     Args:
       contents: [] string, the bytes of one file.

@@ -29,12 +29,8 @@ def decode(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
     contents = image_bytes.require_pixels(
         contents, height, width, max_pixels, "JPEG"
     )
-    scans = _count_scans(contents)
-    contents = image_bytes.require(
-        scans <= _MAX_SCANS,
-        contents,
-        f"JPEG file must have at most {_MAX_SCANS} scans, got ",
-        scans,
+    contents = image_bytes.require_few(
+        contents, _count_scans(contents), _MAX_SCANS, "JPEG", "scans"
     )
     return tf.io.decode_jpeg(contents, channels=3)
 
@@ -45,8 +41,11 @@ def _count_scans(contents: tf.Tensor) -> tf.Tensor:
     In other bytes, such as a video behind the image, what looks like one is
     as rare as one in 10^11.
     """
+
+    def is_scan(
+        prefix: tf.Tensor, high: tf.Tensor, low: tf.Tensor, parts: tf.Tensor
+    ) -> tf.Tensor:
+        return (prefix == 0xFF) & (high == 0) & (low == 6 + 2 * parts)
+
     # FF, DA, length of the header in two bytes, components of the scan.
-    found = image_bytes.around(contents, 0xDA, [-1, 1, 2, 3])
-    marker, high, low, components = tf.unstack(found, axis=1)
-    is_header = (marker == 0xFF) & (high == 0) & (low == 6 + 2 * components)
-    return tf.math.count_nonzero(is_header)
+    return image_bytes.count_places(contents, 0xDA, [-1, 1, 2, 3], is_scan)

@@ -40,20 +40,19 @@ def decode(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
     contents = image_bytes.require_pixels(
         contents, sides[1], sides[0], max_pixels, "PNG"
     )
-    texts = _count_texts(contents)
-    contents = image_bytes.require(
-        texts <= _MAX_TEXTS,
-        contents,
-        f"PNG file must have at most {_MAX_TEXTS} compressed texts, got ",
-        texts,
+    contents = image_bytes.require_few(
+        contents, _count_texts(contents), _MAX_TEXTS, "PNG", "compressed texts"
     )
     return tf.io.decode_png(contents, channels=3)
 
 
 def _count_texts(contents: tf.Tensor) -> tf.Tensor:
     """Counts the chunks of type zTXt or iTXt, which may be compressed."""
-    found = image_bytes.around(contents, ord("X"), [-2, -1, 1])
-    first, second, last = tf.unstack(found, axis=1)
-    is_text = (second == ord("T")) & (last == ord("t"))
-    is_text &= (first == ord("z")) | (first == ord("i"))
-    return tf.math.count_nonzero(is_text)
+
+    def is_text(
+        first: tf.Tensor, second: tf.Tensor, last: tf.Tensor
+    ) -> tf.Tensor:
+        is_any = (second == ord("T")) & (last == ord("t"))
+        return is_any & ((first == ord("z")) | (first == ord("i")))
+
+    return image_bytes.count_places(contents, ord("X"), [-2, -1, 1], is_text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import hashlib
 import json
 import pathlib
 import subprocess
@@ -16,14 +15,13 @@ from google.protobuf import message
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from supcon_tf import config, files, settings
+from supcon_tf.augment import geometry
 from supcon_tf.training import report, run_directory
 
 EXTRAS = "assets.extra"  # the directory that SavedModels have for such files
 FILE = f"{EXTRAS}/metadata.json"
 _PACKAGE = pathlib.Path(__file__).parent.parent
 _GIT_SECONDS = 5
-_CHUNK = 2**22  # bytes
-_CENTRAL_FRACTION = 0.875  # of `geometry.central_view`
 _MEASURES = ("top_1", "top_5", "ece", "nll", "brier")
 
 
@@ -37,9 +35,10 @@ def write_metadata(
 
     Its keys: `time` (UTC), `versions`, `git_revision` of this code (null where
     it is in no checkout), `run` (its name), `classifier`, `checkpoints` and
-    `settings` of encoder and classifier, `metrics` (null where this checkpoint
-    was not evaluated), `image_size`, `preprocessing`, `max_pixels`, `classes`,
-    `top_k`, `signatures`, and `files`: SHA-256 and bytes of each other file.
+    `settings` of export, encoder and classifier, `metrics` (null where this
+    checkpoint was not evaluated), `image_size`, `preprocessing`, `max_pixels`,
+    `classes`, `top_k`, `signatures`, and `files`: SHA-256 and bytes of each
+    other file.
 
     Args:
       directory: a SavedModel of the run, complete but for this file.
@@ -58,10 +57,10 @@ def write_metadata(
         "time": now.isoformat(timespec="seconds"),
         "versions": report.versions(),
         "git_revision": git_revision(),
-        **_of_run(run, classifier, chosen.linear_stage),
+        **_of_run(run, chosen, classifier),
         **_of_answers(run, chosen, classifier),
         "signatures": {n: _described(s) for n, s in signatures.items()},
-        "files": {n: _digest(directory / n) for n in _files_in(directory)},
+        "files": {n: files.digest(directory / n) for n in _files_in(directory)},
     }
     text = json.dumps(record, indent=1, ensure_ascii=False)
     (directory / EXTRAS).mkdir(parents=True, exist_ok=True)
@@ -85,34 +84,6 @@ def read_signatures(
             f"`directory` must be a SavedModel, got {directory}: {error}"
         ) from error
     return {name: found[name] for name in sorted(found) if found[name].inputs}
-
-
-def check_files(directory: epath.PathLike) -> None:
-    """Checks that the files of an export are as they were written.
-
-    Args:
-      directory: export/<version> of a run directory, or a copy of it.
-
-    Raises:
-      ValueError: it has no metadata.json, or a file is missing or differs; the
-        message names the first.
-    """
-    directory = epath.Path(directory)
-    if not (directory / FILE).exists():
-        raise ValueError(
-            f"{directory} must be an export of tools/export.py, but has no "
-            f"{FILE}"
-        )
-    expected = json.loads((directory / FILE).read_bytes())["files"]
-    for name, digest in expected.items():
-        if not (directory / name).exists():
-            raise ValueError(
-                f"{directory} must be as it was exported, but {name} is missing"
-            )
-        if _digest(directory / name) != digest:
-            raise ValueError(
-                f"{directory} must be as it was exported, but {name} differs"
-            )
 
 
 def git_revision(package: pathlib.Path = _PACKAGE) -> str | None:
@@ -147,27 +118,33 @@ def _git(directory: pathlib.Path, *arguments: str) -> str:
 
 
 def _of_run(
-    run: run_directory.RunDirectory, classifier: str, linear_stage: str
+    run: run_directory.RunDirectory,
+    export: config.ExportSettings,
+    classifier: str,
 ) -> dict[str, object]:
     """Where the weights come from, and how good they are."""
     encoder = run.latest_checkpoint()
     checkpoints = {"encoder": _checkpoint(encoder)}
-    chosen = {"encoder": _typed(run.pretrain_settings())}
+    chosen = {
+        "export": _typed(export),
+        "encoder": _typed(run.pretrain_settings()),
+    }
     if classifier == "pretrained":
         checkpoints["classifier"] = checkpoints["encoder"]
         chosen["classifier"] = chosen["encoder"]
     elif classifier == "linear":
-        stage = run.stage(linear_stage)
+        stage = run.stage(export.linear_stage)
         checkpoints["classifier"] = _checkpoint(stage.latest_checkpoint())
         chosen["classifier"] = _typed(
             settings.from_flagfile(config.LinearSettings, stage.settings_file)
         )
     return {
-        "run": run.path.name,
+        # The working directory is ".", which has no name.
+        "run": run.path.name or run.path.resolve().name,
         "classifier": classifier,
         "checkpoints": checkpoints,
         "settings": chosen,
-        "metrics": _metrics(run, classifier, linear_stage),
+        "metrics": _metrics(run, classifier, export.linear_stage),
     }
 
 
@@ -236,7 +213,7 @@ def _is_same_checkpoint(
 
 def _preprocessing(image_size: int) -> str:
     """What becomes of an image before the encoder, in words."""
-    resized = round(image_size / _CENTRAL_FRACTION)
+    resized = round(image_size / geometry.CENTRAL_FRACTION)
     return (
         f"RGB of 8 bits; short side to {resized} px, antialiased bilinear; "
         f"centre {image_size} x {image_size} px; an image of that size stays "
@@ -278,13 +255,3 @@ def _walk(directory: epath.Path) -> Iterator[epath.Path]:
             yield from _walk(path)
         else:
             yield path
-
-
-def _digest(path: epath.Path) -> dict[str, object]:
-    """SHA-256 and length of a file, which need not fit in memory."""
-    sha256, length = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            sha256.update(chunk)
-            length += len(chunk)
-    return {"sha256": sha256.hexdigest(), "bytes": length}

@@ -15,7 +15,8 @@ from supcon_tf.data import image_bytes
 # accepted, no more are in memory.
 _PARALLEL_FILES = 8
 
-# Batches that are computed at once, and that wait; beyond, UNAVAILABLE.
+# Batches that are computed at once, and that wait beside those of the largest
+# request, which must find room; beyond, UNAVAILABLE.
 _BATCHES_AT_ONCE = 2
 _WAITING_BATCHES = 64
 _LARGEST_REQUEST = 4096  # images; split into batches
@@ -97,31 +98,31 @@ class ServedModel(tf.Module):
 
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """The signatures that this model can answer, by name."""
-        of_files = _traced_once(self._views_of_files, _FILES)
-        of_images = _traced_once(self._views_of_images, _IMAGES)
-        of_floats = _traced_once(self._views_of_float_images, _FLOAT_IMAGES)
-        found = {
-            "represent": _signature(_FILES, of_files, self._represent),
-            "represent_images": _signature(_IMAGES, of_images, self._represent),
-            "represent_images_float": _signature(
-                _FLOAT_IMAGES, of_floats, self._represent
-            ),
+        views_of = {
+            spec: _traced_once(function, spec)
+            for spec, function in (
+                (_FILES, self._views_of_files),
+                (_IMAGES, self._views_of_images),
+                (_FLOAT_IMAGES, self._views_of_float_images),
+            )
+        }
+        answers = {
+            "represent": (_FILES, self._represent),
+            "represent_images": (_IMAGES, self._represent),
+            "represent_images_float": (_FLOAT_IMAGES, self._represent),
         }
         if self.classify is not None:
-            found |= {
-                "serving_default": _signature(_FILES, of_files, self._classify),
-                "predict_images": _signature(
-                    _IMAGES, of_images, self._classify
-                ),
-                "predict_images_float": _signature(
-                    _FLOAT_IMAGES, of_floats, self._classify
-                ),
+            answers |= {
+                "serving_default": (_FILES, self._classify),
+                "predict_images": (_IMAGES, self._classify),
+                "predict_images_float": (_FLOAT_IMAGES, self._classify),
             }
         if self.prototypes is not None:
-            found["classify_by_neighbours"] = _signature(
-                _FILES, of_files, self._compare
-            )
-        return found
+            answers["classify_by_neighbours"] = (_FILES, self._compare)
+        return {
+            name: _signature(spec, views_of[spec], answer)
+            for name, (spec, answer) in answers.items()
+        }
 
     def _classify(self, views: tf.Tensor) -> _Answer:
         """Probabilities and the classes of the highest."""
@@ -257,7 +258,7 @@ def _batched(
         max_batch_size=max(size, _LARGEST_REQUEST),
         batch_timeout_micros=round(timeout * 1e6),
         allowed_batch_sizes=sorted({*powers, size}),
-        max_enqueued_batches=_WAITING_BATCHES,
+        max_enqueued_batches=_WAITING_BATCHES - (-_LARGEST_REQUEST // size),
     )(encode)
     # A batch function forgets the shape.
     return lambda views: tf.ensure_shape(batched(views), [None, dim])

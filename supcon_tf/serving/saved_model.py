@@ -12,7 +12,7 @@ import numpy.typing as npt
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import models
+from supcon_tf import files, models
 from supcon_tf.serving import model, request, warm_up
 
 
@@ -80,32 +80,32 @@ def export_saved_model(
         raise ValueError(f"`directory` must not exist, got {directory}")
     _check_names(class_names, encoder, classifier, prototypes)
     check_max_pixels(max_pixels, image_size)
-    # TF Serving polls for numbers, so that it does not see this name.
-    partial = directory.with_name(f".{directory.name}.partial")
-    partial.rmtree(missing_ok=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        names_file = pathlib.Path(scratch) / "class_names.txt"
-        names_file.write_text("".join(f"{n}\n" for n in class_names), "utf-8")
-        served = model.ServedModel(
-            encoder,
-            image_size,
-            max_pixels,
-            classifier=classifier,
-            prototypes=prototypes,
-            class_names_file=str(names_file),
-            num_classes=len(class_names),
-            top_k=top_k,
-            max_batch_size=max_batch_size,
-            batch_timeout=batch_timeout,
-        )
-        tf.saved_model.save(
-            served, str(partial), signatures=served.signatures()
-        )
-    warm_up.write_warm_up(partial, image_size)
-    request.write_request(partial, image_size)
-    if finish is not None:
-        finish(partial)
-    partial.rename(directory)
+    # TF Serving polls for numbers, so that it does not see a hidden name.
+    with files.make_atomically(directory) as partial:
+        with tempfile.TemporaryDirectory() as scratch:
+            names_file = pathlib.Path(scratch) / "class_names.txt"
+            lines = "".join(f"{name}\n" for name in class_names)
+            names_file.write_text(lines, "utf-8")
+            served = model.ServedModel(
+                encoder,
+                image_size,
+                max_pixels,
+                classifier=classifier,
+                prototypes=prototypes,
+                class_names_file=str(names_file),
+                num_classes=len(class_names),
+                top_k=top_k,
+                max_batch_size=max_batch_size,
+                batch_timeout=batch_timeout,
+            )
+            tf.saved_model.save(
+                served, str(partial), signatures=served.signatures()
+            )
+        warm_up.write_warm_up(partial, image_size)
+        request.write_request(partial, image_size)
+        if finish is not None:
+            finish(partial)
+    files.remove_unfinished(directory)
 
 
 def check_max_pixels(max_pixels: int, image_size: int) -> None:
@@ -141,7 +141,8 @@ def _check_names(
             f"{len(class_names)}"
         )
     for name in class_names:
-        if name.splitlines() != [name]:
+        encodable = name.encode("utf-8", "ignore").decode("utf-8")
+        if encodable.splitlines() != [name]:
             raise ValueError(
                 f"`class_names` must be a line of text each, got {name!r}"
             )

@@ -15,8 +15,9 @@ SIGNATURE = model.Signature("serving_default", "image_bytes", ("size",))
 class Sizes:
     """A model that gives the sizes of files, and refuses those with an x."""
 
-    def __init__(self, fail_first=0):
+    def __init__(self, fail_first=0, error=model.Unavailable):
         self.fail_first = fail_first
+        self.error = error
         self.asked = []
         self.lock = threading.Lock()
 
@@ -25,7 +26,7 @@ class Sizes:
             self.asked.append(list(contents))
             fails = len(self.asked) <= self.fail_first
         if fails:
-            raise model.Unavailable("away")
+            raise self.error("away")
         for file in contents:
             if b"x" in file:
                 raise model.Refused(f"no image: {file.decode()}")
@@ -139,6 +140,24 @@ def test_a_server_that_stays_away_is_an_error(files, waits):
     assert waits == [1, 2]
     with pytest.raises(model.Unavailable, match="away"):
         asking.patiently(lambda: Sizes(1).predict(SIGNATURE, []), 0)
+
+
+def test_an_overloaded_server_is_asked_for_less_then_later(files, waits):
+    asked = Sizes(5, model.Overloaded)
+    rows = ask(asked, files[:8], batch_size=8, requests_in_flight=1)
+    assert [row["size"] for row in rows] == [*range(1, 9)]
+    assert [len(batch) for batch in asked.asked] == [8, 4, 2, 1, 1, 1, 1, 2, 4]
+    assert waits == [1, 2]
+
+
+def test_a_server_that_stays_overloaded_is_an_error(files, waits):
+    asked = Sizes(99, model.Overloaded)
+    with pytest.raises(model.Unavailable, match="away"):
+        ask(asked, files, batch_size=8, requests_in_flight=1, retries=2)
+    assert [len(batch) for batch in asked.asked] == [8, 4, 2, 1, 1, 1]
+    assert waits == [1, 2]
+    asked = Sizes(2, model.Overloaded)
+    assert asking.patiently(lambda: asked.predict(SIGNATURE, []), 2) == []
 
 
 def test_names_that_are_no_text_can_be_written(tmp_path):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+
+import grpc
 import pytest
 
 from supcon_tf.clients import grpc_model, model, rest_model
@@ -30,6 +33,26 @@ def test_a_photograph_of_many_megabytes_is_sent(server):
     assert row["representation"][0] == 2**23
 
 
+def test_its_channel_is_closed_with_it(monkeypatch):
+    closed = []
+
+    class Channel:
+        def unary_unary(self, *args, **options):
+            pass
+
+        def close(self):
+            closed.append(self)
+
+    monkeypatch.setattr(
+        grpc_model.grpc, "insecure_channel", lambda *_, **__: Channel()
+    )
+    asked = grpc_model.GrpcModel("localhost:1", "lengths")
+    assert not closed
+    del asked
+    gc.collect()
+    assert len(closed) == 1
+
+
 def test_errors_say_what_to_do(server):
     asked = connected(server, "lengths")
     represent = asked.signatures()["represent"]
@@ -37,6 +60,9 @@ def test_errors_say_what_to_do(server):
         asked.predict(represent, [b"", b"a"])
     server.reset(fail_first=1)
     with pytest.raises(model.Unavailable, match="is not there: queue is full"):
+        asked.predict(represent, [b"a"])
+    server.reset(fail_first=1, fail_with=grpc.StatusCode.RESOURCE_EXHAUSTED)
+    with pytest.raises(model.Overloaded, match="answers RESOURCE_EXHAUSTED: q"):
         asked.predict(represent, [b"a"])
     for name, version, servable in (
         ("other", None, r"Latest\(other\)"),

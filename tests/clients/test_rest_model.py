@@ -14,14 +14,16 @@ from tests.clients import exports
 
 
 @contextlib.contextmanager
-def answering(code, body):
-    """A server that answers everything in the same way."""
+def answering(code, body, length=None):
+    """A server that answers everything in the same way, and promises length."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
-            length = int(self.headers["Content-Length"] or 0)
-            asked.append((self.path, self.rfile.read(length)))
+            sent = int(self.headers["Content-Length"] or 0)
+            asked.append((self.path, self.rfile.read(sent)))
             self.send_response(code)
+            if length is not None:
+                self.send_header("Content-Length", str(length))
             self.end_headers()
             self.wfile.write(body)
 
@@ -93,11 +95,13 @@ def test_the_request_is_the_documented_row_format():
         # Early versions of TF Serving escape as C does.
         (400, b'{ "error": "isn\\\'t" }', model.Refused, r"isn\\'t"),
         (413, b"<html>too large</html>", model.Refused, "too large"),
-        (429, b'{"error": "OOM"}', model.Refused, "^OOM$"),
+        (429, b'{"error": "OOM"}', model.Overloaded, "answers 429: OOM$"),
+        (504, b'{"error": "late"}', RuntimeError, "answers 504: late; .*fewer"),
         (503, b'{"error": "queue"}', model.Unavailable, "answers 503: queue$"),
         (502, b"", model.Unavailable, "answers 502"),
         (404, b'{"error": "Latest(m)"}', RuntimeError, "404: Latest.m.$"),
         (500, b"[]", RuntimeError, r"answers 500: \[\]$"),
+        (500, b'{"error": 7}', RuntimeError, "answers 500: 7$"),
         (200, b"<html>", RuntimeError, "must answer as TF Serving does, got"),
     ],
 )
@@ -106,6 +110,20 @@ def test_errors_say_what_to_do(code, body, error, message):
         with pytest.raises(error, match=message) as caught:
             rest_model.RestModel(url, "m").predict(ONE, [b"x"])
     assert caught.type is error
+
+
+@pytest.mark.parametrize("code", [200, 400, 500])
+def test_an_answer_that_breaks_off_is_none(code):
+    with answering(code, b"{", length=9) as (url, _):
+        with pytest.raises(model.Unavailable, match="not there: Incomplete"):
+            rest_model.RestModel(url, "m").predict(ONE, [b"x"])
+
+
+def test_numbers_that_float32_does_not_have_stay():
+    with answering(200, b'{"predictions": [1e300, 0.1]}') as (url, _):
+        rows = rest_model.RestModel(url, "m").predict(ONE, [b"x", b"y"])
+    assert rows[0] == {"representation": 1e300}
+    assert rows[1] == {"representation": 0.10000000149011612}
 
 
 def test_a_server_that_is_away_or_slow(server):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import shutil
 
+import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from supcon_tf import clients, config, data, models, serving
-from supcon_tf.clients import asking
+from supcon_tf.clients import asking, stage
 from tests import model_server
 
 NAMES = ("zero, or so", "größer", "two")
@@ -166,14 +168,59 @@ def test_a_busy_server_is_asked_again(
     server.reset()
 
 
-def test_a_file_that_exists_is_kept(run_dir, images, tmp_path):
+@pytest.mark.parametrize("interface", ["grpc", "rest"])
+def test_an_exhausted_server_is_no_fault_of_an_image(
+    server, images, tmp_path, monkeypatch, interface
+):
+    waits = []
+    monkeypatch.setattr(asking.time, "sleep", waits.append)
+    server.reset(fail_first=2, fail_with=grpc.StatusCode.RESOURCE_EXHAUSTED)
+    chosen = config.PredictSettings(
+        "runs/mine",
+        (str(next((images / "dark").iterdir())),),
+        server=getattr(server, interface),
+        output=str(tmp_path / "out.jsonl"),
+    )
+    assert clients.predict(chosen) == 0
+    assert waits == [1, 2]
+    assert server.batch_sizes == [1] * 3
+    server.reset()
+
+
+def test_a_damaged_export_is_not_loaded(lengths, tmp_path):
+    export = shutil.copytree(lengths / "1", tmp_path / "export" / "1")
+    graph = export / "saved_model.pb"
+    content = graph.read_bytes()
+    sha256 = hashlib.sha256(content).hexdigest()
+    listed = {graph.name: {"sha256": sha256, "bytes": len(content)}}
+    (export / "assets.extra").mkdir()
+    (export / "assets.extra" / "metadata.json").write_text(
+        json.dumps({"files": listed})
+    )
+    chosen = config.PredictSettings(str(tmp_path), ("a.png",))
+    assert "represent" in stage.open_model(chosen).signatures()
+    graph.write_bytes(content[:-1])
+    with pytest.raises(ValueError, match="exported, but saved_model.pb differ"):
+        stage.open_model(chosen)
+
+
+def test_a_file_that_exists_is_kept(run_dir, server, images, tmp_path):
     file = tmp_path / "out.csv"
     file.write_text("earlier")
     with pytest.raises(ValueError, match="out.csv exists already; choose ano"):
         predict("no export is looked for", images, output=str(file))
     assert file.read_text() == "earlier"
-    predict(run_dir, images, output=str(file), overwrite=True)
+    options = {"server": server.rest, "overwrite": True}
+    predict(run_dir, images, output=str(file), **options)
     assert file.read_text().startswith("path,")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(ValueError, match="--output must be a file, got .*fold"):
+        predict(
+            "no export is looked for",
+            images,
+            output=str(tmp_path / "folder.csv"),
+            overwrite=True,
+        )
 
 
 def test_wrong_names_are_errors_before_any_image(

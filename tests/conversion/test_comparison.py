@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -38,23 +41,40 @@ def test_accuracy_has_the_numbers_of_evaluation():
 def test_every_image_is_seen_once_in_order():
     images = np.arange(10 * 2 * 2 * 3).reshape(10, 2, 2, 3).astype(np.uint8)
     examples = tf.data.Dataset.from_tensor_slices((images, range(10))).batch(4)
-    shapes = []
+    shapes, threads = [], set()
 
     def single(batch):
         shapes.append(batch.shape)
+        threads.add(threading.current_thread())
         return batch[:, 0, 0]
 
-    found, labels = comparison.outputs(
-        {
-            "alone": comparison.one_by_one(single),
-            "whole": lambda batch: batch[:, 0, 1],
-        },
-        examples,
-    )
+    with comparison.one_by_one({"alone": single}) as alone:
+        found, labels = comparison.outputs(
+            {**alone, "whole": lambda batch: batch[:, 0, 1]}, examples
+        )
+    assert not any(thread.is_alive() for thread in threads)
     assert set(shapes) == {(1, 2, 2, 3)} and len(shapes) == 10
     np.testing.assert_array_equal(labels, range(10))
     np.testing.assert_array_equal(found["alone"], images[:, 0, 0])
     np.testing.assert_array_equal(found["whole"], images[:, 0, 1])
+
+
+def test_it_takes_the_cores_that_it_may_use(monkeypatch):
+    monkeypatch.setattr(
+        os, "sched_getaffinity", lambda _: {1, 3}, raising=False
+    )
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    together = threading.Barrier(2, timeout=30)
+    threads = set()
+
+    def single(batch):
+        together.wait()  # passes with two threads or more
+        threads.add(threading.current_thread())
+        return batch
+
+    with comparison.one_by_one({"alone": single}) as alone:
+        alone["alone"](np.zeros([8, 1, 1, 3], np.uint8))
+    assert len(threads) == 2
 
 
 def test_a_time_is_that_of_one_image():

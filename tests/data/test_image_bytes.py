@@ -1,7 +1,8 @@
+import itertools
 import pathlib
+import re
 import struct
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -15,15 +16,27 @@ def test_head_is_filled_with_zeros(contents):
     assert head.numpy() == (contents + bytes(4))[:4]
 
 
-@pytest.mark.parametrize("contents", [b"", b"x", b"axb", b"xaxxbxcx", b"ab"])
-def test_around_is_a_loop_over_the_places(contents):
-    found = image_bytes.around(tf.constant(contents), ord("x"), [-1, 1, 2])
-    expected = [
-        [contents[i - 1], contents[i + 1], contents[i + 2]]
-        for i in range(1, len(contents) - 2)
-        if contents[i] == ord("x")
-    ]
-    np.testing.assert_array_equal(found, np.reshape(expected, [-1, 3]))
+@pytest.mark.parametrize("window", [1, 2, 3, 5, 99])
+def test_places_are_counted_across_windows(window, monkeypatch):
+    monkeypatch.setattr(image_bytes, "_WINDOW", window)
+    for contents in (b"", b"x", b"axb", b"axxbcaxbc", b"xaxb0aaxbbaxbcaxb"):
+        found = image_bytes.count_places(
+            tf.constant(contents),
+            ord("x"),
+            [-1, 1, 2],
+            lambda a, b, _: (a == ord("a")) & (b == ord("b")),
+        )
+        assert found == len(re.findall(rb"axb(?=.)", contents))
+
+
+def test_few_is_up_to_the_bound():
+    contents = tf.constant(b"abc")
+    assert image_bytes.require_few(contents, 3, 3, "X", "y") == contents
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match="X file must have at most 2 y, got 3",
+    ):
+        image_bytes.require_few(contents, 3, 2, "X", "y")
 
 
 def test_a_refusal_comes_before_what_it_guards():
@@ -64,6 +77,14 @@ def bombs():
     yield contents[:begin] + b"\x70\0\x70\0" + contents[begin + 4 :]
 
 
+def lookalikes():
+    """Files of 5 MB, full of what the decoders look for, or begin it."""
+    yield test_jpeg.encoded() + b"\xda" * 5_000_000
+    yield test_jpeg.encoded() + b"\xff\xda\0\x04" * 1_250_000 + b"\xff"
+    yield test_png.file(test_png.header(5, 7)) + b"X" * 5_000_000
+    yield test_png.file(test_png.header(5, 7)) + b"zTXt" * 1_250_000
+
+
 def memory(name):
     """A line of /proc/self/status, MB."""
     lines = pathlib.Path("/proc/self/status").read_text().splitlines()
@@ -72,9 +93,10 @@ def memory(name):
 
 
 def test_no_file_takes_much_memory():
-    """Decoded, each would be hundreds of megabytes."""
+    """Decoded or searched, each could take hundreds of megabytes."""
     decoded(test_jpeg.encoded())
-    for contents in map(tf.constant, bombs()):
+    files = itertools.chain(bombs(), lookalikes())
+    for contents in map(tf.constant, files):
         pathlib.Path("/proc/self/clear_refs").write_text("5")  # The peak.
         before = memory("VmRSS")
         try:

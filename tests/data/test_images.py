@@ -230,29 +230,6 @@ def test_central_view_is_that_of_the_image():
             np.testing.assert_array_equal(view, expected_view(contents))
 
 
-def test_a_session_serves_good_files_after_bad_ones(tmp_path):
-    """As TF Serving runs a SavedModel; every error is of the right kind."""
-    module = tf.Module()
-    module.views = views
-    tf.saved_model.save(module, str(tmp_path), {"serving_default": views})
-    good = list(files(25, 37).values())
-    bad = [file[: len(file) // 2] for file in good] + [b"", b"no image"]
-    huge = encoded(Image.new("1", (257, 256)))
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        loaded = tf.compat.v1.saved_model.loader.load(
-            session, ["serve"], str(tmp_path)
-        )
-        signature = loaded.signature_def["serving_default"]
-        feed = signature.inputs["image_bytes"].name
-        fetch = signature.outputs["views"].name
-        for file in [*bad, huge]:
-            with pytest.raises(tf.errors.InvalidArgumentError):
-                session.run(fetch, {feed: [good[0], file]})
-        served = session.run(fetch, {feed: good})
-    for contents, view in zip(good, served, strict=True):
-        np.testing.assert_array_equal(view, expected_view(contents))
-
-
 def test_a_photograph_of_a_camera():
     """12 megapixels, turned by EXIF, which is not applied."""
     exif = Image.Exif()

@@ -301,8 +301,9 @@ def test_requests_are_batched_after_they_are_decoded(
                 np.testing.assert_allclose(
                     found, expected[i % 4 : i % 4 + 1], atol=1e-5
                 )
-    whole = batched("serving_default", FILES * 3)["probabilities"]
-    np.testing.assert_allclose(whole, np.tile(expected, [3, 1]), atol=1e-5)
+    # More than the 64 batches that wait of small requests.
+    whole = batched("serving_default", FILES * 60)["probabilities"]
+    np.testing.assert_allclose(whole, np.tile(expected, [60, 1]), atol=1e-5)
 
 
 def test_bad_requests_among_a_thousand_change_nothing(ask):

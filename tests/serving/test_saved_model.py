@@ -81,8 +81,7 @@ def test_saved_model_cli_shows_the_documented_signatures(
     for part in done.stdout.split("signature_def['")[1:]:
         name, _, text = part.partition("']:")
         text = text.partition("Concrete Functions:")[0]
-        inputs, _, outputs = text.partition("SavedModel SignatureDef contains")
-        inputs, _, outputs = text.partition("outputs['")
+        inputs = text.partition("outputs['")[0]
         found[name] = (tensors(inputs, "inputs"), tensors(text, "outputs"))
     del found["__saved_model_init_op"]
     assert found == {
@@ -112,6 +111,7 @@ def tensors(text, kind):
         ((), "must be 3 names, got 0"),
         (("a", "b", "c\nd"), r"must be a line of text each, got 'c\\nd'"),
         (("a", "b", ""), "must be a line of text each, got ''"),
+        (("a", "b", "\udcff"), r"must be a line of text each, got '\\udcff'"),
     ],
 )
 def test_class_names_are_a_line_per_class(
@@ -144,19 +144,31 @@ def test_a_version_is_never_replaced(encoder, tmp_path):
         export(encoder, tmp_path / "1")
 
 
+def test_of_two_exports_at_once_one_is_refused(encoder, tmp_path):
+    def finish(partial):
+        (tmp_path / "7" / "mine").mkdir(parents=True)
+
+    with pytest.raises(ValueError, match="7 must not exist, but does by now"):
+        export(encoder, tmp_path / "7", finish=finish)
+    assert [path.name for path in tmp_path.iterdir()] == ["7"]
+    assert [path.name for path in (tmp_path / "7").iterdir()] == ["mine"]
+
+
 def test_an_interrupted_export_is_not_seen_by_the_server(
     encoder, tmp_path, monkeypatch
 ):
     def save(module, path, **arguments):
-        pathlib.Path(path).mkdir()
+        (pathlib.Path(path) / "saved_model.pb").touch()
+        assert not path.rpartition("/")[2].isdecimal()
         raise OSError("disk full")
 
     with monkeypatch.context() as patched:
         patched.setattr(tf.saved_model, "save", save)
         with pytest.raises(OSError, match="disk full"):
             export(encoder, tmp_path / "7")
-    # TF Serving loads numbers only.
-    assert [path.name for path in tmp_path.iterdir()] == [".7.partial"]
+    assert not list(tmp_path.iterdir())
+    # What a killed export leaves; TF Serving loads numbers only.
+    (tmp_path / ".7.killed.partial").mkdir()
     export(encoder, tmp_path / "7")
     assert [path.name for path in tmp_path.iterdir()] == ["7"]
     request = tmp_path / "7" / "assets.extra" / "request.json"
