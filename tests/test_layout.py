@@ -15,6 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Package -> what it may import of supcon_tf, besides itself.
 BELOW = {
+    "cores": set(),
     "files": set(),
     "palette": set(),
     "settings": set(),

@@ -19,6 +19,8 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from supcon_tf import cores
+
 if TYPE_CHECKING:
     from matplotlib import figure
 
@@ -98,11 +100,7 @@ def interleave(
 
 def choose_threads(asked: int) -> int:
     """Threads of every process: those asked for, or all cores it may use."""
-    if asked:
-        return asked
-    if hasattr(os, "sched_getaffinity"):  # Linux: within taskset, containers.
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
+    return asked or cores.usable()
 
 
 def describe_machine(threads: int) -> Point:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from supcon_tf import measures
+from supcon_tf import cores, measures
 
 # From images [N, S, S, 3] uint8 to probabilities or representations [N, K].
 Function = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.float32]]
@@ -55,7 +54,7 @@ def one_by_one(functions: dict[str, Function]) -> Iterator[dict[str, Function]]:
     multiple of the time where the cores have other work too. The threads, and
     what the functions keep for each, end with the block.
     """
-    with futures.ThreadPoolExecutor(min(_cores(), _MOST_THREADS)) as pool:
+    with futures.ThreadPoolExecutor(min(cores.usable(), _MOST_THREADS)) as pool:
         yield {
             name: functools.partial(_each_alone, pool, function)
             for name, function in functions.items()
@@ -68,13 +67,6 @@ def _each_alone(
     """What a function gives for the images, one per call."""
     single = np.split(images, len(images))
     return np.concatenate(list(pool.map(function, single)))
-
-
-def _cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # Linux: within taskset, containers.
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def accuracy(

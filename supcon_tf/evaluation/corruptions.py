@@ -15,7 +15,7 @@ from concurrent import futures
 import numpy as np
 import numpy.typing as npt
 
-from supcon_tf import config
+from supcon_tf import config, cores
 from supcon_tf.evaluation import corrupted_image
 
 MIN_SIDE = 32  # pixels; the limit of imagecorruptions.
@@ -161,11 +161,7 @@ def corrupt(
 
 def useful_processes(num_images: int) -> int:
     """How many processes so many corrupted images are worth starting."""
-    if hasattr(os, "sched_getaffinity"):  # Linux: within taskset, containers.
-        cores = len(os.sched_getaffinity(0))
-    else:
-        cores = os.cpu_count() or 1
-    return min(cores, num_images // _IMAGES_PER_PROCESS)
+    return min(cores.usable(), num_images // _IMAGES_PER_PROCESS)
 
 
 def _checked(

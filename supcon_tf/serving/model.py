@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -258,7 +259,8 @@ def _batched(
         max_batch_size=max(size, _LARGEST_REQUEST),
         batch_timeout_micros=round(timeout * 1e6),
         allowed_batch_sizes=sorted({*powers, size}),
-        max_enqueued_batches=_WAITING_BATCHES - (-_LARGEST_REQUEST // size),
+        max_enqueued_batches=_WAITING_BATCHES
+        + math.ceil(_LARGEST_REQUEST / size),
     )(encode)
     # A batch function forgets the shape.
     return lambda views: tf.ensure_shape(batched(views), [None, dim])

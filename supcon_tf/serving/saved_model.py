@@ -1,12 +1,36 @@
-"""SavedModels that take image files and need nothing else to run."""
+"""SavedModels that take image files and need nothing else to run.
+
+Signatures, of N >= 1 images:
+
+  serving_default: `image_bytes` [N] string, the bytes of JPEG, PNG, GIF or
+    BMP files (not base64), to `probabilities` [N, classes] float32,
+    `class_names` [N, classes] string in the same order, `predicted_class`
+    [N] string, `top_classes` [N, k] string, most probable first, and
+    `top_probabilities` [N, k] float32.
+  predict_images, predict_images_float: `images` [N, height, width, 3]
+    uint8, or float32 in 0..255, rounded to nearest, to the same.
+  represent, represent_images, represent_images_float: the same inputs to
+    `representation` [N, dim] float32 of unit length.
+  classify_by_neighbours: `image_bytes` to `similarities` [N, classes]
+    float32, cosines to the prototypes, `class_names`, `predicted_class`,
+    `top_classes` and `top_similarities`.
+
+The first three need a classifier, the last prototypes. Decoding, crop
+(`data.decode_central_view`) and normalisation are inside, and are those of
+evaluation. What cannot be decoded fails its request with INVALID_ARGUMENT.
+Class names are the asset `class_names.txt`, a line each. In assets.extra/
+lie requests that warm the server up and an example request; see `warm_up`
+and `request`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import pathlib
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy.typing as npt
 import tensorflow as tf
@@ -32,27 +56,7 @@ def export_saved_model(
 ) -> None:
     """Writes a SavedModel; the directory appears only when it is complete.
 
-    Signatures, of N >= 1 images:
-
-      serving_default: `image_bytes` [N] string, the bytes of JPEG, PNG, GIF or
-        BMP files (not base64), to `probabilities` [N, classes] float32,
-        `class_names` [N, classes] string in the same order, `predicted_class`
-        [N] string, `top_classes` [N, k] string, most probable first, and
-        `top_probabilities` [N, k] float32.
-      predict_images, predict_images_float: `images` [N, height, width, 3]
-        uint8, or float32 in 0..255, rounded to nearest, to the same.
-      represent, represent_images, represent_images_float: the same inputs to
-        `representation` [N, dim] float32 of unit length.
-      classify_by_neighbours: `image_bytes` to `similarities` [N, classes]
-        float32, cosines to the prototypes, `class_names`, `predicted_class`,
-        `top_classes` and `top_similarities`.
-
-    The first three need a classifier, the last prototypes. Decoding, crop
-    (`data.decode_central_view`) and normalisation are inside, and are those of
-    evaluation. What cannot be decoded fails its request with INVALID_ARGUMENT.
-    Class names are the asset `class_names.txt`, a line each. In assets.extra/
-    lie requests that warm the server up and an example request; see `warm_up`
-    and `request`.
+    The module says what its signatures take and return.
 
     Args:
       encoder: built encoder.
@@ -81,31 +85,39 @@ def export_saved_model(
     _check_names(class_names, encoder, classifier, prototypes)
     check_max_pixels(max_pixels, image_size)
     # TF Serving polls for numbers, so that it does not see a hidden name.
-    with files.make_atomically(directory) as partial:
-        with tempfile.TemporaryDirectory() as scratch:
-            names_file = pathlib.Path(scratch) / "class_names.txt"
-            lines = "".join(f"{name}\n" for name in class_names)
-            names_file.write_text(lines, "utf-8")
-            served = model.ServedModel(
-                encoder,
-                image_size,
-                max_pixels,
-                classifier=classifier,
-                prototypes=prototypes,
-                class_names_file=str(names_file),
-                num_classes=len(class_names),
-                top_k=top_k,
-                max_batch_size=max_batch_size,
-                batch_timeout=batch_timeout,
-            )
-            tf.saved_model.save(
-                served, str(partial), signatures=served.signatures()
-            )
+    with (
+        files.make_atomically(directory) as partial,
+        _lines_in_a_file(class_names) as names_file,
+    ):
+        served = model.ServedModel(
+            encoder,
+            image_size,
+            max_pixels,
+            classifier=classifier,
+            prototypes=prototypes,
+            class_names_file=names_file,
+            num_classes=len(class_names),
+            top_k=top_k,
+            max_batch_size=max_batch_size,
+            batch_timeout=batch_timeout,
+        )
+        tf.saved_model.save(
+            served, str(partial), signatures=served.signatures()
+        )
         warm_up.write_warm_up(partial, image_size)
         request.write_request(partial, image_size)
         if finish is not None:
             finish(partial)
     files.remove_unfinished(directory)
+
+
+@contextlib.contextmanager
+def _lines_in_a_file(class_names: Sequence[str]) -> Iterator[str]:
+    """The path of class_names.txt, from which TensorFlow makes the asset."""
+    with tempfile.TemporaryDirectory() as scratch:
+        file = pathlib.Path(scratch) / "class_names.txt"
+        file.write_text("".join(f"{name}\n" for name in class_names), "utf-8")
+        yield str(file)
 
 
 def check_max_pixels(max_pixels: int, image_size: int) -> None:

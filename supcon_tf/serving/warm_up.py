@@ -23,11 +23,7 @@ FILE = f"{metadata.EXTRAS}/tf_serving_warmup_requests"
 BATCH_SIZES = (1, 8)
 
 
-def write_warm_up(
-    directory: epath.PathLike,
-    image_size: int,
-    signatures: tuple[str, ...] | None = None,
-) -> None:
+def write_warm_up(directory: epath.PathLike, image_size: int) -> None:
     """Writes assets.extra/tf_serving_warmup_requests.
 
     Per signature a request of one image and one of eight: image files as a
@@ -38,23 +34,16 @@ def write_warm_up(
     Args:
       directory: a SavedModel that nobody reads yet.
       image_size: side of the encoder's images in pixels.
-      signatures: the ones to warm up; None for all.
 
     Raises:
-      ValueError: `directory` is no SavedModel, or a signature is not in it.
+      ValueError: `directory` is no SavedModel.
     """
     directory = epath.Path(directory)
-    known = metadata.read_signatures(directory)
-    chosen = tuple(known) if signatures is None else signatures
-    unknown = [name for name in chosen if name not in known]
-    if unknown:
-        raise ValueError(
-            f"`signatures` must be some of {', '.join(known)}, got {unknown[0]}"
-        )
+    signatures = metadata.read_signatures(directory)
     (directory / metadata.EXTRAS).mkdir(parents=True, exist_ok=True)
     with tf.io.TFRecordWriter(str(directory / FILE)) as writer:
-        for name in chosen:
-            for log in _logs(name, known[name], image_size):
+        for name, signature in signatures.items():
+            for log in _logs(name, signature, image_size):
                 writer.write(log.SerializeToString(deterministic=True))
 
 

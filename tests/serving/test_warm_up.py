@@ -87,14 +87,3 @@ def test_files_are_both_kinds_and_arrays_small_on_disk(saved):
     assert tf.io.decode_png(sent[0]).shape == [4, 5, 3]
     assert tf.io.decode_jpeg(sent[1]).shape == [27, 36, 3]
     assert (saved / warm_up.FILE).stat().st_size < 20_000
-
-
-def test_only_the_chosen_signatures_are_warmed_up(saved, tmp_path):
-    (tmp_path / "saved_model.pb").write_bytes(
-        (saved / "saved_model.pb").read_bytes()
-    )
-    warm_up.write_warm_up(tmp_path, SIZE, ("represent",))
-    names = {r.model_spec.signature_name for r in requests_in(tmp_path)}
-    assert names == {"represent"}
-    with pytest.raises(ValueError, match="`signatures` must be some of .* got"):
-        warm_up.write_warm_up(tmp_path, SIZE, ("classify",))
