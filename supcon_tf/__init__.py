@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 
+__version__ = "0.1.0"
+
 _MODULES = (
     "augment",
     "benchmarks",
@@ -34,6 +36,7 @@ _NAMES = {
     "SupConModel": "models",
     "LinearClassifier": "models",
     "SimAugment": "augment",
+    "load_encoder": "training",
 }
 __all__ = [*_MODULES, *_NAMES]
 

@@ -8,6 +8,8 @@ import socket
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
+
 _TF_CONFIG_EXAMPLE = (
     '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, '
     '"task": {"type": "worker", "index": 0}}'
@@ -40,7 +42,7 @@ def make_strategy(
         "tpu": lambda: _tpu(tpu),
     }
     if name not in makers:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`name` must be one of {', '.join(makers)}, got {name!r}"
         )
     return makers[name]()
@@ -86,7 +88,7 @@ def _num_tasks() -> int:
     """Counts the chief and workers of TF_CONFIG; raises ValueError."""
     text = os.environ.get("TF_CONFIG")
     if not text:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "TF_CONFIG must be set on every machine of a multi_worker run, "
             f"as {_TF_CONFIG_EXAMPLE}, got none"
         )
@@ -97,16 +99,16 @@ def _num_tasks() -> int:
         own = addresses[task["type"]]
         index = task["index"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"TF_CONFIG must be JSON as {_TF_CONFIG_EXAMPLE}, got {text!r} "
             f"({type(error).__name__}: {error})"
         ) from None
     if not addresses["worker"]:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"TF_CONFIG must list its machines in cluster.worker, got {text}"
         )
     if not (isinstance(index, int) and 0 <= index < len(own)):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"TF_CONFIG's task.index must be in 0..{len(own) - 1}, the "
             f"machines of cluster.{task['type']}, got {index!r}"
         )
@@ -128,7 +130,7 @@ def _tpu(name: str | None) -> tf.distribute.Strategy:
         tf.errors.OpError,
     ) as error:
         reason = str(error).partition("\n")[0]
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`tpu` must be the name or grpc:// address of a TPU that can be "
             "reached from here, or local on a machine that has one, got "
             f"{name!r} ({reason})"

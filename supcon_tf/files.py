@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
+import pathlib
+import tempfile
 import uuid
 from collections.abc import Iterator
 
 from etils import epath
+
+from supcon_tf import exceptions
 
 _CHUNK = 2**22  # bytes
 
@@ -24,6 +29,31 @@ def write_atomically(path: epath.PathLike, content: str | bytes) -> None:
     data = content.encode() if isinstance(content, str) else content
     partial.write_bytes(data)
     partial.replace(path)
+
+
+def check_writable(argument: str, path: epath.PathLike) -> None:
+    """Checks, before there is anything to lose, that files can be written.
+
+    Args:
+      argument: name of the argument or flag that the path comes from.
+      path: of a directory, local or gs://, that may not exist yet; a local one
+        is tried, with a file without a name where the first folder is missing.
+
+    Raises:
+      ValueError: a part of the path is a file, or nothing can be written.
+    """
+    if "://" in str(path):
+        return
+    existing = pathlib.Path(path).absolute()
+    while not os.path.lexists(existing):
+        existing = existing.parent
+    try:
+        tempfile.TemporaryFile(dir=existing).close()
+    except OSError as error:
+        raise exceptions.InvalidValue(
+            f"`{argument}` must be a folder that can be written, got {path}: "
+            f"{existing}: {error.strerror}"
+        ) from error
 
 
 def digest(path: epath.PathLike) -> dict[str, object]:
@@ -96,7 +126,9 @@ def _publish(path: epath.Path, complete: epath.Path) -> None:
     except OSError as error:
         if not path.exists():
             raise
-        raise ValueError(f"{path} must not exist, but does by now") from error
+        raise exceptions.InvalidValue(
+            f"{path} must not exist, but does by now"
+        ) from error
 
 
 def _replace(path: epath.Path, complete: epath.Path) -> None:

@@ -1,4 +1,4 @@
-"""The mechanism of settings: fields with rules, flags, flagfiles, tools.
+"""The mechanism of settings: fields with rules, flags, flagfiles.
 
 Importing this module does not import TensorFlow, so that `--help` and a wrong
 flag answer at once. The settings themselves are in config/.
@@ -7,28 +7,16 @@ flag answer at once. The settings themselves are in config/.
 from __future__ import annotations
 
 import dataclasses
-import os
-import pathlib
-import sys
-import traceback
-from collections.abc import Callable
 from typing import TypeVar
 
-from absl import app, flags, logging
+from absl import flags
 from etils import epath
+
+from supcon_tf import exceptions
 
 # Flags defined here belong to the tool that runs, and show in its --help.
 flags.disclaim_key_flags()
 
-# What a check raises; anything else is a defect and keeps its traceback.
-_EXPECTED = (
-    ValueError,
-    OSError,
-    ImportError,
-    RuntimeError,
-    FloatingPointError,
-)
-_PACKAGE = str(pathlib.Path(__file__).parent)
 _KINDS = {  # annotation -> accepted types
     "bool": bool,
     "int": int,
@@ -59,7 +47,10 @@ def setting(
     at_most: float | None = None,
     recorded: bool = True,
     resumable: bool = False,
+    grows: bool = False,
+    adaptive: bool = False,
     repeated: bool = False,
+    common: bool = False,
 ) -> dataclasses.Field:
     """A field with its flag's help text and the rule for its value.
 
@@ -72,8 +63,12 @@ def setting(
       at_most: inclusive upper bound.
       recorded: part of the run, so part of its flagfile.
       resumable: may change where a run is resumed.
+      grows: may be larger where a run is resumed.
+      adaptive: None leaves the value to the run, which resolves it by its data
+        and keeps it where it is resumed.
       repeated: each item of a tuple of strings has a flag of its own, and may
         hold commas.
+      common: one that people set, so in the short `--help`.
     """
     rules = {"above": above, "at_least": at_least, "at_most": at_most}
     return dataclasses.field(
@@ -84,7 +79,10 @@ def setting(
             "rules": {k: v for k, v in rules.items() if v is not None},
             "recorded": recorded,
             "resumable": resumable,
+            "grows": grows,
+            "adaptive": adaptive,
             "repeated": repeated,
+            "common": common,
         },
     )
 
@@ -97,19 +95,20 @@ def with_default(base: type, name: str, default: object) -> dataclasses.Field:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Fields and checks shared by all tools."""
+    """Where a run is on disk."""
 
     run_dir: str = setting(
         "",
         "Run directory: what this tool writes, and reads of earlier ones.",
         resumable=True,
+        common=True,
     )
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
             _check_field(field, getattr(self, field.name))
         if not self.run_dir:
-            raise ValueError("--run_dir must be given")
+            raise exceptions.InvalidValue("--run_dir must be given")
         self._check()
 
     def _check(self) -> None:
@@ -121,12 +120,14 @@ def _check_field(field: dataclasses.Field, value: object) -> None:
     accepted = _KINDS[field.type]
     is_bool = isinstance(value, bool)
     if not isinstance(value, accepted) or is_bool != (accepted is bool):
-        raise ValueError(f"--{field.name} must be {field.type}, got {value!r}")
+        raise exceptions.InvalidValue(
+            f"--{field.name} must be {field.type}, got {value!r}"
+        )
     choices, rules = field.metadata["choices"], field.metadata["rules"]
     items = value if isinstance(value, tuple) else (value,)
     unknown = [item for item in items if choices and item not in choices]
     if unknown:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--{field.name} must be one of {', '.join(choices)}, got "
             f"{unknown[0]!r}"
         )
@@ -137,7 +138,7 @@ def _check_field(field: dataclasses.Field, value: object) -> None:
     }
     for rule, limit in rules.items():
         if value is not None and not holds[rule](limit):
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"--{field.name} must be {rule.replace('_', ' ')} {limit}, "
                 f"got {value}"
             )
@@ -160,7 +161,7 @@ def check_used(
             continue
         chosen = getattr(settings, name)
         if chosen not in users:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"--{field.name} must be left out with --{name}={chosen}: "
                 f"only {', '.join(users)} can use it, got {to_text(value)}"
             )
@@ -223,7 +224,7 @@ def from_flags(
             try:
                 value = tuple(number(item) for item in value)
             except ValueError:
-                raise ValueError(
+                raise exceptions.InvalidValue(
                     f"--{field.name} must be numbers separated by commas, "
                     f"got {','.join(value)}"
                 ) from None
@@ -256,14 +257,14 @@ def from_flagfile(
     flags.DEFINE_string("flagfile", "", "", flag_values=values)
     define_flags(settings_class, values)
     if not epath.Path(path).is_file():
-        raise FileNotFoundError(f"no settings file {path}")
+        raise exceptions.NotFound(f"no settings file {path}")
     # Not --flagfile, which cannot read gs:// paths.
     lines = epath.Path(path).read_text().splitlines()
     given = [line for line in lines if line and not line.startswith("#")]
     try:
         values(["settings", *given, *extra])
     except flags.Error as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise exceptions.InvalidValue(f"{path}: {error}") from error
     return from_flags(settings_class, values)
 
 
@@ -300,7 +301,7 @@ def from_text(
         else:
             value = _FROM_TEXT[kind](text)
     except (ValueError, KeyError):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--{field.name} must be {field.type}, got {text!r}"
         ) from None
     _check_field(field, value)
@@ -311,52 +312,32 @@ def changes(before: Settings, after: Settings) -> list[str]:
     """Differences that make another run, each as "--flag=now (was before)".
 
     What only one command means, or may differ where a run goes on, is left
-    out: `recorded` and `resumable` of `setting`.
+    out: `recorded`, `resumable` and `grows` of `setting`.
     """
-    return [
-        f"--{field.name}={to_text(getattr(after, field.name))} "
-        f"(was {to_text(getattr(before, field.name))})"
-        for field in dataclasses.fields(after)
-        if field.metadata["recorded"]
-        and not field.metadata["resumable"]
-        and getattr(after, field.name) != getattr(before, field.name)
-    ]
+    found = []
+    for field in dataclasses.fields(after):
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        rules = field.metadata
+        if new == old or rules["resumable"] or not rules["recorded"]:
+            continue
+        if not (rules["grows"] and new > old):
+            found.append(f"--{field.name}={to_text(new)} (was {to_text(old)})")
+    return found
 
 
-def run(
-    main: Callable[[SettingsType], object],
-    settings_class: type[SettingsType],
-    positional: str | None = None,
-) -> None:
-    """Runs a tool: flags to settings, one clear line for a wrong input.
+def adopt(chosen: SettingsType, before: Settings) -> SettingsType:
+    """The settings, with what they leave to the run as an earlier one had it.
 
     Args:
-      main: takes the settings.
-      settings_class: a dataclass of settings.
-      positional: the tuple of strings that arguments without a flag make up;
-        None for a tool that takes none.
+      chosen: of a command that goes on with a run.
+      before: that the run has recorded.
     """
-
-    def absl_main(argv: list[str]) -> None:
-        if len(argv) > 1 and positional is None:
-            raise app.UsageError(f"unknown arguments: {' '.join(argv[1:])}")
-        given = {positional: tuple(argv[1:])} if len(argv) > 1 else {}
-        try:
-            main(from_flags(settings_class, **given))
-        except _EXPECTED as error:
-            if not _is_ours(error):
-                raise
-            sys.exit(f"error: {error}")
-
-    # Before TensorFlow is imported: its C++ log is noise in every run, and what
-    # matters in it comes as a Python exception too.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    logging.set_verbosity(logging.WARNING)
-    define_flags(settings_class)
-    app.run(absl_main)
-
-
-def _is_ours(error: Exception) -> bool:
-    """Whether a check of this package raised, so that its text is enough."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return last.filename.startswith(_PACKAGE)
+    return dataclasses.replace(
+        chosen,
+        **{
+            field.name: getattr(before, field.name)
+            for field in dataclasses.fields(chosen)
+            if field.metadata["adaptive"]
+            and getattr(chosen, field.name) is None
+        },
+    )

@@ -91,6 +91,7 @@ def _run(program, arguments, cwd, env, outputs) -> None:
     os.chdir(cwd)
     sys.argv = [str(program), *arguments]
     if isinstance(program, pathlib.Path):
+        sys.path.insert(0, str(program.parent))  # as Python does
         runpy.run_path(str(program), run_name="__main__")
     else:
         exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})

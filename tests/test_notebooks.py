@@ -34,12 +34,13 @@ def test_quickstart_runs_and_shows_its_pictures(epochs, tmp_path):
         r"linear top-1 (.+), k-NN top-1 (.+)", text
     ).groups()
     assert float(linear) > 0.95 and float(knn) > 0.95
+    assert outputs[-1]["data"]["text/plain"] == "TensorShape([64, 256])"
 
 
 def test_quickstart_is_short_and_imports_two_packages():
     notebook = nbformat.read(QUICKSTART, as_version=4)
     nbformat.validate(notebook)
-    assert len(notebook.cells) <= 10
+    assert len(notebook.cells) <= 12
     code = [c.source for c in notebook.cells if c.cell_type == "code"]
     imported = {
         name.split(".")[0]

@@ -15,7 +15,9 @@ the images are scikit-learn's two photographs:
 
 from __future__ import annotations
 
-from supcon_tf import config, settings
+import checkout  # noqa: F401
+
+from supcon_tf import command_line, config
 
 
 def main(chosen: config.BenchInputSettings) -> None:
@@ -33,4 +35,4 @@ def main(chosen: config.BenchInputSettings) -> None:
 
 
 if __name__ == "__main__":
-    settings.run(main, config.BenchInputSettings)
+    command_line.run(main, config.BenchInputSettings)

@@ -12,7 +12,9 @@ two minutes on four cores.
 
 from __future__ import annotations
 
-from supcon_tf import config, settings
+import checkout  # noqa: F401
+
+from supcon_tf import command_line, config
 
 
 def main(chosen: config.BenchKnnSettings) -> None:
@@ -30,4 +32,4 @@ def main(chosen: config.BenchKnnSettings) -> None:
 
 
 if __name__ == "__main__":
-    settings.run(main, config.BenchKnnSettings)
+    command_line.run(main, config.BenchKnnSettings)

@@ -11,7 +11,9 @@ reference implementations where their files are given:
 
 from __future__ import annotations
 
-from supcon_tf import config, settings
+import checkout  # noqa: F401
+
+from supcon_tf import command_line, config
 
 
 def main(chosen: config.BenchLossSettings) -> None:
@@ -29,4 +31,4 @@ def main(chosen: config.BenchLossSettings) -> None:
 
 
 if __name__ == "__main__":
-    settings.run(main, config.BenchLossSettings)
+    command_line.run(main, config.BenchLossSettings)

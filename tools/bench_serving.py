@@ -14,7 +14,9 @@ minutes on four cores.
 
 from __future__ import annotations
 
-from supcon_tf import config, settings
+import checkout  # noqa: F401
+
+from supcon_tf import command_line, config
 
 
 def main(chosen: config.BenchServingSettings) -> None:
@@ -32,4 +34,4 @@ def main(chosen: config.BenchServingSettings) -> None:
 
 
 if __name__ == "__main__":
-    settings.run(main, config.BenchServingSettings)
+    command_line.run(main, config.BenchServingSettings)

@@ -14,7 +14,9 @@ what does not fit into --max_memory_gb is left out:
 
 from __future__ import annotations
 
-from supcon_tf import config, settings
+import checkout  # noqa: F401
+
+from supcon_tf import command_line, config
 
 
 def main(chosen: config.BenchStepSettings) -> None:
@@ -32,4 +34,4 @@ def main(chosen: config.BenchStepSettings) -> None:
 
 
 if __name__ == "__main__":
-    settings.run(main, config.BenchStepSettings)
+    command_line.run(main, config.BenchStepSettings)

@@ -8,7 +8,9 @@ test images beside the model that it was made from.
 
 from __future__ import annotations
 
-from supcon_tf import config, settings
+import checkout  # noqa: F401
+
+from supcon_tf import command_line, config
 
 
 def main(chosen: config.ConvertSettings) -> None:
@@ -19,4 +21,4 @@ def main(chosen: config.ConvertSettings) -> None:
 
 
 if __name__ == "__main__":
-    settings.run(main, config.ConvertSettings)
+    command_line.run(main, config.ConvertSettings)

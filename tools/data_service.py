@@ -1,4 +1,4 @@
-"""Serves views to training: reads and augments in processes of its own.
+r"""Serves views to training: reads and augments in processes of its own.
 
   python tools/data_service.py
 
@@ -16,7 +16,9 @@ journal into the run directory.
 
 from __future__ import annotations
 
-from supcon_tf import config, settings
+import checkout  # noqa: F401
+
+from supcon_tf import command_line, config
 
 
 def main(chosen: config.DataServiceSettings) -> None:
@@ -35,4 +37,4 @@ def main(chosen: config.DataServiceSettings) -> None:
 
 
 if __name__ == "__main__":
-    settings.run(main, config.DataServiceSettings)
+    command_line.run(main, config.DataServiceSettings)

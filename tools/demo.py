@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import pathlib
 
-from supcon_tf import config, settings
+import checkout  # noqa: F401
+
+from supcon_tf import command_line, config, settings
 
 _FLAGS = pathlib.Path(__file__).parent.parent / "flags"
 
@@ -61,4 +63,4 @@ def _run(run_dir: str, epochs: int) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    settings.run(main, config.DemoSettings)
+    command_line.run(main, config.DemoSettings)

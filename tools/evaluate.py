@@ -8,7 +8,9 @@ and beside them predictions.npz, representations.npz and samples.npz.
 
 from __future__ import annotations
 
-from supcon_tf import config, settings
+import checkout  # noqa: F401
+
+from supcon_tf import command_line, config
 
 
 def main(chosen: config.EvaluateSettings) -> None:
@@ -22,4 +24,4 @@ def main(chosen: config.EvaluateSettings) -> None:
 
 
 if __name__ == "__main__":
-    settings.run(main, config.EvaluateSettings)
+    command_line.run(main, config.EvaluateSettings)

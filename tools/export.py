@@ -7,7 +7,9 @@ Writes export/<version>/ into the run directory.
 
 from __future__ import annotations
 
-from supcon_tf import config, settings
+import checkout  # noqa: F401
+
+from supcon_tf import command_line, config
 
 
 def main(chosen: config.ExportSettings) -> None:
@@ -18,4 +20,4 @@ def main(chosen: config.ExportSettings) -> None:
 
 
 if __name__ == "__main__":
-    settings.run(main, config.ExportSettings)
+    command_line.run(main, config.ExportSettings)

@@ -18,7 +18,9 @@ from __future__ import annotations
 import os
 import sys
 
-from supcon_tf import config, settings
+import checkout  # noqa: F401
+
+from supcon_tf import command_line, config
 
 
 def main(chosen: config.PredictSettings) -> None:
@@ -36,4 +38,4 @@ def main(chosen: config.PredictSettings) -> None:
 
 
 if __name__ == "__main__":
-    settings.run(main, config.PredictSettings, positional="images")
+    command_line.run(main, config.PredictSettings, positional="images")

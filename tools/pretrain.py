@@ -1,4 +1,4 @@
-"""Stage 1: pretrains an encoder with the supervised contrastive loss.
+r"""Stage 1: pretrains an encoder with the supervised contrastive loss.
 
   python tools/pretrain.py --flagfile=flags/supcon_digits_resnet18.flags \
     --run_dir=runs/digits
@@ -9,7 +9,9 @@ tensorboard/ into the run directory.
 
 from __future__ import annotations
 
-from supcon_tf import config, settings
+import checkout  # noqa: F401
+
+from supcon_tf import command_line, config
 
 
 def main(chosen: config.PretrainSettings) -> None:
@@ -20,4 +22,4 @@ def main(chosen: config.PretrainSettings) -> None:
 
 
 if __name__ == "__main__":
-    settings.run(main, config.PretrainSettings)
+    command_line.run(main, config.PretrainSettings)

@@ -8,7 +8,9 @@ tools/evaluate.py, and writes one file that needs no network.
 
 from __future__ import annotations
 
-from supcon_tf import config, settings
+import checkout  # noqa: F401
+
+from supcon_tf import command_line, config
 
 
 def main(chosen: config.ReportSettings) -> None:
@@ -20,4 +22,4 @@ def main(chosen: config.ReportSettings) -> None:
 
 
 if __name__ == "__main__":
-    settings.run(main, config.ReportSettings, positional="runs")
+    command_line.run(main, config.ReportSettings, positional="runs")

@@ -9,7 +9,9 @@ operations.png, one image under every operation, into the run directory.
 
 from __future__ import annotations
 
-from supcon_tf import config, settings
+import checkout  # noqa: F401
+
+from supcon_tf import command_line, config
 
 
 def main(chosen: config.ShowAugmentSettings) -> None:
@@ -21,4 +23,4 @@ def main(chosen: config.ShowAugmentSettings) -> None:
 
 
 if __name__ == "__main__":
-    settings.run(main, config.ShowAugmentSettings)
+    command_line.run(main, config.ShowAugmentSettings)

@@ -1,4 +1,4 @@
-"""Runs a grid of settings: both stages and the evaluation of every cell.
+r"""Runs a grid of settings: both stages and the evaluation of every cell.
 
   python tools/sweep.py --flagfile=flags/supcon_digits_resnet18.flags \
     --linear_flagfile=flags/linear_digits.flags --run_dir=runs/sweep \
@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import sys
 
-from supcon_tf import config, settings
+import checkout  # noqa: F401
+
+from supcon_tf import command_line, config
 
 
 def main(chosen: config.SweepSettings) -> None:
@@ -35,4 +37,4 @@ def main(chosen: config.SweepSettings) -> None:
 
 
 if __name__ == "__main__":
-    settings.run(main, config.SweepSettings)
+    command_line.run(main, config.SweepSettings)

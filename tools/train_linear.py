@@ -8,7 +8,9 @@ sub-directory `linear` of the run directory.
 
 from __future__ import annotations
 
-from supcon_tf import config, settings
+import checkout  # noqa: F401
+
+from supcon_tf import command_line, config
 
 
 def main(chosen: config.LinearSettings) -> None:
@@ -19,4 +21,4 @@ def main(chosen: config.LinearSettings) -> None:
 
 
 if __name__ == "__main__":
-    settings.run(main, config.LinearSettings)
+    command_line.run(main, config.LinearSettings)

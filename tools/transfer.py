@@ -1,4 +1,4 @@
-"""Takes the encoder of a run to another data set: linear or fine-tuned.
+r"""Takes the encoder of a run to another data set: linear or fine-tuned.
 
   python tools/transfer.py --run_dir=runs/digits --name=flowers \
     --dataset=folder --data_dir=flowers --method=linear
@@ -10,7 +10,9 @@ the run directory.
 
 from __future__ import annotations
 
-from supcon_tf import config, settings
+import checkout  # noqa: F401
+
+from supcon_tf import command_line, config
 
 
 def main(chosen: config.TransferSettings) -> None:
@@ -21,4 +23,4 @@ def main(chosen: config.TransferSettings) -> None:
 
 
 if __name__ == "__main__":
-    settings.run(main, config.TransferSettings)
+    command_line.run(main, config.TransferSettings)

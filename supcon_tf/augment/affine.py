@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.augment import dispatch
 
 Color = tuple[int, int, int]
@@ -38,7 +39,9 @@ def check_fill(fill: Sequence[int]) -> Color:
     """
     fill = tuple(fill)
     if len(fill) != 3 or any(value not in range(256) for value in fill):
-        raise ValueError(f"`fill` must be three numbers 0 to 255, got {fill}")
+        raise exceptions.InvalidValue(
+            f"`fill` must be three numbers 0 to 255, got {fill}"
+        )
     return fill
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.augment import affine, dispatch, operations, randomness, tables
 
 _DRAWS = 4  # per operation: whether at all, and `operations.apply`'s 3
@@ -38,7 +39,7 @@ class AutoAugment:
         fill: affine.Color = affine.GRAY,
     ) -> None:
         if policy not in tables.AUTO_AUGMENT:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"`policy` must be one of {', '.join(tables.AUTO_AUGMENT)}, "
                 f"got {policy!r}"
             )

@@ -12,6 +12,7 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.augment import dispatch, randomness
 
 _GRAY_WEIGHTS = (19595.0, 38470.0, 7471.0)  # ITU-R 601 times 2**16, as in PIL
@@ -219,7 +220,7 @@ def check_strength(strength: float) -> None:
       ValueError: `strength` is negative, or 0.2 s is above half a circle.
     """
     if not 0.0 <= 0.2 * strength <= 0.5:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`strength` must be in [0, 2.5], since hue turns by at most "
             f"0.2 * strength <= 0.5, got {strength}"
         )

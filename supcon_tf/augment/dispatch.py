@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
+
 
 def check_images(images: tf.Tensor) -> tf.Tensor:
     """Refuses anything but a batch of RGB bytes whose size is known.
@@ -24,7 +26,7 @@ def check_images(images: tf.Tensor) -> tf.Tensor:
     shape = images.shape
     known = shape.rank == 4 and shape[1:3].is_fully_defined() and shape[3] == 3
     if images.dtype != tf.uint8 or not known:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`images` must be [batch, height, width, 3] uint8 of known height "
             f"and width, got {shape} {images.dtype.name}"
         )

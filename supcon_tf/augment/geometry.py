@@ -6,6 +6,7 @@ import functools
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.augment import dispatch, randomness
 
 CENTRAL_FRACTION = 0.875  # of the short side kept in evaluation: 224 of 256
@@ -200,7 +201,7 @@ def _check_image(image: tf.Tensor, size: int, name: str) -> tf.Tensor:
     image = tf.convert_to_tensor(image)
     fits = image.shape.is_compatible_with([None, None, 3])
     if image.dtype != tf.uint8 or not fits:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`{name}` must be [height, width, 3] uint8, "
             f"got {image.shape} {image.dtype.name}"
         )
@@ -211,7 +212,9 @@ def _check_image(image: tf.Tensor, size: int, name: str) -> tf.Tensor:
 def _check_size(size: int) -> None:
     """Refuses a side of no pixels."""
     if size < 1:
-        raise ValueError(f"`size` must be at least 1 pixel, got {size}")
+        raise exceptions.InvalidValue(
+            f"`size` must be at least 1 pixel, got {size}"
+        )
 
 
 def _check_seed(seed: tf.Tensor) -> tf.Tensor:
@@ -221,7 +224,7 @@ def _check_seed(seed: tf.Tensor) -> tf.Tensor:
     if seed.dtype != tf.int32 or not (
         shape == [2] or (shape.rank == 2 and shape[0] and shape[1] == 2)
     ):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`seed` must be [2] or [views, 2] int32 with at least one view, "
             f"got {shape} {seed.dtype.name}"
         )
@@ -246,9 +249,13 @@ def _crop_boxes(
       height, width, -1 for all channels.
     """
     if not 0.0 < area[0] <= area[1] <= 1.0:
-        raise ValueError(f"`area` must be 0 < low <= high <= 1, got {area}")
+        raise exceptions.InvalidValue(
+            f"`area` must be 0 < low <= high <= 1, got {area}"
+        )
     if not 0.0 < aspect[0] <= aspect[1]:
-        raise ValueError(f"`aspect` must be 0 < low <= high, got {aspect}")
+        raise exceptions.InvalidValue(
+            f"`aspect` must be 0 < low <= high, got {aspect}"
+        )
     draws = [
         tf.image.stateless_sample_distorted_bounding_box(
             image_shape,

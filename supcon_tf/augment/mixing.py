@@ -14,6 +14,8 @@ import math
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
+
 _WEIGHT_STEPS = 4096  # MixUp's weights are multiples of its reciprocal.
 
 
@@ -140,9 +142,13 @@ class CutMix:
 def _check_options(num_classes: int, alpha: float) -> None:
     """Raises ValueError for what no constructor here takes."""
     if num_classes < 2:
-        raise ValueError(f"`num_classes` must be at least 2, got {num_classes}")
+        raise exceptions.InvalidValue(
+            f"`num_classes` must be at least 2, got {num_classes}"
+        )
     if not 0.0 < alpha < math.inf:
-        raise ValueError(f"`alpha` must be positive and finite, got {alpha}")
+        raise exceptions.InvalidValue(
+            f"`alpha` must be positive and finite, got {alpha}"
+        )
 
 
 def _check_batch(
@@ -153,18 +159,18 @@ def _check_batch(
     shape = views.shape
     known = shape.rank == 5 and shape[1:].is_fully_defined() and shape[4] == 3
     if views.dtype != tf.uint8 or not known:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`views` must be [batch, views, height, width, 3] uint8 of which "
             f"only the batch may be unknown, got {shape} {views.dtype.name}"
         )
     fits = labels.shape.is_compatible_with(shape[:1])
     if not labels.dtype.is_integer or not fits:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`labels` must be [batch] integers, the batch {shape[0]} as of "
             f"`views`, got {labels.shape} {labels.dtype.name}"
         )
     if seed.dtype != tf.int32 or not seed.shape.is_compatible_with([2]):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`seed` must be [2] int32, got {seed.shape} {seed.dtype.name}"
         )
     return views, labels, seed

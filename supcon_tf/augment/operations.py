@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.augment import affine, color, dispatch, tones
 
 MAX_LEVEL = 10.0
@@ -81,9 +82,13 @@ def argument(name: str, level: float, side: int, ranges: Ranges) -> float:
       ValueError: `name` or `level` is out of range.
     """
     if name not in NAMES:
-        raise ValueError(f"`name` must be one of {NAMES}, got {name!r}")
+        raise exceptions.InvalidValue(
+            f"`name` must be one of {NAMES}, got {name!r}"
+        )
     if not 0.0 <= level <= MAX_LEVEL:
-        raise ValueError(f"`level` must be in [0, 10], got {level}")
+        raise exceptions.InvalidValue(
+            f"`level` must be in [0, 10], got {level}"
+        )
     share = level / MAX_LEVEL
     few, many = ranges.posterize
     return {

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.augment import (
     affine,
     color,
@@ -89,7 +90,9 @@ class SimAugment:
         color.check_strength(strength)
         for name, value in self.get_config().items():
             if name.endswith("_probability") and not 0.0 <= value <= 1.0:
-                raise ValueError(f"`{name}` must be in [0, 1], got {value}")
+                raise exceptions.InvalidValue(
+                    f"`{name}` must be in [0, 1], got {value}"
+                )
 
     def __call__(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
         """Augments each image with its own draws.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.augment import affine, dispatch, operations, randomness, tables
 
 _DRAWS = 5  # per layer: operation, whether at all, and `operations.apply`'s 3
@@ -40,15 +41,19 @@ class RandAugment:
         fill: affine.Color = affine.GRAY,
     ) -> None:
         if num_layers < 1:
-            raise ValueError(f"`num_layers` must be >= 1, got {num_layers}")
+            raise exceptions.InvalidValue(
+                f"`num_layers` must be >= 1, got {num_layers}"
+            )
         if not 0.0 <= magnitude <= operations.MAX_LEVEL:
-            raise ValueError(f"`magnitude` must be in [0, 10], got {magnitude}")
+            raise exceptions.InvalidValue(
+                f"`magnitude` must be in [0, 10], got {magnitude}"
+            )
         if num_operations not in tables.RAND_AUGMENT:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"`num_operations` must be 14 or 16, got {num_operations}"
             )
         if not 0.0 <= probability <= 1.0:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"`probability` must be in [0, 1], got {probability}"
             )
         self.num_layers = num_layers

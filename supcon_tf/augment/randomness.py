@@ -12,6 +12,8 @@ import math
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
+
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # Salmon et al. 2011, Table 2
 _PARITY = 0x1BD11BDA  # the key-schedule constant of Threefish
 _FOLD_STREAM = 0xFFFFFFFF  # no stream of draws: see `fold_in`
@@ -83,7 +85,7 @@ def uniform(
     """
     seeds = tf.convert_to_tensor(seeds)
     if seeds.dtype != tf.int32 or not seeds.shape.is_compatible_with([None, 2]):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`seeds` must be [batch, 2] int32, "
             f"got {seeds.shape} {seeds.dtype.name}"
         )
@@ -140,12 +142,14 @@ def fold_in(seeds: tf.Tensor, data: tf.Tensor) -> tf.Tensor:
     """
     seeds, data = tf.convert_to_tensor(seeds), tf.convert_to_tensor(data)
     if seeds.dtype != tf.int32 or seeds.shape[-1:] != [2]:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`seeds` must be [..., 2] int32, "
             f"got {seeds.shape} {seeds.dtype.name}"
         )
     if not data.dtype.is_integer:
-        raise ValueError(f"`data` must be integers, got {data.dtype.name}")
+        raise exceptions.InvalidValue(
+            f"`data` must be integers, got {data.dtype.name}"
+        )
     keys = tf.unstack(tf.bitcast(seeds, tf.uint32), axis=-1)
     words = threefry(
         (keys[0], keys[1]),

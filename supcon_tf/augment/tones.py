@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.augment import dispatch
 
 _LEVELS = 256
@@ -116,7 +117,9 @@ def solarize_add(
       ValueError: `threshold` is not a byte.
     """
     if threshold not in range(_LEVELS):
-        raise ValueError(f"`threshold` must be in 0..255, got {threshold}")
+        raise exceptions.InvalidValue(
+            f"`threshold` must be in 0..255, got {threshold}"
+        )
     images = dispatch.check_images(images)
     dark = tf.cast(images < threshold, tf.uint8)
     added = dark * tf.cast(_per_image(addition), tf.uint8)

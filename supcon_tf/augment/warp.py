@@ -8,6 +8,7 @@ import warnings
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.augment import dispatch, randomness
 
 _REFERENCE_SIDE = 224  # pixels; lengths are stated at this side and scale
@@ -41,7 +42,9 @@ def random_warp(
     """
     images = dispatch.check_images(images)
     if max_length < 0.0:
-        raise ValueError(f"`max_length` must be >= 0, got {max_length}")
+        raise exceptions.InvalidValue(
+            f"`max_length` must be >= 0, got {max_length}"
+        )
     height, width = images.shape[1:3]
     if min(height, width) < 2:
         return images

@@ -8,7 +8,7 @@ import importlib.util
 import pathlib
 import tempfile
 
-from supcon_tf import config
+from supcon_tf import config, exceptions
 from supcon_tf.benchmarks import (
     input_comparison,
     input_images,
@@ -81,7 +81,9 @@ def choose_implementations(chosen: config.BenchInputSettings) -> list[str]:
     names = chosen.implementations.split(",")
     for name in names:
         if name in missing:
-            raise ImportError(f"{name} needs {missing[name]}, not installed")
+            raise exceptions.MissingPackage(
+                f"{name} needs {missing[name]}, not installed"
+            )
     return names
 
 
@@ -109,7 +111,9 @@ def _prepare(
     }
     done = processes.run("input_images", job)
     if "error" in done:
-        raise RuntimeError(f"the images could not be read: {done['error']}")
+        raise exceptions.Failed(
+            f"the images could not be read: {done['error']}"
+        )
     origin = chosen.data_dir or "scikit-learn's photographs"
     return f"{done['distinct']} JPEG files of {origin}"
 

@@ -13,6 +13,7 @@ import pathlib
 
 import numpy as np
 
+from supcon_tf import exceptions
 from supcon_tf.benchmarks import libraries, processes
 
 _MOST_FILES = 512
@@ -27,14 +28,16 @@ def find_jpegs(data_dir: str) -> list[str]:
     """
     root = pathlib.Path(data_dir)
     if not root.is_dir():
-        raise ValueError(f"--data_dir must be a folder, got {data_dir}")
+        raise exceptions.InvalidValue(
+            f"--data_dir must be a folder, got {data_dir}"
+        )
     found = sorted(
         str(path.resolve())
         for path in root.rglob("*")
         if path.suffix.lower() in (".jpg", ".jpeg")
     )
     if not found:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--data_dir must hold .jpg or .jpeg files, got none in {data_dir}"
         )
     count = min(len(found), _MOST_FILES)

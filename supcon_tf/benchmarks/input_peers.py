@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from supcon_tf import exceptions
 from supcon_tf.benchmarks import libraries
 from supcon_tf.benchmarks.input_pipelines import (
     CROP_AREA,
@@ -196,5 +197,5 @@ def _choose(
 ) -> ImageFunction:
     """The policy, made; a clear error where a peer has none."""
     if policy not in policies:
-        raise ValueError(f"{name} has no {policy}")
+        raise exceptions.InvalidValue(f"{name} has no {policy}")
     return policies[policy]()

@@ -7,7 +7,7 @@ import functools
 import importlib.util
 import pathlib
 
-from supcon_tf import config
+from supcon_tf import config, exceptions
 from supcon_tf.benchmarks import loss_comparison, plots, processes
 
 # [M, M] float32 matrices at the peak, rounded up: measured at M = 8,192 and
@@ -75,7 +75,7 @@ def choose_implementations(chosen: config.BenchLossSettings) -> list[str]:
     }
     for name, path in paths.items():
         if path is not None and not pathlib.Path(path).is_file():
-            raise FileNotFoundError(
+            raise exceptions.NotFound(
                 f"--{name}_path must be a Python file, got {path}"
             )
     modules = {
@@ -96,7 +96,9 @@ def choose_implementations(chosen: config.BenchLossSettings) -> list[str]:
     names = chosen.implementations.split(",")
     for name in names:
         if name in missing:
-            raise ImportError(f"{name} needs {missing[name]}, not installed")
+            raise exceptions.MissingPackage(
+                f"{name} needs {missing[name]}, not installed"
+            )
     return names
 
 

@@ -7,7 +7,7 @@ import functools
 import pathlib
 import tempfile
 
-from supcon_tf import config
+from supcon_tf import config, exceptions
 from supcon_tf.benchmarks import (
     input_images,
     processes,
@@ -96,10 +96,14 @@ def _prepare(
     }
     read = processes.run("input_images", images)
     if "error" in read:
-        raise RuntimeError(f"the images could not be read: {read['error']}")
+        raise exceptions.Failed(
+            f"the images could not be read: {read['error']}"
+        )
     made = processes.run("serving_models", models)
     if "error" in made:
-        raise RuntimeError(f"the models could not be made: {made['error']}")
+        raise exceptions.Failed(
+            f"the models could not be made: {made['error']}"
+        )
     linked = input_images.link_directory(folder)
     files = [path.stat().st_size for path in linked.iterdir()]
     origin = chosen.data_dir or "scikit-learn's photographs"

@@ -7,7 +7,7 @@ import functools
 import importlib.util
 import pathlib
 
-from supcon_tf import config
+from supcon_tf import config, exceptions
 from supcon_tf.benchmarks import plots, processes, step_comparison
 
 
@@ -62,7 +62,7 @@ def choose_implementations(chosen: config.BenchStepSettings) -> list[str]:
     """The implementations asked for, or all that can be loaded here."""
     path = chosen.supcontrast_path
     if path is not None and not pathlib.Path(path).is_file():
-        raise FileNotFoundError(
+        raise exceptions.NotFound(
             f"--supcontrast_path must be a Python file, got {path}"
         )
     has_torch = importlib.util.find_spec("torch") is not None
@@ -75,7 +75,9 @@ def choose_implementations(chosen: config.BenchStepSettings) -> list[str]:
     names = chosen.implementations.split(",")
     for name in names:
         if name.startswith("torch") and not has_torch:
-            raise ImportError(f"{name} needs torch, not installed")
+            raise exceptions.MissingPackage(
+                f"{name} needs torch, not installed"
+            )
     return names
 
 

@@ -20,6 +20,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
+from supcon_tf import exceptions
 from supcon_tf.clients import model
 
 _REFUSED = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE)
@@ -108,4 +109,4 @@ class GrpcModel(model.Served):
         # Too many requests, or too large a message.
         if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
             return model.Overloaded(answers)
-        return RuntimeError(answers)
+        return exceptions.Failed(answers)

@@ -6,7 +6,7 @@ import json
 
 from etils import epath
 
-from supcon_tf import files
+from supcon_tf import exceptions, files
 
 _RECORD = "assets.extra/metadata.json"
 
@@ -42,4 +42,6 @@ def _recorded(directory: epath.Path) -> dict[str, dict[str, object]]:
 
 def _damage(directory: epath.Path, what: str) -> ValueError:
     """An error that names the export and its damage."""
-    return ValueError(f"{directory} must be as it was exported, but {what}")
+    return exceptions.InvalidValue(
+        f"{directory} must be as it was exported, but {what}"
+    )

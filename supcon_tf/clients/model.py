@@ -14,6 +14,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from supcon_tf import exceptions
+
 # Of one image: names of outputs to numbers, strings or nested lists of them.
 Row = dict[str, object]
 
@@ -21,11 +23,11 @@ _PREFIX = re.compile(r"^(\{\{.*?\}\}|\(\d+\) \w+:)\s*")
 _MAX_REASON = 300  # characters
 
 
-class Refused(ValueError):
+class Refused(exceptions.InvalidValue):
     """The model does not take the input; the message is its reason."""
 
 
-class Unavailable(RuntimeError):
+class Unavailable(exceptions.Failed):
     """Nobody answers now; the same request may be answered later."""
 
 
@@ -76,9 +78,9 @@ class Served:
     version: int | None = None
     timeout: float = 60.0
 
-    def too_slow(self) -> RuntimeError:
+    def too_slow(self) -> exceptions.Failed:
         """Of a request that took too long; another would too."""
-        return RuntimeError(
+        return exceptions.Failed(
             f"{self.server} must answer within --timeout={self.timeout:g} "
             "seconds; fewer images per request take less"
         )

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 
 from etils import epath
 
+from supcon_tf import exceptions
+
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 
 
@@ -35,10 +37,12 @@ def find_images(
         elif place.exists():
             files = [place]
         else:
-            raise FileNotFoundError(f"no image or folder {place}")
+            raise exceptions.NotFound(f"no image or folder {place}")
         found |= {os.path.normpath(file): file for file in files}
     if not found:
-        raise ValueError("`images` must be files or folders, got none")
+        raise exceptions.InvalidValue(
+            "`images` must be files or folders, got none"
+        )
     return list(found.values())
 
 
@@ -50,7 +54,7 @@ def _images_in(folder: pathlib.Path) -> list[pathlib.Path]:
         if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file()
     )
     if not files:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`images` must be files or folders of images, got {folder}, "
             f"which has no {', '.join(IMAGE_SUFFIXES)}"
         )
@@ -81,7 +85,7 @@ def find_export(
         version = max(versions)
     if version not in versions:
         asked = "an export" if version is None else f"version {version}"
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"{directory} must hold {asked} of tools/export.py, but has "
             f"{', '.join(map(str, sorted(versions))) or 'none'}"
         )

@@ -16,6 +16,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Sequence
 
+from supcon_tf import exceptions
 from supcon_tf.clients import model
 
 _REFUSED = (400, 413)  # the second of proxies: fewer images may pass
@@ -94,7 +95,7 @@ class RestModel(model.Served):
         try:
             return json.loads(answer, parse_float=_float32)
         except ValueError:
-            raise RuntimeError(
+            raise exceptions.Failed(
                 f"{self.url} must answer as TF Serving does, got {answer[:80]}"
             ) from None
 
@@ -123,11 +124,11 @@ class RestModel(model.Served):
         if code in _UNAVAILABLE:
             return model.Unavailable(answers)
         if code == _TOO_SLOW:
-            return RuntimeError(
+            return exceptions.Failed(
                 f"{answers}; that is its own limit of time, not --timeout: "
                 "fewer images per request take less"
             )
-        return RuntimeError(answers)
+        return exceptions.Failed(answers)
 
 
 def _float32(text: str) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import tqdm
 from etils import epath
 
-from supcon_tf import config
+from supcon_tf import config, exceptions, files
 from supcon_tf.clients import (
     asking,
     integrity,
@@ -36,7 +36,7 @@ def predict(chosen: config.PredictSettings) -> int:
       RuntimeError: a server is not there, or does not serve the model. Then
         no file is written.
     """
-    files = paths.find_images(chosen.images)
+    images = paths.find_images(chosen.images)
     if chosen.output:
         _check_output(chosen)
     asked = open_model(chosen)
@@ -46,13 +46,13 @@ def predict(chosen: config.PredictSettings) -> int:
     rows = asking.answers(
         asked,
         signature,
-        files,
+        images,
         batch_size=chosen.batch_size,
         requests_in_flight=chosen.requests_in_flight,
         retries=chosen.retries,
     )
     failed = []
-    shown = _shown(rows, len(files), failed, chosen.output is None)
+    shown = _shown(rows, len(images), failed, chosen.output is None)
     output.write(shown, chosen.output, chosen.top)
     return len(failed)
 
@@ -87,14 +87,15 @@ def _check_output(chosen: config.PredictSettings) -> None:
     """Raises ValueError for an output file that could not be written."""
     path = epath.Path(chosen.output)
     if path.is_dir():
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--output must be a file, got {chosen.output}, a directory"
         )
     if path.exists() and not chosen.overwrite:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"{chosen.output} exists already; choose another --output, or "
             "replace it with --overwrite"
         )
+    files.check_writable("output", path.parent)
 
 
 def _choose(
@@ -104,7 +105,7 @@ def _choose(
     for known in (name,) if name else ("serving_default", "represent"):
         if known in signatures:
             return signatures[known]
-    raise ValueError(
+    raise exceptions.InvalidValue(
         "--signature must be one of the model that takes image files, "
         f"{', '.join(sorted(signatures)) or 'which has none'}, got "
         f"{name or 'none'}"

@@ -21,6 +21,7 @@ from supcon_tf.config.benchmarks import (
     BenchStepSettings,
 )
 from supcon_tf.config.convert import CONVERSION_FORMATS, ConvertSettings
+from supcon_tf.config.devices import DeviceSettings
 from supcon_tf.config.evaluation import CORRUPTIONS, EvaluateSettings
 from supcon_tf.config.export import ClassifierSettings, ExportSettings
 from supcon_tf.config.predict import PredictSettings
@@ -57,6 +58,7 @@ __all__ = [
     "ConvertSettings",
     "DataServiceSettings",
     "DemoSettings",
+    "DeviceSettings",
     "EvaluateSettings",
     "ExportSettings",
     "LinearSettings",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import settings
+from supcon_tf import exceptions, settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +21,7 @@ class AugmentationSettings(settings.Settings):
             "simaugment",
             "stacked_randaugment",
         ),
+        common=True,
     )
     autoaugment_policy: str = settings.setting(
         "imagenet",
@@ -73,12 +74,12 @@ class AugmentationSettings(settings.Settings):
     def _check(self) -> None:
         """Checks what the fields' own rules cannot; raises ValueError."""
         if self.randaugment_operations not in (14, 16):
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--randaugment_operations must be 14 or 16, got "
                 f"{self.randaugment_operations}"
             )
         if len(self.fill) != 3 or not all(0 <= v <= 255 for v in self.fill):
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--fill must be three numbers 0 to 255, got "
                 f"{settings.to_text(self.fill)}"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import settings
+from supcon_tf import exceptions, settings
 
 LOSS_IMPLEMENTATIONS = (
     "tiled",
@@ -94,7 +94,7 @@ class BenchLossSettings(settings.Settings):
         """Checks rules between fields; raises ValueError."""
         for rows in self.rows or (0,):
             if rows < 2 or rows % self.views:
-                raise ValueError(
+                raise exceptions.InvalidValue(
                     "--rows must be multiples of --views, at least 2, got "
                     f"{settings.to_text(self.rows)}"
                 )
@@ -102,7 +102,9 @@ class BenchLossSettings(settings.Settings):
         for name in self.implementations.split(","):
             if name in ("official", "supcontrast"):
                 if getattr(self, f"{name}_path") is None:
-                    raise ValueError(f"--{name}_path must be given for {name}")
+                    raise exceptions.InvalidValue(
+                        f"--{name}_path must be given for {name}"
+                    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,7 +167,7 @@ class BenchInputSettings(settings.Settings):
     def _check(self) -> None:
         """Checks rules between fields; raises ValueError."""
         if not self.sizes or min(self.sizes) < 1:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--sizes must be positive numbers of pixels, got "
                 f"{settings.to_text(self.sizes)}"
             )
@@ -241,7 +243,7 @@ class BenchStepSettings(settings.Settings):
         for name in ("batch_sizes", "chunks"):
             values = getattr(self, name)
             if min(values, default=0) < 1 or list(values) != sorted(values):
-                raise ValueError(
+                raise exceptions.InvalidValue(
                     f"--{name} must be positive and rising, got "
                     f"{settings.to_text(values)}"
                 )
@@ -250,7 +252,7 @@ class BenchStepSettings(settings.Settings):
             ("chunk_size", (self.chunk_size or 1,)),
         ):
             if any(size % part for size in self.batch_sizes for part in parts):
-                raise ValueError(
+                raise exceptions.InvalidValue(
                     f"--{name} must divide --batch_sizes, got "
                     f"{settings.to_text(getattr(self, name))} and "
                     f"{settings.to_text(self.batch_sizes)}"
@@ -289,7 +291,7 @@ class BenchKnnSettings(settings.Settings):
         """Checks rules between fields; raises ValueError."""
         _check_names("implementations", self.implementations, _KNN_CHOICES)
         if self.k > self.bank:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"--k must be at most --bank, {self.bank}, got {self.k}"
             )
 
@@ -341,7 +343,7 @@ class BenchServingSettings(settings.Settings):
         for name in ("images", "concurrency"):
             values = getattr(self, name)
             if min(values, default=0) < 1:
-                raise ValueError(
+                raise exceptions.InvalidValue(
                     f"--{name} must be positive, got {settings.to_text(values)}"
                 )
 
@@ -358,7 +360,7 @@ def _check_names(flag: str, text: str, known: tuple[str, ...]) -> None:
     names = text.split(",")
     either = "all, or some of " if known[0] == "all" else "some of "
     if not set(names) <= set(known) or ("all" in names and len(names) > 1):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--{flag} must be {either}"
             f"{', '.join(name for name in known if name != 'all')}, got {text}"
         )

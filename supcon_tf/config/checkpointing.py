@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import settings
+from supcon_tf import exceptions, settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,13 +12,17 @@ class CheckpointSettings(settings.Settings):
     """Checkpoints of a run and what becomes of an earlier one."""
 
     overwrite: bool = settings.setting(
-        False, "Replace what an earlier run left in run_dir.", recorded=False
+        False,
+        "Replace what an earlier run left in run_dir.",
+        recorded=False,
+        common=True,
     )
     resume: bool = settings.setting(
         False,
         "Go on with the run in run_dir from its newest checkpoint, or start "
         "it where there is none: the same command starts and restarts.",
         recorded=False,
+        common=True,
     )
     checkpoint_every: int = settings.setting(
         10,
@@ -49,12 +53,12 @@ class CheckpointSettings(settings.Settings):
         """Checks rules between fields; raises ValueError."""
         super()._check()
         if self.overwrite and self.resume:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--resume must be left out with --overwrite: one goes on with "
                 "the earlier run, the other deletes it"
             )
         if self.keep_every and self.keep_every % self.checkpoint_every:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--keep_every must be a multiple of --checkpoint_every, got "
                 f"{self.keep_every} and {self.checkpoint_every}"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import settings
+from supcon_tf import exceptions, settings
 from supcon_tf.config import checkpointing, evaluation, export
 
 CONVERSION_FORMATS = (
@@ -44,7 +44,7 @@ class ConvertSettings(export.ClassifierSettings):
         """Checks rules between fields; raises ValueError."""
         super()._check()
         if not self.formats or len(set(self.formats)) < len(self.formats):
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--formats must be different names, one or more, got "
                 f"{settings.to_text(self.formats)!r}"
             )

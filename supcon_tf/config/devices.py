@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import settings
+from supcon_tf import exceptions, settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,6 +18,7 @@ class DeviceSettings(settings.Settings):
         "there (auto): TF_CONFIG, then several GPUs, else one device.",
         choices=("auto", "one_device", "mirrored", "multi_worker", "tpu"),
         resumable=True,
+        common=True,
     )
     tpu: str | None = settings.setting(
         None,
@@ -30,6 +31,7 @@ class DeviceSettings(settings.Settings):
         "Keras' precision policy; norms and loss are float32 in each, and "
         "mixed_float16 scales the loss.",
         choices=("float32", "mixed_bfloat16", "mixed_float16"),
+        common=True,
     )
     jit_compile: bool = settings.setting(
         False, "Compile the training step with XLA; not with several GPUs."
@@ -57,33 +59,33 @@ class DeviceSettings(settings.Settings):
         """Checks rules between fields; raises ValueError."""
         super()._check()
         if self.tpu is not None and self.strategy != "tpu":
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"--tpu must come with --strategy=tpu, got {self.strategy}"
             )
         if self.strategy == "tpu" and self.precision == "mixed_float16":
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--precision must be float32 or mixed_bfloat16 with "
                 "--strategy=tpu, which has no float16, got mixed_float16"
             )
         if self.jit_compile and self.deterministic:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--jit_compile must be left out with --deterministic: XLA has "
                 "no deterministic gradient of max pooling"
             )
         if self.data_service is None:
             return
         if not self.data_service.startswith("grpc://"):
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--data_service must be a grpc:// address, got "
                 f"{self.data_service}"
             )
         if self.deterministic:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--data_service must be left out with --deterministic: its "
                 "workers race"
             )
         if self.auto_shard != "element":
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--auto_shard must be element with --data_service, which "
                 "gives every worker whatever batch comes next, got "
                 f"{self.auto_shard}"
@@ -99,7 +101,7 @@ class DeviceSettings(settings.Settings):
             return
         for name, path in paths.items():
             if path is not None and not path.startswith("gs://"):
-                raise ValueError(
+                raise exceptions.InvalidValue(
                     f"--{name} must be a gs:// path with --strategy=tpu, "
                     "whose machine reads and writes it (or --tpu=local on "
                     f"that machine), got {path}"

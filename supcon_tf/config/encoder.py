@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import settings
+from supcon_tf import exceptions, settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +24,7 @@ class EncoderSettings(settings.Settings):
             "vgg8",
             "vgg16",
         ),
+        common=True,
     )
     stem: str = settings.setting(
         "auto",
@@ -31,7 +32,9 @@ class EncoderSettings(settings.Settings):
         "max pooling (imagenet), by image size: up to 64 is cifar (auto).",
         choices=("auto", "cifar", "imagenet"),
     )
-    width: float = settings.setting(1.0, "Multiplier of all channels.", above=0)
+    width: float = settings.setting(
+        1.0, "Multiplier of all channels.", above=0, common=True
+    )
     image_mean: tuple[float, ...] = settings.setting(
         (0.5, 0.5, 0.5), "Mean subtracted from R,G,B in [0, 1]."
     )
@@ -56,13 +59,13 @@ class EncoderSettings(settings.Settings):
         """Checks rules between fields; raises ValueError."""
         super()._check()
         if self.architecture.startswith("vgg") and self.stem != "auto":
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"--stem must be auto for {self.architecture}, which has no "
                 f"choice of stem, got {self.stem}"
             )
         for name in ("image_mean", "image_std"):
             if len(getattr(self, name)) != 3:
-                raise ValueError(
+                raise exceptions.InvalidValue(
                     f"--{name} must be three numbers, got "
                     f"{settings.to_text(getattr(self, name))}"
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import settings
+from supcon_tf import exceptions, settings
 from supcon_tf.config import stages
 
 # The benchmark's order, Sec. 4.1 of https://arxiv.org/abs/1903.12261.
@@ -124,7 +124,7 @@ class EvaluateSettings(settings.Settings):
         super()._check()
         stages.check_stage_name("linear_stage", self.linear_stage)
         if self.tpu is not None and self.strategy != "tpu":
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"--tpu must come with --strategy=tpu, got {self.strategy}"
             )
         _check_integers("retrieval_at", self.retrieval_at)
@@ -135,18 +135,20 @@ class EvaluateSettings(settings.Settings):
         """Raises ValueError for a source that does not exist or is unused."""
         known = self.corruptions in ("none", "generated")
         if not known and not self.corruptions.startswith("tfds:"):
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--corruptions must be none, generated or tfds:NAME, got "
                 f"{self.corruptions}"
             )
         if not self.corruption_names:
-            raise ValueError("--corruption_names must name one, got none")
+            raise exceptions.InvalidValue(
+                "--corruption_names must name one, got none"
+            )
         if self.corruptions != "none":
             return
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.name in _OF_CORRUPTIONS and value != field.default:
-                raise ValueError(
+                raise exceptions.InvalidValue(
                     f"--{field.name} must be left out with "
                     f"--corruptions=none, got {settings.to_text(value)}"
                 )
@@ -161,7 +163,7 @@ def _check_integers(
         or len(set(values)) < len(values)
         or not all(1 <= value <= at_most for value in values)
     ):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--{flag} must be different numbers in 1..{at_most}, got "
             f"{settings.to_text(values)}"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import settings
+from supcon_tf import exceptions, settings
 from supcon_tf.config import stages
 
 
@@ -69,7 +69,7 @@ class ExportSettings(ClassifierSettings):
         """Checks rules between fields; raises ValueError."""
         super()._check()
         if not self.max_batch_size and self.batch_timeout_ms != 2.0:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--batch_timeout_ms must be left out without --max_batch_size, "
                 f"got {self.batch_timeout_ms}"
             )

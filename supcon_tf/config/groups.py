@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
-from supcon_tf import settings
+from supcon_tf import exceptions, settings
 from supcon_tf.config import augmentation
 
 
@@ -12,25 +13,32 @@ from supcon_tf.config import augmentation
 class DataSettings(settings.Settings):
     """Which images, and the size of their views."""
 
-    dataset: str = settings.setting(
-        "digits",
+    # Where neither --dataset nor --data_dir is given; None for an error.
+    DEFAULT_DATASET: ClassVar[str | None] = "digits"
+
+    dataset: str | None = settings.setting(
+        None,
         "digits (embedded), folder (one sub-folder of images per class in "
-        "--data_dir), or tfds:NAME.",
+        "--data_dir), or tfds:NAME; default: folder where --data_dir is given.",
+        common=True,
     )
     data_dir: str | None = settings.setting(
         None,
         "Folder of the images, or of the prepared TFDS data sets.",
         resumable=True,
+        common=True,
     )
     image_size: int | None = settings.setting(
         None,
         "Side of the views in pixels; default: that of the images, where all "
         "are squares of one size.",
         at_least=8,
+        common=True,
     )
     test_fraction: float = settings.setting(
         0.2,
-        "Share of a folder without train/ and test/ that is held out.",
+        "Share of a folder without train/ and test/ that is held out: each "
+        "image is by a hash of its file name, whatever other files there are.",
         above=0,
         at_most=0.9,
     )
@@ -41,15 +49,34 @@ class DataSettings(settings.Settings):
         resumable=True,
     )
     skip_bad_images: bool = settings.setting(
-        False, "Skip and count files that are no images, instead of stopping."
+        False,
+        "Skip and name image files that cannot be read, instead of stopping.",
+        common=True,
     )
+
+    def __post_init__(self):
+        if self.dataset is None:
+            dataset = "folder" if self.data_dir else self.DEFAULT_DATASET
+            object.__setattr__(self, "dataset", dataset)
+        super().__post_init__()
 
     def _check(self) -> None:
         """Checks rules between fields; raises ValueError."""
+        if self.dataset is None:
+            raise exceptions.InvalidValue(
+                "--data_dir or --dataset must be given"
+            )
         if self.dataset == "folder" and not self.data_dir:
-            raise ValueError("--data_dir must be given with --dataset=folder")
+            raise exceptions.InvalidValue(
+                "--data_dir must be given with --dataset=folder"
+            )
+        if self.dataset == "digits" and self.data_dir:
+            raise exceptions.InvalidValue(
+                "--data_dir must be left out with --dataset=digits, which are "
+                f"embedded, got {self.data_dir}"
+            )
         if self.skip_bad_images and not self.check_images:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--skip_bad_images must come with --check_images, which "
                 "finds them"
             )
@@ -64,11 +91,13 @@ class ViewSettings(augmentation.AugmentationSettings):
         0,
         "Seed of weights, order and augmentation: same seed, same run.",
         at_least=0,
+        common=True,
     )
     crop_area: tuple[float, ...] = settings.setting(
         (0.08, 1.0),
         "Range of the random crop's share of the image area, two numbers; "
         "empty for no random crop. The paper has 0.2,1 on CIFAR.",
+        common=True,
     )
     horizontal_flip: bool = settings.setting(
         True, "Flip half of the views left to right."
@@ -78,7 +107,7 @@ class ViewSettings(augmentation.AugmentationSettings):
         """Checks rules between fields; raises ValueError."""
         area = self.crop_area
         if area and not (len(area) == 2 and 0 < area[0] <= area[1] <= 1):
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--crop_area must be empty or two numbers 0 < low <= high <= "
                 f"1, got {settings.to_text(area)}"
             )
@@ -89,8 +118,17 @@ class ViewSettings(augmentation.AugmentationSettings):
 class BatchSettings(ViewSettings):
     """How many images become views at a time."""
 
-    batch_size: int = settings.setting(
-        256, "Global batch size, in images, over all replicas.", at_least=1
+    # Where --batch_size is not given and the data are large enough.
+    LARGEST_BATCH: ClassVar[int] = 256
+
+    batch_size: int | None = settings.setting(
+        None,
+        "Global batch size, in images, over all replicas; default: 256 (512 "
+        "of the linear stage), or half of it, a quarter, ... until an epoch "
+        "has 4 steps.",
+        at_least=1,
+        adaptive=True,
+        common=True,
     )
     images_per_class: int | None = settings.setting(
         None,
@@ -102,8 +140,12 @@ class BatchSettings(ViewSettings):
     def _check(self) -> None:
         """Checks rules between fields; raises ValueError."""
         super()._check()
-        if self.images_per_class and self.batch_size % self.images_per_class:
-            raise ValueError(
+        if (
+            self.batch_size
+            and self.images_per_class
+            and self.batch_size % self.images_per_class
+        ):
+            raise exceptions.InvalidValue(
                 "--images_per_class must divide --batch_size, got "
                 f"{self.images_per_class} and {self.batch_size}"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import settings
+from supcon_tf import exceptions, settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +23,7 @@ class MonitorSettings(settings.Settings):
         "choosing by it would be choosing on the test split.",
         at_least=0,
         resumable=True,
+        common=True,
     )
     profile: tuple[int, ...] = settings.setting(
         (),
@@ -36,7 +37,7 @@ class MonitorSettings(settings.Settings):
         super()._check()
         steps = self.profile
         if steps and not (len(steps) == 2 and 1 <= steps[0] <= steps[1]):
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--profile must be empty or two steps 1 <= first <= last, "
                 f"got {settings.to_text(steps)}"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import settings
+from supcon_tf import exceptions, settings
 from supcon_tf.config import groups
 
 _OF_PROJECTIONS = ("supcon", "simclr", "npairs", "triplet")
@@ -52,9 +52,13 @@ class ObjectiveSettings(groups.BatchSettings):
             "max_margin",
             *_JOINT,
         ),
+        common=True,
     )
     temperature: float = settings.setting(
-        0.1, "Temperature tau of the loss: supcon and simclr.", above=0
+        0.1,
+        "Temperature tau of the loss: supcon and simclr.",
+        above=0,
+        common=True,
     )
     formulation: str = settings.setting(
         "out", "L_out (Eq. 2) or L_in (Eq. 3).", choices=("out", "in")
@@ -140,6 +144,7 @@ class ObjectiveSettings(groups.BatchSettings):
         "the other in the memory of one part: the loss is still that of the "
         "whole batch, batch norm takes its statistics from a part.",
         at_least=1,
+        common=True,
     )
 
     def _check(self) -> None:
@@ -147,17 +152,17 @@ class ObjectiveSettings(groups.BatchSettings):
         super()._check()
         least = self.num_views - 1
         if self.positives_cap is not None and self.positives_cap < least:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"--positives_cap must be at least {least}, the other views "
                 f"of an anchor, got {self.positives_cap}"
             )
         if self.mixing == "none" and self.mixing_alpha:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--mixing_alpha must be left out with --mixing=none, got "
                 f"{self.mixing_alpha}"
             )
         if self.loss == "simclr" and self.num_views < 2:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--num_views must be at least 2 with "
                 f"--objective={self.objective}, whose positives are other "
                 f"views, got {self.num_views}"
@@ -186,21 +191,28 @@ class ObjectiveSettings(groups.BatchSettings):
             self, {name: ("objective", who) for name, who in _USED_BY.items()}
         )
         if not self.queue_size and self.encoder_momentum != 0.999:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--encoder_momentum must be left out without --queue_size, "
                 f"got {self.encoder_momentum}"
             )
 
     def _check_sizes(self) -> None:
         """Raises ValueError for a batch that queue or chunks do not fit."""
+        if self.batch_size is None:
+            return  # checked when the run has resolved it
+        if self.has_projections and self.batch_size < 2:
+            raise exceptions.InvalidValue(
+                f"--batch_size must be at least 2 with --objective="
+                f"{self.objective}, which contrasts images, got 1"
+            )
         rows = self.batch_size * self.num_views
         if self.queue_size and self.queue_size % rows:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"--queue_size must be a multiple of the {rows} views of a "
                 f"batch, got {self.queue_size}"
             )
         if self.batch_size % self.gradient_cache_chunks:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--gradient_cache_chunks must divide --batch_size, got "
                 f"{self.gradient_cache_chunks} and {self.batch_size}"
             )

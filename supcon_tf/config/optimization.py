@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import settings
+from supcon_tf import exceptions, settings
 
 # Settings that some optimizers or schedules alone use.
 _USED_BY = {
@@ -25,14 +25,18 @@ class OptimizerSettings(settings.Settings):
 
     epochs: int = settings.setting(
         100,
-        "Passes over the training images; 0 keeps the initial weights.",
+        "Passes over the training images; 0 keeps the initial weights. A run "
+        "that is resumed may get more: its schedule then ends there.",
         at_least=0,
+        grows=True,
+        common=True,
     )
     optimizer: str = settings.setting(
         "sgd",
         "lars (the paper's for large batches), sgd (with --momentum), "
         "rmsprop, adam, adamw (decoupled weight decay) or lamb.",
         choices=("lars", "sgd", "rmsprop", "adam", "adamw", "lamb"),
+        common=True,
     )
     learning_rate: float = settings.setting(
         0.5,
@@ -40,6 +44,7 @@ class OptimizerSettings(settings.Settings):
         "--learning_rate_scaling. The default suits sgd; adam, adamw and "
         "lamb want far less, 1e-3 or so.",
         above=0,
+        common=True,
     )
     learning_rate_scaling: str = settings.setting(
         "linear",
@@ -47,10 +52,13 @@ class OptimizerSettings(settings.Settings):
         "times its square root (sqrt), or not at all (none).",
         choices=("linear", "sqrt", "none"),
     )
-    warmup_epochs: float = settings.setting(
-        10.0,
-        "Epochs over which the learning rate rises linearly from 0.",
+    warmup_epochs: float | None = settings.setting(
+        None,
+        "Epochs over which the learning rate rises linearly from 0; default: "
+        "10, at most a tenth of --epochs.",
         at_least=0,
+        adaptive=True,
+        common=True,
     )
     schedule: str = settings.setting(
         "cosine",
@@ -105,29 +113,35 @@ class OptimizerSettings(settings.Settings):
 
     def _check(self) -> None:
         """Checks rules between fields; raises ValueError."""
-        if self.epochs and self.warmup_epochs > self.epochs:
-            raise ValueError(
+        warmup = self.default_warmup
+        if self.warmup_epochs is not None:
+            warmup = self.warmup_epochs
+        if self.epochs and warmup > self.epochs:
+            raise exceptions.InvalidValue(
                 "--warmup_epochs must be at most --epochs, got "
-                f"{self.warmup_epochs} and {self.epochs}"
+                f"{warmup} and {self.epochs}"
             )
         boundaries = self.decay_boundaries
         if (
             list(boundaries) != sorted(set(boundaries))
             or min(boundaries, default=1) <= 0
         ):
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--decay_boundaries must be positive and rising, got "
                 f"{settings.to_text(boundaries)}"
             )
-        in_time = [
-            self.warmup_epochs <= epoch < self.epochs for epoch in boundaries
-        ]
+        in_time = [warmup <= epoch < self.epochs for epoch in boundaries]
         decays = bool(in_time) and all(in_time)
         if self.schedule == "step" and self.epochs and not decays:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--decay_boundaries must be from --warmup_epochs up to "
-                f"--epochs, {self.warmup_epochs:g} to {self.epochs}, with "
+                f"--epochs, {warmup:g} to {self.epochs}, with "
                 f"--schedule=step, got {settings.to_text(boundaries)}"
             )
         settings.check_used(self, _USED_BY)
         super()._check()
+
+    @property
+    def default_warmup(self) -> float:
+        """The warm-up, in epochs, where none is given."""
+        return min(10.0, self.epochs / 10)

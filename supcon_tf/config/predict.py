@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 import urllib.parse
 
-from supcon_tf import settings
+from supcon_tf import exceptions, settings
 
 _SUFFIXES = (".csv", ".json", ".jsonl")
 
@@ -75,25 +75,25 @@ class PredictSettings(settings.Settings):
     def _check(self) -> None:
         """Checks rules between fields; raises ValueError."""
         if self.output and not self.output.lower().endswith(_SUFFIXES):
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"--output must end in {', '.join(_SUFFIXES)}, got "
                 f"{self.output}"
             )
         if self.server is None:
             if self.model_name:
-                raise ValueError(
+                raise exceptions.InvalidValue(
                     "--model_name must be left out without --server, got "
                     f"{self.model_name}"
                 )
             return
         if self.model_dir:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--model_dir must be left out with --server, got "
                 f"{self.model_dir}"
             )
         self._check_server()
         if not self.model_name and not pathlib.PurePath(self.run_dir).name:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--model_name must be given with --server where no --run_dir "
                 "tells it"
             )
@@ -109,7 +109,7 @@ class PredictSettings(settings.Settings):
             url.scheme in ("http", "https")
             or (url.scheme == "grpc" and has_port and not url.path)
         ):
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--server must be grpc://HOST:PORT, http://HOST:PORT or "
                 f"https://HOST:PORT, got {self.server}"
             )

@@ -17,9 +17,9 @@ from supcon_tf.config import (
 
 @dataclasses.dataclass(frozen=True)
 class PretrainSettings(
+    groups.DataSettings,
     objective.ObjectiveSettings,
     encoder.EncoderSettings,
-    groups.DataSettings,
     optimization.OptimizerSettings,
     devices.DeviceSettings,
     checkpointing.CheckpointSettings,

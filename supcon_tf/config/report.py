@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import settings
+from supcon_tf import exceptions, settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ReportSettings(settings.Settings):
         """Checks rules between fields; raises ValueError."""
         super()._check()
         if self.names and len(self.names) != len(self.runs):
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"--names must be {len(self.runs)}, one per run, got "
                 f"{settings.to_text(self.names)}"
             )

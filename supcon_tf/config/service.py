@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import settings
+from supcon_tf import exceptions, settings
 
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
@@ -68,13 +68,13 @@ class DataServiceSettings(settings.Settings):
         if self.role != "worker":
             return
         if not (self.dispatcher or "").startswith("grpc://"):
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--dispatcher must be the grpc:// address of the dispatcher "
                 f"with --role=worker, got {self.dispatcher}"
             )
         at = self.dispatcher.removeprefix("grpc://").rpartition(":")[0]
         if self.host == "localhost" and at not in _LOCAL:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--host must be the name of this machine with a dispatcher "
                 f"on another one, got localhost for {self.dispatcher}"
             )

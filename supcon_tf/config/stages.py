@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
-from supcon_tf import settings
+from supcon_tf import exceptions, settings
 from supcon_tf.config import (
     checkpointing,
     devices,
@@ -27,11 +28,10 @@ class LinearSettings(
     crop, flip and augmentation the representations are computed only once.
     """
 
+    LARGEST_BATCH: ClassVar[int] = 512
+
     name: str = settings.setting(
         "linear", "Sub-directory of run_dir that this stage writes."
-    )
-    batch_size: int = settings.with_default(
-        groups.BatchSettings, "batch_size", 512
     )
     augmentation: str = settings.with_default(
         groups.ViewSettings, "augmentation", "identity"
@@ -42,7 +42,7 @@ class LinearSettings(
     learning_rate: float = settings.with_default(
         optimization.OptimizerSettings, "learning_rate", 2.5
     )
-    warmup_epochs: float = settings.with_default(
+    warmup_epochs: float | None = settings.with_default(
         optimization.OptimizerSettings, "warmup_epochs", 0.0
     )
     weight_decay: float = settings.with_default(
@@ -58,7 +58,7 @@ class LinearSettings(
             return
         for name in ("images_per_class", "data_service"):
             if getattr(self, name) is not None:
-                raise ValueError(
+                raise exceptions.InvalidValue(
                     f"--{name} must be left out without random crop, flip and "
                     "augmentation: all representations are computed once, got "
                     f"{getattr(self, name)}"
@@ -93,10 +93,11 @@ class ShowAugmentSettings(groups.DataSettings, groups.ViewSettings):
     run_dir: str = settings.with_default(
         settings.Settings, "run_dir", "runs/show_augment"
     )
-    dataset: str = settings.setting(
-        "digits",
+    dataset: str | None = settings.setting(
+        None,
         "digits (embedded), folder (images in --data_dir, in one sub-folder "
-        "per class or without), or tfds:NAME.",
+        "per class or without), or tfds:NAME; default: folder where "
+        "--data_dir is given.",
     )
     images: int = settings.setting(
         6, "Images in views.png, a row each.", at_least=1
@@ -112,7 +113,7 @@ class ShowAugmentSettings(groups.DataSettings, groups.ViewSettings):
         """Checks rules between fields; raises ValueError."""
         super()._check()
         if self.image >= self.images:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"--image must be below --images, got {self.image} and "
                 f"{self.images}"
             )
@@ -122,7 +123,7 @@ def check_stage_name(flag: str, name: str) -> None:
     """A stage is a plain sub-directory that no other output uses."""
     taken = ("checkpoints", "tensorboard", "export", "converted")
     if not name.replace("_", "").replace("-", "").isalnum() or name in taken:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--{flag} must be letters, digits, - and _, and none of "
             f"{', '.join(taken)}, got {name!r}"
         )

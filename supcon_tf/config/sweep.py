@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 
-from supcon_tf import settings
+from supcon_tf import exceptions, settings
 from supcon_tf.config import pretraining, stages
 
 LINEAR = "linear."  # before the name of a setting of stage 2
@@ -87,16 +87,16 @@ class SweepSettings(pretraining.PretrainSettings):
         names = [name for axis in self.axes for name in axis.names]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(
+                raise exceptions.InvalidValue(
                     f"--sweep must name a setting once, got {name} twice"
                 )
         if "://" in self.run_dir:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--run_dir must be a directory of this machine, got "
                 f"{self.run_dir}"
             )
         if self.strategy == "multi_worker":
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--strategy must not be multi_worker: the cells are processes "
                 "of this machine"
             )
@@ -118,13 +118,15 @@ def _axis(text: str) -> SweepAxis:
     """The axis of one --sweep."""
     name, equals, values = text.partition("=")
     if not equals:
-        raise ValueError(f"--sweep must be NAME=VALUE,VALUE,..., got {text}")
+        raise exceptions.InvalidValue(
+            f"--sweep must be NAME=VALUE,VALUE,..., got {text}"
+        )
     fields = [_field(part) for part in name.split(_LINK)]
     rows = [_row(name, fields, value) for value in values.split(",")]
     axis = SweepAxis(tuple(name.split(_LINK)), tuple(rows))
     for row in rows:
         if rows.count(row) > 1:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"--sweep must name a value once, got {name}="
                 f"{axis_text(axis.label(row))} twice"
             )
@@ -137,7 +139,7 @@ def _row(
     """A value of each field."""
     parts = text.split(_LINK) if len(fields) > 1 else [text]
     if len(parts) != len(fields):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--sweep must have {len(fields)} values for {name}, joined by "
             f"{_LINK}, got {text}"
         )
@@ -147,7 +149,7 @@ def _row(
             for field, part in zip(fields, parts, strict=True)
         )
     except ValueError as error:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--sweep must have values of {name}: {error}"
         ) from error
 
@@ -167,7 +169,7 @@ def _field(name: str) -> dataclasses.Field:
         return fields[name]
     alike = difflib.get_close_matches(name, fields, n=1)
     hint = f"; {alike[0]} is one" if alike else ""
-    raise ValueError(
+    raise exceptions.InvalidValue(
         "--sweep must name a setting of stage 1, or linear.NAME of stage 2, "
         f"got {name}{hint}"
     )

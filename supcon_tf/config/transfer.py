@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
-from supcon_tf import settings
+from supcon_tf import exceptions, settings
 from supcon_tf.config import (
     checkpointing,
     devices,
@@ -40,6 +41,8 @@ class TransferSettings(
     The encoder is that of the pretraining in run_dir, the data are another
     set. The protocol is that of Appendix B.8 of SimCLR, arXiv 2002.05709.
     """
+
+    DEFAULT_DATASET: ClassVar[str | None] = None
 
     name: str = settings.setting(
         "transfer", "Sub-directory of run_dir that this tool writes."
@@ -126,7 +129,7 @@ class TransferSettings(
         )
         settings.check_used(self, _USED_BY)
         if self.l2 is not None and self.l2_values != 45:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--l2_values must be left out with --l2, which is the one "
                 f"strength, got {self.l2_values}"
             )
@@ -145,20 +148,20 @@ class TransferSettings(
         """Raises ValueError for draws that are none, or cannot be halved."""
         if self.images_per_label is None:
             if self.repeats > 1:
-                raise ValueError(
+                raise exceptions.InvalidValue(
                     "--repeats must come with --images_per_label, whose draws "
                     f"differ, got {self.repeats}"
                 )
             return
         if self.validation_fraction != 0.2:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "--validation_fraction must be left out with "
                 "--images_per_label, half of which are held out, got "
                 f"{self.validation_fraction}"
             )
         if self.sweeps and self.images_per_label < _LEAST_HALVED:
             one = {"linear": "--l2", "finetune": "one value each"}[self.method]
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"--images_per_label must be at least {_LEAST_HALVED} for a "
                 f"sweep, got {self.images_per_label}: give {one} instead"
             )
@@ -172,7 +175,7 @@ def _check_rates(flag: str, values: tuple[float, ...], rule: str) -> None:
     }[rule]
     is_set = values and len(set(values)) == len(values)
     if not is_set or not all(map(holds, values)):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--{flag} must be different numbers, each {rule}, got "
             f"{settings.to_text(values)}"
         )

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.conversion import graph, silence
 
 # Of ONNX 1.12 (2022): what later runtimes run too.
@@ -25,7 +26,7 @@ def import_libraries() -> tuple[types.ModuleType, types.ModuleType]:
         import onnxruntime
         import tf2onnx
     except ImportError as error:
-        raise ImportError(
+        raise exceptions.MissingPackage(
             "ONNX must have the extra `onnx`: pip install 'supcon_tf[onnx]', "
             f"got: {error}"
         ) from error

@@ -9,7 +9,7 @@ import json
 
 from etils import epath
 
-from supcon_tf import config, data, files
+from supcon_tf import config, data, exceptions, files
 from supcon_tf.augment import geometry
 from supcon_tf.conversion import (
     calibration,
@@ -64,13 +64,14 @@ def convert(chosen: config.ConvertSettings) -> dict[str, object]:
     pretrained, checkpoint = run.pretrain_settings(), run.latest_checkpoint()
     directory = run.converted
     if directory.exists() and not chosen.overwrite:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"{directory} must not exist; replace it with --overwrite"
         )
     if "onnx" in chosen.formats:
         onnx_model.import_libraries()
     test = input_pipeline.source(pretrained, "test")
     run.check_classes(test.class_names)
+    run.check_unseen(test)
     restored = restoring.restored_model(run, chosen)
     report.print_header(test, pretrained.image_size)
     report.print_done("encoder", checkpoint)

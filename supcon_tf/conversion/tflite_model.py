@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.conversion import graph, silence
 
 # From pooling on, all is float32, as in training: of an int8 softmax many
@@ -46,7 +47,7 @@ def to_tflite(
     Reference: https://arxiv.org/abs/1712.05877 (int8).
     """
     if precision not in ("float32", "float16", "int8"):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`precision` must be one of float32, float16, int8, got "
             f"{precision!r}"
         )
@@ -146,7 +147,7 @@ def _check_calibration(
     side = model.image_size
     is_bytes = images.dtype == np.uint8
     if not (is_bytes and len(images) and images.shape[1:] == (side, side, 3)):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`calibration_images` must be [n, {side}, {side}, 3] uint8, n >= "
             f"1, got {list(images.shape)} {images.dtype}"
         )

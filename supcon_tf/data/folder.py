@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 
 import numpy as np
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.data import images, sources
 
 _EXTENSIONS = (".jpg", ".jpeg", ".png")
@@ -30,11 +32,12 @@ def load_folder(
       data_dir: folder with `train/` and `test/` (or `val/`), each with one
         sub-folder per class; or directly with one sub-folder per class.
       split: "train" or "test".
-      test_fraction: share of each class, in (0, 1), that is the test split
-        where the folder has no split of its own.
-      split_seed: seed of that split.
+      test_fraction: probability, in (0, 1), of an image to be in the test
+        split where the folder has no split of its own. A hash of its file
+        name decides, whatever its class and whatever other files there are.
+      split_seed: seed of that hash.
       check_images: decode every file of the split once, before use.
-      skip_bad_images: leave out files that are not images.
+      skip_bad_images: leave out image files that cannot be read.
 
     Returns:
       The source. Its `read` returns encoded images, its `ids` are the paths
@@ -44,21 +47,27 @@ def load_folder(
       ValueError: the folder, a class or a file is not as described above.
     """
     if skip_bad_images and not check_images:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`check_images` must be True for `skip_bad_images` to find the "
             "bad images, got False"
         )
     if not os.path.isdir(data_dir):
-        raise ValueError(f"`data_dir` must be a folder, got {data_dir}")
-    if _has_splits(data_dir):
-        class_names, ids, labels = _given_split(data_dir, split)
-    else:
-        class_names, ids, labels = _made_split(
-            data_dir, split, test_fraction, split_seed
+        raise exceptions.InvalidValue(
+            f"`data_dir` must be a folder, got {data_dir}"
         )
+    if _has_splits(data_dir):
+        class_names, folder = _given_split(data_dir, split)
+        ids, labels, ignored = _list_files(data_dir, folder, class_names)
+    else:
+        class_names = _classes_without_split(data_dir)
+        ids, labels, ignored = _list_files(data_dir, "", class_names)
+        chosen = _is_test(ids, test_fraction, split_seed) == (split == "test")
+        ids, labels = ids[chosen], labels[chosen]
     good, image_size = _check_images(data_dir, ids, decode=check_images)
     if not good.all() and not skip_bad_images:
-        raise ValueError(_bad_images_message(data_dir, ids[~good], len(ids)))
+        raise exceptions.InvalidValue(
+            _bad_images_message(data_dir, ids[~good], len(ids))
+        )
     return _make_source(
         data_dir,
         split,
@@ -66,7 +75,8 @@ def load_folder(
         ids[good],
         labels[good],
         image_size,
-        num_skipped=len(ids) - int(good.sum()),
+        skipped=tuple(ids[~good].tolist()),
+        ignored=ignored,
     )
 
 
@@ -77,17 +87,22 @@ def _make_source(
     ids: np.ndarray,
     labels: np.ndarray,
     image_size: int | None,
-    num_skipped: int,
+    *,
+    skipped: tuple[str, ...],
+    ignored: tuple[str, ...],
 ) -> sources.Source:
     """Makes the source of the files that are left after the check."""
+    hint = "; without train/ and test/, another `split_seed` splits otherwise"
     for label in sorted(set(range(len(class_names))) - set(labels)):
         if split == "train":
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"class folder `{class_names[label]}` must hold at least one "
-                f"readable image for training, got none in {data_dir}"
+                f"readable image for training, got none in {data_dir}{hint}"
             )
     if not len(ids):
-        raise ValueError(f"the {split} split must hold images, got 0")
+        raise exceptions.InvalidValue(
+            f"the {split} split must hold images, got 0{hint}"
+        )
     paths = tf.constant([os.path.join(data_dir, name) for name in ids])
     all_labels = tf.constant(labels, tf.int32)
 
@@ -103,16 +118,15 @@ def _make_source(
         image_size=image_size,
         records=sources.index_records(len(ids)),
         read=read,
-        num_skipped=num_skipped,
+        skipped=skipped,
+        ignored=ignored,
         ids=tuple(ids.tolist()),
         labels=labels,
     )
 
 
-def _given_split(
-    data_dir: str, split: str
-) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Lists one split of a folder with train/ and test/ or val/."""
+def _given_split(data_dir: str, split: str) -> tuple[list[str], str]:
+    """The classes, and the folder of a split, of train/ and test/ or val/."""
     classes = {
         name: _folders(os.path.join(data_dir, name))
         for name in _folders(data_dir)
@@ -121,7 +135,7 @@ def _given_split(
     test_folder = next((n for n in _TEST_FOLDERS if classes.get(n)), "")
     if not classes.get("train") or not test_folder:
         counts = {name: len(found) for name, found in classes.items()}
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`data_dir` must hold `train` and `test` (or `val`), each with "
             f"one sub-folder per class, got {counts} classes in {data_dir}"
         )
@@ -130,74 +144,74 @@ def _given_split(
         only_train = sorted(set(train_names) - set(test_names))
         only_test = sorted(set(test_names) - set(train_names))
         marked = [f"- {n}" for n in only_train] + [f"+ {n}" for n in only_test]
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`train` and `{test_folder}` must hold the same classes, got a "
             f"difference (- only in train, + only in {test_folder}): "
             + ", ".join(marked)
         )
-    folder = {"train": "train", "test": test_folder}[split]
-    ids, labels = _list_files(data_dir, folder, train_names)
-    return train_names, ids, labels
+    return train_names, {"train": "train", "test": test_folder}[split]
 
 
-def _made_split(
-    data_dir: str, split: str, test_fraction: float, split_seed: int
-) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Lists one split of a folder without one: stratified and seeded."""
-    # scikit-learn takes a second to import: only where it is used.
-    from sklearn import model_selection
-
-    if not 0 < test_fraction < 1:
-        raise ValueError(
-            f"`test_fraction` must be in (0, 1), got {test_fraction}"
-        )
+def _classes_without_split(data_dir: str) -> list[str]:
+    """The classes of a folder that has them directly."""
     class_names = _folders(data_dir)
     if not class_names:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`data_dir` must hold one sub-folder per class, or `train` and "
             f"`test` with such sub-folders, got no folder in {data_dir}"
         )
-    ids, labels = _list_files(data_dir, "", class_names)
-    try:
-        train, test = model_selection.train_test_split(
-            np.arange(len(ids)),
-            test_size=test_fraction,
-            random_state=split_seed,
-            stratify=labels,
+    return class_names
+
+
+def _is_test(ids: np.ndarray, fraction: float, seed: int) -> np.ndarray:
+    """Which images are in the test split, by their own file names alone.
+
+    Not by their class: an image that is moved to its right class stays in its
+    split, and classes whose files are named alike are split alike.
+    """
+    if not 0 < fraction < 1:
+        raise exceptions.InvalidValue(
+            f"`test_fraction` must be in (0, 1), got {fraction}"
         )
-    except ValueError as error:
-        raise ValueError(
-            "`test_fraction` must leave every class images in both splits, "
-            f"got {test_fraction} for {len(ids)} images of "
-            f"{len(class_names)} classes: {error}"
-        ) from error
-    chosen = np.sort({"train": train, "test": test}[split])
-    return class_names, ids[chosen], labels[chosen]
+
+    def share(path: str) -> float:
+        text = f"{seed}/{os.path.basename(path)}"
+        digest = hashlib.sha256(text.encode("utf-8", "surrogateescape"))
+        return int.from_bytes(digest.digest()[:8], "big") / 2**64
+
+    return np.array([share(path) < fraction for path in ids])
 
 
 def _list_files(
     data_dir: str, folder: str, class_names: list[str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Lists (paths relative to data_dir, labels), sorted by class and name."""
-    ids, labels = [], []
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """Lists the images: paths relative to data_dir, sorted, and labels.
+
+    And what is no image by its name, hidden files left out.
+    """
+    ids, labels, ignored = [], [], []
     for label, class_name in enumerate(class_names):
         class_folder = os.path.join(folder, class_name)
         path = os.path.join(data_dir, class_folder)
         nested = _folders(path)
         if nested:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"class folder `{class_folder}` must hold image files only, "
                 f"got the folder `{nested[0]}` in {path}"
             )
         names = sorted(n for n in os.listdir(path) if not n.startswith("."))
-        if not names:
-            raise ValueError(
-                f"class folder `{class_folder}` must hold at least one image, "
-                f"got none in {path}"
+        found = [n for n in names if n.lower().endswith(_EXTENSIONS)]
+        others = [n for n in names if n not in set(found)]
+        if not found:
+            raise exceptions.InvalidValue(
+                f"class folder `{class_folder}` must hold at least one "
+                f"{' '.join(_EXTENSIONS)} image, got none in {path}"
+                + (f" but {others[0]}" if others else "")
             )
-        ids.extend(os.path.join(class_folder, name) for name in names)
-        labels.extend([label] * len(names))
-    return np.array(ids), np.array(labels)
+        ids.extend(os.path.join(class_folder, name) for name in found)
+        labels.extend([label] * len(found))
+        ignored.extend(os.path.join(class_folder, name) for name in others)
+    return np.array(ids), np.array(labels), tuple(ignored)
 
 
 def _folders(path: str) -> list[str]:
@@ -227,14 +241,13 @@ def _check_images(
 ) -> tuple[np.ndarray, int | None]:
     """Returns which files are images, and their side if all have the same.
 
-    Without `decode` only the extension is looked at and the side is unknown.
+    Without `decode` none is looked at, and the side is unknown.
     """
-    named = np.array([name.lower().endswith(_EXTENSIONS) for name in ids])
     if not decode:
-        return named, None
-    paths = [os.path.join(data_dir, name) for name in ids[named]]
+        return np.ones(len(ids), bool), None
+    paths = [os.path.join(data_dir, name) for name in ids]
     checked = (
-        tf.data.Dataset.from_tensor_slices(paths)
+        tf.data.Dataset.from_tensor_slices(tf.constant(paths, tf.string))
         .enumerate()
         .map(_probe, num_parallel_calls=tf.data.AUTOTUNE)
         .ignore_errors()
@@ -243,7 +256,7 @@ def _check_images(
     good = np.zeros(len(ids), bool)
     sides: set[int] = set()
     for indices, shapes in checked.as_numpy_iterator():
-        good[np.flatnonzero(named)[indices]] = True
+        good[indices] = True
         sides.update(np.unique(shapes[:, :2]).tolist())
     return good, sides.pop() if len(sides) == 1 else None
 
@@ -261,5 +274,5 @@ def _bad_images_message(data_dir: str, bad: np.ndarray, total: int) -> str:
     return (
         f"`data_dir` must hold only readable {' '.join(_EXTENSIONS)} images, "
         f"got {len(bad)} bad files of {total} in {data_dir}: {shown}{more}. "
-        "Remove them, or leave them out with --skip_bad_images"
+        "Remove them, or leave them out with `skip_bad_images`"
     )

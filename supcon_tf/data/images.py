@@ -6,6 +6,7 @@ import functools
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.augment import geometry
 from supcon_tf.data import bmp, gif, image_bytes, jpeg, png
 
@@ -41,7 +42,7 @@ def decode_image(
         truncated, or has more pixels than allowed.
     """
     if max_pixels is not None and max_pixels < 1:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`max_pixels` must be at least 1 or None, got {max_pixels}"
         )
     return _decoder(max_pixels)(contents)

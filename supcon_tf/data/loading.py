@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from supcon_tf import exceptions
 from supcon_tf.data import folder, sources, tfds_source
 
 _TFDS_PREFIX = "tfds:"
@@ -22,9 +23,10 @@ def load(
 
     "digits" is scikit-learn's 1,797 digits, 32 pixels, no download. "folder"
     is `data_dir` with one sub-folder of .jpg, .jpeg and .png files per class,
-    inside `train/` and `test/` (or `val/`), or directly: then a stratified
-    split is made. "tfds:NAME" is a set of TensorFlow Datasets, downloaded and
-    prepared under `data_dir` when it is not there yet.
+    inside `train/` and `test/` (or `val/`), or directly: then a split is made
+    by a hash of each file's name, in which an image stays whatever others come
+    and go. "tfds:NAME" is a set of TensorFlow Datasets, downloaded and prepared
+    under `data_dir` when it is not there yet.
 
     Args:
       dataset: "digits", "folder" or "tfds:NAME".
@@ -35,8 +37,8 @@ def load(
       check_images: folder: decode every file of the split once, first. Finds
         bad files now, not hours into training, and learns the image size;
         50,000 files of 32 pixels take 3 s on 4 cores.
-      skip_bad_images: folder: leave out files that are not images, counted
-        in `num_skipped`, instead of stopping.
+      skip_bad_images: folder: leave out image files that cannot be read,
+        listed in `skipped`, instead of stopping.
       shard: TFDS: (index, count) to read only one worker's part of the files;
         None for all.
 
@@ -50,9 +52,11 @@ def load(
       RuntimeError: TensorFlow Datasets could not prepare the set.
     """
     if split not in ("train", "test"):
-        raise ValueError(f"`split` must be train or test, got {split}")
+        raise exceptions.InvalidValue(
+            f"`split` must be train or test, got {split}"
+        )
     if shard is not None and not dataset.startswith(_TFDS_PREFIX):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`shard` must be None except for TFDS, whose files it divides, "
             f"got {shard} for {dataset}"
         )
@@ -62,11 +66,11 @@ def load(
         name = dataset.removeprefix(_TFDS_PREFIX)
         return tfds_source.load_tfds(name, split, data_dir, shard)
     if dataset != "folder":
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`dataset` must be digits, folder or tfds:NAME, got {dataset}"
         )
     if data_dir is None:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`data_dir` must be given for the dataset `folder`, got None"
         )
     return folder.load_folder(

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.augment import geometry, randomness
 from supcon_tf.data import images, sampling, sources
 
@@ -43,7 +44,7 @@ def steps_per_epoch(source: sources.Source, batch_size: int) -> int:
       ValueError: `batch_size` is not in 1..num_examples.
     """
     if not 1 <= batch_size <= source.num_examples:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`batch_size` must be in 1..num_examples, got "
             f"{batch_size} for the {source.num_examples} examples of "
             f"{source.name} ({source.split})"
@@ -219,7 +220,7 @@ def _records_at(
     """Yields the records at places of the fixed order."""
     bounded = np.concatenate([[-1], positions, [source.num_examples]])
     if not (np.diff(bounded) > 0).all():
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`positions` must be ascending, each once, in "
             f"0..{source.num_examples - 1}, got {positions}"
         )
@@ -340,7 +341,7 @@ def _known_image_size(source: sources.Source, image_size: int | None) -> int:
     """Returns `image_size`, or else the size all images share."""
     size = source.image_size if image_size is None else image_size
     if size is None or size < 1:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`image_size` must be given in pixels (224, say), for the images "
             f"of {source.name} ({source.split}) have no common square size "
             f"that is known, got {image_size}"
@@ -354,12 +355,12 @@ def _check_shard(
     """Checks a worker's part of a batch."""
     index, count = shard
     if not 0 <= index < count or batch_size % count:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`shard` must be (index, count), 0 <= index < count, and count "
             f"must divide `batch_size`, got {shard} and {batch_size}"
         )
     if source.shard is not None and tuple(source.shard) != (index, count):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`shard` must be that of {source.name} ({source.split}), which "
             f"holds the part {source.shard} of the files, got {shard}"
         )
@@ -368,7 +369,9 @@ def _check_shard(
 def _check_at_least(name: str, value: int, least: int) -> None:
     """Checks an integer that becomes part of a seed or a size."""
     if not least <= value < 2**31:
-        raise ValueError(f"`{name}` must be in {least}..2^31-1, got {value}")
+        raise exceptions.InvalidValue(
+            f"`{name}` must be in {least}..2^31-1, got {value}"
+        )
 
 
 def _endless(dataset: tf.data.Dataset) -> tf.data.Dataset:

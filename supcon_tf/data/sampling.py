@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.augment import randomness
 from supcon_tf.data import sources
 
@@ -59,7 +60,7 @@ def class_balanced(
     )
     num_chosen = batch_size // images_per_class
     if num_chosen > len(present):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`images_per_class` must be so large that a batch has at most the "
             f"{len(present)} classes of {source.name} ({source.split}), got "
             f"{images_per_class} for batches of {batch_size}: {num_chosen} "
@@ -125,7 +126,7 @@ def _least_used(used: tf.Tensor, count: int, seeds: tf.Tensor) -> tf.Tensor:
 def _held_in_memory(source: sources.Source) -> sources.Source:
     """Returns the source read once into memory, with access by index."""
     if source.shard is not None or source.num_examples > _LARGEST_HELD:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`images_per_class` must be left out for a set that workers share "
             f"by file and for one of more than {_LARGEST_HELD} images that is "
             "read in file order, for it picks images one by one; a folder has "
@@ -149,7 +150,7 @@ def _held_in_memory(source: sources.Source) -> sources.Source:
 def _check_divides(images_per_class: int, batch_size: int) -> None:
     """Checks that a batch is filled by whole classes."""
     if images_per_class < 1 or batch_size % images_per_class:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`images_per_class` must divide `batch_size`, got "
             f"{images_per_class} and {batch_size}"
         )

@@ -12,6 +12,7 @@ import time
 import tensorflow as tf
 from tensorflow.data.experimental import service
 
+from supcon_tf import exceptions
 from supcon_tf.augment import warp
 
 _CONNECT_SECONDS = 5.0  # A port that is open answers in a round trip.
@@ -77,7 +78,7 @@ def check_service(address: str, seconds: float = _START_SECONDS) -> None:
     try:
         _connect(address, _CONNECT_SECONDS)
     except OSError as error:
-        raise ValueError(f"{wanted}: {error}") from error
+        raise exceptions.InvalidValue(f"{wanted}: {error}") from error
     answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
 
     def ask() -> None:
@@ -94,11 +95,11 @@ def check_service(address: str, seconds: float = _START_SECONDS) -> None:
     try:
         error = answers.get(timeout=seconds)
     except queue.Empty:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"{wanted}: no worker answered within {seconds:g} s"
         ) from None
     if error is not None:
-        raise ValueError(f"{wanted}: {error}") from error
+        raise exceptions.InvalidValue(f"{wanted}: {error}") from error
 
 
 def start_dispatcher(
@@ -220,7 +221,9 @@ def _connect(address: str, seconds: float) -> None:
     """Raises OSError unless something listens at a grpc:// address."""
     host, _, port = address.removeprefix("grpc://").rpartition(":")
     if not (address.startswith("grpc://") and host and port.isdigit()):
-        raise ValueError(f"`address` must be grpc://host:port, got {address}")
+        raise exceptions.InvalidValue(
+            f"`address` must be grpc://host:port, got {address}"
+        )
     socket.create_connection((host.strip("[]"), int(port)), seconds).close()
 
 
@@ -232,7 +235,7 @@ def _wait_for_dispatcher(address: str, seconds: float) -> None:
             return _connect(address, _CONNECT_SECONDS)
         except OSError as error:
             if time.monotonic() > end:
-                raise ValueError(
+                raise exceptions.InvalidValue(
                     "`dispatcher` must be the address of a dispatcher that "
                     f"runs, got {address}: {error}"
                 ) from error
@@ -246,6 +249,6 @@ def _check_free(port: int) -> None:
         try:
             listener.bind(("", port))
         except OSError as error:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"`port` must be free, got {port}: {error.strerror}"
             ) from error

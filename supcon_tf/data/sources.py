@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
+from supcon_tf import exceptions
+
 # What `Source.records` yields: an index, or an encoded example by feature.
 Record = tf.Tensor | dict[str, tf.Tensor]
 
@@ -36,7 +38,9 @@ class Source:
       read: takes one record; returns (image, label): a [height, width, 3]
         uint8 image or the [] string contents of an image file, and the []
         int32 label in 0..len(class_names)-1.
-      num_skipped: how many files were left out because they are not images.
+      skipped: image files, relative to the data folder, that cannot be read
+        and were left out.
+      ignored: other files beside them, which are no images by their names.
       labels: [num_examples] integers, if the records are indices 0..
         num_examples-1 of any example; None where records come in file order.
       shard: None if `records` are the whole split. (index, count) if they are
@@ -57,7 +61,8 @@ class Source:
     read: Callable[[Record], tuple[tf.Tensor, tf.Tensor]] = dataclasses.field(
         repr=False
     )
-    num_skipped: int = 0
+    skipped: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
     ids: tuple[str, ...] | None = dataclasses.field(default=None, repr=False)
     labels: np.ndarray | None = dataclasses.field(
         default=None, repr=False, compare=False
@@ -116,7 +121,7 @@ def from_arrays(
     if class_names is None:
         class_names = [str(label) for label in range(labels.max() + 1)]
     if not 0 <= labels.min() <= labels.max() < len(class_names):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`labels` must be in 0..{len(class_names) - 1}, "
             f"got {labels.min()}..{labels.max()}"
         )
@@ -182,13 +187,13 @@ def _checked_images(images: np.ndarray) -> np.ndarray:
         hint = ""
         if np.issubdtype(images.dtype, np.floating):
             hint = "; for floats in [0, 1] pass (images * 255).astype('uint8')"
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`images` must be uint8 in 0..255, got {images.dtype}{hint}"
         )
     if images.ndim == 3:
         images = images[..., None]
     if images.ndim != 4 or images.shape[-1] not in (1, 3) or not images.size:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`images` must have shape [N, height, width, 3], [N, height, "
             f"width, 1] or [N, height, width], none of them 0, got "
             f"{list(images.shape)}"
@@ -201,12 +206,12 @@ def _checked_labels(labels: np.ndarray, num_images: int) -> np.ndarray:
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`labels` must be integers of shape [N] or [N, 1], got "
             f"{labels.dtype} of shape {list(labels.shape)}"
         )
     if len(labels) != num_images:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`labels` must be as many as `images`, got "
             f"{len(labels)} labels for {num_images} images"
         )

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.data import sources
 
 # Examples up to which the chosen ones of a set that is read in file order are
@@ -47,7 +48,7 @@ def draw_per_class(labels: npt.ArrayLike, count: int, seed: int) -> np.ndarray:
     labels = np.asarray(labels)
     classes, sizes = np.unique(labels, return_counts=True)
     if not 1 <= count <= sizes.min():
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`count` must be in 1..{sizes.min()}, the examples of class "
             f"{classes[sizes.argmin()]}, got {count}"
         )
@@ -80,7 +81,9 @@ def hold_out(
     """
     labels = np.asarray(labels)
     if not 0 < fraction < 1:
-        raise ValueError(f"`fraction` must be in (0, 1), got {fraction}")
+        raise exceptions.InvalidValue(
+            f"`fraction` must be in (0, 1), got {fraction}"
+        )
     rng = np.random.default_rng(seed)
     is_held = np.zeros(len(labels), bool)
     for label in np.unique(labels):
@@ -88,7 +91,7 @@ def hold_out(
         count = max(round(len(own) * fraction), 1)
         is_held[own[: min(count, len(own) - 1)]] = True
     if not is_held.any():
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`labels` must have a class of two examples, got "
             f"{len(labels)} examples of as many classes"
         )
@@ -119,7 +122,7 @@ def subset(source: sources.Source, positions: npt.ArrayLike) -> sources.Source:
         and positions[-1] < source.num_examples
         and (np.diff(positions) > 0).all()
     ):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`positions` must be rising in 0..{source.num_examples - 1}, got "
             f"{positions}"
         )
@@ -142,7 +145,7 @@ def _held_in_memory(
 ) -> sources.Source:
     """The chosen examples of a source that is read in file order."""
     if source.shard is not None or len(positions) > _LARGEST_HELD:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`positions` must be at most {_LARGEST_HELD} of a set that is "
             "read in file order, and not shared by file, for their images are "
             f"held in memory; a folder has no such limit. Got {len(positions)} "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.data import sources
 
 if TYPE_CHECKING:
@@ -85,10 +86,12 @@ def _import_tfds() -> types.ModuleType:
     try:
         import tensorflow_datasets as tfds
     except ImportError as error:
-        raise ImportError(f"{remedy}, got: {error}") from error
+        raise exceptions.MissingPackage(f"{remedy}, got: {error}") from error
     # A broken tensorflow-metadata can leave a module without its contents.
     if not hasattr(tfds, "builder"):
-        raise ImportError(f"{remedy}, got a module without `builder`")
+        raise exceptions.MissingPackage(
+            f"{remedy}, got a module without `builder`"
+        )
     return tfds
 
 
@@ -100,7 +103,7 @@ def _prepared_builder(
     try:
         builder = tfds.builder(name, data_dir=data_dir)
     except (tfds.core.DatasetNotFoundError, ValueError) as error:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`dataset` must name a TFDS set, got tfds:{name}: {error}"
         ) from error
     if builder.is_prepared():
@@ -109,7 +112,7 @@ def _prepared_builder(
         builder.download_and_prepare()
     except Exception as error:  # Whatever it is, the user needs the hint.
         root = str(builder.data_dir).removesuffix(builder.info.full_name)
-        raise RuntimeError(
+        raise exceptions.Failed(
             f"TFDS could not prepare {name}: {error}\nA set that must be "
             "downloaded by hand (imagenet2012: ILSVRC2012_img_train.tar and "
             f"ILSVRC2012_img_val.tar) belongs in {root}downloads/manual; "
@@ -131,7 +134,7 @@ def _feature_keys(
         k for k in keys if isinstance(features[k], tfds.features.ClassLabel)
     ]
     if not images or not labels:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`dataset` must have an Image and a ClassLabel, got tfds:{name} "
             f"with {dict(features)}"
         )
@@ -166,7 +169,7 @@ def _read_split(
         # TFDS writes label -1 where the publisher keeps the labels.
         if next(iter(dataset))[label_key] >= 0:
             return candidate, dataset
-    raise ValueError(
+    raise exceptions.InvalidValue(
         f"`dataset` must have a labelled split named {' or '.join(candidates)} "
         f"for `{split}`, got {list(builder.info.splits)}"
     )
@@ -183,7 +186,7 @@ def _input_context(
     index, count = shard
     num_files = builder.info.splits[split_name].num_shards
     if not 0 <= index < count <= num_files:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`shard` must be (index, count), 0 <= index < count, of at most "
             f"the {num_files} files of {builder.info.full_name} "
             f"({split_name}), got {shard}; sharing by element has no such limit"

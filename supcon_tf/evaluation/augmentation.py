@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from matplotlib import figure
 
-from supcon_tf import config, data, files
+from supcon_tf import config, data, exceptions, files
 from supcon_tf.augment import color, geometry, operations, tables, warp
 from supcon_tf.data import sources
 from supcon_tf.evaluation import plots
@@ -71,7 +71,7 @@ def show_augment(chosen: config.ShowAugmentSettings) -> list[pathlib.Path]:
     source = _photographs(chosen) or input_pipeline.source(chosen, "train")
     chosen = input_pipeline.resolved(chosen, source)
     if chosen.image >= source.num_examples:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--image must be below {source.num_examples}, the number of "
             f"images of {source.name}, got {chosen.image}"
         )
@@ -289,7 +289,9 @@ def _check_image(path: str) -> None:
     try:
         data.decode_image(tf.io.read_file(path))
     except tf.errors.InvalidArgumentError as error:
-        raise ValueError(f"{path} must be an image, but is not") from error
+        raise exceptions.InvalidValue(
+            f"{path} must be an image, but is not"
+        ) from error
 
 
 def _write(path: pathlib.Path, drawn: figure.Figure) -> pathlib.Path:

@@ -17,6 +17,8 @@ import zlib
 
 import numpy as np
 
+from supcon_tf import exceptions
+
 _REMEDY = (
     "generated corruptions must have the extra `corruptions`: pip install "
     "'supcon_tf[corruptions]'; where OpenCV misses libGL.so.1, then also pip "
@@ -39,7 +41,7 @@ def import_library() -> types.ModuleType:
     try:
         import imagecorruptions
     except ImportError as error:
-        raise ImportError(f"{_REMEDY}, got: {error}") from error
+        raise exceptions.MissingPackage(f"{_REMEDY}, got: {error}") from error
     return imagecorruptions
 
 

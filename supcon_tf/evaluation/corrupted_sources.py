@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from supcon_tf import config, data
+from supcon_tf import config, data, exceptions
 from supcon_tf.evaluation import corruptions
 
 # Positions in the test split [n], images [n, S, S, 3] uint8 and labels [n].
@@ -128,12 +128,12 @@ def tfds_source(
         pretrained.data_dir if pretrained.dataset.startswith("tfds:") else None,
     )
     if source.class_names != test.class_names:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--corruptions must have the classes of {test.name}, in their "
             f"order, got other classes in {source.name}"
         )
     if source.num_examples != test.num_examples:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--corruptions must have the {test.num_examples} test images of "
             f"{test.name}, got {source.num_examples} in {source.name}"
         )

@@ -15,7 +15,7 @@ from concurrent import futures
 import numpy as np
 import numpy.typing as npt
 
-from supcon_tf import config, cores
+from supcon_tf import config, cores, exceptions
 from supcon_tf.evaluation import corrupted_image
 
 MIN_SIDE = 32  # pixels; the limit of imagecorruptions.
@@ -97,7 +97,7 @@ class Corruptor:
                 program.stdin.flush()
                 answer = pickle.load(program.stdout)
             except (BrokenPipeError, EOFError) as error:
-                raise RuntimeError(
+                raise exceptions.Failed(
                     "a process that corrupts images ended, exit status "
                     f"{program.wait()}"
                 ) from error
@@ -173,28 +173,32 @@ def _checked(
 ) -> np.ndarray:
     """Checks the arguments of `corrupt`; returns the indices, [N]."""
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`images` must be [N, height, width, 3] uint8, got "
             f"{list(images.shape)} {images.dtype}"
         )
     if not len(images) or min(images.shape[1:3]) < MIN_SIDE:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`images` must be one or more, with sides of at least "
             f"{MIN_SIDE} pixels, got {list(images.shape)}"
         )
     if name not in config.CORRUPTIONS:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`name` must be one of {', '.join(config.CORRUPTIONS)}, got {name}"
         )
     if severity not in range(1, 6):
-        raise ValueError(f"`severity` must be 1 to 5, got {severity}")
+        raise exceptions.InvalidValue(
+            f"`severity` must be 1 to 5, got {severity}"
+        )
     if not 0 <= seed < 2**32:
-        raise ValueError(f"`seed` must be in 0..2^32-1, got {seed}")
+        raise exceptions.InvalidValue(
+            f"`seed` must be in 0..2^32-1, got {seed}"
+        )
     if indices is None:
         return np.arange(len(images))
     indices = np.asarray(indices)
     if indices.shape != (len(images),) or not np.all(indices >= 0):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`indices` must be {len(images)} integers from 0, one per image, "
             f"got {indices}"
         )

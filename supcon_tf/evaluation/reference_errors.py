@@ -7,7 +7,7 @@ import json
 import pathlib
 from collections.abc import Collection, Mapping
 
-from supcon_tf import config, data, measures
+from supcon_tf import config, data, exceptions, measures
 
 # Errors by corruption and severity, and the error on the same clean images.
 Reference = tuple[measures.Errors, float]
@@ -52,7 +52,7 @@ def load_references(
         faults += [f"no {name} {cell}" for cell in _missing(chosen, errors)]
         references[name] = (errors, 1 - found[name]["clean"]["top_1"])
     if faults:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "--reference_evaluation must be of the same classifiers on the "
             f"same corrupted images, got {chosen.reference_evaluation} with "
             f"{', '.join(faults)}"
@@ -73,7 +73,7 @@ def errors_of(
 def _alexnet(test: data.Source) -> Reference:
     """The published errors, if the data can be ImageNet."""
     if len(test.class_names) != _ALEXNET_CLASSES:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "--reference_evaluation=alexnet must have the 1000 classes of "
             f"ImageNet, got the {len(test.class_names)} of {test.name}"
         )
@@ -86,7 +86,7 @@ def _read(path: pathlib.Path) -> dict:
     with contextlib.suppress(OSError, ValueError):
         contents = json.loads(path.read_text())
     if "corruptions" not in contents:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "--reference_evaluation must be alexnet or an evaluation.json made "
             f"with --corruptions, got {path}"
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 
 import numpy as np
 
-from supcon_tf import config, data, measures
+from supcon_tf import config, data, exceptions, measures
 from supcon_tf.evaluation import (
     corrupted_image,
     corrupted_sources,
@@ -41,18 +41,18 @@ def check_corruptions(
         not one of `test`.
     """
     if not classifiers:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "--corruptions must be none for a run without a classifier; train "
             f"one with tools/train_linear.py, got {chosen.corruptions}"
         )
     drawn = chosen.corruption_images
     if drawn is not None and drawn > test.num_examples:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--corruption_images must be at most {test.num_examples}, the "
             f"test images there are, got {drawn}"
         )
     if chosen.corruption_seed >= 2**32:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "--corruption_seed must be below 2^32, got "
             f"{chosen.corruption_seed}"
         )
@@ -63,7 +63,7 @@ def check_corruptions(
         return
     corrupted_image.import_library()
     if pretrained.image_size < corruptions.MIN_SIDE:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "--corruptions=generated must have images of at least "
             f"{corruptions.MIN_SIDE} pixels, got {pretrained.image_size}"
         )
@@ -164,7 +164,7 @@ def _check_labels(
     if chosen.corruption_images is None:
         found, labels = np.sort(found), np.sort(labels)
     if not np.array_equal(found, labels):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--corruptions={chosen.corruptions} must hold the test images of "
             "the run, and with --corruption_images in the same order, got "
             f"other labels in {condition}"

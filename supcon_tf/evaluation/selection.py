@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from supcon_tf import config, measures
+from supcon_tf import config, exceptions, measures
 from supcon_tf.data import subsets
 
 # Share of a few-shot draw that judges a sweep.
@@ -67,7 +67,7 @@ def make_draws(
     count = chosen.images_per_label
     sizes = np.bincount(labels, minlength=len(class_names))
     if count and sizes.min() < count:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--images_per_label must be at most {sizes.min()}, the training "
             f"images of {class_names[sizes.argmin()]}, got {count}"
         )
@@ -161,7 +161,7 @@ def _best(
     """The cell with the highest figure, of equal ones the lowest NLL."""
     finished = [pair for pair in zip(cells, measured, strict=True) if pair[1]]
     if not finished:
-        raise FloatingPointError(
+        raise exceptions.Diverged(
             f"all {len(cells)} trainings diverged: lower --learning_rates"
         )
     return max(finished, key=lambda pair: (pair[1][select_by], -pair[1]["nll"]))

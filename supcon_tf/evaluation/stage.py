@@ -51,6 +51,7 @@ def evaluate(chosen: config.EvaluateSettings) -> dict[str, object]:
     checkpoint = run.latest_checkpoint()
     test_images = input_pipeline.source(pretrained, "test")
     run.check_classes(test_images.class_names)
+    run.check_unseen(test_images)
     classify = classifiers.probabilities_of(run, chosen.linear_stage)
     if chosen.corruptions != "none":
         robustness.check_corruptions(chosen, pretrained, test_images, classify)

@@ -8,7 +8,7 @@ import io
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import config, data, distribute, files, models
+from supcon_tf import config, data, distribute, exceptions, files, models
 from supcon_tf.data import subsets
 from supcon_tf.evaluation import (
     fine_tuning,
@@ -64,10 +64,13 @@ def transfer_encoder(chosen: config.TransferSettings) -> dict[str, object]:
     stage.check_free(chosen.overwrite)
     strategy = devices.set_up(chosen)
     _check_one_process(strategy)
-    chosen, images, test = _data(chosen, pretrained)
+    replicas = strategy.num_replicas_in_sync
+    chosen, images, test = _data(chosen, pretrained, replicas)
+    if chosen.data_dir == pretrained.data_dir:
+        run.check_unseen(test)
     labels, test_labels = map(subsets.labels_of, (images, test))
     draws = selection.make_draws(chosen, images.class_names, labels)
-    stage.create(chosen, images.class_names)
+    stage.create(chosen, images)
 
     with strategy.scope():
         report.print_header(images, chosen.image_size, chosen)
@@ -142,22 +145,27 @@ def _describe_choice(draw: dict[str, object]) -> str:
 
 
 def _data(
-    chosen: config.TransferSettings, pretrained: config.PretrainSettings
+    chosen: config.TransferSettings,
+    pretrained: config.PretrainSettings,
+    replicas: int,
 ) -> tuple[config.TransferSettings, data.Source, data.Source]:
     """Resolved settings, and the training and the test images."""
     chosen = dataclasses.replace(
-        chosen, image_size=chosen.image_size or pretrained.image_size
+        chosen,
+        image_size=chosen.image_size or pretrained.image_size,
+        batch_size=chosen.batch_size
+        or chosen.LARGEST_BATCH // replicas * replicas,
     )
     images, test = (
         input_pipeline.source(chosen, split) for split in ("train", "test")
     )
     if images.class_names != test.class_names or len(test.class_names) < 2:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"{images.name} must have two classes or more, the same in both "
             f"splits, got {len(images.class_names)} and "
             f"{len(test.class_names)}"
         )
-    return input_pipeline.resolved(chosen, images), images, test
+    return input_pipeline.resolved(chosen, images, replicas), images, test
 
 
 def _method(
@@ -178,7 +186,7 @@ def _method(
 def _check_one_process(strategy: tf.distribute.Strategy) -> None:
     """Raises ValueError for several workers, which have nothing to share."""
     if distribute.num_workers(strategy) > 1:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "--strategy must be one_device or mirrored where TF_CONFIG names "
             "several workers, got auto"
         )

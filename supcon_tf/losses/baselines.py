@@ -8,7 +8,7 @@ import warnings
 
 import tensorflow as tf
 
-from supcon_tf import distribute
+from supcon_tf import distribute, exceptions
 from supcon_tf.losses import inputs, supcon
 
 MINING = ("semi_hard", "hard")
@@ -66,7 +66,7 @@ class SimCLRLoss(tf.keras.losses.Loss):
         """Returns [batch] float32 losses; `y_true` is ignored."""
         z = inputs.as_views(y_pred, "projections")
         if z.shape[1] < 2:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "`projections` must have at least 2 views, the positives of "
                 f"each other, got shape {z.shape}"
             )
@@ -190,9 +190,11 @@ class TripletLoss(tf.keras.losses.Loss):
     ):
         super().__init__(reduction=reduction, name=name)
         if not margin > 0:
-            raise ValueError(f"`margin` must be positive, got {margin}")
+            raise exceptions.InvalidValue(
+                f"`margin` must be positive, got {margin}"
+            )
         if mining not in MINING:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"`mining` must be one of {', '.join(MINING)}, got {mining!r}"
             )
         self.margin = margin

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.losses import inputs
 
 
@@ -47,7 +48,7 @@ class CrossEntropyLoss(tf.keras.losses.Loss):
     ):
         super().__init__(reduction=reduction, name=name)
         if not 0 <= label_smoothing < 1:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "`label_smoothing` must be at least 0 and below 1, got "
                 f"{label_smoothing}"
             )
@@ -107,9 +108,13 @@ class MaxMarginLoss(tf.keras.losses.Loss):
     ):
         super().__init__(reduction=reduction, name=name)
         if not margin >= 0:
-            raise ValueError(f"`margin` must not be negative, got {margin}")
+            raise exceptions.InvalidValue(
+                f"`margin` must not be negative, got {margin}"
+            )
         if not scale > 0:
-            raise ValueError(f"`scale` must be positive, got {scale}")
+            raise exceptions.InvalidValue(
+                f"`scale` must be positive, got {scale}"
+            )
         self.margin = margin
         self.scale = scale
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.losses import inputs, positives
 
 # Two equal cosines may differ by this much in float32: such a lead is a tie.
@@ -64,7 +65,9 @@ class ContrastiveAccuracy(tf.keras.metrics.Mean):
     ):
         super().__init__(name=name, dtype=dtype)
         if anchors < 1:
-            raise ValueError(f"`anchors` must be positive, got {anchors}")
+            raise exceptions.InvalidValue(
+                f"`anchors` must be positive, got {anchors}"
+            )
         self.anchors = anchors
 
     def update_state(
@@ -169,7 +172,9 @@ class Uniformity(tf.keras.metrics.Mean):
     ):
         super().__init__(name=name, dtype=dtype)
         if anchors < 2:
-            raise ValueError(f"`anchors` must be at least 2, got {anchors}")
+            raise exceptions.InvalidValue(
+                f"`anchors` must be at least 2, got {anchors}"
+            )
         self.anchors = anchors
 
     def update_state(

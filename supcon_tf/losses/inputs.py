@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
+
 FORMULATIONS = ("out", "in")
 DENOMINATORS = ("all", "one_positive", "only_negatives")
 ANCHOR_VIEWS = ("all", "first")
@@ -14,14 +16,16 @@ def check_options(
 ) -> None:
     """Raises ValueError for an option that does not exist."""
     if not temperature > 0:
-        raise ValueError(f"`temperature` must be positive, got {temperature}")
+        raise exceptions.InvalidValue(
+            f"`temperature` must be positive, got {temperature}"
+        )
     for name, value, known in (
         ("formulation", formulation, FORMULATIONS),
         ("denominator", denominator, DENOMINATORS),
         ("anchor_views", anchor_views, ANCHOR_VIEWS),
     ):
         if value not in known:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"`{name}` must be one of {', '.join(known)}, got {value!r}"
             )
 
@@ -30,16 +34,18 @@ def as_views(projections: tf.Tensor, name: str) -> tf.Tensor:
     """[batch, views, dim] float32 from that, or from [batch, dim]."""
     z = tf.convert_to_tensor(projections)
     if not z.dtype.is_floating:
-        raise ValueError(f"`{name}` must be floats, got {z.dtype.name}")
+        raise exceptions.InvalidValue(
+            f"`{name}` must be floats, got {z.dtype.name}"
+        )
     if z.shape.rank == 2:
         z = z[:, tf.newaxis]
     if z.shape.rank != 3:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`{name}` must be [batch, views, dim] (the view axis is second) "
             f"or [batch, dim], got shape {z.shape}"
         )
     if z.shape[1] is None or z.shape[2] is None:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`{name}` must have static views and dim, got shape {z.shape}"
         )
     return tf.cast(z, tf.float32)
@@ -51,7 +57,7 @@ def as_contrasts(contrasts: tf.Tensor | None, z: tf.Tensor) -> tf.Tensor:
         return tf.zeros([0, *z.shape[1:]])
     contrasts = as_views(contrasts, "contrast_projections")
     if contrasts.shape[2] != z.shape[2]:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`contrast_projections` must have the dim of `projections`, got "
             f"{contrasts.shape[2]} and {z.shape[2]}"
         )
@@ -64,13 +70,13 @@ def queued_rows(mask: tf.Tensor | None, contrasts: tf.Tensor) -> tf.Tensor:
         return tf.zeros([0], tf.bool)
     mask = tf.convert_to_tensor(mask)
     if mask.shape.rank != 1 or not mask.dtype.is_bool:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`contrast_mask` must be [queued] bool, got "
             f"{mask.dtype.name} of shape {mask.shape}"
         )
     queued, most = mask.shape[0], contrasts.shape[0]
     if None not in (queued, most) and queued > most:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`contrast_mask` must be no longer than the "
             f"{most} contrasts, got {queued}"
         )
@@ -82,7 +88,7 @@ def static_views(z: tf.Tensor, positives_cap: int | None) -> int:
     views = z.shape[1]
     least = max(views - 1, 1)
     if positives_cap is not None and positives_cap < least:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`positives_cap` must be at least {least} with {views} views "
             f"(the other views of an anchor always stay), got {positives_cap}"
         )
@@ -103,14 +109,16 @@ def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:
     """
     labels = tf.convert_to_tensor(labels)
     if labels.shape.rank not in (1, 2):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`{name}` must be [batch], [batch, 1] or one-hot "
             f"[batch, classes], got shape {labels.shape}"
         )
     if labels.shape.rank == 2 and labels.shape[1] != 1:
         return _from_one_hot(labels, name)
     if not (labels.dtype.is_integer or labels.dtype.is_bool):
-        raise ValueError(f"`{name}` must be integers, got {labels.dtype.name}")
+        raise exceptions.InvalidValue(
+            f"`{name}` must be integers, got {labels.dtype.name}"
+        )
     return tf.cast(tf.reshape(labels, [-1]), tf.int64)
 
 
@@ -153,7 +161,7 @@ def sample_weights(
         samples[1] = z.shape[0] + further.shape[0]
     if positive_mask is not None:
         if labels is not None or contrast_labels is not None:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "`positive_mask` must not be combined with labels, got both"
             )
         mask = tf.cast(positive_mask, tf.float32)
@@ -161,7 +169,9 @@ def sample_weights(
         return mask
     if labels is None:
         if contrast_labels is not None:
-            raise ValueError("`contrast_labels` must come with `labels`")
+            raise exceptions.InvalidValue(
+                "`contrast_labels` must come with `labels`"
+            )
         # Each sample is its own class; further contrasts are all negatives.
         return tf.eye(tf.shape(z)[0], tf.shape(z)[0] + tf.shape(further)[0])
     ids = class_ids(labels)
@@ -172,7 +182,7 @@ def sample_weights(
     elif further.shape[0] == 0:
         further_ids = ids[:0]
     else:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`contrast_labels` must be given with `contrast_projections` and "
             "`labels`, got None"
         )
@@ -185,7 +195,7 @@ def check_shape(
 ) -> None:
     """Raises ValueError unless the static shape can be the expected one."""
     if not tensor.shape.is_compatible_with(expected):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`{name}` must have shape {expected} to go with the projections, "
             f"got {tensor.shape}"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from supcon_tf import distribute
+from supcon_tf import distribute, exceptions
 from supcon_tf.losses import inputs
 
 
@@ -91,7 +91,7 @@ def classes_of(ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def check_unweighted(sample_weight: None) -> None:
     """Raises ValueError for weights, which no metric here uses."""
     if sample_weight is not None:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`sample_weight` must be None, got a {type(sample_weight)}"
         )
 

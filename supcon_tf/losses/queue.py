@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from supcon_tf import distribute
+from supcon_tf import distribute, exceptions
 from supcon_tf.losses import inputs
 
 
@@ -40,7 +40,9 @@ class ProjectionQueue(tf.Module):
         super().__init__(name=name)
         for argument, value in (("size", size), ("dim", dim)):
             if value < 1:
-                raise ValueError(f"`{argument}` must be positive, got {value}")
+                raise exceptions.InvalidValue(
+                    f"`{argument}` must be positive, got {value}"
+                )
         self.size = size
         self.dim = dim
 
@@ -74,7 +76,7 @@ class ProjectionQueue(tf.Module):
         inputs.check_shape("labels", ids, [z.shape[0]])
         z, ids = _of_all_replicas(z), _of_all_replicas(ids)
         if z.shape[0] is not None and self.size % max(z.shape[0], 1):
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"`size` must be a multiple of the {z.shape[0]} rows that are "
                 f"enqueued, got {self.size}"
             )

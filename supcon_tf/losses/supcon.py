@@ -6,7 +6,7 @@ import math
 
 import tensorflow as tf
 
-from supcon_tf import distribute
+from supcon_tf import distribute, exceptions
 from supcon_tf.losses import inputs, masks, tiled
 from supcon_tf.losses import queue as queues
 
@@ -190,7 +190,7 @@ class SupConLoss(tf.keras.losses.Loss):
     def _chooses_tiles(self) -> bool:
         """Whether the tiled loss is used; checks `implementation`."""
         if self.implementation not in ("auto", "dense", "tiled"):
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "`implementation` must be one of auto, dense, tiled, got "
                 f"{self.implementation!r}"
             )
@@ -200,7 +200,7 @@ class SupConLoss(tf.keras.losses.Loss):
             or self.queue is not None
         )
         if self.implementation == "tiled" and needs_mask:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "`implementation` must be auto or dense with a `queue`, a "
                 "`positives_cap` or another `denominator` than all, got tiled"
             )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from supcon_tf import distribute
+from supcon_tf import distribute, exceptions
 from supcon_tf.losses import inputs, tiles, unrolled
 
 _TILE_ROWS = 512  # 1 MiB of logits, which stays in the cache of a core
@@ -59,7 +59,9 @@ def tiled_supcon_loss(
     """
     inputs.check_options(temperature, formulation, "all", anchor_views)
     if tile_rows is not None and tile_rows < 1:
-        raise ValueError(f"`tile_rows` must be at least 1, got {tile_rows}")
+        raise exceptions.InvalidValue(
+            f"`tile_rows` must be at least 1, got {tile_rows}"
+        )
     z = inputs.as_views(projections, "projections")
     ids = None
     if labels is not None:

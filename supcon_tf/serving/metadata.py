@@ -14,7 +14,7 @@ from etils import epath
 from google.protobuf import message
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-from supcon_tf import config, files, settings
+from supcon_tf import config, exceptions, files, settings
 from supcon_tf.augment import geometry
 from supcon_tf.training import report, run_directory
 
@@ -80,7 +80,7 @@ def read_signatures(
         model = saved_model_pb2.SavedModel.FromString(file.read_bytes())
         found = model.meta_graphs[0].signature_def
     except (OSError, message.DecodeError, IndexError) as error:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`directory` must be a SavedModel, got {directory}: {error}"
         ) from error
     return {name: found[name] for name in sorted(found) if found[name].inputs}

@@ -36,7 +36,7 @@ import numpy.typing as npt
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import files, models
+from supcon_tf import exceptions, files, models
 from supcon_tf.serving import model, request, warm_up
 
 
@@ -81,7 +81,9 @@ def export_saved_model(
     """
     directory = epath.Path(directory)
     if directory.exists():
-        raise ValueError(f"`directory` must not exist, got {directory}")
+        raise exceptions.InvalidValue(
+            f"`directory` must not exist, got {directory}"
+        )
     _check_names(class_names, encoder, classifier, prototypes)
     check_max_pixels(max_pixels, image_size)
     # TF Serving polls for numbers, so that it does not see a hidden name.
@@ -128,7 +130,7 @@ def check_max_pixels(max_pixels: int, image_size: int) -> None:
     """
     least = math.prod(request.photograph_size(image_size))
     if max_pixels < least:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`max_pixels` must be at least {least}, an ordinary photograph "
             f"for images of {image_size} px, got {max_pixels}"
         )
@@ -148,13 +150,13 @@ def _check_names(
     if prototypes is not None:
         counts.add(len(prototypes))
     if counts - {len(class_names)} or (class_names and not counts):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`class_names` must be {max(counts, default=0)} names, got "
             f"{len(class_names)}"
         )
     for name in class_names:
         encodable = name.encode("utf-8", "ignore").decode("utf-8")
         if encodable.splitlines() != [name]:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"`class_names` must be a line of text each, got {name!r}"
             )

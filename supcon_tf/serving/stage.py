@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from etils import epath
 
-from supcon_tf import config, measures
+from supcon_tf import config, exceptions, measures
 from supcon_tf.serving import metadata, saved_model
 from supcon_tf.training import (
     input_pipeline,
@@ -34,7 +34,7 @@ def export(chosen: config.ExportSettings) -> epath.Path:
     size = run.pretrain_settings().image_size
     directory = run.export / str(chosen.version or _next_version(run.export))
     if directory.exists():
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--version must not exist in {run.export}, got {chosen.version}"
         )
     saved_model.check_max_pixels(chosen.max_pixels, size)

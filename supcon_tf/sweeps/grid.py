@@ -8,7 +8,7 @@ import itertools
 import pathlib
 import re
 
-from supcon_tf import config, settings
+from supcon_tf import config, exceptions, settings
 
 _LONGEST = 40  # characters of a value in a name
 _LONGEST_NAME = 200  # file systems take 255
@@ -44,7 +44,9 @@ def list_cells(chosen: config.SweepSettings) -> list[Cell]:
     """
     axes = chosen.axes
     if not axes:
-        raise ValueError("--sweep must be given, NAME=VALUE,VALUE,...")
+        raise exceptions.InvalidValue(
+            "--sweep must be given, NAME=VALUE,VALUE,..."
+        )
     linear, evaluation = _linear_base(chosen), _evaluation_base(chosen)
     cells = []
     for rows in itertools.product(*(axis.rows for axis in axes)):
@@ -58,7 +60,9 @@ def list_cells(chosen: config.SweepSettings) -> list[Cell]:
         try:
             cells.append(_cell(chosen, values, labels, linear, evaluation))
         except ValueError as error:
-            raise ValueError(f"cell {_file_name(values)}: {error}") from error
+            raise exceptions.InvalidValue(
+                f"cell {_file_name(values)}: {error}"
+            ) from error
     _check_apart(cells)
     return cells
 
@@ -167,7 +171,7 @@ def _check_apart(cells: list[Cell]) -> None:
         place = (cell.pretraining.run_dir, cell.linear.name)
         other = places.setdefault(place, cell)
         if other is not cell:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"--sweep must name cells apart, got {other.name} and "
                 f"{cell.name}, which would both write {'/'.join(place)}"
             )

@@ -7,7 +7,7 @@ import json
 import math
 import pathlib
 
-from supcon_tf import config, files, settings
+from supcon_tf import config, exceptions, files, settings
 from supcon_tf.sweeps import grid
 
 # How lines of a cell's log begin: a part of it, and its last words.
@@ -68,7 +68,7 @@ class CellDirectory:
             before = self.read_settings(type(chosen))
             changes = settings.changes(before, chosen)
             if changes:
-                raise ValueError(
+                raise exceptions.InvalidValue(
                     f"--run_dir must hold cells of the same settings, got "
                     f"{', '.join(changes)} for {cell.name}; choose another "
                     "directory, or replace all with --overwrite"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from matplotlib import figure as mpl_figure
 
-from supcon_tf import config, files
+from supcon_tf import config, exceptions, files
 from supcon_tf.sweeps import figure, grid, processes, records, table
 from supcon_tf.training import preemption
 
@@ -73,7 +73,7 @@ def _open(chosen: config.SweepSettings, cells: list[grid.Cell]) -> None:
     root = pathlib.Path(chosen.run_dir)
     is_sweep = (root / "sweep.json").exists()
     if root.exists() and any(root.iterdir()) and not is_sweep:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--run_dir must be empty or hold a sweep, but {root} holds other "
             "files"
         )
@@ -83,6 +83,7 @@ def _open(chosen: config.SweepSettings, cells: list[grid.Cell]) -> None:
     directories = [records.cell_directory(chosen, cell) for cell in cells]
     for cell, directory in zip(cells, directories, strict=True):
         directory.check_same(cell)
+    files.check_writable("run_dir", root)
     root.mkdir(parents=True, exist_ok=True)
     _write_record(chosen, records.describe(chosen, cells))
     for cell, directory in zip(cells, directories, strict=True):
@@ -236,7 +237,7 @@ def _check_metric(results: dict[str, object]) -> None:
     metric = results["metric"]
     if found and not any(metric in metrics for metrics in found):
         there = dict.fromkeys(name for metrics in found for name in metrics)
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--metric must be one of {', '.join(there)}, got {metric}; the "
             "same command with another one shows it"
         )

@@ -3,6 +3,7 @@
 from supcon_tf.training.lars import LARS
 from supcon_tf.training.optimizers import SGD, Adam, AdamW, RMSProp
 from supcon_tf.training.representations import represent
+from supcon_tf.training.restoring import load_encoder
 from supcon_tf.training.run_directory import RunDirectory
 from supcon_tf.training.schedules import (
     Warmup,
@@ -24,6 +25,7 @@ __all__ = [
     "WarmupCosine",
     "WarmupExponential",
     "WarmupStep",
+    "load_encoder",
     "pretrain",
     "represent",
     "scaled_learning_rate",

@@ -8,7 +8,7 @@ import math
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import files
+from supcon_tf import exceptions, files
 from supcon_tf.training import progress
 
 
@@ -197,7 +197,7 @@ class InputBoundWarning(tf.keras.callbacks.Callback):
 def _stop(model: tf.keras.Model, seen: str) -> None:
     """Raises FloatingPointError: what is seen, when, and what helps."""
     progress.end_live_line()
-    raise FloatingPointError(
+    raise exceptions.Diverged(
         f"{seen} at step {_steps_taken(model)}: lower --learning_rate or "
         "lengthen --warmup_epochs; earlier checkpoints are kept"
     )

@@ -17,6 +17,8 @@ import tempfile
 import tensorflow as tf
 from etils import epath
 
+from supcon_tf import exceptions
+
 _NAME = "step-{:08d}"
 _VARIABLES = "variables"  # prefix of TensorFlow's files
 _PROGRESS = "progress.json"
@@ -107,7 +109,7 @@ def save(
     except (OSError, tf.errors.OpError) as error:
         kept = steps_in(directory)
         remove_partial(directory)
-        raise OSError(
+        raise exceptions.NotSaved(
             f"the checkpoint of step {progress.step} could not be saved in "
             f"{directory}: {_reason(error)}. "
             + (
@@ -151,7 +153,7 @@ def read_progress(path: epath.Path) -> Progress:
         expected = record.pop("files")
         progress = Progress(**record)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"{path} must be a checkpoint of this package, but its "
             f"{_PROGRESS} cannot be read: {error}"
         ) from error
@@ -162,7 +164,7 @@ def read_progress(path: epath.Path) -> Progress:
         if found.get(name) != digest
     ]
     if damaged:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"{path} must be as it was saved, but is damaged: "
             f"{', '.join(damaged)}. Delete it to go on from an earlier one"
         )
@@ -185,7 +187,7 @@ def restore(path: epath.Path | str, **parts: tf.Module) -> None:
         status = tf.train.Checkpoint(**parts).read(prefix)
         status.assert_existing_objects_matched().expect_partial()
     except (AssertionError, ValueError, tf.errors.OpError) as error:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"{path} must fit {', '.join(parts)} of settings.flags, but does "
             f"not: {_differences(prefix, parts) or error}"
         ) from error

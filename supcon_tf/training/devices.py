@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from supcon_tf import config, distribute
+from supcon_tf import config, distribute, exceptions
 
 
 def set_up(
@@ -25,11 +25,12 @@ def set_up(
       The strategy, under whose scope everything else is made.
 
     Raises:
-      ValueError: the strategy cannot be made, the replicas cannot share the
-        batch, or XLA is asked for with several of them.
+      ValueError: the strategy cannot be made, the replicas cannot share a
+        batch that is given, or XLA is asked for with several of them.
     """
     strategy = distribute.make_strategy(chosen.strategy, chosen.tpu)
-    _check_batch(chosen, strategy.num_replicas_in_sync)
+    if chosen.batch_size is not None:
+        check_batch(chosen, chosen.batch_size, strategy.num_replicas_in_sync)
     _check_compilation(chosen, strategy)
     tf.keras.utils.set_random_seed(chosen.seed)
     if chosen.deterministic:
@@ -100,16 +101,16 @@ def wait_for_all(strategy: tf.distribute.Strategy) -> None:
     meet()
 
 
-def _check_batch(
-    chosen: config.PretrainSettings | config.LinearSettings, replicas: int
+def check_batch(
+    chosen: config.DeviceSettings, batch_size: int, replicas: int
 ) -> None:
     """Raises ValueError for a batch that replicas cannot share equally."""
-    fewer = chosen.batch_size // replicas * replicas
-    if fewer != chosen.batch_size:
+    fewer = batch_size // replicas * replicas
+    if fewer != batch_size:
         nearest = [n for n in (fewer, fewer + replicas) if n]
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--batch_size must be a multiple of the {replicas} replicas of "
-            f"--strategy={chosen.strategy}, got {chosen.batch_size}: take "
+            f"--strategy={chosen.strategy}, got {batch_size}: take "
             f"{' or '.join(map(str, nearest))}"
         )
 
@@ -122,7 +123,7 @@ def _check_compilation(
     replicas = strategy.num_replicas_in_sync
     on_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
     if chosen.jit_compile and replicas > 1 and not on_tpu:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--jit_compile must be left out with {replicas} replicas: XLA "
             "cannot compile what they exchange through TensorFlow's "
             "collectives; take --strategy=one_device, or tpu"

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 import os
 from collections.abc import Callable
 
 import tensorflow as tf
 
-from supcon_tf import augment, config, data
+from supcon_tf import augment, config, data, exceptions
+from supcon_tf.training import devices
+
+StageSettings = (
+    config.PretrainSettings | config.LinearSettings | config.TransferSettings
+)
+
+_LEAST_STEPS = 4  # of an epoch, where the batch is ours to choose
 
 
 def source(
@@ -34,25 +42,67 @@ def source(
 
 
 def resolved(
-    chosen: config.PretrainSettings, images: data.Source
+    chosen: config.PretrainSettings, images: data.Source, replicas: int = 1
 ) -> config.PretrainSettings:
     """Settings that mean the same in later stages, wherever those are run.
 
-    The size of the views becomes a number and a local `data_dir` absolute.
+    The size of the views becomes a number and a local `data_dir` absolute;
+    then as `resolved_batch`.
 
     Raises:
-      ValueError: neither the settings nor the images tell the size.
+      ValueError: neither the settings nor the images tell the size, or as
+        `resolved_batch`.
     """
     size = chosen.image_size or images.image_size
     if size is None:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--image_size must be given: the images of {images.name} are not "
             "known to be squares of one size"
         )
     directory = chosen.data_dir
     if directory and "://" not in directory:
         directory = os.path.abspath(directory)
-    return dataclasses.replace(chosen, image_size=size, data_dir=directory)
+    chosen = dataclasses.replace(chosen, image_size=size, data_dir=directory)
+    return resolved_batch(chosen, images, replicas)
+
+
+def resolved_batch(
+    chosen: StageSettings, images: data.Source, replicas: int = 1
+) -> StageSettings:
+    """The settings with a batch and a warm-up, where none are given.
+
+    Args:
+      chosen: of a stage or of a transfer.
+      images: its training split.
+      replicas: of its strategy, which share each batch.
+
+    Raises:
+      ValueError: the replicas cannot share the batch, or it breaks a rule.
+    """
+    known = {"batch_size": chosen.batch_size}
+    if chosen.batch_size is None:
+        known["batch_size"] = _fitting_batch(chosen, images, replicas)
+    if getattr(chosen, "warmup_epochs", 0.0) is None:
+        known["warmup_epochs"] = chosen.default_warmup
+    devices.check_batch(chosen, known["batch_size"], replicas)
+    return dataclasses.replace(chosen, **known)
+
+
+def _fitting_batch(
+    chosen: StageSettings, images: data.Source, replicas: int
+) -> int:
+    """The largest batch that leaves an epoch some steps, and can be shared."""
+    size = chosen.LARGEST_BATCH
+    if chosen.images_per_class:
+        size = min(size, chosen.images_per_class * len(images.class_names))
+    while size > 2 and images.num_examples < _LEAST_STEPS * size:
+        size //= 2
+    unit = math.lcm(
+        replicas,
+        chosen.images_per_class or 1,
+        getattr(chosen, "gradient_cache_chunks", 1),
+    )
+    return max(size // unit, 1) * unit
 
 
 def views(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
-from supcon_tf import config, distribute
+from supcon_tf import config, data, distribute, exceptions, settings
 from supcon_tf.training import (
     checkpoints,
     devices,
@@ -19,6 +19,8 @@ from supcon_tf.training import (
     saving,
     waiting,
 )
+
+StageSettings = config.PretrainSettings | config.LinearSettings
 
 # From (first step, (index, count) of this worker) to its batches; cached, for
 # to make a pipeline takes a second.
@@ -32,43 +34,81 @@ _LOST = (
 )
 
 
+def check_run(
+    run: run_directory.RunDirectory, chosen: StageSettings
+) -> StageSettings:
+    """Finds, before anything is read, what forbids to train in a directory.
+
+    Args:
+      run: the directory.
+      chosen: the settings.
+
+    Returns:
+      The settings, with what they leave to the run as it has it already.
+
+    Raises:
+      ValueError: the directory is taken or cannot be written.
+    """
+    if not chosen.resume or not run.settings_file.exists():
+        run.check_free(chosen.overwrite)
+        return chosen
+    return settings.adopt(chosen, run.recorded(type(chosen)))
+
+
 def open_run(
     run: run_directory.RunDirectory,
-    chosen: config.PretrainSettings | config.LinearSettings,
-    class_names: tuple[str, ...],
+    chosen: StageSettings,
+    images: data.Source,
     strategy: tf.distribute.Strategy,
+    skipped: tuple[str, ...] = (),
 ) -> bool:
     """Starts a run in its directory, or finds the one to go on with.
 
     Args:
       run: the directory.
       chosen: the settings, resolved.
-      class_names: of the data.
+      images: that it trains on.
       strategy: of the run; its chief writes.
+      skipped: files of other splits that could not be read.
 
     Returns:
       Whether the run goes on.
 
     Raises:
-      ValueError: the directory is taken, or its run has other settings or
-        classes.
+      ValueError: the directory is taken, or its run has other settings,
+        classes or images.
     """
     if distribute.is_chief(strategy):
         resumes = chosen.resume and run.settings_file.exists()
         if resumes:
             run.check_same(chosen)
-            run.check_classes(class_names)
+            run.check_classes(images.class_names)
+            run.check_images(images)
+            _extend(run, chosen)
             checkpoints.remove_partial(run.checkpoints)
         else:
             run.check_free(chosen.overwrite)
-            run.create(chosen, class_names)
+            run.create(chosen, images, skipped)
     with _peers_may_be_lost(strategy):  # the chief, by what it found above
         devices.wait_for_all(strategy)
     return chosen.resume and bool(checkpoints.steps_in(run.checkpoints))
 
 
+def _extend(run: run_directory.RunDirectory, chosen: StageSettings) -> None:
+    """Lets a run have more epochs than it was begun with, and says so."""
+    before = run.recorded(type(chosen))
+    if chosen.epochs > before.epochs:
+        run.record(chosen)
+        report.print_done(
+            "extended",
+            f"from {before.epochs} to {chosen.epochs} epochs: the schedule is "
+            "that of a run of so many, so the learning rate goes on where such "
+            "a run would be now, not where this one was",
+        )
+
+
 def fit(
-    chosen: config.PretrainSettings | config.LinearSettings,
+    chosen: StageSettings,
     run: run_directory.RunDirectory,
     model: tf.keras.Model,
     parts: dict[str, tf.Module],
@@ -98,7 +138,8 @@ def fit(
       ValueError: the newest checkpoint is damaged or does not fit.
       FloatingPointError: a loss or a weight is no longer finite.
       OSError: a checkpoint could not be written.
-      Preempted: SIGTERM came, and the run is saved; or another worker is gone.
+      Preempted: SIGTERM or Ctrl-C came, and the run is saved; or another
+        worker is gone.
     """
     strategy = model.distribute_strategy
     is_chief = distribute.is_chief(strategy)
@@ -191,7 +232,7 @@ def _restore(
     )
     done = checkpoints.read_progress(path)
     if done.epoch_steps != epoch_steps:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"--resume must find the data of {run.path}, got {epoch_steps} "
             f"steps per epoch (was {done.epoch_steps})"
         )

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import data, measures
+from supcon_tf import data, exceptions, measures
 from supcon_tf.training import representations
 
 _PART_SEEDS = (0, 0)  # Of the order whose first examples are the bank.
@@ -62,7 +62,9 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
         super().__init__()
         for name, value in (("every", every), ("max_bank", max_bank)):
             if value < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {value}")
+                raise exceptions.InvalidValue(
+                    f"`{name}` must be at least 1, got {value}"
+                )
         self.every = every
         self.k = k
         self.temperature = temperature

@@ -1,7 +1,8 @@
-"""SIGTERM: what a cluster says before it takes a machine away."""
+"""SIGTERM, of a cluster that takes a machine away, and SIGINT, of Ctrl-C."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import types
@@ -9,6 +10,8 @@ import types
 import tensorflow as tf
 
 from supcon_tf import distribute
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 # What Kubeflow's TFJob starts again by itself: "user-specified retryable".
 EXIT_CODE = 138
@@ -22,37 +25,45 @@ class Preempted(SystemExit):
 
 
 class Notice:
-    """Notes that SIGTERM came, while it is entered as a context.
+    """Notes that SIGTERM or SIGINT came, while it is entered as a context.
 
     The step that is under way is not disturbed; whoever trains looks at
-    `came`. A second SIGTERM has its usual effect. Threads other than the main
+    `came`. A second one has its usual effect. Threads other than the main
     one cannot listen to signals: there, nothing is noted.
 
     Attributes:
-      came: whether the signal came.
+      came: whether one of them came.
     """
 
     def __init__(self):
         self.came = False
-        self._before: object = None
+        self._before: dict[int, object] = {}
 
     def __enter__(self) -> Notice:
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGTERM, self._note)
+            self._before = {
+                number: signal.signal(number, self._note)
+                for number in _SIGNALS
+                if signal.getsignal(number) != signal.SIG_IGN  # as of nohup
+            }
         return self
 
     def __exit__(self, *error: object) -> None:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._before)
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
 
     def _note(self, number: int, frame: types.FrameType | None) -> None:
-        """Handles the signal."""
+        """Handles the first signal."""
         self.came = True
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if number == signal.SIGINT:  # os.write: print is not to be reentered
+            os.write(2, b"\nsaving after this step; Ctrl-C again: at once\n")
+        for number in self._before:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def any_worker(strategy: tf.distribute.Strategy, came: bool) -> bool:
-    """Whether SIGTERM came to any worker; all of them must ask.
+    """Whether a signal came to any worker; all of them must ask.
 
     Args:
       strategy: whose workers agree.

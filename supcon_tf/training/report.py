@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 
 import tensorflow as tf
 
+import supcon_tf
 from supcon_tf import config, data, distribute, models
 from supcon_tf.training import optimization
 
@@ -21,19 +21,27 @@ def print_header(
         "versions", ", ".join(f"{name} {v}" for name, v in versions().items())
     )
     _print_line("devices", _describe_devices(chosen))
-    skipped = images.num_skipped
     _print_line(
         "data",
         f"{images.name}: {images.num_examples:,} {images.split} images of "
         f"{len(images.class_names)} classes, views of {size} px"
-        + (f"; {skipped} bad files skipped" if skipped else ""),
+        + _listed("bad files skipped", images.skipped)
+        + _listed("other files ignored", images.ignored),
     )
+
+
+def _listed(what: str, names: tuple[str, ...]) -> str:
+    """How many of something there are, and the first of them by name."""
+    if not names:
+        return ""
+    more = ", ..." if len(names) > 3 else ""
+    return f"; {len(names)} {what}: {', '.join(names[:3])}{more}"
 
 
 def versions() -> dict[str, str]:
     """What computes, by name."""
     return {
-        "supcon_tf": importlib.metadata.version("supcon_tf"),
+        "supcon_tf": supcon_tf.__version__,
         "TensorFlow": tf.__version__,
         "Python": platform.python_version(),
     }

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import data, models
+from supcon_tf import data, exceptions, models
 
 
 def represent(
@@ -70,7 +70,7 @@ def representer(
     """
     strategy = strategy or tf.distribute.get_strategy()
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`strategy` must be that of one process, got several workers, "
             "each of which may encode the whole split by itself"
         )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 
 import tensorflow as tf
 
-from supcon_tf import config, models
+from supcon_tf import config, exceptions, models
 from supcon_tf.training import (
     builders,
     checkpoints,
@@ -59,7 +60,7 @@ def _classifier_name(
     """Resolves "auto" to what the run has."""
     has_pretrained = builders.has_classifier(run.pretrain_settings())
     if chosen.classifier == "pretrained" and not has_pretrained:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "--classifier must be linear or none, got pretrained: stage 1 of "
             f"{run.path} trained no classifier"
         )
@@ -68,6 +69,25 @@ def _classifier_name(
     if run.stage(chosen.linear_stage).settings_file.exists():
         return "linear"
     return "pretrained" if has_pretrained else "none"
+
+
+def load_encoder(run_dir: str | os.PathLike[str]) -> models.Encoder:
+    """The trained encoder of a run directory.
+
+      encoder = supcon_tf.load_encoder("runs/mine")
+      representations = encoder(images)  # [batch, S, S, 3] uint8, or 0..255
+
+    Args:
+      run_dir: of a finished pretraining, or of one that has a checkpoint; the
+        newest counts.
+
+    Returns:
+      The encoder, built for images of the size that it was trained on.
+
+    Raises:
+      ValueError: there is no run, or it has no checkpoint.
+    """
+    return restored_encoder(run_directory.RunDirectory(run_dir))
 
 
 def restored_encoder(run: run_directory.RunDirectory) -> models.Encoder:
@@ -91,7 +111,7 @@ def restored_classifier(
         the stage is a transfer to other data.
     """
     if run.stage(stage).transfer_file.exists():
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "--linear_stage must be one of tools/train_linear.py, got "
             f"{stage}, a transfer to other data"
         )

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
+
 _BASE_BATCH = 256  # learning rates are quoted for this batch size
 
 
@@ -44,7 +46,7 @@ class Warmup(tf.keras.optimizers.schedules.LearningRateSchedule):
     def __init__(self, peak: float, warmup_steps: int = 0):
         super().__init__()
         if warmup_steps < 0:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"`warmup_steps` must be at least 0, got {warmup_steps}"
             )
         self.peak = peak
@@ -84,7 +86,7 @@ class WarmupCosine(Warmup):
 
     def __init__(self, peak: float, total_steps: int, warmup_steps: int = 0):
         if not 0 <= warmup_steps <= total_steps:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"`warmup_steps` must be between 0 and {total_steps} "
                 f"(`total_steps`), got {warmup_steps}"
             )
@@ -129,7 +131,7 @@ class WarmupExponential(Warmup):
         warmup_steps: int = 0,
     ):
         if decay_steps < 1:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"`decay_steps` must be at least 1, got {decay_steps}"
             )
         super().__init__(peak, warmup_steps)

@@ -7,13 +7,14 @@ import functools
 
 import tensorflow as tf
 
-from supcon_tf import config, data, losses, models
+from supcon_tf import config, data, exceptions, losses, models
 from supcon_tf.training import (
     builders,
     checkpoints,
     devices,
     input_pipeline,
     loop,
+    memory,
     monitoring,
     nearest_neighbors,
     optimization,
@@ -28,8 +29,8 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
     """Stage 1: trains the encoder with the SupCon loss or a compared one.
 
     Everything that can be wrong with settings, directory and data is found
-    before the first step. SIGTERM ends the process with `preemption.EXIT_CODE`
-    once the step under way is saved.
+    before the first step. SIGTERM and Ctrl-C end the process with
+    `preemption.EXIT_CODE` once the step under way is saved.
 
     Args:
       chosen: the settings.
@@ -43,25 +44,31 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
         replicas.
     """
     run = run_directory.RunDirectory(chosen.run_dir)
-    if not chosen.resume:
-        run.check_free(chosen.overwrite)
+    chosen = loop.check_run(run, chosen)
     strategy = devices.set_up(chosen)
     images = input_pipeline.source(
         chosen, "train", devices.file_shard(chosen, strategy)
     )
-    chosen = input_pipeline.resolved(chosen, images)
+    test = None
+    # A bad file of the test split is found now, not after the training.
+    if chosen.dataset == "folder" or chosen.knn_every:
+        test = input_pipeline.source(chosen, "test")
+    _check_learnable(chosen, images)
+    replicas = strategy.num_replicas_in_sync
+    chosen = input_pipeline.resolved(chosen, images, replicas)
     steps = data.steps_per_epoch(images, chosen.batch_size)
-    chance = _chance(chosen, strategy.num_replicas_in_sync)
+    chance = _chance(chosen, replicas)
     with strategy.scope():
         model = _model(chosen, images, steps, chance)
-    measures = _measures(chosen, images)
+    measures = _measures(chosen, images, test)
     batches = _batches(chosen, images)
     # What is wrong with the batches is found before the run begins.
     views = batches(0, devices.shard(strategy))
     if chosen.data_service:  # whose batches are for training alone
         local = dataclasses.replace(chosen, data_service=None)
         views = _batches(local, images)(0, devices.shard(strategy))
-    resumes = loop.open_run(run, chosen, images.class_names, strategy)
+    skipped = test.skipped if test else ()
+    resumes = loop.open_run(run, chosen, images, strategy, skipped)
     loop.fit(
         chosen,
         run,
@@ -100,11 +107,16 @@ def _model(
         learning_rate=optimization.peak_learning_rate(chosen),
         chance=chance,
     )
+    available = memory.available_bytes()
+    if too_large := memory.warning(chosen, model.encoder, available):
+        report.print_done("warning", too_large)
     return model
 
 
 def _measures(
-    chosen: config.PretrainSettings, images: data.Source
+    chosen: config.PretrainSettings,
+    images: data.Source,
+    test: data.Source | None,
 ) -> list[tf.keras.callbacks.Callback]:
     """What watches the representations of a run."""
     if not chosen.knn_every:
@@ -113,12 +125,23 @@ def _measures(
         images = input_pipeline.source(chosen, "train")
     return [
         nearest_neighbors.KnnAccuracy(
-            images,
-            input_pipeline.source(chosen, "test"),
-            chosen.knn_every,
-            chosen.image_size,
+            images, test, chosen.knn_every, chosen.image_size
         )
     ]
+
+
+def _check_learnable(
+    chosen: config.PretrainSettings | config.LinearSettings,
+    images: data.Source,
+) -> None:
+    """Raises ValueError for labels that say nothing."""
+    uses_labels = getattr(chosen, "objective", "") != "simclr"
+    if uses_labels and len(images.class_names) < 2:
+        raise exceptions.InvalidValue(
+            f"{images.name} must have two classes or more for labels to teach "
+            f"anything, got {', '.join(images.class_names)}; without labels "
+            "--objective=simclr learns"
+        )
 
 
 def _batches(
@@ -160,14 +183,17 @@ def train_linear(chosen: config.LinearSettings) -> run_directory.RunDirectory:
     run = run_directory.RunDirectory(chosen.run_dir)
     pretrained = run.pretrain_settings()
     stage = run.stage(chosen.name)
-    if not chosen.resume:
-        stage.check_free(chosen.overwrite)
+    chosen = loop.check_run(stage, chosen)
     checkpoint = run.latest_checkpoint()
     strategy = devices.set_up(chosen)
     images = input_pipeline.source(
         pretrained, "train", devices.file_shard(chosen, strategy)
     )
     run.check_classes(images.class_names)
+    _check_learnable(chosen, images)
+    chosen = input_pipeline.resolved_batch(
+        chosen, images, strategy.num_replicas_in_sync
+    )
     with strategy.scope():
         size = pretrained.image_size
         encoder = restoring.restored_encoder(run)
@@ -177,11 +203,10 @@ def train_linear(chosen: config.LinearSettings) -> run_directory.RunDirectory:
         classifier.build((None, size, size, 3))
         report.print_header(images, size, chosen)
         report.print_done("encoder", checkpoint)
-    resumes = loop.open_run(stage, chosen, images.class_names, strategy)
+    fit = _fit_on_views
     if chosen.views_are_constant:
-        _fit_on_representations(chosen, stage, classifier, images, size)
-    else:
-        _fit_on_views(chosen, stage, classifier, images, size, resumes)
+        fit = _fit_on_representations
+    fit(chosen, stage, classifier, images, size)
     report.print_done("classifier", stage.latest_checkpoint())
     return stage
 
@@ -192,11 +217,11 @@ def _fit_on_views(
     classifier: models.LinearClassifier,
     images: data.Source,
     size: int,
-    resumes: bool = False,
 ) -> None:
     """Trains on one augmented view per image and epoch."""
     steps = data.steps_per_epoch(images, chosen.batch_size)
-    with classifier.distribute_strategy.scope():
+    strategy = classifier.distribute_strategy
+    with strategy.scope():
         _compile(chosen, classifier, steps)
 
     def make(start_step: int, shard: tuple[int, int]) -> tf.data.Dataset:
@@ -205,12 +230,16 @@ def _fit_on_views(
         )
         return views.map(lambda view, labels: (view[:, 0], labels))
 
+    batches = functools.cache(make)
+    # What is wrong with the batches is found before the stage begins.
+    batches(0, devices.shard(strategy))
+    resumes = loop.open_run(stage, chosen, images, strategy)
     loop.fit(
         chosen,
         stage,
         classifier,
         _checkpointed(classifier.classifier, classifier.optimizer),
-        functools.cache(make),
+        batches,
         epoch_steps=steps,
         resumes=resumes,
     )
@@ -236,6 +265,7 @@ def _fit_on_representations(
     steps = -(-len(labels) // chosen.batch_size)
     model = tf.keras.Sequential([classifier.classifier])
     _compile(chosen, model, steps)
+    loop.open_run(stage, chosen, images, classifier.distribute_strategy)
     model.fit(
         inputs,
         labels,

@@ -240,3 +240,12 @@ def test_wrong_names_are_errors_before_any_image(
     with pytest.raises(ValueError, match="export must hold version 4 of tool"):
         predict(run_dir, images, model_version=4)
     assert server.batch_sizes == []
+
+
+def test_an_output_that_cannot_be_written_is_found_first(tmp_path, run_dir):
+    (tmp_path / "file").touch()
+    chosen = config.PredictSettings(
+        str(run_dir), (__file__,), output=str(tmp_path / "file" / "a.csv")
+    )
+    with pytest.raises(ValueError, match="`output` must be a folder that can"):
+        clients.predict(chosen)

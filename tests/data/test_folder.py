@@ -41,9 +41,8 @@ def test_given_split(given):
     train, test = load(given), load(given, "test")
     assert train.class_names == test.class_names == ("cat", "dog")
     assert (train.num_examples, test.num_examples) == (5, 3)
-    assert (train.name, train.split, train.num_skipped) == (
-        "folder", "train", 0,
-    )  # fmt: skip
+    assert (train.name, train.split) == ("folder", "train")
+    assert train.skipped == train.ignored == ()
     assert train.image_size == 8
     assert test.ids == ("test/cat/00.png", "test/cat/01.png", "test/dog/00.png")
     pairs = list(test.records(None).map(test.read).as_numpy_iterator())
@@ -58,20 +57,69 @@ def test_val_stands_for_test(given):
     assert load(given, "test").ids[0] == "val/cat/00.png"
 
 
-def test_made_split_is_stratified_and_seeded(tmp_path):
-    make_folder(tmp_path, {"a": 10, "b": 20})
-    train, test = load(tmp_path), load(tmp_path, "test")
-    assert (train.num_examples, test.num_examples) == (24, 6)
+def names(ids):
+    return sorted(pathlib.PurePath(name).name for name in ids)
+
+
+def make_empty_files(root, counts):
+    """Files that are images by their names, for what reads only these."""
+    for name, count in counts.items():
+        (root / name).mkdir()
+        for i in range(count):
+            (root / name / f"{name}-{i:04d}.jpg").touch()
+
+
+def test_made_split_is_seeded_and_has_its_share(tmp_path):
+    make_empty_files(tmp_path, {"a": 1000, "b": 2000})
+    train, test = (
+        load(tmp_path, split, check_images=False) for split in ("train", "test")
+    )
     assert set(train.ids) | set(test.ids) == {
         str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*")
     }
     assert not set(train.ids) & set(test.ids)
-    assert sum(name.startswith("a") for name in test.ids) == 2
     assert list(test.ids) == sorted(test.ids)
-    assert load(tmp_path, "test").ids == test.ids
-    assert load(tmp_path, "test", split_seed=1).ids != test.ids
-    half = load(tmp_path, "test", test_fraction=0.5)
-    assert half.num_examples == 15
+    for label, count in ((0, 1000), (1, 2000)):
+        # Of a binomial distribution: within four standard deviations.
+        spread = 4 * (0.2 * 0.8 * count) ** 0.5
+        assert abs((test.labels == label).sum() - 0.2 * count) < spread
+    again = load(tmp_path, "test", check_images=False)
+    assert again.ids == test.ids
+    other = load(tmp_path, "test", check_images=False, split_seed=1)
+    share = len(set(other.ids) & set(test.ids)) / len(test.ids)
+    assert 0.1 < share < 0.3  # independent of the other
+    more = load(tmp_path, "test", check_images=False, test_fraction=0.5)
+    assert set(more.ids) > set(test.ids)
+
+
+def test_the_split_of_a_file_is_its_own(tmp_path):
+    """No other file moves it, nor does another class or data folder."""
+    make_folder(tmp_path / "one", {"a": 30, "b": 40})
+    before = load(tmp_path / "one", "test").ids
+    for index in (0, 7, 23):
+        (tmp_path / f"one/a/{index:02d}.png").unlink()
+    write_image(tmp_path / "one/b/new.png")
+    left = {x for x in before if (tmp_path / "one" / x).exists()}
+    assert set(load(tmp_path / "one", "test").ids) - {"b/new.png"} == left
+    (tmp_path / "one/a").rename(tmp_path / "one/c")
+    moved = {x.replace("a/", "c/") for x in left}
+    assert set(load(tmp_path / "one", "test").ids) - {"b/new.png"} == moved
+    # Classes whose files are named alike are split alike.
+    make_folder(tmp_path / "two", {"x": 30, "y": 30})
+    of_x, of_y = (
+        names(n for n in load(tmp_path / "two", "test").ids if n[0] == c)
+        for c in "xy"
+    )
+    assert of_x == of_y and 0 < len(of_x) < 30
+
+
+def test_the_split_is_the_same_everywhere():
+    """A hash that this test knows, not one of a process or a platform."""
+    from supcon_tf.data import folder
+
+    ids = np.array([f"c/{i}.png" for i in range(20)])
+    drawn = np.flatnonzero(folder._is_test(ids, 0.3, 0))
+    np.testing.assert_array_equal(drawn, [1, 2, 6, 7, 14, 15])
 
 
 def test_a_class_may_be_called_train(tmp_path):
@@ -105,7 +153,7 @@ def with_bad(given):
     """The given folder with four bad files in train/."""
     cat = given / "train/cat"
     (cat / "empty.png").write_bytes(b"")
-    (cat / "notes.txt").write_text("a note")
+    (cat / "bytes.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     (cat / "text.jpg").write_text("not an image")
     write_image(cat / "whole.jpg", size=(64, 64))
     contents = (cat / "whole.jpg").read_bytes()
@@ -117,9 +165,9 @@ def with_bad(given):
 def test_bad_files_stop_with_their_paths(with_bad):
     message = (
         "`data_dir` must hold only readable .jpg .jpeg .png images, got 4 bad "
-        f"files of 9 in {with_bad}: train/cat/cut.jpg, train/cat/empty.png, "
-        "train/cat/notes.txt, train/cat/text.jpg. Remove them, or leave them "
-        "out with --skip_bad_images"
+        f"files of 9 in {with_bad}: train/cat/bytes.png, train/cat/cut.jpg, "
+        "train/cat/empty.png, train/cat/text.jpg. Remove them, or leave them "
+        "out with `skip_bad_images`"
     )
     with pytest.raises(ValueError) as error:
         load(with_bad)
@@ -138,7 +186,10 @@ def test_at_most_five_paths_are_listed(given):
 
 def test_bad_files_can_be_skipped(with_bad):
     source = load(with_bad, skip_bad_images=True)
-    assert (source.num_examples, source.num_skipped) == (5, 4)
+    assert source.num_examples == 5
+    assert names(source.skipped) == [
+        "bytes.png", "cut.jpg", "empty.png", "text.jpg",
+    ]  # fmt: skip
     assert source.ids[:2] == ("train/cat/00.png", "train/cat/01.png")
     assert source.image_size == 8
     labels = [int(source.read(i)[1]) for i in source.records(None)]
@@ -146,10 +197,25 @@ def test_bad_files_can_be_skipped(with_bad):
 
 
 def test_without_check_only_the_name_counts(with_bad):
-    with pytest.raises(ValueError, match="got 1 bad files of 9 .*notes.txt"):
-        load(with_bad, check_images=False)
-    (with_bad / "train/cat/notes.txt").unlink()
-    assert load(with_bad, check_images=False).num_examples == 8
+    assert load(with_bad, check_images=False).num_examples == 9
+
+
+def test_files_of_other_kinds_are_no_images(given):
+    for name in ("dog/notes.txt", "dog/Thumbs.db", "cat/a.webp"):
+        (given / "train" / name).write_text("no image")
+    source = load(given)
+    assert (source.num_examples, source.skipped) == (5, ())
+    assert source.ignored == (
+        "train/cat/a.webp", "train/dog/Thumbs.db", "train/dog/notes.txt",
+    )  # fmt: skip
+    for path in (given / "train/cat").glob("*.png"):
+        path.unlink()
+    with pytest.raises(
+        ValueError,
+        match="`train/cat` must hold at least one .jpg .jpeg .png image, got "
+        "none in .* but a.webp",
+    ):
+        load(given)
 
 
 def test_skipping_needs_the_check(given):
@@ -242,13 +308,17 @@ def test_test_fraction_is_a_share(tmp_path, fraction):
 
 
 def test_too_few_images_to_split(tmp_path):
-    make_folder(tmp_path, {"a": 1, "b": 4})
+    make_folder(tmp_path, {"a": 1, "b": 1})
     with pytest.raises(
         ValueError,
-        match="`test_fraction` must leave every class images in both splits, "
-        "got 0.2 for 5 images of 2 classes: ",
+        match="the test split must hold images, got 0; without train/ and "
+        "test/, another `split_seed` splits otherwise",
     ):
-        load(tmp_path)
+        load(tmp_path, "test", test_fraction=1e-9)
+    with pytest.raises(
+        ValueError, match="`a` must hold .* training, got none .*`split_seed`"
+    ):
+        load(tmp_path, test_fraction=1 - 1e-9)
 
 
 def test_a_vanished_file_is_an_error_that_names_it(given):

@@ -23,7 +23,7 @@ def test_digits_are_split_and_enlarged():
     assert (train.num_examples, test.num_examples) == (1437, 360)
     assert train.class_names == tuple("0123456789") == test.class_names
     assert train.image_size == 32
-    assert (train.name, test.split, test.num_skipped) == ("digits", "test", 0)
+    assert (train.name, test.split, test.skipped) == ("digits", "test", ())
     images, labels = read_all(test)
     assert images[0].shape == (32, 32, 3) and images[0].dtype == np.uint8
     assert min(i.min() for i in images) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -158,3 +159,32 @@ def test_other_classes_in_the_data_are_refused(
     run.settings_file.write_text(settings.to_flagfile(changed))
     with pytest.raises(ValueError, match=r"got -mid \+medium"):
         evaluation.evaluate(config.EvaluateSettings(str(run.path)))
+
+
+def test_an_image_of_the_training_is_never_one_of_the_test(
+    image_folder, tiny_settings, tmp_path
+):
+    """Also where files came or went since, and where the split is another."""
+    folder = tmp_path / "images"
+    shutil.copytree(image_folder / "train", folder)
+    run = training.pretrain(
+        tiny_settings(
+            tmp_path / "run",
+            data_dir=str(folder),
+            test_fraction=0.4,
+            batch_size=4,
+            epochs=0,
+        )
+    )
+    trained_on = set(json.loads(run.images_file.read_text())["trained_on"])
+    (folder / sorted(trained_on)[0]).unlink()
+    shutil.copy(folder / sorted(trained_on)[1], folder / "mid" / "new.jpg")
+    results = numbers_alone(run, knn_neighbors=5)
+    tested = input_pipeline.source(run.pretrain_settings(), "test")
+    assert results["test_images"] == tested.num_examples > 5
+    assert not trained_on & set(tested.ids)
+    recorded = run.settings_file.read_text()
+    assert "--split_seed=0" in recorded
+    run.settings_file.write_text(recorded.replace("seed=0", "seed=1"))
+    with pytest.raises(ValueError, match=r"trained on, got \d+ of \d+: "):
+        numbers_alone(run)

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from supcon_tf import augment, config
+from supcon_tf import augment, config, data
 from supcon_tf.training import (
     input_pipeline,
 )
@@ -84,3 +85,39 @@ def test_identity_is_no_policy():
 def test_bad_flags_are_refused(flags, message):
     with pytest.raises(ValueError, match=message):
         config.AugmentationSettings(run_dir="-", **flags)
+
+
+@pytest.mark.parametrize(
+    ("images", "chosen", "expected"),
+    [
+        (100_000, {}, 256),
+        (1024, {}, 256),
+        (1023, {}, 128),
+        (48, {}, 8),
+        (3, {}, 2),
+        (48, {"gradient_cache_chunks": 6}, 6),
+        (1024, {"images_per_class": 8}, 24),
+        (48, {"images_per_class": 3}, 9),
+    ],
+)
+def test_the_default_batch_leaves_an_epoch_some_steps(images, chosen, expected):
+    source = data.from_arrays(
+        np.zeros([images, 8, 8, 3], np.uint8), np.arange(images) % 3
+    )
+    settings = config.PretrainSettings("x", epochs=20, **chosen)
+    resolved = input_pipeline.resolved(settings, source)
+    assert resolved.batch_size == expected
+    assert resolved.warmup_epochs == 2.0
+    linear = config.LinearSettings("x")
+    assert input_pipeline.resolved_batch(linear, source).batch_size == {
+        100_000: 512, 1024: 256, 1023: 128, 48: 8, 3: 2,
+    }[images]  # fmt: skip
+
+
+def test_the_default_batch_can_be_shared():
+    source = data.from_arrays(np.zeros([48, 8, 8, 3], np.uint8), [0, 1] * 24)
+    settings = config.PretrainSettings("x")
+    assert input_pipeline.resolved(settings, source, 3).batch_size == 6
+    settings = config.PretrainSettings("x", batch_size=8)
+    with pytest.raises(ValueError, match="of the 3 replicas .* got 8: take 6"):
+        input_pipeline.resolved(settings, source, 3)

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
+import numpy as np
 import pytest
 
-from supcon_tf import config, training
+from supcon_tf import config, data, training
+
+
+def images(*class_names, ids=None, split="train"):
+    count = max(len(class_names), len(ids or ()))
+    source = data.from_arrays(
+        np.zeros([count, 8, 8, 3], np.uint8),
+        np.arange(count) % len(class_names),
+        class_names,
+        split=split,
+    )
+    return dataclasses.replace(source, ids=ids and tuple(ids))
 
 
 @pytest.fixture
 def run(tmp_path):
     run = training.RunDirectory(tmp_path / "run")
-    run.create(config.PretrainSettings(str(run.path)), ("cat", "öl"))
+    run.create(config.PretrainSettings(str(run.path)), images("cat", "öl"))
     return run
 
 
@@ -22,7 +35,9 @@ def test_settings_and_classes_are_read_back(run):
 
 
 def test_a_taken_directory_is_refused(run):
-    with pytest.raises(ValueError, match="holds a run already; choose ano"):
+    with pytest.raises(
+        ValueError, match="a run already; go on with it by --res"
+    ):
         run.check_free(overwrite=False)
     run.check_free(overwrite=True)
 
@@ -37,7 +52,7 @@ def test_a_directory_of_somebody_else_is_never_taken(tmp_path):
 
 def test_overwriting_removes_outputs_and_stages_but_nothing_else(run):
     stage = run.stage("linear")
-    stage.create(config.LinearSettings(str(run.path)), ("cat", "öl"))
+    stage.create(config.LinearSettings(str(run.path)), images("cat", "öl"))
     run.checkpoints.mkdir()
     (run.checkpoints / "epoch-1.index").write_text("old")
     run.metrics_file.write_text("{}\n")
@@ -48,11 +63,12 @@ def test_overwriting_removes_outputs_and_stages_but_nothing_else(run):
         run.representations_file,
         run.samples_file,
         run.report_file,
+        run.images_file,
         run.projector / "metadata.tsv",
     ):
         file.write_text("old")
     (run.path / "notes.txt").write_text("mine")
-    run.create(config.PretrainSettings(str(run.path)), ("dog", "cat"))
+    run.create(config.PretrainSettings(str(run.path)), images("dog", "cat"))
     assert sorted(p.name for p in run.path.iterdir()) == [
         "classes.json",
         "notes.txt",
@@ -79,7 +95,7 @@ def test_missing_parts_are_named(run, tmp_path):
 def test_a_run_goes_on_with_its_own_settings_only(tmp_path):
     chosen = config.PretrainSettings(str(tmp_path / "run"), temperature=0.2)
     run = training.RunDirectory(chosen.run_dir)
-    run.create(chosen, ("a", "b"))
+    run.create(chosen, images("a", "b"))
     # Where it runs, how often it saves and what is shown do not change it.
     run.check_same(
         dataclasses.replace(
@@ -98,3 +114,57 @@ def test_a_run_goes_on_with_its_own_settings_only(tmp_path):
     message = str(raised.value)
     assert "got --hidden_dims=8 (was 2048), --temperature=0.1 (was" in message
     assert f"--flagfile={run.settings_file} repeats them" in message
+
+
+def test_the_images_of_a_run_are_remembered(tmp_path):
+    run = training.RunDirectory(tmp_path / "run")
+    trained_on = images("a", "b", ids=["a/1.png", "b/2.png"])
+    trained_on = dataclasses.replace(trained_on, skipped=("a/bad.png",))
+    run.create(config.PretrainSettings("x"), trained_on, ("b/worse.png",))
+    assert json.loads(run.images_file.read_text()) == {
+        "trained_on": ["a/1.png", "b/2.png"],
+        "skipped": ["a/bad.png", "b/worse.png"],
+    }
+    run.check_images(trained_on)
+    with pytest.raises(ValueError, match="1 others and 1 missing: b/2.*b/3.p"):
+        run.check_images(images("a", "b", ids=["a/1.png", "b/3.png"]))
+
+
+def test_a_test_image_must_not_have_been_trained_on(tmp_path):
+    run = training.RunDirectory(tmp_path / "run")
+    trained_on = [f"a/{i}.png" for i in range(9)] + ["b/1.png"]
+    run.create(config.PretrainSettings("x"), images("a", "b", ids=trained_on))
+
+    def check(*ids):
+        run.check_unseen(images("a", "b", ids=ids, split="test"))
+
+    check("a/11.png", "b/2.png")
+    with pytest.raises(ValueError) as raised:
+        check("a/10.png", *trained_on)
+    assert str(raised.value) == (
+        f"the test images must be none that {run.path} was trained on, got 10 "
+        "of 11: a/0.png, a/1.png, a/2.png, a/3.png, a/4.png, ..."
+    )
+    # Sorted into train/ and test/ after the training.
+    with pytest.raises(ValueError, match="got 1 of 2: test/b/1.png"):
+        check("test/a/77.png", "test/b/1.png")
+    run.check_unseen(images("a", "b", split="test"))  # images without names
+
+
+def test_a_split_that_nobody_recorded_is_refused(run):
+    """As runs had it whose split depended on all files of the folder."""
+    with pytest.raises(
+        ValueError, match="must have an images.json.*pretrain a"
+    ):
+        run.check_unseen(images("a", "b", ids=["a/1.png", "b/1.png"]))
+    run.check_unseen(images("a", "b", ids=["val/a/1.png", "val/b/1.png"]))
+
+
+@pytest.mark.parametrize("below", ["file", "file/run"])
+def test_a_path_that_cannot_be_written_is_named(tmp_path, below):
+    (tmp_path / "file").touch()
+    run = training.RunDirectory(tmp_path / below)
+    with pytest.raises(
+        ValueError, match=f"`run_dir` must be a folder .* got .*{below}: .*file"
+    ):
+        run.check_free(overwrite=True)

@@ -90,16 +90,21 @@ def undisturbed(tmp_path_factory):
     return run_dir
 
 
-def test_a_killed_and_a_preempted_run_end_bit_identical(undisturbed, tmp_path):
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_a_killed_and_a_preempted_run_end_bit_identical(
+    undisturbed, tmp_path, ending
+):
     run_dir = tmp_path / "run"
-    kill_while_saving(run_dir, start(run_dir))
+    if ending == signal.SIGTERM:
+        kill_while_saving(run_dir, start(run_dir))
     process = start(run_dir)
     processes.wait_until(lambda: processes.last_step(run_dir) >= 12, [process])
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(ending)
     assert preemption.EXIT_CODE == 138
     output = processes.end(process, preemption.EXIT_CODE)
     saved = steps(run_dir)[-1]
     assert f"preempted    saved at step {saved}; --resume goes" in output
+    assert "Traceback" not in output
     output = processes.end(start(run_dir))
     assert f"resumed      {run_dir}/checkpoints/step-{saved:08}" in output
     assert_same_run(undisturbed, run_dir)
@@ -145,7 +150,7 @@ def test_what_does_not_belong_to_a_run_is_refused(tiny_settings, tmp_path):
     run = pretrain(tiny_settings, tmp_path / "run")
     for overrides, message in (
         ({"temperature": 0.2}, r"got --temperature=0.2 \(was 0.1\); --flagfil"),
-        ({"epochs": 3}, r"got --epochs=3 \(was 2\)"),
+        ({"epochs": 1}, r"got --epochs=1 \(was 2\)"),
         ({"test_fraction": 0.3}, "got --test_fraction=0.3"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -160,12 +165,34 @@ def test_other_data_is_refused(tiny_settings, image_folder, tmp_path):
     run = pretrain(tiny_settings, tmp_path / "run", data_dir=str(data_dir))
     for path in sorted(data_dir.glob("train/*/*"))[::3]:
         path.unlink()
-    with pytest.raises(ValueError, match=r"got 2 steps per epoch \(was 3\)"):
+    message = r"got 0 others and 16 missing: train/bright/00.png, .*, \.\.\.$"
+    with pytest.raises(ValueError, match=message):
         pretrain(tiny_settings, run.path, data_dir=str(data_dir), resume=True)
     for split in ("train", "test"):
         (data_dir / split / "dark").rename(data_dir / split / "gloomy")
     with pytest.raises(ValueError, match=r"got -dark \+gloomy"):
         pretrain(tiny_settings, run.path, data_dir=str(data_dir), resume=True)
+
+
+def test_a_finished_run_can_be_given_more_epochs(
+    tiny_settings, tmp_path, capsys
+):
+    """As if it had been begun with so many, from here on."""
+    run = pretrain(tiny_settings, tmp_path / "run", warmup_epochs=None)
+    assert run.pretrain_settings().warmup_epochs == 0.2
+    longer = {"epochs": 4, "warmup_epochs": None, "resume": True}
+    pretrain(tiny_settings, run.path, **longer)
+    assert "extended     from 2 to 4 epochs: " in capsys.readouterr().out
+    recorded = run.pretrain_settings()
+    assert (recorded.epochs, recorded.warmup_epochs) == (4, 0.2)
+    assert steps(run.path)[-1] == 12
+    assert [line["epoch"] for line in figures(run.path)] == [1, 2, 3, 4]
+    rates = [line["learning_rate"] for line in figures(run.path)]
+    # The first half of its cosine was that of 2 epochs, the second is that of
+    # 4: it goes up once, to where such a run would be, and then to 0.
+    assert max(rates[1], rates[3]) < rates[2] < rates[0]
+    with pytest.raises(ValueError, match=r"got --epochs=3 \(was 4\)"):
+        pretrain(tiny_settings, run.path, epochs=3, resume=True)
 
 
 def test_a_damaged_checkpoint_stops_a_run_that_would_go_on(

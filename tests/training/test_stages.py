@@ -134,7 +134,6 @@ def test_representations_computed_once_train_the_same_classifier(
     for fit in (stages._fit_on_views, stages._fit_on_representations):
         tf.keras.utils.set_random_seed(0)
         stage = finished_run.stage(f"same{len(losses)}")
-        stage.create(constant, images.class_names)
         classifier = models.LinearClassifier(
             restoring.restored_encoder(finished_run), 3
         )
@@ -293,6 +292,7 @@ def test_stage_2_after_cross_entropy_begins_anew(tiny_settings, capsys):
     chosen = config.LinearSettings(
         str(run.path),
         epochs=0,
+        batch_size=16,
         label_smoothing=0.2,
         crop_area=(),
         horizontal_flip=False,

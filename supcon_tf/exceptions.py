@@ -1,0 +1,40 @@
+"""What a user can mend: errors whose message names the value and the rule.
+
+Every check of this package raises one of these, each of them also the built-in
+exception that fits. A tool prints the message alone. Any other exception is a
+defect, and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """The base of all of them."""
+
+    # AutoGraph builds an exception of traced code anew, with the place added
+    # to its message, if its constructor is this one; else its type is lost.
+    __init__ = Exception.__init__
+
+
+class InvalidValue(Error, ValueError):
+    """A setting, an argument, a file or a directory breaks a rule."""
+
+
+class NotFound(Error, FileNotFoundError):
+    """A file or folder that was named is not there."""
+
+
+class NotSaved(Error, OSError):
+    """A file could not be written."""
+
+
+class MissingPackage(Error, ImportError):
+    """A package is needed and not installed, or does not import."""
+
+
+class Failed(Error, RuntimeError):
+    """Something outside of this package did not do its part."""
+
+
+class Diverged(Error, FloatingPointError):
+    """A loss or a weight is no longer finite."""

@@ -1,0 +1,140 @@
+"""Whether a training step fits in memory, before the first one is taken."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+
+import tensorflow as tf
+
+from supcon_tf import config, models
+
+# Of one view per pixel, at width 1: above that of every encoder (resnet200).
+# What fits by this needs no tracing.
+_MOST_PER_PIXEL = 130_000
+_VIEWS = 13  # of the traced pass: the first dimension of no weight
+_CGROUP_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
+
+
+def warning(
+    chosen: config.PretrainSettings,
+    encoder: models.Encoder,
+    available: int | None,
+) -> str | None:
+    """What to say of a step that will not fit in memory.
+
+    The estimate is that of the activations, which in a large step are nearly
+    all: 75 to 90 % of what a process grew by with ResNets and VGGs on a CPU.
+
+    Args:
+      chosen: resolved settings.
+      encoder: built.
+      available: bytes of `available_bytes`; None if it is not known.
+
+    Returns:
+      Estimate, limit and the flag that helps; None where it fits.
+    """
+    strategy = tf.distribute.get_strategy()
+    images = chosen.batch_size // chosen.gradient_cache_chunks
+    if tf.config.list_logical_devices("GPU"):  # each has its own memory
+        images //= strategy.num_replicas_in_sync
+    views = images * chosen.num_views
+    pixels = chosen.image_size**2
+    most = views * pixels * _MOST_PER_PIXEL * chosen.width
+    if available is None or most < available:
+        return None
+    needed = views * activation_bytes(encoder, chosen.image_size)
+    if needed < 0.8 * available:
+        return None
+    return (
+        f"the activations of {views} views take about {needed / 1e9:.1f} GB, "
+        f"of {available / 1e9:.1f} GB that are there: "
+        f"{_remedy(chosen, needed / (0.6 * available))}"
+    )
+
+
+def _remedy(chosen: config.PretrainSettings, excess: float) -> str:
+    """Flags that divide the activations by `excess` or more."""
+    chunks = chosen.gradient_cache_chunks
+    fitting = [
+        n
+        for n in range(chunks + 1, chosen.batch_size + 1)
+        if chosen.batch_size % n == 0 and n >= excess * chunks
+    ]
+    smaller = max(int(chosen.batch_size / excess), 1)
+    smaller = f"--batch_size={2 ** (smaller.bit_length() - 1)}"
+    if chosen.has_projections and fitting:
+        return (
+            f"--gradient_cache_chunks={fitting[0]} computes the same loss in "
+            f"parts; else {smaller}, or a smaller --image_size"
+        )
+    return f"{smaller}, or a smaller --image_size"
+
+
+def activation_bytes(encoder: models.Encoder, image_size: int) -> int:
+    """Bytes that the forward pass of one view keeps for its gradient.
+
+    Args:
+      encoder: built.
+      image_size: side of the view in pixels.
+    """
+    strategy = tf.distribute.get_strategy()
+
+    def gradient(images: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            outputs = encoder(images, training=True)
+        return tape.gradient(outputs, encoder.trainable_variables)
+
+    shape = [_VIEWS, image_size, image_size, 3]
+
+    @tf.function(input_signature=[tf.TensorSpec(shape, tf.uint8)])
+    def step(images: tf.Tensor) -> list[tf.Tensor]:
+        return strategy.run(gradient, args=(images,))
+
+    kept = {}
+    for operation in step.get_concrete_function().graph.get_operations():
+        if "gradient_tape" in operation.name:
+            kept |= {
+                tensor.name: tensor
+                for tensor in operation.inputs
+                if "gradient_tape" not in tensor.name
+                and tensor.shape.rank
+                and tensor.shape[0] == _VIEWS
+            }
+    total = sum(x.shape.num_elements() * x.dtype.size for x in kept.values())
+    return total // (_VIEWS * strategy.num_replicas_in_sync)
+
+
+def available_bytes() -> int | None:
+    """Memory of the smallest GPU, or else of this machine or container.
+
+    Returns:
+      None where nobody says.
+    """
+    if tf.config.list_logical_devices("GPU"):
+        return _gpu_bytes()
+    if "SC_PHYS_PAGES" not in os.sysconf_names:
+        return None
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for name in _CGROUP_LIMITS:
+        file = pathlib.Path("/sys/fs/cgroup", name)
+        if file.exists() and file.read_text().strip().isdigit():
+            limits.append(int(file.read_text()))
+    return min(limits)
+
+
+def _gpu_bytes() -> int | None:
+    """By the driver's own tool: TensorFlow tells what is used, not the rest."""
+    command = (
+        "nvidia-smi",
+        "--query-gpu=memory.total",
+        "--format=csv,noheader,nounits",
+    )
+    try:
+        text = subprocess.run(
+            command, capture_output=True, check=True, text=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return min(int(line) for line in text.stdout.split()) * 2**20

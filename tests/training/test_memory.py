@@ -1,0 +1,74 @@
+"""The memory of a training step, estimated before it is taken."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from supcon_tf import config, models
+from supcon_tf.training import memory
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    encoder = models.Encoder("vgg8", width=0.125)
+    encoder.build((None, 32, 32, 3))
+    return encoder
+
+
+def test_activations_are_those_that_the_gradient_reads(encoder):
+    """Of VGG: images, and per convolution its output before and after ReLU."""
+    found = memory.activation_bytes(encoder, 32)
+    channels = [
+        layer.filters
+        for layer in encoder.stack.submodules
+        if isinstance(layer, tf.keras.layers.Conv2D)
+    ]
+    sides = (32, 16, 8, 4, 2)
+    outputs = 4 * sum(
+        count * side**2 for count, side in zip(channels, sides, strict=True)
+    )
+    assert 2 * outputs < found < 3.5 * outputs
+
+
+def test_it_grows_with_the_pixels(encoder):
+    small, large = (memory.activation_bytes(encoder, side) for side in (32, 64))
+    assert large == pytest.approx(4 * small, rel=0.05)
+
+
+def settings(**overrides):
+    return config.PretrainSettings(
+        "x",
+        **{
+            "architecture": "vgg8",
+            "image_size": 32,
+            "batch_size": 256,
+            "width": 0.125,
+            **overrides,
+        },
+    )
+
+
+def test_what_does_not_fit_is_said_with_the_flag_that_helps(encoder):
+    needed = 512 * memory.activation_bytes(encoder, 32)
+
+    def warning(share, **overrides):
+        return memory.warning(settings(**overrides), encoder, share * needed)
+
+    assert memory.warning(settings(), encoder, None) is None
+    assert warning(2.0) is None
+    text = warning(1.0)
+    assert text.startswith("the activations of 512 views take about 0.1 GB, of")
+    assert "--gradient_cache_chunks=2 computes the same loss" in text
+    assert "--batch_size=128, or a smaller --image_size" in text
+    assert "--gradient_cache_chunks=8 " in warning(0.25)
+    # Chunks that there are count, and are multiplied.
+    assert warning(1.0, gradient_cache_chunks=2) is None
+    assert "--gradient_cache_chunks=8 " in warning(0.3, gradient_cache_chunks=2)
+    text = warning(1.0, objective="ce")
+    assert "chunks" not in text and "--batch_size=128" in text
+
+
+def test_the_machine_says_what_it_has():
+    available = memory.available_bytes()
+    assert available is None or 2**28 < available < 2**50
