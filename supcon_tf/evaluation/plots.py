@@ -8,6 +8,7 @@ global is opened or left open, with or without a display. Save one with
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,7 +17,7 @@ import threadpoolctl
 from matplotlib import figure, font_manager, textpath
 from sklearn import decomposition, manifold
 
-from supcon_tf import palette
+from supcon_tf import exceptions, fonts, palette
 
 _MAX_LEGEND = len(palette.COLORS) * len(palette.MARKERS)
 _LEGEND_ROWS = 20
@@ -25,7 +26,7 @@ _MAX_POINTS = 2000
 # 128, so that pixels / DPI * DPI is exact: then a pixel of the canvas is one of
 # the figure.
 _DPI = 128
-_FONT = font_manager.FontProperties(size=7.5)  # points; 13 pixels
+_FONT_SIZE = 7.5  # points; 13 pixels
 _PANEL = 96  # pixels; smaller images are enlarged
 _GAP = 4  # pixels between panels
 _LINE = 16  # pixels for a line of text
@@ -68,14 +69,18 @@ def plot_views(
     """
     views = np.asarray(views)
     if views.ndim != 5 or views.shape[-1] != 3 or views.size == 0:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`views` must have shape [batch, views, height, width, 3] and not "
             f"be empty, got {views.shape}"
         )
     if views.dtype != np.uint8:
-        raise ValueError(f"`views` must be uint8, got {views.dtype}")
+        raise exceptions.InvalidValue(
+            f"`views` must be uint8, got {views.dtype}"
+        )
     if max_rows < 1:
-        raise ValueError(f"`max_rows` must be at least 1, got {max_rows}")
+        raise exceptions.InvalidValue(
+            f"`max_rows` must be at least 1, got {max_rows}"
+        )
     names = [""] * len(views)
     if labels is not None:
         names = _names(_check_ids(labels, len(views)), class_names)
@@ -110,7 +115,11 @@ def plot_grid(
     panels = [row.repeat(scale, axis=1).repeat(scale, axis=2) for row in rows]
     height, width = panels[0].shape[1:3]
     line = _LINE + 2 * _GAP if captions else 0  # nearer to its own image
-    margin = max(_text_width(name) for name in row_names) + 2 * _GAP
+    written = [*row_names, *column_names, *itertools.chain(*captions or ())]
+    font = font_manager.FontProperties(
+        family=fonts.families(written), size=_FONT_SIZE
+    )
+    margin = max(_text_width(name, font) for name in row_names) + 2 * _GAP
     columns = range(max(len(row) for row in rows))
     lefts = [margin + (width + _GAP) * column for column in columns]
     tops = [
@@ -134,7 +143,7 @@ def plot_grid(
         for left, name in zip(lefts, below, strict=False):
             place = left + width / 2, top + height + _LINE / 2
             texts.append((*place, "center", name))
-    return _show_canvas(canvas, texts)
+    return _show_canvas(canvas, texts, font)
 
 
 def plot_representation(
@@ -169,12 +178,12 @@ def plot_representation(
     """
     points = np.asarray(representations, np.float64)
     if points.ndim != 2 or points.shape[0] < 3 or points.shape[1] < 2:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`representations` must have shape [examples >= 3, dim >= 2], got "
             f"{points.shape}"
         )
     if not np.isfinite(points).all():
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`representations` must be finite, got NaN or infinity"
         )
     ids = _check_ids(labels, len(points))
@@ -212,7 +221,9 @@ def to_plane(
 
 
 def _show_canvas(
-    canvas: np.ndarray, texts: Sequence[tuple[float, float, str, str]]
+    canvas: np.ndarray,
+    texts: Sequence[tuple[float, float, str, str]],
+    font: font_manager.FontProperties,
 ) -> NotebookFigure:
     """A figure of the canvas' size; texts are x, y, alignment and words."""
     height, width, _ = canvas.shape
@@ -227,16 +238,16 @@ def _show_canvas(
             words,
             ha=alignment,
             va="center",
-            fontproperties=_FONT,
+            fontproperties=font,
             parse_math=False,
         )
     return drawn
 
 
-def _text_width(text: str) -> int:
+def _text_width(text: str, font: font_manager.FontProperties) -> int:
     """Width of a line of text in pixels."""
     points, _, _ = textpath.text_to_path.get_text_width_height_descent(
-        text, _FONT, ismath=False
+        text, font, ismath=False
     )
     return round(points * _DPI / 72)
 
@@ -248,7 +259,7 @@ def _project(
     spread = np.ptp(points, axis=0).max()
     if spread == 0:
         # scikit-learn's t-SNE crashes the process on this.
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`representations` must differ between examples, got one point "
             f"{len(points)} times: the encoder has collapsed"
         )
@@ -268,7 +279,9 @@ def _project(
         perplexity = min(30.0, (len(points) - 1) / 3)
         tsne = manifold.TSNE(perplexity=perplexity, random_state=seed)
         return tsne.fit_transform(points), ("t-SNE 1", "t-SNE 2")
-    raise ValueError(f'`method` must be "tsne" or "pca", got "{method}"')
+    raise exceptions.InvalidValue(
+        f'`method` must be "tsne" or "pca", got "{method}"'
+    )
 
 
 def _scatter(
@@ -281,9 +294,8 @@ def _scatter(
     classes = np.unique(ids)
     drawn = NotebookFigure(figsize=(7, 5), layout="constrained")
     axes = drawn.subplots()
-    for i, (class_id, name) in enumerate(
-        zip(classes, _names(classes, class_names), strict=True)
-    ):
+    names = _names(classes, class_names)
+    for i, (class_id, name) in enumerate(zip(classes, names, strict=True)):
         axes.scatter(
             *plane[ids == class_id].T,
             s=14,
@@ -299,6 +311,7 @@ def _scatter(
             ncols=-(-len(classes) // _LEGEND_ROWS),
             markerscale=2,
             frameon=False,
+            prop={"family": fonts.families(names)},
         )
     return drawn
 
@@ -307,7 +320,7 @@ def _check_ids(labels: npt.ArrayLike, num_examples: int) -> np.ndarray:
     """The labels as an array, once they are one integer per example."""
     ids = np.asarray(labels)
     if ids.shape != (num_examples,) or ids.dtype.kind not in "iu":
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`labels` must be integers of shape ({num_examples},), got "
             f"{ids.dtype} of shape {ids.shape}"
         )
@@ -319,7 +332,7 @@ def _names(ids: np.ndarray, class_names: Sequence[str] | None) -> list[str]:
     if class_names is None:
         return [str(class_id) for class_id in ids]
     if ids.min() < 0 or ids.max() >= len(class_names):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`class_names` must name every label, got {len(class_names)} "
             f"names for labels from {ids.min()} to {ids.max()}"
         )

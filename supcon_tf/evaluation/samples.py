@@ -14,6 +14,7 @@ from supcon_tf.training import input_pipeline, run_directory
 
 _SIDE = 96  # pixels, of an image in samples.npz
 _NEIGHBORS = 8
+_MISTAKES = 10
 _VIEWED_IMAGES = 4
 _VIEWS = 6
 _CANDIDATES = 16  # first images of stage 1, of which the viewed ones are
@@ -35,7 +36,10 @@ def write_samples(
     similar to each, `neighbors` [S, K, H, W, 3] uint8, `neighbor_labels` [S, K]
     int32 and `neighbor_similarities` [S, K] float32, cosines; the views of some
     training images, `views` [I, V, H, W, 3] uint8 and `view_labels` [I] int32.
-    H = W is the side of the images, reduced to 96 pixels at most.
+    With a classifier, the test images that it is surest of and wrong on, ten
+    at most: `mistakes` [M, H, W, 3] uint8, the surest first, and their places
+    in the fixed order, `mistake_positions` [M] int32. H = W is the side of the
+    images, reduced to 96 pixels at most.
 
     representations.npz: of E test images, evenly from the fixed order,
     `representations` [E, dim] float32, `labels` [E] int32, `ids` [E] str and
@@ -71,6 +75,7 @@ def write_samples(
             predicted=predicted[positions],
             views=views,
             view_labels=view_labels,
+            **_mistakes(test, probabilities, size),
             **_neighbors(test.representations[positions], bank, size),
         )
     if chosen.plotted_images:
@@ -225,6 +230,22 @@ def _neighbors(
         "neighbors": thumbnails(bank.source, indices, size, _SIDE),
         "neighbor_labels": bank.labels[indices],
         "neighbor_similarities": similarities,
+    }
+
+
+def _mistakes(
+    test: splits.EncodedSplit, probabilities: np.ndarray | None, size: int
+) -> dict[str, np.ndarray]:
+    """The wrong predictions of the highest confidence; {} where none is."""
+    wrong = np.flatnonzero(predicted_labels(test, probabilities) != test.labels)
+    if probabilities is None or not len(wrong):
+        return {}
+    # Stable: a report sorts predictions.npz in the same way.
+    order = np.argsort(-probabilities[wrong].max(axis=1), kind="stable")
+    positions = wrong[order[:_MISTAKES]]
+    return {
+        "mistakes": thumbnails(test.source, positions, size, _SIDE),
+        "mistake_positions": positions.astype(np.int32),
     }
 
 

@@ -165,7 +165,7 @@ def _data(
             f"splits, got {len(images.class_names)} and "
             f"{len(test.class_names)}"
         )
-    return input_pipeline.resolved(chosen, images, replicas), images, test
+    return input_pipeline.resolved(chosen, images), images, test
 
 
 def _method(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
+from supcon_tf.models import loading
 from supcon_tf.models import views as view_axis
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class ClassifierModel(tf.keras.Model):
+class ClassifierModel(loading.Model):
     """Encoder and linear classifier, trained together on every view.
 
     The cross-entropy baseline of the paper and its max-margin variant. Views
@@ -41,7 +43,7 @@ class ClassifierModel(tf.keras.Model):
     ) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
         if num_classes < 2:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"`num_classes` must be at least 2, got {num_classes}"
             )
         self.encoder = encoder

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from supcon_tf.models import gradient_cache, layers
+from supcon_tf import exceptions
+from supcon_tf.models import gradient_cache, layers, loading
 from supcon_tf.models import views as view_axis
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class SupConModel(tf.keras.Model):
+class SupConModel(loading.Model):
     """z = Proj(Enc(view)) for every view of a multiviewed batch, Sec. 3.1.
 
     The views are folded into the batch, so that all views of all samples share
@@ -60,7 +61,7 @@ class SupConModel(tf.keras.Model):
         super().__init__(name=name, autocast=False, **kwargs)
         _check_classifier_weight(classifier, classifier_weight)
         if gradient_cache_chunks < 1:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "`gradient_cache_chunks` must be at least 1, got "
                 f"{gradient_cache_chunks}"
             )
@@ -90,7 +91,7 @@ class SupConModel(tf.keras.Model):
         if self.gradient_cache_chunks == 1 or not layers.spans_replicas(self):
             return
         if any(getattr(m, "synchronized", False) for m in self.submodules):
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "`synchronized_bn` must be False with `gradient_cache_chunks` "
                 "on several replicas: MirroredStrategy cannot synchronize in "
                 "a loop"
@@ -253,12 +254,12 @@ def _check_classifier_weight(
     if weight is None:
         return
     if classifier is None:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`classifier_weight` must be None without a `classifier`, got "
             f"{weight}"
         )
     if not 0 < weight < 1:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`classifier_weight` must be between 0 and 1, got {weight}"
         )
 
@@ -269,7 +270,7 @@ def _per_view(labels: tf.Tensor | None, logits: tf.Tensor) -> tf.Tensor:
     if shape is None or not (
         shape.rank == 1 or (shape.rank == 2 and shape[1] == 1)
     ):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`labels` must be [batch] integers for a classifier, got shape "
             f"{shape}"
         )

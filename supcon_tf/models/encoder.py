@@ -6,7 +6,8 @@ import math
 
 import tensorflow as tf
 
-from supcon_tf.models import layers, resnet, vgg
+from supcon_tf import exceptions
+from supcon_tf.models import layers, loading, resnet, vgg
 
 _RESNETS = {f"resnet{depth}": depth for depth in resnet.BLOCKS_PER_GROUP}
 _VGGS = {f"vgg{depth}": depth for depth in vgg.CONVS_PER_STAGE}
@@ -14,7 +15,7 @@ _CIFAR_STEM_SIDE = 64  # pixels; larger images need the strides of "imagenet"
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class Encoder(tf.keras.Model):
+class Encoder(loading.Model):
     """Enc of Sec. 3.1: r = Enc(x), normalised to the unit sphere.
 
     Image normalisation is part of the graph, so that a SavedModel carries it.
@@ -155,19 +156,21 @@ def _check_stack(architecture: str, stem: str, width: float) -> None:
     """Raises ValueError for convolutions that do not exist."""
     known = [*_RESNETS, *_VGGS]
     if architecture not in known:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`architecture` must be one of {', '.join(known)}, "
             f"got {architecture!r}"
         )
     if architecture in _VGGS and stem != "auto":
-        raise ValueError(f"`stem` must be 'auto' for VGG, got {stem!r}")
+        raise exceptions.InvalidValue(
+            f"`stem` must be 'auto' for VGG, got {stem!r}"
+        )
     if stem not in ("auto", *resnet.STEMS):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`stem` must be one of auto, {', '.join(resnet.STEMS)}, "
             f"got {stem!r}"
         )
     if not (math.isfinite(width) and width > 0):
-        raise ValueError(f"`width` must be positive, got {width}")
+        raise exceptions.InvalidValue(f"`width` must be positive, got {width}")
 
 
 def _check_pixels(
@@ -177,11 +180,11 @@ def _check_pixels(
     """Raises ValueError for a normalisation that is not one per channel."""
     for name, values in (("image_mean", image_mean), ("image_std", image_std)):
         if len(values) != 3:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"`{name}` must have three channels, got {tuple(values)}"
             )
     if min(image_std) <= 0:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`image_std` must be positive, got {tuple(image_std)}"
         )
 
@@ -190,7 +193,7 @@ def _check_images(shape: tf.TensorShape) -> list[int | None]:
     """Returns the static shape, or raises if it cannot be one of images."""
     shape = tf.TensorShape(shape)
     if shape.rank != 4 or shape[-1] != 3:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`images` must be [batch, height, width, 3], got shape {shape}"
         )
     return shape.as_list()
@@ -201,7 +204,7 @@ def _resolve_stem(stem: str, height: int | None, width: int | None) -> str:
     if stem != "auto":
         return stem
     if height is None or width is None:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`stem` must be 'cifar' or 'imagenet' where the image size is not "
             f"static, got 'auto' for images of {height} x {width}"
         )

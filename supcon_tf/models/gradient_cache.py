@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
+
 Forward = Callable[[tf.Tensor], Sequence[tf.Tensor]]
 
 
@@ -143,7 +145,7 @@ def _split(tensor: tf.Tensor, chunks: int) -> tf.Tensor:
     """Reshapes [B, ...] to [C, S, ...]."""
     batch = tensor.shape[0]
     if batch is not None and batch % chunks:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`gradient_cache_chunks` must divide the batch of a replica, got "
             f"{chunks} and {batch}"
         )

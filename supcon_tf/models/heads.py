@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from supcon_tf.models import layers
+from supcon_tf import exceptions
+from supcon_tf.models import layers, loading
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class ProjectionHead(tf.keras.Model):
+class ProjectionHead(loading.Model):
     """Proj of Sec. 3.1: z = Proj(r), normalised to the unit sphere.
 
     Dense layers with ReLU between; the last has no bias, BN or activation and
@@ -43,9 +44,11 @@ class ProjectionHead(tf.keras.Model):
         # Each layer casts for itself, so that a linear head is all float32.
         super().__init__(name=name, autocast=False, **kwargs)
         if output_dim < 1:
-            raise ValueError(f"`output_dim` must be positive, got {output_dim}")
+            raise exceptions.InvalidValue(
+                f"`output_dim` must be positive, got {output_dim}"
+            )
         if any(units < 1 for units in hidden_dims):
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"`hidden_dims` must be positive, got {tuple(hidden_dims)}"
             )
         self.output_dim = output_dim
@@ -148,7 +151,7 @@ def _dense(
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class LinearClassifier(tf.keras.Model):
+class LinearClassifier(loading.Model):
     """The linear classifier of stage 2 on a frozen encoder.
 
     Freezes `encoder` (sets its `trainable` to False) and always calls it in
@@ -177,7 +180,7 @@ class LinearClassifier(tf.keras.Model):
     ) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
         if num_classes < 2:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"`num_classes` must be at least 2, got {num_classes}"
             )
         self.encoder = encoder

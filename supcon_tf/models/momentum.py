@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.models import contrastive, gradient_cache
 from supcon_tf.models import views as view_axis
 
@@ -65,7 +66,7 @@ class MomentumSupConModel(contrastive.SupConModel):
     ) -> None:
         super().__init__(encoder, projection_head, name=name, **kwargs)
         if not 0 <= encoder_momentum <= 1:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "`encoder_momentum` must be from 0 to 1, got "
                 f"{encoder_momentum}"
             )
@@ -88,7 +89,7 @@ class MomentumSupConModel(contrastive.SupConModel):
         """Keras' compile, for a loss that has the queue of this model."""
         super().compile(*args, **kwargs)
         if getattr(self.loss, "queue", None) is not self.queue:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 "`loss` must have the queue of the model, as SupConLoss(queue="
                 f"model.queue) has, got {self.loss}"
             )

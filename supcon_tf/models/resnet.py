@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.models import layers
 
 # He et al. 2016, Table 1; 200 as in the official code of the paper.
@@ -170,11 +171,13 @@ class ResNet(tf.keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         if depth not in BLOCKS_PER_GROUP:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"`depth` must be one of {list(BLOCKS_PER_GROUP)}, got {depth}"
             )
         if stem not in STEMS:
-            raise ValueError(f"`stem` must be one of {STEMS}, got {stem!r}")
+            raise exceptions.InvalidValue(
+                f"`stem` must be one of {STEMS}, got {stem!r}"
+            )
         self.depth = depth
         self.stem = stem
         self.width = width

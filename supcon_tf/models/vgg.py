@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.models import layers
 
 CONVS_PER_STAGE = {8: (1, 1, 1, 1, 1), 16: (2, 2, 3, 3, 3)}
@@ -52,7 +53,7 @@ class VGG(tf.keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         if depth not in CONVS_PER_STAGE:
-            raise ValueError(
+            raise exceptions.InvalidValue(
                 f"`depth` must be one of {list(CONVS_PER_STAGE)}, got {depth}"
             )
         self.depth = depth

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
+
 
 def check_views(shape: tf.TensorShape) -> list[int | None]:
     """Returns the static shape, or raises if it cannot be one of views.
@@ -20,7 +22,7 @@ def check_views(shape: tf.TensorShape) -> list[int | None]:
     """
     shape = tf.TensorShape(shape)
     if shape.rank != 5:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`views` must be [batch, views, height, width, 3], "
             f"got shape {shape}"
         )

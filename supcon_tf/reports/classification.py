@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from supcon_tf.reports import contents, figures, markup, overview, page
+from supcon_tf.reports import (
+    contents,
+    figures,
+    markup,
+    overview,
+    page,
+    pictures,
+)
 
 _MAX_MATRIX = 30  # classes; more are a list of pairs
 _MANY = 12  # classes whose matrix takes the whole width
@@ -249,7 +256,7 @@ def _recall_line(
 
 
 def _mistakes(run: contents.Run) -> str:
-    """A table of the most confident mistakes of a run."""
+    """The most confident mistakes of a run: pictures where they are stored."""
     labels = run.predictions["labels"]
     probabilities = run.predictions["probabilities"]
     predicted = probabilities.argmax(axis=1)
@@ -257,17 +264,40 @@ def _mistakes(run: contents.Run) -> str:
     wrong = np.flatnonzero(predicted != labels)
     order = wrong[np.argsort(-confidence[wrong], kind="stable")]
     rows = [
-        [
-            markup.path(run.predictions["ids"][index]),
-            markup.name(run.class_name(int(labels[index]))),
-            markup.name(run.class_name(int(predicted[index]))),
+        (
+            run.predictions["ids"][index],
+            run.class_name(int(labels[index])),
+            run.class_name(int(predicted[index])),
             markup.percent(float(confidence[index])),
-        ]
+        )
         for index in order[:_NUM_MISTAKES]
     ]
     note = f"{len(wrong):,} of {len(labels):,} test images are wrong"
-    head = ["image", "class", "taken for", "confidence"]
-    label = f"Most confident mistakes of {run.name}"
     classifier = contents.CLASSIFIERS[run.classifier("top_1") or "linear"]
     title = f"{markup.name(run.name)}: {classifier}"
-    return markup.figure(title, markup.table(head, rows, label), note)
+    # Without sample images, and in runs of earlier versions, there are none.
+    stored = run.samples.get("mistake_positions", np.array([]))
+    if rows and np.array_equal(stored, order[: len(rows)]):
+        images = zip(run.samples["mistakes"], rows, strict=True)
+        shown = "".join(_mistake(pixels, *row) for pixels, row in images)
+        body = f'<div class="mistakes">{shown}</div>'
+        return markup.figure(title, body, note, "large")
+    head = ["image", "class", "taken for", "confidence"]
+    cells = [
+        [markup.path(file), markup.name(true), markup.name(taken), share]
+        for file, true, taken, share in rows
+    ]
+    label = f"Most confident mistakes of {run.name}"
+    return markup.figure(title, markup.table(head, cells, label), note)
+
+
+def _mistake(
+    pixels: np.ndarray, file: str, true: str, taken: str, share: str
+) -> str:
+    """A picture with its class, what it was taken for and how surely."""
+    return pictures.pictured(
+        pixels,
+        f"{file}: {true}, taken for {taken}, confidence {share}",
+        f"<b>{markup.name(true)}</b><br>taken for {markup.name(taken)}, {share}"
+        f"<br><small>{markup.path(file)}</small>",
+    )

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 from etils import epath
 
+from supcon_tf import exceptions
+
 # Of what was evaluated, the first that is there is shown in figures.
 CLASSIFIERS = {
     "linear": "linear classifier",
@@ -85,7 +87,7 @@ def read_run(path: str | os.PathLike[str], name: str) -> Run:
     """
     path = epath.Path(path)
     if not (path / "settings.flags").is_file():
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`runs` must be run directories, got {path}, which has no "
             "settings.flags"
         )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import itertools
 import re
 from collections.abc import Sequence
 
+import supcon_tf
 from supcon_tf.reports import markup, style
 
 # The browser itself then refuses every request and every script.
@@ -51,7 +51,7 @@ def render(
         for section in shown
     )
     body = "".join(map(_section, shown)) + _left_out(sections)
-    version = importlib.metadata.version("supcon_tf")
+    version = supcon_tf.__version__
     document = f"""<!DOCTYPE html>
 <html lang="en">
 <head>

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from etils import epath
 
-from supcon_tf import files
+from supcon_tf import exceptions, files
 from supcon_tf.reports import (
     classification,
     contents,
@@ -60,12 +60,12 @@ def write_report(
         does not fit them.
     """
     if not runs:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`runs` must name at least one run directory, got none"
         )
     names = _short_names(runs) if names is None else tuple(names)
     if len(names) != len(runs) or len(set(names)) < len(names):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`names` must be {len(runs)} different names, one per run, got "
             f"{', '.join(names)}"
         )

@@ -149,6 +149,11 @@ table.confusion { font-size: .75rem; border-collapse: separate;
   grid-template-columns: 7rem 1fr; border-bottom: 1px solid var(--line); }
 .sample > .pictured { width: 7rem; text-align: left; }
 .sample > .pictured img { width: 6rem; height: 6rem; }
+.mistakes { display: grid; gap: 1rem .75rem;
+  grid-template-columns: repeat(auto-fill, minmax(min(9rem, 30%), 1fr)); }
+.mistakes .pictured { width: auto; text-align: left; }
+.mistakes img { width: 100%; max-width: 8rem; height: auto;
+  aspect-ratio: 1; margin-bottom: .2rem; }
 .views { display: grid; gap: .25rem 2rem; grid-template-columns:
   repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); }
 .views .strip { margin-bottom: .5rem; flex-wrap: nowrap; }

@@ -13,9 +13,7 @@ import tensorflow as tf
 from supcon_tf import augment, config, data, exceptions
 from supcon_tf.training import devices
 
-StageSettings = (
-    config.PretrainSettings | config.LinearSettings | config.TransferSettings
-)
+StageSettings = config.PretrainSettings | config.LinearSettings
 
 _LEAST_STEPS = 4  # of an epoch, where the batch is ours to choose
 
@@ -42,16 +40,14 @@ def source(
 
 
 def resolved(
-    chosen: config.PretrainSettings, images: data.Source, replicas: int = 1
+    chosen: config.PretrainSettings, images: data.Source
 ) -> config.PretrainSettings:
     """Settings that mean the same in later stages, wherever those are run.
 
-    The size of the views becomes a number and a local `data_dir` absolute;
-    then as `resolved_batch`.
+    The size of the views becomes a number and a local `data_dir` absolute.
 
     Raises:
-      ValueError: neither the settings nor the images tell the size, or as
-        `resolved_batch`.
+      ValueError: neither the settings nor the images tell the size.
     """
     size = chosen.image_size or images.image_size
     if size is None:
@@ -62,8 +58,7 @@ def resolved(
     directory = chosen.data_dir
     if directory and "://" not in directory:
         directory = os.path.abspath(directory)
-    chosen = dataclasses.replace(chosen, image_size=size, data_dir=directory)
-    return resolved_batch(chosen, images, replicas)
+    return dataclasses.replace(chosen, image_size=size, data_dir=directory)
 
 
 def resolved_batch(
@@ -72,20 +67,22 @@ def resolved_batch(
     """The settings with a batch and a warm-up, where none are given.
 
     Args:
-      chosen: of a stage or of a transfer.
+      chosen: of a stage.
       images: its training split.
       replicas: of its strategy, which share each batch.
 
     Raises:
       ValueError: the replicas cannot share the batch, or it breaks a rule.
     """
-    known = {"batch_size": chosen.batch_size}
-    if chosen.batch_size is None:
-        known["batch_size"] = _fitting_batch(chosen, images, replicas)
-    if getattr(chosen, "warmup_epochs", 0.0) is None:
-        known["warmup_epochs"] = chosen.default_warmup
-    devices.check_batch(chosen, known["batch_size"], replicas)
-    return dataclasses.replace(chosen, **known)
+    batch_size, warmup = chosen.batch_size, chosen.warmup_epochs
+    if batch_size is None:
+        batch_size = _fitting_batch(chosen, images, replicas)
+    if warmup is None:
+        warmup = chosen.default_warmup
+    devices.check_batch(chosen, batch_size, replicas)
+    return dataclasses.replace(
+        chosen, batch_size=batch_size, warmup_epochs=warmup
+    )
 
 
 def _fitting_batch(

@@ -55,7 +55,8 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
         test = input_pipeline.source(chosen, "test")
     _check_learnable(chosen, images)
     replicas = strategy.num_replicas_in_sync
-    chosen = input_pipeline.resolved(chosen, images, replicas)
+    chosen = input_pipeline.resolved(chosen, images)
+    chosen = input_pipeline.resolved_batch(chosen, images, replicas)
     steps = data.steps_per_epoch(images, chosen.batch_size)
     chance = _chance(chosen, replicas)
     with strategy.scope():

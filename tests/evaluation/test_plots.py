@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from PIL import Image
 from sklearn import datasets
 
 from supcon_tf.evaluation import plots
+from tests import made_fonts
 
 NAMES = [f"digit {i}" for i in range(10)]
 
@@ -25,6 +27,12 @@ def digits():
     images = (loaded.images[:300] * 255 / 16).astype(np.uint8)
     images = np.repeat(images[..., None], 3, axis=-1)
     return loaded.data[:300], images, loaded.target[:300]
+
+
+@pytest.fixture
+def installed():
+    with made_fonts.no_fonts() as files:
+        yield files
 
 
 def _views(images: np.ndarray) -> np.ndarray:
@@ -110,6 +118,39 @@ def test_grid_has_rows_of_any_length_and_captions():
     places = {text: place for text, *place in _texts(drawn)}
     assert places["x"] == [width - 162 + 25, height - pitch - 20]
     assert places["r"] == [width - 54 + 25, height - 20]
+
+
+def test_names_have_a_font_with_their_characters(
+    installed, digits, tmp_path, capsys
+):
+    """As Chinese names, which are boxes in matplotlib's own font."""
+    points, images, labels = digits
+    names = [f"{i} 猫" for i in range(10)]
+
+    def draw() -> list[np.ndarray]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            grid = plots.plot_views(_views(images[:2]), labels[:2], names)
+            plane = plots.plot_representation(points, labels, names, "pca")
+            return [_pixels(grid), _pixels(plane)]
+
+    installed.append(made_fonts.make_font(tmp_path / "c.ttf", "Cat", "猫"))
+    drawn = draw()
+    names = [f"{i} A" for i in range(10)]  # how that font draws it
+    for pixels, expected in zip(drawn, draw(), strict=True):
+        np.testing.assert_array_equal(pixels, expected)
+    assert not capsys.readouterr().err
+
+
+def test_names_that_no_font_has_are_said_once(installed, digits, capsys):
+    points, images, labels = digits
+    names = ["猫"] * 10
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        _pixels(plots.plot_views(_views(images[:2]), labels[:2], names))
+        _pixels(plots.plot_representation(points, labels, names, "pca"))
+    assert not warned
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize("method", ["tsne", "pca"])

@@ -92,9 +92,28 @@ def test_samples_are_images_and_their_neighbors(run, splits_and_images):
     )
     kinds = {name: array.dtype.name for name, array in got.items()}
     assert kinds.pop("neighbor_similarities") == "float32"
-    images = {"images", "neighbors", "views"}
+    images = {"images", "neighbors", "views", "mistakes"}
     assert {k: kinds.pop(k) for k in images} == dict.fromkeys(images, "uint8")
-    assert set(kinds.values()) == {"int32"} and len(kinds) == 4
+    assert set(kinds.values()) == {"int32"} and len(kinds) == 5
+
+
+def test_the_surest_mistakes_are_stored(run, splits_and_images):
+    (test, test_images), (bank, _) = splits_and_images
+    confidence = np.linspace(0.5, 0.9, 30, dtype=np.float32)
+    confidence[12] = 0.95
+    predicted = test.labels.copy()
+    predicted[2:24:2] += 1
+    predicted %= 3
+    probabilities = np.repeat((1 - confidence[:, None]) / 2, 3, axis=1)
+    probabilities[np.arange(30), predicted] = confidence
+    arguments = chosen(run), pretrained(run), test, bank
+    got, _ = written(run, *arguments, probabilities)
+    positions = [12, 22, 20, 18, 16, 14, 10, 8, 6, 4]  # of eleven
+    assert got["mistake_positions"].tolist() == positions
+    np.testing.assert_array_equal(got["mistakes"], test_images[positions])
+    for unmistaken in (None, one_hot(test.labels)):
+        got, _ = written(run, *arguments, unmistaken)
+        assert "mistakes" not in got
 
 
 @pytest.mark.parametrize(

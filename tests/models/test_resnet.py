@@ -23,9 +23,10 @@ def _count(variables: list[tf.Variable]) -> int:
 
 
 def _trainable(depth: int, stem: str, width: float = 1.0) -> int:
-    stack = resnet.ResNet(depth, stem, width)
-    stack.build((None, 32, 32, 3))
-    return _count(stack.trainable_variables)
+    with tf.Graph().as_default():  # no memory for what is only counted
+        stack = resnet.ResNet(depth, stem, width)
+        stack.build((None, 32, 32, 3))
+        return _count(stack.trainable_variables)
 
 
 def _formula(depth: int, stem: str, width: float = 1.0) -> int:

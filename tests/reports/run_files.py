@@ -277,6 +277,9 @@ def _write_samples(path, labels, probabilities, class_names, size, rng):
         labels[chosen, None],
         predicted[chosen, None],
     )
+    mistakes = np.flatnonzero(predicted != labels)
+    surest = np.argsort(-probabilities.max(1)[mistakes], kind="stable")
+    mistakes = mistakes[surest[:10]]
     np.savez(
         path / "samples.npz",
         images=images(labels[chosen]),
@@ -289,6 +292,8 @@ def _write_samples(path, labels, probabilities, class_names, size, rng):
         ),
         views=images(np.repeat(np.arange(4)[:, None] % num_classes, 6, 1)),
         view_labels=np.arange(4) % num_classes,
+        mistakes=images(labels[mistakes]),
+        mistake_positions=mistakes,
     )
     angles = 2 * np.pi * labels / num_classes
     plane = 40 * np.stack([np.cos(angles), np.sin(angles)], 1)

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from supcon_tf.reports import classification
+from supcon_tf.reports import classification, pictures
 from tests.reports import run_files
 
 
@@ -93,20 +93,39 @@ def test_many_recalls_are_folded():
     assert "The other 5 classes" in folded
 
 
+# Two mistakes: b, and before it d.
+PREDICTIONS = {
+    "ids": np.array(["a", "b", "c", "d"]),
+    "labels": np.array([0, 0, 1, 1]),
+    "probabilities": np.array([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.7, 0.3]]),
+}
+
+
 def test_the_surest_mistakes_come_first():
-    predictions = {
-        "ids": np.array(["a", "b", "c", "d"]),
-        "labels": np.array([0, 0, 1, 1]),
-        "probabilities": np.array(
-            [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.7, 0.3]]
-        ),
-    }
-    run = run_of(np.eye(2, dtype=int), predictions=predictions)
+    run = run_of(np.eye(2, dtype=int), predictions=PREDICTIONS)
     body = classification.mistakes_section([run]).body
     rows = [words(row) for row in body.split("<tbody>")[1].split("<tr>")[1:]]
     assert rows == [
         ["d", "c1", "c0", "70.0", "%"],
         ["b", "c0", "c1", "60.0", "%"],
+    ]
+    assert "2 of 4 test images are wrong" in body
+
+
+def test_mistakes_are_pictures_where_they_are_stored():
+    images = np.random.default_rng(0).integers(0, 256, [2, 8, 8, 3], np.uint8)
+    samples = {"mistakes": images, "mistake_positions": np.array([3, 1])}
+    run = run_of(np.eye(2, dtype=int), predictions=PREDICTIONS, samples=samples)
+    body = classification.mistakes_section([run]).body
+    assert "<table" not in body
+    shown = body.split('<figure class="pictured ')[1:]
+    addresses = [re.search('src="([^"]*)"', x)[1] for x in shown]
+    assert addresses == [pictures.data_uri(pixels) for pixels in images]
+    spoken = [re.search('alt="([^"]*)"', x)[1] for x in shown]
+    assert spoken[0] == "d: c1, taken for c0, confidence 70.0\xa0%"
+    assert words(body)[-16:] == [
+        *["c1", "taken", "for", "c0", ",", "70.0", "%", "d"],
+        *["c0", "taken", "for", "c1", ",", "60.0", "%", "b"],
     ]
     assert "2 of 4 test images are wrong" in body
 

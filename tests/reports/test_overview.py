@@ -49,7 +49,8 @@ def test_settings_that_differ_from_the_defaults(tmp_path):
     section = overview.settings_section([contents.read_run(path, "run")])
     shown, folded = section.body.split("<details>")
     flags = re.findall(r"<code>(\w+)</code>", shown)
-    assert set(flags) == {"temperature", "epochs", "warmup_epochs"}
+    changed = {"dataset", "temperature", "epochs", "warmup_epochs"}
+    assert set(flags) == changed
     assert "0.07" in shown
     help_text = config.PretrainSettings.__dataclass_fields__["temperature"]
     assert help_text.metadata["help"].split(":")[0] in shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -13,6 +14,7 @@ import sys
 
 import pytest
 
+import supcon_tf
 from tests import forks
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -81,6 +83,7 @@ def test_the_run_directory_is_complete(command_line_run):
         "linear",
         "evaluation.json",
         "predictions.npz",
+        "images.json",
         "representations.npz",
         "samples.npz",
         "report.html",
@@ -201,7 +204,8 @@ def smaller_demo(folder):
     with open(folder / "flags/supcon_digits_resnet18.flags", "a") as preset:
         preset.write("--architecture=vgg8\n--augmentation=identity\n")
     (folder / "tools").mkdir()
-    shutil.copy(ROOT / "tools/demo.py", folder / "tools")
+    for name in ("demo.py", "checkout.py"):
+        shutil.copy(ROOT / "tools" / name, folder / "tools")
     return folder
 
 
@@ -348,3 +352,19 @@ def test_the_augmentation_is_shown(image_folder, tmp_path):
     for path in paths:
         assert (tmp_path / path).read_bytes().startswith(b"\x89PNG")
     assert len(list((tmp_path / "runs" / "show_augment").iterdir())) == 2
+
+
+def test_a_tool_runs_where_the_package_is_not_installed(tmp_path):
+    """As after `pip install -r requirements.txt`, from any folder."""
+    packages = [path for path in sys.path if path.endswith("-packages")]
+    done = subprocess.run(
+        # -S: what is in the packages is there, what they point to is not.
+        [sys.executable, "-S", str(ROOT / "tools/pretrain.py")]
+        + ["--run_dir=run", "--augmentation=identity", *TINY, "--epochs=0"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(packages)},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert f"supcon_tf {supcon_tf.__version__}, " in done.stdout

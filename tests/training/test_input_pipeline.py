@@ -105,7 +105,7 @@ def test_the_default_batch_leaves_an_epoch_some_steps(images, chosen, expected):
         np.zeros([images, 8, 8, 3], np.uint8), np.arange(images) % 3
     )
     settings = config.PretrainSettings("x", epochs=20, **chosen)
-    resolved = input_pipeline.resolved(settings, source)
+    resolved = input_pipeline.resolved_batch(settings, source)
     assert resolved.batch_size == expected
     assert resolved.warmup_epochs == 2.0
     linear = config.LinearSettings("x")
@@ -117,7 +117,7 @@ def test_the_default_batch_leaves_an_epoch_some_steps(images, chosen, expected):
 def test_the_default_batch_can_be_shared():
     source = data.from_arrays(np.zeros([48, 8, 8, 3], np.uint8), [0, 1] * 24)
     settings = config.PretrainSettings("x")
-    assert input_pipeline.resolved(settings, source, 3).batch_size == 6
+    assert input_pipeline.resolved_batch(settings, source, 3).batch_size == 6
     settings = config.PretrainSettings("x", batch_size=8)
     with pytest.raises(ValueError, match="of the 3 replicas .* got 8: take 6"):
-        input_pipeline.resolved(settings, source, 3)
+        input_pipeline.resolved_batch(settings, source, 3)

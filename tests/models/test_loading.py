@@ -1,0 +1,156 @@
+"""`load_weights`: every weight, or one error; never some in silence."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import exceptions, losses, models
+
+SUFFIXES = (".h5", ".weights.h5", ".keras", "")
+
+
+def _encoder(architecture: str = "vgg8") -> models.Encoder:
+    return models.Encoder(architecture, width=0.125)
+
+
+def _head(*hidden_dims: int) -> models.ProjectionHead:
+    return models.ProjectionHead(8, hidden_dims)
+
+
+UNBUILT = {
+    "Encoder": _encoder,
+    "ProjectionHead": lambda: _head(16),
+    "SupConModel": lambda: models.SupConModel(_encoder(), _head(16)),
+    "MomentumSupConModel": lambda: models.MomentumSupConModel(
+        _encoder(), _head(16), losses.ProjectionQueue(8, 8)
+    ),
+    "ClassifierModel": lambda: models.ClassifierModel(_encoder(), 3),
+    "LinearClassifier": lambda: models.LinearClassifier(_encoder(), 3),
+}
+
+
+def _built(model: tf.keras.Model, *dims: int) -> tf.keras.Model:
+    model.build((None, *(dims or (16, 16, 3))))
+    return model
+
+
+def _save(model: tf.keras.Model, path: pathlib.Path) -> str:
+    """All of `model` to a .keras file, else its weights."""
+    save = model.save if path.suffix == ".keras" else model.save_weights
+    save(str(path))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def encoder_files(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, str]:
+    """Files of an encoder by their suffix."""
+    encoder, root = _built(_encoder()), tmp_path_factory.mktemp("encoder")
+    return {suffix: _save(encoder, root / f"w{suffix}") for suffix in SUFFIXES}
+
+
+@pytest.mark.parametrize("name", UNBUILT)
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_before_build_there_is_nothing_to_load_into(
+    name: str, suffix: str, encoder_files: dict[str, str]
+) -> None:
+    message = rf"`{name}` must be built before .*: call it once, or build it"
+    with pytest.raises(exceptions.InvalidValue, match=message):
+        UNBUILT[name]().load_weights(encoder_files[suffix])
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_another_architecture_is_refused(
+    suffix: str, encoder_files: dict[str, str]
+) -> None:
+    encoder = _built(_encoder("resnet18"))
+    with pytest.raises(ValueError) as caught:
+        encoder.load_weights(encoder_files[suffix])
+    if suffix != ".h5":  # Keras' own error
+        assert isinstance(caught.value, exceptions.InvalidValue)
+        assert "weights of `Encoder`" in str(caught.value)
+    if not suffix:
+        assert "100 such as encoder/resnet18/stem/conv" in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(("saved", "loaded"), [(2, 1), (1, 2), (0, 1)])
+def test_a_deeper_or_flatter_head_is_refused(
+    suffix: str, saved: int, loaded: int, tmp_path: pathlib.Path
+) -> None:
+    # Each layer of the one fits the layer of its name in the other.
+    file = _save(_built(_head(*[8] * saved), 8), tmp_path / f"w{suffix}")
+    head = _built(_head(*[8] * loaded), 8)
+    if not suffix and saved > loaded:
+        head.load_weights(file)  # TensorFlow logs what is left over.
+        return
+    with pytest.raises(ValueError):
+        head.load_weights(file)
+
+
+def _with_classifier(compiled: bool) -> models.SupConModel:
+    model = models.SupConModel(
+        _built(_encoder()), _head(16), tf.keras.layers.Dense(3)
+    )
+    if compiled:
+        metrics = [losses.ContrastiveAccuracy()]
+        model.compile("adam", losses.SupConLoss(), metrics=metrics)
+    return _built(model, 2, 16, 16, 3)
+
+
+@pytest.fixture(scope="module")
+def trained() -> models.SupConModel:
+    """A model with all that a compiled one has: metrics, optimizer's slots."""
+    model = _with_classifier(compiled=True)
+    views = np.zeros([2, 2, 16, 16, 3], np.uint8)
+    model.fit(views, np.array([0, 1]), verbose=0)
+    return model
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("compiled", ["saved", "loaded"])
+def test_what_compile_adds_does_not_matter(
+    suffix: str,
+    compiled: str,
+    trained: models.SupConModel,
+    tmp_path: pathlib.Path,
+) -> None:
+    plain = _with_classifier(compiled=False)
+    saved = trained if compiled == "saved" else plain
+    loaded = _with_classifier(compiled=True) if saved is plain else plain
+    loaded.load_weights(_save(saved, tmp_path / f"w{suffix}"))
+    for old, new in zip(saved.weights, loaded.weights, strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_a_momentum_model_and_its_copies_are_loaded(
+    tmp_path: pathlib.Path,
+) -> None:
+    saved = _built(UNBUILT["MomentumSupConModel"](), 2, 16, 16, 3)
+    saved.momentum_head.set_weights(
+        [weight + 1 for weight in saved.momentum_head.get_weights()]
+    )
+    file = _save(saved, tmp_path / "model.keras")
+    copy = _built(UNBUILT["MomentumSupConModel"](), 2, 16, 16, 3)
+    copy.load_weights(file)
+    loaded = tf.keras.models.load_model(file)
+    for model in (copy, loaded):
+        for old, new in zip(saved.weights, model.weights, strict=True):
+            np.testing.assert_array_equal(old, new)
+
+
+def test_a_saved_model_is_a_file_of_weights_too(
+    tmp_path: pathlib.Path,
+) -> None:
+    encoder = _encoder()
+    encoder(np.zeros([1, 16, 16, 3], np.uint8))
+    encoder.save(tmp_path / "saved", save_format="tf")
+    copy = _built(_encoder())
+    copy.load_weights(tmp_path / "saved")
+    for old, new in zip(encoder.weights, copy.weights, strict=True):
+        np.testing.assert_array_equal(old, new)
