@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import signal
 
@@ -60,6 +62,26 @@ def two_logical_cpus():
         tf.config.list_physical_devices("CPU")[0],
         [tf.config.LogicalDeviceConfiguration()] * 2,
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def freed():
+    """Frees what a file has traced, once it is done.
+
+    TensorFlow's registry of gradients never forgets one that was made by
+    `tf.custom_gradient`, and with it the graph, the model and all else that
+    was traced around it: a gigabyte in the whole suite.
+    """
+    yield
+    from tensorflow.python.framework import ops
+
+    gradients = ops.gradient_registry._registry
+    for name in [x for x in gradients if x.startswith("CustomGradient-")]:
+        del gradients[name]
+    gc.collect()
+    # glibc's; others have no such function.
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
 
 
 @pytest.fixture

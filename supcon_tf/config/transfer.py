@@ -61,6 +61,11 @@ class TransferSettings(
         "Side of the views in pixels; default: that of the pretraining.",
         at_least=8,
     )
+    batch_size: int | None = settings.setting(
+        256,
+        "Images per step over all replicas, as many as there are at most.",
+        at_least=1,
+    )
     augmentation: str = settings.with_default(
         groups.ViewSettings, "augmentation", "identity"
     )

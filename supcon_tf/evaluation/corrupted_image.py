@@ -12,37 +12,15 @@ import os
 import pickle
 import signal
 import sys
-import types
 import zlib
 
 import numpy as np
 
-from supcon_tf import exceptions
-
-_REMEDY = (
-    "generated corruptions must have the extra `corruptions`: pip install "
-    "'supcon_tf[corruptions]'; where OpenCV misses libGL.so.1, then also pip "
-    "install --force-reinstall --no-deps "
-    "opencv-contrib-python-headless==4.11.0.86"
-)
 # Sigma in pixels, farthest row or column a pixel comes from, rounds; per
 # severity. Of make_imagenet_c.py in github.com/hendrycks/robustness.
 _GLASS_BLUR = ((0.7, 1, 2), (0.9, 2, 1), (1.0, 2, 3), (1.1, 3, 2), (1.5, 4, 2))
 # Share of the values that become 0 or 255; ibid.
 _IMPULSE_NOISE = (0.03, 0.06, 0.09, 0.17, 0.27)
-
-
-def import_library() -> types.ModuleType:
-    """Imports what makes most corruptions, and only where it is used.
-
-    Raises:
-      ImportError: it, or something that it needs, is not installed.
-    """
-    try:
-        import imagecorruptions
-    except ImportError as error:
-        raise exceptions.MissingPackage(f"{_REMEDY}, got: {error}") from error
-    return imagecorruptions
 
 
 def corrupted(
@@ -62,7 +40,8 @@ def corrupted(
     Returns:
       [height, width, 3] uint8.
     """
-    library = import_library()
+    import imagecorruptions as library
+
     mended = {"glass_blur": glass_blur, "impulse_noise": impulse_noise}
     before = np.random.get_state()
     np.random.seed([seed, zlib.crc32(name.encode()), severity, index])
@@ -150,8 +129,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # The library prints; that is no answer.
-    import_library()
     import cv2
+    import imagecorruptions  # noqa: F401
 
     cv2.setNumThreads(1)  # The other cores have processes of their own.
     # Frost reads one of its five photos for every image: a tenth of the time.

@@ -27,6 +27,26 @@ _REQUEST = 32
 _IMAGES_PER_PROCESS = 1000
 
 
+_REMEDY = (
+    "generated corruptions must have the extra `corruptions`: pip install "
+    "'supcon_tf[corruptions]'; where OpenCV misses libGL.so.1, then also pip "
+    "install --force-reinstall --no-deps "
+    "opencv-contrib-python-headless==4.11.0.86"
+)
+
+
+def check_library() -> None:
+    """Imports what makes most corruptions, before anything is computed.
+
+    Raises:
+      ImportError: it, or something that it needs, is not installed.
+    """
+    try:
+        import imagecorruptions  # noqa: F401
+    except ImportError as error:
+        raise exceptions.MissingPackage(f"{_REMEDY}, got: {error}") from error
+
+
 class Corruptor:
     """Corrupts images in processes that are kept from call to call.
 
@@ -41,7 +61,7 @@ class Corruptor:
     """
 
     def __init__(self, processes: int) -> None:
-        corrupted_image.import_library()
+        check_library()
         self._programs = [
             subprocess.Popen(
                 [sys.executable, str(_PROGRAM)],

@@ -8,7 +8,6 @@ import numpy as np
 
 from supcon_tf import config, data, exceptions, measures
 from supcon_tf.evaluation import (
-    corrupted_image,
     corrupted_sources,
     corruptions,
     reference_errors,
@@ -61,7 +60,7 @@ def check_corruptions(
         for condition in corrupted_sources.conditions(chosen):
             corrupted_sources.tfds_source(chosen, pretrained, test, *condition)
         return
-    corrupted_image.import_library()
+    corruptions.check_library()
     if pretrained.image_size < corruptions.MIN_SIDE:
         raise exceptions.InvalidValue(
             "--corruptions=generated must have images of at least "

@@ -64,8 +64,7 @@ def transfer_encoder(chosen: config.TransferSettings) -> dict[str, object]:
     stage.check_free(chosen.overwrite)
     strategy = devices.set_up(chosen)
     _check_one_process(strategy)
-    replicas = strategy.num_replicas_in_sync
-    chosen, images, test = _data(chosen, pretrained, replicas)
+    chosen, images, test = _data(chosen, pretrained)
     if chosen.data_dir == pretrained.data_dir:
         run.check_unseen(test)
     labels, test_labels = map(subsets.labels_of, (images, test))
@@ -145,16 +144,11 @@ def _describe_choice(draw: dict[str, object]) -> str:
 
 
 def _data(
-    chosen: config.TransferSettings,
-    pretrained: config.PretrainSettings,
-    replicas: int,
+    chosen: config.TransferSettings, pretrained: config.PretrainSettings
 ) -> tuple[config.TransferSettings, data.Source, data.Source]:
     """Resolved settings, and the training and the test images."""
     chosen = dataclasses.replace(
-        chosen,
-        image_size=chosen.image_size or pretrained.image_size,
-        batch_size=chosen.batch_size
-        or chosen.LARGEST_BATCH // replicas * replicas,
+        chosen, image_size=chosen.image_size or pretrained.image_size
     )
     images, test = (
         input_pipeline.source(chosen, split) for split in ("train", "test")

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.measures import metrics, neighbors
 
 # The least score of a class that has examples: just above the -1 of one that
@@ -110,7 +111,7 @@ def vote(
     """
     neighbors.check_positive(num_classes=num_classes, temperature=temperature)
     if similarities.shape != indices.shape or similarities.ndim != 2:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`similarities` must have shape [queries, k], that of `indices`, "
             f"got {similarities.shape} and {indices.shape}"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from supcon_tf import exceptions
 from supcon_tf.measures import metrics
 
 
@@ -27,7 +28,9 @@ def confusion_matrix(
         differ in length.
     """
     if num_classes < 1:
-        raise ValueError(f"`num_classes` must be at least 1, got {num_classes}")
+        raise exceptions.InvalidValue(
+            f"`num_classes` must be at least 1, got {num_classes}"
+        )
     labels = np.asarray(labels)
     labels = metrics.check_labels(labels, labels.size, num_classes)
     predicted = metrics.check_labels(

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.measures import metrics, neighbors
 
 _BLOCK = 1024  # Rows: a block of pairs takes 4 MB.
@@ -57,7 +58,9 @@ def alignment(
             total += 2 * n / (n - 1) * np.sum(gaps**2)
             examples += n
     if not examples:
-        raise ValueError("`labels` must hold a class twice, got none")
+        raise exceptions.InvalidValue(
+            "`labels` must hold a class twice, got none"
+        )
     return float(total / examples)
 
 
@@ -84,7 +87,7 @@ def uniformity(representations: npt.ArrayLike | tf.Tensor) -> float:
     z = neighbors.unit_rows("representations", representations)
     n = len(z)
     if n < 2:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`representations` must hold 2 examples or more, got {n}"
         )
     total = 0.0

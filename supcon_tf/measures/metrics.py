@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from supcon_tf import exceptions
+
 # Float32 softmax rows sum to 1 within 1e-6, float16 rows within 1e-3; logits
 # given by mistake miss by far more.
 _SUM_TOLERANCE = 2e-3
@@ -57,15 +59,17 @@ def check_labels(
     """
     array = np.asarray(labels)
     if array.shape != (num_examples,):
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`{name}` must have shape ({num_examples},), one class id per "
             f"example, got {array.shape}"
         )
     if array.dtype.kind not in "iu":
-        raise ValueError(f"`{name}` must be integers, got {array.dtype}")
+        raise exceptions.InvalidValue(
+            f"`{name}` must be integers, got {array.dtype}"
+        )
     outside = array[(array < 0) | (array >= num_classes)]
     if outside.size:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`{name}` must lie in [0, {num_classes}), got {outside[0]}; drop "
             "unlabelled examples first"
         )
@@ -119,10 +123,10 @@ def top_k_accuracy(
     scores = _check_matrix("scores", scores)
     labels = check_labels(labels, *scores.shape)
     if k < 1:
-        raise ValueError(f"`k` must be at least 1, got {k}")
+        raise exceptions.InvalidValue(f"`k` must be at least 1, got {k}")
     if np.isnan(scores).any():
         # Every comparison with NaN is false: it would count as a hit.
-        raise ValueError("`scores` must be numbers, got NaN")
+        raise exceptions.InvalidValue("`scores` must be numbers, got NaN")
     own = np.take_along_axis(scores, labels[:, None], axis=1)  # [examples, 1]
     # The label itself is one of those that score at least as high.
     others = np.sum(scores >= own, axis=1) - 1
@@ -151,7 +155,9 @@ def calibration_bins(
     """
     probabilities, labels = check_predictions(probabilities, labels)
     if num_bins < 1:
-        raise ValueError(f"`num_bins` must be at least 1, got {num_bins}")
+        raise exceptions.InvalidValue(
+            f"`num_bins` must be at least 1, got {num_bins}"
+        )
 
     confidence = probabilities.max(axis=1)
     correct = probabilities.argmax(axis=1) == labels
@@ -198,7 +204,7 @@ def _check_matrix(name: str, values: npt.ArrayLike) -> np.ndarray:
     """The values as an array, once they are a non-empty matrix."""
     array = np.asarray(values)
     if array.ndim != 2 or array.size == 0:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`{name}` must have shape [examples, num_classes] and not be "
             f"empty, got shape {array.shape}"
         )
@@ -211,11 +217,11 @@ def _check_distributions(probabilities: np.ndarray) -> None:
     # `not <=` rather than `>`: a NaN must fail.
     if not np.abs(sums - 1).max() <= _SUM_TOLERANCE:
         worst = sums[np.argmax(np.abs(sums - 1))]
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`probabilities` must sum to 1 in each row, got a sum of {worst}; "
             "apply softmax to logits first"
         )
     if probabilities.min() < 0:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             f"`probabilities` must not be negative, got {probabilities.min()}"
         )

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.measures import metrics, neighbors
 
 
@@ -55,7 +56,9 @@ def retrieval_summary(
         labels, return_inverse=True, return_counts=True
     )
     if counts.max(initial=0) < 2:
-        raise ValueError("`labels` must hold a class twice, got none")
+        raise exceptions.InvalidValue(
+            "`labels` must hold a class twice, got none"
+        )
     others = counts[classes] - 1  # [examples], R of each
     k = min(max(*ks, others.max()), len(rows) - 1)
 

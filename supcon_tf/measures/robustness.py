@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from supcon_tf import exceptions
+
 # Errors by corruption, then by severity, "1" to "5".
 Errors = Mapping[str, Mapping[str, float]]
 
@@ -126,7 +128,7 @@ def _mean_ratio(
     _check(errors)
     missing = missing_errors(errors, reference)
     if missing:
-        raise ValueError(
+        raise exceptions.InvalidValue(
             "`reference` must have every error of `errors`, got none of "
             f"{', '.join(missing)}"
         )
@@ -143,7 +145,9 @@ def _mean_ratio(
 def _check(errors: Errors) -> None:
     """Raises ValueError unless every corruption has an error."""
     if not errors or not all(errors.values()):
-        raise ValueError(f"`errors` must not be empty, got {errors}")
+        raise exceptions.InvalidValue(
+            f"`errors` must not be empty, got {errors}"
+        )
 
 
 def _mean(values: Iterable[float]) -> float:

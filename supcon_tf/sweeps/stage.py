@@ -15,7 +15,6 @@ from supcon_tf import config, exceptions, files
 from supcon_tf.sweeps import figure, grid, processes, records, table
 from supcon_tf.training import preemption
 
-_INTERRUPTED = 130  # of Ctrl-C, by the shells' convention
 _SECONDS_PER_LOOK = 0.1
 _PRETRAINING = "pretraining"
 _Note = Callable[[grid.Cell, records.State], None]  # of a cell that has ended
@@ -43,7 +42,7 @@ def run_sweep(chosen: config.SweepSettings) -> dict[str, object]:
     Raises:
       ValueError: a setting of a cell breaks a rule; run_dir holds something
         else, or cells of other settings; or no result has `metric`.
-      Preempted, SystemExit: SIGTERM or Ctrl-C came, and the cells that were
+      Preempted: SIGTERM or Ctrl-C came, and the cells that were
         running are saved.
     """
     cells = grid.list_cells(chosen)
@@ -59,10 +58,7 @@ def run_sweep(chosen: config.SweepSettings) -> dict[str, object]:
         _print_end(chosen, cell, state)
         _write(chosen, cells)
 
-    try:
-        _run(chosen, todo, note)
-    except KeyboardInterrupt:
-        raise SystemExit(_INTERRUPTED) from None
+    _run(chosen, todo, note)
     results = records.describe(chosen, cells)
     _check_metric(results)
     return results

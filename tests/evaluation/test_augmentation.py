@@ -271,7 +271,7 @@ def test_a_folder_without_classes_will_do(image_folder, tmp_path):
     np.testing.assert_array_equal(first, np.asarray(expected))
     # Folders of classes, and other data sets, are loaded as in training.
     assert augmentation._photographs(_settings("x", image_folder)) is None
-    digits = dataclasses.replace(chosen, dataset="digits")
+    digits = dataclasses.replace(chosen, dataset="digits", data_dir=None)
     assert augmentation._photographs(digits) is None
 
 

@@ -30,7 +30,9 @@ def make(num_classes, positions=ALL, **overrides):
     names = [str(label) for label in range(num_classes)]
     train = data.from_arrays(images[:60], labels[:60], names)
     test = data.from_arrays(images[60:], labels[60:], names, split="test")
-    chosen = config.TransferSettings("x", image_size=8, **overrides)
+    chosen = config.TransferSettings(
+        "x", dataset="digits", image_size=8, **overrides
+    )
     method = linear_probe.LinearTransfer(
         chosen, Pixels(), train, test, positions
     )

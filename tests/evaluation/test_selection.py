@@ -40,7 +40,7 @@ class Fake:
 
 
 def settings_of(**overrides):
-    return config.TransferSettings("x", **overrides)
+    return config.TransferSettings("x", **{"dataset": "digits"} | overrides)
 
 
 def the_draw(**overrides):

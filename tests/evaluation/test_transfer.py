@@ -10,7 +10,7 @@ import runpy
 import numpy as np
 import pytest
 
-from supcon_tf import config, settings, training
+from supcon_tf import config, data, settings, training
 from supcon_tf.evaluation import linear_probe, transfer
 from supcon_tf.training import input_pipeline, restoring
 
@@ -20,6 +20,7 @@ def chosen_for(run, **overrides):
         str(run.path),
         **{
             "name": "digits",
+            "dataset": "digits",
             "images_per_label": 6,
             "repeats": 2,
             "l2_values": 6,
@@ -150,8 +151,9 @@ def test_table_of_several_draws(results):
     assert f"± {results['test_deviation']['top_1']:.4f}" in lines[3]
 
 
-def test_the_tool_prints_the_table(finished_run, capsys):
+def test_the_tool_prints_the_table(finished_run, capsys, monkeypatch):
     root = pathlib.Path(__file__).parents[2]
+    monkeypatch.syspath_prepend(root / "tools")
     tool = runpy.run_path(str(root / "tools" / "transfer.py"))
     tool["main"](
         chosen_for(finished_run, name="tool", repeats=1, l2=0.1, l2_values=45)
@@ -166,7 +168,7 @@ def test_the_tool_prints_the_table(finished_run, capsys):
     ("overrides", "message"),
     [
         ({"run_dir": "nowhere"}, "must be a run directory of tools/pretrain"),
-        ({"overwrite": False}, "holds a run already; choose another"),
+        ({"overwrite": False}, "holds a run already; go on with it"),
         ({"images_per_label": 200}, "--images_per_label must be at most 139"),
         ({"dataset": "folder", "data_dir": "nowhere"}, "must be a folder, got"),
     ],
@@ -184,6 +186,7 @@ def test_mistakes_are_found_before_anything_is_lost(
 
 def test_a_run_without_checkpoint_is_refused(finished_run, tmp_path):
     run = training.RunDirectory(tmp_path / "run")
-    run.create(finished_run.pretrain_settings(), ("a", "b"))
+    digits = data.load("digits", "train")
+    run.create(finished_run.pretrain_settings(), digits)
     with pytest.raises(ValueError, match="must hold a checkpoint"):
         transfer.transfer_encoder(chosen_for(run))

@@ -203,9 +203,10 @@ def test_both_votes_of_one_search():
     found = neighbors.nearest_neighbors(queries, bank, 7)
     for weighted in (True, False):
         options = {"num_classes": NUM_CLASSES, "weighted": weighted}
-        np.testing.assert_array_equal(
+        np.testing.assert_allclose(
             classifiers.vote(*found, labels, **options),
             classifiers.knn_predict(queries, bank, labels, k=7, **options),
+            atol=1e-6,
         )
     similarities, indices = found
     with pytest.raises(ValueError, match=r"that of `indices`, got \(23, 7\)"):

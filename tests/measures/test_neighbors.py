@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,17 +18,28 @@ def small_tiles(monkeypatch):
 
 
 def _grid(rows: int, dim: int = 4, seed: int = 0) -> np.ndarray:
-    """Signs: few similarities, all exact, so that most of them tie."""
+    """Signs: few similarities, so that most of them tie."""
     signs = np.random.default_rng(seed).choice([-1, 1], size=(rows, dim))
     return signs.astype(np.float32)
 
 
+def _repeated(rows: int, dim: int = 7, different: int = 20) -> np.ndarray:
+    """Random rows, each several times."""
+    generator = np.random.default_rng(2)
+    drawn = generator.normal(size=(different, dim)).astype(np.float32)
+    return drawn[generator.integers(different, size=rows)]
+
+
 def _loop(queries, bank, k, leave_one_out=False):
-    """The definition: a stable sort of every row."""
+    """The definition: a stable sort of every row, by sums without rounding."""
+    queries, bank = (
+        rows / np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
+        for rows in (queries, bank)
+    )
     found = []
     for i, query in enumerate(queries):
         ranked = sorted(
-            (-float(query @ row) / queries.shape[1], j)
+            (-math.fsum(query * row), j)
             for j, row in enumerate(bank)
             if not (leave_one_out and i == j)
         )
@@ -35,7 +48,8 @@ def _loop(queries, bank, k, leave_one_out=False):
     return values, rows
 
 
-@pytest.mark.parametrize("dim", [4, 16])
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("dim", [4, 7, 16])
 @pytest.mark.parametrize("k", [1, 3, 15, 16, 17, 40, 133, 500])
 def test_ties_go_to_earlier_rows_across_tiles(k, dim):
     queries, bank = _grid(21, dim), _grid(133, dim, seed=1)
@@ -43,20 +57,68 @@ def test_ties_go_to_earlier_rows_across_tiles(k, dim):
     values, rows = _loop(queries, bank, k)
     assert similarities.dtype == np.float32 and indices.dtype == np.int32
     np.testing.assert_array_equal(indices, rows)
-    np.testing.assert_allclose(similarities, values, atol=1e-6)
+    np.testing.assert_allclose(similarities, values, atol=2e-6)
 
 
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("k", [1, 2, 5, 9, 60, 133])
+@pytest.mark.parametrize("different", [1, 20, 100])
+def test_equal_rows_are_in_index_order(k, different):
+    bank = _repeated(133, different=different)
+    queries = np.concatenate(
+        [
+            bank[:5],
+            np.random.default_rng(3).normal(size=(9, 7)).astype(np.float32),
+        ]
+    )
+    similarities, indices = neighbors.nearest_neighbors(queries, bank, k)
+    values, rows = _loop(queries, bank, k)
+    np.testing.assert_array_equal(indices, rows)
+    np.testing.assert_allclose(similarities, values, atol=2e-6)
+    assert (np.diff(similarities, axis=1) <= 0).all()
+
+
+@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("query_chunk", [1, 7, 64, 512])
 @pytest.mark.parametrize("k", [1, 5, 20, 69, 70])
-def test_leave_one_out_across_tiles_and_chunks(k, query_chunk):
-    bank = _grid(70)
+@pytest.mark.parametrize("make", [_grid, _repeated])
+def test_leave_one_out_across_tiles_and_chunks(make, k, query_chunk):
+    bank = make(70)
     options = {"leave_one_out": True, "query_chunk": query_chunk}
     similarities, indices = neighbors.nearest_neighbors(
         bank, bank, k, **options
     )
     values, rows = _loop(bank, bank, k, leave_one_out=True)
     np.testing.assert_array_equal(indices, rows)
-    np.testing.assert_allclose(similarities, values, atol=1e-6)
+    np.testing.assert_allclose(similarities, values, atol=2e-6)
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("spread", [1e-3, 4e-3])
+@pytest.mark.parametrize("tile", [5, 31, 512])
+def test_tiles_and_chunks_do_not_change_the_rows(monkeypatch, tile, spread):
+    # So close that float32 tells none of them, or not all, apart.
+    bank = 1 + spread * np.random.default_rng(0).normal(size=(90, 24))
+    _, expected = neighbors.nearest_neighbors(bank, bank, 12)
+    monkeypatch.setattr(neighbors, "_TILE", tile)
+    for query_chunk in (13, 90):
+        _, indices = neighbors.nearest_neighbors(
+            bank, bank, 12, query_chunk=query_chunk
+        )
+        np.testing.assert_array_equal(indices, expected)
+
+
+def test_exact_sums_have_no_order():
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(50, 37)) * 10.0 ** generator.integers(
+        -9, 9, size=(50, 1)
+    )
+    rows = rows.astype(np.float32)
+    shuffled = rows[:, generator.permutation(37)]
+    rows, lengths = neighbors._whole(rows)
+    again, lengths_again = neighbors._whole(shuffled)
+    np.testing.assert_array_equal(lengths, lengths_again)
+    np.testing.assert_array_equal(rows @ rows.T, again @ again.T)
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -76,7 +138,7 @@ def test_another_size_is_no_new_trace():
             neighbors.nearest_neighbors(_grid(9), _grid(rows), k)
 
     def count():
-        functions = (neighbors._cosines, neighbors._top_k, neighbors._normalize)
+        functions = (neighbors._cosines, neighbors._normalize)
         return [f.experimental_get_tracing_count() for f in functions]
 
     neighbors.nearest_neighbors(_grid(3), _grid(20), 2)

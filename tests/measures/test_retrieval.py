@@ -40,6 +40,7 @@ def _loop(rows, labels):
     return recall, np.mean(precisions), len(rows) - len(precisions)
 
 
+@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("query_chunk", [13, 128])
 def test_both_equal_the_loop(query_chunk):
     rows, labels = _data()

@@ -9,10 +9,11 @@ import pathlib
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config
+from supcon_tf import config, data
 from supcon_tf.clients import integrity
 from supcon_tf.serving import metadata
 from supcon_tf.training import report, run_directory
@@ -53,10 +54,13 @@ class Server(tf.Module):
 def run(tmp_path, tiny_settings):
     """A run directory that was never trained."""
     made = run_directory.RunDirectory(tmp_path / "run")
-    made.create(tiny_settings(made.path, image_size=224), NAMES)
+    images = data.from_arrays(
+        np.zeros([len(NAMES), 8, 8, 3], np.uint8), range(len(NAMES)), NAMES
+    )
+    made.create(tiny_settings(made.path, image_size=224), images)
     (made.checkpoints / "step-00000012").mkdir(parents=True)
     stage = made.stage("probe")
-    stage.create(config.LinearSettings(str(made.path), name="probe"), NAMES)
+    stage.create(config.LinearSettings(str(made.path), name="probe"), images)
     (stage.checkpoints / "step-00000003").mkdir(parents=True)
     return made
 

@@ -154,7 +154,7 @@ def test_names_are_fit_for_a_file_system_and_unique():
     found = cells(
         "data_dir=/a b/c,/a b-c,none",
         "hidden_dims=" + ",".join(["+".join(["2048"] * 20), "64+32", ""]),
-        dataset="digits",
+        dataset="tfds:digits",
     )
     names = [cell.name for cell in found]
     assert len(set(names)) == 9

@@ -89,7 +89,7 @@ def test_whatever_is_killed_goes_on(tmp_path):
     # SIGTERM and Ctrl-C: cell and sweep end, saved.
     for number, code in (
         (signal.SIGTERM, preemption.EXIT_CODE),
-        (signal.SIGINT, 130),
+        (signal.SIGINT, preemption.EXIT_CODE),
     ):
         process = start(run_dir)
         train_two_epochs_more(run_dir, process)
