@@ -15,7 +15,11 @@ import runpy
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
+
+# Seconds after which a process is taken to hang: far more than any takes.
+HANGS = 900
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["supcon_tf.training", "sklearn.datasets"])
@@ -37,6 +41,12 @@ class Fork:
     ):
         """Starts a file of Python, or the text of a program."""
         self._outputs = tempfile.TemporaryDirectory()
+        self._stdout, self._stderr = (
+            pathlib.Path(self._outputs.name, name)
+            for name in ("stdout", "stderr")
+        )
+        self._stdout.touch()
+        self._lines_read = 0
         self._process = _CONTEXT.Process(
             target=_run,
             args=(
@@ -44,7 +54,7 @@ class Fork:
                 arguments,
                 str(cwd or os.getcwd()),
                 dict(os.environ if env is None else env),
-                self._outputs.name,
+                (str(self._stdout), str(self._stderr)),
             ),
         )
         self._process.start()
@@ -59,15 +69,33 @@ class Fork:
     def send_signal(self, number: int) -> None:
         os.kill(self._process.pid, number)
 
-    def communicate(self, timeout: float = 300) -> tuple[str, str]:
-        """What it wrote on stdout and stderr, once it has ended."""
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self, timeout: float = HANGS) -> int:
         self._process.join(timeout)
-        assert self.returncode is not None, f"running after {timeout} s"
-        stdout, stderr = (
-            pathlib.Path(self._outputs.name, name).read_text()
-            for name in ("stdout", "stderr")
-        )
-        return stdout, stderr
+        if self.returncode is None:
+            self.kill()
+            raise AssertionError(f"running after {timeout} s")
+        return self.returncode
+
+    def communicate(self, timeout: float = HANGS) -> tuple[str, str]:
+        """What it wrote on stdout and stderr, once it has ended."""
+        self.wait(timeout)
+        return self._stdout.read_text(), self._stderr.read_text()
+
+    def read_line(self) -> str:
+        """Its next line on stdout, once it has written that."""
+        until = time.monotonic() + HANGS
+        while True:
+            ended = self.poll() is not None
+            lines = self._stdout.read_text().splitlines(keepends=True)
+            unread = lines[self._lines_read :]
+            if unread and unread[0].endswith("\n"):
+                self._lines_read += 1
+                return unread[0]
+            assert not ended and time.monotonic() < until
+            time.sleep(0.01)
 
 
 def run(
@@ -83,9 +111,8 @@ def run(
 
 def _run(program, arguments, cwd, env, outputs) -> None:
     """What a fork does."""
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        file = os.open(f"{outputs}/{name}", os.O_WRONLY | os.O_CREAT)
-        os.dup2(file, number)
+    for number, path in enumerate(outputs, start=1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)

@@ -25,6 +25,28 @@ FLAGS = (  # digits, seconds
     "--checkpoint_every=1",
     "--augmentation=identity",  # the policies are slow to trace
 )
+# Runs a tool that gets a signal as it writes its n-th checkpoint, whose files
+# are there by then, but not its name: however slow the machine, at that step.
+_SIGNALLED = """
+import os, pathlib, runpy, sys
+import tensorflow as tf
+
+number, left, tool = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+sys.argv[:4] = [tool]
+sys.path.insert(0, str(pathlib.Path(tool).parent))
+write = tf.train.Checkpoint.write
+
+def write_and_signal(*arguments, **options):
+    global left
+    path = write(*arguments, **options)
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), number)
+    return path
+
+tf.train.Checkpoint.write = write_and_signal
+runpy.run_path(tool, run_name="__main__")
+"""
 
 
 def start(
@@ -32,6 +54,7 @@ def start(
     *flags: str,
     environment: dict | None = None,
     fresh: bool = False,
+    signalled: tuple[int, int] | None = None,
 ) -> Process:
     """Starts, or goes on with, a small run on the digits.
 
@@ -40,13 +63,21 @@ def start(
       *flags: more flags than `FLAGS`.
       environment: instead of that of this process.
       fresh: whether to import everything anew, with another seed of hashes.
+      signalled: a signal, and which of the checkpoints that the process writes
+        it comes with.
     """
     tool = ROOT / "tools" / "pretrain.py"
     flags = (f"--run_dir={run_dir}", *FLAGS, *flags)
+    if signalled:
+        number, count = map(str, map(int, signalled))
+        program, arguments = _SIGNALLED, (number, count, str(tool), *flags)
+    else:
+        program, arguments = tool, flags
     if not fresh:
-        return forks.Fork(tool, *flags, cwd=ROOT, env=environment)
+        return forks.Fork(program, *arguments, cwd=ROOT, env=environment)
+    start = ["-c", program] if signalled else [str(program)]
     return subprocess.Popen(
-        [sys.executable, str(tool), *flags],
+        [sys.executable, *start, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -57,7 +88,7 @@ def start(
 
 def end(process: Process, code: int = 0) -> str:
     """What it printed, once it has ended as it should."""
-    output = "".join(process.communicate(timeout=300))
+    output = "".join(process.communicate(timeout=forks.HANGS))
     assert process.returncode == code, output[-3000:]
     return output
 
@@ -72,7 +103,7 @@ def wait_until(
     condition: Callable[[], object], processes: Sequence[Process]
 ) -> None:
     """Polls with a short pause: a checkpoint is written in milliseconds."""
-    until = time.monotonic() + 180
+    until = time.monotonic() + forks.HANGS
     while not condition():
         for process in processes:
             if process.poll() is not None:

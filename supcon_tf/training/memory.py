@@ -114,7 +114,8 @@ def available_bytes() -> int | None:
     """
     if tf.config.list_logical_devices("GPU"):
         return _gpu_bytes()
-    if "SC_PHYS_PAGES" not in os.sysconf_names:
+    on_tpu = bool(tf.config.list_logical_devices("TPU"))
+    if on_tpu or "SC_PHYS_PAGES" not in os.sysconf_names:
         return None
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for name in _CGROUP_LIMITS:

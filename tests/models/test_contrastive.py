@@ -270,9 +270,12 @@ def test_an_online_classifier_leaves_the_encoder_as_it_is(alone) -> None:
     for part in ("encoder", "projection_head"):
         pair = (getattr(m, part).variables for m in (model, alone[0]))
         for a, b in zip(*pair, strict=True):
-            np.testing.assert_array_equal(a, b, err_msg=a.name)
+            # Another graph, whose kernels may round otherwise.
+            np.testing.assert_allclose(a, b, atol=1e-5, err_msg=a.name)
     assert log.pop("classifier_loss")[1] != log.pop("classifier_accuracy")[1]
-    assert log == alone[1]
+    assert log.keys() == alone[1].keys()
+    for name, values in log.items():
+        assert values == pytest.approx(alone[1][name], abs=1e-4), name
     assert np.abs(model.classifier.kernel - initial).max() > 1e-3
 
 

@@ -188,9 +188,12 @@ def test_checkpoint_restores_copies_and_queue(tmp_path):
     for one, other in zip(model.variables, again.variables, strict=True):
         np.testing.assert_array_equal(one, other, err_msg=one.name)
     batch = make_batch(2)
-    assert model.train_on_batch(*batch) == again.train_on_batch(*batch)
-    np.testing.assert_array_equal(
-        *(m.queue.projections for m in (model, again))
+    # The same step, of two graphs.
+    assert model.train_on_batch(*batch) == pytest.approx(
+        again.train_on_batch(*batch), abs=1e-5
+    )
+    np.testing.assert_allclose(
+        *(m.queue.projections for m in (model, again)), atol=1e-5
     )
 
 

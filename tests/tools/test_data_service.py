@@ -14,32 +14,30 @@ import pytest
 from supcon_tf import config, data
 from supcon_tf.augment import warp
 from supcon_tf.training import input_pipeline
+from tests import forks
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-TOOL = [sys.executable, str(ROOT / "tools" / "data_service.py")]
+TOOL = ROOT / "tools" / "data_service.py"
 
 
 @pytest.fixture
 def services():
     """Starts a dispatcher and workers; ends them in the end."""
-    processes = []
+    started = []
 
     def run(*flags):
-        command = [*TOOL, *flags]
-        processes.append(
-            subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        )
-        return processes[-1]
+        started.append(forks.Fork(TOOL, *flags))
+        return started[-1]
 
     yield run
-    for process in processes:
+    for process in started:
         process.kill()
         process.communicate()
 
 
 def address_of(dispatcher):
     """What a dispatcher prints first."""
-    name, flag = dispatcher.stdout.readline().split()
+    name, flag = dispatcher.read_line().split()
     assert name == "dispatcher" and flag.startswith("--data_service=grpc://")
     return flag.partition("=")[2]
 
@@ -49,7 +47,7 @@ def start_workers(services, address, *flags, count=2):
     flags = ["--role=worker", f"--dispatcher={address}", *flags]
     workers = [services(*flags) for _ in range(count)]
     for worker in workers:
-        assert worker.stdout.readline() == "workers      1 at localhost\n"
+        assert worker.read_line() == "workers      1 at localhost\n"
     return workers
 
 
@@ -102,6 +100,10 @@ class Log:
         self.end = max(self.end, found)
         return found
 
+    def close(self):
+        """Takes leave of the service, while that is there."""
+        del self.batches
+
     def under_way(self):
         """The epochs of which some steps are missing."""
         return [e for e, s in self.epochs.items() if len(s) < self.steps]
@@ -126,12 +128,13 @@ def test_batches_go_on_without_a_worker(services):
     # That of the dead worker has lost its rest; the last is under way.
     (lost,) = before & set(log.under_way())
     assert set(log.under_way()) - {lost} <= {max(log.epochs)}
+    log.close()
     for process, number in (
         (workers[1], signal.SIGTERM),
         (dispatcher, signal.SIGINT),
     ):
         process.send_signal(number)
-        assert process.wait(5) == 0
+        assert process.wait() == 0
 
 
 def test_workers_of_a_run_share_an_epoch(services, tiny_settings):
@@ -184,6 +187,7 @@ def test_a_service_whose_every_part_is_killed_and_replaced(services, tmp_path):
     log.read(5 * log.steps)
     read_until_both_work(log)
     log.check(start_step=100)
+    log.close()
 
 
 @pytest.mark.slow
@@ -210,7 +214,12 @@ def test_a_run_trains_on_a_service(services, tmp_path):
 
 def test_a_service_that_is_not_there_is_one_line(tmp_path):
     done = subprocess.run(
-        [*TOOL, "--role=worker", "--dispatcher=localhost:5050"],
+        [
+            sys.executable,
+            str(TOOL),
+            "--role=worker",
+            "--dispatcher=localhost:5050",
+        ],
         capture_output=True,
         text=True,
         cwd=tmp_path,

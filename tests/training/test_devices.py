@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ import tensorflow as tf
 
 from supcon_tf import config, data, distribute
 from supcon_tf.training import devices, report
-from tests import workers
+from tests import forks, workers
 
 
 def settings(**options):
@@ -175,23 +173,17 @@ devices.wait_for_all(strategy)
 
 
 def start_workers(folder):
-    """Two workers that find each other on free ports of this machine."""
+    """Two workers that find each other on ports of this machine."""
     return [
-        subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(index), str(folder)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            text=True,
-        )
+        forks.Fork(WORKER, str(index), str(folder), env=environment)
         for index, environment in enumerate(workers.environments(2))
     ]
 
 
 def test_two_workers_read_what_one_device_reads_each_image_once(tmp_path):
     for process in start_workers(tmp_path):
-        output, _ = process.communicate(timeout=120)
-        assert process.returncode == 0, output[-3000:]
+        _, errors = process.communicate()
+        assert process.returncode == 0, errors[-3000:]
     results = [
         json.loads((tmp_path / f"{index}.json").read_text())
         for index in range(2)

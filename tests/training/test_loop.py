@@ -14,7 +14,8 @@ from tests import processes, workers
 FLAGS = ("--epochs=1", "--checkpoint_steps=2")
 
 
-def start_two(run_dir):
+def start_two(run_dir, **options):
+    """Two workers; options are those of the second."""
     return [
         processes.start(
             run_dir,
@@ -22,6 +23,7 @@ def start_two(run_dir):
             *FLAGS,
             environment=environment,
             fresh=index == 1,
+            **(options if index == 1 else {}),
         )
         for index, environment in enumerate(workers.environments(2))
     ]
@@ -48,11 +50,10 @@ def test_two_workers_stop_together_and_end_like_one_device(
 ):
     """SIGTERM to one of them: both save the same step, and go on from it."""
     run_dir = tmp_path / "run"
-    both = start_two(run_dir)
-    wait_for_step(run_dir, 4, both)
-    both[1].send_signal(signal.SIGTERM)
+    both = start_two(run_dir, signalled=(signal.SIGTERM, 2))
     outputs = [processes.end(one, preemption.EXIT_CODE) for one in both]
-    saved = f"preempted    saved at step {processes.last_step(run_dir)};"
+    assert processes.last_step(run_dir) == 5  # after it wrote that of step 4
+    saved = "preempted    saved at step 5;"
     assert all(saved in output for output in outputs)
     for output in [processes.end(one) for one in start_two(run_dir)]:
         assert "resumed      " in output and "2 worker(s)" in output

@@ -57,7 +57,8 @@ class Offline(tf.keras.callbacks.Callback):
             queries, bank, bank_labels, num_classes=4, k=self.k
         )
         accuracy = measures.top_k_accuracy(votes, labels, 1)
-        self.expected.append(accuracy)
+        # One of the 41 may be tipped by kernels that round otherwise.
+        self.expected.append(pytest.approx(accuracy, abs=1.5 / 41))
 
 
 def tiny_encoder():

@@ -40,13 +40,12 @@ def kill_after(run_dir, process, more_steps):
     process.communicate()
 
 
-def kill_while_saving(run_dir, process):
+def kill_while_saving(run_dir, count):
     """SIGKILL when the files of a checkpoint are there, but not its name."""
-    directory = pathlib.Path(run_dir) / "checkpoints"
-    processes.wait_until(lambda: list(directory.glob(".partial*/*")), [process])
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    return bool(list(directory.glob(".partial*")))
+    process = start(run_dir, signalled=(signal.SIGKILL, count))
+    processes.end(process, -signal.SIGKILL)
+    (torn,) = (run_dir / "checkpoints").glob(".partial*")
+    assert list(torn.glob("variables*"))
 
 
 def values(run_dir):
@@ -90,21 +89,19 @@ def undisturbed(tmp_path_factory):
     return run_dir
 
 
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
-def test_a_killed_and_a_preempted_run_end_bit_identical(
-    undisturbed, tmp_path, ending
+def test_a_run_that_is_killed_and_stopped_ends_bit_identical(
+    undisturbed, tmp_path
 ):
     run_dir = tmp_path / "run"
-    if ending == signal.SIGTERM:
-        kill_while_saving(run_dir, start(run_dir))
-    process = start(run_dir)
-    processes.wait_until(lambda: processes.last_step(run_dir) >= 12, [process])
-    process.send_signal(ending)
+    kill_while_saving(run_dir, 2)
+    assert steps(run_dir) == [4]
     assert preemption.EXIT_CODE == 138
-    output = processes.end(process, preemption.EXIT_CODE)
-    saved = steps(run_dir)[-1]
-    assert f"preempted    saved at step {saved}; --resume goes" in output
-    assert "Traceback" not in output
+    for number, saved in ((signal.SIGTERM, 13), (signal.SIGINT, 21)):
+        process = start(run_dir, signalled=(number, 2))
+        output = processes.end(process, preemption.EXIT_CODE)
+        assert f"preempted    saved at step {saved}; --resume goes" in output
+        assert "Traceback" not in output
+        assert steps(run_dir)[-1] == saved
     output = processes.end(start(run_dir))
     assert f"resumed      {run_dir}/checkpoints/step-{saved:08}" in output
     assert_same_run(undisturbed, run_dir)
@@ -114,14 +111,11 @@ def test_a_killed_and_a_preempted_run_end_bit_identical(
 def test_five_kills_end_bit_identical(undisturbed, tmp_path):
     random.seed(time.time_ns())
     run_dir = tmp_path / "run"
-    torn = 0
     for kill in range(5):
-        process = start(run_dir)
         if kill % 2:
-            torn += kill_while_saving(run_dir, process)
+            kill_while_saving(run_dir, random.randint(1, 3))
         else:
-            kill_after(run_dir, process, random.randint(1, 6))
-    assert torn, "no kill hit a checkpoint being written"
+            kill_after(run_dir, start(run_dir), random.randint(1, 6))
     processes.end(start(run_dir))
     assert_same_run(undisturbed, run_dir)
 
