@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from supcon_tf import exceptions
 from supcon_tf.clients import model, rest_model
 from tests.clients import exports
 
@@ -96,13 +97,23 @@ def test_the_request_is_the_documented_row_format():
         (400, b'{ "error": "isn\\\'t" }', model.Refused, r"isn\\'t"),
         (413, b"<html>too large</html>", model.Refused, "too large"),
         (429, b'{"error": "OOM"}', model.Overloaded, "answers 429: OOM$"),
-        (504, b'{"error": "late"}', RuntimeError, "answers 504: late; .*fewer"),
+        (
+            504,
+            b'{"error": "late"}',
+            exceptions.Failed,
+            "answers 504: late; .*fewer",
+        ),
         (503, b'{"error": "queue"}', model.Unavailable, "answers 503: queue$"),
         (502, b"", model.Unavailable, "answers 502"),
-        (404, b'{"error": "Latest(m)"}', RuntimeError, "404: Latest.m.$"),
-        (500, b"[]", RuntimeError, r"answers 500: \[\]$"),
-        (500, b'{"error": 7}', RuntimeError, "answers 500: 7$"),
-        (200, b"<html>", RuntimeError, "must answer as TF Serving does, got"),
+        (404, b'{"error": "Latest(m)"}', exceptions.Failed, "404: Latest.m.$"),
+        (500, b"[]", exceptions.Failed, r"answers 500: \[\]$"),
+        (500, b'{"error": 7}', exceptions.Failed, "answers 500: 7$"),
+        (
+            200,
+            b"<html>",
+            exceptions.Failed,
+            "must answer as TF Serving does, got",
+        ),
     ],
 )
 def test_errors_say_what_to_do(code, body, error, message):
@@ -134,7 +145,7 @@ def test_a_server_that_is_away_or_slow(server):
     server.reset(delay=60)
     asked = rest_model.RestModel(server.rest, "lengths", timeout=0.1)
     with pytest.raises(
-        RuntimeError, match="within --timeout=0.1 sec"
+        exceptions.Failed, match="within --timeout=0.1 sec"
     ) as caught:
         asked.predict(ONE, [b"x"])
-    assert caught.type is RuntimeError
+    assert caught.type is exceptions.Failed

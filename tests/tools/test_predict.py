@@ -17,8 +17,9 @@ from tests.clients import exports
 ROOT = pathlib.Path(__file__).parent.parent.parent
 # Runs the tool where TensorFlow cannot be imported.
 PROGRAM = """
-import runpy, sys
+import os, runpy, sys
 del sys.argv[0]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
 sys.modules["tensorflow"] = sys.modules["grpc"] = None
 runpy.run_path(sys.argv[0], run_name="__main__")
 """

@@ -11,8 +11,9 @@ from tests.reports import run_files
 ROOT = pathlib.Path(__file__).parent.parent.parent
 # Runs the tool, then says whether it has imported TensorFlow.
 PROGRAM = """
-import runpy, sys
+import os, runpy, sys
 del sys.argv[0]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
 try:
     runpy.run_path(sys.argv[0], run_name="__main__")
 finally:
@@ -46,7 +47,7 @@ def test_a_wrong_run_is_one_line(tmp_path):
     done = run(tmp_path, f"--run_dir={tmp_path}/c")
     assert done.returncode == 1
     assert done.stderr == (
-        f"error: `runs` must be run directories, got {tmp_path}, which has "
+        f"error: --runs must be run directories, got {tmp_path}, which has "
         "no settings.flags\n"
     )
     assert not (tmp_path / "c").exists()
