@@ -23,8 +23,14 @@ def pytest_addoption(parser):
     parser.addoption("--run_slow", action="store_true")
 
 
-# Files that wait for processes: begun first, they do not end last.
-_LONG = ("test_tools", "test_saving", "test_loop", "test_replicas")
+# The longest files: begun first, they do not end last.
+_LONG = (
+    "test_tools",
+    "test_stages",
+    "test_saving",
+    "test_loop",
+    "test_replicas",
+)
 
 
 def pytest_collection_modifyitems(config, items):

@@ -22,7 +22,9 @@ from collections.abc import Mapping
 HANGS = 900
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["supcon_tf.training", "sklearn.datasets"])
+_CONTEXT.set_forkserver_preload(
+    ["supcon_tf.evaluation", "supcon_tf.serving", "sklearn.datasets"]
+)
 
 
 class Fork:

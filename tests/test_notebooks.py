@@ -23,7 +23,10 @@ def test_quickstart_runs_and_shows_its_pictures(epochs, tmp_path):
     (cell,) = [c for c in notebook.cells if "\nepochs = 12\n" in c.source]
     cell.source = cell.source.replace("epochs = 12", f"epochs = {epochs}")
     nbclient.NotebookClient(
-        notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}
+        notebook,
+        timeout=900,
+        startup_timeout=900,
+        resources={"metadata": {"path": str(tmp_path)}},
     ).execute()
     outputs = [o for cell in notebook.cells for o in cell.get("outputs", [])]
     pictures = [o for o in outputs if "image/png" in o.get("data", {})]

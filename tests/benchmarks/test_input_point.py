@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import itertools
-import time
 
 import numpy as np
 import pytest
 
 from supcon_tf.benchmarks import input_point
+from tests.clock import Clock
 
 
-def test_batches_are_timed_after_a_warm_up():
-    taken = []
+def test_batches_are_timed_after_a_warm_up(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(input_point, "time", clock)
 
     def batches():
-        time.sleep(0.2)  # Tracing: not counted.
-        for number in itertools.count():
-            time.sleep(0.005)
-            taken.append(number)
+        clock.now += 0.25  # Tracing: not counted.
+        for number in itertools.count(1):
+            clock.now += 1 / 64
             yield number
 
-    count, duration, last = input_point.time_batches(batches(), 0.1)
-    assert 8 <= count <= 20 and 0.1 <= duration < 0.5
-    assert last == taken[-1] and len(taken) >= 1 + 8 + count
+    count, duration, last = input_point.time_batches(batches(), 0.5)
+    assert (count, duration) == (32, 0.5)
+    assert last == 1 + 32 + 32
     count, duration, _ = input_point.time_batches(batches(), 0.0)
-    assert count == 8 and duration < 0.2
+    assert (count, duration) == (8, 8 / 64)
 
 
 def test_only_pictures_pass():

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import numpy as np
 import pytest
 
 from supcon_tf.benchmarks import input_images, serving_models, serving_point
+from tests.clock import Clock
 
 
-def test_clients_send_at_the_same_time_and_wait_for_answers():
-    most, now, lock, taken = [], [], threading.Lock(), []
+def test_clients_send_at_the_same_time_and_wait_for_answers(monkeypatch):
+    clock, taken = Clock(), []
+    monkeypatch.setattr(serving_point, "time", clock)
+
+    def pass_time():
+        clock.now += 1 / 64
+
+    together = threading.Barrier(2, pass_time, timeout=600)
 
     def predict(request):
-        with lock:
-            now.append(request)
-            taken.append(request)
-            most.append(len(now))
-        time.sleep(0.02)
-        with lock:
-            now.remove(request)
+        taken.append(request)
+        together.wait()  # Passes two at a time.
 
     latencies, duration = serving_point.send(predict, [*range(8)], 2, 0.0)
-    assert len(latencies) == 6 and max(most) == 2
+    assert latencies == [1 / 64] * 6 and duration == 3 / 64
     # Each begins with another request.
     assert sorted(taken) == [0, 1, 1, 2, 2, 3]
-    assert min(latencies) >= 0.02 and 0.06 <= duration < sum(latencies)
-    latencies, duration = serving_point.send(predict, [0], 1, 0.1)
-    assert len(latencies) >= 3 and duration >= 0.1
+    latencies, duration = serving_point.send(
+        lambda request: pass_time(), [0], 1, 0.125
+    )
+    assert latencies == [1 / 64] * 8 and duration == 0.125
 
 
 def test_a_failing_request_ends_the_measurement():

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from supcon_tf.benchmarks import step_implementations, step_point
+from tests.clock import Clock
 
 JOB = {
     "implementation": "ours",
@@ -24,17 +23,17 @@ JOB = {
 }
 
 
-def test_steps_are_timed_after_a_warm_up():
-    losses = iter(range(9))
+def test_steps_are_timed_after_a_warm_up(monkeypatch):
+    clock, losses = Clock(), iter(range(9))
+    monkeypatch.setattr(step_point, "time", clock)
 
     def step():
         loss = next(losses)
-        time.sleep(0.2 if loss == 0 else 0.002)  # Tracing: not counted.
+        clock.now += 0.25 if loss == 0 else 1 / 64  # Tracing: not counted.
         return loss
 
     durations, loss = step_point.time_steps(step, 4)
-    assert loss == 5 and len(durations) == 4
-    assert 0.002 <= min(durations) and max(durations) < 0.1
+    assert loss == 5 and durations == [1 / 64] * 4
 
 
 def test_a_measurement_is_of_one_step(monkeypatch):

@@ -70,7 +70,7 @@ def test_rows_come_in_the_order_of_the_files(files, requests_in_flight):
 
 
 def test_requests_are_made_at_the_same_time(files):
-    together = threading.Barrier(3, timeout=60)
+    together = threading.Barrier(3, timeout=600)
 
     class Together(Sizes):
         def predict(self, signature, contents):

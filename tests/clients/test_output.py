@@ -135,6 +135,6 @@ def test_a_reader_that_has_enough_ends_the_writing():
         "a,0,\n",
     ]
     writer.stdout.close()
-    assert writer.wait(60) == 0
+    assert writer.wait(600) == 0
     assert writer.stderr.read() == ""
     writer.stderr.close()

@@ -64,7 +64,7 @@ def test_it_takes_the_cores_that_it_may_use(monkeypatch):
         os, "sched_getaffinity", lambda _: {1, 3}, raising=False
     )
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
-    together = threading.Barrier(2, timeout=30)
+    together = threading.Barrier(2, timeout=600)
     threads = set()
 
     def single(batch):

@@ -222,7 +222,9 @@ def test_figures_show_themselves_in_a_notebook(digits):
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(cell) for cell in cells]
     )
-    nbclient.NotebookClient(notebook, timeout=60).execute()
+    nbclient.NotebookClient(
+        notebook, timeout=900, startup_timeout=900
+    ).execute()
     for cell in notebook.cells:
         (output,) = cell.outputs  # Once, not once more by the backend.
         assert "image/png" in output.data
@@ -235,7 +237,7 @@ def test_pyplot_is_not_needed():
         "plots.plot_views(np.zeros((1, 2, 8, 8, 3), np.uint8))._repr_png_()\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(

@@ -80,17 +80,16 @@ class Board:
     def get(self, route, **query):
         """What the projector of the page would get."""
         path = f"data/plugin/projector/{route}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=600) as answer:
             return answer.read()
 
     def runs(self):
         """Names of runs, once the directory is read for the first time."""
-        for _ in range(300):
-            found = json.loads(self.get("runs"))
-            if found:
-                return found
+        until = time.monotonic() + 600
+        while not (found := json.loads(self.get("runs"))):
+            assert time.monotonic() < until
             time.sleep(0.1)
-        return []
+        return found
 
 
 @pytest.mark.parametrize(

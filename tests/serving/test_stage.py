@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -42,9 +41,18 @@ for name, signature in loaded.signatures.items():
             )
 np.savez(sys.argv[2], **found)
 """
-EXPORT = """
-import sys
+# An export that is killed when its model is written, but not its metadata.
+KILLED = """
+import os, signal, sys
+import tensorflow as tf
 from supcon_tf import config, serving
+save = tf.saved_model.save
+
+def save_and_die(*arguments, **options):
+    save(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+tf.saved_model.save = save_and_die
 serving.export(config.ExportSettings(sys.argv[1]))
 """
 COPIES = 4  # of the test images, so that 64 are in a request
@@ -131,17 +139,13 @@ def test_versions_count_up_and_are_never_replaced(exported, evaluated):
 def test_an_export_that_is_killed_leaves_no_version(evaluated):
     run, _ = evaluated
     before = {path.name for path in run.export.iterdir()}
-    process = forks.Fork(EXPORT, str(run.path))
-    while not (partial := list(run.export.glob(".3.*.partial"))):
-        assert process.poll() is None
-        time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    assert forks.run(KILLED, str(run.path)).returncode == -signal.SIGKILL
+    (partial,) = run.export.glob(".3.*.partial")
     after = {path.name for path in run.export.iterdir()}
-    assert after == before | {partial[0].name}
+    assert after == before | {partial.name}
     chosen = config.ExportSettings(str(run.path), classifier="none")
     assert serving.export(chosen).name == "3"
-    assert not partial[0].exists()
+    assert not partial.exists()
 
 
 def test_what_the_run_does_not_have_is_refused(finished_run):

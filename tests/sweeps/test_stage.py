@@ -109,7 +109,7 @@ def test_a_failed_cell_is_recorded_and_the_rest_goes_on(
     evaluation = json.loads((run / "evaluation.json").read_text())
     assert finished["metrics"]["linear.top_1"] == evaluation["linear"]["top_1"]
     assert evaluation["linear"]["top_1"] > 0.5
-    assert finished["seconds"] > 1 and failed["seconds"] > 1
+    assert finished["seconds"] > 0 and failed["seconds"] > 0
     assert read(path) == json.loads(json.dumps(results))
     assert "Diverged" in (path / "sweep.md").read_text()
     assert (path / "sweep.png").read_bytes().startswith(b"\x89PNG")

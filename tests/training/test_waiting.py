@@ -32,6 +32,9 @@ class Clock(tf.keras.callbacks.Callback):
     def on_train_batch_begin(self, batch, logs=None):
         self.set_begun(self._begun + 1)
 
+    def on_train_end(self, logs=None):
+        self.set_begun(np.inf)  # what is made ahead need not wait
+
     def set_begun(self, steps):
         with self._changed:
             self._begun = steps
@@ -43,7 +46,7 @@ class Clock(tf.keras.callbacks.Callback):
         def later(x):
             with self._changed:
                 if in_its_step:
-                    self._changed.wait_for(lambda: self._begun > x)
+                    self._changed.wait_for(lambda: self._begun > x, 600)
                 self.now += seconds
             return x
 
@@ -101,22 +104,19 @@ def fit(data, model, steps=10, epochs=2, strategy=None, wait=None, more=()):
     with (strategy or tf.distribute.get_strategy()).scope():
         model.compile(training.SGD(1e-9), "mse")
     model.clock.set_begun(0)
-    try:
-        history = model.fit(
-            wait.attach(data),
-            epochs=epochs,
-            steps_per_epoch=steps,
-            verbose=0,
-            callbacks=[
-                callbacks.StopOnNonFiniteLoss(),
-                wait,
-                callbacks.InputBoundWarning(after_steps=20),
-                model.clock,  # behind what notes when a step began
-                *more,
-            ],
-        )
-    finally:
-        model.clock.set_begun(np.inf)  # what is made ahead need not wait
+    history = model.fit(
+        wait.attach(data),
+        epochs=epochs,
+        steps_per_epoch=steps,
+        verbose=0,
+        callbacks=[
+            callbacks.StopOnNonFiniteLoss(),
+            wait,
+            callbacks.InputBoundWarning(after_steps=20),
+            model.clock,  # behind what notes when a step began
+            *more,
+        ],
+    )
     assert len(history.history["data_wait"]) == epochs
     return history.history["data_wait"][-1]
 
