@@ -74,9 +74,9 @@ def two_logical_cpus():
 def freed():
     """Frees what a file has traced, once it is done.
 
-    TensorFlow's registry of gradients never forgets one that was made by
-    `tf.custom_gradient`, and with it the graph, the model and all else that
-    was traced around it: a gigabyte in the whole suite.
+    TensorFlow never forgets a gradient that was made by `tf.custom_gradient`,
+    nor a function that was given to `tf.numpy_function`, and with them graphs,
+    models and all else that they refer to: gigabytes in the whole suite.
     """
     yield
     from tensorflow.python.framework import ops
@@ -84,6 +84,7 @@ def freed():
     gradients = ops.gradient_registry._registry
     for name in [x for x in gradients if x.startswith("CustomGradient-")]:
         del gradients[name]
+    getattr(ops.get_default_graph(), "_py_funcs_used_in_graph", []).clear()
     gc.collect()
     # glibc's; others have no such function.
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import collections
+import signal
 import socket
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ import tensorflow as tf
 
 from supcon_tf import data
 from supcon_tf.data import service
+from tests import forks
 
 
 def noise(*shape):
@@ -36,16 +36,13 @@ def address():
         "worker_port": 0,
         "journal": None,
     }
-    code = (
+    process = forks.Fork(
         "from supcon_tf.data import service\n"
         f"service.serve('all', **{arguments})"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
-    ) as process:
-        yield process.stdout.readline().strip().partition("=")[2]
-        process.terminate()
-    assert process.returncode == 0
+    yield process.read_line().strip().partition("=")[2]
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == 0
 
 
 @pytest.fixture
@@ -130,17 +127,28 @@ def test_a_service_that_cannot_be_used_is_an_error(port_in_use):
         ("grpc://localhost", "`address` must be grpc://host:port"),
         (f"grpc://localhost:{closed}", r"\(--data_service\), got .*refused"),
         ("grpc://nowhere.invalid:5050", r"\(--data_service\), got grpc://now"),
-        # A server of something else.
-        (f"grpc://localhost:{port_in_use}", "no worker answered within 0.2 s"),
     ):
         with pytest.raises(ValueError, match=message):
             service.check_service(address, seconds=0.2)
 
 
-def test_a_service_without_workers_is_an_error():
-    dispatcher = service.start_dispatcher()
-    with pytest.raises(ValueError, match="no worker answered within 0.5 s"):
-        service.check_service(dispatcher.target, seconds=0.5)
+# What asks in vain goes on asking until its process ends: of a dispatcher
+# without workers, or of an address.
+ASK = """
+import sys
+from supcon_tf.data import service
+
+dispatcher = service.start_dispatcher()
+address, = sys.argv[1:] or [dispatcher.target]
+service.check_service(address, seconds=0.5)
+"""
+
+
+def test_a_service_that_does_not_answer_is_an_error(port_in_use):
+    for address in ([], [f"grpc://localhost:{port_in_use}"]):
+        done = forks.run(ASK, *address)
+        assert done.returncode == 1
+        assert "no worker answered within 0.5 s" in done.stderr
 
 
 def test_a_port_is_not_shared(port_in_use, address):
