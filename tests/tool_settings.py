@@ -11,6 +11,7 @@ TOOLS = {
     "demo": config.DemoSettings,
     "bench_input": config.BenchInputSettings,
     "bench_knn": config.BenchKnnSettings,
+    "bench_learning": config.BenchLearningSettings,
     "bench_loss": config.BenchLossSettings,
     "bench_serving": config.BenchServingSettings,
     "bench_step": config.BenchStepSettings,

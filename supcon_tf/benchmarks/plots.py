@@ -1,4 +1,4 @@
-"""Figures: the loss against rows, input pipeline and step per case."""
+"""Figures: loss over rows, learning over steps, input and step per case."""
 
 from __future__ import annotations
 
@@ -52,7 +52,16 @@ _STEP_LABELS = {
     "torch_channels_last": "PyTorch, channels last",
     "torch_channels_last_bf16": "PyTorch, channels last, bfloat16",
 }
+_LEARNING_STYLES = {
+    "ours": ("#bd1f01", "ours"),
+    "supcontrast": ("#832db6", "SupContrast, our weights and views"),
+    "supcontrast_published": ("#717581", "SupContrast, its own"),
+}
 _HATCHES = ("//", "..", "xx", "--")
+
+
+# By implementation and step, the values of all seeds.
+Curves = dict[str, dict[int, list[float]]]
 
 
 def plot_loss(points: Sequence[dict[str, object]]) -> figure.Figure:
@@ -211,6 +220,51 @@ def _add_legend(drawn: figure.Figure, panel: axes.Axes) -> None:
     handles, labels = panel.get_legend_handles_labels()
     if handles:
         drawn.legend(handles, labels, loc="outside right upper", frameon=False)
+
+
+def plot_learning(curves: dict[str, Curves]) -> figure.Figure:
+    """Two panels over steps: k-NN accuracy, and the loss over tau.
+
+    Args:
+      curves: of "knn" and "loss", by implementation and step, the values of
+        all seeds: a line through their means in a band over their range.
+
+    Returns:
+      A figure outside pyplot with two axes.
+    """
+    drawn = figure.Figure(figsize=(11, 4), layout="constrained")
+    titles = {
+        "knn": "k-NN accuracy of test images",
+        "loss": "loss / temperature",
+    }
+    for panel, (name, title) in zip(
+        drawn.subplots(1, 2), titles.items(), strict=True
+    ):
+        for implementation, values in curves[name].items():
+            color, label = _LEARNING_STYLES[implementation]
+            seeds = [values[step] for step in values]
+            panel.plot(
+                list(values),
+                [sum(of_step) / len(of_step) for of_step in seeds],
+                color=color,
+                label=label,
+                marker="o",
+                markersize=3,
+            )
+            panel.fill_between(
+                list(values),
+                [min(of_step) for of_step in seeds],
+                [max(of_step) for of_step in seeds],
+                color=color,
+                alpha=0.2,
+                linewidth=0,
+            )
+        panel.set_title(title, fontsize="medium")
+        panel.set_xlabel("steps")
+        panel.grid(alpha=0.3)
+        panel.spines[["top", "right"]].set_visible(False)
+    _add_legend(drawn, panel)
+    return drawn
 
 
 def _draw_bars(

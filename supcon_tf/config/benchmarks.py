@@ -34,6 +34,7 @@ STEP_IMPLEMENTATIONS = (
 )
 KNN_IMPLEMENTATIONS = ("ours", "sklearn_euclidean", "sklearn_cosine")
 SERVING_IMPLEMENTATIONS = ("ours_bytes", "ours_images", "keras_resnet50")
+LEARNING_IMPLEMENTATIONS = ("ours", "supcontrast", "supcontrast_published")
 STEP_ARCHITECTURES = ("resnet18", "resnet34", "resnet50")
 
 
@@ -348,6 +349,69 @@ class BenchServingSettings(settings.Settings):
                 )
 
 
+@dataclasses.dataclass(frozen=True)
+class BenchLearningSettings(settings.Settings):
+    """Settings of tools/bench_learning.py."""
+
+    run_dir: str = settings.with_default(
+        settings.Settings, "run_dir", "runs/bench_learning"
+    )
+    implementations: str = settings.setting(
+        "all",
+        f"Which of {','.join(LEARNING_IMPLEMENTATIONS)}; all: those that are "
+        "installed and given. supcontrast is SupContrast's code from our "
+        "initial weights on our views; published has its own of both.",
+    )
+    supcontrast_path: str | None = settings.setting(
+        None, "Folder of HobbitLong/SupContrast, unchanged; needs PyTorch."
+    )
+    data_dir: str | None = settings.setting(
+        None,
+        "Images in train/<class>/ and test/<class>/, squares of one size. "
+        "None: scikit-learn's digits, without supcontrast_published.",
+    )
+    seeds: int = settings.setting(
+        3, "Trainings of each, of seeds 0, 1, ...", at_least=1
+    )
+    steps: int = settings.setting(2000, "Steps of a training.", at_least=1)
+    knn_every: int = settings.setting(
+        200, "Steps between two tests by nearest neighbours.", at_least=1
+    )
+    batch_size: int = settings.setting(
+        128, "Images of a step, in two views.", at_least=2
+    )
+    width: float = settings.setting(
+        0.25, "Share of ResNet-18's channels.", above=0
+    )
+    learning_rate: float = settings.setting(
+        0.0625,
+        "Peak learning rate of SupContrast, which multiplies the loss by "
+        "tau / 0.07; ours is this divided by 0.07.",
+        above=0,
+    )
+    weight_decay: float = settings.setting(
+        1e-4, "SupContrast's; ours is this times 0.07.", at_least=0
+    )
+    temperature: float = settings.setting(0.1, "Temperature tau.", above=0)
+    threads: int = settings.setting(
+        0, "Threads of every process; 0 for all cores.", at_least=0
+    )
+
+    def _check(self) -> None:
+        """Checks rules between fields; raises ValueError."""
+        _check_names("implementations", self.implementations, _LEARNING_CHOICES)
+        for name in self.implementations.split(","):
+            if name.startswith("supcontrast") and not self.supcontrast_path:
+                raise exceptions.InvalidValue(
+                    f"--supcontrast_path must be given for {name}"
+                )
+            if name == "supcontrast_published" and not self.data_dir:
+                raise exceptions.InvalidValue(
+                    f"--data_dir must be given for {name}"
+                )
+
+
+_LEARNING_CHOICES = ("all", *LEARNING_IMPLEMENTATIONS)
 _KNN_CHOICES = ("all", *KNN_IMPLEMENTATIONS)
 _LOSS_CHOICES = ("all", *LOSS_IMPLEMENTATIONS)
 _INPUT_CHOICES = ("all", *INPUT_IMPLEMENTATIONS)
