@@ -179,6 +179,41 @@ def test_chance_level_is_the_plateau_that_users_reported():
         assert chance == pytest.approx(seen, abs=2e-3)
 
 
+def test_in_a_narrow_cone_l_out_costs_the_variance_of_similarities():
+    """The expansion that docs/TRAINING.md explains slow first epochs with."""
+    around = np.eye(1, 16) + 0.1 * np.random.default_rng(0).normal(
+        size=(96, 16)
+    )
+    z = around / np.linalg.norm(around, axis=-1, keepdims=True)
+    labels = np.arange(96) % 3
+    logits = z @ z.T / 0.2
+    others = ~np.eye(96, dtype=bool)
+    same = (labels[:, None] == labels) & others
+
+    def of_pairs(measure, pairs):
+        return np.array(
+            [measure(row[of]) for row, of in zip(logits, pairs, strict=True)]
+        )
+
+    pull = of_pairs(np.mean, same) - of_pairs(np.mean, others)
+    spread, spread_of_same = of_pairs(np.var, others), of_pairs(np.var, same)
+    expected = {
+        "out": math.log(95) - pull + spread / 2,
+        "in": math.log(95) - pull + (spread - spread_of_same) / 2,
+    }
+    for formulation, by_anchor in expected.items():
+        found = losses.supcon_loss(
+            z[:, np.newaxis],
+            labels,
+            temperature=0.2,
+            formulation=formulation,
+            scale_by_temperature=False,
+        )
+        # What is left out is of the third order.
+        error = abs(np.mean(found) - by_anchor.mean())
+        assert error < 0.1 * spread.mean() / 2
+
+
 @pytest.mark.parametrize("denominator", ["all", "only_negatives"])
 def test_inside_is_at_most_outside(denominator):
     z = unit([8, 2, 4], seed=5)
