@@ -52,9 +52,9 @@ class AugmentationSettings(settings.Settings):
         "outside the image.",
     )
     jitter_strength: float = settings.setting(
-        0.5,
-        "SimAugment: strength of the colour jitter; 0.5 is the CIFAR recipe, "
-        "1.0 SimCLR's on ImageNet.",
+        0.25,
+        "SimAugment: strength of the colour jitter; the paper has 0.5 on "
+        "CIFAR, SimCLR 1.0 on ImageNet.",
         at_least=0,
         at_most=2.5,
     )
@@ -65,10 +65,16 @@ class AugmentationSettings(settings.Settings):
         0.2, "SimAugment: share of views turned grey.", at_least=0, at_most=1
     )
     warp_probability: float = settings.setting(
-        0.5, "SimAugment: share of views warped.", at_least=0, at_most=1
+        0.0,
+        "SimAugment: share of views warped; the paper has 0.5.",
+        at_least=0,
+        at_most=1,
     )
     blur_probability: float = settings.setting(
-        0.5, "SimAugment: share of views blurred.", at_least=0, at_most=1
+        0.0,
+        "SimAugment: share of views blurred; the paper has 0.5.",
+        at_least=0,
+        at_most=1,
     )
 
     def _check(self) -> None:

@@ -52,7 +52,9 @@ class EncoderSettings(settings.Settings):
         128, "Size of a projection.", at_least=1
     )
     projection_batch_norm: bool = settings.setting(
-        False, "Batch norm in the hidden layers of the projection head."
+        True,
+        "Batch norm in the hidden layers of the projection head, which the "
+        "paper does not have: it learns faster, see docs/RESULTS.md.",
     )
 
     def _check(self) -> None:

@@ -181,6 +181,13 @@ class ObjectiveSettings(groups.BatchSettings):
         return self.objective.endswith("+ce")
 
     @property
+    def loss_multiple(self) -> float | None:
+        """What supcon or simclr alone comes multiplied by; None for others."""
+        if self.objective not in ("supcon", "simclr"):
+            return None
+        return self.temperature if self.scale_by_temperature else 1.0
+
+    @property
     def has_projections(self) -> bool:
         """Whether the objective is one of projections, not of logits."""
         return self.loss in _OF_PROJECTIONS

@@ -38,12 +38,14 @@ class OptimizerSettings(settings.Settings):
         choices=("lars", "sgd", "rmsprop", "adam", "adamw", "lamb"),
         common=True,
     )
-    learning_rate: float = settings.setting(
-        0.5,
+    learning_rate: float | None = settings.setting(
+        None,
         "Peak learning rate for a batch of 256 images, see "
-        "--learning_rate_scaling. The default suits sgd; adam, adamw and "
-        "lamb want far less, 1e-3 or so.",
+        "--learning_rate_scaling. Default: sgd 1, of supcon and simclr 3 over "
+        "what multiplies the loss (30 at a temperature of 0.1); lars 8, "
+        "rmsprop 0.01, adam, adamw and lamb 0.001.",
         above=0,
+        adaptive=True,
         common=True,
     )
     learning_rate_scaling: str = settings.setting(
@@ -104,16 +106,18 @@ class OptimizerSettings(settings.Settings):
         "1e-6 for lamb.",
         above=0,
     )
-    weight_decay: float = settings.setting(
-        1e-4,
+    weight_decay: float | None = settings.setting(
+        None,
         "L2 coefficient, added to the gradient of kernels (not of batch norm "
-        "and biases); adamw and lamb decouple it from the gradient.",
+        "and biases); adamw and lamb decouple it from the gradient. Default: "
+        "1e-4, times the temperature where that multiplies the loss.",
         at_least=0,
+        adaptive=True,
     )
 
     def _check(self) -> None:
         """Checks rules between fields; raises ValueError."""
-        warmup = self.default_warmup
+        warmup = self.default_warmup_epochs
         if self.warmup_epochs is not None:
             warmup = self.warmup_epochs
         if self.epochs and warmup > self.epochs:
@@ -142,6 +146,33 @@ class OptimizerSettings(settings.Settings):
         super()._check()
 
     @property
-    def default_warmup(self) -> float:
+    def loss_multiple(self) -> float | None:
+        """What a contrastive loss comes multiplied by; None for others."""
+        return None
+
+    @property
+    def default_learning_rate(self) -> float:
+        """The learning rate where none is given.
+
+        Measured for supcon and ce: docs/RESULTS.md.
+        """
+        multiple = self.loss_multiple
+        return {
+            "sgd": 3.0 / multiple if multiple else 1.0,
+            "lars": 8.0,
+            "rmsprop": 0.01,
+            "adam": 0.001,
+            "adamw": 0.001,
+            "lamb": 0.001,
+        }[self.optimizer]
+
+    @property
+    def default_weight_decay(self) -> float:
+        """The decay where none is given: as strong beside any multiple."""
+        decoupled = self.optimizer in ("adamw", "lamb")
+        return 1e-4 * (1.0 if decoupled else self.loss_multiple or 1.0)
+
+    @property
+    def default_warmup_epochs(self) -> float:
         """The warm-up, in epochs, where none is given."""
         return min(10.0, self.epochs / 10)

@@ -64,7 +64,7 @@ def resolved(
 def resolved_batch(
     chosen: StageSettings, images: data.Source, replicas: int = 1
 ) -> StageSettings:
-    """The settings with a batch and a warm-up, where none are given.
+    """The settings with a batch and numbers of the optimizer, where none are.
 
     Args:
       chosen: of a stage.
@@ -74,15 +74,15 @@ def resolved_batch(
     Raises:
       ValueError: the replicas cannot share the batch, or it breaks a rule.
     """
-    batch_size, warmup = chosen.batch_size, chosen.warmup_epochs
-    if batch_size is None:
-        batch_size = _fitting_batch(chosen, images, replicas)
-    if warmup is None:
-        warmup = chosen.default_warmup
-    devices.check_batch(chosen, batch_size, replicas)
-    return dataclasses.replace(
-        chosen, batch_size=batch_size, warmup_epochs=warmup
-    )
+    resolved = {
+        "batch_size": chosen.batch_size
+        or _fitting_batch(chosen, images, replicas)
+    }
+    for name in ("warmup_epochs", "learning_rate", "weight_decay"):
+        if getattr(chosen, name) is None:
+            resolved[name] = getattr(chosen, f"default_{name}")
+    devices.check_batch(chosen, resolved["batch_size"], replicas)
+    return dataclasses.replace(chosen, **resolved)
 
 
 def _fitting_batch(

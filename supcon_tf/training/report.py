@@ -155,8 +155,8 @@ def _describe_loss(
         text += f", {chosen.mixing} of images and labels"
     if chance is not None:
         text += (
-            f"; chance level {chance:.4f}: where it stays there, lower the "
-            "learning rate or lengthen the warm-up"
+            f"; chance level {chance:.4f}; what to expect of the first epochs: "
+            "docs/TRAINING.md, Does it learn?"
         )
     return text
 

@@ -114,6 +114,27 @@ def test_the_default_batch_leaves_an_epoch_some_steps(images, chosen, expected):
     }[images]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("chosen", "rate", "decay"),
+    [
+        ({}, 30, 1e-5),  # over and times the temperature
+        ({"temperature": 0.5, "objective": "simclr"}, 6, 5e-5),
+        ({"scale_by_temperature": False}, 3, 1e-4),
+        ({"objective": "ce"}, 1, 1e-4),
+        ({"objective": "supcon+ce"}, 1, 1e-4),
+        ({"optimizer": "adam"}, 0.001, 1e-5),
+        ({"optimizer": "adamw", "learning_rate": 0.02}, 0.02, 1e-4),
+        ({"optimizer": "lars", "weight_decay": 0.0}, 8, 0),
+    ],
+)
+def test_the_default_optimizer_suits_the_loss(chosen, rate, decay):
+    source = data.from_arrays(np.zeros([48, 8, 8, 3], np.uint8), [0, 1] * 24)
+    settings = config.PretrainSettings("x", **chosen)
+    resolved = input_pipeline.resolved_batch(settings, source)
+    assert resolved.learning_rate == pytest.approx(rate)
+    assert resolved.weight_decay == pytest.approx(decay)
+
+
 def test_the_default_batch_can_be_shared():
     source = data.from_arrays(np.zeros([48, 8, 8, 3], np.uint8), [0, 1] * 24)
     settings = config.PretrainSettings("x")
