@@ -242,7 +242,12 @@ BASELINES = {  # settings that are not those of SupCon
     "ce_smoothing": {"objective": "ce", "label_smoothing": 0.1},
     "mixup": {"objective": "ce", "mixing": "mixup", "mixing_alpha": 1.0},
     "cutmix": {"objective": "ce", "mixing": "cutmix"},
-    "simclr": {"objective": "simclr", "temperature": 0.5},
+    "simclr": {  # which learns from its views alone: the paper's
+        "objective": "simclr",
+        "temperature": 0.5,
+        "crop_area": (0.2, 1.0),
+        "jitter_strength": 0.5,
+    },
     "npairs": {"objective": "npairs"},
     "supcon_in": {"formulation": "in"},
 }
