@@ -400,7 +400,9 @@ def test_a_folder_of_images_is_what_a_data_dir_means():
 @pytest.mark.parametrize(("epochs", "warmup"), [(4, 0.4), (100, 10), (350, 10)])
 def test_the_warm_up_fits_the_epochs(epochs, warmup):
     chosen = config.PretrainSettings("x", epochs=epochs)
-    assert chosen.warmup_epochs is None and chosen.default_warmup_epochs == warmup
+    assert (
+        chosen.warmup_epochs is None and chosen.default_warmup_epochs == warmup
+    )
 
 
 def test_a_run_that_goes_on_may_grow_and_keeps_what_it_resolved():

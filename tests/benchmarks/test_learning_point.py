@@ -41,6 +41,8 @@ def test_ours_is_tested_as_it_learns(monkeypatch):
 
 def test_the_rates_are_those_of_a_run():
     job = {name: JOB[name] for name in JOB if name != "implementation"}
-    rates = learning_point.Work(**job | {"steps": 20, "learning_rate": 0.05}).rates()
+    rates = learning_point.Work(
+        **job | {"steps": 20, "learning_rate": 0.05}
+    ).rates()
     assert rates[:3] == pytest.approx([0.025, 0.05, 0.05])
     assert rates[11] == pytest.approx(0.025) and rates[-1] < 0.001
