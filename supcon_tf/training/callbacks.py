@@ -148,8 +148,8 @@ class CollapseWarning(tf.keras.callbacks.Callback):
             return
         self.warned = True
         _print_line(
-            f"warning      {seen} after {step} steps: try a --learning_rate ten "
-            "times as large or as small, and milder views (--crop_area, "
+            f"warning      {seen} after {step} steps: try a --learning_rate "
+            "ten times as large or as small, and milder views (--crop_area, "
             "--jitter_strength); docs/TRAINING.md, Does it learn?"
         )
 
