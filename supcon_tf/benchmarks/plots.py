@@ -232,7 +232,7 @@ def plot_learning(curves: dict[str, Curves]) -> figure.Figure:
     Returns:
       A figure outside pyplot with two axes.
     """
-    drawn = figure.Figure(figsize=(11, 4), layout="constrained")
+    drawn = figure.Figure(figsize=(9, 4), layout="constrained")
     titles = {
         "knn": "k-NN accuracy of test images",
         "loss": "loss / temperature",
@@ -263,7 +263,8 @@ def plot_learning(curves: dict[str, Curves]) -> figure.Figure:
         panel.set_xlabel("steps")
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
-    _add_legend(drawn, panel)
+    if panel.lines:
+        panel.legend(frameon=False)
     return drawn
 
 
