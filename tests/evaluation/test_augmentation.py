@@ -219,7 +219,7 @@ def test_effects_grow_from_none(operation_rows):
         assert len(set(captions)) == 11, name
     assert operation_rows["ColorJitter"][1][-1] == "s = 2.50"
     assert operation_rows["GaussianBlur"][1][0] == "σ 0.10 px"
-    assert operation_rows["ResizedCrop"][1][-1] == "8%"
+    assert operation_rows["ResizedCrop"][1][-1] == "50%"
 
 
 def test_the_image_is_the_row_of_views(pictures, operation_rows):

@@ -55,14 +55,23 @@ def test_augmentation_takes_all_its_flags(name, made, arguments):
     assert policy.get_config() == expected
 
 
-def test_defaults_of_the_flags_are_those_of_the_policies():
+def test_policies_have_the_papers_defaults_and_flags_milder_ones():
+    paper = {
+        "jitter_strength": 0.5,
+        "warp_probability": 0.5,
+        "blur_probability": 0.5,
+    }
+    milder = config.AugmentationSettings(run_dir="-")
+    assert all(getattr(milder, name) < paper[name] for name in paper)
     for name, policy in (
         ("autoaugment", augment.AutoAugment()),
         ("randaugment", augment.RandAugment()),
         ("simaugment", augment.SimAugment()),
         ("stacked_randaugment", augment.StackedRandAugment()),
     ):
-        chosen = config.AugmentationSettings(run_dir="-", augmentation=name)
+        chosen = config.AugmentationSettings(
+            run_dir="-", augmentation=name, **paper
+        )
         made = input_pipeline.augmentation(chosen)
         assert made.get_config() == policy.get_config()
 
