@@ -17,6 +17,7 @@ _NEEDS = {
     "supcontrast": ["torch"],
     "supcontrast_published": ["torch", "torchvision"],
 }
+_FIGURES = ("knn", "loss")  # of a curve
 _WORK = (
     "data_dir",
     "steps",
@@ -67,29 +68,34 @@ def bench_learning(chosen: config.BenchLearningSettings) -> Point:
         "points": [],
         "disagreements": [],
     }
-    earlier = _read(directory)
-    for seed in range(chosen.seeds):
-        for name in names:
-            job = {work: getattr(chosen, work) for work in _WORK} | {
-                "implementation": name,
-                "peer_path": chosen.supcontrast_path,
-                "seed": seed,
-                "threads": threads,
-            }
-            point = next((p for p in earlier if p["job"] == job), None)
-            if point is None or "error" in point:
-                point = {"job": job, **processes.run("learning_point", job)}
-            results["points"].append(point)
-            print(_progress(point), flush=True)
-            results["disagreements"] = find_disagreements(results["points"])
-            drawn = plots.plot_learning(
-                {
-                    figure: curves_by_implementation(results["points"], figure)
-                    for figure in ("knn", "loss")
-                }
-            )
-            processes.write(directory, "bench_learning", results, drawn)
+    points, earlier = results["points"], _read(directory)
+    for job in _list_jobs(chosen, names, threads):
+        point = next((p for p in earlier if p["job"] == job), None)
+        if point is None or "error" in point:
+            point = {"job": job, **processes.run("learning_point", job)}
+        points.append(point)
+        print(_progress(point), flush=True)
+        results["disagreements"] = find_disagreements(points)
+        drawn = plots.plot_learning(
+            {name: curves_by_implementation(points, name) for name in _FIGURES}
+        )
+        processes.write(directory, "bench_learning", results, drawn)
     return results
+
+
+def _list_jobs(
+    chosen: config.BenchLearningSettings, names: list[str], threads: int
+) -> list[Point]:
+    """What `learning_point` is given, seed by seed."""
+    shared = {name: getattr(chosen, name) for name in _WORK} | {
+        "peer_path": chosen.supcontrast_path,
+        "threads": threads,
+    }
+    return [
+        shared | {"implementation": name, "seed": seed}
+        for seed in range(chosen.seeds)
+        for name in names
+    ]
 
 
 def choose_implementations(chosen: config.BenchLearningSettings) -> list[str]:

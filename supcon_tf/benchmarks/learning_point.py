@@ -73,10 +73,11 @@ class Learner:
     """A network in training.
 
     Attributes:
-      train: one step of [batch, 2, size, size, 3] uint8 views and [batch]
-        int32 labels at a learning rate; returns the loss over tau.
+      train: one step of a batch at a learning rate of SupContrast's; returns
+        the loss over tau.
       represent: [images, size, size, 3] uint8 to [images, dim] float32.
-      batches: what it trains on.
+      batches: what it trains on: of ours [batch, 2, size, size, 3] uint8 views
+        and [batch] int32 labels.
       compare_gradients: errors of its gradients of a batch and of ours; None
         where nothing is compared.
     """
@@ -99,8 +100,8 @@ def measure(job: processes.Point) -> processes.Point:
       `curve`, a dict per test with `step`, `knn` (top-1 of the test images by
       the training images) and `loss` (over tau, mean since the last);
       `views_sha256`, of all views and labels that it was trained on;
-      `gradients`, of a batch before and after the training, the largest
-      relative difference of a tensor, or None; `seconds`; `libraries`.
+      `gradients`, what `compare_gradients` says before the first step and the
+      last, if it is there; `seconds`; `libraries`.
     """
     job = dict(job)
     name = job.pop("implementation")

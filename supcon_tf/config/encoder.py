@@ -54,7 +54,7 @@ class EncoderSettings(settings.Settings):
     projection_batch_norm: bool = settings.setting(
         True,
         "Batch norm in the hidden layers of the projection head, which the "
-        "paper does not have: it learns faster, see docs/RESULTS.md.",
+        "paper does not have; docs/TRAINING.md says why.",
     )
 
     def _check(self) -> None:

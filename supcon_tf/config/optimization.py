@@ -154,7 +154,8 @@ class OptimizerSettings(settings.Settings):
     def default_learning_rate(self) -> float:
         """The learning rate where none is given.
 
-        Measured for supcon and ce: docs/RESULTS.md.
+        Those of sgd for supcon, of lars and of rmsprop are the best that were
+        measured (docs/RESULTS.md); the others are customary.
         """
         multiple = self.loss_multiple
         return {
