@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from supcon_tf.training import checkpoints, run_directory
+from supcon_tf import run_files
 from tests import forks
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -95,8 +95,8 @@ def end(process: Process, code: int = 0) -> str:
 
 def last_step(run_dir: pathlib.Path) -> int:
     """Step of the newest checkpoint, 0 for none."""
-    run = run_directory.RunDirectory(run_dir)
-    return max(checkpoints.steps_in(run.checkpoints), default=0)
+    run = run_files.RunDirectory(run_dir)
+    return max(run_files.steps_in(run.checkpoints), default=0)
 
 
 def wait_until(

@@ -22,6 +22,7 @@ BELOW = {
     "settings": set(),
     "command_line": {"settings"},
     "config": {"settings"},
+    "run_files": {"files", "settings"},
     "distribute": set(),
     "losses": {"distribute"},
     "models": set(),
@@ -37,7 +38,7 @@ BELOW["benchmarks"] = BELOW["serving"] | {"serving"}
 # Of what is exported, so without the model's code.
 BELOW["clients"] = {"files", "settings", "config"}
 # From files alone, so without TensorFlow.
-BELOW["reports"] = {"files", "palette", "settings", "config"}
+BELOW["reports"] = {"files", "palette", "settings", "config", "run_files"}
 BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
 # What all may raise.
 BELOW = {room: below | {"exceptions"} for room, below in BELOW.items()}

@@ -18,12 +18,7 @@ from supcon_tf.conversion import (
     onnx_model,
     tflite_model,
 )
-from supcon_tf.training import (
-    input_pipeline,
-    report,
-    restoring,
-    run_directory,
-)
+from supcon_tf.training import report, runs
 
 _FILES = {
     "tflite_float32": "model_float32.tflite",
@@ -60,38 +55,34 @@ def convert(chosen: config.ConvertSettings) -> dict[str, object]:
       ValueError: run or linear stage has no checkpoint, the run has no such
         classifier, the data has other classes, or the directory exists.
     """
-    run = run_directory.RunDirectory(chosen.run_dir)
-    pretrained, checkpoint = run.pretrain_settings(), run.latest_checkpoint()
-    directory = run.converted
+    run = runs.Run.open(chosen.run_dir, chosen.linear_stage)
+    checkpoint, directory = run.checkpoint, run.files.converted
     if directory.exists() and not chosen.overwrite:
         raise exceptions.InvalidValue(
             f"{directory} must not exist; replace it with --overwrite"
         )
     if "onnx" in chosen.formats:
         onnx_model.import_libraries()
-    test = input_pipeline.source(pretrained, "test")
-    run.check_classes(test.class_names)
-    run.check_unseen(test)
-    restored = restoring.restored_model(run, chosen)
-    report.print_header(test, pretrained.image_size)
+    test, size = run.images("test"), run.settings.image_size
+    name = run.choose_classifier(chosen.classifier)
+    classifier = None if name == "none" else run.classifier(name)
+    model = graph.ImageModel(run.encoder, size, classifier)
+    report.print_header(test, size)
     report.print_done("encoder", checkpoint)
-    report.print_done("classifier", restored.name)
+    report.print_done("classifier", name)
 
-    model = graph.ImageModel(
-        restored.encoder, pretrained.image_size, restored.classifier
-    )
-    contents = _contents(chosen, model, pretrained)
+    contents = _contents(chosen, model, run)
     found = {
         "dataset": test.name,
         "test_images": test.num_examples,
         "encoder": checkpoint,
-        "classifier": restored.name,
+        "classifier": name,
         "settings": dataclasses.asdict(chosen),
         "versions": report.versions() | _versions(chosen),
         "preprocessing": _PREPROCESSING,
         **_measured(chosen, model, contents, test),
     }
-    class_names = run.class_names() if restored.classifier else ()
+    class_names = run.class_names if classifier else ()
     with files.make_atomically(directory, chosen.overwrite) as partial:
         _write(partial, contents, found, class_names)
     report.print_done("converted", directory)
@@ -109,13 +100,13 @@ def _versions(chosen: config.ConvertSettings) -> dict[str, str]:
 def _contents(
     chosen: config.ConvertSettings,
     model: graph.ImageModel,
-    pretrained: config.PretrainSettings,
+    run: runs.Run,
 ) -> dict[str, bytes]:
     """The content of each file, by its format."""
     calibrating = None
     if "tflite_int8" in chosen.formats:
         calibrating = calibration.calibration_images(
-            input_pipeline.source(pretrained, "train"),
+            run.images("train"),
             model.image_size,
             chosen.calibration_images,
             chosen.seed,

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from supcon_tf import config, data, measures
 from supcon_tf.evaluation import splits
-from supcon_tf.training import restoring, run_directory
+from supcon_tf.training import runs
 
 # From a split to its representations and labels.
 Represent = Callable[[data.Source], tuple[np.ndarray, np.ndarray]]
@@ -17,30 +17,17 @@ Represent = Callable[[data.Source], tuple[np.ndarray, np.ndarray]]
 Classifiers = dict[str, Callable[[np.ndarray], np.ndarray]]
 
 
-def probabilities_of(
-    run: run_directory.RunDirectory, linear_stage: str
-) -> Classifiers:
+def probabilities_of(run: runs.Run) -> Classifiers:
     """The trained classifiers of a run, by their names in evaluation.json.
 
-    Args:
-      run: a pretrained run.
-      linear_stage: name of its linear stage.
-
     Returns:
-      `linear`, that of stage 2 if there is one, and `pretrained`, that of stage
-      1 if it trained one: functions from representations [n, dim] to
-      probabilities [n, classes] float32.
+      Functions from representations [n, dim] to probabilities [n, classes]
+      float32.
 
     Raises:
       ValueError: a checkpoint is missing or does not fit.
     """
-    logits = {}
-    if run.stage(linear_stage).settings_file.exists():
-        restored = restoring.restored_classifier(run, linear_stage)
-        logits["linear"] = restored.classifier
-    pretrained = restoring.restored_pretrained_classifier(run)
-    if pretrained is not None:
-        logits["pretrained"] = pretrained
+    logits = {name: run.classifier(name) for name in run.classifiers}
     return {
         name: lambda representations, of=of: tf.nn.softmax(
             of(tf.convert_to_tensor(representations))

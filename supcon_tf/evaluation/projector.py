@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from supcon_tf import config
 from supcon_tf.evaluation import samples, splits
-from supcon_tf.training import run_directory
+from supcon_tf.training import runs
 
 _SIDE = 64  # pixels, of an image in the sprite
 _SPRITE_SIDE = 8192  # pixels; browsers take no larger texture
@@ -31,9 +31,8 @@ embeddings {{
 
 
 def write_projector(
-    run: run_directory.RunDirectory,
+    run: runs.Run,
     chosen: config.EvaluateSettings,
-    pretrained: config.PretrainSettings,
     test: splits.EncodedSplit,
     probabilities: np.ndarray | None,
 ) -> None:
@@ -51,16 +50,15 @@ def write_projector(
       run: where it is written; TensorBoard finds it with --logdir of the run,
         of its tensorboard/ or of a directory of runs.
       chosen: how many images.
-      pretrained: settings of stage 1: size of the images.
       test: the split that images are chosen from.
       probabilities: [test examples, classes] float of the linear classifier;
         None without one.
     """
-    run.projector.rmtree(missing_ok=True)
+    run.files.projector.rmtree(missing_ok=True)
     if not chosen.plotted_images:
         return
     positions = samples.plotted_positions(chosen, test)
-    sprite, side = _sprite(test, positions, pretrained.image_size)
+    sprite, side = _sprite(test, positions, run.settings.image_size)
     contents = {
         # As text: TensorBoard tries to read text first, and takes one file of
         # raw floats in some hundred for it.
@@ -69,13 +67,13 @@ def write_projector(
         "sprite.png": sprite,
         "projector_config.pbtxt": _CONFIG.format(side=side).encode(),
     }
-    partial = run.tensorboard / ".projector.partial"
+    partial = run.files.tensorboard / ".projector.partial"
     partial.rmtree(missing_ok=True)
     partial.mkdir(parents=True)
     for name, content in contents.items():
         (partial / name).write_bytes(content)
     tf.summary.create_file_writer(str(partial)).close()
-    partial.rename(run.projector)
+    partial.rename(run.files.projector)
 
 
 def _tensors(points: np.ndarray) -> bytes:

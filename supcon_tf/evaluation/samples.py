@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import tensorflow as tf
-from etils import epath
 
-from supcon_tf import config, data, files, measures
+from supcon_tf import config, data, measures, run_files
 from supcon_tf.evaluation import plots, splits
-from supcon_tf.training import input_pipeline, run_directory
+from supcon_tf.training import input_pipeline, runs
 
 _SIDE = 96  # pixels, of an image in samples.npz
 _NEIGHBORS = 8
@@ -22,9 +19,8 @@ _BATCH_SIZE = 64  # bounds the memory of images before they are reduced
 
 
 def write_samples(
-    run: run_directory.RunDirectory,
+    run: runs.Run,
     chosen: config.EvaluateSettings,
-    pretrained: config.PretrainSettings,
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit,
     probabilities: np.ndarray | None,
@@ -51,25 +47,24 @@ def write_samples(
     one, an earlier one is removed.
 
     Args:
-      run: where they are written.
+      run: where they are written; size and augmentation are its own.
       chosen: how many images, and the method of the plane.
-      pretrained: settings of stage 1: size and augmentation.
       test: the split that images are chosen from.
       bank: the training split.
       probabilities: [test examples, classes] float of the linear classifier;
         None without one.
     """
-    for file in (run.samples_file, run.representations_file):
+    for file in (run.files.samples_file, run.files.representations_file):
         file.unlink(missing_ok=True)
     if chosen.sample_images:
         predicted = predicted_labels(test, probabilities)
         positions = _sample_positions(
             test.labels, predicted, chosen.sample_images
         )
-        size = pretrained.image_size
-        views, view_labels = _views(pretrained, bank.source)
-        _write(
-            run.samples_file,
+        size = run.settings.image_size
+        views, view_labels = _views(run.settings, bank.source)
+        run_files.write_arrays(
+            run.files.samples_file,
             images=thumbnails(test.source, positions, size, _SIDE),
             labels=test.labels[positions],
             predicted=predicted[positions],
@@ -81,8 +76,8 @@ def write_samples(
     if chosen.plotted_images:
         positions = plotted_positions(chosen, test)
         points = test.representations[positions]
-        _write(
-            run.representations_file,
+        run_files.write_arrays(
+            run.files.representations_file,
             representations=points,
             labels=test.labels[positions],
             ids=plotted_ids(positions, test.source),
@@ -282,10 +277,3 @@ def _plane(points: np.ndarray, method: str) -> np.ndarray:
     if len(points) < 3 or np.ptp(points, axis=0).max() == 0:
         return np.zeros([len(points), 2], np.float32)
     return plots.to_plane(points, method)[0].astype(np.float32)
-
-
-def _write(path: epath.Path, **arrays: np.ndarray) -> None:
-    """Writes arrays by name, all or none."""
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
-    files.write_atomically(path, buffer.getvalue())

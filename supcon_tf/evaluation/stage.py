@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 
 from supcon_tf import config, distribute, files, measures
@@ -16,11 +14,9 @@ from supcon_tf.evaluation import (
     splits,
 )
 from supcon_tf.training import (
-    input_pipeline,
     report,
     representations,
-    restoring,
-    run_directory,
+    runs,
 )
 
 
@@ -46,29 +42,29 @@ def evaluate(chosen: config.EvaluateSettings) -> dict[str, object]:
       ValueError: run_dir is no pretrained run, the data has other classes, or
         the corruptions cannot be had or compared.
     """
-    run = run_directory.RunDirectory(chosen.run_dir)
-    pretrained = run.pretrain_settings()
-    checkpoint = run.latest_checkpoint()
-    test_images = input_pipeline.source(pretrained, "test")
-    run.check_classes(test_images.class_names)
-    run.check_unseen(test_images)
-    classify = classifiers.probabilities_of(run, chosen.linear_stage)
+    run = runs.Run.open(chosen.run_dir, chosen.linear_stage)
+    pretrained, checkpoint = run.settings, run.checkpoint
+    test_images = run.images("test")
     if chosen.corruptions != "none":
-        robustness.check_corruptions(chosen, pretrained, test_images, classify)
+        robustness.check_corruptions(
+            chosen, pretrained, test_images, run.classifiers
+        )
     strategy = distribute.make_strategy(chosen.strategy, chosen.tpu)
     with strategy.scope():
+        classify = classifiers.probabilities_of(run)
         report.print_header(test_images, pretrained.image_size)
         report.print_done("encoder", checkpoint)
         represent = representations.representer(
-            restoring.restored_encoder(run),
+            run.encoder,
             batch_size=chosen.batch_size,
             image_size=pretrained.image_size,
             strategy=strategy,
         )
 
-    test = splits.EncodedSplit(test_images, *represent(test_images))
-    train_images = input_pipeline.source(pretrained, "train")
-    bank = splits.EncodedSplit(train_images, *represent(train_images))
+    test, bank = (
+        splits.EncodedSplit(run.images(split), *represent(run.images(split)))
+        for split in ("test", "train")
+    )
     probabilities = {
         name: function(test.representations)
         for name, function in classify.items()
@@ -80,7 +76,11 @@ def evaluate(chosen: config.EvaluateSettings) -> dict[str, object]:
         "test_images": len(test.labels),
         "bank_images": len(bank.labels),
         "encoder": checkpoint,
-        **_linear_checkpoint(run, chosen, classify),
+        **(
+            {"linear_checkpoint": run.classifier_checkpoint("linear")}
+            if "linear" in classify
+            else {}
+        ),
         "versions": report.versions(),
         **_of_probabilities(chosen, test, probabilities),
         **classifiers.without_training(chosen, test, bank),
@@ -93,20 +93,8 @@ def evaluate(chosen: config.EvaluateSettings) -> dict[str, object]:
             test_images,
             classifiers.on_images(represent, classify),
         )
-    _write(run, chosen, pretrained, test, bank, probabilities, found)
+    _write(run, chosen, test, bank, probabilities, found)
     return found
-
-
-def _linear_checkpoint(
-    run: run_directory.RunDirectory,
-    chosen: config.EvaluateSettings,
-    classify: classifiers.Classifiers,
-) -> dict[str, str]:
-    """Which linear classifier is measured, if any."""
-    if "linear" not in classify:
-        return {}
-    stage = run.stage(chosen.linear_stage)
-    return {"linear_checkpoint": stage.latest_checkpoint()}
 
 
 def _of_probabilities(
@@ -141,9 +129,8 @@ def _of_representations(
 
 
 def _write(
-    run: run_directory.RunDirectory,
+    run: runs.Run,
     chosen: config.EvaluateSettings,
-    pretrained: config.PretrainSettings,
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit,
     probabilities: dict[str, np.ndarray],
@@ -151,32 +138,17 @@ def _write(
 ) -> None:
     """Writes the numbers, and what is behind them, in place of earlier ones."""
     for file in (
-        run.predictions_file,
-        run.samples_file,
-        run.representations_file,
-        run.report_file,
+        run.files.predictions_file,
+        run.files.samples_file,
+        run.files.representations_file,
+        run.files.report_file,
     ):
         file.unlink(missing_ok=True)
-    files.write_atomically(run.evaluation_file, results.to_json(found))
-    best = probabilities.get("linear", probabilities.get("pretrained"))
+    files.write_atomically(run.files.evaluation_file, results.to_json(found))
+    best = next(iter(probabilities.values()), None)
     if best is not None:
-        _write_predictions(run, test, best)
-    samples.write_samples(run, chosen, pretrained, test, bank, best)
-    projector.write_projector(run, chosen, pretrained, test, best)
-
-
-def _write_predictions(
-    run: run_directory.RunDirectory,
-    test: splits.EncodedSplit,
-    probabilities: np.ndarray,
-) -> None:
-    """Writes predictions.npz: ids, labels and probabilities per image."""
-    buffer = io.BytesIO()
-    np.savez(
-        buffer,
-        ids=np.array(test.source.ids or range(len(test.labels))),
-        labels=test.labels,
-        probabilities=probabilities,
-        class_names=np.array(test.source.class_names),
-    )
-    files.write_atomically(run.predictions_file, buffer.getvalue())
+        run.files.write_predictions(
+            best, test.labels, test.source.ids, test.source.class_names
+        )
+    samples.write_samples(run, chosen, test, bank, best)
+    projector.write_projector(run, chosen, test, best)

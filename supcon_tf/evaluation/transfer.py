@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 
 import numpy as np
 import tensorflow as tf
@@ -16,13 +15,7 @@ from supcon_tf.evaluation import (
     results,
     selection,
 )
-from supcon_tf.training import (
-    devices,
-    input_pipeline,
-    report,
-    restoring,
-    run_directory,
-)
+from supcon_tf.training import devices, input_pipeline, report, runs
 
 
 def transfer_encoder(chosen: config.TransferSettings) -> dict[str, object]:
@@ -58,24 +51,23 @@ def transfer_encoder(chosen: config.TransferSettings) -> dict[str, object]:
 
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
-    run = run_directory.RunDirectory(chosen.run_dir)
-    pretrained, checkpoint = run.pretrain_settings(), run.latest_checkpoint()
-    stage = run.stage(chosen.name)
+    run = runs.Run.open(chosen.run_dir)
+    pretrained, checkpoint = run.settings, run.checkpoint
+    stage = run.files.stage(chosen.name)
     stage.check_free(chosen.overwrite)
     strategy = devices.set_up(chosen)
     _check_one_process(strategy)
     chosen, images, test = _data(chosen, pretrained)
     if chosen.data_dir == pretrained.data_dir:
-        run.check_unseen(test)
+        run.files.check_unseen(test.ids)
     labels, test_labels = map(subsets.labels_of, (images, test))
     draws = selection.make_draws(chosen, images.class_names, labels)
-    stage.create(chosen, images)
+    stage.create(chosen, images.class_names, images.ids, images.skipped)
 
     with strategy.scope():
         report.print_header(images, chosen.image_size, chosen)
         report.print_done("encoder", checkpoint)
-        encoder = restoring.restored_encoder(run)
-        method = _method(chosen, encoder, checkpoint, images, test, draws)
+        method = _method(chosen, run.encoder, checkpoint, images, test, draws)
     records, probabilities = [], []
     for draw in draws:
         record = selection.train(method, draw, labels, chosen.select_by)
@@ -96,7 +88,12 @@ def transfer_encoder(chosen: config.TransferSettings) -> dict[str, object]:
         **_over_draws([record["test"] for record in records]),
         "draws": records,
     }
-    _write_predictions(stage, test, test_labels, probabilities)
+    stage.write_predictions(
+        np.stack(probabilities) if len(draws) > 1 else probabilities[0],
+        test_labels,
+        test.ids,
+        test.class_names,
+    )
     files.write_atomically(stage.transfer_file, results.to_json(found))
     return found
 
@@ -196,23 +193,3 @@ def _over_draws(tests: list[dict[str, object]]) -> dict[str, object]:
             k: float(np.std(v, ddof=1)) for k, v in columns.items()
         }
     return means
-
-
-def _write_predictions(
-    stage: run_directory.RunDirectory,
-    test: data.Source,
-    labels: np.ndarray,
-    probabilities: list[np.ndarray],
-) -> None:
-    """Writes predictions.npz: ids, labels and probabilities per image."""
-    buffer = io.BytesIO()
-    np.savez(
-        buffer,
-        ids=np.array(test.ids or range(len(labels))),
-        labels=labels,
-        probabilities=np.stack(probabilities)
-        if len(probabilities) > 1
-        else probabilities[0],
-        class_names=np.array(test.class_names),
-    )
-    files.write_atomically(stage.predictions_file, buffer.getvalue())

@@ -16,7 +16,7 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from supcon_tf import config, exceptions, files, settings
 from supcon_tf.augment import geometry
-from supcon_tf.training import report, run_directory
+from supcon_tf.training import report, runs
 
 EXTRAS = "assets.extra"  # the directory that SavedModels have for such files
 FILE = f"{EXTRAS}/metadata.json"
@@ -27,7 +27,7 @@ _MEASURES = ("top_1", "top_5", "ece", "nll", "brier")
 
 def write_metadata(
     directory: epath.PathLike,
-    run: run_directory.RunDirectory,
+    run: runs.Run,
     chosen: config.ExportSettings,
     classifier: str,
 ) -> None:
@@ -118,45 +118,38 @@ def _git(directory: pathlib.Path, *arguments: str) -> str:
 
 
 def _of_run(
-    run: run_directory.RunDirectory,
+    run: runs.Run,
     export: config.ExportSettings,
     classifier: str,
 ) -> dict[str, object]:
     """Where the weights come from, and how good they are."""
-    encoder = run.latest_checkpoint()
-    checkpoints = {"encoder": _checkpoint(encoder)}
-    chosen = {
-        "export": _typed(export),
-        "encoder": _typed(run.pretrain_settings()),
-    }
-    if classifier == "pretrained":
-        checkpoints["classifier"] = checkpoints["encoder"]
-        chosen["classifier"] = chosen["encoder"]
-    elif classifier == "linear":
-        stage = run.stage(export.linear_stage)
-        checkpoints["classifier"] = _checkpoint(stage.latest_checkpoint())
-        chosen["classifier"] = _typed(
-            settings.from_flagfile(config.LinearSettings, stage.settings_file)
-        )
+    paths = {"encoder": run.checkpoint}
+    chosen = {"export": export, "encoder": run.settings}
+    if classifier != "none":
+        paths["classifier"] = run.classifier_checkpoint(classifier)
+        chosen["classifier"] = run.settings
+    if classifier == "linear":
+        stage = run.files.stage(run.linear_stage)
+        chosen["classifier"] = stage.recorded(config.LinearSettings)
     return {
         # The working directory is ".", which has no name.
-        "run": run.path.name or run.path.resolve().name,
+        "run": run.files.path.name or run.files.path.resolve().name,
         "classifier": classifier,
-        "checkpoints": checkpoints,
-        "settings": chosen,
-        "metrics": _metrics(run, classifier, export.linear_stage),
+        "checkpoints": {n: _checkpoint(path) for n, path in paths.items()},
+        "settings": {n: _typed(one) for n, one in chosen.items()},
+        "metrics": _metrics(run, classifier),
     }
 
 
 def _of_answers(
-    run: run_directory.RunDirectory,
+    run: runs.Run,
     chosen: config.ExportSettings,
     classifier: str,
 ) -> dict[str, object]:
     """What becomes of a request."""
-    size = run.pretrain_settings().image_size
+    size = run.settings.image_size
     is_named = classifier != "none" or chosen.prototypes
-    classes = run.class_names() if is_named else ()
+    classes = run.class_names if is_named else ()
     return {
         "image_size": size,
         "preprocessing": _preprocessing(size),
@@ -181,17 +174,12 @@ def _typed(chosen: settings.Settings) -> dict[str, object]:
     }
 
 
-def _metrics(
-    run: run_directory.RunDirectory, classifier: str, linear_stage: str
-) -> dict[str, object] | None:
+def _metrics(run: runs.Run, classifier: str) -> dict[str, object] | None:
     """What evaluation.json says of the exported checkpoints."""
-    if not run.evaluation_file.exists():
-        return None
-    found = json.loads(run.evaluation_file.read_bytes())
-    exported = {"encoder": run.latest_checkpoint()}
+    found = run.files.evaluation()
+    exported = {"encoder": run.checkpoint}
     if classifier == "linear":
-        stage = run.stage(linear_stage)
-        exported["linear_checkpoint"] = stage.latest_checkpoint()
+        exported["linear_checkpoint"] = run.classifier_checkpoint("linear")
     for name, path in exported.items():
         if not _is_same_checkpoint(found.get(name), path, run):
             return None
@@ -203,11 +191,9 @@ def _metrics(
     }
 
 
-def _is_same_checkpoint(
-    recorded: str | None, path: str, run: run_directory.RunDirectory
-) -> bool:
+def _is_same_checkpoint(recorded: str | None, path: str, run: runs.Run) -> bool:
     """Whether two paths are of one checkpoint; the run may have moved since."""
-    below_run = epath.Path(path).relative_to(run.path)
+    below_run = epath.Path(path).relative_to(run.files.path)
     return recorded is not None and recorded.endswith(f"/{below_run}")
 
 

@@ -7,13 +7,7 @@ from etils import epath
 
 from supcon_tf import config, exceptions, measures
 from supcon_tf.serving import metadata, saved_model
-from supcon_tf.training import (
-    input_pipeline,
-    report,
-    representations,
-    restoring,
-    run_directory,
-)
+from supcon_tf.training import report, representations, runs
 
 
 def export(chosen: config.ExportSettings) -> epath.Path:
@@ -30,49 +24,43 @@ def export(chosen: config.ExportSettings) -> epath.Path:
         classifier, the version exists, or `max_pixels` refuses ordinary
         photographs.
     """
-    run = run_directory.RunDirectory(chosen.run_dir)
-    size = run.pretrain_settings().image_size
-    directory = run.export / str(chosen.version or _next_version(run.export))
+    run = runs.Run.open(chosen.run_dir, chosen.linear_stage)
+    size, versions = run.settings.image_size, run.files.export
+    directory = versions / str(chosen.version or _next_version(versions))
     if directory.exists():
         raise exceptions.InvalidValue(
-            f"--version must not exist in {run.export}, got {chosen.version}"
+            f"--version must not exist in {versions}, got {chosen.version}"
         )
     saved_model.check_max_pixels(chosen.max_pixels, size)
-    restored = restoring.restored_model(run, chosen)
-    prototypes = _prototypes(run, restored) if chosen.prototypes else None
-    is_named = restored.classifier is not None or chosen.prototypes
+    name = run.choose_classifier(chosen.classifier)
+    is_named = name != "none" or chosen.prototypes
     saved_model.export_saved_model(
-        restored.encoder,
+        run.encoder,
         directory,
         image_size=size,
-        class_names=run.class_names() if is_named else (),
-        classifier=restored.classifier,
-        prototypes=prototypes,
+        class_names=run.class_names if is_named else (),
+        classifier=None if name == "none" else run.classifier(name),
+        prototypes=_prototypes(run) if chosen.prototypes else None,
         top_k=chosen.top_k,
         max_pixels=chosen.max_pixels,
         max_batch_size=chosen.max_batch_size,
         batch_timeout=chosen.batch_timeout_ms / 1000,
         finish=lambda directory: metadata.write_metadata(
-            directory, run, chosen, restored.name
+            directory, run, chosen, name
         ),
     )
-    report.print_done("classifier", restored.name)
+    report.print_done("classifier", name)
     report.print_done("exported", directory)
     return directory
 
 
-def _prototypes(
-    run: run_directory.RunDirectory, restored: restoring.RestoredModel
-) -> np.ndarray:
+def _prototypes(run: runs.Run) -> np.ndarray:
     """Mean representations of the classes of the training images."""
-    pretrained = run.pretrain_settings()
-    images = input_pipeline.source(pretrained, "train")
-    run.check_classes(images.class_names)
     encoded, labels = representations.represent(
-        restored.encoder, images, image_size=pretrained.image_size
+        run.encoder, run.images("train"), image_size=run.settings.image_size
     )
     return measures.class_prototypes(
-        encoded, labels, num_classes=len(images.class_names)
+        encoded, labels, num_classes=len(run.class_names)
     )[0]
 
 

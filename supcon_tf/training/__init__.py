@@ -1,10 +1,10 @@
 """Training: the stages, and what they are made of."""
 
+from supcon_tf.run_files import RunDirectory
 from supcon_tf.training.lars import LARS
 from supcon_tf.training.optimizers import SGD, Adam, AdamW, RMSProp
 from supcon_tf.training.representations import represent
-from supcon_tf.training.restoring import load_encoder
-from supcon_tf.training.run_directory import RunDirectory
+from supcon_tf.training.runs import Run, load_encoder
 from supcon_tf.training.schedules import (
     Warmup,
     WarmupCosine,
@@ -20,6 +20,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "RMSProp",
+    "Run",
     "RunDirectory",
     "Warmup",
     "WarmupCosine",

@@ -12,14 +12,7 @@ from supcon_tf import config, losses, models
 
 def encoder(chosen: config.PretrainSettings) -> models.Encoder:
     """A built encoder with initial weights, of resolved settings."""
-    made = _unbuilt_encoder(chosen)
-    made.build((None, chosen.image_size, chosen.image_size, 3))
-    return made
-
-
-def _unbuilt_encoder(chosen: config.PretrainSettings) -> models.Encoder:
-    """The encoder, without weights."""
-    return models.Encoder(
+    made = models.Encoder(
         chosen.architecture,
         chosen.stem,
         chosen.width,
@@ -28,6 +21,8 @@ def _unbuilt_encoder(chosen: config.PretrainSettings) -> models.Encoder:
         normalize=chosen.normalize_representation,
         synchronized_bn=_synchronizes(chosen),
     )
+    made.build((None, chosen.image_size, chosen.image_size, 3))
+    return made
 
 
 def model(
@@ -45,17 +40,6 @@ def has_classifier(chosen: config.PretrainSettings) -> bool:
     """Whether stage 1 trains a classifier, of whatever objective."""
     beside = chosen.online_classifier or chosen.is_joint
     return beside or not chosen.has_projections
-
-
-def classifier(
-    chosen: config.PretrainSettings, num_classes: int
-) -> tf.keras.layers.Dense:
-    """The built classifier of stage 1 alone, with initial weights."""
-    made = tf.keras.layers.Dense(
-        num_classes, use_bias=not uses_cosines(chosen), dtype="float32"
-    )
-    made.build((None, _unbuilt_encoder(chosen).representation_dim))
-    return made
 
 
 def uses_cosines(chosen: config.PretrainSettings) -> bool:

@@ -17,9 +17,8 @@ import tempfile
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, run_files
 
-_NAME = "step-{:08d}"
 _VARIABLES = "variables"  # prefix of TensorFlow's files
 _PROGRESS = "progress.json"
 _PARTIAL = ".partial"
@@ -46,27 +45,9 @@ class Progress:
         return self.step // self.epoch_steps
 
 
-def path_of(directory: epath.Path, step: int) -> epath.Path:
-    """The checkpoint of a step, whether it exists or not."""
-    return directory / _NAME.format(step)
-
-
 def variables_of(path: epath.Path) -> str:
     """What TensorFlow calls the path of a checkpoint: a prefix of files."""
     return str(path / _VARIABLES)
-
-
-def steps_in(directory: epath.Path) -> list[int]:
-    """The steps that have a checkpoint, rising."""
-    if not directory.exists():
-        return []
-    prefix = _NAME.split("{")[0]
-    names = [path.name for path in directory.iterdir()]
-    return sorted(
-        int(name.removeprefix(prefix))
-        for name in names
-        if name.startswith(prefix) and name.removeprefix(prefix).isdigit()
-    )
 
 
 def save(
@@ -102,12 +83,12 @@ def save(
         checkpoint.write(variables_of(partial))
         record = dataclasses.asdict(progress) | {"files": _digests(partial)}
         (partial / _PROGRESS).write_text(json.dumps(record, indent=1))
-        final = path_of(directory, progress.step)
+        final = run_files.path_of(directory, progress.step)
         if final.exists():  # of a run that was resumed before it
             final.rmtree()
         partial.rename(final)
     except (OSError, tf.errors.OpError) as error:
-        kept = steps_in(directory)
+        kept = run_files.steps_in(directory)
         remove_partial(directory)
         raise exceptions.NotSaved(
             f"the checkpoint of step {progress.step} could not be saved in "
@@ -137,9 +118,9 @@ def prune(directory: epath.Path, keep: int, keep_every: int | None) -> None:
       keep: how many of the newest stay.
       keep_every: steps whose multiples stay for good; None for none.
     """
-    for step in steps_in(directory)[:-keep]:
+    for step in run_files.steps_in(directory)[:-keep]:
         if not keep_every or step % keep_every:
-            path_of(directory, step).rmtree()
+            run_files.path_of(directory, step).rmtree()
 
 
 def read_progress(path: epath.Path) -> Progress:

@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
-from supcon_tf import config, data, distribute, exceptions, settings
+from supcon_tf import (
+    config,
+    data,
+    distribute,
+    exceptions,
+    run_files,
+    settings,
+)
 from supcon_tf.training import (
     checkpoints,
     devices,
@@ -15,7 +22,6 @@ from supcon_tf.training import (
     preemption,
     progress,
     report,
-    run_directory,
     saving,
     waiting,
 )
@@ -35,7 +41,7 @@ _LOST = (
 
 
 def check_run(
-    run: run_directory.RunDirectory, chosen: StageSettings
+    run: run_files.RunDirectory, chosen: StageSettings
 ) -> StageSettings:
     """Finds, before anything is read, what forbids to train in a directory.
 
@@ -56,7 +62,7 @@ def check_run(
 
 
 def open_run(
-    run: run_directory.RunDirectory,
+    run: run_files.RunDirectory,
     chosen: StageSettings,
     images: data.Source,
     strategy: tf.distribute.Strategy,
@@ -83,18 +89,19 @@ def open_run(
         if resumes:
             run.check_same(chosen)
             run.check_classes(images.class_names)
-            run.check_images(images)
+            run.check_images(images.ids)
             _extend(run, chosen)
             checkpoints.remove_partial(run.checkpoints)
         else:
             run.check_free(chosen.overwrite)
-            run.create(chosen, images, skipped)
+            unread = (*images.skipped, *skipped)
+            run.create(chosen, images.class_names, images.ids, unread)
     with _peers_may_be_lost(strategy):  # the chief, by what it found above
         devices.wait_for_all(strategy)
-    return chosen.resume and bool(checkpoints.steps_in(run.checkpoints))
+    return chosen.resume and bool(run_files.steps_in(run.checkpoints))
 
 
-def _extend(run: run_directory.RunDirectory, chosen: StageSettings) -> None:
+def _extend(run: run_files.RunDirectory, chosen: StageSettings) -> None:
     """Lets a run have more epochs than it was begun with, and says so."""
     before = run.recorded(type(chosen))
     if chosen.epochs > before.epochs:
@@ -109,7 +116,7 @@ def _extend(run: run_directory.RunDirectory, chosen: StageSettings) -> None:
 
 def fit(
     chosen: StageSettings,
-    run: run_directory.RunDirectory,
+    run: run_files.RunDirectory,
     model: tf.keras.Model,
     parts: dict[str, tf.Module],
     make_batches: MakeBatches,
@@ -176,7 +183,7 @@ def fit(
 
 
 def _start(
-    run: run_directory.RunDirectory,
+    run: run_files.RunDirectory,
     model: tf.keras.Model,
     parts: dict[str, tf.Module],
     epoch_steps: int,
@@ -222,13 +229,13 @@ def _peers_may_be_lost(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 
 def _restore(
-    run: run_directory.RunDirectory,
+    run: run_files.RunDirectory,
     parts: dict[str, tf.Module],
     epoch_steps: int,
 ) -> checkpoints.Progress:
     """Restores the newest checkpoint, and says so."""
-    path = checkpoints.path_of(
-        run.checkpoints, checkpoints.steps_in(run.checkpoints)[-1]
+    path = run_files.path_of(
+        run.checkpoints, run_files.steps_in(run.checkpoints)[-1]
     )
     done = checkpoints.read_progress(path)
     if done.epoch_steps != epoch_steps:

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from supcon_tf import config
+from supcon_tf import config, run_files
 from supcon_tf.training import (
     callbacks,
     checkpoints,
     progress,
-    run_directory,
     tensorboard,
     waiting,
 )
@@ -20,7 +19,7 @@ from supcon_tf.training import (
 
 def make_callbacks(
     chosen: config.PretrainSettings | config.LinearSettings,
-    run: run_directory.RunDirectory,
+    run: run_files.RunDirectory,
     *,
     steps: int,
     chance: float | None = None,
@@ -84,7 +83,7 @@ def _settled_after(chosen: config.PretrainSettings, steps: int) -> int:
 
 def _recorders(
     chosen: config.PretrainSettings | config.LinearSettings,
-    run: run_directory.RunDirectory,
+    run: run_files.RunDirectory,
     start: checkpoints.Progress | None,
     views: tf.data.Dataset | None,
 ) -> list[tf.keras.callbacks.Callback]:

@@ -7,7 +7,7 @@ import functools
 
 import tensorflow as tf
 
-from supcon_tf import config, data, exceptions, losses, models
+from supcon_tf import config, data, exceptions, losses, models, run_files
 from supcon_tf.training import (
     builders,
     checkpoints,
@@ -20,12 +20,11 @@ from supcon_tf.training import (
     optimization,
     report,
     representations,
-    restoring,
-    run_directory,
+    runs,
 )
 
 
-def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
+def pretrain(chosen: config.PretrainSettings) -> run_files.RunDirectory:
     """Stage 1: trains the encoder with the SupCon loss or a compared one.
 
     Everything that can be wrong with settings, directory and data is found
@@ -43,7 +42,7 @@ def pretrain(chosen: config.PretrainSettings) -> run_directory.RunDirectory:
         read as images of classes, or the batch does not fit the data or the
         replicas.
     """
-    run = run_directory.RunDirectory(chosen.run_dir)
+    run = run_files.RunDirectory(chosen.run_dir)
     chosen = loop.check_run(run, chosen)
     strategy = devices.set_up(chosen)
     images = input_pipeline.source(
@@ -165,7 +164,7 @@ def _batches(
     return functools.cache(make)
 
 
-def train_linear(chosen: config.LinearSettings) -> run_directory.RunDirectory:
+def train_linear(chosen: config.LinearSettings) -> run_files.RunDirectory:
     """Stage 2: trains a linear classifier on the frozen encoder of a run.
 
     It starts from random weights, also where stage 1 trained a classifier: so
@@ -181,23 +180,22 @@ def train_linear(chosen: config.LinearSettings) -> run_directory.RunDirectory:
       ValueError: run_dir is no pretrained run, the stage's name is taken, or
         the data has other classes than the run.
     """
-    run = run_directory.RunDirectory(chosen.run_dir)
-    pretrained = run.pretrain_settings()
-    stage = run.stage(chosen.name)
+    run = runs.Run.open(chosen.run_dir)
+    stage = run.files.stage(chosen.name)
     chosen = loop.check_run(stage, chosen)
-    checkpoint = run.latest_checkpoint()
+    checkpoint = run.checkpoint
     strategy = devices.set_up(chosen)
     images = input_pipeline.source(
-        pretrained, "train", devices.file_shard(chosen, strategy)
+        run.settings, "train", devices.file_shard(chosen, strategy)
     )
-    run.check_classes(images.class_names)
+    run.files.check_classes(images.class_names)
     _check_learnable(chosen, images)
     chosen = input_pipeline.resolved_batch(
         chosen, images, strategy.num_replicas_in_sync
     )
     with strategy.scope():
-        size = pretrained.image_size
-        encoder = restoring.restored_encoder(run)
+        size = run.settings.image_size
+        encoder = run.encoder
         # A classifier of stage 1 began with the draw that would come next.
         tf.keras.utils.set_random_seed(chosen.seed + 1)
         classifier = models.LinearClassifier(encoder, len(images.class_names))
@@ -214,7 +212,7 @@ def train_linear(chosen: config.LinearSettings) -> run_directory.RunDirectory:
 
 def _fit_on_views(
     chosen: config.LinearSettings,
-    stage: run_directory.RunDirectory,
+    stage: run_files.RunDirectory,
     classifier: models.LinearClassifier,
     images: data.Source,
     size: int,
@@ -248,7 +246,7 @@ def _fit_on_views(
 
 def _fit_on_representations(
     chosen: config.LinearSettings,
-    stage: run_directory.RunDirectory,
+    stage: run_files.RunDirectory,
     classifier: models.LinearClassifier,
     images: data.Source,
     size: int,

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from supcon_tf import config, conversion, data, training
 from supcon_tf.conversion import stage
-from supcon_tf.training import input_pipeline, restoring
+from supcon_tf.training import input_pipeline, runs
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +41,12 @@ def names_in(directory):
 @pytest.fixture(scope="module")
 def expected(run):
     """Probabilities and labels of the test images, of the Keras model."""
-    settings = run.pretrain_settings()
+    opened = runs.Run.open(run.path)
     ((images, labels),) = data.make_examples(
-        input_pipeline.source(settings, "test"), 99, image_size=16
+        opened.images("test"), 99, image_size=16
     )
-    classifier = restoring.restored_classifier(run, "linear")
-    return tf.nn.softmax(classifier(images)).numpy(), labels.numpy()
+    logits = opened.classifier("linear")(opened.encoder(images))
+    return tf.nn.softmax(logits).numpy(), labels.numpy()
 
 
 def test_the_float_model_is_that_of_the_run(found, expected):
@@ -110,7 +110,7 @@ def test_the_directory_holds_what_the_record_says(run, found):
 
 def test_a_file_of_the_directory_gives_the_probabilities(run, found, expected):
     """As an app runs it: the file, its signature, one image."""
-    settings = run.pretrain_settings()
+    settings = run.recorded(config.PretrainSettings)
     ((images, _),) = data.make_examples(
         input_pipeline.source(settings, "test"), 99, image_size=16
     )

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config
+from supcon_tf import config, run_files, training
 from supcon_tf.evaluation import fine_tuning, selection
-from supcon_tf.training import checkpoints, input_pipeline, restoring
+from supcon_tf.training import checkpoints, input_pipeline
 
 CELL = {"learning_rate": 0.5, "weight_decay": 1e-3}
 
@@ -30,7 +30,7 @@ def tuned(finished_run, image_folder):
         weight_decays=(0.0, 1e-3),
     )
     with tf.distribute.get_strategy().scope():
-        encoder = restoring.restored_encoder(finished_run)
+        encoder = training.load_encoder(finished_run.path)
         method = fine_tuning.FineTuning(
             chosen,
             encoder,
@@ -56,7 +56,7 @@ def test_training_lowers_the_loss_and_changes_all_weights(tuned, finished_run):
     # The classifier starts at zero, so the loss at log(3).
     assert trained["mean_loss"] < math.log(3) - 0.01
     assert after["nll"] < math.log(3) - 0.05
-    before = restoring.restored_encoder(finished_run).trainable_variables
+    before = training.load_encoder(finished_run.path).trainable_variables
     for old, new in zip(
         before, method.model.encoder.trainable_variables, strict=True
     ):
@@ -87,7 +87,7 @@ def test_optimizer_and_batch_norm_are_those_of_the_appendix(tuned):
 def test_every_training_starts_at_the_pretrained_encoder(tuned, finished_run):
     method, _ = tuned
     method._start(CELL, 2)
-    before = restoring.restored_encoder(finished_run).variables
+    before = training.load_encoder(finished_run.path).variables
     for old, new in zip(before, method.model.encoder.variables, strict=True):
         np.testing.assert_array_equal(old, new)
     probabilities = method.predict_test()
@@ -106,7 +106,7 @@ def test_the_checkpoint_holds_encoder_and_classifier(tuned, tmp_path):
     method.save(epath.Path(tmp_path))
     method.model.classifier.bias.assign([0.0, 0.0, 0.0])
     checkpoints.restore(
-        checkpoints.path_of(epath.Path(tmp_path), 5),
+        run_files.path_of(epath.Path(tmp_path), 5),
         encoder=method.model.encoder,
         classifier=method.model.classifier,
     )

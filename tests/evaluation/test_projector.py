@@ -18,6 +18,7 @@ from tensorboard import program
 
 from supcon_tf import config, data, training
 from supcon_tf.evaluation import projector, splits
+from supcon_tf.training import runs
 
 NAMES = ("cat", "öl\tor\nnot", "7")
 COUNT, SIDE = 11, 72
@@ -53,9 +54,8 @@ POSITIONS = [0, 1, 2, 4, 5, 6, 8, 9]
 
 def write(run, split, probabilities=None, **overrides):
     projector.write_projector(
-        run,
+        runs.Run(run, config.PretrainSettings("x", image_size=SIDE), ""),
         config.EvaluateSettings(str(run.path), **overrides),
-        config.PretrainSettings(str(run.path), image_size=SIDE),
         split,
         probabilities,
     )

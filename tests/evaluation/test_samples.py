@@ -9,7 +9,7 @@ import pytest
 
 from supcon_tf import config, data, training
 from supcon_tf.evaluation import samples, splits
-from supcon_tf.training import input_pipeline
+from supcon_tf.training import input_pipeline, runs
 
 SIDE = 8
 CLASSES = ("cat", "dog", "owl")
@@ -53,7 +53,8 @@ def chosen(run, **overrides):
 
 
 def written(run, chosen, pretrained, test, bank, probabilities=None):
-    samples.write_samples(run, chosen, pretrained, test, bank, probabilities)
+    opened = runs.Run(run, pretrained, "")
+    samples.write_samples(opened, chosen, test, bank, probabilities)
     return [
         dict(np.load(file)) if file.exists() else None
         for file in (run.samples_file, run.representations_file)

@@ -15,7 +15,6 @@ from supcon_tf.augment import geometry
 from supcon_tf.training import (
     input_pipeline,
     representations,
-    restoring,
 )
 
 
@@ -114,9 +113,9 @@ def test_batch_size_and_replicas_change_nothing(
 
 
 def test_representations_are_in_order_and_by_hand(finished_run):
-    pretrained = finished_run.pretrain_settings()
+    pretrained = finished_run.recorded(config.PretrainSettings)
     source = input_pipeline.source(pretrained, "test")
-    encoder = restoring.restored_encoder(finished_run)
+    encoder = training.load_encoder(finished_run.path)
     got, labels = representations.represent(
         encoder, source, batch_size=4, image_size=16
     )
@@ -147,7 +146,7 @@ def test_other_classes_in_the_data_are_refused(
     finished_run, tiny_settings, tmp_path
 ):
     other = tmp_path / "images"
-    pretrained = finished_run.pretrain_settings()
+    pretrained = finished_run.recorded(config.PretrainSettings)
     import shutil
 
     shutil.copytree(pretrained.data_dir, other)
@@ -182,7 +181,9 @@ def test_an_image_of_the_training_is_never_one_of_the_test(
     (folder / sorted(trained_on)[0]).unlink()
     shutil.copy(folder / sorted(trained_on)[1], folder / "mid" / "new.jpg")
     results = numbers_alone(run, knn_neighbors=5)
-    tested = input_pipeline.source(run.pretrain_settings(), "test")
+    tested = input_pipeline.source(
+        run.recorded(config.PretrainSettings), "test"
+    )
     assert results["test_images"] == tested.num_examples > 5
     assert not trained_on & set(tested.ids)
     recorded = run.settings_file.read_text()

@@ -12,7 +12,7 @@ import pytest
 
 from supcon_tf import config, data, settings, training
 from supcon_tf.evaluation import linear_probe, transfer
-from supcon_tf.training import input_pipeline, restoring
+from supcon_tf.training import input_pipeline
 
 
 def chosen_for(run, **overrides):
@@ -102,7 +102,7 @@ def test_test_labels_choose_nothing(results, finished_run, monkeypatch):
 
 def test_the_frozen_encoder_stays_bit_by_bit(finished_run):
     chosen = chosen_for(finished_run, image_size=16)
-    encoder = restoring.restored_encoder(finished_run)
+    encoder = training.load_encoder(finished_run.path)
     before = [variable.numpy() for variable in encoder.variables]
     positions = np.arange(100)
     method = linear_probe.LinearTransfer(
@@ -187,6 +187,8 @@ def test_mistakes_are_found_before_anything_is_lost(
 def test_a_run_without_checkpoint_is_refused(finished_run, tmp_path):
     run = training.RunDirectory(tmp_path / "run")
     digits = data.load("digits", "train")
-    run.create(finished_run.pretrain_settings(), digits)
+    run.create(
+        finished_run.recorded(config.PretrainSettings), digits.class_names
+    )
     with pytest.raises(ValueError, match="must hold a checkpoint"):
         transfer.transfer_encoder(chosen_for(run))

@@ -9,14 +9,13 @@ import pathlib
 import shutil
 import subprocess
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, data
+from supcon_tf import config, run_files
 from supcon_tf.clients import integrity
 from supcon_tf.serving import metadata
-from supcon_tf.training import report, run_directory
+from supcon_tf.training import report, runs
 
 NAMES = ("dunkel", "größer", "hell")
 SUMMARY = {
@@ -53,14 +52,11 @@ class Server(tf.Module):
 @pytest.fixture
 def run(tmp_path, tiny_settings):
     """A run directory that was never trained."""
-    made = run_directory.RunDirectory(tmp_path / "run")
-    images = data.from_arrays(
-        np.zeros([len(NAMES), 8, 8, 3], np.uint8), range(len(NAMES)), NAMES
-    )
-    made.create(tiny_settings(made.path, image_size=224), images)
+    made = run_files.RunDirectory(tmp_path / "run")
+    made.create(tiny_settings(made.path, image_size=224), NAMES)
     (made.checkpoints / "step-00000012").mkdir(parents=True)
     stage = made.stage("probe")
-    stage.create(config.LinearSettings(str(made.path), name="probe"), images)
+    stage.create(config.LinearSettings(str(made.path), name="probe"), NAMES)
     (stage.checkpoints / "step-00000003").mkdir(parents=True)
     return made
 
@@ -78,7 +74,8 @@ def written(directory, run, classifier, **chosen):
     settings = config.ExportSettings(
         str(run.path), linear_stage="probe", **chosen
     )
-    metadata.write_metadata(directory, run, settings, classifier)
+    opened = runs.Run.open(run.path, "probe")
+    metadata.write_metadata(directory, opened, settings, classifier)
     file = directory / "assets.extra" / "metadata.json"
     return json.loads(file.read_bytes().decode("utf-8"))
 
@@ -119,7 +116,7 @@ def test_a_linear_classifier(directory, run):
 
 def test_an_encoder_alone_has_no_classes(directory, run, monkeypatch):
     monkeypatch.chdir(run.path)
-    found = written(directory, run_directory.RunDirectory("."), "none")
+    found = written(directory, run_files.RunDirectory("."), "none")
     assert found["run"] == "run"
     assert (found["classes"], found["top_k"]) == ([], 0)
     assert set(found["checkpoints"]) == {"encoder"}

@@ -14,7 +14,7 @@ import tensorflow as tf
 from supcon_tf import config, evaluation, serving, training
 from supcon_tf.clients import integrity
 from supcon_tf.serving import metadata
-from supcon_tf.training import restoring
+from supcon_tf.training import runs
 from tests import forks
 
 # Runs where supcon_tf cannot be imported: all files at 1, 7, 64 per request.
@@ -77,7 +77,7 @@ def test_a_fresh_process_answers_as_evaluation_did(
     with np.load(run.predictions_file) as saved:
         expected = np.tile(saved["probabilities"], [COPIES, 1])
         labels = np.tile(saved["labels"], COPIES)
-        root = run.pretrain_settings().data_dir
+        root = run.recorded(config.PretrainSettings).data_dir
         paths = [f"{root}/{identifier}" for identifier in saved["ids"]]
     file = tmp_path / "answers.npz"
     done = subprocess.run(
@@ -168,9 +168,8 @@ def test_the_classifier_of_stage_1_is_exported_where_there_is_no_other(
     )
     directory = serving.export(config.ExportSettings(str(run.path)))
     images = np.random.default_rng(0).integers(0, 256, (5, 16, 16, 3), np.uint8)
-    logits = restoring.restored_pretrained_classifier(run)(
-        restoring.restored_encoder(run)(images)
-    )
+    opened = runs.Run.open(run.path)
+    logits = opened.classifier("pretrained")(opened.encoder(images))
     loaded = tf.saved_model.load(str(directory))
     answer = loaded.signatures["predict_images"](images=tf.constant(images))
     np.testing.assert_allclose(

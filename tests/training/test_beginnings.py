@@ -11,7 +11,6 @@ import pytest
 
 import supcon_tf
 from supcon_tf import config, training
-from supcon_tf.training import restoring
 
 
 def test_images_of_one_class_teach_nothing(
@@ -63,7 +62,7 @@ def test_a_trained_encoder_is_loaded_in_one_call(finished_run):
     images = np.random.default_rng(0).integers(
         0, 256, [5, 16, 16, 3], dtype=np.uint8
     )
-    restored = restoring.restored_encoder(finished_run)
+    restored = training.load_encoder(finished_run.path)
     np.testing.assert_array_equal(encoder(images), restored(images))
     with pytest.raises(ValueError, match="must be a run directory"):
         supcon_tf.load_encoder(finished_run.path / "none")

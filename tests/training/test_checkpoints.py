@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from etils import epath
 
+from supcon_tf import run_files
 from supcon_tf.training import checkpoints
 
 
@@ -34,11 +35,11 @@ def directory(tmp_path):
 
 
 def test_a_checkpoint_holds_its_parts_and_how_far_the_run_was(directory):
-    assert checkpoints.steps_in(directory) == []
+    assert run_files.steps_in(directory) == []
     save(directory, 7, loss=[1.5, 3.0])
     save(directory, 123_456_789)
-    assert checkpoints.steps_in(directory) == [7, 123_456_789]
-    path = checkpoints.path_of(directory, 7)
+    assert run_files.steps_in(directory) == [7, 123_456_789]
+    path = run_files.path_of(directory, 7)
     progress = checkpoints.read_progress(path)
     assert progress == checkpoints.Progress(7, 10, {"loss": [1.5, 3.0]})
     assert progress.epoch == 0
@@ -53,7 +54,7 @@ def test_a_step_that_is_saved_again_is_replaced(directory):
     save(directory, 5, value=1)
     save(directory, 5, value=2)
     part = Part(0)
-    checkpoints.restore(checkpoints.path_of(directory, 5), part=part)
+    checkpoints.restore(run_files.path_of(directory, 5), part=part)
     assert part.inner["bias"].numpy() == 2
 
 
@@ -71,7 +72,7 @@ def test_what_a_killed_process_left_is_no_checkpoint(directory):
     save(directory, 5)
     (directory / ".partial6").mkdir()
     (directory / ".partial6" / "variables.index").write_text("half")
-    assert checkpoints.steps_in(directory) == [5]
+    assert run_files.steps_in(directory) == [5]
     checkpoints.remove_partial(directory)
     assert [path.name for path in directory.iterdir()] == ["step-00000005"]
 
@@ -80,9 +81,9 @@ def test_the_newest_and_the_ones_for_good_are_kept(directory):
     for step in range(1, 10):
         save(directory, step)
     checkpoints.prune(directory, 2, 3)
-    assert checkpoints.steps_in(directory) == [3, 6, 8, 9]
+    assert run_files.steps_in(directory) == [3, 6, 8, 9]
     checkpoints.prune(directory, 1, None)
-    assert checkpoints.steps_in(directory) == [9]
+    assert run_files.steps_in(directory) == [9]
 
 
 @contextlib.contextmanager
@@ -108,7 +109,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(directory):
     assert "{{" not in str(raised.value) and "[Op:" not in str(raised.value)
     assert "File too large" in str(raised.value)
     assert [path.name for path in directory.iterdir()] == ["step-00000005"]
-    assert checkpoints.read_progress(checkpoints.path_of(directory, 5))
+    assert checkpoints.read_progress(run_files.path_of(directory, 5))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(directory):
 )
 def test_a_damaged_checkpoint_is_refused(directory, harm, message):
     save(directory, 5)
-    path = checkpoints.path_of(directory, 5)
+    path = run_files.path_of(directory, 5)
     harm(path)
     with pytest.raises(ValueError, match=message):
         checkpoints.read_progress(path)
@@ -145,7 +146,7 @@ def test_a_damaged_checkpoint_is_refused(directory, harm, message):
 
 def test_a_foreign_checkpoint_is_refused_with_the_difference(directory):
     save(directory, 5)
-    path = checkpoints.path_of(directory, 5)
+    path = run_files.path_of(directory, 5)
     other = Part(0, size=4)
     other.inner["scale"] = tf.Variable([1.0])
     with pytest.raises(ValueError, match="must fit part of") as raised:

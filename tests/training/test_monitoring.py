@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, losses, training
+from supcon_tf import config, losses, run_files, training
 from supcon_tf.training import (
     callbacks,
     checkpoints,
     monitoring,
     progress,
-    run_directory,
     waiting,
 )
 
@@ -134,7 +133,7 @@ def test_a_terminal_shows_and_the_files_keep_everything(
 ):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "250")
-    run = run_directory.RunDirectory(tmp_path)
+    run = run_files.RunDirectory(tmp_path)
     chosen = tiny_settings(profile=(3, 4))
     fit(small_model, run, chosen)
     first, second, _ = capsys.readouterr().out.split("\n")
@@ -154,7 +153,7 @@ def test_a_terminal_shows_and_the_files_keep_everything(
 def test_a_resumed_run_goes_on_in_its_files(
     small_model, tiny_settings, tmp_path, capsys
 ):
-    run = run_directory.RunDirectory(tmp_path)
+    run = run_files.RunDirectory(tmp_path)
     chosen = tiny_settings()
     fit(small_model, run, chosen)
     (grid,) = run.tensorboard.glob("views/events.*")
@@ -170,7 +169,7 @@ def test_a_resumed_run_goes_on_in_its_files(
 
 
 def test_only_the_chief_writes(small_model, tiny_settings, tmp_path, capsys):
-    run = run_directory.RunDirectory(tmp_path / "run")
+    run = run_files.RunDirectory(tmp_path / "run")
     chosen = tiny_settings(profile=(1, 1))
     fit(small_model, run, chosen, is_chief=False)
     assert not run.path.exists()
@@ -178,7 +177,7 @@ def test_only_the_chief_writes(small_model, tiny_settings, tmp_path, capsys):
 
 
 def test_a_stage_gets_what_it_has_figures_for(tiny_settings, tmp_path):
-    run = run_directory.RunDirectory(tmp_path)
+    run = run_files.RunDirectory(tmp_path)
     linear = config.LinearSettings(str(tmp_path))
     made = monitoring.make_callbacks(linear, run, steps=1)
     kinds = {type(callback) for callback in made}

@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, training
-from supcon_tf.training import checkpoints, preemption, run_directory
+from supcon_tf import config, run_files, training
+from supcon_tf.training import preemption
 from tests import processes
 
 FLAGS = ("--deterministic", "--epochs=2", "--checkpoint_steps=4")
 
 
 def steps(run_dir):
-    return checkpoints.steps_in(run_directory.RunDirectory(run_dir).checkpoints)
+    return run_files.steps_in(run_files.RunDirectory(run_dir).checkpoints)
 
 
 def start(run_dir, **options):
@@ -50,7 +50,7 @@ def kill_while_saving(run_dir, count):
 
 def values(run_dir):
     """Every tensor of the newest checkpoint: weights, optimizer."""
-    newest = run_directory.RunDirectory(run_dir).latest_checkpoint()
+    newest = run_files.RunDirectory(run_dir).latest_checkpoint()
     reader = tf.train.load_checkpoint(f"{newest}/variables")
     return {
         name: reader.get_tensor(name)
@@ -173,11 +173,11 @@ def test_a_finished_run_can_be_given_more_epochs(
 ):
     """As if it had been begun with so many, from here on."""
     run = pretrain(tiny_settings, tmp_path / "run", warmup_epochs=None)
-    assert run.pretrain_settings().warmup_epochs == 0.2
+    assert run.recorded(config.PretrainSettings).warmup_epochs == 0.2
     longer = {"epochs": 4, "warmup_epochs": None, "resume": True}
     pretrain(tiny_settings, run.path, **longer)
     assert "extended     from 2 to 4 epochs: " in capsys.readouterr().out
-    recorded = run.pretrain_settings()
+    recorded = run.recorded(config.PretrainSettings)
     assert (recorded.epochs, recorded.warmup_epochs) == (4, 0.2)
     assert steps(run.path)[-1] == 12
     assert [line["epoch"] for line in figures(run.path)] == [1, 2, 3, 4]
@@ -229,7 +229,7 @@ def test_a_linear_stage_goes_on_where_it_was(tiny_settings, tmp_path):
         stage = training.train_linear(chosen)
         if name == "interrupted":
             for step in steps(stage.path)[2:]:
-                shutil.rmtree(checkpoints.path_of(stage.checkpoints, step))
+                shutil.rmtree(run_files.path_of(stage.checkpoints, step))
             assert steps(stage.path) == [2, 4]  # of 3 steps per epoch
             training.train_linear(dataclasses.replace(chosen, resume=True))
         ends.append(values(stage.path))

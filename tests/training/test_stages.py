@@ -14,6 +14,7 @@ from supcon_tf import (
     distribute,
     evaluation,
     models,
+    run_files,
     settings,
     training,
 )
@@ -21,7 +22,7 @@ from supcon_tf.training import (
     builders,
     checkpoints,
     input_pipeline,
-    restoring,
+    runs,
     stages,
 )
 
@@ -53,9 +54,7 @@ def test_a_run_leaves_what_later_tools_read(finished_run):
         figures[0]
     )
     assert run.latest_checkpoint().endswith("/step-00000006")
-    progress = checkpoints.read_progress(
-        checkpoints.path_of(run.checkpoints, 6)
-    )
+    progress = checkpoints.read_progress(run_files.path_of(run.checkpoints, 6))
     assert progress.epoch == 2 and progress.metrics == {}
     assert list(run.tensorboard.glob("*/events.*"))
     assert run.stage("linear").latest_checkpoint().endswith("/step-00000060")
@@ -90,15 +89,15 @@ def test_the_linear_stage_freezes_every_weight_and_statistic(
 ):
     """Trains on augmented views, where batch norm would move if it could."""
     seen = {}
-    restored = restoring.restored_encoder
+    restore = checkpoints.restore
 
-    def spy(*arguments):
-        encoder = restored(*arguments)
-        seen["encoder"] = encoder
-        seen["before"] = {w.name: w.numpy() for w in encoder.weights}
-        return encoder
+    def spy(path, **parts):
+        restore(path, **parts)
+        seen.update(parts)
+        weights = parts["encoder"].weights
+        seen["before"] = {w.name: w.numpy() for w in weights}
 
-    monkeypatch.setattr(restoring, "restored_encoder", spy)
+    monkeypatch.setattr(checkpoints, "restore", spy)
     stage = training.train_linear(
         config.LinearSettings(
             str(finished_run.path), name="views", epochs=2, batch_size=16
@@ -128,14 +127,14 @@ def test_representations_computed_once_train_the_same_classifier(
     constant = dataclasses.replace(chosen, horizontal_flip=False)
     assert constant.views_are_constant
     assert not chosen.views_are_constant
-    pretrained = finished_run.pretrain_settings()
+    pretrained = finished_run.recorded(config.PretrainSettings)
     images = input_pipeline.source(pretrained, "train")
     losses = []
     for fit in (stages._fit_on_views, stages._fit_on_representations):
         tf.keras.utils.set_random_seed(0)
         stage = finished_run.stage(f"same{len(losses)}")
         classifier = models.LinearClassifier(
-            restoring.restored_encoder(finished_run), 3
+            training.load_encoder(finished_run.path), 3
         )
         classifier.build((None, 16, 16, 3))
         fit(constant, stage, classifier, images, 16)  # full batches: no order
@@ -166,7 +165,7 @@ def test_settings_are_recorded_as_resolved(image_folder, tmp_path, monkeypatch):
             epochs=0,
         )
     )
-    recorded = run.pretrain_settings()
+    recorded = run.recorded(config.PretrainSettings)
     assert recorded.data_dir == str(tmp_path)
     assert recorded.image_size == 24  # of the train images, not of the test
 
@@ -199,7 +198,7 @@ def test_no_epochs_keep_the_initial_weights(tiny_settings):
     initial = builders.supcon_model(chosen).encoder
     for made, kept in zip(
         initial.weights,
-        restoring.restored_encoder(run).weights,
+        training.load_encoder(run.path).weights,
         strict=True,
     ):
         np.testing.assert_array_equal(made.numpy(), kept.numpy())
@@ -227,7 +226,7 @@ def test_stages_in_the_wrong_order_are_refused(tmp_path, finished_run):
 
 def test_a_checkpoint_of_another_encoder_is_refused(finished_run):
     other = dataclasses.replace(
-        finished_run.pretrain_settings(), width=0.1, image_size=16
+        finished_run.recorded(config.PretrainSettings), width=0.1, image_size=16
     )
     with pytest.raises(ValueError, match="must fit encoder of settings.flag"):
         checkpoints.restore(
@@ -260,13 +259,14 @@ def test_two_replicas_train_like_one_device(
 
 def check_the_classifier_of_stage_1(run):
     """Restored alone, it gives the logits that it gave in training."""
-    chosen = run.pretrain_settings()
-    restored = restoring.restored_pretrained_classifier(run)
+    chosen = run.recorded(config.PretrainSettings)
+    opened = runs.Run.open(run.path)
     model = builders.model(chosen, 3)
     parts = builders.checkpointed(model)
-    assert (restored is None) == ("classifier" not in parts)
-    if restored is None:
+    assert ("pretrained" in opened.classifiers) == ("classifier" in parts)
+    if "pretrained" not in opened.classifiers:
         return
+    restored = opened.classifier("pretrained")
     checkpoints.restore(run.latest_checkpoint(), **parts)
     views = np.random.default_rng(0).integers(0, 256, [5, 1, 16, 16, 3])
     if isinstance(model, models.ClassifierModel):
@@ -288,7 +288,7 @@ def test_stage_2_after_cross_entropy_begins_anew(tiny_settings, capsys):
         )
     )
     assert ", label smoothing 0.1\n" in capsys.readouterr().out
-    one_stage = restoring.restored_pretrained_classifier(run)
+    one_stage = runs.Run.open(run.path).classifier("pretrained")
     chosen = config.LinearSettings(
         str(run.path),
         epochs=0,
@@ -302,7 +302,7 @@ def test_stage_2_after_cross_entropy_begins_anew(tiny_settings, capsys):
     model = tf.keras.Sequential()
     stages._compile(chosen, model, 1)
     assert model.loss.label_smoothing == 0.2
-    initial = restoring.restored_classifier(run, "linear").classifier
+    initial = runs.Run.open(run.path).classifier("linear")
     assert not initial.bias.numpy().any() and one_stage.bias.numpy().any()
     # Nor the weights that stage 1 began with, which one epoch hardly moves.
     assert np.abs(initial.kernel - one_stage.kernel).max() > 0.1
@@ -370,7 +370,7 @@ def test_cross_entropy_learns_from_mixed_images(tiny_settings, capsys):
     figures = metrics_of(run)
     assert "accuracy" not in figures[0]  # of soft labels there is none
     assert figures[-1]["loss"] < figures[0]["loss"] - 0.05
-    assert run.pretrain_settings().mixing_alpha == 0.3
+    assert run.recorded(config.PretrainSettings).mixing_alpha == 0.3
 
 
 def test_mixing_is_a_function_of_seed_and_step(tiny_settings):

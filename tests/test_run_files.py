@@ -5,32 +5,21 @@ from __future__ import annotations
 import dataclasses
 import json
 
-import numpy as np
 import pytest
 
-from supcon_tf import config, data, training
-
-
-def images(*class_names, ids=None, split="train"):
-    count = max(len(class_names), len(ids or ()))
-    source = data.from_arrays(
-        np.zeros([count, 8, 8, 3], np.uint8),
-        np.arange(count) % len(class_names),
-        class_names,
-        split=split,
-    )
-    return dataclasses.replace(source, ids=ids and tuple(ids))
+from supcon_tf import config, run_files
 
 
 @pytest.fixture
 def run(tmp_path):
-    run = training.RunDirectory(tmp_path / "run")
-    run.create(config.PretrainSettings(str(run.path)), images("cat", "öl"))
+    run = run_files.RunDirectory(tmp_path / "run")
+    run.create(config.PretrainSettings(str(run.path)), ("cat", "öl"))
     return run
 
 
 def test_settings_and_classes_are_read_back(run):
-    assert run.pretrain_settings() == config.PretrainSettings(str(run.path))
+    expected = config.PretrainSettings(str(run.path))
+    assert run.recorded(config.PretrainSettings) == expected
     assert run.class_names() == ("cat", "öl")
 
 
@@ -44,7 +33,7 @@ def test_a_taken_directory_is_refused(run):
 
 def test_a_directory_of_somebody_else_is_never_taken(tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
-    run = training.RunDirectory(tmp_path)
+    run = run_files.RunDirectory(tmp_path)
     for overwrite in (True, False):
         with pytest.raises(ValueError, match="must be empty or a run dir"):
             run.check_free(overwrite)
@@ -52,7 +41,7 @@ def test_a_directory_of_somebody_else_is_never_taken(tmp_path):
 
 def test_overwriting_removes_outputs_and_stages_but_nothing_else(run):
     stage = run.stage("linear")
-    stage.create(config.LinearSettings(str(run.path)), images("cat", "öl"))
+    stage.create(config.LinearSettings(str(run.path)), ("cat", "öl"))
     run.checkpoints.mkdir()
     (run.checkpoints / "epoch-1.index").write_text("old")
     run.metrics_file.write_text("{}\n")
@@ -68,7 +57,7 @@ def test_overwriting_removes_outputs_and_stages_but_nothing_else(run):
     ):
         file.write_text("old")
     (run.path / "notes.txt").write_text("mine")
-    run.create(config.PretrainSettings(str(run.path)), images("dog", "cat"))
+    run.create(config.PretrainSettings(str(run.path)), ("dog", "cat"))
     assert sorted(p.name for p in run.path.iterdir()) == [
         "classes.json",
         "notes.txt",
@@ -88,14 +77,15 @@ def test_other_classes_are_listed(run):
 def test_missing_parts_are_named(run, tmp_path):
     with pytest.raises(ValueError, match="must hold a checkpoint, but has no"):
         run.latest_checkpoint()
-    with pytest.raises(ValueError, match="has no settings.flags"):
-        training.RunDirectory(tmp_path / "none").pretrain_settings()
+    none = run_files.RunDirectory(tmp_path / "none")
+    assert (none.flags(), none.metrics(), none.evaluation()) == ({}, [], {})
+    assert run_files.read_arrays(none.predictions_file) == {}
 
 
 def test_a_run_goes_on_with_its_own_settings_only(tmp_path):
     chosen = config.PretrainSettings(str(tmp_path / "run"), temperature=0.2)
-    run = training.RunDirectory(chosen.run_dir)
-    run.create(chosen, images("a", "b"))
+    run = run_files.RunDirectory(chosen.run_dir)
+    run.create(chosen, ("a", "b"))
     # Where it runs, how often it saves and what is shown do not change it.
     run.check_same(
         dataclasses.replace(
@@ -117,26 +107,26 @@ def test_a_run_goes_on_with_its_own_settings_only(tmp_path):
 
 
 def test_the_images_of_a_run_are_remembered(tmp_path):
-    run = training.RunDirectory(tmp_path / "run")
-    trained_on = images("a", "b", ids=["a/1.png", "b/2.png"])
-    trained_on = dataclasses.replace(trained_on, skipped=("a/bad.png",))
-    run.create(config.PretrainSettings("x"), trained_on, ("b/worse.png",))
+    run = run_files.RunDirectory(tmp_path / "run")
+    trained_on = ["a/1.png", "b/2.png"]
+    skipped = ("a/bad.png", "b/worse.png")
+    run.create(config.PretrainSettings("x"), ("a", "b"), trained_on, skipped)
     assert json.loads(run.images_file.read_text()) == {
         "trained_on": ["a/1.png", "b/2.png"],
         "skipped": ["a/bad.png", "b/worse.png"],
     }
     run.check_images(trained_on)
     with pytest.raises(ValueError, match="1 others and 1 missing: b/2.*b/3.p"):
-        run.check_images(images("a", "b", ids=["a/1.png", "b/3.png"]))
+        run.check_images(["a/1.png", "b/3.png"])
 
 
 def test_a_test_image_must_not_have_been_trained_on(tmp_path):
-    run = training.RunDirectory(tmp_path / "run")
+    run = run_files.RunDirectory(tmp_path / "run")
     trained_on = [f"a/{i}.png" for i in range(9)] + ["b/1.png"]
-    run.create(config.PretrainSettings("x"), images("a", "b", ids=trained_on))
+    run.create(config.PretrainSettings("x"), ("a", "b"), trained_on)
 
     def check(*ids):
-        run.check_unseen(images("a", "b", ids=ids, split="test"))
+        run.check_unseen(ids)
 
     check("a/11.png", "b/2.png")
     with pytest.raises(ValueError) as raised:
@@ -148,7 +138,7 @@ def test_a_test_image_must_not_have_been_trained_on(tmp_path):
     # Sorted into train/ and test/ after the training.
     with pytest.raises(ValueError, match="got 1 of 2: test/b/1.png"):
         check("test/a/77.png", "test/b/1.png")
-    run.check_unseen(images("a", "b", split="test"))  # images without names
+    run.check_unseen(None)  # images without names
 
 
 def test_a_split_that_nobody_recorded_is_refused(run):
@@ -156,14 +146,14 @@ def test_a_split_that_nobody_recorded_is_refused(run):
     with pytest.raises(
         ValueError, match="must have an images.json.*pretrain a"
     ):
-        run.check_unseen(images("a", "b", ids=["a/1.png", "b/1.png"]))
-    run.check_unseen(images("a", "b", ids=["val/a/1.png", "val/b/1.png"]))
+        run.check_unseen(["a/1.png", "b/1.png"])
+    run.check_unseen(["val/a/1.png", "val/b/1.png"])
 
 
 @pytest.mark.parametrize("below", ["file", "file/run"])
 def test_a_path_that_cannot_be_written_is_named(tmp_path, below):
     (tmp_path / "file").touch()
-    run = training.RunDirectory(tmp_path / below)
+    run = run_files.RunDirectory(tmp_path / below)
     with pytest.raises(
         ValueError, match=f"`run_dir` must be a folder .* got .*{below}: .*file"
     ):

@@ -1,0 +1,307 @@
+"""A run directory: every name in it, and how each file is read and written.
+
+Without TensorFlow: who reports on runs needs none.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Sequence
+
+import numpy as np
+from etils import epath
+
+from supcon_tf import exceptions, files, settings
+
+_CHECKPOINT = "step-"  # before the step, eight digits or more
+_SHOWN_NAMES = 5  # of images, in a message
+
+
+class RunDirectory:
+    """Paths and records of one run, or of a stage below it.
+
+    Holds settings.flags, classes.json, images.json where images have names,
+    checkpoints/, metrics.jsonl and tensorboard/; evaluation adds
+    evaluation.json, predictions.npz, representations.npz, samples.npz and
+    tensorboard/projector/, the report report.html, export export/<version>/,
+    conversion converted/. Each linear stage, and each transfer to other data
+    with its transfer.json, is a RunDirectory below.
+
+    Args:
+      path: the directory, local or gs://; need not exist.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = epath.Path(path)
+        self.settings_file = self.path / "settings.flags"
+        self.classes_file = self.path / "classes.json"
+        self.images_file = self.path / "images.json"
+        self.checkpoints = self.path / "checkpoints"
+        self.metrics_file = self.path / "metrics.jsonl"
+        self.tensorboard = self.path / "tensorboard"
+        self.evaluation_file = self.path / "evaluation.json"
+        self.predictions_file = self.path / "predictions.npz"
+        self.representations_file = self.path / "representations.npz"
+        self.samples_file = self.path / "samples.npz"
+        self.projector = self.tensorboard / "projector"
+        self.report_file = self.path / "report.html"
+        self.transfer_file = self.path / "transfer.json"
+        self.export = self.path / "export"
+        self.converted = self.path / "converted"
+
+    def stage(self, name: str) -> RunDirectory:
+        """The sub-directory of a linear stage, or of a transfer."""
+        return RunDirectory(self.path / name)
+
+    def stages(self) -> list[str]:
+        """The names of the linear stages and transfers that are there."""
+        return sorted(x.parent.name for x in self.path.glob("*/settings.flags"))
+
+    def exists(self) -> bool:
+        """Whether there is a run, or a stage."""
+        return self.settings_file.exists()
+
+    def recorded(
+        self, settings_class: type[settings.SettingsType]
+    ) -> settings.SettingsType:
+        """The settings of the run, or of the stage, that is here."""
+        return settings.from_flagfile(settings_class, self.settings_file)
+
+    def flags(self) -> dict[str, str]:
+        """The recorded settings as they stand there, by flag; {} without any.
+
+        Those of other versions too, whose flags may be others.
+        """
+        if not self.exists():
+            return {}
+        values: dict[str, str] = {}
+        for line in self.settings_file.read_text().splitlines():
+            if line.startswith("--"):
+                flag, _, value = line.removeprefix("--").partition("=")
+                known = values.get(flag)
+                values[flag] = value if known is None else f"{known}; {value}"
+        return values
+
+    def class_names(self) -> tuple[str, ...]:
+        """Class names in the order of the labels; none before a run."""
+        return tuple(_read_json(self.classes_file, ()))
+
+    def metrics(self) -> list[dict[str, float | None]]:
+        """The whole lines of metrics.jsonl, one per epoch."""
+        if not self.metrics_file.exists():
+            return []
+        lines = self.metrics_file.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def evaluation(self) -> dict[str, object]:
+        """evaluation.json; {} before the evaluation."""
+        return _read_json(self.evaluation_file, {})
+
+    def latest_checkpoint(self) -> str:
+        """Path of the newest checkpoint.
+
+        Raises:
+          ValueError: there is none.
+        """
+        steps = steps_in(self.checkpoints)
+        if not steps:
+            raise exceptions.InvalidValue(
+                f"{self.path} must hold a checkpoint, but has none: its "
+                "training has not come that far"
+            )
+        return str(path_of(self.checkpoints, steps[-1]))
+
+    def check_free(self, overwrite: bool) -> None:
+        """Raises ValueError where a run would mix with what is there.
+
+        Or where nothing can be written.
+        """
+        files.check_writable("run_dir", self.path)
+        if not self.path.exists() or not any(self.path.iterdir()):
+            return
+        if not self.settings_file.exists():
+            raise exceptions.InvalidValue(
+                f"{self.path} must be empty or a run directory, but holds "
+                "other files"
+            )
+        if not overwrite:
+            raise exceptions.InvalidValue(
+                f"{self.path} holds a run already; go on with it by --resume, "
+                "replace it by --overwrite, or choose another directory"
+            )
+
+    def create(
+        self,
+        chosen: settings.Settings,
+        class_names: Sequence[str],
+        trained_on: Sequence[str] | None = None,
+        skipped: Sequence[str] = (),
+    ) -> None:
+        """Starts a run here, in place of an earlier one.
+
+        Args:
+          chosen: its settings, resolved.
+          class_names: in the order of the labels.
+          trained_on: names of its training images; None where they have none.
+          skipped: files that could not be read.
+        """
+        if self.exists():
+            self._remove_outputs()
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.record(chosen)
+        _write_json(self.classes_file, list(class_names))
+        if trained_on is not None:
+            record = {"trained_on": list(trained_on), "skipped": list(skipped)}
+            _write_json(self.images_file, record)
+
+    def record(self, chosen: settings.Settings) -> None:
+        """Writes the settings of the run, in place of earlier ones."""
+        files.write_atomically(self.settings_file, settings.to_flagfile(chosen))
+
+    def write_predictions(
+        self,
+        probabilities: np.ndarray,
+        labels: np.ndarray,
+        ids: Sequence[str] | None,
+        class_names: Sequence[str],
+    ) -> None:
+        """Writes predictions.npz.
+
+        Args:
+          probabilities: [images, classes] float, or [draws, images, classes].
+          labels: [images] integers.
+          ids: names of the images; None for their places.
+          class_names: in the order of the labels.
+        """
+        write_arrays(
+            self.predictions_file,
+            ids=np.array(ids or range(len(labels))),
+            labels=labels,
+            probabilities=probabilities,
+            class_names=np.array(class_names),
+        )
+
+    def _remove_outputs(self) -> None:
+        for name in self.stages():
+            self.stage(name).path.rmtree()
+        # settings.flags, which makes it a run, goes last.
+        for path in reversed(list(vars(self).values())):
+            if path.is_dir() and path != self.path:
+                path.rmtree()
+            elif path != self.path:
+                path.unlink(missing_ok=True)
+
+    def check_classes(self, class_names: tuple[str, ...]) -> None:
+        """Raises ValueError unless the data has the classes of the run."""
+        known = self.class_names()
+        if known != class_names:
+            changes = [f"-{n}" for n in known if n not in class_names]
+            changes += [f"+{n}" for n in class_names if n not in known]
+            raise exceptions.InvalidValue(
+                f"the classes of the data must be those of {self.path}, got "
+                f"{' '.join(changes[:10]) or 'another order'}"
+            )
+
+    def check_images(self, ids: Sequence[str] | None) -> None:
+        """Raises ValueError unless the run was trained on these images."""
+        known, given = self._trained_on(), set(ids or ())
+        if known and known != given:
+            raise exceptions.InvalidValue(
+                f"--resume must find the training images of {self.path}, got "
+                f"{len(given - known)} others and {len(known - given)} "
+                f"missing: {_listed(known ^ given)}"
+            )
+
+    def check_unseen(self, ids: Sequence[str] | None) -> None:
+        """Raises ValueError for test images that the run was trained on.
+
+        Args:
+          ids: of a test split of the data folder of the run; None of a data
+            set whose split is its publisher's.
+        """
+        if ids is None:
+            return
+        known = self._trained_on()
+        # One that lies in a test folder by now may have been trained on
+        # before there was any.
+        seen = {
+            name
+            for name in ids
+            if name in known or name.partition("/")[2] in known
+        }
+        if seen:
+            raise exceptions.InvalidValue(
+                f"the test images must be none that {self.path} was trained "
+                f"on, got {len(seen)} of {len(ids)}: {_listed(seen)}"
+            )
+        has_folder = ids[0].startswith(("test/", "val/"))
+        if not known and not has_folder:
+            raise exceptions.InvalidValue(
+                f"{self.path} must have an {self.images_file.name}: it was "
+                "trained on a split that depended on all files of the folder, "
+                "so that nobody knows which images it has seen; pretrain again"
+            )
+
+    def _trained_on(self) -> set[str]:
+        """The names of the training images; none where they have no names."""
+        return set(_read_json(self.images_file, {}).get("trained_on", ()))
+
+    def check_same(self, chosen: settings.Settings) -> None:
+        """Raises ValueError unless the run here has these settings.
+
+        Those that do not change its result may differ, and some may grow; see
+        `resumable` and `grows` of `settings.setting`.
+        """
+        changes = settings.changes(self.recorded(type(chosen)), chosen)
+        if changes:
+            raise exceptions.InvalidValue(
+                f"--resume must come with the settings of {self.path}, got "
+                f"{', '.join(changes)}; --flagfile={self.settings_file} "
+                "repeats them"
+            )
+
+
+def path_of(checkpoints: epath.Path, step: int) -> epath.Path:
+    """The checkpoint of a step, whether it exists or not."""
+    return checkpoints / f"{_CHECKPOINT}{step:08d}"
+
+
+def steps_in(checkpoints: epath.Path) -> list[int]:
+    """The steps that have a checkpoint, rising."""
+    if not checkpoints.exists():
+        return []
+    names = (path.name for path in checkpoints.glob(f"{_CHECKPOINT}*"))
+    steps = (name.removeprefix(_CHECKPOINT) for name in names)
+    return sorted(int(step) for step in steps if step.isdigit())
+
+
+def read_arrays(path: epath.Path) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file by name; {} where there is none."""
+    if not path.exists():
+        return {}
+    with np.load(io.BytesIO(path.read_bytes())) as arrays:
+        return dict(arrays)
+
+
+def write_arrays(path: epath.Path, **arrays: np.ndarray) -> None:
+    """Writes an .npz file, all arrays or none."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    files.write_atomically(path, buffer.getvalue())
+
+
+def _read_json(path: epath.Path, absent: object) -> object:
+    return json.loads(path.read_text()) if path.exists() else absent
+
+
+def _write_json(path: epath.Path, content: object) -> None:
+    """Writes a file that people can read too."""
+    text = json.dumps(content, ensure_ascii=False, indent=1)
+    files.write_atomically(path, text + "\n")
+
+
+def _listed(names: set[str]) -> str:
+    shown = ", ".join(sorted(names)[:_SHOWN_NAMES])
+    return shown + (", ..." if len(names) > _SHOWN_NAMES else "")

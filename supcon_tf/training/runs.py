@@ -1,0 +1,206 @@
+"""A run as tools use it: what its directory holds, each thing made once."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from supcon_tf import config, data, exceptions, models, run_files
+from supcon_tf.training import builders, checkpoints, input_pipeline
+
+# From representations [images, dim] float32 to logits [images, classes].
+Classifier = Callable[[tf.Tensor], tf.Tensor]
+
+
+class Run:
+    """A pretrained run.
+
+      run = Run.open("runs/mine")
+      representations = run.encoder(images)
+
+    What is asked for is made at that moment, under the strategy of that
+    moment, and kept.
+
+    Attributes:
+      files: its directory.
+      settings: those of stage 1.
+      linear_stage: name of the linear stage that is meant.
+    """
+
+    def __init__(
+        self,
+        files: run_files.RunDirectory,
+        settings: config.PretrainSettings,
+        linear_stage: str,
+    ):
+        self.files = files
+        self.settings = settings
+        self.linear_stage = linear_stage
+        self._splits: dict[str, data.Source] = {}
+        self._classifiers: dict[str, Classifier] = {}
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], linear_stage: str = "linear"
+    ) -> Run:
+        """Opens a run directory.
+
+        Args:
+          path: of a pretraining, local or gs://.
+          linear_stage: name of the linear stage that is meant.
+
+        Raises:
+          ValueError: there is no run.
+        """
+        files = run_files.RunDirectory(path)
+        if not files.exists():
+            raise exceptions.InvalidValue(
+                f"{files.path} must be a run directory of tools/pretrain.py, "
+                "but has no settings.flags"
+            )
+        return cls(files, files.recorded(config.PretrainSettings), linear_stage)
+
+    @functools.cached_property
+    def checkpoint(self) -> str:
+        """Path of the newest checkpoint of stage 1; raises ValueError."""
+        return self.files.latest_checkpoint()
+
+    @functools.cached_property
+    def class_names(self) -> tuple[str, ...]:
+        """Class names in the order of the labels."""
+        return self.files.class_names()
+
+    def images(self, split: str) -> data.Source:
+        """The split "train" or "test" of the data of the run.
+
+        Raises:
+          ValueError: it cannot be read, has other classes than the run, or is
+            the test split and has images that the run was trained on.
+        """
+        if split not in self._splits:
+            found = input_pipeline.source(self.settings, split)
+            self.files.check_classes(found.class_names)
+            if split == "test":
+                self.files.check_unseen(found.ids)
+            self._splits[split] = found
+        return self._splits[split]
+
+    @functools.cached_property
+    def encoder(self) -> models.Encoder:
+        """The trained encoder, built for the images of the run.
+
+        Raises:
+          ValueError: there is no checkpoint, or one of another encoder.
+        """
+        made = builders.encoder(self.settings)
+        checkpoints.restore(self.checkpoint, encoder=made)
+        return made
+
+    @functools.cached_property
+    def classifiers(self) -> tuple[str, ...]:
+        """The trained classifiers that there are: "linear", "pretrained".
+
+        The first is that of stage 2; the other was trained in stage 1 together
+        with the encoder: by ce, max_margin, a joint objective or
+        --online_classifier.
+        """
+        stage = self.files.stage(self.linear_stage)
+        has = {
+            "linear": stage.exists(),
+            "pretrained": builders.has_classifier(self.settings),
+        }
+        return tuple(name for name in has if has[name])
+
+    def classifier(self, name: str) -> Classifier:
+        """One of `classifiers`.
+
+        Returns:
+          A `tf.Module`: a function of representations [images, dim] float32,
+          as the encoder makes them, to logits [images, classes] float32, those
+          of max_margin its scale times cosines.
+
+        Raises:
+          ValueError: there is no checkpoint, or one that does not fit, or the
+            linear stage is a transfer to other data.
+        """
+        if name not in self._classifiers:
+            self._classifiers[name] = self._restored_classifier(name)
+        return self._classifiers[name]
+
+    def classifier_checkpoint(self, name: str) -> str:
+        """Path of the checkpoint that a classifier is in."""
+        if name == "pretrained":
+            return self.checkpoint
+        stage = self.files.stage(self.linear_stage)
+        if stage.transfer_file.exists():
+            raise exceptions.InvalidValue(
+                "--linear_stage must be one of tools/train_linear.py, got "
+                f"{self.linear_stage}, a transfer to other data"
+            )
+        return stage.latest_checkpoint()
+
+    def choose_classifier(self, asked: str) -> str:
+        """What --classifier means: "auto" is the first that there is.
+
+        Raises:
+          ValueError: stage 1 trained no classifier, and its own is asked for.
+        """
+        if asked == "pretrained" and asked not in self.classifiers:
+            raise exceptions.InvalidValue(
+                "--classifier must be linear or none, got pretrained: stage 1 "
+                f"of {self.files.path} trained no classifier"
+            )
+        return (*self.classifiers, "none")[0] if asked == "auto" else asked
+
+    def _restored_classifier(self, name: str) -> Classifier:
+        of_cosines = name == "pretrained" and builders.uses_cosines(
+            self.settings
+        )
+        made = tf.keras.layers.Dense(
+            len(self.class_names),
+            use_bias=not of_cosines,
+            dtype="float32",
+            name="classifier",
+        )
+        made.build((None, self.encoder.representation_dim))
+        checkpoints.restore(self.classifier_checkpoint(name), classifier=made)
+        if of_cosines:
+            return _ScaledCosines(made, self.settings.softmax_scale)
+        return made
+
+
+def load_encoder(run_dir: str | os.PathLike[str]) -> models.Encoder:
+    """The trained encoder of a run directory.
+
+      encoder = supcon_tf.load_encoder("runs/mine")
+      representations = encoder(images)  # [batch, S, S, 3] uint8, or 0..255
+
+    Args:
+      run_dir: of a finished pretraining, or of one that has a checkpoint; the
+        newest counts.
+
+    Returns:
+      The encoder, built for images of the size that it was trained on.
+
+    Raises:
+      ValueError: there is no run, or it has no checkpoint.
+    """
+    return Run.open(run_dir).encoder
+
+
+class _ScaledCosines(tf.Module):
+    """Logits of max_margin: as its loss has them, without the margin."""
+
+    def __init__(self, classifier: tf.keras.layers.Dense, scale: float):
+        super().__init__()
+        self.classifier = classifier
+        self.scale = scale
+
+    def __call__(self, representations: tf.Tensor) -> tf.Tensor:
+        return self.scale * tf.matmul(
+            tf.math.l2_normalize(representations, axis=1),
+            tf.math.l2_normalize(self.classifier.kernel, axis=0),
+        )
