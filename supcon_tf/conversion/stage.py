@@ -18,7 +18,7 @@ from supcon_tf.conversion import (
     onnx_model,
     tflite_model,
 )
-from supcon_tf.training import report, runs
+from supcon_tf.training import console, runs
 
 _FILES = {
     "tflite_float32": "model_float32.tflite",
@@ -67,9 +67,9 @@ def convert(chosen: config.ConvertSettings) -> dict[str, object]:
     name = run.choose_classifier(chosen.classifier)
     classifier = None if name == "none" else run.classifier(name)
     model = graph.ImageModel(run.encoder, size, classifier)
-    report.print_header(test, size)
-    report.print_done("encoder", checkpoint)
-    report.print_done("classifier", name)
+    console.print_header(test, size)
+    console.print_line("encoder", checkpoint)
+    console.print_line("classifier", name)
 
     contents = _contents(chosen, model, run)
     found = {
@@ -78,14 +78,14 @@ def convert(chosen: config.ConvertSettings) -> dict[str, object]:
         "encoder": checkpoint,
         "classifier": name,
         "settings": dataclasses.asdict(chosen),
-        "versions": report.versions() | _versions(chosen),
+        "versions": console.versions() | _versions(chosen),
         "preprocessing": _PREPROCESSING,
         **_measured(chosen, model, contents, test),
     }
     class_names = run.class_names if classifier else ()
     with files.make_atomically(directory, chosen.overwrite) as partial:
         _write(partial, contents, found, class_names)
-    report.print_done("converted", directory)
+    console.print_line("converted", directory)
     return found
 
 
@@ -119,7 +119,9 @@ def _contents(
             if kind == "onnx"
             else tflite_model.to_tflite(model, precision, calibrating)
         )
-        report.print_done("made", f"{_FILES[name]} ({len(contents[name]):,} B)")
+        console.print_line(
+            "made", f"{_FILES[name]} ({len(contents[name]):,} B)"
+        )
     return contents
 
 

@@ -14,10 +14,10 @@ from supcon_tf.data import subsets
 from supcon_tf.training import (
     callbacks,
     checkpoints,
+    console,
     input_pipeline,
     monitoring,
     optimizers,
-    report,
     representations,
     schedules,
 )
@@ -109,7 +109,7 @@ class FineTuning:
             num_views=1,
         )
         values = ", ".join(f"{name} {x:g}" for name, x in cell.items())
-        report.print_done(
+        console.print_line(
             "fine-tuning", f"{values}, {images.num_examples:,} images"
         )
         history = self.model.fit(

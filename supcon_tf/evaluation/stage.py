@@ -14,7 +14,7 @@ from supcon_tf.evaluation import (
     splits,
 )
 from supcon_tf.training import (
-    report,
+    console,
     representations,
     runs,
 )
@@ -52,8 +52,8 @@ def evaluate(chosen: config.EvaluateSettings) -> dict[str, object]:
     strategy = distribute.make_strategy(chosen.strategy, chosen.tpu)
     with strategy.scope():
         classify = classifiers.probabilities_of(run)
-        report.print_header(test_images, pretrained.image_size)
-        report.print_done("encoder", checkpoint)
+        console.print_header(test_images, pretrained.image_size)
+        console.print_line("encoder", checkpoint)
         represent = representations.representer(
             run.encoder,
             batch_size=chosen.batch_size,
@@ -81,7 +81,7 @@ def evaluate(chosen: config.EvaluateSettings) -> dict[str, object]:
             if "linear" in classify
             else {}
         ),
-        "versions": report.versions(),
+        "versions": console.versions(),
         **_of_probabilities(chosen, test, probabilities),
         **classifiers.without_training(chosen, test, bank),
         **_of_representations(chosen, test),

@@ -15,7 +15,7 @@ from supcon_tf.evaluation import (
     results,
     selection,
 )
-from supcon_tf.training import devices, input_pipeline, report, runs
+from supcon_tf.training import console, devices, input_pipeline, runs
 
 
 def transfer_encoder(chosen: config.TransferSettings) -> dict[str, object]:
@@ -65,8 +65,8 @@ def transfer_encoder(chosen: config.TransferSettings) -> dict[str, object]:
     stage.create(chosen, images.class_names, images.ids, images.skipped)
 
     with strategy.scope():
-        report.print_header(images, chosen.image_size, chosen)
-        report.print_done("encoder", checkpoint)
+        console.print_header(images, chosen.image_size, chosen)
+        console.print_line("encoder", checkpoint)
         method = _method(chosen, run.encoder, checkpoint, images, test, draws)
     records, probabilities = [], []
     for draw in draws:

@@ -16,7 +16,7 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from supcon_tf import config, exceptions, files, settings
 from supcon_tf.augment import geometry
-from supcon_tf.training import report, runs
+from supcon_tf.training import console, runs
 
 EXTRAS = "assets.extra"  # the directory that SavedModels have for such files
 FILE = f"{EXTRAS}/metadata.json"
@@ -55,7 +55,7 @@ def write_metadata(
     signatures = read_signatures(directory)
     record = {
         "time": now.isoformat(timespec="seconds"),
-        "versions": report.versions(),
+        "versions": console.versions(),
         "git_revision": git_revision(),
         **_of_run(run, chosen, classifier),
         **_of_answers(run, chosen, classifier),

@@ -7,7 +7,7 @@ from etils import epath
 
 from supcon_tf import config, exceptions, measures
 from supcon_tf.serving import metadata, saved_model
-from supcon_tf.training import report, representations, runs
+from supcon_tf.training import console, representations, runs
 
 
 def export(chosen: config.ExportSettings) -> epath.Path:
@@ -49,8 +49,8 @@ def export(chosen: config.ExportSettings) -> epath.Path:
             directory, run, chosen, name
         ),
     )
-    report.print_done("classifier", name)
-    report.print_done("exported", directory)
+    console.print_line("classifier", name)
+    console.print_line("exported", directory)
     return directory
 
 

@@ -17,11 +17,11 @@ from supcon_tf import (
 )
 from supcon_tf.training import (
     checkpoints,
+    console,
     devices,
     monitoring,
     preemption,
     progress,
-    report,
     saving,
     waiting,
 )
@@ -106,7 +106,7 @@ def _extend(run: run_files.RunDirectory, chosen: StageSettings) -> None:
     before = run.recorded(type(chosen))
     if chosen.epochs > before.epochs:
         run.record(chosen)
-        report.print_done(
+        console.print_line(
             "extended",
             f"from {before.epochs} to {chosen.epochs} epochs: the schedule is "
             "that of a run of so many, so the learning rate goes on where such "
@@ -222,7 +222,7 @@ def _peers_may_be_lost(strategy: tf.distribute.Strategy) -> Iterator[None]:
         if distribute.num_workers(strategy) == 1:
             raise
         progress.end_live_line()
-        report.print_done(
+        console.print_line(
             "lost", "another worker; --resume goes on from the last checkpoint"
         )
         raise preemption.Preempted from error
@@ -244,5 +244,5 @@ def _restore(
             f"steps per epoch (was {done.epoch_steps})"
         )
     checkpoints.restore(path, **parts)
-    report.print_done("resumed", f"{path}, {done.epoch} epochs done")
+    console.print_line("resumed", f"{path}, {done.epoch} epochs done")
     return done

@@ -11,6 +11,7 @@ from supcon_tf import config, data, exceptions, losses, models, run_files
 from supcon_tf.training import (
     builders,
     checkpoints,
+    console,
     devices,
     input_pipeline,
     loop,
@@ -18,7 +19,6 @@ from supcon_tf.training import (
     monitoring,
     nearest_neighbors,
     optimization,
-    report,
     representations,
     runs,
 )
@@ -81,7 +81,7 @@ def pretrain(chosen: config.PretrainSettings) -> run_files.RunDirectory:
         measures=measures,
         views=views,
     )
-    report.print_done("pretrained", run.latest_checkpoint())
+    console.print_line("pretrained", run.latest_checkpoint())
     return run
 
 
@@ -99,8 +99,8 @@ def _model(
         _metrics(chosen),
         jit_compile=chosen.jit_compile or None,
     )
-    report.print_header(images, chosen.image_size, chosen)
-    report.print_pretraining(
+    console.print_header(images, chosen.image_size, chosen)
+    console.print_pretraining(
         chosen,
         model,
         steps=steps,
@@ -109,7 +109,7 @@ def _model(
     )
     available = memory.available_bytes()
     if too_large := memory.warning(chosen, model.encoder, available):
-        report.print_done("warning", too_large)
+        console.print_line("warning", too_large)
     return model
 
 
@@ -200,13 +200,13 @@ def train_linear(chosen: config.LinearSettings) -> run_files.RunDirectory:
         tf.keras.utils.set_random_seed(chosen.seed + 1)
         classifier = models.LinearClassifier(encoder, len(images.class_names))
         classifier.build((None, size, size, 3))
-        report.print_header(images, size, chosen)
-        report.print_done("encoder", checkpoint)
+        console.print_header(images, size, chosen)
+        console.print_line("encoder", checkpoint)
     fit = _fit_on_views
     if chosen.views_are_constant:
         fit = _fit_on_representations
     fit(chosen, stage, classifier, images, size)
-    report.print_done("classifier", stage.latest_checkpoint())
+    console.print_line("classifier", stage.latest_checkpoint())
     return stage
 
 
@@ -290,7 +290,7 @@ def _compile(
         metrics=["accuracy"],
         jit_compile=chosen.jit_compile or None,
     )
-    report.print_linear(chosen, optimization.peak_learning_rate(chosen))
+    console.print_linear(chosen, optimization.peak_learning_rate(chosen))
 
 
 def _checkpointed(

@@ -15,7 +15,7 @@ import tensorflow as tf
 from supcon_tf import config, run_files
 from supcon_tf.clients import integrity
 from supcon_tf.serving import metadata
-from supcon_tf.training import report, runs
+from supcon_tf.training import console, runs
 
 NAMES = ("dunkel", "größer", "hell")
 SUMMARY = {
@@ -83,7 +83,7 @@ def written(directory, run, classifier, **chosen):
 def test_a_linear_classifier(directory, run):
     run.evaluation_file.write_text(json.dumps(EVALUATION))
     found = written(directory, run, "linear")
-    assert found["versions"] == report.versions()
+    assert found["versions"] == console.versions()
     time = datetime.datetime.fromisoformat(found["time"])
     assert time.utcoffset() == datetime.timedelta(0)
     assert found["run"] == "run"

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import config, data, distribute
-from supcon_tf.training import devices, report
+from supcon_tf.training import console, devices
 from tests import forks, workers
 
 
@@ -119,7 +119,7 @@ def test_the_header_says_where_and_how(
     tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
     images = data.load("digits", "train", None)
     with mirrored_strategy.scope():
-        report.print_header(images, 8, settings(deterministic=True))
+        console.print_header(images, 8, settings(deterministic=True))
     line = capsys.readouterr().out.splitlines()[1]
     assert line == (
         "devices      MirroredStrategy: 2 replica(s), 1 worker(s), 2 CPU in "

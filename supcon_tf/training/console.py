@@ -1,4 +1,4 @@
-"""What a run prints before it starts."""
+"""The lines that a tool prints: what starts, how, and what was written."""
 
 from __future__ import annotations
 
@@ -11,17 +11,22 @@ from supcon_tf import config, data, distribute, models
 from supcon_tf.training import optimization
 
 
+def print_line(name: str, text: object) -> None:
+    """Prints a named line at once, also into a log file."""
+    print(f"{name:<12} {text}", flush=True)
+
+
 def print_header(
     images: data.Source,
     size: int,
     chosen: config.PretrainSettings | config.LinearSettings | None = None,
 ) -> None:
     """Prints versions, devices as `chosen` uses them, and the data set."""
-    _print_line(
+    print_line(
         "versions", ", ".join(f"{name} {v}" for name, v in versions().items())
     )
-    _print_line("devices", _describe_devices(chosen))
-    _print_line(
+    print_line("devices", _describe_devices(chosen))
+    print_line(
         "data",
         f"{images.name}: {images.num_examples:,} {images.split} images of "
         f"{len(images.class_names)} classes, views of {size} px"
@@ -80,7 +85,7 @@ def print_pretraining(
 ) -> None:
     """Prints batch, encoder, optimizer, loss and its chance level if any."""
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    _print_line(
+    print_line(
         "batch",
         f"{chosen.batch_size} images x {chosen.num_views} views, "
         f"{chosen.batch_size // replicas} images per replica"
@@ -88,7 +93,7 @@ def print_pretraining(
         + f"; {steps} steps per epoch, {chosen.epochs} epochs",
     )
     encoder = model.encoder
-    _print_line(
+    print_line(
         "encoder",
         f"{chosen.architecture}, width {chosen.width}, "
         f"stem {encoder.resolved_stem or 'none'}, "
@@ -96,19 +101,19 @@ def print_pretraining(
         f"{encoder.representation_dim}-d representation",
     )
     if encoder.resolved_stem == "cifar" and chosen.image_size > 64:
-        _print_line(
+        print_line(
             "note",
             f"the cifar stem keeps images of {chosen.image_size} px at full "
             "size: --stem=imagenet needs a sixteenth of the memory and time",
         )
     if encoder.resolved_stem == "imagenet" and chosen.image_size <= 64:
-        _print_line(
+        print_line(
             "note",
             f"the imagenet stem shrinks images of {chosen.image_size} px to "
             f"{-(-chosen.image_size // 32)}: --stem=cifar keeps their detail",
         )
     print_optimizer(chosen, learning_rate)
-    _print_line("loss", _describe_loss(chosen, chance))
+    print_line("loss", _describe_loss(chosen, chance))
 
 
 def _describe_parts(chosen: config.PretrainSettings) -> str:
@@ -172,7 +177,7 @@ def _describe_smoothing(
 def print_linear(chosen: config.LinearSettings, learning_rate: float) -> None:
     """Prints optimizer and loss of stage 2."""
     print_optimizer(chosen, learning_rate)
-    _print_line("loss", "cross-entropy" + _describe_smoothing(chosen))
+    print_line("loss", "cross-entropy" + _describe_smoothing(chosen))
 
 
 def print_optimizer(
@@ -184,7 +189,7 @@ def print_optimizer(
     source = f"{chosen.learning_rate:g} per 256, {scaling} scaling"
     if scaling == "none":
         source = "whatever the batch"
-    _print_line(
+    print_line(
         "optimizer",
         f"{_describe_optimizer(chosen)}, weight decay {chosen.weight_decay:g}; "
         f"learning rate {learning_rate:g} ({source}), warm-up "
@@ -218,13 +223,3 @@ def _describe_schedule(
         "step": f"then {ratio} at epochs {epochs}",
         "constant": "then constant",
     }[chosen.schedule]
-
-
-def print_done(what: str, where: object) -> None:
-    """Prints what a tool has written."""
-    _print_line(what, where)
-
-
-def _print_line(name: str, text: object) -> None:
-    """Prints a named line at once, also into a log file."""
-    print(f"{name:<12} {text}", flush=True)
