@@ -89,11 +89,8 @@ class RunDirectory:
         return tuple(_read_json(self.classes_file, ()))
 
     def metrics(self) -> list[dict[str, float | None]]:
-        """The whole lines of metrics.jsonl, one per epoch."""
-        if not self.metrics_file.exists():
-            return []
-        lines = self.metrics_file.read_text().splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        """The epochs of metrics.jsonl: see `read_metrics`."""
+        return read_metrics(self.metrics_file)
 
     def evaluation(self) -> dict[str, object]:
         """evaluation.json; {} before the evaluation."""
@@ -275,6 +272,20 @@ def steps_in(checkpoints: epath.Path) -> list[int]:
     names = (path.name for path in checkpoints.glob(f"{_CHECKPOINT}*"))
     steps = (name.removeprefix(_CHECKPOINT) for name in names)
     return sorted(int(step) for step in steps if step.isdigit())
+
+
+def read_metrics(path: epath.Path) -> list[dict[str, float | None]]:
+    """The epochs of a metrics.jsonl, in order; none where there is no file.
+
+    Returns:
+      Per epoch its number, `epoch`, and its figures by name; None for one that
+      was not finite. A last line without its end, whose process was killed
+      while it wrote, is left out.
+    """
+    if not path.exists():
+        return []
+    lines = path.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def read_arrays(path: epath.Path) -> dict[str, np.ndarray]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-
 import tensorflow as tf
 
 from supcon_tf import config, losses, models
@@ -25,15 +22,9 @@ def encoder(chosen: config.PretrainSettings) -> models.Encoder:
     return made
 
 
-def model(
-    chosen: config.PretrainSettings, num_classes: int
-) -> models.SupConModel | models.ClassifierModel:
-    """The built model of stage 1, as its objective needs it."""
-    if not chosen.has_projections:
-        return classifier_model(chosen, num_classes)
-    if has_classifier(chosen):
-        return supcon_model(chosen, num_classes)
-    return supcon_model(chosen)
+def _synchronizes(chosen: config.PretrainSettings) -> bool:
+    """Whether BN spans the replicas; a loop over chunks cannot have it."""
+    return chosen.gradient_cache_chunks == 1
 
 
 def has_classifier(chosen: config.PretrainSettings) -> bool:
@@ -47,89 +38,63 @@ def uses_cosines(chosen: config.PretrainSettings) -> bool:
     return chosen.objective == "max_margin"
 
 
-def classifier_model(
+def model(
     chosen: config.PretrainSettings, num_classes: int
-) -> models.ClassifierModel:
-    """The built model of a one-stage baseline with initial weights."""
-    made = models.ClassifierModel(
-        encoder(chosen), num_classes, cosine=uses_cosines(chosen)
-    )
+) -> models.SupConModel | models.ClassifierModel:
+    """The built model of stage 1 with initial weights, of resolved settings."""
+    if chosen.has_projections:
+        made = _supcon_model(chosen, num_classes)
+    else:
+        made = models.ClassifierModel(
+            encoder(chosen), num_classes, cosine=uses_cosines(chosen)
+        )
     side = chosen.image_size
     made.build((None, chosen.num_views, side, side, 3))
     return made
 
 
-def checkpointed(
-    model: models.SupConModel | models.ClassifierModel,
-) -> dict[str, tf.Module]:
-    """The parts of a model of stage 1 under their names in a checkpoint."""
-    if isinstance(model, models.ClassifierModel):
-        return {"encoder": model.encoder, "classifier": model.classifier}
-    parts = {
-        "encoder": model.encoder,
-        "projection_head": model.projection_head,
-    }
-    if model.classifier is not None:
-        parts["classifier"] = model.classifier
-    if isinstance(model, models.MomentumSupConModel):
-        parts["momentum_encoder"] = model.momentum_encoder
-        parts["momentum_head"] = model.momentum_head
-        parts["queue"] = model.queue
-    return parts
-
-
-def supcon_model(
-    chosen: config.PretrainSettings, num_classes: int | None = None
+def _supcon_model(
+    chosen: config.PretrainSettings, num_classes: int
 ) -> models.SupConModel:
-    """The built model of stage 1 with initial weights.
-
-    Args:
-      chosen: resolved settings.
-      num_classes: of the classifier beside the projections; None for none.
-    """
+    """With a classifier beside the projections, and a queue, if asked for."""
     head = models.ProjectionHead(
         chosen.projection_dim,
         chosen.hidden_dims,
         use_batch_norm=chosen.projection_batch_norm,
         synchronized_bn=_synchronizes(chosen),
     )
-    model = _supcon_class(chosen)(
-        encoder(chosen),
-        head,
-        classifier=_classifier(num_classes),
-        classifier_weight=chosen.classifier_weight if chosen.is_joint else None,
-        gradient_cache_chunks=chosen.gradient_cache_chunks,
-    )
-    side = chosen.image_size
-    model.build((None, chosen.num_views, side, side, 3))
-    return model
-
-
-def _supcon_class(
-    chosen: config.PretrainSettings,
-) -> Callable[..., models.SupConModel]:
-    """The model's class; with a queue, given it and the encoder's momentum."""
+    parts = encoder(chosen), head
+    options = {"gradient_cache_chunks": chosen.gradient_cache_chunks}
+    if has_classifier(chosen):
+        options["classifier"] = tf.keras.layers.Dense(
+            num_classes, dtype="float32", name="classifier"
+        )
+    if chosen.is_joint:
+        options["classifier_weight"] = chosen.classifier_weight
     if not chosen.queue_size:
-        return models.SupConModel
-    return functools.partial(
-        models.MomentumSupConModel,
-        queue=losses.ProjectionQueue(chosen.queue_size, chosen.projection_dim),
-        encoder_momentum=chosen.encoder_momentum,
+        return models.SupConModel(*parts, **options)
+    queue = losses.ProjectionQueue(chosen.queue_size, chosen.projection_dim)
+    return models.MomentumSupConModel(
+        *parts, queue, chosen.encoder_momentum, **options
     )
 
 
-def _classifier(num_classes: int | None) -> tf.keras.layers.Dense | None:
-    """The classifier beside the projections, if any."""
-    if num_classes is None:
-        return None
-    return tf.keras.layers.Dense(
-        num_classes, dtype="float32", name="classifier"
-    )
+_PARTS = (
+    "encoder",
+    "projection_head",
+    "classifier",
+    "momentum_encoder",
+    "momentum_head",
+    "queue",
+)
 
 
-def _synchronizes(chosen: config.PretrainSettings) -> bool:
-    """Whether BN spans the replicas; a loop over chunks cannot have it."""
-    return chosen.gradient_cache_chunks == 1
+def checkpointed(
+    model: models.SupConModel | models.ClassifierModel,
+) -> dict[str, tf.Module]:
+    """The parts of a model of stage 1 under their names in a checkpoint."""
+    parts = {name: getattr(model, name, None) for name in _PARTS}
+    return {name: part for name, part in parts.items() if part is not None}
 
 
 def loss(
@@ -141,36 +106,39 @@ def loss(
       chosen: resolved settings.
       model: that of stage 1, whose queue, if it has one, the loss shares.
     """
-    queue = getattr(model, "queue", None)
+    shared = {"cross_replica": chosen.cross_replica}
     return {
-        "supcon": lambda chosen: _supcon_loss(chosen, queue),
-        "simclr": lambda chosen: losses.SimCLRLoss(
+        "supcon": lambda: losses.SupConLoss(
             chosen.temperature,
+            chosen.formulation,
+            chosen.denominator,
+            chosen.anchor_views,
+            chosen.positives_cap,
             chosen.scale_by_temperature,
-            cross_replica=chosen.cross_replica,
+            queue=getattr(model, "queue", None),
+            **shared,
         ),
-        "npairs": lambda chosen: losses.NPairsLoss(chosen.cross_replica),
-        "triplet": lambda chosen: losses.TripletLoss(
-            chosen.triplet_margin, chosen.triplet_mining, chosen.cross_replica
+        "simclr": lambda: losses.SimCLRLoss(
+            chosen.temperature, chosen.scale_by_temperature, **shared
         ),
-        "ce": lambda chosen: losses.CrossEntropyLoss(chosen.label_smoothing),
-        "max_margin": lambda chosen: losses.MaxMarginLoss(
+        "npairs": lambda: losses.NPairsLoss(**shared),
+        "triplet": lambda: losses.TripletLoss(
+            chosen.triplet_margin, chosen.triplet_mining, **shared
+        ),
+        "ce": lambda: losses.CrossEntropyLoss(chosen.label_smoothing),
+        "max_margin": lambda: losses.MaxMarginLoss(
             chosen.softmax_margin, chosen.softmax_scale
         ),
-    }[chosen.loss](chosen)
+    }[chosen.loss]()
 
 
-def _supcon_loss(
-    chosen: config.PretrainSettings, queue: losses.ProjectionQueue | None
-) -> losses.SupConLoss:
-    """Eq. 2 or Eq. 3, with every option."""
-    return losses.SupConLoss(
-        temperature=chosen.temperature,
-        formulation=chosen.formulation,
-        denominator=chosen.denominator,
-        anchor_views=chosen.anchor_views,
-        positives_cap=chosen.positives_cap,
-        scale_by_temperature=chosen.scale_by_temperature,
-        cross_replica=chosen.cross_replica,
-        queue=queue,
+def chance(chosen: config.PretrainSettings, replicas: int) -> float | None:
+    """The loss of equal projections, where the objective has tau and A(i)."""
+    if chosen.loss not in ("supcon", "simclr"):
+        return None
+    shares = 1 if chosen.cross_replica else replicas
+    contrasts = chosen.batch_size // shares * chosen.num_views - 1
+    contrasts += chosen.queue_size  # once it is full
+    return losses.chance_loss(
+        contrasts, chosen.temperature, chosen.scale_by_temperature
     )

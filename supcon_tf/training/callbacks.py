@@ -8,8 +8,8 @@ import math
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import exceptions, files
-from supcon_tf.training import progress
+from supcon_tf import exceptions, files, run_files
+from supcon_tf.training import console, progress
 
 
 class MetricsFile(tf.keras.callbacks.Callback):
@@ -30,55 +30,34 @@ class MetricsFile(tf.keras.callbacks.Callback):
         self.start_epoch = start_epoch
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        """Forgets the epochs that will be trained again."""
-        self.keep_until(self.start_epoch)
+        if self.path.exists():
+            known = run_files.read_metrics(self.path)
+            kept = [x for x in known if x["epoch"] <= self.start_epoch]
+            files.write_atomically(self.path, "".join(map(_to_line, kept)))
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """Writes the epoch, counted from 1, and its figures."""
-        figures = {name: _finite(value) for name, value in logs.items()}
+        figures = {
+            name: float(value) if math.isfinite(value) else None
+            for name, value in logs.items()
+        }
         with self.path.open("a") as file:
             file.write(_to_line({"epoch": epoch + 1, **figures}))
 
-    def keep_until(self, epoch: int) -> None:
-        """Drops the lines of later epochs, and one that is not whole.
 
-        Args:
-          epoch: number of the last epoch that stays.
-        """
-        if self.path.exists():
-            kept = [x for x in read_metrics(self.path) if x["epoch"] <= epoch]
-            text = "".join(map(_to_line, kept))
-            files.write_atomically(self.path, text)
-
-
-def read_metrics(path: epath.PathLike) -> list[dict[str, float | None]]:
-    """The epochs of a metrics.jsonl, in order.
-
-    Args:
-      path: the file; one that is not there has no epochs.
-
-    Returns:
-      Per epoch its number, `epoch`, and its figures by name; None for one that
-      was not finite. A last line without its end, whose process was killed
-      while it wrote, is left out.
-    """
-    path = epath.Path(path)
-    if not path.exists():
-        return []
-    lines = path.read_text().splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+def _to_line(figures: dict[str, float | None]) -> str:
+    return json.dumps(figures, allow_nan=False) + "\n"
 
 
 class StopOnNonFiniteLoss(tf.keras.callbacks.Callback):
     """Ends the run at the first step whose loss is NaN or infinite.
 
-    Looks at `loss` and at what is named `..._loss`: other metrics may have
-    nothing to measure. A step that mixed_float16 skips, since its scaled
-    gradients overflow, has a finite loss.
+    Raises FloatingPointError, which names the step. Looks at `loss` and at
+    what is named `..._loss`: other metrics may have nothing to measure. A step
+    that mixed_float16 skips, since its scaled gradients overflow, has a finite
+    loss.
     """
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Raises FloatingPointError naming the step and the quantity."""
         for name, value in logs.items():
             is_loss = name == "loss" or name.endswith("_loss")
             if is_loss and not math.isfinite(value):
@@ -130,12 +109,7 @@ class CollapseWarning(tf.keras.callbacks.Callback):
         self.after_steps = after_steps
         self.warned = False
 
-    def on_train_begin(self, logs: dict | None = None) -> None:
-        """Starts a run that has not been warned."""
-        self.warned = False
-
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """Prints the warning where it is due."""
         step = _steps_taken(self.model)
         if self.warned or step < self.after_steps:
             return
@@ -147,10 +121,11 @@ class CollapseWarning(tf.keras.callbacks.Callback):
         else:
             return
         self.warned = True
-        _print_line(
-            f"warning      {seen} after {step} steps: try a --learning_rate "
+        console.print_line(
+            "warning",
+            f"{seen} after {step} steps: try a --learning_rate "
             "ten times as large or as small, and milder views (--crop_area, "
-            "--jitter_strength); docs/TRAINING.md, Does it learn?"
+            "--jitter_strength); docs/TRAINING.md, Does it learn?",
         )
 
 
@@ -170,33 +145,26 @@ class InputBoundWarning(tf.keras.callbacks.Callback):
         self.warned = False
         self._steps = 0
 
-    def on_train_begin(self, logs: dict | None = None) -> None:
-        """Starts a run that has not been warned."""
-        self.warned = False
-        self._steps = 0
-
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Counts the step."""
         self._steps += 1
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """Prints the warning where it is due."""
         share = logs["data_wait"]
         # Without a wait of a quarter the run would be a third faster: less is
         # not worth a line.
         if self.warned or share <= 0.25 or self._steps < self.after_steps:
             return
         self.warned = True
-        _print_line(
-            f"input-bound  {100 * share:.0f} % of the time spent waiting for "
+        console.print_line(
+            "input-bound",
+            f"{100 * share:.0f} % of the time spent waiting for "
             "data: more CPU cores, a faster disk, smaller image files, a "
             "smaller --image_size, or less work per view (--augmentation, "
-            "--warp_probability, --blur_probability)"
+            "--warp_probability, --blur_probability)",
         )
 
 
 def _stop(model: tf.keras.Model, seen: str) -> None:
-    """Raises FloatingPointError: what is seen, when, and what helps."""
     progress.end_live_line()
     raise exceptions.Diverged(
         f"{seen} at step {_steps_taken(model)}: lower --learning_rate or "
@@ -204,21 +172,6 @@ def _stop(model: tf.keras.Model, seen: str) -> None:
     )
 
 
-def _print_line(line: str) -> None:
-    """Prints a line at once, also into a log file."""
-    print(line, flush=True)
-
-
 def _steps_taken(model: tf.keras.Model) -> int:
     """Optimizer steps so far; the counter is mirrored on several replicas."""
     return int(tf.convert_to_tensor(model.optimizer.iterations))
-
-
-def _finite(value: float) -> float | None:
-    """The value as a plain number, None for one that JSON cannot hold."""
-    return float(value) if math.isfinite(value) else None
-
-
-def _to_line(figures: dict[str, float | None]) -> str:
-    """A line of metrics.jsonl."""
-    return json.dumps(figures, allow_nan=False) + "\n"

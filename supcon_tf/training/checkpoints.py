@@ -19,7 +19,7 @@ from etils import epath
 
 from supcon_tf import exceptions, run_files
 
-_VARIABLES = "variables"  # prefix of TensorFlow's files
+_VARIABLES = "variables"  # what TensorFlow calls the path: a prefix of files
 _PROGRESS = "progress.json"
 _PARTIAL = ".partial"
 
@@ -43,11 +43,6 @@ class Progress:
     def epoch(self) -> int:
         """Epochs that are complete."""
         return self.step // self.epoch_steps
-
-
-def variables_of(path: epath.Path) -> str:
-    """What TensorFlow calls the path of a checkpoint: a prefix of files."""
-    return str(path / _VARIABLES)
 
 
 def save(
@@ -80,7 +75,7 @@ def save(
     try:
         remove_partial(directory)
         partial.mkdir(parents=True)
-        checkpoint.write(variables_of(partial))
+        checkpoint.write(str(partial / _VARIABLES))
         record = dataclasses.asdict(progress) | {"files": _digests(partial)}
         (partial / _PROGRESS).write_text(json.dumps(record, indent=1))
         final = run_files.path_of(directory, progress.step)
@@ -90,15 +85,15 @@ def save(
     except (OSError, tf.errors.OpError) as error:
         kept = run_files.steps_in(directory)
         remove_partial(directory)
-        raise exceptions.NotSaved(
-            f"the checkpoint of step {progress.step} could not be saved in "
-            f"{directory}: {_reason(error)}. "
-            + (
+        advice = "There is no earlier one"
+        if kept:
+            advice = (
                 f"That of step {kept[-1]} is good: free some space, and go on "
                 "from it with --resume"
-                if kept
-                else "There is no earlier one"
             )
+        raise exceptions.NotSaved(
+            f"the checkpoint of step {progress.step} could not be saved in "
+            f"{directory}: {_reason(error)}. {advice}"
         ) from error
 
 
@@ -123,12 +118,13 @@ def prune(directory: epath.Path, keep: int, keep_every: int | None) -> None:
             run_files.path_of(directory, step).rmtree()
 
 
-def read_progress(path: epath.Path) -> Progress:
+def read_progress(path: epath.PathLike) -> Progress:
     """Reads how far a run was, and checks the files of its checkpoint.
 
     Raises:
       ValueError: the checkpoint is not as it was saved.
     """
+    path = epath.Path(path)
     try:
         record = json.loads((path / _PROGRESS).read_text())
         expected = record.pop("files")
@@ -152,7 +148,7 @@ def read_progress(path: epath.Path) -> Progress:
     return progress
 
 
-def restore(path: epath.Path | str, **parts: tf.Module) -> None:
+def restore(path: epath.PathLike, **parts: tf.Module) -> None:
     """Restores parts of a checkpoint, each completely.
 
     Args:
@@ -163,7 +159,7 @@ def restore(path: epath.Path | str, **parts: tf.Module) -> None:
       ValueError: a variable of a part is missing or has another shape; the
         message lists them.
     """
-    prefix = variables_of(epath.Path(path))
+    prefix = str(epath.Path(path) / _VARIABLES)
     try:
         status = tf.train.Checkpoint(**parts).read(prefix)
         status.assert_existing_objects_matched().expect_partial()
@@ -193,47 +189,32 @@ def _reason(error: Exception) -> str:
 def _differences(prefix: str, parts: dict[str, tf.Module]) -> str:
     """The variables, by path, in which checkpoint and parts differ."""
     try:
-        stored = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+        stored = _shapes(prefix, parts)
     except (ValueError, tf.errors.OpError):
         return ""
-    ending = "/.ATTRIBUTES/VARIABLE_VALUE"
-    stored = {
-        name.removesuffix(ending): shape
-        for name, shape in stored.items()
-        if name.endswith(ending) and name.split("/")[0] in parts
-    }
-    wanted = {
-        f"{part}/{path}": variable.shape.as_list()
-        for part, module in parts.items()
-        for path, variable in _variables(module).items()
-    }
+    with tempfile.TemporaryDirectory() as elsewhere:
+        wanted = _shapes(
+            tf.train.Checkpoint(**parts).write(f"{elsewhere}/x"), parts
+        )
     lines = [
         *(f"-{name} {wanted[name]}" for name in wanted.keys() - stored.keys()),
         *(f"+{name} {stored[name]}" for name in stored.keys() - wanted.keys()),
         *(
             f"{name} {stored[name]}, not {wanted[name]}"
             for name in wanted.keys() & stored.keys()
-            if list(stored[name]) != wanted[name]
+            if stored[name] != wanted[name]
         ),
     ]
     more = f" and {len(lines) - 10} more" if len(lines) > 10 else ""
     return "; ".join(sorted(lines)[:10]) + more
 
 
-def _variables(module: tf.Module) -> dict[str, tf.Variable]:
-    """The variables of a module by their shortest path, as in checkpoints."""
-    view = tf.train.TrackableView(module)
-    found: dict[str, tf.Variable] = {}
-    seen, level = {id(module)}, [("", module)]
-    while level:  # breadth first: the path that TensorFlow takes
-        deeper = []
-        for path, node in level:
-            for name, child in view.children(node).items():
-                if id(child) in seen:
-                    continue
-                seen.add(id(child))
-                deeper.append((f"{path}{name}/", child))
-                if isinstance(child, tf.Variable):
-                    found[f"{path}{name}"] = child
-        level = deeper
-    return found
+def _shapes(prefix: str, parts: dict[str, tf.Module]) -> dict[str, list[int]]:
+    """The shapes of the variables of parts in a checkpoint, by path."""
+    ending = "/.ATTRIBUTES/VARIABLE_VALUE"
+    shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+    return {
+        name.removesuffix(ending): shape
+        for name, shape in shapes.items()
+        if name.endswith(ending) and name.split("/")[0] in parts
+    }

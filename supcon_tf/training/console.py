@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import supcon_tf
 from supcon_tf import config, data, distribute, models
-from supcon_tf.training import optimization
+from supcon_tf.training import builders, devices, optimization
 
 
 def print_line(name: str, text: object) -> None:
@@ -19,7 +19,7 @@ def print_line(name: str, text: object) -> None:
 def print_header(
     images: data.Source,
     size: int,
-    chosen: config.PretrainSettings | config.LinearSettings | None = None,
+    chosen: devices.StageSettings | None = None,
 ) -> None:
     """Prints versions, devices as `chosen` uses them, and the data set."""
     print_line(
@@ -53,7 +53,7 @@ def versions() -> dict[str, str]:
 
 
 def _describe_devices(
-    chosen: config.PretrainSettings | config.LinearSettings | None,
+    chosen: devices.StageSettings | None,
 ) -> str:
     """Strategy, replicas, workers, their devices, and how they compute."""
     strategy = tf.distribute.get_strategy()
@@ -61,12 +61,12 @@ def _describe_devices(
         kind: len(tf.config.list_logical_devices(kind))
         for kind in ("TPU", "GPU", "CPU")
     }
-    devices = ", ".join(f"{n} {kind}" for kind, n in counts.items() if n)
+    found = ", ".join(f"{n} {kind}" for kind, n in counts.items() if n)
     # TensorFlow's inner name of one of them.
     name = type(strategy).__name__.replace("CollectiveAllReduce", "MultiWorker")
     text = (
         f"{name}: {strategy.num_replicas_in_sync} replica(s), "
-        f"{distribute.num_workers(strategy)} worker(s), {devices} in all; "
+        f"{distribute.num_workers(strategy)} worker(s), {found} in all; "
         f"{tf.keras.mixed_precision.global_policy().name}"
     )
     if chosen is not None:
@@ -78,19 +78,23 @@ def _describe_devices(
 def print_pretraining(
     chosen: config.PretrainSettings,
     model: models.SupConModel | models.ClassifierModel,
-    *,
-    steps: int,
-    learning_rate: float,
-    chance: float | None,
+    images: data.Source,
 ) -> None:
-    """Prints batch, encoder, optimizer, loss and its chance level if any."""
+    """Prints all of a run: `print_header`, batch, encoder, optimizer, loss."""
+    print_header(images, chosen.image_size, chosen)
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    print_line(
-        "batch",
+    batch = (
         f"{chosen.batch_size} images x {chosen.num_views} views, "
         f"{chosen.batch_size // replicas} images per replica"
-        + _describe_parts(chosen)
-        + f"; {steps} steps per epoch, {chosen.epochs} epochs",
+    )
+    if chosen.images_per_class:
+        classes = chosen.batch_size // chosen.images_per_class
+        batch += f", {chosen.images_per_class} of each of {classes} classes"
+    if chosen.gradient_cache_chunks > 1:
+        batch += f", in {chosen.gradient_cache_chunks} chunks"
+    steps = data.steps_per_epoch(images, chosen.batch_size)
+    print_line(
+        "batch", f"{batch}; {steps} steps per epoch, {chosen.epochs} epochs"
     )
     encoder = model.encoder
     print_line(
@@ -112,26 +116,11 @@ def print_pretraining(
             f"the imagenet stem shrinks images of {chosen.image_size} px to "
             f"{-(-chosen.image_size // 32)}: --stem=cifar keeps their detail",
         )
-    print_optimizer(chosen, learning_rate)
-    print_line("loss", _describe_loss(chosen, chance))
+    print_optimizer(chosen)
+    print_line("loss", _describe_loss(chosen, replicas))
 
 
-def _describe_parts(chosen: config.PretrainSettings) -> str:
-    """What a batch is made of, and the chunks that it is computed in."""
-    text = ""
-    if chosen.images_per_class:
-        text += (
-            f", {chosen.images_per_class} of each of "
-            f"{chosen.batch_size // chosen.images_per_class} classes"
-        )
-    if chosen.gradient_cache_chunks > 1:
-        text += f", in {chosen.gradient_cache_chunks} chunks"
-    return text
-
-
-def _describe_loss(
-    chosen: config.PretrainSettings, chance: float | None
-) -> str:
+def _describe_loss(chosen: config.PretrainSettings, replicas: int) -> str:
     """Objective, its numbers, and the chance level where there is one."""
     temperature = f"temperature {chosen.temperature}"
     numbers = {
@@ -158,6 +147,7 @@ def _describe_loss(
     text += _describe_smoothing(chosen)
     if chosen.mixing != "none":
         text += f", {chosen.mixing} of images and labels"
+    chance = builders.chance(chosen, replicas)
     if chance is not None:
         text += (
             f"; chance level {chance:.4f}; what to expect of the first epochs: "
@@ -166,60 +156,44 @@ def _describe_loss(
     return text
 
 
-def _describe_smoothing(
-    chosen: config.PretrainSettings | config.LinearSettings,
-) -> str:
-    """The smoothing of labels, if any."""
+def _describe_smoothing(chosen: devices.StageSettings) -> str:
     share = chosen.label_smoothing
     return f", label smoothing {share:g}" if share else ""
 
 
-def print_linear(chosen: config.LinearSettings, learning_rate: float) -> None:
+def print_linear(chosen: config.LinearSettings) -> None:
     """Prints optimizer and loss of stage 2."""
-    print_optimizer(chosen, learning_rate)
+    print_optimizer(chosen)
     print_line("loss", "cross-entropy" + _describe_smoothing(chosen))
 
 
-def print_optimizer(
-    chosen: config.PretrainSettings | config.LinearSettings,
-    learning_rate: float,
-) -> None:
+def print_optimizer(chosen: devices.StageSettings) -> None:
     """Prints the optimizer with the learning rate that it resolves to."""
-    scaling = chosen.learning_rate_scaling
-    source = f"{chosen.learning_rate:g} per 256, {scaling} scaling"
-    if scaling == "none":
-        source = "whatever the batch"
-    print_line(
-        "optimizer",
-        f"{_describe_optimizer(chosen)}, weight decay {chosen.weight_decay:g}; "
-        f"learning rate {learning_rate:g} ({source}), warm-up "
-        f"{chosen.warmup_epochs:g} epochs, {_describe_schedule(chosen)}",
+    peak = optimization.peak_learning_rate(chosen)
+    source = (
+        f"{chosen.learning_rate:g} per 256, {chosen.learning_rate_scaling} "
+        "scaling"
     )
-
-
-def _describe_optimizer(
-    chosen: config.PretrainSettings | config.LinearSettings,
-) -> str:
-    """Its name, and its numbers but for the weight decay."""
+    if chosen.learning_rate_scaling == "none":
+        source = "whatever the batch"
     momentum = f"momentum {chosen.momentum:g}"
-    small = f"epsilon {optimization.epsilon(chosen)}"
+    epsilon = f"epsilon {optimization.epsilon(chosen)}"
     numbers = {
         "lars": f"{momentum}, trust {chosen.trust_coefficient:g}",
         "sgd": ("Nesterov " if chosen.nesterov else "") + momentum,
-        "rmsprop": f"decay {chosen.rmsprop_decay:g}, {momentum}, {small}",
-    }.get(chosen.optimizer, small)
-    return f"{chosen.optimizer}, {numbers}"
-
-
-def _describe_schedule(
-    chosen: config.PretrainSettings | config.LinearSettings,
-) -> str:
-    """What the learning rate does after the warm-up."""
+        "rmsprop": f"decay {chosen.rmsprop_decay:g}, {momentum}, {epsilon}",
+    }.get(chosen.optimizer, epsilon)
     ratio = f"times {chosen.decay_rate:g}"
     epochs = ", ".join(f"{epoch:g}" for epoch in chosen.decay_boundaries)
-    return {
+    schedule = {
         "cosine": "cosine decay",
         "exponential": f"then {ratio} every {chosen.decay_epochs:g} epochs",
         "step": f"then {ratio} at epochs {epochs}",
         "constant": "then constant",
     }[chosen.schedule]
+    print_line(
+        "optimizer",
+        f"{chosen.optimizer}, {numbers}, weight decay {chosen.weight_decay:g}; "
+        f"learning rate {peak:g} ({source}), warm-up "
+        f"{chosen.warmup_epochs:g} epochs, {schedule}",
+    )

@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from supcon_tf import config, distribute, exceptions
 
+StageSettings = config.PretrainSettings | config.LinearSettings
 
-def set_up(
-    chosen: config.PretrainSettings | config.LinearSettings,
-) -> tf.distribute.Strategy:
+
+def set_up(chosen: StageSettings) -> tf.distribute.Strategy:
     """Prepares TensorFlow for a run: devices, precision, seed, determinism.
 
     It comes before anything is computed: machines find each other first.
@@ -29,9 +29,16 @@ def set_up(
         batch that is given, or XLA is asked for with several of them.
     """
     strategy = distribute.make_strategy(chosen.strategy, chosen.tpu)
+    replicas = strategy.num_replicas_in_sync
     if chosen.batch_size is not None:
-        check_batch(chosen, chosen.batch_size, strategy.num_replicas_in_sync)
-    _check_compilation(chosen, strategy)
+        check_batch(chosen, chosen.batch_size, replicas)
+    on_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
+    if chosen.jit_compile and replicas > 1 and not on_tpu:
+        raise exceptions.InvalidValue(
+            f"--jit_compile must be left out with {replicas} replicas: XLA "
+            "cannot compile what they exchange through TensorFlow's "
+            "collectives; take --strategy=one_device, or tpu"
+        )
     tf.keras.utils.set_random_seed(chosen.seed)
     if chosen.deterministic:
         tf.config.experimental.enable_op_determinism()
@@ -76,29 +83,37 @@ def shard(strategy: tf.distribute.Strategy) -> tuple[int, int]:
 
 
 def file_shard(
-    chosen: config.PretrainSettings | config.LinearSettings,
-    strategy: tf.distribute.Strategy,
+    chosen: StageSettings, strategy: tf.distribute.Strategy
 ) -> tuple[int, int] | None:
     """(index, count) of this worker where each reads files of its own."""
     own = shard(strategy)
     return own if chosen.auto_shard == "file" and own[1] > 1 else None
 
 
-def wait_for_all(strategy: tf.distribute.Strategy) -> None:
-    """Returns when all workers have come here.
+def any_worker(strategy: tf.distribute.Strategy, claim: bool) -> bool:
+    """Whether any worker claims something; all of them must ask.
 
     Args:
-      strategy: of the run; a single worker waits for nobody.
+      strategy: whose workers agree.
+      claim: that of this one.
     """
     if distribute.num_workers(strategy) == 1:
-        return
+        return claim
+    return bool(_sum_over_replicas(strategy, tf.constant(float(claim))) > 0)
 
-    @tf.function
-    def meet() -> tf.Tensor:
-        ones = strategy.run(tf.ones, args=([],))
-        return strategy.reduce(tf.distribute.ReduceOp.SUM, ones, axis=None)
 
-    meet()
+def wait_for_all(strategy: tf.distribute.Strategy) -> None:
+    """Returns when all workers have come here; one alone waits for nobody."""
+    any_worker(strategy, False)
+
+
+@tf.function
+def _sum_over_replicas(
+    strategy: tf.distribute.Strategy, value: tf.Tensor
+) -> tf.Tensor:
+    """Adds up a number that each worker gives all its replicas."""
+    values = strategy.run(tf.identity, args=(value,))
+    return strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None)
 
 
 def check_batch(
@@ -112,19 +127,4 @@ def check_batch(
             f"--batch_size must be a multiple of the {replicas} replicas of "
             f"--strategy={chosen.strategy}, got {batch_size}: take "
             f"{' or '.join(map(str, nearest))}"
-        )
-
-
-def _check_compilation(
-    chosen: config.PretrainSettings | config.LinearSettings,
-    strategy: tf.distribute.Strategy,
-) -> None:
-    """Raises ValueError for XLA where replicas exchange tensors without it."""
-    replicas = strategy.num_replicas_in_sync
-    on_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
-    if chosen.jit_compile and replicas > 1 and not on_tpu:
-        raise exceptions.InvalidValue(
-            f"--jit_compile must be left out with {replicas} replicas: XLA "
-            "cannot compile what they exchange through TensorFlow's "
-            "collectives; take --strategy=one_device, or tpu"
         )

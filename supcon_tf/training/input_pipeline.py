@@ -13,8 +13,6 @@ import tensorflow as tf
 from supcon_tf import augment, config, data, exceptions
 from supcon_tf.training import devices
 
-StageSettings = config.PretrainSettings | config.LinearSettings
-
 _LEAST_STEPS = 4  # of an epoch, where the batch is ours to choose
 
 
@@ -62,8 +60,8 @@ def resolved(
 
 
 def resolved_batch(
-    chosen: StageSettings, images: data.Source, replicas: int = 1
-) -> StageSettings:
+    chosen: devices.StageSettings, images: data.Source, replicas: int = 1
+) -> devices.StageSettings:
     """The settings with a batch and numbers of the optimizer, where none are.
 
     Args:
@@ -74,19 +72,18 @@ def resolved_batch(
     Raises:
       ValueError: the replicas cannot share the batch, or it breaks a rule.
     """
-    resolved = {
-        "batch_size": chosen.batch_size
-        or _fitting_batch(chosen, images, replicas)
+    batch_size = chosen.batch_size or _fitting_batch(chosen, images, replicas)
+    devices.check_batch(chosen, batch_size, replicas)
+    defaults = {
+        name: getattr(chosen, f"default_{name}")
+        for name in ("warmup_epochs", "learning_rate", "weight_decay")
+        if getattr(chosen, name) is None
     }
-    for name in ("warmup_epochs", "learning_rate", "weight_decay"):
-        if getattr(chosen, name) is None:
-            resolved[name] = getattr(chosen, f"default_{name}")
-    devices.check_batch(chosen, resolved["batch_size"], replicas)
-    return dataclasses.replace(chosen, **resolved)
+    return dataclasses.replace(chosen, batch_size=batch_size, **defaults)
 
 
 def _fitting_batch(
-    chosen: StageSettings, images: data.Source, replicas: int
+    chosen: devices.StageSettings, images: data.Source, replicas: int
 ) -> int:
     """The largest batch that leaves an epoch some steps, and can be shared."""
     size = chosen.LARGEST_BATCH
@@ -103,7 +100,7 @@ def _fitting_batch(
 
 
 def views(
-    chosen: config.PretrainSettings | config.LinearSettings,
+    chosen: devices.StageSettings,
     images: data.Source,
     size: int,
     num_views: int,
@@ -165,7 +162,7 @@ def views(
 
 
 def _through_service(
-    chosen: config.PretrainSettings | config.LinearSettings,
+    chosen: devices.StageSettings,
     batches: tf.data.Dataset,
     start_step: int,
     workers: int,
@@ -194,9 +191,8 @@ def mixing(
     if chosen.mixing == "none":
         return None
     made = {"mixup": augment.MixUp, "cutmix": augment.CutMix}[chosen.mixing]
-    if chosen.mixing_alpha:
-        return made(num_classes, chosen.mixing_alpha)
-    return made(num_classes)
+    alpha = {"alpha": chosen.mixing_alpha} if chosen.mixing_alpha else {}
+    return made(num_classes, **alpha)
 
 
 def augmentation(

@@ -36,9 +36,7 @@ class LARS(tf.keras.optimizers.Optimizer):
 
     def __init__(
         self,
-        learning_rate: (
-            float | tf.keras.optimizers.schedules.LearningRateSchedule
-        ) = 0.1,
+        learning_rate: optimizers.LearningRate = 0.1,
         momentum: float = 0.9,
         trust_coefficient: float = 0.001,
         l2: float = 0.0,
@@ -53,7 +51,6 @@ class LARS(tf.keras.optimizers.Optimizer):
         self._velocities: list[tf.Variable] = []
 
     def build(self, var_list: Sequence[tf.Variable]) -> None:
-        """Makes the velocities of variables, zero."""
         super().build(var_list)
         if getattr(self, "_built", False):
             return
@@ -64,7 +61,6 @@ class LARS(tf.keras.optimizers.Optimizer):
         self._built = True
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
-        """Updates one variable."""
         rate = tf.cast(self.learning_rate, variable.dtype)
         if optimizers.is_kernel(variable):
             gradient += self.l2 * variable
@@ -82,7 +78,6 @@ class LARS(tf.keras.optimizers.Optimizer):
         return tf.cast(trust, variable.dtype)
 
     def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
         return {
             **super().get_config(),
             "learning_rate": self._serialize_hyperparameter(

@@ -47,29 +47,27 @@ def warning(
     needed = views * activation_bytes(encoder, chosen.image_size)
     if needed < 0.8 * available:
         return None
-    return (
-        f"the activations of {views} views take about {needed / 1e9:.1f} GB, "
-        f"of {available / 1e9:.1f} GB that are there: "
-        f"{_remedy(chosen, needed / (0.6 * available))}"
+    excess = needed / (0.6 * available)
+    smaller = max(int(chosen.batch_size / excess), 1)
+    remedy = (
+        f"--batch_size={2 ** (smaller.bit_length() - 1)}, or a smaller "
+        "--image_size"
     )
-
-
-def _remedy(chosen: config.PretrainSettings, excess: float) -> str:
-    """Flags that divide the activations by `excess` or more."""
     chunks = chosen.gradient_cache_chunks
     fitting = [
         n
         for n in range(chunks + 1, chosen.batch_size + 1)
         if chosen.batch_size % n == 0 and n >= excess * chunks
     ]
-    smaller = max(int(chosen.batch_size / excess), 1)
-    smaller = f"--batch_size={2 ** (smaller.bit_length() - 1)}"
     if chosen.has_projections and fitting:
-        return (
+        remedy = (
             f"--gradient_cache_chunks={fitting[0]} computes the same loss in "
-            f"parts; else {smaller}, or a smaller --image_size"
+            f"parts; else {remedy}"
         )
-    return f"{smaller}, or a smaller --image_size"
+    return (
+        f"the activations of {views} views take about {needed / 1e9:.1f} GB, "
+        f"of {available / 1e9:.1f} GB that are there: {remedy}"
+    )
 
 
 def activation_bytes(encoder: models.Encoder, image_size: int) -> int:
@@ -92,16 +90,15 @@ def activation_bytes(encoder: models.Encoder, image_size: int) -> int:
     def step(images: tf.Tensor) -> list[tf.Tensor]:
         return strategy.run(gradient, args=(images,))
 
-    kept = {}
-    for operation in step.get_concrete_function().graph.get_operations():
-        if "gradient_tape" in operation.name:
-            kept |= {
-                tensor.name: tensor
-                for tensor in operation.inputs
-                if "gradient_tape" not in tensor.name
-                and tensor.shape.rank
-                and tensor.shape[0] == _VIEWS
-            }
+    kept = {
+        tensor.name: tensor
+        for operation in step.get_concrete_function().graph.get_operations()
+        if "gradient_tape" in operation.name
+        for tensor in operation.inputs
+        if "gradient_tape" not in tensor.name
+        and tensor.shape.rank
+        and tensor.shape[0] == _VIEWS
+    }
     total = sum(x.shape.num_elements() * x.dtype.size for x in kept.values())
     return total // (_VIEWS * strategy.num_replicas_in_sync)
 
@@ -128,14 +125,12 @@ def available_bytes() -> int | None:
 def _gpu_bytes() -> int | None:
     """By the driver's own tool: TensorFlow tells what is used, not the rest."""
     command = (
-        "nvidia-smi",
-        "--query-gpu=memory.total",
-        "--format=csv,noheader,nounits",
+        "nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits"
     )
     try:
-        text = subprocess.run(
-            command, capture_output=True, check=True, text=True
+        text = subprocess.check_output(
+            command.split(), text=True, stderr=subprocess.DEVNULL
         )
     except (OSError, subprocess.CalledProcessError):
         return None
-    return min(int(line) for line in text.stdout.split()) * 2**20
+    return min(int(line) for line in text.split()) * 2**20

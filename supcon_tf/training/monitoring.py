@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from supcon_tf import config, run_files
+from supcon_tf import config, distribute, run_files
 from supcon_tf.training import (
+    builders,
     callbacks,
     checkpoints,
+    devices,
     progress,
     tensorboard,
     waiting,
@@ -18,82 +20,56 @@ from supcon_tf.training import (
 
 
 def make_callbacks(
-    chosen: config.PretrainSettings | config.LinearSettings,
+    chosen: devices.StageSettings,
     run: run_files.RunDirectory,
+    strategy: tf.distribute.Strategy,
+    start: checkpoints.Progress,
     *,
-    steps: int,
-    chance: float | None = None,
     wait: waiting.DataWait | None = None,
-    start: checkpoints.Progress | None = None,
     measures: Sequence[tf.keras.callbacks.Callback] = (),
     views: tf.data.Dataset | None = None,
-    is_chief: bool = True,
 ) -> list[tf.keras.callbacks.Callback]:
     """Checks, figures, what shows them, warnings and files, in that order.
 
     Args:
       chosen: the settings of the stage.
       run: its directory.
-      steps: steps of an epoch.
-      chance: loss of equal projections, if the objective has one.
+      strategy: of the run; its chief writes the files.
+      start: where the run begins or goes on.
       wait: attached to the batches, if they come from a pipeline.
-      start: where the run goes on; None at its start.
       measures: callbacks that add more figures to the logs of an epoch.
       views: batches whose first is drawn for TensorBoard; None draws none.
-      is_chief: whether this worker writes the files.
     """
-    return [
+    pretrains = isinstance(chosen, config.PretrainSettings)
+    chance = None
+    if pretrains:
+        chance = builders.chance(chosen, strategy.num_replicas_in_sync)
+    made = [
         callbacks.StopOnNonFiniteLoss(),
         progress.Figures(chosen.batch_size, chance),
         *([wait] if wait else []),
         *measures,
         progress.ProgressBar(),
-        *_warnings(chosen, steps, wait),
-        *(_recorders(chosen, run, start, views) if is_chief else []),
     ]
+    if pretrains:
+        # Two epochs past the warm-up, so that the epoch's means hold nothing
+        # of it, and 100 steps, so that a handful of batches is not judged.
+        epochs = chosen.warmup_epochs + 2
+        settled = max(100, round(epochs * start.epoch_steps))
+        made.append(callbacks.CollapseWarning(settled))
+    if wait:
+        made.append(callbacks.InputBoundWarning())
+    if not distribute.is_chief(strategy):
+        return made
+    made.append(callbacks.MetricsFile(run.metrics_file, start.epoch))
+    made.append(tensorboard.Scalars(run.tensorboard, run.metrics_file))
+    if views is not None:
+        made.append(tensorboard.Views(run.tensorboard, views))
+    if pretrains and chosen.profile:
+        made.append(tensorboard.Profile(run.tensorboard, *chosen.profile))
+    return made
 
 
 def verbosity() -> int:
     """A progress bar on a terminal, one line per epoch in a log."""
     return 1 if sys.stdout.isatty() else 2
-
-
-def _warnings(
-    chosen: config.PretrainSettings | config.LinearSettings,
-    steps: int,
-    wait: waiting.DataWait | None,
-) -> list[tf.keras.callbacks.Callback]:
-    """What says that a run is in trouble."""
-    made = []
-    if isinstance(chosen, config.PretrainSettings):
-        made.append(callbacks.CollapseWarning(_settled_after(chosen, steps)))
-    if wait:
-        made.append(callbacks.InputBoundWarning())
-    return made
-
-
-def _settled_after(chosen: config.PretrainSettings, steps: int) -> int:
-    """Steps after which a healthy run has left the chance level.
-
-    Two epochs past the warm-up, so that the epoch's means hold nothing of it,
-    and 100 steps, so that a handful of large batches is not judged.
-    """
-    return max(100, round((chosen.warmup_epochs + 2) * steps))
-
-
-def _recorders(
-    chosen: config.PretrainSettings | config.LinearSettings,
-    run: run_files.RunDirectory,
-    start: checkpoints.Progress | None,
-    views: tf.data.Dataset | None,
-) -> list[tf.keras.callbacks.Callback]:
-    """What writes the files of a run."""
-    made = [
-        callbacks.MetricsFile(run.metrics_file, start.epoch if start else 0),
-        tensorboard.Scalars(run.tensorboard, run.metrics_file),
-    ]
-    if views is not None:
-        made.append(tensorboard.Views(run.tensorboard, views))
-    if isinstance(chosen, config.PretrainSettings) and chosen.profile:
-        made.append(tensorboard.Profile(run.tensorboard, *chosen.profile))
-    return made

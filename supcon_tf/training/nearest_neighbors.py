@@ -76,13 +76,11 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
         self._step: tf.types.experimental.GenericFunction | None = None
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        """Makes the step of the model's encoder, which is traced once."""
         self._step = representations.inference_step(
             self.model.encoder, self._bank
         )
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """Adds the figure, 0..1, to `logs` where it is due."""
         if (epoch + 1) % self.every == 0:
             logs["knn_accuracy"] = self._accuracy()
 

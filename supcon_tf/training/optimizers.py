@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+LearningRate = float | tf.keras.optimizers.schedules.LearningRateSchedule
+
 
 def is_kernel(variable: tf.Variable) -> bool:
     """Whether weight decay and layer-wise adaptation apply to a variable.
@@ -20,13 +22,11 @@ class _L2:
     l2: float
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
-        """Updates one variable."""
         if self.l2 and is_kernel(variable):
             gradient += self.l2 * variable
         super().update_step(gradient, variable)
 
     def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
         return {**super().get_config(), "l2": self.l2}
 
 
@@ -52,9 +52,7 @@ class SGD(_L2, tf.keras.optimizers.SGD):
 
     def __init__(
         self,
-        learning_rate: (
-            float | tf.keras.optimizers.schedules.LearningRateSchedule
-        ) = 0.01,
+        learning_rate: LearningRate = 0.01,
         momentum: float = 0.9,
         nesterov: bool = False,
         l2: float = 0.0,
@@ -91,9 +89,7 @@ class RMSProp(_L2, tf.keras.optimizers.RMSprop):
 
     def __init__(
         self,
-        learning_rate: (
-            float | tf.keras.optimizers.schedules.LearningRateSchedule
-        ) = 0.001,
+        learning_rate: LearningRate = 0.001,
         rho: float = 0.9,
         momentum: float = 0.9,
         epsilon: float = 1e-3,
@@ -129,9 +125,7 @@ class Adam(_L2, tf.keras.optimizers.Adam):
 
     def __init__(
         self,
-        learning_rate: (
-            float | tf.keras.optimizers.schedules.LearningRateSchedule
-        ) = 0.001,
+        learning_rate: LearningRate = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
@@ -157,5 +151,4 @@ class AdamW(tf.keras.optimizers.AdamW):
     """
 
     def _use_weight_decay(self, variable: tf.Variable) -> bool:
-        """Keras' hook: whether a variable decays."""
         return is_kernel(variable) and super()._use_weight_decay(variable)

@@ -7,10 +7,6 @@ import signal
 import threading
 import types
 
-import tensorflow as tf
-
-from supcon_tf import distribute
-
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 # What Kubeflow's TFJob starts again by itself: "user-specified retryable".
@@ -54,30 +50,8 @@ class Notice:
                 signal.signal(number, handler)
 
     def _note(self, number: int, frame: types.FrameType | None) -> None:
-        """Handles the first signal."""
         self.came = True
         if number == signal.SIGINT:  # os.write: print is not to be reentered
             os.write(2, b"\nsaving after this step; Ctrl-C again: at once\n")
         for number in self._before:
             signal.signal(number, signal.SIG_DFL)
-
-
-def any_worker(strategy: tf.distribute.Strategy, came: bool) -> bool:
-    """Whether a signal came to any worker; all of them must ask.
-
-    Args:
-      strategy: whose workers agree.
-      came: whether it came to this one.
-    """
-    if distribute.num_workers(strategy) == 1:
-        return came
-    return bool(_sum_over_replicas(strategy, tf.constant(float(came))) > 0)
-
-
-@tf.function
-def _sum_over_replicas(
-    strategy: tf.distribute.Strategy, value: tf.Tensor
-) -> tf.Tensor:
-    """Adds up a number that each worker gives all its replicas."""
-    values = strategy.run(tf.identity, args=(value,))
-    return strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import datetime
-import shutil
+import math
 import sys
 import time
 
 import tensorflow as tf
+import tqdm
 
-# In a line that is too short for all of them, the first are shown.
+from supcon_tf.training import console
+
+# What the live line shows, in this order; first in the line of an epoch too.
 _LIVE = (
     "loss",
     "loss/chance",
@@ -19,9 +22,7 @@ _LIVE = (
     "data_wait",
     "learning_rate",
 )
-_BAR = 10  # characters
 _SECONDS_PER_LOOK = 0.5  # at the learning rate, which is on the device
-_SECONDS_PER_LINE = 0.1
 
 
 class Figures(tf.keras.callbacks.Callback):
@@ -46,42 +47,34 @@ class Figures(tf.keras.callbacks.Callback):
         self._began = 0.0
         self._traced_at: float | None = None
         self._learning_rate = 0.0
-        self._looked = 0.0
+        self._looked = -math.inf
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        """Expects a first step that traces."""
         self._has_traced = False
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        """Starts the clock."""
         self._steps = 0
         self._began = time.perf_counter()
         self._traced_at = None
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Adds the figures of the epoch so far."""
         now = time.perf_counter()
         self._steps += 1
         if not self._has_traced:
             self._has_traced = True
             self._traced_at = now
-        if now - self._looked > _SECONDS_PER_LOOK:
-            self._look()
         self._add(logs, now)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """Adds the figures of the epoch."""
-        self._look()
+        self._looked = -math.inf
         self._add(logs, time.perf_counter())
 
-    def _look(self) -> None:
-        """Reads the learning rate, mirrored on several replicas."""
-        rate = self.model.optimizer.learning_rate
-        self._learning_rate = float(tf.convert_to_tensor(rate))
-        self._looked = time.perf_counter()
-
     def _add(self, logs: dict, now: float) -> None:
-        """Adds the figures to `logs`."""
+        if now - self._looked > _SECONDS_PER_LOOK:
+            rate = self.model.optimizer.learning_rate
+            # Mirrored on several replicas.
+            self._learning_rate = float(tf.convert_to_tensor(rate))
+            self._looked = now
         if self.chance:
             logs["loss/chance"] = logs["loss"] / self.chance
         logs["learning_rate"] = self._learning_rate
@@ -92,75 +85,58 @@ class Figures(tf.keras.callbacks.Callback):
 
 
 class ProgressBar(tf.keras.callbacks.ProgbarLogger):
-    """Keras' progress bar, for many figures.
+    """A line per epoch with everything in its logs, and a bar until then.
 
-    A line per epoch with everything in its logs. With `fit(verbose=1)`, until
-    the epoch ends, also a bar, the time left and the figures of the last step,
-    as many as fit the terminal: a longer line would not overwrite itself.
-    Values are shown as they are; Keras' own bar would average images/s and the
-    like over the steps. It takes the place of that one, so put it behind the
+    The bar, of `fit(verbose=1)`, is tqdm's, with the time left and the figures
+    of the last step as they are; Keras' own bar would average images/s and the
+    like over the steps. This one takes its place, so put it behind the
     callbacks that add to the logs.
     """
 
     def __init__(self) -> None:
         super().__init__("steps")
-        self._label = ""
-        self._steps = 0
         self._began = 0.0
-        self._first_ended = 0.0
-        self._written = 0.0
-        self._width = 0
+        self._bar: tqdm.tqdm | None = None
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        """Starts a line."""
         self._label = f"{epoch + 1}/{self.epochs}"
-        self._steps = 0
         self._began = time.perf_counter()
-        self._written = 0.0
-        self._width = 0
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Writes the line anew."""
         if self.verbose != 1:
             return
-        now = time.perf_counter()
-        self._steps += 1
-        if self._steps == 1:
-            self._first_ended = now
-        if now - self._written < _SECONDS_PER_LINE:
+        figures = _text({name: logs[name] for name in _LIVE if name in logs})
+        if self._bar is not None:
+            self._bar.set_postfix_str(figures, refresh=False)
+            self._bar.update()
             return
-        self._written = now
-        columns = shutil.get_terminal_size().columns
-        self._write(_fitting(self._head(batch + 1, now), logs, columns - 1))
+        # Its clock starts here, behind the step that traces.
+        self._bar = tqdm.tqdm(
+            desc=f"epoch {self._label}",
+            bar_format="{desc}  {n_fmt}/{total_fmt} [{bar:10}] {remaining} "
+            "left{postfix}",
+            initial=batch + 1,
+            total=self.target,
+            postfix=figures,
+            file=sys.stdout,
+            leave=False,
+            miniters=1,
+            smoothing=0,
+            dynamic_ncols=True,
+        )
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """Ends the line with everything that is known of the epoch."""
-        if not self.verbose:
-            return
-        seconds = time.perf_counter() - self._began
-        figures = [_text(name, logs[name]) for name in _in_order(logs)]
-        line = f"{'epoch':<12} {self._label}  {_clock(seconds)}"
-        self._write("  ".join([line, *figures]))
-        print(flush=True)
-
-    def _head(self, done: int, now: float) -> str:
-        """Epoch, steps, bar and the time left."""
-        head = f"epoch {self._label}"
-        if not self.target:
-            return f"{head}  {done}"
-        equals = _BAR * done // self.target
-        bar = ("=" * equals + ">" + "." * _BAR)[:_BAR]
-        head += f"  {done:>{len(str(self.target))}}/{self.target} [{bar}]"
-        if self._steps == 1:  # it traces
-            return head
-        step = (now - self._first_ended) / (self._steps - 1)
-        return f"{head} {_clock(step * (self.target - done))} left"
-
-    def _write(self, line: str) -> None:
-        """Writes over what stands in the line."""
-        start = "\r" if self._width else ""
-        print(start + line.ljust(self._width), end="", flush=True)
-        self._width = len(line)
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+        if self.verbose:
+            first = {name: logs[name] for name in _LIVE if name in logs}
+            seconds = round(time.perf_counter() - self._began)
+            console.print_line(
+                "epoch",
+                f"{self._label}  {datetime.timedelta(seconds=seconds)}  "
+                + _text(first | logs),
+            )
 
 
 def end_live_line() -> None:
@@ -169,29 +145,9 @@ def end_live_line() -> None:
         print(flush=True)
 
 
-def _fitting(line: str, logs: dict, columns: int) -> str:
-    """The line with the first figures, as many as there is room for."""
-    for name in _in_order(logs):
-        longer = f"{line}  {_text(name, logs[name])}"
-        if name not in _LIVE or len(longer) > columns:
-            break
-        line = longer
-    return line[:columns]
-
-
-def _in_order(logs: dict) -> list[str]:
-    """Names of the figures, most important first."""
-    first = [name for name in _LIVE if name in logs]
-    return first + [name for name in logs if name not in _LIVE]
-
-
-def _text(name: str, value: float) -> str:
-    """A figure: four digits, of constant width."""
-    if abs(value) >= 1000:
-        return f"{name} {value:,.0f}"
-    return f"{name} {value:#.4g}"
-
-
-def _clock(seconds: float) -> str:
-    """Hours, minutes and seconds."""
-    return str(datetime.timedelta(seconds=round(seconds)))
+def _text(figures: dict[str, float]) -> str:
+    """Figures of four digits, of constant width."""
+    return "  ".join(
+        f"{name} {x:,.0f}" if abs(x) >= 1000 else f"{name} {x:#.4g}"
+        for name, x in figures.items()
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -56,17 +55,11 @@ def representer(
 ) -> Callable[[data.Source], tuple[np.ndarray, np.ndarray]]:
     """Makes `represent` for many splits, whose encoder is traced once.
 
-    Args:
-      encoder: as in `represent`.
-      batch_size: as in `represent`.
-      image_size: as in `represent`.
-      strategy: as in `represent`.
+    Args and errors are those of `represent`; what concerns the split is raised
+    when it is given.
 
     Returns:
       A function from a split to representations and labels.
-
-    Raises:
-      ValueError: as `represent`, what concerns the split when it is given.
     """
     strategy = strategy or tf.distribute.get_strategy()
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
@@ -75,15 +68,32 @@ def representer(
             "each of which may encode the whole split by itself"
         )
 
+    replicas = strategy.num_replicas_in_sync
+
     @tf.function
     def run(parts: tf.Tensor) -> tf.Tensor:
         return strategy.run(lambda x: encoder(x, training=False), args=(parts,))
 
     def represent_split(images: data.Source) -> tuple[np.ndarray, np.ndarray]:
         size = min(batch_size, images.num_examples)
-        examples = data.make_examples(images, size, image_size=image_size)
-        step = functools.partial(_shared_step, strategy, run, size)
-        return encode(step, examples)
+        full_size = -(-size // replicas) * replicas
+
+        def step(batch: tf.Tensor) -> tf.Tensor:
+            # All parts have one static size, as a TPU needs; what fills up the
+            # last batch is dropped by its position.
+            missing = [[0, full_size - len(batch)], [0, 0], [0, 0], [0, 0]]
+            parts = tf.split(tf.pad(batch, missing), replicas)
+            encoded = run(
+                strategy.experimental_distribute_values_from_function(
+                    lambda context: parts[context.replica_id_in_sync_group]
+                )
+            )
+            outputs = strategy.experimental_local_results(encoded)
+            return tf.concat(outputs, axis=0)[: len(batch)]
+
+        return encode(
+            step, data.make_examples(images, size, image_size=image_size)
+        )
 
     return represent_split
 
@@ -123,27 +133,3 @@ def encode(
     pairs = [(step(batch).numpy(), y.numpy()) for batch, y in examples]
     representations, labels = zip(*pairs, strict=True)
     return np.concatenate(representations), np.concatenate(labels)
-
-
-def _shared_step(
-    strategy: tf.distribute.Strategy,
-    run: tf.types.experimental.GenericFunction,
-    batch_size: int,
-    batch: tf.Tensor,
-) -> tf.Tensor:
-    """Encodes up to `batch_size` images, each replica its part of them.
-
-    All parts have one static size, as a TPU needs; what fills up the last
-    batch is dropped by its position.
-    """
-    replicas = strategy.num_replicas_in_sync
-    missing = -(-batch_size // replicas) * replicas - len(batch)
-    full = tf.pad(batch, [[0, missing], [0, 0], [0, 0], [0, 0]])
-    parts = tf.split(full, replicas)
-    encoded = run(
-        strategy.experimental_distribute_values_from_function(
-            lambda context: parts[context.replica_id_in_sync_group]
-        )
-    )
-    outputs = strategy.experimental_local_results(encoded)
-    return tf.concat(outputs, axis=0)[: len(batch)]

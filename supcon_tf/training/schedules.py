@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Sequence
 
@@ -21,9 +22,8 @@ def scaled_learning_rate(base: float, batch_size: int, scaling: str) -> float:
       scaling: "linear", "sqrt" or "none".
     """
     ratio = batch_size / _BASE_BATCH
-    return (
-        base * {"linear": ratio, "sqrt": math.sqrt(ratio), "none": 1.0}[scaling]
-    )
+    factors = {"linear": ratio, "sqrt": math.sqrt(ratio), "none": 1.0}
+    return base * factors[scaling]
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -64,8 +64,8 @@ class Warmup(tf.keras.optimizers.schedules.LearningRateSchedule):
         return tf.ones([])
 
     def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return {"peak": self.peak, "warmup_steps": self.warmup_steps}
+        names = inspect.signature(type(self)).parameters
+        return {name: getattr(self, name) for name in names}
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -94,15 +94,10 @@ class WarmupCosine(Warmup):
         self.total_steps = total_steps
 
     def _decay(self, step: tf.Tensor) -> tf.Tensor:
-        """Share of the peak, float32, at an int32 step after the warm-up."""
         steps = max(self.total_steps - self.warmup_steps, 1)
         progress = tf.cast(step - self.warmup_steps, tf.float32) / steps
         progress = tf.clip_by_value(progress, 0.0, 1.0)
         return 0.5 * (1.0 + tf.cos(math.pi * progress))
-
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return {**super().get_config(), "total_steps": self.total_steps}
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -139,19 +134,10 @@ class WarmupExponential(Warmup):
         self.decay_rate = decay_rate
 
     def _decay(self, step: tf.Tensor) -> tf.Tensor:
-        """Share of the peak, float32, at an int32 step after the warm-up."""
         # In integers: XLA divides floats by multiplying with a reciprocal,
         # and then 49 / 49 can be below 1.
         decays = (step - self.warmup_steps) // self.decay_steps
         return tf.pow(self.decay_rate, tf.cast(decays, tf.float32))
-
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return {
-            **super().get_config(),
-            "decay_steps": self.decay_steps,
-            "decay_rate": self.decay_rate,
-        }
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -186,16 +172,7 @@ class WarmupStep(Warmup):
         self.decay_rate = decay_rate
 
     def _decay(self, step: tf.Tensor) -> tf.Tensor:
-        """Share of the peak, float32, at an int32 step after the warm-up."""
         boundaries = tf.constant(self.boundaries, tf.int32)
         passed = tf.cast(step[..., tf.newaxis] >= boundaries, tf.float32)
         decays = tf.reduce_sum(passed, axis=-1)
         return tf.pow(self.decay_rate, decays)
-
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return {
-            **super().get_config(),
-            "boundaries": self.boundaries,
-            "decay_rate": self.decay_rate,
-        }

@@ -53,86 +53,42 @@ def pretrain(chosen: config.PretrainSettings) -> run_files.RunDirectory:
     if chosen.dataset == "folder" or chosen.knn_every:
         test = input_pipeline.source(chosen, "test")
     _check_learnable(chosen, images)
-    replicas = strategy.num_replicas_in_sync
     chosen = input_pipeline.resolved(chosen, images)
-    chosen = input_pipeline.resolved_batch(chosen, images, replicas)
-    steps = data.steps_per_epoch(images, chosen.batch_size)
-    chance = _chance(chosen, replicas)
+    chosen = input_pipeline.resolved_batch(
+        chosen, images, strategy.num_replicas_in_sync
+    )
     with strategy.scope():
-        model = _model(chosen, images, steps, chance)
-    measures = _measures(chosen, images, test)
-    batches = _batches(chosen, images)
-    # What is wrong with the batches is found before the run begins.
-    views = batches(0, devices.shard(strategy))
+        model = _compiled_model(chosen, images)
+    measures = []
+    if chosen.knn_every:
+        bank = images
+        if images.shard is not None:  # of the files of this worker
+            bank = input_pipeline.source(chosen, "train")
+        measures = [
+            nearest_neighbors.KnnAccuracy(
+                bank, test, chosen.knn_every, chosen.image_size
+            )
+        ]
+    batches = local = _batches(chosen, images)
     if chosen.data_service:  # whose batches are for training alone
-        local = dataclasses.replace(chosen, data_service=None)
-        views = _batches(local, images)(0, devices.shard(strategy))
-    skipped = test.skipped if test else ()
-    resumes = loop.open_run(run, chosen, images, strategy, skipped)
+        local = _batches(dataclasses.replace(chosen, data_service=None), images)
     loop.fit(
         chosen,
         run,
+        images,
         model,
-        builders.checkpointed(model) | {"optimizer": model.optimizer},
+        builders.checkpointed(model),
         batches,
-        epoch_steps=steps,
-        resumes=resumes,
-        chance=chance,
+        skipped=test.skipped if test else (),
         measures=measures,
-        views=views,
+        views=local(0, devices.shard(strategy)),
     )
     console.print_line("pretrained", run.latest_checkpoint())
     return run
 
 
-def _model(
-    chosen: config.PretrainSettings,
-    images: data.Source,
-    steps: int,
-    chance: float | None,
-) -> models.SupConModel | models.ClassifierModel:
-    """The compiled model of stage 1, and what is printed at its start."""
-    model = builders.model(chosen, len(images.class_names))
-    model.compile(
-        optimization.optimizer(chosen, steps),
-        builders.loss(chosen, model),
-        _metrics(chosen),
-        jit_compile=chosen.jit_compile or None,
-    )
-    console.print_header(images, chosen.image_size, chosen)
-    console.print_pretraining(
-        chosen,
-        model,
-        steps=steps,
-        learning_rate=optimization.peak_learning_rate(chosen),
-        chance=chance,
-    )
-    available = memory.available_bytes()
-    if too_large := memory.warning(chosen, model.encoder, available):
-        console.print_line("warning", too_large)
-    return model
-
-
-def _measures(
-    chosen: config.PretrainSettings,
-    images: data.Source,
-    test: data.Source | None,
-) -> list[tf.keras.callbacks.Callback]:
-    """What watches the representations of a run."""
-    if not chosen.knn_every:
-        return []
-    if images.shard is not None:  # of the files of this worker
-        images = input_pipeline.source(chosen, "train")
-    return [
-        nearest_neighbors.KnnAccuracy(
-            images, test, chosen.knn_every, chosen.image_size
-        )
-    ]
-
-
 def _check_learnable(
-    chosen: config.PretrainSettings | config.LinearSettings,
-    images: data.Source,
+    chosen: devices.StageSettings, images: data.Source
 ) -> None:
     """Raises ValueError for labels that say nothing."""
     uses_labels = getattr(chosen, "objective", "") != "simclr"
@@ -144,24 +100,38 @@ def _check_learnable(
         )
 
 
+def _compiled_model(
+    chosen: config.PretrainSettings, images: data.Source
+) -> models.SupConModel | models.ClassifierModel:
+    """The model of stage 1; prints what is known at its start."""
+    steps = data.steps_per_epoch(images, chosen.batch_size)
+    model = builders.model(chosen, len(images.class_names))
+    model.compile(
+        optimization.optimizer(chosen, steps),
+        builders.loss(chosen, model),
+        losses.diagnostics(chosen.cross_replica)
+        if chosen.has_projections
+        else [],
+        jit_compile=chosen.jit_compile or None,
+    )
+    console.print_pretraining(chosen, model, images)
+    available = memory.available_bytes()
+    if too_large := memory.warning(chosen, model.encoder, available):
+        console.print_line("warning", too_large)
+    return model
+
+
 def _batches(
     chosen: config.PretrainSettings, images: data.Source
 ) -> loop.MakeBatches:
     """The training batches of stage 1, mixed if its settings say so."""
     mix = input_pipeline.mixing(chosen, len(images.class_names))
-
-    def make(start_step: int, shard: tuple[int, int]) -> tf.data.Dataset:
-        return input_pipeline.views(
-            chosen,
-            images,
-            chosen.image_size,
-            chosen.num_views,
-            mix,
-            start_step=start_step,
-            shard=shard,
+    size, num_views = chosen.image_size, chosen.num_views
+    return functools.cache(
+        functools.partial(
+            input_pipeline.views, chosen, images, size, num_views, mix
         )
-
-    return functools.cache(make)
+    )
 
 
 def train_linear(chosen: config.LinearSettings) -> run_files.RunDirectory:
@@ -193,8 +163,8 @@ def train_linear(chosen: config.LinearSettings) -> run_files.RunDirectory:
     chosen = input_pipeline.resolved_batch(
         chosen, images, strategy.num_replicas_in_sync
     )
+    size = run.settings.image_size
     with strategy.scope():
-        size = run.settings.image_size
         encoder = run.encoder
         # A classifier of stage 1 began with the draw that would come next.
         tf.keras.utils.set_random_seed(chosen.seed + 1)
@@ -205,7 +175,7 @@ def train_linear(chosen: config.LinearSettings) -> run_files.RunDirectory:
     fit = _fit_on_views
     if chosen.views_are_constant:
         fit = _fit_on_representations
-    fit(chosen, stage, classifier, images, size)
+    fit(chosen, stage, images, classifier, size)
     console.print_line("classifier", stage.latest_checkpoint())
     return stage
 
@@ -213,42 +183,31 @@ def train_linear(chosen: config.LinearSettings) -> run_files.RunDirectory:
 def _fit_on_views(
     chosen: config.LinearSettings,
     stage: run_files.RunDirectory,
-    classifier: models.LinearClassifier,
     images: data.Source,
+    classifier: models.LinearClassifier,
     size: int,
 ) -> None:
     """Trains on one augmented view per image and epoch."""
     steps = data.steps_per_epoch(images, chosen.batch_size)
-    strategy = classifier.distribute_strategy
-    with strategy.scope():
+    with classifier.distribute_strategy.scope():
         _compile(chosen, classifier, steps)
 
-    def make(start_step: int, shard: tuple[int, int]) -> tf.data.Dataset:
+    @functools.cache
+    def batches(start_step: int, shard: tuple[int, int]) -> tf.data.Dataset:
         views = input_pipeline.views(
             chosen, images, size, 1, start_step=start_step, shard=shard
         )
         return views.map(lambda view, labels: (view[:, 0], labels))
 
-    batches = functools.cache(make)
-    # What is wrong with the batches is found before the stage begins.
-    batches(0, devices.shard(strategy))
-    resumes = loop.open_run(stage, chosen, images, strategy)
-    loop.fit(
-        chosen,
-        stage,
-        classifier,
-        _checkpointed(classifier.classifier, classifier.optimizer),
-        batches,
-        epoch_steps=steps,
-        resumes=resumes,
-    )
+    parts = {"classifier": classifier.classifier}
+    loop.fit(chosen, stage, images, classifier, parts, batches)
 
 
 def _fit_on_representations(
     chosen: config.LinearSettings,
     stage: run_files.RunDirectory,
-    classifier: models.LinearClassifier,
     images: data.Source,
+    classifier: models.LinearClassifier,
     size: int,
 ) -> None:
     """Trains on representations, which without augmentation never change.
@@ -264,18 +223,20 @@ def _fit_on_representations(
     steps = -(-len(labels) // chosen.batch_size)
     model = tf.keras.Sequential([classifier.classifier])
     _compile(chosen, model, steps)
-    loop.open_run(stage, chosen, images, classifier.distribute_strategy)
+    strategy = classifier.distribute_strategy
+    loop.open_run(chosen, stage, images, strategy)
+    start = checkpoints.Progress(0, steps)
     model.fit(
         inputs,
         labels,
         batch_size=chosen.batch_size,
         epochs=chosen.epochs,
         verbose=0,  # an epoch takes milliseconds
-        callbacks=monitoring.make_callbacks(chosen, stage, steps=steps),
+        callbacks=monitoring.make_callbacks(chosen, stage, strategy, start),
     )
     checkpoints.save(
         stage.checkpoints,
-        _checkpointed(classifier.classifier, model.optimizer),
+        {"classifier": classifier.classifier, "optimizer": model.optimizer},
         checkpoints.Progress(chosen.epochs * steps, steps),
     )
 
@@ -290,33 +251,4 @@ def _compile(
         metrics=["accuracy"],
         jit_compile=chosen.jit_compile or None,
     )
-    console.print_linear(chosen, optimization.peak_learning_rate(chosen))
-
-
-def _checkpointed(
-    classifier: tf.keras.layers.Layer,
-    optimizer: tf.keras.optimizers.Optimizer,
-) -> dict[str, tf.Module]:
-    """What a checkpoint of stage 2 holds, by name."""
-    return {"classifier": classifier, "optimizer": optimizer}
-
-
-def _chance(chosen: config.PretrainSettings, replicas: int) -> float | None:
-    """The loss of equal projections, where the objective has tau and A(i)."""
-    if chosen.loss not in ("supcon", "simclr"):
-        return None
-    shares = 1 if chosen.cross_replica else replicas
-    contrasts = chosen.batch_size // shares * chosen.num_views - 1
-    contrasts += chosen.queue_size  # once it is full
-    return losses.chance_loss(
-        contrasts, chosen.temperature, chosen.scale_by_temperature
-    )
-
-
-def _metrics(
-    chosen: config.PretrainSettings,
-) -> list[tf.keras.metrics.Metric]:
-    """Diagnostics of the projections, where the objective has any."""
-    if not chosen.has_projections:
-        return []
-    return losses.diagnostics(chosen.cross_replica)
+    console.print_linear(chosen)

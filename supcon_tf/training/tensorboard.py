@@ -5,7 +5,8 @@ from __future__ import annotations
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf.training import callbacks
+from supcon_tf import run_files
+from supcon_tf.training import console
 
 _ROWS = 8  # of the grid of views
 _GAP = 2  # pixels between views
@@ -26,28 +27,24 @@ class Scalars(tf.keras.callbacks.Callback):
     def __init__(self, directory: epath.PathLike, metrics_file: epath.PathLike):
         super().__init__()
         self.directory = epath.Path(directory) / "train"
-        self.metrics_file = metrics_file
+        self.metrics_file = epath.Path(metrics_file)
         self._writer: tf.summary.SummaryWriter | None = None
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        """Writes the epochs before this `fit`."""
         for file in self.directory.glob("events.*"):
             file.unlink()
         self._writer = tf.summary.create_file_writer(str(self.directory))
-        for figures in callbacks.read_metrics(self.metrics_file):
+        for figures in run_files.read_metrics(self.metrics_file):
             self._write(figures.pop("epoch"), figures)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """Writes the epoch, counted from 1."""
         self._write(epoch + 1, logs)
         self._writer.flush()
 
     def on_train_end(self, logs: dict | None = None) -> None:
-        """Closes the file."""
         self._writer.close()
 
     def _write(self, epoch: int, figures: dict[str, float | None]) -> None:
-        """Writes what is there of an epoch."""
         with self._writer.as_default(step=epoch):
             for name, value in figures.items():
                 if value is not None:
@@ -69,8 +66,7 @@ class Views(tf.keras.callbacks.Callback):
         self.batches = batches
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        """Writes the grid, unless an earlier part of the run has."""
-        if self.directory.exists():
+        if self.directory.exists():  # by an earlier part of the run
             return
         views, _ = next(iter(self.batches))
         writer = tf.summary.create_file_writer(str(self.directory))
@@ -118,52 +114,39 @@ class Profile(tf.keras.callbacks.Callback):
         self._runs = False
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        """Counts from here."""
         self._step = 0
-        self._start_before(1)
+        self._start_if_due()
 
     def on_train_batch_begin(
         self, batch: int, logs: dict | None = None
     ) -> None:
-        """Writes the profile when its last step is over.
-
-        Keras' mark of a step, which the profile is divided by, surrounds these
-        calls: profiled from begin to end, the outer steps would have none.
-        """
-        self._stop_after_last()
+        # Keras' mark of a step, which the profile is divided by, surrounds
+        # these calls: from begin to end, the outer steps would have none.
+        self._stop_if_due()
         self._step += 1
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Starts the profile where the next step is its first."""
-        self._start_before(self._step + 1)
+        self._start_if_due()
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """Writes the profile if its last step was that of the epoch."""
-        self._stop_after_last()
+        self._stop_if_due()
 
     def on_train_end(self, logs: dict | None = None) -> None:
-        """Writes a profile whose last step has not come; says if none has."""
         if self._step < self.first:
-            print(
-                f"warning      no profile: {self._step} steps were taken, "
-                f"--profile starts at step {self.first}",
-                flush=True,
+            console.print_line(
+                "warning",
+                f"no profile: {self._step} steps were taken, --profile starts "
+                f"at step {self.first}",
             )
-        self._stop()
+        self._stop_if_due(ends=True)
 
-    def _start_before(self, step: int) -> None:
-        """Starts the profile if the step that follows is its first."""
-        if step == self.first:
+    def _start_if_due(self) -> None:
+        if self._step + 1 == self.first:
             tf.profiler.experimental.start(str(self.directory))
             self._runs = True
 
-    def _stop_after_last(self) -> None:
-        """Writes the profile if the step before was its last."""
-        if self._step == self.last:
-            self._stop()
-
-    def _stop(self) -> None:
-        """Ends the profile if it runs, and writes one that has a step."""
-        if self._runs:
+    def _stop_if_due(self, ends: bool = False) -> None:
+        """Writes a profile that has a step, when the last of them is over."""
+        if self._runs and (ends or self._step == self.last):
             self._runs = False
             tf.profiler.experimental.stop(save=self._step >= self.first)

@@ -71,35 +71,25 @@ class DataWait(tf.keras.callbacks.Callback):
         return numbered.map(stamp).with_options(options)
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        """Counts from the first batch of a new iterator."""
         self._step = 0
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        """Starts the clock."""
         self._epoch_began = time.perf_counter()
         self._waited = 0.0
 
     def on_train_batch_begin(
         self, batch: int, logs: dict | None = None
     ) -> None:
-        """Notes when the step started."""
         self._step_began = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Adds what the step has waited, and the figure so far."""
         if self._step:
             last = (self._step + 1) * self._batches_per_step - 1
             arrival = float(self._arrivals[last % _SLOTS])
             self._waited += max(0.0, arrival - self._step_began)
         self._step += 1
-        self._add(logs)
+        self.on_epoch_end(0, logs)  # so far
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """Adds the figure of the epoch."""
-        self._add(logs)
-
-    def _add(self, logs: dict) -> None:
-        """Adds the figure, 0..1, to `logs`."""
-        logs["data_wait"] = self._waited / (
-            time.perf_counter() - self._epoch_began
-        )
+        seconds = time.perf_counter() - self._epoch_began
+        logs["data_wait"] = self._waited / seconds

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, training
+from supcon_tf import config, run_files, training
 from supcon_tf.training import builders, callbacks
 
 LONG = {  # enough to be judged, without the policies, slow to trace
@@ -82,15 +82,15 @@ def test_a_fresh_encoder_is_not_judged(capsys):
 
 def test_a_collapsed_run_warns_once(tiny_settings, capsys, monkeypatch):
     """A head of equal weights gives all views the same projection."""
-    made = builders.supcon_model
+    made = builders.model
 
-    def collapsed(chosen):
-        model = made(chosen)
+    def collapsed(chosen, num_classes):
+        model = made(chosen, num_classes)
         for weight in model.projection_head.trainable_weights:
             weight.assign(tf.ones_like(weight))
         return model
 
-    monkeypatch.setattr(builders, "supcon_model", collapsed)
+    monkeypatch.setattr(builders, "model", collapsed)
     training.pretrain(tiny_settings(**LONG, projection_batch_norm=False))
     printed = capsys.readouterr().out
     (line,) = [x for x in printed.splitlines() if x.startswith("warning")]
@@ -146,13 +146,13 @@ def test_metrics_are_json_and_go_on_where_the_run_does(tmp_path):
         {"epoch": 3, "loss": None, "knn_accuracy": 0.5},
     ]
     assert "NaN" not in path.read_text() and "Inf" not in path.read_text()
-    assert callbacks.read_metrics(path) == expected
+    assert run_files.read_metrics(path) == expected
     with path.open("a") as torn:
         torn.write('{"epoch": 4, "lo')
-    assert callbacks.read_metrics(path) == expected
+    assert run_files.read_metrics(path) == expected
     resumed = callbacks.MetricsFile(path, start_epoch=2)
     resumed.on_train_begin()
-    assert callbacks.read_metrics(path) == expected[:2]
+    assert run_files.read_metrics(path) == expected[:2]
     resumed.on_epoch_end(2, {"loss": 1.5})
     again = [json.loads(line) for line in path.read_text().splitlines()]
     assert again == [*expected[:2], {"epoch": 3, "loss": 1.5}]

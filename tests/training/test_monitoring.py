@@ -9,8 +9,9 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
+import tqdm
 
-from supcon_tf import config, losses, run_files, training
+from supcon_tf import config, distribute, losses, run_files, training
 from supcon_tf.training import (
     callbacks,
     checkpoints,
@@ -78,20 +79,18 @@ def small_model():
     return model
 
 
-def fit(model, run, chosen, start_epoch=0, **arguments):
+def fit(model, run, chosen, start_epoch=0):
     """Two epochs of `STEPS` steps."""
     wait = waiting.DataWait()
     start = checkpoints.Progress(start_epoch * STEPS, STEPS)
     made = monitoring.make_callbacks(
         chosen,
         run,
-        steps=STEPS,
-        chance=0.5,
+        tf.distribute.get_strategy(),
+        start,
         wait=wait,
-        start=start,
         measures=[KnnEveryOther()],
         views=views(),
-        **arguments,
     )
     model.fit(
         wait.attach(views()),
@@ -132,17 +131,17 @@ def test_a_terminal_shows_and_the_files_keep_everything(
     small_model, tiny_settings, tmp_path, monkeypatch, clock, capsys
 ):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "250")
+    monkeypatch.setattr(tqdm.std, "time", progress.time.perf_counter)
     run = run_files.RunDirectory(tmp_path)
     chosen = tiny_settings(profile=(3, 4))
     fit(small_model, run, chosen)
     first, second, _ = capsys.readouterr().out.split("\n")
-    *drawn, end = first.split("\r")
-    assert len(drawn) == STEPS
+    _, *drawn, cleared, end = first.split("\r")
+    assert len(drawn) == STEPS and cleared.isspace()
     for line in drawn:
         assert line.startswith("epoch 1/2  ")
-        assert all(f"  {name} " in line for name in DURING)
-    assert f"  1/{STEPS} [==>.......]" in drawn[0]
+        assert all(f" {name} " in line for name in DURING)
+    assert f"  1/{STEPS} [" in drawn[0]
     assert end.startswith("epoch        1/2  0:00:0")
     assert all(f"  {name} " in end for name in AT_THE_END)
     assert "knn_accuracy" not in end and "knn_accuracy 0.8750" in second
@@ -168,26 +167,31 @@ def test_a_resumed_run_goes_on_in_its_files(
     assert "\r" not in printed and len(printed.splitlines()) == 4
 
 
-def test_only_the_chief_writes(small_model, tiny_settings, tmp_path, capsys):
+def test_only_the_chief_writes(
+    small_model, tiny_settings, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(distribute, "is_chief", lambda strategy: False)
     run = run_files.RunDirectory(tmp_path / "run")
     chosen = tiny_settings(profile=(1, 1))
-    fit(small_model, run, chosen, is_chief=False)
+    fit(small_model, run, chosen)
     assert not run.path.exists()
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
 def test_a_stage_gets_what_it_has_figures_for(tiny_settings, tmp_path):
     run = run_files.RunDirectory(tmp_path)
-    linear = config.LinearSettings(str(tmp_path))
-    made = monitoring.make_callbacks(linear, run, steps=1)
-    kinds = {type(callback) for callback in made}
-    assert kinds >= {callbacks.StopOnNonFiniteLoss, progress.Figures}
-    assert not kinds & {callbacks.CollapseWarning, callbacks.InputBoundWarning}
-    made = monitoring.make_callbacks(tiny_settings(), run, steps=1)
-    assert callbacks.CollapseWarning in {type(callback) for callback in made}
 
+    def made(chosen, steps):
+        start = checkpoints.Progress(0, steps)
+        strategy = tf.distribute.get_strategy()
+        made = monitoring.make_callbacks(chosen, run, strategy, start)
+        return {type(callback): callback for callback in made}
 
-def test_the_wait_is_two_epochs_past_the_warm_up(tiny_settings):
-    chosen = tiny_settings(warmup_epochs=1.5)
-    assert monitoring._settled_after(chosen, 1000) == 3500
-    assert monitoring._settled_after(chosen, 3) == 100
+    kinds = made(config.LinearSettings(str(tmp_path), batch_size=8), 1)
+    assert kinds.keys() >= {callbacks.StopOnNonFiniteLoss, progress.Figures}
+    warnings = {callbacks.CollapseWarning, callbacks.InputBoundWarning}
+    assert not kinds.keys() & warnings
+    # Two epochs past the warm-up.
+    for steps, wait in ((1000, 3500), (3, 100)):
+        kinds = made(tiny_settings(warmup_epochs=1.5), steps)
+        assert kinds[callbacks.CollapseWarning].after_steps == wait

@@ -68,7 +68,7 @@ def test_every_optimizer_gets_its_settings(name, capsys):
         "warmup_steps": 0,
         "total_steps": 1000,
     }
-    console.print_optimizer(chosen, optimization.peak_learning_rate(chosen))
+    console.print_optimizer(chosen)
     assert capsys.readouterr().out.startswith(f"optimizer    {text}")
 
 
@@ -110,7 +110,7 @@ def test_every_schedule_gets_its_settings(name, capsys):
     assert schedule.get_config() == (
         {"peak": 0.2, "warmup_steps": 25} | numbers
     )
-    console.print_optimizer(chosen, optimization.peak_learning_rate(chosen))
+    console.print_optimizer(chosen)
     assert capsys.readouterr().out.endswith(
         "; learning rate 0.2 (whatever the batch), warm-up 2.5 epochs, "
         f"{text}\n"

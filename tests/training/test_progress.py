@@ -6,6 +6,7 @@ import re
 
 import pytest
 import tensorflow as tf
+import tqdm
 
 from supcon_tf import training
 from supcon_tf.training import progress
@@ -87,24 +88,6 @@ def test_the_learning_rate_is_looked_at_rarely(clock):
     assert epoch["learning_rate"] == pytest.approx(0.3)
 
 
-def bar_of(verbose, epochs=3, target=1251):
-    bar = progress.ProgressBar()
-    bar.set_params({"verbose": verbose, "epochs": epochs, "steps": target})
-    return bar
-
-
-def on_screen(text):
-    """What a terminal shows in the end; the lines that it was sent."""
-    lines = text.split("\n")
-    shown = []
-    for line in lines:
-        cells = ""
-        for part in line.split("\r"):
-            cells = part + cells[len(part) :]
-        shown.append(cells.rstrip())
-    return shown, [part for line in lines for part in line.split("\r")]
-
-
 LOGS = {
     "mean_cosine": 0.5,
     "loss": 2.5,
@@ -116,61 +99,64 @@ LOGS = {
 }
 
 
-def test_the_bar_of_a_step(clock, capsys, monkeypatch):
-    """It goes on at step 1,000; after the first step one takes 2 s."""
-    monkeypatch.setenv("COLUMNS", "200")
-    bar = bar_of(verbose=1)
-    bar.on_epoch_begin(1)
-    steps(bar, [1000], clock, 90.0, **LOGS)
-    steps(bar, [1001, 1002], clock, 2.0, **LOGS)
-    (shown,), sent = on_screen(capsys.readouterr().out)
-    assert shown == (
-        "epoch 2/3  1003/1251 [========>.] 0:08:16 left  loss 2.500  "
-        "loss/chance 0.8000  contrastive_accuracy 0.7500  images/s 12,346  "
-        "data_wait 0.1250  learning_rate 0.0002500"
+@pytest.fixture
+def bar(clock, monkeypatch):
+    """Of the second of three epochs, on a terminal of 200 columns."""
+    monkeypatch.setattr(tqdm.std, "time", clock.perf_counter)
+    monkeypatch.setattr(
+        tqdm.std, "_screen_shape_wrapper", lambda: lambda file: (200, 40)
     )
-    assert "left" not in sent[0] and "1002/1251" in sent[1]
+    made = progress.ProgressBar()
+    made.set_params({"verbose": 1, "epochs": 3, "steps": 1251})
+    made.on_epoch_begin(1)
+    return made
 
 
-def test_the_line_is_not_longer_than_the_terminal(clock, capsys, monkeypatch):
-    for columns, last in ((40, "]"), (80, "0.8000"), (120, "0.7500")):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        bar = bar_of(verbose=1)
-        bar.on_epoch_begin(1)
-        steps(bar, range(3), clock, 2.0, **LOGS)
-        (shown,), sent = on_screen(capsys.readouterr().out)
-        assert columns // 2 < max(map(len, sent)) < columns
-        assert shown.endswith(last) or columns == 40
+def test_the_bar_of_a_step(bar, clock, capsys):
+    """It goes on at step 1,000; after the first step one takes 2 s."""
+    steps(bar, [1000], clock, 90.0, **LOGS)
+    first = capsys.readouterr().out
+    assert "? left" in first and "1001/1251" in first
+    steps(bar, [1001, 1002], clock, 2.0, **LOGS)
+    shown = capsys.readouterr().out.split("\r")[-1]
+    assert re.fullmatch(
+        r"epoch 2/3  1003/1251 \[.{10}\] 08:16 left, loss 2\.500  "
+        r"loss/chance 0\.8000  contrastive_accuracy 0\.7500  "
+        r"images/s 12,346  data_wait 0\.1250  learning_rate 0\.0002500",
+        shown,
+    )
 
 
-def test_values_are_those_of_now_and_the_epoch_says_all(
-    clock, capsys, monkeypatch
+def test_the_line_is_not_longer_than_the_terminal(
+    bar, clock, capsys, monkeypatch
 ):
-    monkeypatch.setenv("COLUMNS", "60")
-    bar = bar_of(verbose=1, target=4)
-    bar.on_epoch_begin(0)
+    monkeypatch.setattr(
+        tqdm.std, "_screen_shape_wrapper", lambda: lambda file: (60, 40)
+    )
+    steps(bar, range(3), clock, 2.0, **LOGS)
+    lines = capsys.readouterr().out.split("\r")
+    assert {len(line) for line in lines[1:]} == {60}
+
+
+def test_values_are_those_of_now_and_the_epoch_says_all(bar, clock, capsys):
     for loss in (9.0, 5.0, 1.0):
         steps(bar, [1], clock, 2.0, loss=loss)
         assert f"loss {loss}" in capsys.readouterr().out
-    bar.on_epoch_end(0, LOGS | {"knn_accuracy": float("nan")})
-    print("what comes next")
-    (epoch, next_line, _), _ = on_screen(capsys.readouterr().out)
-    assert epoch == (
-        "epoch        1/3  0:00:06  loss 2.500  loss/chance 0.8000  "
+    bar.on_epoch_end(1, LOGS | {"knn_accuracy": float("nan")})
+    *_, cleared, epoch = capsys.readouterr().out.split("\r")
+    assert cleared.isspace() and epoch == (
+        "epoch        2/3  0:00:06  loss 2.500  loss/chance 0.8000  "
         "contrastive_accuracy 0.7500  images/s 12,346  data_wait 0.1250  "
-        "learning_rate 0.0002500  mean_cosine 0.5000  knn_accuracy nan"
+        "learning_rate 0.0002500  mean_cosine 0.5000  knn_accuracy nan\n"
     )
-    assert next_line == "what comes next"
-    bar.on_epoch_begin(1)
+    bar.on_epoch_begin(2)
     steps(bar, [0], clock, 2.0, loss=1.0)
-    assert capsys.readouterr().out.startswith("epoch 2/3")
+    assert capsys.readouterr().out.startswith("\repoch 3/3  1/1251")
 
 
-def test_fast_steps_are_not_all_drawn(clock, capsys):
-    bar = bar_of(verbose=1)
-    bar.on_epoch_begin(0)
+def test_fast_steps_are_not_all_drawn(bar, clock, capsys):
     steps(bar, range(1000), clock, 0.001, loss=1.0)
-    assert 9 <= capsys.readouterr().out.count("\r") + 1 <= 11
+    assert 9 <= capsys.readouterr().out.count("\r") <= 11
 
 
 @pytest.mark.parametrize("verbose", [0, 2])

@@ -137,7 +137,7 @@ def test_representations_computed_once_train_the_same_classifier(
             training.load_encoder(finished_run.path), 3
         )
         classifier.build((None, 16, 16, 3))
-        fit(constant, stage, classifier, images, 16)  # full batches: no order
+        fit(constant, stage, images, classifier, 16)  # full batches: no order
         losses.append([f["loss"] for f in metrics_of(stage)])
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
 
@@ -195,7 +195,7 @@ def test_no_epochs_keep_the_initial_weights(tiny_settings):
     chosen = tiny_settings(epochs=0)
     run = training.pretrain(chosen)
     tf.keras.utils.set_random_seed(chosen.seed)
-    initial = builders.supcon_model(chosen).encoder
+    initial = builders.model(chosen, 3).encoder
     for made, kept in zip(
         initial.weights,
         training.load_encoder(run.path).weights,
