@@ -76,8 +76,11 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
         self._step: tf.types.experimental.GenericFunction | None = None
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        self._step = representations.inference_step(
-            self.model.encoder, self._bank
+        encoder = self.model.encoder
+        # Traced once, however many batches it gets.
+        self._step = tf.function(
+            lambda images: encoder(images, training=False),
+            input_signature=[self._bank.element_spec[0]],
         )
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:

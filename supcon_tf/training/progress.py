@@ -42,10 +42,6 @@ class Figures(tf.keras.callbacks.Callback):
         super().__init__()
         self.images_per_step = images_per_step
         self.chance = chance
-        self._has_traced = False
-        self._steps = 0
-        self._began = 0.0
-        self._traced_at: float | None = None
         self._learning_rate = 0.0
         self._looked = -math.inf
 
@@ -95,7 +91,6 @@ class ProgressBar(tf.keras.callbacks.ProgbarLogger):
 
     def __init__(self) -> None:
         super().__init__("steps")
-        self._began = 0.0
         self._bar: tqdm.tqdm | None = None
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:

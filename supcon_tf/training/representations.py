@@ -98,33 +98,13 @@ def representer(
     return represent_split
 
 
-def inference_step(
-    encoder: models.Encoder, examples: tf.data.Dataset
-) -> tf.types.experimental.GenericFunction:
-    """Makes the function from a batch of images to their representations.
-
-    Args:
-      encoder: run in inference mode.
-      examples: of `data.make_examples`; tells the shape of the images.
-
-    Returns:
-      A function that is traced once, however many batches it gets.
-    """
-
-    @tf.function(input_signature=[examples.element_spec[0]])
-    def step(batch: tf.Tensor) -> tf.Tensor:
-        return encoder(batch, training=False)
-
-    return step
-
-
 def encode(
     step: Callable[[tf.Tensor], tf.Tensor], examples: tf.data.Dataset
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Runs the batches of `data.make_examples` through `inference_step`.
+    """Runs the batches of `data.make_examples` through an encoder.
 
     Args:
-      step: from images to representations.
+      step: from a batch of images to representations.
       examples: finite batches of images and labels.
 
     Returns:

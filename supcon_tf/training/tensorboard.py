@@ -28,7 +28,6 @@ class Scalars(tf.keras.callbacks.Callback):
         super().__init__()
         self.directory = epath.Path(directory) / "train"
         self.metrics_file = epath.Path(metrics_file)
-        self._writer: tf.summary.SummaryWriter | None = None
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         for file in self.directory.glob("events.*"):
@@ -110,11 +109,10 @@ class Profile(tf.keras.callbacks.Callback):
         self.directory = epath.Path(directory)
         self.first = first
         self.last = last
-        self._step = 0
-        self._runs = False
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self._step = 0
+        self._runs = False
         self._start_if_due()
 
     def on_train_batch_begin(

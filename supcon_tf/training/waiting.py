@@ -33,10 +33,6 @@ class DataWait(tf.keras.callbacks.Callback):
         super().__init__()
         self._arrivals = np.zeros([_SLOTS])
         self._batches_per_step = 1
-        self._step = 0
-        self._step_began = 0.0
-        self._epoch_began = 0.0
-        self._waited = 0.0
 
     def attach(
         self, dataset: tf.data.Dataset, batches_per_step: int = 1

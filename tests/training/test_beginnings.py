@@ -33,12 +33,9 @@ def test_a_bad_test_image_is_found_before_the_training(
 ):
     shutil.copytree(image_folder, tmp_path / "images")
     (tmp_path / "images/test/mid/bad.png").write_bytes(b"torn")
-    chosen = tiny_settings(
-        tmp_path / "run", data_dir=str(tmp_path / "images"), epochs=0
-    )
-    with pytest.raises(
-        ValueError, match="1 bad files of 22 .*test/mid/bad.png"
-    ):
+    data_dir = str(tmp_path / "images")
+    chosen = tiny_settings(tmp_path / "run", data_dir=data_dir, epochs=0)
+    with pytest.raises(ValueError, match="1 bad files of 22 .*t/mid/bad.png"):
         training.pretrain(chosen)
     assert not (tmp_path / "run").exists()
     run = training.pretrain(dataclasses.replace(chosen, skip_bad_images=True))

@@ -5,23 +5,8 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, losses, models
+from supcon_tf import losses, models
 from supcon_tf.training import builders
-
-
-def chosen(**overrides) -> config.PretrainSettings:
-    return config.PretrainSettings(
-        run_dir="run",
-        **{
-            "image_size": 8,
-            "architecture": "vgg8",
-            "width": 0.05,
-            "hidden_dims": (8,),
-            "projection_dim": 4,
-            "batch_size": 16,
-            **overrides,
-        },
-    )
 
 
 @pytest.mark.parametrize(
@@ -32,36 +17,40 @@ def chosen(**overrides) -> config.PretrainSettings:
         ({"objective": "triplet+ce"}, 0.5),
     ],
 )
-def test_a_classifier_beside_the_projections(overrides, weight) -> None:
-    model = builders.model(chosen(**overrides), 7)
+def test_a_classifier_beside_the_projections(tiny_settings, overrides, weight):
+    model = builders.model(tiny_settings(**overrides), 7)
     assert isinstance(model, models.SupConModel)
     assert model.classifier.kernel.shape == (26, 7)
     assert model.classifier_weight == weight
-    assert builders.checkpointed(model) == {
-        "encoder": model.encoder,
-        "projection_head": model.projection_head,
-        "classifier": model.classifier,
-    }
 
 
-def test_projections_alone() -> None:
-    model = builders.model(chosen(), 7)
-    assert model.classifier is model.classifier_weight is None
-    assert model.gradient_cache_chunks == 1
-    assert set(builders.checkpointed(model)) == {"encoder", "projection_head"}
+@pytest.mark.parametrize(
+    ("overrides", "top"),
+    [
+        ({}, {"projection_head"}),
+        ({"objective": "ce"}, {"classifier"}),
+        ({"objective": "max_margin"}, {"classifier"}),
+        ({"objective": "supcon+ce"}, {"projection_head", "classifier"}),
+        ({"online_classifier": True}, {"projection_head", "classifier"}),
+    ],
+)
+def test_what_is_checkpointed(tiny_settings, overrides, top):
+    settings = tiny_settings(**overrides)
+    model = builders.model(settings, 7)
+    assert set(builders.checkpointed(model)) == {"encoder"} | top
+    assert builders.has_classifier(settings) == ("classifier" in top)
+    if "projection_head" in top:
+        assert (model.classifier is None) == ("classifier" not in top)
+        assert model.gradient_cache_chunks == 1
+    else:
+        assert isinstance(model, models.ClassifierModel)
+        assert model.cosine == (settings.objective == "max_margin")
 
 
-def test_logits_alone() -> None:
-    model = builders.model(chosen(objective="max_margin"), 7)
-    assert isinstance(model, models.ClassifierModel)
-    assert model.cosine
-    assert set(builders.checkpointed(model)) == {"encoder", "classifier"}
-
-
-def test_chunks_take_their_own_batch_norm(mirrored_strategy) -> None:
+def test_chunks_take_their_own_batch_norm(tiny_settings, mirrored_strategy):
     """A loop cannot synchronize: the default flags must work on replicas."""
     for chunks in (1, 4):
-        settings = chosen(
+        settings = tiny_settings(
             gradient_cache_chunks=chunks, projection_batch_norm=True
         )
         with mirrored_strategy.scope():
@@ -87,28 +76,11 @@ def test_chunks_take_their_own_batch_norm(mirrored_strategy) -> None:
         ("max_margin", losses.MaxMarginLoss),
     ],
 )
-def test_losses(objective: str, expected: type) -> None:
-    assert type(builders.loss(chosen(objective=objective))) is expected
+def test_losses(tiny_settings, objective, expected):
+    assert type(builders.loss(tiny_settings(objective=objective))) is expected
 
 
-def test_cross_entropy_smooths_labels() -> None:
-    loss = builders.loss(chosen(objective="ce", label_smoothing=0.1))
-    assert loss.label_smoothing == 0.1
-    assert builders.loss(chosen(objective="ce")).label_smoothing == 0
-
-
-@pytest.mark.parametrize(
-    ("overrides", "has"),
-    [
-        ({"objective": "ce"}, True),
-        ({"objective": "max_margin"}, True),
-        ({"objective": "supcon+ce"}, True),
-        ({"online_classifier": True}, True),
-        ({}, False),
-    ],
-)
-def test_what_has_a_classifier_keeps_it(overrides, has) -> None:
-    settings = chosen(**overrides)
-    assert builders.has_classifier(settings) == has
-    parts = builders.checkpointed(builders.model(settings, 7))
-    assert ("classifier" in parts) == has
+def test_cross_entropy_smooths_labels(tiny_settings):
+    for smoothing in (0.0, 0.1):
+        settings = tiny_settings(objective="ce", label_smoothing=smoothing)
+        assert builders.loss(settings).label_smoothing == smoothing

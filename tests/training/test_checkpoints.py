@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import contextlib
-import json
 import resource
 
 import numpy as np
@@ -21,12 +19,9 @@ class Part(tf.Module):
 
 
 def save(directory, step, value=None, epoch_steps=10, **metrics):
-    part = Part(step if value is None else value)
-    checkpoints.save(
-        directory,
-        {"part": part},
-        checkpoints.Progress(step, epoch_steps, metrics),
-    )
+    parts = {"part": Part(step if value is None else value)}
+    progress = checkpoints.Progress(step, epoch_steps, metrics)
+    checkpoints.save(directory, parts, progress)
 
 
 @pytest.fixture
@@ -59,12 +54,8 @@ def test_a_step_that_is_saved_again_is_replaced(directory):
 
 
 def test_only_the_chief_leaves_files(directory):
-    checkpoints.save(
-        directory,
-        {"part": Part(1)},
-        checkpoints.Progress(1, 1),
-        is_chief=False,
-    )
+    start = checkpoints.Progress(1, 1)
+    checkpoints.save(directory, {"part": Part(1)}, start, is_chief=False)
     assert not directory.exists()
 
 
@@ -86,24 +77,19 @@ def test_the_newest_and_the_ones_for_good_are_kept(directory):
     assert run_files.steps_in(directory) == [9]
 
 
-@contextlib.contextmanager
-def files_up_to(size):
-    """No file may grow beyond `size` bytes: writes fail as on a full disk."""
+@pytest.fixture
+def full_disk():
+    """No file may grow beyond a megabyte: larger writes fail."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_leaves_the_last_good_checkpoint(directory):
+def test_a_full_disk_leaves_the_last_good_checkpoint(directory, full_disk):
     save(directory, 5)
     parts = {"part": Part(6, size=1_000_000)}
-    with (
-        files_up_to(1_000_000),
-        pytest.raises(OSError, match="of step 6 could not be saved") as raised,
-    ):
+    with pytest.raises(OSError, match="of step 6 could not be saved") as raised:
         checkpoints.save(directory, parts, checkpoints.Progress(6, 10))
     assert "That of step 5 is good: free some space" in str(raised.value)
     assert "{{" not in str(raised.value) and "[Op:" not in str(raised.value)
@@ -112,34 +98,30 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(directory):
     assert checkpoints.read_progress(run_files.path_of(directory, 5))
 
 
+DATA = "variables.data-00000-of-00001"
+
+
 @pytest.mark.parametrize(
-    ("harm", "message"),
+    ("name", "content", "message"),  # without content: removed
     [
+        (DATA, "torn", rf"damaged: {DATA} \(changed\). Delete it"),
+        ("variables.index", None, r"damaged: variables.index \(missing\)"),
+        ("progress.json", "{", "cannot be read"),
+        ("progress.json", "{}", "must be a checkpo"),
+        ("progress.json", None, "progress.json cannot be"),
         (
-            lambda p: (p / "variables.data-00000-of-00001").write_bytes(
-                b"torn"
-            ),
-            r"damaged: variables.data-00000-of-00001 \(changed\). Delete it",
-        ),
-        (
-            lambda p: (p / "variables.index").unlink(),
-            r"damaged: variables.index \(missing\)",
-        ),
-        (lambda p: (p / "progress.json").write_text("{"), "cannot be read"),
-        (lambda p: (p / "progress.json").write_text("{}"), "must be a checkpo"),
-        (lambda p: (p / "progress.json").unlink(), "progress.json cannot be"),
-        (
-            lambda p: (p / "progress.json").write_text(
-                json.dumps({"files": {}, "steps": 3})
-            ),
+            "progress.json",
+            '{"files": {}, "steps": 3}',
             "progress.json cannot be read: .*steps",
         ),
     ],
 )
-def test_a_damaged_checkpoint_is_refused(directory, harm, message):
+def test_a_damaged_checkpoint_is_refused(directory, name, content, message):
     save(directory, 5)
     path = run_files.path_of(directory, 5)
-    harm(path)
+    (path / name).unlink()
+    if content is not None:
+        (path / name).write_text(content)
     with pytest.raises(ValueError, match=message):
         checkpoints.read_progress(path)
 

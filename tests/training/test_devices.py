@@ -59,22 +59,24 @@ def test_many_workers_need_their_cluster(monkeypatch):
 
 def test_what_a_tpu_cannot_do_is_refused_by_the_settings():
     tpu = {"strategy": "tpu", "tpu": "name"}
-    with pytest.raises(ValueError, match="--precision must be float32 or mix"):
-        settings(**tpu, precision="mixed_float16")
-    with pytest.raises(
-        ValueError, match="--run_dir must be a gs:// path .*, got run$"
+    pretrain, linear = config.PretrainSettings, config.LinearSettings
+    half = tpu | {"precision": "mixed_float16"}
+    for make, run_dir, options, message in (
+        (pretrain, "run", half, "--precision must be float32 or mix"),
+        (pretrain, "run", tpu, "--run_dir must be a gs:// path .*, got run$"),
+        (linear, "run", tpu, "--run_dir must be a gs:// path"),
+        (
+            pretrain,
+            "gs://b/run",
+            tpu | {"data_dir": "images"},
+            "--data_dir must be a gs:// path .*, got images$",
+        ),
+        (pretrain, "run", {"tpu": "name"}, "--tpu must come with --strategy=t"),
     ):
-        settings(**tpu)
-    with pytest.raises(
-        ValueError, match="--data_dir must be a gs:// path .*, got images$"
-    ):
-        config.PretrainSettings("gs://b/run", data_dir="images", **tpu)
-    config.PretrainSettings("gs://b/run", data_dir="gs://b/images", **tpu)
-    with pytest.raises(ValueError, match="--run_dir must be a gs:// path"):
-        config.LinearSettings("run", **tpu)
+        with pytest.raises(ValueError, match=message):
+            make(run_dir, **options)
+    pretrain("gs://b/run", data_dir="gs://b/images", **tpu)
     settings(strategy="tpu", tpu="local", precision="mixed_bfloat16")
-    with pytest.raises(ValueError, match="--tpu must come with --strategy=tpu"):
-        settings(tpu="name")
 
 
 def test_precision_and_seed_are_set(float32_policy):
@@ -172,26 +174,20 @@ devices.wait_for_all(strategy)
 """
 
 
-def start_workers(folder):
-    """Two workers that find each other on ports of this machine."""
-    return [
-        forks.Fork(WORKER, str(index), str(folder), env=environment)
+def test_two_workers_read_what_one_device_reads_each_image_once(tmp_path):
+    """They find each other on ports of this machine."""
+    both = [
+        forks.Fork(WORKER, str(index), str(tmp_path), env=environment)
         for index, environment in enumerate(workers.environments(2))
     ]
-
-
-def test_two_workers_read_what_one_device_reads_each_image_once(tmp_path):
-    for process in start_workers(tmp_path):
+    for process in both:
         _, errors = process.communicate()
         assert process.returncode == 0, errors[-3000:]
-    results = [
-        json.loads((tmp_path / f"{index}.json").read_text())
-        for index in range(2)
-    ]
-    for index, result in enumerate(results):
-        labels = result.pop("labels")
-        assert [len(batch) for batch in labels] == [4] * 4
-        results[index] = labels
+    parts = []
+    for index in range(2):
+        result = json.loads((tmp_path / f"{index}.json").read_text())
+        parts.append(result.pop("labels"))
+        assert [len(batch) for batch in parts[index]] == [4] * 4
         assert result == {
             "waited": True,
             "workers": 2,
@@ -201,14 +197,10 @@ def test_two_workers_read_what_one_device_reads_each_image_once(tmp_path):
             "policy": "mixed_bfloat16",
             "deterministic": True,
         }
-    images = data.from_arrays(
-        np.zeros([20, 8, 8, 3], np.uint8),
-        np.arange(20),
-        [str(index) for index in range(20)],
-    )
-    alone = [
-        labels.numpy().tolist()
-        for _, labels in data.make_views(images, 8).take(4)
-    ]
-    assert [a + b for a, b in zip(*results, strict=True)] == alone
+    names = [str(index) for index in range(20)]
+    pixels = np.zeros([20, 8, 8, 3], np.uint8)
+    images = data.from_arrays(pixels, np.arange(20), names)
+    views = data.make_views(images, 8).take(4)
+    alone = [labels.numpy().tolist() for _, labels in views]
+    assert [a + b for a, b in zip(*parts, strict=True)] == alone
     assert len(set(alone[0] + alone[1])) == 16

@@ -4,63 +4,46 @@ import numpy as np
 import pytest
 
 from supcon_tf import augment, config, data
-from supcon_tf.training import (
-    input_pipeline,
-)
+from supcon_tf.training import input_pipeline
 
-_SIM = {
-    "strength": 0.8,
-    "jitter_probability": 0.7,
-    "grayscale_probability": 0.1,
-    "warp_probability": 0.3,
-    "blur_probability": 0.4,
+_SIM = {  # setting to argument and value
+    "jitter_strength": ("strength", 0.8),
+    "jitter_probability": ("jitter_probability", 0.7),
+    "grayscale_probability": ("grayscale_probability", 0.1),
+    "warp_probability": ("warp_probability", 0.3),
+    "blur_probability": ("blur_probability", 0.4),
 }
+_AUTO = {"autoaugment_policy": ("policy", "svhn"), "fill": ("fill", (1, 2, 3))}
 _RAND = {
-    "num_layers": 3,
-    "magnitude": 6.5,
-    "num_operations": 14,
-    "probability": 0.9,
-    "fill": (1, 2, 3),
+    "randaugment_layers": ("num_layers", 3),
+    "randaugment_magnitude": ("magnitude", 6.5),
+    "randaugment_operations": ("num_operations", 14),
+    "randaugment_probability": ("probability", 0.9),
+    "fill": ("fill", (1, 2, 3)),
 }
 
 
 @pytest.mark.parametrize(
-    "name, made, arguments",
+    "name, made, settings",
     [
-        ("autoaugment", augment.AutoAugment, {"policy": "svhn"} | _RAND),
+        ("autoaugment", augment.AutoAugment, _AUTO),
         ("randaugment", augment.RandAugment, _RAND),
         ("simaugment", augment.SimAugment, _SIM),
         ("stacked_randaugment", augment.StackedRandAugment, _RAND | _SIM),
     ],
 )
-def test_augmentation_takes_all_its_flags(name, made, arguments):
-    chosen = config.AugmentationSettings(
-        run_dir="unused",
-        augmentation=name,
-        autoaugment_policy="svhn",
-        randaugment_layers=3,
-        randaugment_magnitude=6.5,
-        randaugment_operations=14,
-        randaugment_probability=0.9,
-        fill=(1, 2, 3),
-        jitter_strength=0.8,
-        jitter_probability=0.7,
-        grayscale_probability=0.1,
-        warp_probability=0.3,
-        blur_probability=0.4,
+def test_augmentation_takes_all_its_flags(name, made, settings):
+    flags = {flag: x for flag, (_, x) in (_AUTO | _RAND | _SIM).items()}
+    policy = input_pipeline.augmentation(
+        config.AugmentationSettings("unused", augmentation=name, **flags)
     )
-    policy = input_pipeline.augmentation(chosen)
     assert type(policy) is made
-    expected = {key: arguments[key] for key in policy.get_config()}
-    assert policy.get_config() == expected
+    assert policy.get_config() == dict(settings.values())
 
 
 def test_policies_have_the_papers_defaults_and_flags_milder_ones():
-    paper = {
-        "jitter_strength": 0.5,
-        "warp_probability": 0.5,
-        "blur_probability": 0.5,
-    }
+    names = ("jitter_strength", "warp_probability", "blur_probability")
+    paper = dict.fromkeys(names, 0.5)
     milder = config.AugmentationSettings(run_dir="-")
     assert all(getattr(milder, name) < paper[name] for name in paper)
     for name, policy in (
@@ -74,11 +57,8 @@ def test_policies_have_the_papers_defaults_and_flags_milder_ones():
         )
         made = input_pipeline.augmentation(chosen)
         assert made.get_config() == policy.get_config()
-
-
-def test_identity_is_no_policy():
-    chosen = config.AugmentationSettings(run_dir="-", augmentation="identity")
-    assert input_pipeline.augmentation(chosen) is None
+    none = config.AugmentationSettings(run_dir="-", augmentation="identity")
+    assert input_pipeline.augmentation(none) is None
 
 
 @pytest.mark.parametrize(
@@ -96,6 +76,11 @@ def test_bad_flags_are_refused(flags, message):
         config.AugmentationSettings(run_dir="-", **flags)
 
 
+def blank(images, classes):
+    pixels = np.zeros([images, 8, 8, 3], np.uint8)
+    return data.from_arrays(pixels, np.arange(images) % classes)
+
+
 @pytest.mark.parametrize(
     ("images", "chosen", "expected"),
     [
@@ -110,9 +95,7 @@ def test_bad_flags_are_refused(flags, message):
     ],
 )
 def test_the_default_batch_leaves_an_epoch_some_steps(images, chosen, expected):
-    source = data.from_arrays(
-        np.zeros([images, 8, 8, 3], np.uint8), np.arange(images) % 3
-    )
+    source = blank(images, 3)
     settings = config.PretrainSettings("x", epochs=20, **chosen)
     resolved = input_pipeline.resolved_batch(settings, source)
     assert resolved.batch_size == expected
@@ -137,7 +120,7 @@ def test_the_default_batch_leaves_an_epoch_some_steps(images, chosen, expected):
     ],
 )
 def test_the_default_optimizer_suits_the_loss(chosen, rate, decay):
-    source = data.from_arrays(np.zeros([48, 8, 8, 3], np.uint8), [0, 1] * 24)
+    source = blank(48, 2)
     settings = config.PretrainSettings("x", **chosen)
     resolved = input_pipeline.resolved_batch(settings, source)
     assert resolved.learning_rate == pytest.approx(rate)
@@ -145,7 +128,7 @@ def test_the_default_optimizer_suits_the_loss(chosen, rate, decay):
 
 
 def test_the_default_batch_can_be_shared():
-    source = data.from_arrays(np.zeros([48, 8, 8, 3], np.uint8), [0, 1] * 24)
+    source = blank(48, 2)
     settings = config.PretrainSettings("x")
     assert input_pipeline.resolved_batch(settings, source, 3).batch_size == 6
     settings = config.PretrainSettings("x", batch_size=8)

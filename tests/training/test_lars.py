@@ -77,11 +77,6 @@ def test_trust_is_1_where_a_norm_is_0():
     np.testing.assert_array_equal(first_step(zeros, zeros), zeros)
 
 
-def test_batch_norm_and_biases_are_exempt_by_rank():
-    ones = np.ones([3], np.float32)
-    np.testing.assert_allclose(first_step(2 * ones, ones, l2=0.1), -0.5 * ones)
-
-
 def test_norms_are_float32():
     # Squares of 300 overflow float16; 300 of them do in any case.
     w = np.full([300, 2], 300.0, np.float16)

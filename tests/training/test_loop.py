@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import pathlib
 import signal
 
 import pytest
 
+from supcon_tf import run_files
 from supcon_tf.training import preemption
 from tests import processes, workers
 
@@ -34,8 +33,7 @@ def wait_for_step(run_dir, step, both):
 
 
 def losses(run_dir):
-    lines = (pathlib.Path(run_dir) / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line)["loss"] for line in lines]
+    return [x["loss"] for x in run_files.RunDirectory(run_dir).metrics()]
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, models
+from supcon_tf import models
 from supcon_tf.training import memory
 
 
@@ -36,27 +36,17 @@ def test_it_grows_with_the_pixels(encoder):
     assert large == pytest.approx(4 * small, rel=0.05)
 
 
-def settings(**overrides):
-    return config.PretrainSettings(
-        "x",
-        **{
-            "architecture": "vgg8",
-            "image_size": 32,
-            "batch_size": 256,
-            "width": 0.125,
-            **overrides,
-        },
-    )
-
-
-def test_what_does_not_fit_is_said_with_the_flag_that_helps(encoder):
+def test_what_does_not_fit_is_said_with_the_flag_that_helps(
+    encoder, tiny_settings
+):
     needed = 512 * memory.activation_bytes(encoder, 32)
+    size = {"image_size": 32, "batch_size": 256, "width": 0.125}
 
     def warning(share, **overrides):
-        return memory.warning(settings(**overrides), encoder, share * needed)
+        settings = tiny_settings(**size, **overrides)
+        return memory.warning(settings, encoder, share and share * needed)
 
-    assert memory.warning(settings(), encoder, None) is None
-    assert warning(2.0) is None
+    assert warning(None) is warning(2.0) is None
     text = warning(1.0)
     assert text.startswith("the activations of 512 views take about 0.1 GB, of")
     assert "--gradient_cache_chunks=2 computes the same loss" in text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import types
 
 import numpy as np
@@ -115,8 +114,7 @@ def scalars(run):
 
 def assert_same_curves(run, epochs):
     """metrics.jsonl and TensorBoard say the same, each epoch once."""
-    lines = run.metrics_file.read_text().splitlines()
-    figures = [json.loads(line) for line in lines]
+    figures = run.metrics()
     assert [line["epoch"] for line in figures] == epochs
     curves = scalars(run)
     assert set(AT_THE_END) < curves.keys()

@@ -63,14 +63,15 @@ class Offline(tf.keras.callbacks.Callback):
 
 def tiny_encoder():
     """With the batch norm of a real one, but quick to trace."""
+    layers = tf.keras.layers
     encoder = tf.keras.Sequential(
         [
             tf.keras.Input([16, 16, 3]),
-            tf.keras.layers.Rescaling(1 / 255),
-            tf.keras.layers.Conv2D(16, 3, activation="relu"),
-            tf.keras.layers.BatchNormalization(momentum=0.5, synchronized=True),
-            tf.keras.layers.GlobalAveragePooling2D(),
-            tf.keras.layers.UnitNormalization(),
+            layers.Rescaling(1 / 255),
+            layers.Conv2D(16, 3, activation="relu"),
+            layers.BatchNormalization(momentum=0.5, synchronized=True),
+            layers.GlobalAveragePooling2D(),
+            layers.UnitNormalization(),
         ]
     )
     encoder.representation_dim = 16
@@ -149,8 +150,7 @@ def test_a_smaller_bank_is_what_is_searched(splits):
 def test_weights_that_are_not_finite_have_no_figure(splits):
     knn = nearest_neighbors.KnnAccuracy(*splits)
     knn._step = lambda images: tf.fill([len(images), 2], np.nan)
-    logs = {}
-    knn.on_epoch_end(0, logs)
+    knn.on_epoch_end(0, logs := {})
     assert np.isnan(logs["knn_accuracy"])
 
 

@@ -134,12 +134,8 @@ def test_a_run_of_no_epochs_has_an_optimizer():
     ],
 )
 def test_boundaries_that_never_decay_are_refused(boundaries, epochs, raises):
-    fields = {
-        "schedule": "step",
-        "decay_boundaries": boundaries,
-        "epochs": epochs,
-        "warmup_epochs": 5.0,
-    }
+    fields = {"decay_boundaries": boundaries, "epochs": epochs}
+    fields |= {"schedule": "step", "warmup_epochs": 5.0}
     if not raises:
         assert settings(**fields).decay_boundaries == boundaries
         return

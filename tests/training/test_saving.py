@@ -6,7 +6,6 @@ Every process is tools/pretrain.py with the same command; only signals differ.
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 import random
 import shutil
@@ -61,14 +60,10 @@ def values(run_dir):
 
 def figures(run_dir):
     """What metrics.jsonl says, without what is measured by the clock."""
-    lines = (pathlib.Path(run_dir) / "metrics.jsonl").read_text().splitlines()
+    by_the_clock = ("images/s", "data_wait")
     return [
-        {
-            name: value
-            for name, value in json.loads(line).items()
-            if name not in ("images/s", "data_wait")
-        }
-        for line in lines
+        {name: x for name, x in line.items() if name not in by_the_clock}
+        for line in run_files.RunDirectory(run_dir).metrics()
     ]
 
 
@@ -203,13 +198,8 @@ def test_a_damaged_checkpoint_stops_a_run_that_would_go_on(
 
 
 def test_checkpoints_are_kept_as_asked(tiny_settings, tmp_path):
-    run = pretrain(
-        tiny_settings,
-        tmp_path / "run",
-        epochs=7,
-        keep_checkpoints=2,
-        keep_every=3,
-    )
+    kept = {"keep_checkpoints": 2, "keep_every": 3}
+    run = pretrain(tiny_settings, tmp_path / "run", epochs=7, **kept)
     assert steps(run.path) == [9, 18, 21]
 
 
@@ -218,13 +208,9 @@ def test_a_linear_stage_goes_on_where_it_was(tiny_settings, tmp_path):
     run = pretrain(tiny_settings, tmp_path / "run", epochs=0)
     ends = []
     for name in ("whole", "interrupted"):
+        kept = {"checkpoint_steps": 2, "keep_checkpoints": 9}
         chosen = config.LinearSettings(
-            str(run.path),
-            name=name,
-            epochs=3,
-            batch_size=16,
-            checkpoint_steps=2,
-            keep_checkpoints=9,
+            str(run.path), name=name, epochs=3, batch_size=16, **kept
         )
         stage = training.train_linear(chosen)
         if name == "interrupted":

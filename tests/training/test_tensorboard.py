@@ -57,13 +57,9 @@ def grid_in_loops(views):
     rows = min(count, 8)
     shape = [rows * (height + 2) - 2, columns * (width + 2) - 2, 3]
     grid = np.full(shape, 255, np.uint8)
-    for row in range(rows):
-        for column in range(columns):
-            for y in range(height):
-                for x in range(width):
-                    pixel = views[row, column, y, x]
-                    at = row * (height + 2) + y, column * (width + 2) + x
-                    grid[at] = pixel
+    for row, column, y, x in np.ndindex(rows, columns, height, width):
+        at = row * (height + 2) + y, column * (width + 2) + x
+        grid[at] = views[row, column, y, x]
     return grid
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 
 import numpy as np
@@ -236,8 +235,7 @@ def test_both_stages_record_it(finished_run):
             str(finished_run.path), name="waiting", epochs=1, batch_size=16
         )
     )
-    for run in (finished_run, stage):
-        for line in run.metrics_file.read_text().splitlines():
-            assert 0 <= json.loads(line)["data_wait"] <= 1
-    in_memory = finished_run.stage("linear").metrics_file.read_text()
-    assert "data_wait" not in in_memory
+    for line in finished_run.metrics() + stage.metrics():
+        assert 0 <= line["data_wait"] <= 1
+    in_memory = finished_run.stage("linear").metrics()
+    assert "data_wait" not in in_memory[0]
