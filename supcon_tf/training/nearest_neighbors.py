@@ -37,7 +37,6 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
       image_size: side in pixels of the centre crops; None takes that of the
         images.
       k: neighbours that vote; all where the bank is smaller.
-      temperature: positive float, no unit, of the votes.
       max_bank: examples of the training split that are represented at most.
       batch_size: images per step; without effect on the figure.
 
@@ -55,7 +54,6 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
         image_size: int | None = None,
         *,
         k: int = 200,
-        temperature: float = 0.07,
         max_bank: int = 10_000,
         batch_size: int = 256,
     ):
@@ -67,7 +65,6 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
                 )
         self.every = every
         self.k = k
-        self.temperature = temperature
         self.num_classes = len(train.class_names)
         self._bank, self._queries = (
             data.make_examples(images, batch_size, image_size=image_size)
@@ -99,7 +96,6 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
             bank_labels,
             num_classes=self.num_classes,
             k=self.k,
-            temperature=self.temperature,
         )
         return measures.top_k_accuracy(votes, labels, 1)
 

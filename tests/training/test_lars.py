@@ -16,23 +16,18 @@ def make_optimizer():
     return training.LARS(schedule, **OPTIONS)
 
 
+def draw(rng):
+    """A kernel and a bias."""
+    return [rng.normal(size=shape).astype("float32") for shape in ([3, 4], [4])]
+
+
 def make_variables():
-    rng = np.random.default_rng(0)
-    return [
-        tf.Variable(rng.normal(size=shape), dtype=tf.float32)
-        for shape in ([3, 4], [4])
-    ]
+    return [tf.Variable(values) for values in draw(np.random.default_rng(0))]
 
 
 def make_gradients(steps):
     rng = np.random.default_rng(1)
-    return [
-        [
-            tf.constant(rng.normal(size=shape), tf.float32)
-            for shape in ([3, 4], [4])
-        ]
-        for _ in range(steps)
-    ]
+    return [[tf.constant(values) for values in draw(rng)] for _ in range(steps)]
 
 
 def apply(optimizer, gradients, variables):

@@ -140,7 +140,9 @@ def test_representations_computed_once_train_the_same_classifier(
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
 
 
-def test_settings_are_recorded_as_resolved(image_folder, tmp_path, monkeypatch):
+def test_settings_are_recorded_as_resolved(
+    tiny_settings, image_folder, tmp_path, monkeypatch
+):
     """Later stages run from anywhere, and never guess the size anew."""
     from PIL import Image
 
@@ -150,18 +152,9 @@ def test_settings_are_recorded_as_resolved(image_folder, tmp_path, monkeypatch):
         side = 24 if "train" in path.parts else 40
         Image.open(path).resize([side, side]).save(to)
     monkeypatch.chdir(tmp_path.parent)
+    relative = {"data_dir": tmp_path.name, "image_size": None}
     run = training.pretrain(
-        config.PretrainSettings(
-            "run-of-resolved",
-            dataset="folder",
-            data_dir=tmp_path.name,
-            architecture="vgg8",
-            width=0.05,
-            hidden_dims=(),
-            augmentation="identity",
-            batch_size=8,
-            epochs=0,
-        )
+        tiny_settings("run-of-resolved", **relative, epochs=0)
     )
     recorded = run.recorded(config.PretrainSettings)
     assert recorded.data_dir == str(tmp_path)
@@ -179,11 +172,8 @@ def test_settings_are_recorded_as_resolved(image_folder, tmp_path, monkeypatch):
 def test_a_stem_that_does_not_fit_the_images_is_noted(
     tiny_settings, capsys, stem, size, note
 ):
-    training.pretrain(
-        tiny_settings(
-            architecture="resnet18", stem=stem, image_size=size, epochs=0
-        )
-    )
+    resnet = {"architecture": "resnet18", "stem": stem}
+    training.pretrain(tiny_settings(**resnet, image_size=size, epochs=0))
     printed = capsys.readouterr().out
     assert note in printed
     assert ("\nnote " in printed) == bool(note)
@@ -194,11 +184,8 @@ def test_no_epochs_keep_the_initial_weights(tiny_settings):
     run = training.pretrain(chosen)
     tf.keras.utils.set_random_seed(chosen.seed)
     initial = builders.model(chosen, 3).encoder
-    for made, kept in zip(
-        initial.weights,
-        training.load_encoder(run.path).weights,
-        strict=True,
-    ):
+    trained = training.load_encoder(run.path)
+    for made, kept in zip(initial.weights, trained.weights, strict=True):
         np.testing.assert_array_equal(made.numpy(), kept.numpy())
     assert not run.metrics_file.exists()
 

@@ -230,11 +230,10 @@ def test_the_clock_changes_no_batch():
 
 
 def test_both_stages_record_it(finished_run):
-    stage = training.train_linear(
-        config.LinearSettings(
-            str(finished_run.path), name="waiting", epochs=1, batch_size=16
-        )
+    chosen = config.LinearSettings(
+        str(finished_run.path), name="waiting", epochs=1, batch_size=16
     )
+    stage = training.train_linear(chosen)
     for line in finished_run.metrics() + stage.metrics():
         assert 0 <= line["data_wait"] <= 1
     in_memory = finished_run.stage("linear").metrics()
