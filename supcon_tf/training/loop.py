@@ -117,13 +117,10 @@ def fit(
     """Opens a run, and trains to its last epoch from wherever it is.
 
     Args:
-      chosen: the settings of the stage, resolved.
-      run: its directory.
-      images: that it trains on.
+      chosen, run, images, skipped: as of `open_run`.
       model: compiled under its strategy.
       parts: what a checkpoint holds beside the optimizer, by name.
       make_batches: makes the endless batches.
-      skipped: files of other splits that could not be read.
       measures: callbacks that add figures to the logs of an epoch.
       views: batches whose first is drawn for TensorBoard; None draws none.
 
@@ -141,15 +138,7 @@ def fit(
     make_batches(0, devices.shard(strategy))
     resumes = open_run(chosen, run, images, strategy, skipped)
     steps = data.steps_per_epoch(images, chosen.batch_size)
-    # The logs of a step are equal on all workers: Keras would add them up.
-    model.distribute_reduction_method = "first"
-    with strategy.scope():
-        # Keras' loss scaling around TFA's LAMB has no `build` of its own.
-        optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-        optimizer.build(model.trainable_variables)
-        start = checkpoints.Progress(0, steps)
-        if resumes:
-            start = _restore(run, parts, steps)
+    start = _start(run, model, parts, steps, resumes)
     if start.epoch >= chosen.epochs:
         if not resumes:
             is_chief = distribute.is_chief(strategy)
@@ -177,6 +166,34 @@ def fit(
         )
 
 
+def _start(
+    run: run_files.RunDirectory,
+    model: tf.keras.Model,
+    parts: dict[str, tf.Module],
+    epoch_steps: int,
+    resumes: bool,
+) -> checkpoints.Progress:
+    """Makes the model ready for its first step here, restored if it resumes."""
+    # The logs of a step are equal on all workers: Keras would add them up.
+    model.distribute_reduction_method = "first"
+    with model.distribute_strategy.scope():
+        # Keras' loss scaling around TFA's LAMB has no `build` of its own.
+        optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+        optimizer.build(model.trainable_variables)
+        if not resumes:
+            return checkpoints.Progress(0, epoch_steps)
+        path = run.latest_checkpoint()
+        done = checkpoints.read_progress(path)
+        if done.epoch_steps != epoch_steps:
+            raise exceptions.InvalidValue(
+                f"--resume must find the data of {run.path}, got {epoch_steps} "
+                f"steps per epoch (was {done.epoch_steps})"
+            )
+        checkpoints.restore(path, **parts)
+    console.print_line("resumed", f"{path}, {done.epoch} epochs done")
+    return done
+
+
 @contextlib.contextmanager
 def _peers_may_be_lost(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """Ends the process as one to be started again when a worker is gone."""
@@ -190,19 +207,3 @@ def _peers_may_be_lost(strategy: tf.distribute.Strategy) -> Iterator[None]:
             "lost", "another worker; --resume goes on from the last checkpoint"
         )
         raise preemption.Preempted from error
-
-
-def _restore(
-    run: run_files.RunDirectory, parts: dict[str, tf.Module], epoch_steps: int
-) -> checkpoints.Progress:
-    """Restores the newest checkpoint, and says so."""
-    path = run.latest_checkpoint()
-    done = checkpoints.read_progress(path)
-    if done.epoch_steps != epoch_steps:
-        raise exceptions.InvalidValue(
-            f"--resume must find the data of {run.path}, got {epoch_steps} "
-            f"steps per epoch (was {done.epoch_steps})"
-        )
-    checkpoints.restore(path, **parts)
-    console.print_line("resumed", f"{path}, {done.epoch} epochs done")
-    return done

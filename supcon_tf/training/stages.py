@@ -64,11 +64,8 @@ def pretrain(chosen: config.PretrainSettings) -> run_files.RunDirectory:
         bank = images
         if images.shard is not None:  # of the files of this worker
             bank = input_pipeline.source(chosen, "train")
-        measures = [
-            nearest_neighbors.KnnAccuracy(
-                bank, test, chosen.knn_every, chosen.image_size
-            )
-        ]
+        every, size = chosen.knn_every, chosen.image_size
+        measures = [nearest_neighbors.KnnAccuracy(bank, test, every, size)]
     batches = local = _batches(chosen, images)
     if chosen.data_service:  # whose batches are for training alone
         local = _batches(dataclasses.replace(chosen, data_service=None), images)
