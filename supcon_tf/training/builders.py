@@ -89,10 +89,10 @@ _PARTS = (
 )
 
 
-def checkpointed(
-    model: models.SupConModel | models.ClassifierModel,
-) -> dict[str, tf.Module]:
-    """The parts of a model of stage 1 under their names in a checkpoint."""
+def checkpointed(model: tf.keras.Model) -> dict[str, tf.Module]:
+    """The parts of a stage's model under their names in a checkpoint."""
+    if isinstance(model, models.LinearClassifier):  # whose encoder is frozen
+        return {"classifier": model.classifier}
     parts = {name: getattr(model, name, None) for name in _PARTS}
     return {name: part for name, part in parts.items() if part is not None}
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from supcon_tf import data, distribute, exceptions, run_files, settings
 from supcon_tf.training import (
+    builders,
     checkpoints,
     console,
     devices,
@@ -107,7 +108,6 @@ def fit(
     run: run_files.RunDirectory,
     images: data.Source,
     model: tf.keras.Model,
-    parts: dict[str, tf.Module],
     make_batches: MakeBatches,
     *,
     skipped: Sequence[str] = (),
@@ -117,25 +117,24 @@ def fit(
     """Opens a run, and trains to its last epoch from wherever it is.
 
     Args:
-      chosen, run, images, skipped: as of `open_run`.
-      model: compiled under its strategy.
-      parts: what a checkpoint holds beside the optimizer, by name.
+      chosen: the settings of the stage, resolved.
+      run: its directory.
+      images: that it trains on.
+      model: of the stage, compiled under its strategy.
       make_batches: makes the endless batches.
+      skipped: files of other splits that could not be read.
       measures: callbacks that add figures to the logs of an epoch.
       views: batches whose first is drawn for TensorBoard; None draws none.
 
     Raises:
-      ValueError: as `open_run`; or the newest checkpoint is damaged or does
-        not fit.
+      ValueError: as `open_run`; the newest checkpoint is damaged or no fit.
       FloatingPointError: a loss or a weight is no longer finite.
       OSError: a checkpoint could not be written.
-      Preempted: SIGTERM or Ctrl-C came, and the run is saved; or another
-        worker is gone.
+      Preempted: a signal came, and the run is saved; or a worker is gone.
     """
     strategy = model.distribute_strategy
-    parts = parts | {"optimizer": model.optimizer}
-    # What is wrong with the batches is found before the run begins.
-    make_batches(0, devices.shard(strategy))
+    parts = builders.checkpointed(model) | {"optimizer": model.optimizer}
+    make_batches(0, devices.shard(strategy))  # wrong ones begin no run
     resumes = open_run(chosen, run, images, strategy, skipped)
     steps = data.steps_per_epoch(images, chosen.batch_size)
     start = _start(run, model, parts, steps, resumes)

@@ -74,7 +74,6 @@ def pretrain(chosen: config.PretrainSettings) -> run_files.RunDirectory:
         run,
         images,
         model,
-        builders.checkpointed(model),
         batches,
         skipped=test.skipped if test else (),
         measures=measures,
@@ -196,8 +195,7 @@ def _fit_on_views(
         )
         return views.map(lambda view, labels: (view[:, 0], labels))
 
-    parts = {"classifier": classifier.classifier}
-    loop.fit(chosen, stage, images, classifier, parts, batches)
+    loop.fit(chosen, stage, images, classifier, batches)
 
 
 def _fit_on_representations(
@@ -233,7 +231,7 @@ def _fit_on_representations(
     )
     checkpoints.save(
         stage.checkpoints,
-        {"classifier": classifier.classifier, "optimizer": model.optimizer},
+        builders.checkpointed(classifier) | {"optimizer": model.optimizer},
         checkpoints.Progress(chosen.epochs * steps, steps),
     )
 
