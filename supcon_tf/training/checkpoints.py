@@ -190,12 +190,11 @@ def _differences(prefix: str, parts: dict[str, tf.Module]) -> str:
     """The variables, by path, in which checkpoint and parts differ."""
     try:
         stored = _shapes(prefix, parts)
-    except (ValueError, tf.errors.OpError):
+        with tempfile.TemporaryDirectory() as elsewhere:
+            written = tf.train.Checkpoint(**parts).write(f"{elsewhere}/parts")
+            wanted = _shapes(written, parts)
+    except (OSError, ValueError, tf.errors.OpError):
         return ""
-    with tempfile.TemporaryDirectory() as elsewhere:
-        wanted = _shapes(
-            tf.train.Checkpoint(**parts).write(f"{elsewhere}/x"), parts
-        )
     lines = [
         *(f"-{name} {wanted[name]}" for name in wanted.keys() - stored.keys()),
         *(f"+{name} {stored[name]}" for name in stored.keys() - wanted.keys()),
