@@ -41,7 +41,7 @@ class FineTuning:
     Make it under the scope of a strategy.
 
     Args:
-      chosen: the settings.
+      settings: steps, batch, the values to try, and the views.
       encoder: with any weights.
       checkpoint: of the pretraining; every training starts there.
       images: the training images.
@@ -55,7 +55,7 @@ class FineTuning:
 
     def __init__(
         self,
-        chosen: config.TransferSettings,
+        settings: config.TransferSettings,
         encoder: models.Encoder,
         checkpoint: str,
         images: data.Source,
@@ -64,19 +64,19 @@ class FineTuning:
         self.cells = [
             {"learning_rate": rate, "weight_decay": decay}
             for rate, decay in itertools.product(
-                chosen.learning_rates, chosen.weight_decays
+                settings.learning_rates, settings.weight_decays
             )
         ]
-        self._chosen = chosen
+        self._settings = settings
         self._checkpoint = checkpoint
         self._images = images
         self._test = test
         self.model = models.ClassifierModel(encoder, len(images.class_names))
-        side = chosen.image_size
+        side = settings.image_size
         self.model.build((None, 1, side, side, 3))
         self._represent = representations.representer(
             encoder,
-            batch_size=chosen.batch_size,
+            batch_size=settings.batch_size,
             image_size=side,
             strategy=self.model.distribute_strategy,
         )
@@ -92,55 +92,47 @@ class FineTuning:
           seed: of order and crops.
 
         Returns:
-          The batch size, which is at most the number of images, and the mean
-          loss over all steps.
+          The batch size, which is at most what replicas can share of the
+          images, and the mean loss over all steps.
 
         Raises:
           FloatingPointError: the loss is no longer finite.
         """
-        images = self._part(positions)
-        with self.model.distribute_strategy.scope():
-            batch_size = self._batch_size(images.num_examples)
-            self._start(cell, images.num_examples // batch_size)
-        batches = input_pipeline.views(
-            dataclasses.replace(self._chosen, batch_size=batch_size, seed=seed),
-            images,
-            self._chosen.image_size,
-            num_views=1,
-        )
+        images, settings = self._part(positions), self._settings
+        count, strategy = images.num_examples, self.model.distribute_strategy
+        replicas = strategy.num_replicas_in_sync
+        batch_size = min(settings.batch_size, count // replicas * replicas)
+        with strategy.scope():
+            self._start(cell, count // batch_size)
         values = ", ".join(f"{name} {x:g}" for name, x in cell.items())
-        report.print_done(
-            "fine-tuning", f"{values}, {images.num_examples:,} images"
-        )
+        report.print_done("fine-tuning", f"{values}, {count:,} images")
         history = self.model.fit(
-            batches,
-            steps_per_epoch=self._chosen.steps,
+            input_pipeline.views(
+                dataclasses.replace(settings, batch_size=batch_size, seed=seed),
+                images,
+                settings.image_size,
+                num_views=1,
+            ),
+            steps_per_epoch=settings.steps,
             verbose=monitoring.verbosity(),
             callbacks=[callbacks.StopOnNonFiniteLoss()],
         )
         callbacks.check_finite_weights(self.model)
-        return {
-            "batch_size": batch_size,
-            "mean_loss": float(history.history["loss"][-1]),
-        }
+        mean_loss = float(history.history["loss"][-1])
+        return {"batch_size": batch_size, "mean_loss": mean_loss}
 
-    def predict(self, positions: np.ndarray) -> np.ndarray:
-        """Probabilities [images, classes] float32 of training images."""
-        return self._probabilities(self._part(positions))
-
-    def predict_test(self) -> np.ndarray:
-        """Probabilities [images, classes] float32 of the test images."""
-        return self._probabilities(self._test)
+    def predict(self, positions: np.ndarray | None = None) -> np.ndarray:
+        """As `selection.Method`, of centre crops."""
+        images = self._test if positions is None else self._part(positions)
+        encoded, _ = self._represent(images)
+        return tf.nn.softmax(self.model.classifier(encoded)).numpy()
 
     def save(self, directory: epath.Path) -> None:
         """Saves encoder and classifier as a checkpoint."""
-        steps = self._chosen.steps
+        model, steps = self.model, self._settings.steps
         checkpoints.save(
             directory,
-            {
-                "encoder": self.model.encoder,
-                "classifier": self.model.classifier,
-            },
+            {"encoder": model.encoder, "classifier": model.classifier},
             checkpoints.Progress(steps, steps),
         )
 
@@ -155,13 +147,13 @@ class FineTuning:
         rate = cell["learning_rate"]
         self.model.compile(
             optimizers.SGD(
-                schedules.WarmupCosine(rate, self._chosen.steps),
+                schedules.WarmupCosine(rate, self._settings.steps),
                 _MOMENTUM,
                 nesterov=True,
                 l2=cell["weight_decay"] / rate,
             ),
             losses.CrossEntropyLoss(),
-            jit_compile=self._chosen.jit_compile or None,
+            jit_compile=self._settings.jit_compile or None,
         )
 
     def _part(self, positions: np.ndarray) -> data.Source:
@@ -169,13 +161,3 @@ class FineTuning:
         if len(positions) == self._images.num_examples:
             return self._images
         return subsets.subset(self._images, positions)
-
-    def _batch_size(self, num_images: int) -> int:
-        """That of the settings, or what replicas can share of fewer images."""
-        replicas = self.model.distribute_strategy.num_replicas_in_sync
-        return min(self._chosen.batch_size, num_images // replicas * replicas)
-
-    def _probabilities(self, images: data.Source) -> np.ndarray:
-        """Probabilities of every image, from its centre crop."""
-        encoded, _ = self._represent(images)
-        return tf.nn.softmax(self.model.classifier(encoded)).numpy()

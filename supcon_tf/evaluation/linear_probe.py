@@ -38,7 +38,7 @@ class LinearTransfer:
     them by s is dividing l2 by s^2, so a sweep finds it.
 
     Args:
-      chosen: the settings.
+      settings: the strengths to try, and the size of images.
       encoder: run in inference mode, on centre crops.
       images: the training images.
       test: the test images.
@@ -52,21 +52,21 @@ class LinearTransfer:
 
     def __init__(
         self,
-        chosen: config.TransferSettings,
+        settings: config.TransferSettings,
         encoder: models.Encoder,
         images: data.Source,
         test: data.Source,
         positions: np.ndarray,
     ):
-        strengths = np.geomspace(1e5, 1e-6, chosen.l2_values)
-        if chosen.l2 is not None:
-            strengths = [chosen.l2]
+        strengths = np.geomspace(1e5, 1e-6, settings.l2_values)
+        if settings.l2 is not None:
+            strengths = [settings.l2]
         self.cells = [{"l2": float(strength)} for strength in strengths]
-        self._chosen = chosen
+        self._settings = settings
         represent = representations.representer(
             encoder,
-            batch_size=chosen.batch_size,
-            image_size=chosen.image_size,
+            batch_size=settings.batch_size,
+            image_size=settings.image_size,
             strategy=encoder.distribute_strategy,
         )
         if len(positions) < images.num_examples:
@@ -95,7 +95,7 @@ class LinearTransfer:
             self._model = linear_model.LogisticRegression(
                 warm_start=True,
                 tol=_TOLERANCE,
-                max_iter=self._chosen.max_iterations,
+                max_iter=self._settings.max_iterations,
             )
             self._fitted = positions
         places = np.searchsorted(self._positions, positions)
@@ -109,25 +109,18 @@ class LinearTransfer:
         ):
             warnings.simplefilter("always", exceptions.ConvergenceWarning)
             self._model.fit(rows, labels)
+        kinds = [warning.category for warning in caught]
         return {
             "iterations": int(self._model.n_iter_.max()),
-            "converged": not any(
-                warning.category is exceptions.ConvergenceWarning
-                for warning in caught
-            ),
+            "converged": exceptions.ConvergenceWarning not in kinds,
         }
 
-    def predict(self, positions: np.ndarray) -> np.ndarray:
-        """Probabilities [images, classes] float32 of training images."""
-        places = np.searchsorted(self._positions, positions)
-        return self._probabilities(self._representations[places])
-
-    def predict_test(self) -> np.ndarray:
-        """Probabilities [images, classes] float32 of the test images."""
-        return self._probabilities(self._test_representations)
-
-    def _probabilities(self, rows: np.ndarray) -> np.ndarray:
-        """Probabilities of all classes, 0 for those without training images."""
+    def predict(self, positions: np.ndarray | None = None) -> np.ndarray:
+        """As `selection.Method`: 0 for classes without training images."""
+        rows = self._test_representations
+        if positions is not None:
+            places = np.searchsorted(self._positions, positions)
+            rows = self._representations[places]
         probabilities = np.zeros([len(rows), self._num_classes], np.float32)
         probabilities[:, self._model.classes_] = self._model.predict_proba(rows)
         return probabilities

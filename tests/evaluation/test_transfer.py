@@ -113,7 +113,7 @@ def test_the_frozen_encoder_stays_bit_by_bit(finished_run):
         positions,
     )
     method.fit(positions, method.cells[0], seed=0)
-    method.predict_test()
+    method.predict()
     for old, new in zip(before, encoder.variables, strict=True):
         np.testing.assert_array_equal(old, new)
 
