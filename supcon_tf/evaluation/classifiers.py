@@ -26,32 +26,11 @@ def without_training(
     """
     num_classes = len(test.source.class_names)
 
-    def votes(
-        queries: splits.EncodedSplit, leave_one_out: bool = False
-    ) -> list[np.ndarray]:
-        """Probabilities of weighted votes, and of the majority."""
-        nearest = measures.nearest_neighbors(
-            queries.representations,
-            bank.representations,
-            settings.knn_neighbors,
-            leave_one_out=leave_one_out,
-        )
-        return [
-            measures.vote(
-                *nearest,
-                bank.labels,
-                num_classes=num_classes,
-                temperature=settings.knn_temperature,
-                weighted=weighted,
-            )
-            for weighted in (True, False)
-        ]
-
     weighted, majority = (
         measures.classification_summary(
             probabilities, test.labels, settings.calibration_bins
         )
-        for probabilities in votes(test)
+        for probabilities in _votes(settings, test, bank)
     )
     similarities = measures.prototype_predict(
         test.representations,
@@ -71,12 +50,37 @@ def without_training(
         },
     }
     if settings.knn_leave_one_out:
-        weighted, majority = votes(bank, leave_one_out=True)
+        weighted, majority = _votes(settings, bank, bank, True)
         results["knn_leave_one_out"] = {
             **_accuracies(weighted, bank.labels),
             "majority_top_1": measures.top_k_accuracy(majority, bank.labels, 1),
         }
     return results
+
+
+def _votes(
+    settings: config.EvaluateSettings,
+    queries: splits.EncodedSplit,
+    bank: splits.EncodedSplit,
+    leave_one_out: bool = False,
+) -> list[np.ndarray]:
+    """Probabilities [Q, classes] of weighted votes, and of the majority."""
+    nearest = measures.nearest_neighbors(
+        queries.representations,
+        bank.representations,
+        settings.knn_neighbors,
+        leave_one_out=leave_one_out,
+    )
+    return [
+        measures.vote(
+            *nearest,
+            bank.labels,
+            num_classes=len(bank.source.class_names),
+            temperature=settings.knn_temperature,
+            weighted=weighted,
+        )
+        for weighted in (True, False)
+    ]
 
 
 def _accuracies(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from etils import epath
 
 from supcon_tf import config, data, losses, models
-from supcon_tf.data import subsets
+from supcon_tf.evaluation import selection
 from supcon_tf.training import (
     callbacks,
     checkpoints,
@@ -18,14 +18,13 @@ from supcon_tf.training import (
     monitoring,
     optimizers,
     report,
-    representations,
     schedules,
 )
 
 _MOMENTUM = 0.9
 
 
-class FineTuning:
+class FineTuning(selection.Method):
     """All weights of an encoder, and of a linear classifier on top.
 
     SGD with Nesterov momentum 0.9 on random crops and flips. The weight decay
@@ -37,8 +36,6 @@ class FineTuning:
     The classifier starts at zero: the loss at log(classes), and the first
     gradient is the classifier's alone. On representations of unit length it
     needs a far larger learning rate than on pooled activations.
-
-    Make it under the scope of a strategy.
 
     Args:
       settings: steps, batch, the values to try, and the views.
@@ -61,25 +58,17 @@ class FineTuning:
         images: data.Source,
         test: data.Source,
     ):
+        super().__init__(settings, encoder, images, test)
         self.cells = [
             {"learning_rate": rate, "weight_decay": decay}
             for rate, decay in itertools.product(
                 settings.learning_rates, settings.weight_decays
             )
         ]
-        self._settings = settings
         self._checkpoint = checkpoint
-        self._images = images
-        self._test = test
         self.model = models.ClassifierModel(encoder, len(images.class_names))
         side = settings.image_size
         self.model.build((None, 1, side, side, 3))
-        self._represent = representations.representer(
-            encoder,
-            batch_size=settings.batch_size,
-            image_size=side,
-            strategy=self.model.distribute_strategy,
-        )
 
     def fit(
         self, positions: np.ndarray, cell: dict[str, float], seed: int
@@ -98,7 +87,7 @@ class FineTuning:
         Raises:
           FloatingPointError: the loss is no longer finite.
         """
-        images, settings = self._part(positions), self._settings
+        images, settings = self.part(positions), self.settings
         count, strategy = images.num_examples, self.model.distribute_strategy
         replicas = strategy.num_replicas_in_sync
         batch_size = min(settings.batch_size, count // replicas * replicas)
@@ -123,13 +112,13 @@ class FineTuning:
 
     def predict(self, positions: np.ndarray | None = None) -> np.ndarray:
         """As `selection.Method`, of centre crops."""
-        images = self._test if positions is None else self._part(positions)
-        encoded, _ = self._represent(images)
+        images = self.test if positions is None else self.part(positions)
+        encoded, _ = self.represent(images)
         return tf.nn.softmax(self.model.classifier(encoded)).numpy()
 
     def save(self, directory: epath.Path) -> None:
         """Saves encoder and classifier as a checkpoint."""
-        model, steps = self.model, self._settings.steps
+        model, steps = self.model, self.settings.steps
         checkpoints.save(
             directory,
             {"encoder": model.encoder, "classifier": model.classifier},
@@ -147,17 +136,11 @@ class FineTuning:
         rate = cell["learning_rate"]
         self.model.compile(
             optimizers.SGD(
-                schedules.WarmupCosine(rate, self._settings.steps),
+                schedules.WarmupCosine(rate, self.settings.steps),
                 _MOMENTUM,
                 nesterov=True,
                 l2=cell["weight_decay"] / rate,
             ),
             losses.CrossEntropyLoss(),
-            jit_compile=self._settings.jit_compile or None,
+            jit_compile=self.settings.jit_compile or None,
         )
-
-    def _part(self, positions: np.ndarray) -> data.Source:
-        """Some of the training images."""
-        if len(positions) == self._images.num_examples:
-            return self._images
-        return subsets.subset(self._images, positions)

@@ -76,7 +76,16 @@ class Robustness:
             parts = [classify(source) for source in sources]
             labels = np.concatenate([own for _, own in parts])
             expected = labels if expected is None else expected
-            self._check_labels(condition, labels, expected)
+            # Of whole sets the order may differ. Drawn images are drawn by
+            # their positions.
+            in_order = np.asarray if settings.corruption_images else np.sort
+            if not np.array_equal(in_order(labels), in_order(expected)):
+                raise exceptions.InvalidValue(
+                    f"--corruptions={settings.corruptions} must hold the test "
+                    "images of the run, and with --corruption_images in the "
+                    "same order, got other labels in "
+                    f"{condition[0]} {condition[1]}"
+                )
             for name in parts[0][0]:
                 probabilities = np.concatenate([own[name] for own, _ in parts])
                 cell = {
@@ -103,26 +112,6 @@ class Robustness:
             "reference": settings.reference_evaluation,
             **scores,
         }
-
-    def _check_labels(
-        self,
-        condition: corruptions.Condition | None,
-        labels: np.ndarray,
-        expected: np.ndarray,
-    ) -> None:
-        """Raises ValueError if a TFDS set must hold other images.
-
-        Of whole sets the order may differ. Of drawn images it must not: they
-        are drawn by their positions.
-        """
-        if self._settings.corruption_images is None:
-            labels, expected = np.sort(labels), np.sort(expected)
-        if not np.array_equal(labels, expected):
-            raise exceptions.InvalidValue(
-                f"--corruptions={self._settings.corruptions} must hold the "
-                "test images of the run, and with --corruption_images in the "
-                f"same order, got other labels in {condition[0]} {condition[1]}"
-            )
 
 
 def load_references(

@@ -3,25 +3,56 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Protocol
 
 import numpy as np
 
-from supcon_tf import config, exceptions, measures
+from supcon_tf import config, data, exceptions, measures, models
 from supcon_tf.data import subsets
+from supcon_tf.training import representations
 
 # Share of a few-shot draw that judges a sweep.
 _FEW_SHOT_FRACTION = 0.5
 
 
-class Method(Protocol):
-    """What `linear_probe` and `fine_tuning` have in common.
+class Method:
+    """A way to take an encoder to other data; what all ways share.
+
+    Make it under the scope of a strategy.
+
+    Args:
+      settings: those of the transfer.
+      encoder: on centre crops in inference mode, where it represents images.
+      images: the training images.
+      test: the test images.
 
     Attributes:
       cells: the settings to try.
     """
 
     cells: list[dict[str, float]]
+
+    def __init__(
+        self,
+        settings: config.TransferSettings,
+        encoder: models.Encoder,
+        images: data.Source,
+        test: data.Source,
+    ):
+        self.settings = settings
+        self.images = images
+        self.test = test
+        self.represent = representations.representer(
+            encoder,
+            batch_size=settings.batch_size,
+            image_size=settings.image_size,
+            strategy=encoder.distribute_strategy,
+        )
+
+    def part(self, positions: np.ndarray) -> data.Source:
+        """The training images at rising positions."""
+        if len(positions) == self.images.num_examples:
+            return self.images
+        return subsets.subset(self.images, positions)
 
     def fit(
         self, positions: np.ndarray, cell: dict[str, float], seed: int
@@ -39,6 +70,7 @@ class Method(Protocol):
         Raises:
           FloatingPointError: it diverged.
         """
+        raise NotImplementedError
 
     def predict(self, positions: np.ndarray | None = None) -> np.ndarray:
         """Probabilities [images, classes] float32.
@@ -46,6 +78,7 @@ class Method(Protocol):
         Args:
           positions: of training images; None for the test images.
         """
+        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,6 +16,15 @@ from supcon_tf.evaluation import (
 )
 from supcon_tf.training import devices, input_pipeline, report, runs
 
+_TITLES = {
+    "top_1": "top-1",
+    "mean_recall": "mean recall",
+    "top_5": "top-5",
+    "ece": "ECE",
+    "nll": "NLL",
+    "brier": "Brier",
+}
+
 
 def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
     """Takes the pretrained encoder of a run to another data set.
@@ -121,34 +130,21 @@ def transfer_table(measured: dict[str, object]) -> str:
         f"{measured['dataset']}, {measured['method']}: "
         f"{draws[0]['training_images']:,} training and "
         f"{measured['test_images']:,} test images of {measured['classes']} "
-        f"classes{few}",
-        *(_describe_choice(draw) for draw in draws),
+        f"classes{few}"
     ]
-    names = {
-        "top_1": "top-1",
-        "mean_recall": "mean recall",
-        "top_5": "top-5",
-        "ece": "ECE",
-        "nll": "NLL",
-        "brier": "Brier",
-    }
-    for name, title in names.items():
+    for draw in draws:
+        text = ", ".join(f"{k} {v:.3g}" for k, v in draw["chosen"].items())
+        if validation := draw.get("validation"):
+            text += (
+                f", of {len(draw['sweep'])} by {draw['validation_images']:,} "
+                f"validation images: top-1 {validation['top_1']:.4f}, mean "
+                f"recall {validation['mean_recall']:.4f}"
+            )
+        lines.append(text)
+    for name, title in _TITLES.items():
         line = f"{title:<16}{measured['test'][name]:8.4f}"
         lines.append(line + (f" ± {deviation[name]:.4f}" if deviation else ""))
     return "\n".join(lines)
-
-
-def _describe_choice(draw: dict[str, object]) -> str:
-    """What a draw chose, and what judged it."""
-    text = ", ".join(f"{k} {v:.3g}" for k, v in draw["chosen"].items())
-    if "validation" not in draw:
-        return text
-    validation = draw["validation"]
-    return (
-        f"{text}, of {len(draw['sweep'])} by {draw['validation_images']:,} "
-        f"validation images: top-1 {validation['top_1']:.4f}, mean recall "
-        f"{validation['mean_recall']:.4f}"
-    )
 
 
 def _data(

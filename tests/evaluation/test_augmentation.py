@@ -11,9 +11,7 @@ from PIL import Image, ImageEnhance, ImageOps
 
 from supcon_tf import config, data
 from supcon_tf.evaluation import augmentation, plots
-from supcon_tf.training import (
-    input_pipeline,
-)
+from supcon_tf.training import input_pipeline
 
 SIZE = 24  # enlarged to 96
 FILL = (9, 80, 200)
@@ -56,11 +54,8 @@ def _panels(path, rows: int, columns: int, pitch: int) -> np.ndarray:
 @pytest.fixture(scope="module")
 def pictures(image_folder, tmp_path_factory):
     """The settings, both pictures and what is written on them, by file."""
-    chosen = _settings(
-        tmp_path_factory.mktemp("pictures") / "a",
-        image_folder,
-        **POLICY,
-    )
+    path = tmp_path_factory.mktemp("pictures") / "a"
+    chosen = _settings(path, image_folder, **POLICY)
     drawn = []
     plot_grid = plots.plot_grid
     with pytest.MonkeyPatch.context() as patch:
@@ -97,25 +92,17 @@ def operation_rows(pictures):
 def test_views_are_the_first_of_training(pictures, image_folder):
     chosen, path, _, texts = pictures
     panels = _panels(path, 3, 3, 100)
+    data_dir = str(image_folder)
     pretraining = config.PretrainSettings(
-        "x",
-        dataset="folder",
-        data_dir=str(image_folder),
-        image_size=SIZE,
-        batch_size=16,
-        fill=FILL,
-        **POLICY,
-    )
+        "x", dataset="folder", data_dir=data_dir, image_size=SIZE,
+        batch_size=16, fill=FILL, **POLICY,
+    )  # fmt: skip
     source = input_pipeline.source(pretraining, "train")
     batches = input_pipeline.views(pretraining, source, SIZE, 2)
     views, labels = next(batches.as_numpy_iterator())
     np.testing.assert_array_equal(panels[:, 1:], views[:3])
-    assert texts["views.png"] == [
-        "original",
-        "view 1",
-        "view 2",
-        *(f"{i}: {source.class_names[labels[i]]}" for i in range(3)),
-    ]
+    names = [f"{i}: {source.class_names[labels[i]]}" for i in range(3)]
+    assert texts["views.png"] == ["original", "view 1", "view 2", *names]
     # 20 x 24 in 24 x 24: two white lines above and below, and no resizing.
     wholes = panels[:, 0]
     assert (wholes[:, [0, 1, 22, 23]] == 255).all()

@@ -68,14 +68,8 @@ class Board:
     def __init__(self, directory):
         board = program.TensorBoard()
         # Its faster loader would be one more process.
-        board.configure(
-            argv=[
-                "",
-                f"--logdir={directory}",
-                "--port=0",
-                "--load_fast=false",
-            ]
-        )
+        flags = f"--logdir={directory}", "--port=0", "--load_fast=false"
+        board.configure(argv=["", *flags])
         self.url = board.launch()
 
     def get(self, route, **query):
@@ -106,20 +100,13 @@ def test_tensorboard_serves_what_was_written(
 ):
     board = Board(run.path.parent / below)
     assert board.runs() == [name]
-    info = json.loads(board.get("info", run=name))
+    (info,) = json.loads(board.get("info", run=name))["embeddings"]
     assert info == {
-        "embeddings": [
-            {
-                "tensorName": "representations",
-                "tensorPath": "tensors.tsv",
-                "tensorShape": [8, 5],
-                "metadataPath": "metadata.tsv",
-                "sprite": {
-                    "imagePath": "sprite.png",
-                    "singleImageDim": [64, 64],
-                },
-            }
-        ]
+        "tensorName": "representations",
+        "tensorPath": "tensors.tsv",
+        "tensorShape": [8, 5],
+        "metadataPath": "metadata.tsv",
+        "sprite": {"imagePath": "sprite.png", "singleImageDim": [64, 64]},
     }
     query = {"run": name, "name": "representations"}
     points = np.frombuffer(board.get("tensor", **query), np.float32)

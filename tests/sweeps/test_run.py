@@ -174,14 +174,8 @@ def test_a_failed_stage_1_fails_the_cells_that_share_it(pretended, tmp_path):
 
 
 def test_cells_of_one_run_directory_never_run_at_a_time(pretended, tmp_path):
-    sweeps.run_sweep(
-        settings_of(
-            tmp_path,
-            "temperature=0.1,0.2",
-            "linear.momentum=0.5,0.9",
-            parallel=3,
-        )
-    )
+    axes = "temperature=0.1,0.2", "linear.momentum=0.5,0.9"
+    sweeps.run_sweep(settings_of(tmp_path, *axes, parallel=3))
     assert started(pretended)[:2] == [
         "temperature=0.1,linear.momentum=0.5",
         "temperature=0.2,linear.momentum=0.5",
@@ -212,20 +206,16 @@ def test_a_signal_ends_cells_that_can_go_on(
         ("end", "temperature=0.1"),
     ]
     assert statuses(read(tmp_path)) == ["pending", "pending"]
-    assert (
-        "the same command, without --overwrite, goes on"
-        in capsys.readouterr().out
-    )
+    said = "the same command, without --overwrite, goes on"
+    assert said in capsys.readouterr().out
     pretended.on_look = staticmethod(lambda: None)
     assert statuses(sweeps.run_sweep(chosen)) == ["finished", "finished"]
 
 
 def test_a_metric_that_no_result_has_is_named(pretended, tmp_path):
     chosen = settings_of(tmp_path, "temperature=0.1", metric="linear.top1")
-    with pytest.raises(
-        ValueError,
-        match="--metric must be one of linear.top_1, got linear.top1",
-    ):
+    message = "--metric must be one of linear.top_1, got linear.top1"
+    with pytest.raises(ValueError, match=message):
         sweeps.run_sweep(chosen)
     pretended.log.clear()
     sweeps.run_sweep(dataclasses.replace(chosen, metric="linear.top_1"))
