@@ -38,3 +38,14 @@ class Failed(Error, RuntimeError):
 
 class Diverged(Error, FloatingPointError):
     """A loss or a weight is no longer finite."""
+
+
+def one_line(error: Exception) -> str:
+    """Kind and message, without the source lines that AutoGraph quotes."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    if lines[0] == "in user code:":
+        return lines[-1]
+    told = next((line for line in lines if "OOM" in line), lines[0])
+    return f"{type(error).__name__}: {told}"

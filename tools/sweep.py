@@ -9,7 +9,8 @@ varies stage 2 on a shared stage 1, and values of seed are repetitions. A cell
 that fails is recorded, and the others are run; the same command again skips
 finished cells, goes on with interrupted ones and tries failed ones again.
 Prints a table; writes sweep.md, sweep.json and the paper's Fig. 4, sweep.png
-and sweep.svg, after every cell. Exit code 1 if a cell failed.
+and sweep.svg, after every cell. With --parallel=K, K cells run at a time, each
+on its share of the cores. Exit code 1 if a cell failed.
 """
 
 from __future__ import annotations

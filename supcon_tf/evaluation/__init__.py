@@ -1,13 +1,13 @@
 """Evaluation of representations: classifiers, measures and pictures."""
 
 from supcon_tf.evaluation.augmentation import plot_operations, show_augment
+from supcon_tf.evaluation.evaluate import evaluate
 from supcon_tf.evaluation.plots import (
     plot_grid,
     plot_representation,
     plot_views,
 )
 from supcon_tf.evaluation.results import results_table
-from supcon_tf.evaluation.stage import evaluate
 from supcon_tf.evaluation.transfer import transfer_encoder, transfer_table
 from supcon_tf.measures import (
     calibration_bins,

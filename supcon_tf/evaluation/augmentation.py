@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
-from matplotlib import figure
 
 from supcon_tf import config, data, exceptions, files
 from supcon_tf.augment import color, geometry, operations, tables, warp
 from supcon_tf.data import sources
 from supcon_tf.evaluation import plots
-from supcon_tf.training import (
-    input_pipeline,
-)
+from supcon_tf.training import input_pipeline
 
 _EXTENSIONS = (".jpg", ".jpeg", ".png")
 _LEVELS = tuple(float(level) for level in range(11))
@@ -42,11 +38,8 @@ _CAPTIONS = {
     "Cutout": "± {:.0f} px",
 }
 
-# A row of a picture: its name, and the images with what stands below them.
-_Row = tuple[str, list[tuple[np.ndarray, str]]]
 
-
-def show_augment(chosen: config.ShowAugmentSettings) -> list[pathlib.Path]:
+def show_augment(settings: config.ShowAugmentSettings) -> list[pathlib.Path]:
     """Draws views as training makes them, and every operation at each level.
 
     views.png has a row per image: the whole original, and its views. Those are
@@ -59,7 +52,7 @@ def show_augment(chosen: config.ShowAugmentSettings) -> list[pathlib.Path]:
     from no effect to the largest.
 
     Args:
-      chosen: the settings.
+      settings: the images, the policy, and where the pictures go.
 
     Returns:
       The paths of both pictures, in run_dir.
@@ -68,173 +61,164 @@ def show_augment(chosen: config.ShowAugmentSettings) -> list[pathlib.Path]:
       ValueError: the data set is not as `data.load` takes it, `image` is not
         among its images, or a file is no image.
     """
-    source = _photographs(chosen) or input_pipeline.source(chosen, "train")
-    chosen = input_pipeline.resolved(chosen, source)
-    if chosen.image >= source.num_examples:
+    source = _photographs(settings) or input_pipeline.source(settings, "train")
+    settings = input_pipeline.resolved(settings, source)
+    if settings.image >= source.num_examples:
         raise exceptions.InvalidValue(
             f"--image must be below {source.num_examples}, the number of "
-            f"images of {source.name}, got {chosen.image}"
+            f"images of {source.name}, got {settings.image}"
         )
     plain = dataclasses.replace(
-        chosen, augmentation="identity", crop_area=(), horizontal_flip=False
+        settings, augmentation="identity", crop_area=(), horizontal_flip=False
     )
-    views, labels = _first_batch(chosen, source, chosen.views)
-    wholes, _ = _first_batch(plain, _whole(source, chosen.image_size), 1)
+    views, labels = _first_batch(settings, source, settings.views)
+    wholes, _ = _first_batch(plain, _whole(source, settings.image_size), 1)
     squares, _ = _first_batch(plain, source, 1)
 
-    pictures = {
+    figures = {
         "views.png": plots.plot_grid(
             np.concatenate([wholes, views], axis=1),
             [f"{i}: {source.class_names[x]}" for i, x in enumerate(labels)],
-            ["original", *(f"view {i + 1}" for i in range(chosen.views))],
+            ["original", *(f"view {i + 1}" for i in range(settings.views))],
         ),
-        "operations.png": plot_operations(squares[chosen.image, 0], chosen),
+        "operations.png": plot_operations(squares[settings.image, 0], settings),
     }
-    directory = pathlib.Path(chosen.run_dir)
+    directory = pathlib.Path(settings.run_dir)
     directory.mkdir(parents=True, exist_ok=True)
-    return [_write(directory / name, drawn) for name, drawn in pictures.items()]
+    for name, drawn in figures.items():
+        files.write_atomically(directory / name, drawn.png())
+    return [directory / name for name in figures]
 
 
 def plot_operations(
-    image: np.ndarray, chosen: config.ShowAugmentSettings
-) -> figure.Figure:
+    image: np.ndarray, settings: config.ShowAugmentSettings
+) -> plots.NotebookFigure:
     """One image under every operation.
 
     Args:
       image: [height, width, 3] uint8.
-      chosen: settings of the policy, its ranges and colours.
+      settings: those of the policy, its ranges and colours.
 
     Returns:
       A figure: a row per operation, from level 0 to 10, and a last row of the
       image itself and the operations that have no level.
     """
-    rows = [
-        *_operation_rows(image, chosen),
-        *_sim_augment_rows(image, chosen),
-        ("no level", _plain_panels(image, chosen)),
-    ]
+    ranges, side = _ranges(settings), min(image.shape[:2])
+
+    def applied(steps: list[operations.Step]) -> np.ndarray:
+        """The image after each step alone."""
+        return operations.apply(
+            np.stack([image] * len(steps)),
+            steps,
+            tf.range(len(steps)),
+            tf.constant([_DRAWS] * len(steps)),
+            ranges,
+            settings.fill,
+        ).numpy()
+
+    rows, captions = {}, {}
+    for name, caption in _CAPTIONS.items():
+        rows[name] = applied([(name, level) for level in _LEVELS])
+        captions[name] = [
+            caption.format(operations.argument(name, level, side, ranges))
+            for level in _LEVELS
+        ]
+    for name, (operation, caption) in _sim_augment(image, settings).items():
+        shares = [level / _LEVELS[-1] for level in _LEVELS]
+        rows[name] = np.concatenate([operation(share) for share in shares])
+        captions[name] = [caption(share) for share in shares]
+    plain = [name for name in operations.NAMES if name not in _CAPTIONS]
+    gray = color.to_grayscale(image[np.newaxis])
+    rows["no level"] = np.concatenate(
+        [applied([(name, 0.0) for name in plain]), gray]
+    )
+    captions["no level"] = [*plain, "Grayscale"]
     return plots.plot_grid(
-        [np.stack([panel for panel, _ in row]) for _, row in rows],
-        [name for name, _ in rows],
+        [*rows.values()],
+        [*rows],
         [f"level {level:.0f}" for level in _LEVELS],
-        [[caption for _, caption in row] for _, row in rows],
+        [*captions.values()],
     )
 
 
-def _operation_rows(
-    image: np.ndarray, chosen: config.ShowAugmentSettings
-) -> Iterable[_Row]:
-    """AutoAugment's and RandAugment's operations in the policy's ranges."""
-    ranges = _ranges(chosen)
-    side = min(image.shape[:2])
-    for name, caption in _CAPTIONS.items():
-        panels = _apply(image, [(name, level) for level in _LEVELS], chosen)
-        arguments = (
-            operations.argument(name, level, side, ranges) for level in _LEVELS
-        )
-        captions = (caption.format(argument) for argument in arguments)
-        yield name, list(zip(panels, captions, strict=True))
-
-
-def _plain_panels(
-    image: np.ndarray, chosen: config.ShowAugmentSettings
-) -> list[tuple[np.ndarray, str]]:
-    """The image, and the operations without level, named below."""
-    names = [name for name in operations.NAMES if name not in _CAPTIONS]
-    panels = _apply(image, [(name, 0.0) for name in names], chosen)
-    gray = color.to_grayscale(image[np.newaxis])[0].numpy()
-    return [*zip(panels, names, strict=True), (gray, "Grayscale")]
-
-
-def _apply(
-    image: np.ndarray,
-    steps: list[operations.Step],
-    chosen: config.ShowAugmentSettings,
-) -> np.ndarray:
-    """The image after each step alone."""
-    return operations.apply(
-        np.stack([image] * len(steps)),
-        steps,
-        tf.range(len(steps)),
-        tf.constant([_DRAWS] * len(steps)),
-        _ranges(chosen),
-        chosen.fill,
-    ).numpy()
-
-
-def _ranges(chosen: config.ShowAugmentSettings) -> operations.Ranges:
+def _ranges(settings: config.ShowAugmentSettings) -> operations.Ranges:
     """What the chosen policy lets the levels mean."""
-    if chosen.augmentation == "autoaugment":
-        return tables.AUTO_AUGMENT[chosen.autoaugment_policy][1]
+    if settings.augmentation == "autoaugment":
+        return tables.AUTO_AUGMENT[settings.autoaugment_policy][1]
     return tables.RAND_AUGMENT_RANGES
 
 
-def _sim_augment_rows(
-    image: np.ndarray, chosen: config.ShowAugmentSettings
-) -> Iterable[_Row]:
-    """SimAugment's operations and the crop, each from no effect to most."""
+def _sim_augment(
+    image: np.ndarray, settings: config.ShowAugmentSettings
+) -> dict[str, tuple[Callable[[float], tf.Tensor], Callable[[float], str]]]:
+    """SimAugment's operations and the crop, each from no effect to most.
+
+    Functions of a share, 0 to 1: to [1, height, width, 3], and to a caption.
+    """
     images = tf.constant(image[np.newaxis])
     seeds = tf.constant([_SEEDS], tf.int32)
-    side = min(image.shape[:2])
-    low, high = chosen.crop_area or (0.08, 1.0)
+    height, width = image.shape[:2]
+    side = min(height, width)
+    low, high = settings.crop_area or (0.08, 1.0)
 
-    def jittered(share: float) -> tuple[tf.Tensor, str]:
-        strength = 2.5 * share
-        return color.color_jitter(
-            images, seeds, strength
-        ), f"s = {strength:.2f}"
+    def sigma(share: float) -> float:
+        return 0.1 + 1.9 * share
 
-    def hue_turned(share: float) -> tuple[tf.Tensor, str]:
-        made = color.adjust_hue(images, tf.constant([share / 2]))
-        return made, f"{180 * share:.0f}°"
+    def area(share: float) -> float:
+        return high - share * (high - low)
 
-    def warped(share: float) -> tuple[tf.Tensor, str]:
-        length = 23.0 * share
-        caption = f"{length * side / 224:.1f} px"
-        return warp.random_warp(images, seeds, length), caption
-
-    def blurred(share: float) -> tuple[tf.Tensor, str]:
-        sigma = 0.1 + 1.9 * share
-        made = color.gaussian_blur(images, tf.constant([sigma]))
-        return made, f"σ {sigma:.2f} px"
-
-    def cropped(share: float) -> tuple[tf.Tensor, str]:
-        area = high - share * (high - low)
-        kept = max(1, round(side * area**0.5))
-        y, x = ((pixels - kept) // 2 for pixels in image.shape[:2])
+    def cropped(share: float) -> tf.Tensor:
+        kept = max(1, round(side * area(share) ** 0.5))
+        y, x = (height - kept) // 2, (width - kept) // 2
         cut = image[y : y + kept, x : x + kept]
-        return geometry.resize_crop(cut, side)[tf.newaxis], f"{area:.0%}"
+        return geometry.resize_crop(cut, side)[tf.newaxis]
 
-    for name, operation in (
-        ("ColorJitter", jittered),
-        ("Hue", hue_turned),
-        ("Warp", warped),
-        ("GaussianBlur", blurred),
-        ("ResizedCrop", cropped),
-    ):
-        made = [operation(level / _LEVELS[-1]) for level in _LEVELS]
-        yield name, [(panel[0].numpy(), caption) for panel, caption in made]
+    return {
+        "ColorJitter": (
+            lambda share: color.color_jitter(images, seeds, 2.5 * share),
+            lambda share: f"s = {2.5 * share:.2f}",
+        ),
+        "Hue": (
+            lambda share: color.adjust_hue(images, tf.constant([share / 2])),
+            lambda share: f"{180 * share:.0f}°",
+        ),
+        "Warp": (
+            lambda share: warp.random_warp(images, seeds, 23.0 * share),
+            lambda share: f"{23.0 * share * side / 224:.1f} px",
+        ),
+        "GaussianBlur": (
+            lambda x: color.gaussian_blur(images, tf.constant([sigma(x)])),
+            lambda share: f"σ {sigma(share):.2f} px",
+        ),
+        "ResizedCrop": (cropped, lambda share: f"{area(share):.0%}"),
+    }
 
 
 def _first_batch(
-    chosen: config.ShowAugmentSettings, source: data.Source, num_views: int
+    settings: config.ShowAugmentSettings, source: data.Source, num_views: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The first views of training, and their labels."""
     batches = data.make_views(
         source,
-        min(chosen.images, source.num_examples),
+        min(settings.images, source.num_examples),
         num_views,
-        input_pipeline.augmentation(chosen),
-        chosen.seed,
-        image_size=chosen.image_size,
-        crop_area=chosen.crop_area or None,
-        horizontal_flip=chosen.horizontal_flip,
+        input_pipeline.augmentation(settings),
+        settings.seed,
+        image_size=settings.image_size,
+        crop_area=settings.crop_area or None,
+        horizontal_flip=settings.horizontal_flip,
     )
     try:
         return next(batches.as_numpy_iterator())
     except tf.errors.InvalidArgumentError:
         for name in source.ids or ():
-            _check_image(os.path.join(chosen.data_dir, name))
+            path = os.path.join(settings.data_dir, name)
+            try:
+                data.decode_image(tf.io.read_file(path))
+            except tf.errors.InvalidArgumentError as error:
+                raise exceptions.InvalidValue(
+                    f"{path} must be an image, but is not"
+                ) from error
         raise
 
 
@@ -252,51 +236,29 @@ def _whole(source: data.Source, size: int) -> data.Source:
     return dataclasses.replace(source, read=read)
 
 
-def _photographs(chosen: config.ShowAugmentSettings) -> data.Source | None:
+def _photographs(settings: config.ShowAugmentSettings) -> data.Source | None:
     """The files of a folder without classes, named by file; or None."""
-    directory = chosen.data_dir
-    if chosen.dataset != "folder" or not os.path.isdir(directory):
+    if settings.dataset != "folder" or not os.path.isdir(settings.data_dir):
         return None
-    with os.scandir(directory) as entries:
-        found = [entry for entry in entries if not entry.name.startswith(".")]
-    names = sorted(
-        entry.name
-        for entry in found
-        if entry.name.lower().endswith(_EXTENSIONS)
-    )
-    if not names or any(entry.is_dir() for entry in found):
+    contents = sorted(pathlib.Path(settings.data_dir).iterdir())
+    entries = [path for path in contents if not path.name.startswith(".")]
+    images = [path for path in entries if path.suffix.lower() in _EXTENSIONS]
+    if not images or any(path.is_dir() for path in entries):
         return None
-    paths = tf.constant([os.path.join(directory, name) for name in names])
+    paths = tf.constant([str(path) for path in images])
+    names = tuple(path.name for path in images)
 
     def read(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        contents = tf.io.read_file(tf.gather(paths, index))
-        return contents, tf.cast(index, tf.int32)
+        file = tf.io.read_file(tf.gather(paths, index))
+        return file, tf.cast(index, tf.int32)
 
     return data.Source(
         name="folder",
         split="train",
-        class_names=tuple(names),
+        class_names=names,
         num_examples=len(names),
         image_size=None,
         records=sources.index_records(len(names)),
         read=read,
-        ids=tuple(names),
+        ids=names,
     )
-
-
-def _check_image(path: str) -> None:
-    """Raises ValueError for a file that is no image."""
-    try:
-        data.decode_image(tf.io.read_file(path))
-    except tf.errors.InvalidArgumentError as error:
-        raise exceptions.InvalidValue(
-            f"{path} must be an image, but is not"
-        ) from error
-
-
-def _write(path: pathlib.Path, drawn: figure.Figure) -> pathlib.Path:
-    """Writes a figure as PNG, whole."""
-    buffer = io.BytesIO()
-    drawn.savefig(buffer, format="png", dpi=drawn.dpi)
-    files.write_atomically(path, buffer.getvalue())
-    return path

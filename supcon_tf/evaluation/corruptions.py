@@ -1,225 +1,168 @@
-"""Corrupted images: the 15 corruptions of ImageNet-C, made in parallel."""
+"""The test images of a run, corrupted: made here, or read from a TFDS set."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pathlib
-import pickle
-import queue
-import subprocess
-import sys
+import itertools
 from collections.abc import Iterator
-from concurrent import futures
 
 import numpy as np
-import numpy.typing as npt
 
-from supcon_tf import config, cores, exceptions
-from supcon_tf.evaluation import corrupted_image
+from supcon_tf import config, cores, data, exceptions
+from supcon_tf.evaluation import corruptor
+from supcon_tf.training import runs
 
-MIN_SIDE = 32  # pixels; the limit of imagecorruptions.
+Condition = tuple[str, int]  # a corruption and its severity
+# Positions in the test split [n], images [n, S, S, 3] uint8 and labels [n].
+_Chunk = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-_PROGRAM = pathlib.Path(corrupted_image.__file__)
-# Images of one request; 32 of 224 pixels are 5 MB.
-_REQUEST = 32
+_MIN_SIDE = 32  # pixels; the limit of imagecorruptions
+# Images held at once, uint8, beside as many corrupted: 175,000 of 32 pixels,
+# 3,500 of 224. More are read again for each corruption and severity.
+_HELD_BYTES = 2**29
+_READ_BATCH = 64
 # Corrupting this many is worth the start of a process.
 _IMAGES_PER_PROCESS = 1000
+# TFDS' own names of configurations, where they are not the benchmark's.
+_TFDS_NAMES = {
+    "cifar10_corrupted": {
+        "glass_blur": "frosted_glass_blur",
+        "elastic_transform": "elastic",
+    }
+}
 
 
-_REMEDY = (
-    "generated corruptions must have the extra `corruptions`: pip install "
-    "'supcon_tf[corruptions]'; where OpenCV misses libGL.so.1, then also pip "
-    "install --force-reinstall --no-deps "
-    "opencv-contrib-python-headless==4.11.0.86"
-)
+class CorruptedImages:
+    """The test images of a run, or some of them, under every condition.
 
-
-def check_library() -> None:
-    """Imports what makes most corruptions, before anything is computed.
-
-    Raises:
-      ImportError: it, or something that it needs, is not installed.
-    """
-    try:
-        import imagecorruptions  # noqa: F401
-    except ImportError as error:
-        raise exceptions.MissingPackage(f"{_REMEDY}, got: {error}") from error
-
-
-class Corruptor:
-    """Corrupts images in processes that are kept from call to call.
-
-    Use it in a `with` statement, which ends them. A process imports no
-    TensorFlow and is ready after half a second.
+    Images are corrupted as the encoder sees them: generated ones are made of
+    the centre crops of the run's size; those of a TFDS set that has this size
+    are taken as they are, without a second resize or crop.
 
     Args:
-      processes: how many; 0 corrupts in this process.
+      settings: with --corruptions other than none.
+      run: whose test images they are; a TFDS set lies in the same folder as
+        its data, if that is TFDS' too.
 
     Raises:
-      ImportError: the extra `corruptions` is not installed.
+      ImportError: the extra `corruptions` is not installed and needed.
+      RuntimeError: a corrupted set of TFDS could not be prepared.
+      ValueError: the images are too small or too few, or a corrupted set of
+        TFDS is not there or not one of the test images.
     """
 
-    def __init__(self, processes: int) -> None:
-        check_library()
-        self._programs = [
-            subprocess.Popen(
-                [sys.executable, str(_PROGRAM)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                # A core each: the libraries would start a thread per core.
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
+    def __init__(self, settings: config.EvaluateSettings, run: runs.Run):
+        self._settings = settings
+        self._run = run
+        self._test = run.images("test")
+        self._size = run.settings.image_size
+        self._positions = self._draw()
+        self._sources: dict[Condition, data.Source | None] = dict.fromkeys(
+            itertools.product(
+                settings.corruption_names, settings.corruption_severities
             )
-            for _ in range(processes)
-        ]
+        )
+        if settings.corruptions != "generated":
+            self._sources = {x: self._tfds_source(*x) for x in self._sources}
+            return
+        corruptor.check_library()
+        if self._size < _MIN_SIDE:
+            raise exceptions.InvalidValue(
+                "--corruptions=generated must have images of at least "
+                f"{_MIN_SIDE} pixels, got {self._size}"
+            )
 
-    def __enter__(self) -> Corruptor:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for program in self._programs:
-            with contextlib.suppress(BrokenPipeError):
-                program.stdin.close()
-            program.stdout.close()
-            program.wait()
-
-    def corrupt(
+    def splits(
         self,
-        images: npt.NDArray[np.uint8],
-        name: str,
-        severity: int,
-        seed: int,
-        indices: npt.ArrayLike | None = None,
-    ) -> npt.NDArray[np.uint8]:
-        """Corrupts images; see the function `corrupt`."""
-        indices = _checked(images, name, severity, seed, indices)
-        options = (name, severity, seed)
-        if not self._programs:
-            return corrupted_image.corrupted_images(images, indices, *options)
-        requests = (
-            (images[i : i + _REQUEST], indices[i : i + _REQUEST], *options)
-            for i in range(0, len(images), _REQUEST)
+    ) -> Iterator[tuple[Condition | None, Iterator[data.Source]]]:
+        """Yields the images as they are, None, then under each condition.
+
+        Each in parts, as a split with the name and the classes of the run's.
+        """
+        test, count = self._test, len(self._positions)
+        seed = self._settings.corruption_seed
+        held = None
+        if count * self._size**2 * 3 <= _HELD_BYTES:
+            held = list(self._chunks(test))  # read once
+
+        def parts(
+            condition: Condition | None, made: corruptor.Corruptor | None = None
+        ) -> Iterator[data.Source]:
+            source = self._sources.get(condition) or test
+            chunks = held if held and source is test else self._chunks(source)
+            for positions, images, labels in chunks:
+                if made is not None:
+                    images = made.corrupt(images, positions, *condition, seed)
+                yield data.from_arrays(
+                    images, labels, test.class_names, test.name, test.split
+                )
+
+        yield None, parts(None)
+        if self._settings.corruptions != "generated":
+            for condition in self._sources:
+                yield condition, parts(condition)
+            return
+        total = count * len(self._sources)
+        processes = min(cores.usable(), total // _IMAGES_PER_PROCESS)
+        with corruptor.Corruptor(processes) as made:
+            for condition in self._sources:
+                yield condition, parts(condition, made)
+
+    def _draw(self) -> np.ndarray:
+        """Positions of the drawn images in a split, rising."""
+        count = self._settings.corruption_images
+        seed, there = self._settings.corruption_seed, self._test.num_examples
+        if count is not None and count > there:
+            raise exceptions.InvalidValue(
+                f"--corruption_images must be at most {there}, the test "
+                f"images there are, got {count}"
+            )
+        if seed >= 2**32:
+            raise exceptions.InvalidValue(
+                f"--corruption_seed must be below 2^32, got {seed}"
+            )
+        if count is None:
+            return np.arange(there)
+        rng = np.random.default_rng(seed)
+        return np.sort(rng.choice(np.arange(there), count, replace=False))
+
+    def _chunks(self, source: data.Source) -> Iterator[_Chunk]:
+        """Reads drawn centre crops, as many at once as may be held."""
+        batches = data.make_examples(
+            source,
+            _READ_BATCH,
+            image_size=self._size,
+            positions=self._positions,
+        ).as_numpy_iterator()
+        batch_bytes = _READ_BATCH * self._size**2 * 3
+        first = 0
+        while group := list(
+            itertools.islice(batches, max(1, _HELD_BYTES // batch_bytes))
+        ):
+            images, labels = map(np.concatenate, zip(*group, strict=True))
+            last = first + len(labels)
+            yield self._positions[first:last], images, labels
+            first = last
+
+    def _tfds_source(self, corruption: str, severity: int) -> data.Source:
+        """One configuration of the TFDS set, prepared if need be."""
+        known = self._settings.corruptions.removeprefix("tfds:")
+        name, colon, version = known.partition(":")
+        known_as = _TFDS_NAMES.get(name, {}).get(corruption, corruption)
+        pretrained, test = self._run.settings, self._test
+        of_tfds = pretrained.dataset.startswith("tfds:")
+        source = data.load(
+            f"tfds:{name}/{known_as}_{severity}{colon}{version}",
+            "test",
+            pretrained.data_dir if of_tfds else None,
         )
-        return np.concatenate(list(self._answers(requests)))
-
-    def _answers(
-        self, requests: Iterator[tuple[object, ...]]
-    ) -> Iterator[np.ndarray]:
-        """Yields the answers in the order of the requests."""
-        idle = queue.SimpleQueue()
-        for program in self._programs:
-            idle.put(program)
-
-        def ask(request: tuple[object, ...]) -> np.ndarray:
-            program = idle.get()
-            try:
-                pickle.dump(request, program.stdin, pickle.HIGHEST_PROTOCOL)
-                program.stdin.flush()
-                answer = pickle.load(program.stdout)
-            except (BrokenPipeError, EOFError) as error:
-                raise exceptions.Failed(
-                    "a process that corrupts images ended, exit status "
-                    f"{program.wait()}"
-                ) from error
-            finally:
-                idle.put(program)
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-
-        with futures.ThreadPoolExecutor(len(self._programs)) as threads:
-            yield from threads.map(ask, requests)
-
-
-def corrupt(
-    images: npt.NDArray[np.uint8],
-    name: str,
-    severity: int,
-    seed: int,
-    processes: int | None = None,
-    indices: npt.ArrayLike | None = None,
-) -> npt.NDArray[np.uint8]:
-    """Corrupts images as ImageNet-C does, of any size from 32 pixels.
-
-    An image becomes a function of itself, `name`, `severity`, `seed` and its
-    index alone: the same in any part of the set and with any number of
-    processes, on one machine with one version of the libraries.
-
-    The parameters are those of ImageNet-C at every size. CIFAR-10-C has
-    milder ones, so errors on 32-pixel images corrupted here are higher and
-    not to be compared with those on its files (`tfds:cifar10_corrupted`).
-    Motion blur, elastic transform and pixelate are the library's versions:
-    without ImageMagick, without ImageNet-C's random affine map, and enlarged
-    by repetition. No image is compressed afterwards, which ImageNet-C's are,
-    as JPEG of quality 85.
-
-    Args:
-      images: [N, height, width, 3] uint8, both sides 32 pixels or more.
-      name: one of `config.CORRUPTIONS`.
-      severity: 1 to 5.
-      seed: of the whole set, 0 to 2^32 - 1.
-      processes: how many are started for it; 0 for none but this one, None
-        for what N is worth, at most one per core.
-      indices: [N] integers from 0, the places of the images in their set;
-        None for 0..N-1.
-
-    Returns:
-      [N, height, width, 3] uint8.
-
-    Raises:
-      ImportError: the extra `corruptions` is not installed.
-      ValueError: an argument breaks the rules above.
-
-    Reference: Hendrycks and Dietterich 2019, https://arxiv.org/abs/1903.12261,
-    Sec. 4.1; made by https://github.com/bethgelab/imagecorruptions.
-    """
-    if processes is None:
-        processes = useful_processes(len(images))
-    with Corruptor(processes) as corruptor:
-        return corruptor.corrupt(images, name, severity, seed, indices)
-
-
-def useful_processes(num_images: int) -> int:
-    """How many processes so many corrupted images are worth starting."""
-    return min(cores.usable(), num_images // _IMAGES_PER_PROCESS)
-
-
-def _checked(
-    images: np.ndarray,
-    name: str,
-    severity: int,
-    seed: int,
-    indices: npt.ArrayLike | None,
-) -> np.ndarray:
-    """Checks the arguments of `corrupt`; returns the indices, [N]."""
-    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3:
-        raise exceptions.InvalidValue(
-            "`images` must be [N, height, width, 3] uint8, got "
-            f"{list(images.shape)} {images.dtype}"
-        )
-    if not len(images) or min(images.shape[1:3]) < MIN_SIDE:
-        raise exceptions.InvalidValue(
-            "`images` must be one or more, with sides of at least "
-            f"{MIN_SIDE} pixels, got {list(images.shape)}"
-        )
-    if name not in config.CORRUPTIONS:
-        raise exceptions.InvalidValue(
-            f"`name` must be one of {', '.join(config.CORRUPTIONS)}, got {name}"
-        )
-    if severity not in range(1, 6):
-        raise exceptions.InvalidValue(
-            f"`severity` must be 1 to 5, got {severity}"
-        )
-    if not 0 <= seed < 2**32:
-        raise exceptions.InvalidValue(
-            f"`seed` must be in 0..2^32-1, got {seed}"
-        )
-    if indices is None:
-        return np.arange(len(images))
-    indices = np.asarray(indices)
-    if indices.shape != (len(images),) or not np.all(indices >= 0):
-        raise exceptions.InvalidValue(
-            f"`indices` must be {len(images)} integers from 0, one per image, "
-            f"got {indices}"
-        )
-    return indices
+        if source.class_names != test.class_names:
+            raise exceptions.InvalidValue(
+                f"--corruptions must have the classes of {test.name}, in "
+                f"their order, got other classes in {source.name}"
+            )
+        if source.num_examples != test.num_examples:
+            raise exceptions.InvalidValue(
+                f"--corruptions must have the {test.num_examples} test images "
+                f"of {test.name}, got {source.num_examples} in {source.name}"
+            )
+        return source

@@ -10,7 +10,7 @@ import tensorflow as tf
 from etils import epath
 
 from supcon_tf import config, data, losses, models
-from supcon_tf.data import subsets
+from supcon_tf.evaluation import selection
 from supcon_tf.training import (
     callbacks,
     checkpoints,
@@ -18,14 +18,13 @@ from supcon_tf.training import (
     input_pipeline,
     monitoring,
     optimizers,
-    representations,
     schedules,
 )
 
 _MOMENTUM = 0.9
 
 
-class FineTuning:
+class FineTuning(selection.Method):
     """All weights of an encoder, and of a linear classifier on top.
 
     SGD with Nesterov momentum 0.9 on random crops and flips. The weight decay
@@ -38,10 +37,8 @@ class FineTuning:
     gradient is the classifier's alone. On representations of unit length it
     needs a far larger learning rate than on pooled activations.
 
-    Make it under the scope of a strategy.
-
     Args:
-      chosen: the settings.
+      settings: steps, batch, the values to try, and the views.
       encoder: with any weights.
       checkpoint: of the pretraining; every training starts there.
       images: the training images.
@@ -55,31 +52,23 @@ class FineTuning:
 
     def __init__(
         self,
-        chosen: config.TransferSettings,
+        settings: config.TransferSettings,
         encoder: models.Encoder,
         checkpoint: str,
         images: data.Source,
         test: data.Source,
     ):
+        super().__init__(settings, encoder, images, test)
         self.cells = [
             {"learning_rate": rate, "weight_decay": decay}
             for rate, decay in itertools.product(
-                chosen.learning_rates, chosen.weight_decays
+                settings.learning_rates, settings.weight_decays
             )
         ]
-        self._chosen = chosen
         self._checkpoint = checkpoint
-        self._images = images
-        self._test = test
         self.model = models.ClassifierModel(encoder, len(images.class_names))
-        side = chosen.image_size
+        side = settings.image_size
         self.model.build((None, 1, side, side, 3))
-        self._represent = representations.representer(
-            encoder,
-            batch_size=chosen.batch_size,
-            image_size=side,
-            strategy=self.model.distribute_strategy,
-        )
 
     def fit(
         self, positions: np.ndarray, cell: dict[str, float], seed: int
@@ -92,55 +81,47 @@ class FineTuning:
           seed: of order and crops.
 
         Returns:
-          The batch size, which is at most the number of images, and the mean
-          loss over all steps.
+          The batch size, which is at most what replicas can share of the
+          images, and the mean loss over all steps.
 
         Raises:
           FloatingPointError: the loss is no longer finite.
         """
-        images = self._part(positions)
-        with self.model.distribute_strategy.scope():
-            batch_size = self._batch_size(images.num_examples)
-            self._start(cell, images.num_examples // batch_size)
-        batches = input_pipeline.views(
-            dataclasses.replace(self._chosen, batch_size=batch_size, seed=seed),
-            images,
-            self._chosen.image_size,
-            num_views=1,
-        )
+        images, settings = self.part(positions), self.settings
+        count, strategy = images.num_examples, self.model.distribute_strategy
+        replicas = strategy.num_replicas_in_sync
+        batch_size = min(settings.batch_size, count // replicas * replicas)
+        with strategy.scope():
+            self._start(cell, count // batch_size)
         values = ", ".join(f"{name} {x:g}" for name, x in cell.items())
-        console.print_line(
-            "fine-tuning", f"{values}, {images.num_examples:,} images"
-        )
+        console.print_line("fine-tuning", f"{values}, {count:,} images")
         history = self.model.fit(
-            batches,
-            steps_per_epoch=self._chosen.steps,
+            input_pipeline.views(
+                dataclasses.replace(settings, batch_size=batch_size, seed=seed),
+                images,
+                settings.image_size,
+                num_views=1,
+            ),
+            steps_per_epoch=settings.steps,
             verbose=monitoring.verbosity(),
             callbacks=[callbacks.StopOnNonFiniteLoss()],
         )
         callbacks.check_finite_weights(self.model)
-        return {
-            "batch_size": batch_size,
-            "mean_loss": float(history.history["loss"][-1]),
-        }
+        mean_loss = float(history.history["loss"][-1])
+        return {"batch_size": batch_size, "mean_loss": mean_loss}
 
-    def predict(self, positions: np.ndarray) -> np.ndarray:
-        """Probabilities [images, classes] float32 of training images."""
-        return self._probabilities(self._part(positions))
-
-    def predict_test(self) -> np.ndarray:
-        """Probabilities [images, classes] float32 of the test images."""
-        return self._probabilities(self._test)
+    def predict(self, positions: np.ndarray | None = None) -> np.ndarray:
+        """As `selection.Method`, of centre crops."""
+        images = self.test if positions is None else self.part(positions)
+        encoded, _ = self.represent(images)
+        return tf.nn.softmax(self.model.classifier(encoded)).numpy()
 
     def save(self, directory: epath.Path) -> None:
         """Saves encoder and classifier as a checkpoint."""
-        steps = self._chosen.steps
+        model, steps = self.model, self.settings.steps
         checkpoints.save(
             directory,
-            {
-                "encoder": self.model.encoder,
-                "classifier": self.model.classifier,
-            },
+            {"encoder": model.encoder, "classifier": model.classifier},
             checkpoints.Progress(steps, steps),
         )
 
@@ -155,27 +136,11 @@ class FineTuning:
         rate = cell["learning_rate"]
         self.model.compile(
             optimizers.SGD(
-                schedules.WarmupCosine(rate, self._chosen.steps),
+                schedules.WarmupCosine(rate, self.settings.steps),
                 _MOMENTUM,
                 nesterov=True,
                 l2=cell["weight_decay"] / rate,
             ),
             losses.CrossEntropyLoss(),
-            jit_compile=self._chosen.jit_compile or None,
+            jit_compile=self.settings.jit_compile or None,
         )
-
-    def _part(self, positions: np.ndarray) -> data.Source:
-        """Some of the training images."""
-        if len(positions) == self._images.num_examples:
-            return self._images
-        return subsets.subset(self._images, positions)
-
-    def _batch_size(self, num_images: int) -> int:
-        """That of the settings, or what replicas can share of fewer images."""
-        replicas = self.model.distribute_strategy.num_replicas_in_sync
-        return min(self._chosen.batch_size, num_images // replicas * replicas)
-
-    def _probabilities(self, images: data.Source) -> np.ndarray:
-        """Probabilities of every image, from its centre crop."""
-        encoded, _ = self._represent(images)
-        return tf.nn.softmax(self.model.classifier(encoded)).numpy()

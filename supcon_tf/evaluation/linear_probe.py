@@ -9,8 +9,7 @@ import threadpoolctl
 from sklearn import exceptions, linear_model
 
 from supcon_tf import config, data, models
-from supcon_tf.data import subsets
-from supcon_tf.training import representations
+from supcon_tf.evaluation import selection
 
 # Largest gradient of the mean loss at which L-BFGS stops. For representations
 # of unit length and many classes scikit-learn's 1e-4 is met by weights of zero.
@@ -21,7 +20,7 @@ _TOLERANCE = 1e-7
 _PRODUCTS_FOR_THREADS = 10**8
 
 
-class LinearTransfer:
+class LinearTransfer(selection.Method):
     """A linear classifier with an l2 penalty, by L-BFGS.
 
       sum_i -log softmax(W r_i + b)_{y_i} + l2 ||W||^2
@@ -38,7 +37,7 @@ class LinearTransfer:
     them by s is dividing l2 by s^2, so a sweep finds it.
 
     Args:
-      chosen: the settings.
+      settings: the strengths to try, and the size of images.
       encoder: run in inference mode, on centre crops.
       images: the training images.
       test: the test images.
@@ -52,29 +51,22 @@ class LinearTransfer:
 
     def __init__(
         self,
-        chosen: config.TransferSettings,
+        settings: config.TransferSettings,
         encoder: models.Encoder,
         images: data.Source,
         test: data.Source,
         positions: np.ndarray,
     ):
-        strengths = np.geomspace(1e5, 1e-6, chosen.l2_values)
-        if chosen.l2 is not None:
-            strengths = [chosen.l2]
+        super().__init__(settings, encoder, images, test)
+        strengths = np.geomspace(1e5, 1e-6, settings.l2_values)
+        if settings.l2 is not None:
+            strengths = [settings.l2]
         self.cells = [{"l2": float(strength)} for strength in strengths]
-        self._chosen = chosen
-        represent = representations.representer(
-            encoder,
-            batch_size=chosen.batch_size,
-            image_size=chosen.image_size,
-            strategy=encoder.distribute_strategy,
-        )
-        if len(positions) < images.num_examples:
-            images = subsets.subset(images, positions)
         self._num_classes = len(images.class_names)
         self._positions = positions
-        self._representations, self._labels = represent(images)
-        self._test_representations, _ = represent(test)
+        part = self.part(positions)
+        self._representations, self._labels = self.represent(part)
+        self._test_representations, _ = self.represent(test)
         self._model = linear_model.LogisticRegression()
         self._fitted = np.zeros(0, np.int64)  # positions of the model's images
 
@@ -83,10 +75,12 @@ class LinearTransfer:
     ) -> dict[str, object]:
         """Trains to the optimum, from where the last strength had it.
 
+        The optimum is one, whatever the seed.
+
         Args:
-          positions: of the training images.
-          cell: one of `cells`.
-          seed: unused, for the optimum is one.
+          positions: as in `selection.Method`.
+          cell: likewise.
+          seed: unused.
 
         Returns:
           The iterations, and whether they were enough.
@@ -95,7 +89,7 @@ class LinearTransfer:
             self._model = linear_model.LogisticRegression(
                 warm_start=True,
                 tol=_TOLERANCE,
-                max_iter=self._chosen.max_iterations,
+                max_iter=self.settings.max_iterations,
             )
             self._fitted = positions
         places = np.searchsorted(self._positions, positions)
@@ -109,25 +103,18 @@ class LinearTransfer:
         ):
             warnings.simplefilter("always", exceptions.ConvergenceWarning)
             self._model.fit(rows, labels)
+        kinds = [warning.category for warning in caught]
         return {
             "iterations": int(self._model.n_iter_.max()),
-            "converged": not any(
-                warning.category is exceptions.ConvergenceWarning
-                for warning in caught
-            ),
+            "converged": exceptions.ConvergenceWarning not in kinds,
         }
 
-    def predict(self, positions: np.ndarray) -> np.ndarray:
-        """Probabilities [images, classes] float32 of training images."""
-        places = np.searchsorted(self._positions, positions)
-        return self._probabilities(self._representations[places])
-
-    def predict_test(self) -> np.ndarray:
-        """Probabilities [images, classes] float32 of the test images."""
-        return self._probabilities(self._test_representations)
-
-    def _probabilities(self, rows: np.ndarray) -> np.ndarray:
-        """Probabilities of all classes, 0 for those without training images."""
+    def predict(self, positions: np.ndarray | None = None) -> np.ndarray:
+        """As `selection.Method`: 0 for classes without training images."""
+        rows = self._test_representations
+        if positions is not None:
+            places = np.searchsorted(self._positions, positions)
+            rows = self._representations[places]
         probabilities = np.zeros([len(rows), self._num_classes], np.float32)
         probabilities[:, self._model.classes_] = self._model.predict_proba(rows)
         return probabilities

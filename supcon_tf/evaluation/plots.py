@@ -31,6 +31,8 @@ _PANEL = 96  # pixels; smaller images are enlarged
 _GAP = 4  # pixels between panels
 _LINE = 16  # pixels for a line of text
 
+_Text = tuple[float, float, str, str]  # x, y, alignment and words
+
 
 class NotebookFigure(figure.Figure):
     """A figure that notebooks display, whichever backend is selected.
@@ -39,11 +41,13 @@ class NotebookFigure(figure.Figure):
     inline backend.
     """
 
-    def _repr_png_(self) -> bytes:
-        """PNG bytes, asked for by IPython."""
+    def png(self) -> bytes:
+        """The content of a PNG file, at the figure's own resolution."""
         buffer = io.BytesIO()
-        self.savefig(buffer, format="png")
+        self.savefig(buffer, format="png", dpi=self.dpi)
         return buffer.getvalue()
+
+    _repr_png_ = png  # what IPython asks for
 
 
 def plot_views(
@@ -93,7 +97,7 @@ def plot_grid(
     row_names: Sequence[str],
     column_names: Sequence[str],
     captions: Sequence[Sequence[str]] | None = None,
-) -> figure.Figure:
+) -> NotebookFigure:
     """Images in rows, with every pixel of an image as it is.
 
     At the figure's own resolution, which is that of `savefig`, a pixel of an
@@ -114,36 +118,50 @@ def plot_grid(
     scale = -(-_PANEL // max(rows[0].shape[1:3]))
     panels = [row.repeat(scale, axis=1).repeat(scale, axis=2) for row in rows]
     height, width = panels[0].shape[1:3]
-    line = _LINE + 2 * _GAP if captions else 0  # nearer to its own image
-    written = [*row_names, *column_names, *itertools.chain(*captions or ())]
+    captions = captions or [()] * len(rows)
+    line = _LINE + 2 * _GAP if any(captions) else 0  # nearer to its own image
+    words = [*row_names, *column_names, *itertools.chain(*captions)]
     font = font_manager.FontProperties(
-        family=fonts.families(written), size=_FONT_SIZE
+        family=fonts.families(words), size=_FONT_SIZE
     )
     margin = max(_text_width(name, font) for name in row_names) + 2 * _GAP
-    columns = range(max(len(row) for row in rows))
-    lefts = [margin + (width + _GAP) * column for column in columns]
-    tops = [
-        _LINE + _GAP + (height + line + _GAP) * row for row in range(len(rows))
-    ]
-    canvas = np.full(
-        (tops[-1] + height + line + _GAP, lefts[-1] + width + _GAP, 3),
-        255,
-        np.uint8,
+    images = mosaic(panels, right=_GAP, below=line + _GAP)
+    canvas = np.pad(
+        images, [(_LINE + _GAP, 0), (margin, 0), (0, 0)], constant_values=255
     )
-    texts = [
-        (left + width / 2, _LINE / 2, "center", name)
-        for left, name in zip(lefts, column_names, strict=False)
-    ]
-    for index, top in enumerate(tops):
-        name = row_names[index]
+    lefts = range(margin, canvas.shape[1], width + _GAP)
+    tops = range(_LINE + _GAP, canvas.shape[0], height + line + _GAP)
+
+    def centered(names: Sequence[str], y: float) -> list[_Text]:
+        places = zip(lefts, names, strict=False)
+        return [(left + width / 2, y, "center", name) for left, name in places]
+
+    texts = centered(column_names, _LINE / 2)
+    for name, below, top in zip(row_names, captions, tops, strict=True):
         texts.append((margin - _GAP, top + height / 2, "right", name))
-        for left, panel in zip(lefts, panels[index], strict=False):
-            canvas[top : top + height, left : left + width] = panel
-        below = captions[index] if captions else ()
-        for left, name in zip(lefts, below, strict=False):
-            place = left + width / 2, top + height + _LINE / 2
-            texts.append((*place, "center", name))
+        texts += centered(below, top + height + _LINE / 2)
     return _show_canvas(canvas, texts, font)
+
+
+def mosaic(
+    rows: Sequence[np.ndarray], right: int = 0, below: int = 0
+) -> np.ndarray:
+    """Images in rows as one image, white where there is none.
+
+    Args:
+      rows: per row [columns, height, width, 3] uint8, of any number of columns.
+      right: pixels right of each image.
+      below: pixels below each image.
+
+    Returns:
+      [rows * (height + below), most columns * (width + right), 3] uint8.
+    """
+    height, width = rows[0].shape[1:3]
+    shape = len(rows), max(map(len, rows)), height + below, width + right, 3
+    cells = np.full(shape, 255, np.uint8)
+    for cell, row in zip(cells, rows, strict=True):
+        cell[: len(row), :height, :width] = row
+    return cells.swapaxes(1, 2).reshape(shape[0] * shape[2], -1, 3)
 
 
 def plot_representation(
@@ -189,14 +207,17 @@ def plot_representation(
     ids = _check_ids(labels, len(points))
     _names(ids, class_names)
     if len(points) > _MAX_POINTS:
-        chosen = np.random.default_rng(seed).choice(
+        drawn = np.random.default_rng(seed).choice(
             len(points), _MAX_POINTS, replace=False
         )
-        points, ids = points[chosen], ids[chosen]
+        points, ids = points[drawn], ids[drawn]
     plane, axis_names = to_plane(points, method, seed)
     return _scatter(plane, axis_names, ids, class_names)
 
 
+# scikit-learn's threads spin: where other processes share the cores, t-SNE on
+# all of them takes ten times as long as on one (60 s against 6 s).
+@threadpoolctl.threadpool_limits.wrap(limits=1)
 def to_plane(
     points: np.ndarray, method: str = "tsne", seed: int = 0
 ) -> tuple[np.ndarray, tuple[str, str]]:
@@ -214,48 +235,7 @@ def to_plane(
     Raises:
       ValueError: all points are the same, or `method` is unknown.
     """
-    # scikit-learn's threads spin: where other processes share the cores, t-SNE
-    # on all of them takes ten times as long as on one (60 s against 6 s).
-    with threadpoolctl.threadpool_limits(1):
-        return _project(np.asarray(points, np.float64), method, seed)
-
-
-def _show_canvas(
-    canvas: np.ndarray,
-    texts: Sequence[tuple[float, float, str, str]],
-    font: font_manager.FontProperties,
-) -> NotebookFigure:
-    """A figure of the canvas' size; texts are x, y, alignment and words."""
-    height, width, _ = canvas.shape
-    drawn = NotebookFigure(figsize=(width / _DPI, height / _DPI), dpi=_DPI)
-    axes = drawn.add_axes((0, 0, 1, 1))
-    axes.set_axis_off()
-    axes.imshow(canvas, interpolation="nearest", aspect="auto")
-    for x, y, alignment, words in texts:
-        axes.text(
-            x,
-            y,
-            words,
-            ha=alignment,
-            va="center",
-            fontproperties=font,
-            parse_math=False,
-        )
-    return drawn
-
-
-def _text_width(text: str, font: font_manager.FontProperties) -> int:
-    """Width of a line of text in pixels."""
-    points, _, _ = textpath.text_to_path.get_text_width_height_descent(
-        text, font, ismath=False
-    )
-    return round(points * _DPI / 72)
-
-
-def _project(
-    points: np.ndarray, method: str, seed: int
-) -> tuple[np.ndarray, tuple[str, str]]:
-    """The points in two dimensions, and the names of the two axes."""
+    points = np.asarray(points, np.float64)
     spread = np.ptp(points, axis=0).max()
     if spread == 0:
         # scikit-learn's t-SNE crashes the process on this.
@@ -268,10 +248,9 @@ def _project(
     if method == "pca":
         pca = decomposition.PCA(2, random_state=seed)
         plane = pca.fit_transform(points)
-        shares = pca.explained_variance_ratio_
         x_name, y_name = (
-            f"component {i + 1} ({share:.0%} of the variance)"
-            for i, share in enumerate(shares)
+            f"component {i} ({share:.0%} of the variance)"
+            for i, share in enumerate(pca.explained_variance_ratio_, 1)
         )
         return plane, (x_name, y_name)
     if method == "tsne":
@@ -282,6 +261,31 @@ def _project(
     raise exceptions.InvalidValue(
         f'`method` must be "tsne" or "pca", got "{method}"'
     )
+
+
+def _show_canvas(
+    canvas: np.ndarray,
+    texts: Sequence[_Text],
+    font: font_manager.FontProperties,
+) -> NotebookFigure:
+    """A figure of the canvas' size."""
+    height, width, _ = canvas.shape
+    drawn = NotebookFigure(figsize=(width / _DPI, height / _DPI), dpi=_DPI)
+    axes = drawn.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    axes.imshow(canvas, interpolation="nearest", aspect="auto")
+    style = {"va": "center", "fontproperties": font, "parse_math": False}
+    for x, y, alignment, words in texts:
+        axes.text(x, y, words, ha=alignment, **style)
+    return drawn
+
+
+def _text_width(text: str, font: font_manager.FontProperties) -> int:
+    """Width of a line of text in pixels."""
+    points, _, _ = textpath.text_to_path.get_text_width_height_descent(
+        text, font, ismath=False
+    )
+    return round(points * _DPI / 72)
 
 
 def _scatter(

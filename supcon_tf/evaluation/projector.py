@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from supcon_tf import config
-from supcon_tf.evaluation import samples, splits
+from supcon_tf.evaluation import plots, samples, splits
 from supcon_tf.training import runs
 
 _SIDE = 64  # pixels, of an image in the sprite
@@ -31,10 +31,7 @@ embeddings {{
 
 
 def write_projector(
-    run: runs.Run,
-    chosen: config.EvaluateSettings,
-    test: splits.EncodedSplit,
-    probabilities: np.ndarray | None,
+    run: runs.Run, settings: config.EvaluateSettings, test: splits.EncodedSplit
 ) -> None:
     """Writes tensorboard/projector/ of a run, whole or not at all.
 
@@ -49,69 +46,54 @@ def write_projector(
     Args:
       run: where it is written; TensorBoard finds it with --logdir of the run,
         of its tensorboard/ or of a directory of runs.
-      chosen: how many images.
+      settings: how many images.
       test: the split that images are chosen from.
-      probabilities: [test examples, classes] float of the linear classifier;
-        None without one.
     """
     run.files.projector.rmtree(missing_ok=True)
-    if not chosen.plotted_images:
+    if not settings.plotted_images:
         return
-    positions = samples.plotted_positions(chosen, test)
-    sprite, side = _sprite(test, positions, run.settings.image_size)
-    contents = {
-        # As text: TensorBoard tries to read text first, and takes one file of
-        # raw floats in some hundred for it.
-        "tensors.tsv": _tensors(test.representations[positions]),
-        "metadata.tsv": _metadata(test, positions, probabilities).encode(),
-        "sprite.png": sprite,
-        "projector_config.pbtxt": _CONFIG.format(side=side).encode(),
-    }
+    positions = samples.plotted_positions(settings, test)
+    # As text: TensorBoard tries to read text first, and takes one file of raw
+    # floats in some hundred for it.
+    tensors = io.BytesIO()
+    np.savetxt(
+        tensors, test.representations[positions], fmt="%.6g", delimiter="\t"
+    )
+    sprite, side = _sprite(test, positions)
     partial = run.files.tensorboard / ".projector.partial"
     partial.rmtree(missing_ok=True)
     partial.mkdir(parents=True)
-    for name, content in contents.items():
+    for name, content in {
+        "tensors.tsv": tensors.getvalue(),
+        "metadata.tsv": _metadata(test, positions).encode(),
+        "sprite.png": sprite,
+        "projector_config.pbtxt": _CONFIG.format(side=side).encode(),
+    }.items():
         (partial / name).write_bytes(content)
     tf.summary.create_file_writer(str(partial)).close()
     partial.rename(run.files.projector)
 
 
-def _tensors(points: np.ndarray) -> bytes:
-    """A line per point, values separated by tabs."""
-    buffer = io.BytesIO()
-    np.savetxt(buffer, points, fmt="%.6g", delimiter="\t")
-    return buffer.getvalue()
-
-
-def _metadata(
-    test: splits.EncodedSplit,
-    positions: np.ndarray,
-    probabilities: np.ndarray | None,
-) -> str:
+def _metadata(test: splits.EncodedSplit, positions: np.ndarray) -> str:
     """A line with names of columns, and one per point."""
-    labels = test.labels[positions]
+    labels, predicted = test.labels[positions], test.predicted[positions]
     names = np.array(test.source.class_names)
     columns = {"class": names[labels], "label": labels}
-    if probabilities is not None:
-        predicted = samples.predicted_labels(test, probabilities)[positions]
+    if test.probabilities is not None:
         columns["predicted"] = names[predicted]
         columns["correct"] = np.where(predicted == labels, "yes", "no")
-    columns["id"] = samples.plotted_ids(positions, test.source)
+    columns["id"] = test.names(positions)
     rows = [tuple(columns), *zip(*columns.values(), strict=True)]
     lines = ["\t".join(str(x).translate(_ESCAPES) for x in row) for row in rows]
     return "\n".join(lines) + "\n"
 
 
 def _sprite(
-    test: splits.EncodedSplit, positions: np.ndarray, size: int
+    test: splits.EncodedSplit, positions: np.ndarray
 ) -> tuple[bytes, int]:
     """The images row by row in a square, as PNG, and the side of each."""
     columns = math.isqrt(len(positions) - 1) + 1
-    side = min(_SIDE, _SPRITE_SIDE // columns)
-    images = samples.thumbnails(test.source, positions, size, side)
-    side = images.shape[1]
-    cells = np.full([columns**2, side, side, 3], 255, np.uint8)
-    cells[: len(images)] = images
-    grid = cells.reshape(columns, columns, side, side, 3).swapaxes(1, 2)
-    sprite = grid.reshape(columns * side, columns * side, 3)
-    return tf.io.encode_png(sprite).numpy(), side
+    images = test.thumbnails(positions, min(_SIDE, _SPRITE_SIDE // columns))
+    rows = [images[i : i + columns] for i in range(0, columns**2, columns)]
+    sprite = plots.mosaic(rows)
+    return tf.io.encode_png(sprite).numpy(), images.shape[1]

@@ -2,185 +2,203 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import contextlib
+import json
+import pathlib
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 from supcon_tf import config, data, exceptions, measures
-from supcon_tf.evaluation import (
-    corrupted_sources,
-    corruptions,
-    reference_errors,
-)
+from supcon_tf.evaluation import corruptions
+from supcon_tf.training import runs
 
 # A function from a split to the probabilities of each classifier, [n, classes]
 # float32 by its name, and the labels, [n] integers.
 Classify = Callable[[data.Source], tuple[dict[str, np.ndarray], np.ndarray]]
+# What those of a run are divided by: errors by corruption and severity, and
+# the error on the same clean images.
+Reference = tuple[measures.Errors, float]
+
+_ALEXNET_CLASSES = 1000
 
 
-def check_corruptions(
-    chosen: config.EvaluateSettings,
-    pretrained: config.PretrainSettings,
-    test: data.Source,
-    classifiers: Collection[str],
-) -> None:
-    """Finds what would end `evaluate_corruptions`, before any work is lost.
+class Robustness:
+    """The classifiers of a run on its corrupted test images.
+
+    What would end `measure` is found at once, before any work is lost.
 
     Args:
-      chosen: the settings, with --corruptions other than none.
-      pretrained: those of the run, `image_size` a number.
-      test: the test split of the run.
-      classifiers: names of those that the run has, "linear" or "pretrained".
+      settings: with --corruptions other than none.
+      run: with one classifier or more.
 
     Raises:
       ImportError: the extra `corruptions` is not installed and needed.
       RuntimeError: a corrupted set of TFDS could not be prepared.
       ValueError: there is no classifier, the images are too small or too few,
         the reference does not fit, or a corrupted set of TFDS is not there or
-        not one of `test`.
+        not one of the test images.
     """
-    if not classifiers:
-        raise exceptions.InvalidValue(
-            "--corruptions must be none for a run without a classifier; train "
-            f"one with tools/train_linear.py, got {chosen.corruptions}"
-        )
-    drawn = chosen.corruption_images
-    if drawn is not None and drawn > test.num_examples:
-        raise exceptions.InvalidValue(
-            f"--corruption_images must be at most {test.num_examples}, the "
-            f"test images there are, got {drawn}"
-        )
-    if chosen.corruption_seed >= 2**32:
-        raise exceptions.InvalidValue(
-            "--corruption_seed must be below 2^32, got "
-            f"{chosen.corruption_seed}"
-        )
-    reference_errors.load_references(chosen, pretrained, test, classifiers)
-    if chosen.corruptions != "generated":
-        for condition in corrupted_sources.conditions(chosen):
-            corrupted_sources.tfds_source(chosen, pretrained, test, *condition)
-        return
-    corruptions.check_library()
-    if pretrained.image_size < corruptions.MIN_SIDE:
-        raise exceptions.InvalidValue(
-            "--corruptions=generated must have images of at least "
-            f"{corruptions.MIN_SIDE} pixels, got {pretrained.image_size}"
-        )
+
+    def __init__(self, settings: config.EvaluateSettings, run: runs.Run):
+        if not run.classifiers:
+            raise exceptions.InvalidValue(
+                "--corruptions must be none for a run without a classifier; "
+                "train one with tools/train_linear.py, got "
+                f"{settings.corruptions}"
+            )
+        self._settings = settings
+        self._references = load_references(settings, run)
+        self._images = corruptions.CorruptedImages(settings, run)
+
+    def measure(self, classify: Classify) -> dict[str, object]:
+        """Classifies corrupted test images and the same images as they are.
+
+        Args:
+          classify: from a split to probabilities and labels.
+
+        Returns:
+          What evaluation.json holds under "corruptions": which images and
+          severities, and per classifier top-1 accuracy and ECE, shares in
+          [0, 1]: `clean`, `results` by corruption and severity, and their
+          means; `mean_corruption_error_unnormalized` is a share too. With a
+          reference, `mce` and `relative_mce` in percent of it. The first is
+          left out where the reference makes no error on a corruption, the
+          second where one adds nothing to the errors of the reference.
+
+        Raises:
+          ValueError: the images of a TFDS set are not those of the test split,
+            by their labels.
+        """
+        settings = self._settings
+        scores, expected = {}, None
+        for condition, sources in self._images.splits():
+            parts = [classify(source) for source in sources]
+            labels = np.concatenate([own for _, own in parts])
+            expected = labels if expected is None else expected
+            # Of whole sets the order may differ. Drawn images are drawn by
+            # their positions.
+            in_order = np.asarray if settings.corruption_images else np.sort
+            if not np.array_equal(in_order(labels), in_order(expected)):
+                raise exceptions.InvalidValue(
+                    f"--corruptions={settings.corruptions} must hold the test "
+                    "images of the run, and with --corruption_images in the "
+                    "same order, got other labels in "
+                    f"{condition[0]} {condition[1]}"
+                )
+            for name in parts[0][0]:
+                probabilities = np.concatenate([own[name] for own, _ in parts])
+                cell = {
+                    "top_1": measures.top_k_accuracy(probabilities, labels, 1),
+                    "ece": measures.expected_calibration_error(
+                        probabilities, labels, settings.calibration_bins
+                    ),
+                }
+                if condition is None:
+                    scores[name] = {"clean": cell, "results": {}}
+                    continue
+                corruption, severity = condition
+                row = scores[name]["results"].setdefault(corruption, {})
+                row[str(severity)] = cell
+            if condition and severity == settings.corruption_severities[-1]:
+                _print_progress(corruption, scores)
+        for name, score in scores.items():
+            score |= _summary(score, self._references.get(name))
+        return {
+            "source": settings.corruptions,
+            "images": len(expected),
+            "severities": list(settings.corruption_severities),
+            "seed": settings.corruption_seed,
+            "reference": settings.reference_evaluation,
+            **scores,
+        }
 
 
-def evaluate_corruptions(
-    chosen: config.EvaluateSettings,
-    pretrained: config.PretrainSettings,
-    test: data.Source,
-    classify: Classify,
-) -> dict[str, object]:
-    """Classifies corrupted test images and the same images as they are.
-
-    Images are corrupted as the encoder sees them: generated ones are made of
-    the centre crops of the run's size; those of a TFDS set that has this size
-    are taken as they are, without a second resize or crop.
+def load_references(
+    settings: config.EvaluateSettings, run: runs.Run
+) -> dict[str, Reference]:
+    """Loads --reference_evaluation: AlexNet, or another run.
 
     Args:
-      chosen: the settings, with --corruptions other than none.
-      pretrained: those of the run, `image_size` a number.
-      test: the test split of the run.
-      classify: from a split to probabilities and labels.
+      settings: which reference, corruptions, severities and images.
+      run: whose classifiers are compared.
 
     Returns:
-      What evaluation.json holds under "corruptions": which images and
-      severities, and per classifier top-1 accuracy and ECE, shares in [0, 1]:
-      `clean`, `results` by corruption and severity, and their means;
-      `mean_corruption_error_unnormalized` is a share too. With a reference,
-      `mce` and `relative_mce` in percent of it. The first is left out where
-      the reference makes no error on a corruption, the second where one adds
-      nothing to the errors of the reference.
+      A reference for each classifier; none without --reference_evaluation.
 
     Raises:
-      ImportError: as `check_corruptions`.
-      RuntimeError: as `check_corruptions`.
-      ValueError: as `check_corruptions`, or the images of a TFDS set are not
-        those of the test split, by their labels.
+      ValueError: the reference is no evaluation of corruptions, is of other
+        images, or lacks a classifier, corruption or severity.
     """
-    size = pretrained.image_size
-    held = corrupted_sources.held_chunks(chosen, test, size)
-    sources = (corrupted_sources.as_source(test, chunk) for chunk in held())
-    clean, labels = _classified(sources, classify)
-    references = reference_errors.load_references(
-        chosen, pretrained, test, clean
-    )
-    scores = {
-        name: {"clean": _score(probabilities, labels, chosen), "results": {}}
-        for name, probabilities in clean.items()
-    }
-    conditions = (
-        corrupted_sources.generated(chosen, test, held)
-        if chosen.corruptions == "generated"
-        else corrupted_sources.of_tfds(chosen, pretrained, test)
-    )
-    for corruption, severity, sources in conditions:
-        corrupted, found = _classified(sources, classify)
-        _check_labels(chosen, f"{corruption} {severity}", found, labels)
-        for name, probabilities in corrupted.items():
-            row = scores[name]["results"].setdefault(corruption, {})
-            row[str(severity)] = _score(probabilities, found, chosen)
-        if severity == chosen.corruption_severities[-1]:
-            _print_progress(corruption, scores)
-    for name, score in scores.items():
-        score.update(_summary(score, references.get(name)))
-    return {
-        "source": chosen.corruptions,
-        "images": len(labels),
-        "severities": list(chosen.corruption_severities),
-        "seed": chosen.corruption_seed,
-        "reference": chosen.reference_evaluation,
-        **scores,
-    }
-
-
-def _classified(
-    sources: Iterable[data.Source], classify: Classify
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Probabilities and labels of all parts, one after the other."""
-    parts = [classify(source) for source in sources]
-    probabilities = {
-        name: np.concatenate([found[name] for found, _ in parts])
-        for name in parts[0][0]
-    }
-    return probabilities, np.concatenate([labels for _, labels in parts])
-
-
-def _check_labels(
-    chosen: config.EvaluateSettings,
-    condition: str,
-    found: np.ndarray,
-    labels: np.ndarray,
-) -> None:
-    """Raises ValueError if a TFDS set must hold other images.
-
-    Of whole sets the order may differ. Of drawn images it must not: they are
-    drawn by their positions.
-    """
-    if chosen.corruption_images is None:
-        found, labels = np.sort(found), np.sort(labels)
-    if not np.array_equal(found, labels):
+    path, test = settings.reference_evaluation, run.images("test")
+    if path is None:
+        return {}
+    if path == "alexnet":
+        if len(test.class_names) != _ALEXNET_CLASSES:
+            raise exceptions.InvalidValue(
+                "--reference_evaluation=alexnet must have the 1000 classes of "
+                f"ImageNet, got the {len(test.class_names)} of {test.name}"
+            )
+        alexnet = measures.ALEXNET_ERRORS, measures.ALEXNET_CLEAN_ERROR
+        return dict.fromkeys(run.classifiers, alexnet)
+    contents = {}
+    with contextlib.suppress(OSError, ValueError):
+        contents = json.loads(pathlib.Path(path).read_text())
+    if "corruptions" not in contents:
         raise exceptions.InvalidValue(
-            f"--corruptions={chosen.corruptions} must hold the test images of "
-            "the run, and with --corruption_images in the same order, got "
-            f"other labels in {condition}"
+            "--reference_evaluation must be alexnet or an evaluation.json made "
+            f"with --corruptions, got {path}"
         )
+    references, faults = _compared(settings, run, contents)
+    if faults:
+        raise exceptions.InvalidValue(
+            "--reference_evaluation must be of the same classifiers on the "
+            f"same corrupted images, got {path} with {', '.join(faults)}"
+        )
+    return references
 
 
-def _score(
-    probabilities: np.ndarray,
-    labels: np.ndarray,
-    chosen: config.EvaluateSettings,
-) -> dict[str, float]:
-    """Top-1 accuracy and ECE."""
+def _compared(
+    settings: config.EvaluateSettings, run: runs.Run, contents: dict
+) -> tuple[dict[str, Reference], list[str]]:
+    """References from an evaluation.json, and what does not fit the run."""
+    test, theirs = run.images("test"), contents["corruptions"]
+    ours = {
+        "dataset": test.name,
+        "image_size": run.settings.image_size,
+        "source": settings.corruptions,
+        "images": settings.corruption_images or test.num_examples,
+        "seed": settings.corruption_seed,
+    }
+    there = contents | theirs
+    faults = [
+        f"{key} {there.get(key)} (here {value})"
+        for key, value in ours.items()
+        if there.get(key) != value
+    ]
+    references = {}
+    for name in run.classifiers:
+        if name not in theirs:
+            faults.append(f"no {name}")
+            continue
+        errors = _errors(theirs[name]["results"])
+        faults += [
+            f"no {name} {corruption} {severity}"
+            for corruption in settings.corruption_names
+            for severity in settings.corruption_severities
+            if str(severity) not in errors.get(corruption, {})
+        ]
+        references[name] = errors, 1 - theirs[name]["clean"]["top_1"]
+    return references, faults
+
+
+def _errors(
+    results: Mapping[str, Mapping[str, Mapping[str, float]]],
+) -> measures.Errors:
+    """Errors by corruption and severity, of results that have `top_1`."""
     return {
-        "top_1": measures.top_k_accuracy(probabilities, labels, 1),
-        "ece": measures.expected_calibration_error(
-            probabilities, labels, chosen.calibration_bins
-        ),
+        corruption: {s: 1 - cell["top_1"] for s, cell in row.items()}
+        for corruption, row in results.items()
     }
 
 
@@ -193,11 +211,9 @@ def _print_progress(corruption: str, scores: dict[str, dict]) -> None:
     print(f"{corruption:<17} mean top-1: {means}", flush=True)
 
 
-def _summary(
-    score: dict, reference: reference_errors.Reference | None
-) -> dict[str, object]:
+def _summary(score: dict, reference: Reference | None) -> dict[str, object]:
     """The means of one classifier, plain and against the reference."""
-    errors = reference_errors.errors_of(score["results"])
+    errors = _errors(score["results"])
     rows = list(score["results"].values())
     summary = {
         "by_severity": {
@@ -225,5 +241,4 @@ def _summary(
 
 
 def _mean(cells: Iterable[dict[str, float]], key: str) -> float:
-    """Mean of one figure of several cells."""
     return float(np.mean([cell[key] for cell in cells]))

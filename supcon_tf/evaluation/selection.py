@@ -3,32 +3,82 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Protocol
 
 import numpy as np
 
-from supcon_tf import config, exceptions, measures
+from supcon_tf import config, data, exceptions, measures, models
 from supcon_tf.data import subsets
+from supcon_tf.training import representations
 
 # Share of a few-shot draw that judges a sweep.
 _FEW_SHOT_FRACTION = 0.5
 
 
-class Method(Protocol):
-    """What `linear_probe` and `fine_tuning` have in common."""
+class Method:
+    """A way to take an encoder to other data; what all ways share.
+
+    Make it under the scope of a strategy.
+
+    Args:
+      settings: those of the transfer.
+      encoder: on centre crops in inference mode, where it represents images.
+      images: the training images.
+      test: the test images.
+
+    Attributes:
+      cells: the settings to try.
+    """
 
     cells: list[dict[str, float]]
+
+    def __init__(
+        self,
+        settings: config.TransferSettings,
+        encoder: models.Encoder,
+        images: data.Source,
+        test: data.Source,
+    ):
+        self.settings = settings
+        self.images = images
+        self.test = test
+        self.represent = representations.representer(
+            encoder,
+            batch_size=settings.batch_size,
+            image_size=settings.image_size,
+            strategy=encoder.distribute_strategy,
+        )
+
+    def part(self, positions: np.ndarray) -> data.Source:
+        """The training images at rising positions."""
+        if len(positions) == self.images.num_examples:
+            return self.images
+        return subsets.subset(self.images, positions)
 
     def fit(
         self, positions: np.ndarray, cell: dict[str, float], seed: int
     ) -> dict[str, object]:
-        """Trains on training images at `positions`; returns how it went."""
+        """Trains anew.
 
-    def predict(self, positions: np.ndarray) -> np.ndarray:
-        """Probabilities [images, classes] of training images."""
+        Args:
+          positions: of training images, rising.
+          cell: one of `cells`.
+          seed: of all that is random.
 
-    def predict_test(self) -> np.ndarray:
-        """Probabilities [images, classes] of the test images."""
+        Returns:
+          How it went, for transfer.json.
+
+        Raises:
+          FloatingPointError: it diverged.
+        """
+        raise NotImplementedError
+
+    def predict(self, positions: np.ndarray | None = None) -> np.ndarray:
+        """Probabilities [images, classes] float32.
+
+        Args:
+          positions: of training images; None for the test images.
+        """
+        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,14 +99,14 @@ class Draw:
 
 
 def make_draws(
-    chosen: config.TransferSettings,
+    settings: config.TransferSettings,
     class_names: tuple[str, ...],
     labels: np.ndarray,
 ) -> list[Draw]:
     """Draws the training images of every repeat, before any is used.
 
     Args:
-      chosen: the settings.
+      settings: how many images, and how many of them judge.
       class_names: of the data.
       labels: [images] integers, of all training images.
 
@@ -64,21 +114,21 @@ def make_draws(
       ValueError: a class has fewer images than are to be drawn, or none can be
         held out.
     """
-    count = chosen.images_per_label
+    count = settings.images_per_label
     sizes = np.bincount(labels, minlength=len(class_names))
     if count and sizes.min() < count:
         raise exceptions.InvalidValue(
             f"--images_per_label must be at most {sizes.min()}, the training "
             f"images of {class_names[sizes.argmin()]}, got {count}"
         )
-    fraction = _FEW_SHOT_FRACTION if count else chosen.validation_fraction
+    fraction = _FEW_SHOT_FRACTION if count else settings.validation_fraction
     made = []
-    for seed in range(chosen.seed, chosen.seed + chosen.repeats):
+    for seed in range(settings.seed, settings.seed + settings.repeats):
         images = np.arange(len(labels))
         if count:
             images = subsets.draw_per_class(labels, count, seed)
         trained = judging = images[:0]
-        if chosen.sweeps:
+        if settings.sweeps:
             parts = subsets.hold_out(labels[images], fraction, seed)
             trained, judging = (images[part] for part in parts)
         made.append(Draw(seed, images, trained, judging))
@@ -110,10 +160,24 @@ def train(
     }
     best = method.cells[0]
     if len(draw.judging):
-        sweep = [_try(method, cell, draw, labels) for cell in method.cells]
-        record["sweep"] = [entry for entry, _ in sweep]
-        best, record["validation"] = _best(
-            method.cells, [measured for _, measured in sweep], select_by
+        record["sweep"], finished = [], []
+        for cell in method.cells:
+            try:
+                training = method.fit(draw.trained, cell, draw.seed)
+            except FloatingPointError:
+                record["sweep"].append({**cell, "diverged": True})
+                continue
+            probabilities = method.predict(draw.judging)
+            measured = measure(probabilities, labels[draw.judging])
+            record["sweep"].append({**cell, **training, **figures(measured)})
+            finished.append((cell, measured))
+        if not finished:
+            raise exceptions.Diverged(
+                f"all {len(method.cells)} trainings diverged: lower "
+                "--learning_rates"
+            )
+        best, record["validation"] = max(
+            finished, key=lambda pair: (pair[1][select_by], -pair[1]["nll"])
         )
     record["chosen"] = best
     record["training"] = method.fit(draw.images, best, draw.seed)
@@ -139,29 +203,3 @@ def measure(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, object]:
 def figures(measured: dict[str, object]) -> dict[str, float]:
     """Returns those of `measure` that are one number."""
     return {k: v for k, v in measured.items() if isinstance(v, float)}
-
-
-def _try(
-    method: Method, cell: dict[str, float], draw: Draw, labels: np.ndarray
-) -> tuple[dict[str, object], dict[str, object] | None]:
-    """A cell of the sweep: its entry, and all measures unless it diverged."""
-    try:
-        training = method.fit(draw.trained, cell, draw.seed)
-    except FloatingPointError:
-        return {**cell, "diverged": True}, None
-    measured = measure(method.predict(draw.judging), labels[draw.judging])
-    return {**cell, **training, **figures(measured)}, measured
-
-
-def _best(
-    cells: list[dict[str, float]],
-    measured: list[dict[str, object] | None],
-    select_by: str,
-) -> tuple[dict[str, float], dict[str, object]]:
-    """The cell with the highest figure, of equal ones the lowest NLL."""
-    finished = [pair for pair in zip(cells, measured, strict=True) if pair[1]]
-    if not finished:
-        raise exceptions.Diverged(
-            f"all {len(cells)} trainings diverged: lower --learning_rates"
-        )
-    return max(finished, key=lambda pair: (pair[1][select_by], -pair[1]["nll"]))

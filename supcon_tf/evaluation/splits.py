@@ -1,12 +1,15 @@
-"""A split of the data as an encoder sees it."""
+"""A split of the data: as an encoder sees it, and as people are shown it."""
 
 from __future__ import annotations
 
 import dataclasses
 
 import numpy as np
+import tensorflow as tf
 
 from supcon_tf import data
+
+_BATCH_SIZE = 64  # bounds the memory of images before they are reduced
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,8 +20,74 @@ class EncodedSplit:
       source: the images; its fixed order is that of the arrays.
       representations: [examples, dim] float32.
       labels: [examples] int32.
+      image_size: side in pixels of the centre crops that were encoded.
+      probabilities: [examples, classes] float of the first classifier of the
+        run; None without one.
     """
 
     source: data.Source
     representations: np.ndarray
     labels: np.ndarray
+    image_size: int
+    probabilities: np.ndarray | None = None
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """The most probable classes, [examples] int32; -1 without any."""
+        if self.probabilities is None:
+            return np.full_like(self.labels, -1)
+        return self.probabilities.argmax(axis=1).astype(np.int32)
+
+    def names(self, positions: np.ndarray) -> np.ndarray:
+        """What examples are called: their ids, or else their positions.
+
+        Args:
+          positions: [E] integers in the fixed order.
+
+        Returns:
+          [E] str.
+        """
+        if self.source.ids is None:
+            return positions.astype(str)
+        return np.array([self.source.ids[position] for position in positions])
+
+    def thumbnails(self, positions: np.ndarray, side: int) -> np.ndarray:
+        """Reads the centre crops of images again, and reduces them.
+
+        Args:
+          positions: integers of any shape, positions in the fixed order.
+          side: side in pixels that larger ones are reduced to, each pixel the
+            mean of those that it covers.
+
+        Returns:
+          [*shape of positions, S, S, 3] uint8, S the smaller of both sides.
+        """
+        needed, places = np.unique(positions, return_inverse=True)
+        examples = data.make_examples(
+            self.source,
+            _BATCH_SIZE,
+            image_size=self.image_size,
+            positions=needed,
+        )
+        images = np.concatenate([reduced(batch, side) for batch, _ in examples])
+        return images[places.reshape(positions.shape)]
+
+
+def reduced(images: tf.Tensor, side: int) -> np.ndarray:
+    """Reduces images by area.
+
+    Args:
+      images: [n, S, S, 3] uint8.
+      side: in pixels; smaller images stay as they are.
+
+    Returns:
+      [n, side, side, 3] uint8.
+    """
+    side = min(side, images.shape[1])
+    resized = tf.image.resize(images, [side, side], method="area")
+    return tf.cast(tf.round(resized), tf.uint8).numpy()
+
+
+def evenly(total: int, count: int) -> np.ndarray:
+    """`count` of the integers below `total`, evenly spread, rising."""
+    return np.arange(count) * total // max(count, 1)

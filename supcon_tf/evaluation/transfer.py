@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-import tensorflow as tf
 
-from supcon_tf import config, data, distribute, exceptions, files, models
+from supcon_tf import config, data, distribute, exceptions, files
 from supcon_tf.data import subsets
 from supcon_tf.evaluation import (
     fine_tuning,
@@ -17,8 +16,17 @@ from supcon_tf.evaluation import (
 )
 from supcon_tf.training import console, devices, input_pipeline, runs
 
+_TITLES = {
+    "top_1": "top-1",
+    "mean_recall": "mean recall",
+    "top_5": "top-5",
+    "ece": "ECE",
+    "nll": "NLL",
+    "brier": "Brier",
+}
 
-def transfer_encoder(chosen: config.TransferSettings) -> dict[str, object]:
+
+def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
     """Takes the pretrained encoder of a run to another data set.
 
     The protocol of SimCLR's appendix B.8: a sweep is judged on validation
@@ -31,7 +39,7 @@ def transfer_encoder(chosen: config.TransferSettings) -> dict[str, object]:
     before the first training.
 
     Args:
-      chosen: the settings.
+      settings: which encoder, which data, and how it is taken there.
 
     Returns:
       What transfer.json holds: the data; in "draws", for each drawing of
@@ -51,40 +59,52 @@ def transfer_encoder(chosen: config.TransferSettings) -> dict[str, object]:
 
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
-    run = runs.Run.open(chosen.run_dir)
+    run = runs.Run.open(settings.run_dir)
     pretrained, checkpoint = run.settings, run.checkpoint
-    stage = run.files.stage(chosen.name)
-    stage.check_free(chosen.overwrite)
-    strategy = devices.set_up(chosen)
-    _check_one_process(strategy)
-    chosen, images, test = _data(chosen, pretrained)
-    if chosen.data_dir == pretrained.data_dir:
+    stage = run.files.stage(settings.name)
+    stage.check_free(settings.overwrite)
+    strategy = devices.set_up(settings)
+    if distribute.num_workers(strategy) > 1:  # which have nothing to share
+        raise exceptions.InvalidValue(
+            "--strategy must be one_device or mirrored where TF_CONFIG names "
+            "several workers, got auto"
+        )
+    settings, images, test = _data(settings, pretrained)
+    if settings.data_dir == pretrained.data_dir:
         run.files.check_unseen(test.ids)
     labels, test_labels = map(subsets.labels_of, (images, test))
-    draws = selection.make_draws(chosen, images.class_names, labels)
-    stage.create(chosen, images.class_names, images.ids, images.skipped)
+    draws = selection.make_draws(settings, images.class_names, labels)
+    stage.create(settings, images.class_names, images.ids, images.skipped)
 
     with strategy.scope():
-        console.print_header(images, chosen.image_size, chosen)
+        console.print_header(images, settings.image_size, settings)
         console.print_line("encoder", checkpoint)
-        method = _method(chosen, run.encoder, checkpoint, images, test, draws)
+        if settings.method == "finetune":
+            method = fine_tuning.FineTuning(
+                settings, run.encoder, checkpoint, images, test
+            )
+        else:
+            used = np.unique(np.concatenate([draw.images for draw in draws]))
+            method = linear_probe.LinearTransfer(
+                settings, run.encoder, images, test, used
+            )
     records, probabilities = [], []
     for draw in draws:
-        record = selection.train(method, draw, labels, chosen.select_by)
-        probabilities.append(method.predict_test())
+        record = selection.train(method, draw, labels, settings.select_by)
+        probabilities.append(method.predict())
         record["test"] = selection.measure(probabilities[-1], test_labels)
         records.append(record)
-        if chosen.method == "finetune" and draw is draws[0]:
+        if settings.method == "finetune" and draw is draws[0]:
             method.save(stage.checkpoints)
-    found = {
+    measured = {
         "dataset": images.name,
-        "image_size": chosen.image_size,
-        "method": chosen.method,
+        "image_size": settings.image_size,
+        "method": settings.method,
         "pretrained_on": pretrained.dataset,
         "encoder": checkpoint,
         "classes": len(images.class_names),
         "test_images": len(test_labels),
-        "select_by": chosen.select_by,
+        "select_by": settings.select_by,
         **_over_draws([record["test"] for record in records]),
         "draws": records,
     }
@@ -94,61 +114,48 @@ def transfer_encoder(chosen: config.TransferSettings) -> dict[str, object]:
         test.ids,
         test.class_names,
     )
-    files.write_atomically(stage.transfer_file, results.to_json(found))
-    return found
+    files.write_atomically(stage.transfer_file, results.to_json(measured))
+    return measured
 
 
-def transfer_table(found: dict[str, object]) -> str:
+def transfer_table(measured: dict[str, object]) -> str:
     """The figures on validation and test images, as text.
 
     Args:
-      found: what `transfer_encoder` returned.
+      measured: what `transfer_encoder` returned.
     """
-    draws, deviation = found["draws"], found.get("test_deviation")
+    draws, deviation = measured["draws"], measured.get("test_deviation")
     few = f", mean of {len(draws)} draws" if deviation else ""
     lines = [
-        f"{found['dataset']}, {found['method']}: "
+        f"{measured['dataset']}, {measured['method']}: "
         f"{draws[0]['training_images']:,} training and "
-        f"{found['test_images']:,} test images of {found['classes']} "
-        f"classes{few}",
-        *(_describe_choice(draw) for draw in draws),
+        f"{measured['test_images']:,} test images of {measured['classes']} "
+        f"classes{few}"
     ]
-    names = {
-        "top_1": "top-1",
-        "mean_recall": "mean recall",
-        "top_5": "top-5",
-        "ece": "ECE",
-        "nll": "NLL",
-        "brier": "Brier",
-    }
-    for name, title in names.items():
-        line = f"{title:<16}{found['test'][name]:8.4f}"
+    for draw in draws:
+        text = ", ".join(f"{k} {v:.3g}" for k, v in draw["chosen"].items())
+        if validation := draw.get("validation"):
+            text += (
+                f", of {len(draw['sweep'])} by {draw['validation_images']:,} "
+                f"validation images: top-1 {validation['top_1']:.4f}, mean "
+                f"recall {validation['mean_recall']:.4f}"
+            )
+        lines.append(text)
+    for name, title in _TITLES.items():
+        line = f"{title:<16}{measured['test'][name]:8.4f}"
         lines.append(line + (f" ± {deviation[name]:.4f}" if deviation else ""))
     return "\n".join(lines)
 
 
-def _describe_choice(draw: dict[str, object]) -> str:
-    """What a draw chose, and what judged it."""
-    text = ", ".join(f"{k} {v:.3g}" for k, v in draw["chosen"].items())
-    if "validation" not in draw:
-        return text
-    validation = draw["validation"]
-    return (
-        f"{text}, of {len(draw['sweep'])} by {draw['validation_images']:,} "
-        f"validation images: top-1 {validation['top_1']:.4f}, mean recall "
-        f"{validation['mean_recall']:.4f}"
-    )
-
-
 def _data(
-    chosen: config.TransferSettings, pretrained: config.PretrainSettings
+    settings: config.TransferSettings, pretrained: config.PretrainSettings
 ) -> tuple[config.TransferSettings, data.Source, data.Source]:
     """Resolved settings, and the training and the test images."""
-    chosen = dataclasses.replace(
-        chosen, image_size=chosen.image_size or pretrained.image_size
+    settings = dataclasses.replace(
+        settings, image_size=settings.image_size or pretrained.image_size
     )
     images, test = (
-        input_pipeline.source(chosen, split) for split in ("train", "test")
+        input_pipeline.source(settings, split) for split in ("train", "test")
     )
     if images.class_names != test.class_names or len(test.class_names) < 2:
         raise exceptions.InvalidValue(
@@ -156,31 +163,7 @@ def _data(
             f"splits, got {len(images.class_names)} and "
             f"{len(test.class_names)}"
         )
-    return input_pipeline.resolved(chosen, images), images, test
-
-
-def _method(
-    chosen: config.TransferSettings,
-    encoder: models.Encoder,
-    checkpoint: str,
-    images: data.Source,
-    test: data.Source,
-    draws: list[selection.Draw],
-) -> selection.Method:
-    """The method of the settings, under the scope of its strategy."""
-    if chosen.method == "finetune":
-        return fine_tuning.FineTuning(chosen, encoder, checkpoint, images, test)
-    used = np.unique(np.concatenate([draw.images for draw in draws]))
-    return linear_probe.LinearTransfer(chosen, encoder, images, test, used)
-
-
-def _check_one_process(strategy: tf.distribute.Strategy) -> None:
-    """Raises ValueError for several workers, which have nothing to share."""
-    if distribute.num_workers(strategy) > 1:
-        raise exceptions.InvalidValue(
-            "--strategy must be one_device or mirrored where TF_CONFIG names "
-            "several workers, got auto"
-        )
+    return input_pipeline.resolved(settings, images), images, test
 
 
 def _over_draws(tests: list[dict[str, object]]) -> dict[str, object]:

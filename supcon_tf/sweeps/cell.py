@@ -19,7 +19,7 @@ import threading
 import traceback
 from collections.abc import Iterator
 
-from supcon_tf import config, evaluation, files, training
+from supcon_tf import config, evaluation, exceptions, files, training
 from supcon_tf.sweeps import records
 
 
@@ -33,10 +33,22 @@ def main(path: str) -> None:
     try:
         pretraining = cell.read_settings(config.PretrainSettings, "--resume")
         with _alone(pretraining.run_dir):
-            _run(cell, pretraining)
+            print(records.HEADING + records.STAGE_1, flush=True)
+            training.pretrain(pretraining)
+            print(f"{records.HEADING}linear stage", flush=True)
+            training.train_linear(
+                cell.read_settings(config.LinearSettings, "--resume")
+            )
+            print(f"{records.HEADING}evaluation", flush=True)
+            results = evaluation.evaluate(
+                cell.read_settings(config.EvaluateSettings)
+            )
+            files.write_atomically(
+                cell.evaluation_file, json.dumps(results, indent=1) + "\n"
+            )
     except Exception as error:  # Whatever a cell raises is its result.
         traceback.print_exc()
-        sys.exit(records.ERROR + one_line(error))
+        sys.exit(records.ERROR + exceptions.one_line(error))
 
 
 def _end_with_parent() -> None:
@@ -58,32 +70,6 @@ def _alone(run_dir: str) -> Iterator[None]:
         yield
     finally:
         os.close(directory)
-
-
-def _run(
-    cell: records.CellDirectory, pretraining: config.PretrainSettings
-) -> None:
-    """All parts of a cell."""
-    print(f"{records.HEADING}pretraining", flush=True)
-    training.pretrain(pretraining)
-    print(f"{records.HEADING}linear stage", flush=True)
-    training.train_linear(cell.read_settings(config.LinearSettings, "--resume"))
-    print(f"{records.HEADING}evaluation", flush=True)
-    results = evaluation.evaluate(cell.read_settings(config.EvaluateSettings))
-    files.write_atomically(
-        cell.evaluation_file, json.dumps(results, indent=1) + "\n"
-    )
-
-
-def one_line(error: Exception) -> str:
-    """Kind and message, without the source lines that AutoGraph quotes."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if not lines:
-        return type(error).__name__
-    if lines[0] == "in user code:":
-        return lines[-1]
-    told = next((line for line in lines if "OOM" in line), lines[0])
-    return f"{type(error).__name__}: {told}"
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ class Cell:
 
     Attributes:
       name: "name=value,name=value", unique, fit for a file system.
+      directory: cells/NAME of the sweep; see `records.CellDirectory`.
       values: what stands for it in the table, by the name of the axis.
       pretraining: settings of stage 1; cells that differ in stage 2 alone
         share its run_dir.
@@ -28,13 +29,19 @@ class Cell:
     """
 
     name: str
+    directory: pathlib.Path
     values: dict[str, object]
     pretraining: config.PretrainSettings
     linear: config.LinearSettings
     evaluation: config.EvaluateSettings
 
+    @property
+    def run_dir(self) -> str:
+        """Of stage 1, and so of all parts."""
+        return self.pretraining.run_dir
 
-def list_cells(chosen: config.SweepSettings) -> list[Cell]:
+
+def list_cells(sweep: config.SweepSettings) -> list[Cell]:
     """Every cell of a sweep, the last axis varying fastest.
 
     Raises:
@@ -42,13 +49,28 @@ def list_cells(chosen: config.SweepSettings) -> list[Cell]:
         cell break a rule; the cell is named.
       FileNotFoundError: there is no such flagfile.
     """
-    axes = chosen.axes
+    axes = sweep.axes
     if not axes:
         raise exceptions.InvalidValue(
             "--sweep must be given, NAME=VALUE,VALUE,..."
         )
-    linear, evaluation = _linear_base(chosen), _evaluation_base(chosen)
-    cells = []
+    # Without random views stage 2 takes seconds.
+    linear = config.LinearSettings(
+        sweep.run_dir, crop_area=(), horizontal_flip=False
+    )
+    evaluation = config.EvaluateSettings(
+        sweep.run_dir, sample_images=0, plotted_images=0
+    )
+    place = f"--run_dir={sweep.run_dir}"
+    if sweep.linear_flagfile is not None:
+        linear = settings.from_flagfile(
+            config.LinearSettings, sweep.linear_flagfile, place
+        )
+    if sweep.evaluate_flagfile is not None:
+        evaluation = settings.from_flagfile(
+            config.EvaluateSettings, sweep.evaluate_flagfile, place
+        )
+    cells, places = [], {}
     for rows in itertools.product(*(axis.rows for axis in axes)):
         combination = list(zip(axes, rows, strict=True))
         values = {
@@ -58,43 +80,24 @@ def list_cells(chosen: config.SweepSettings) -> list[Cell]:
         }
         labels = {axis.name: axis.label(row) for axis, row in combination}
         try:
-            cells.append(_cell(chosen, values, labels, linear, evaluation))
+            cell = _cell(sweep, values, labels, linear, evaluation)
         except ValueError as error:
             raise exceptions.InvalidValue(
                 f"cell {_file_name(values)}: {error}"
             ) from error
-    _check_apart(cells)
+        place = cell.run_dir, cell.linear.name
+        if place in places:
+            raise exceptions.InvalidValue(
+                f"--sweep must name cells apart, got {places[place]} and "
+                f"{cell.name}, which would both write {'/'.join(place)}"
+            )
+        places[place] = cell.name
+        cells.append(cell)
     return cells
 
 
-def _linear_base(chosen: config.SweepSettings) -> config.LinearSettings:
-    """Stage 2 without what its axes change."""
-    if chosen.linear_flagfile is None:
-        return config.LinearSettings(
-            chosen.run_dir, crop_area=(), horizontal_flip=False
-        )
-    return settings.from_flagfile(
-        config.LinearSettings,
-        chosen.linear_flagfile,
-        f"--run_dir={chosen.run_dir}",
-    )
-
-
-def _evaluation_base(chosen: config.SweepSettings) -> config.EvaluateSettings:
-    """The evaluation of all cells."""
-    if chosen.evaluate_flagfile is None:
-        return config.EvaluateSettings(
-            chosen.run_dir, sample_images=0, plotted_images=0
-        )
-    return settings.from_flagfile(
-        config.EvaluateSettings,
-        chosen.evaluate_flagfile,
-        f"--run_dir={chosen.run_dir}",
-    )
-
-
 def _cell(
-    chosen: config.SweepSettings,
+    sweep: config.SweepSettings,
     values: dict[str, object],
     labels: dict[str, object],
     linear: config.LinearSettings,
@@ -107,16 +110,23 @@ def _cell(
             of_stage_2[name.removeprefix(config.LINEAR)] = value
         else:
             of_stage_1[name] = value
-    directory = _file_name(of_stage_1) or "base"
-    run_dir = str(pathlib.Path(chosen.run_dir) / "runs" / directory)
+    name, root = _file_name(values), pathlib.Path(sweep.run_dir)
+    run_dir = str(root / "runs" / (_file_name(of_stage_1) or "base"))
     base = {
-        field.name: getattr(chosen, field.name)
+        field.name: getattr(sweep, field.name)
         for field in dataclasses.fields(config.PretrainSettings)
     }
     base |= {"run_dir": run_dir, "overwrite": False, "resume": True}
-    stage = _stage_name(linear.name, of_stage_2)
+    # The name of a stage has fewer characters to choose from.
+    texts = {
+        name: config.axis_text(value).replace(".", "_")
+        for name, value in of_stage_2.items()
+    }
+    parts = [f"{k}-{_plain(v, 'A-Za-z0-9_-')}" for k, v in texts.items()]
+    stage = _short("-".join([linear.name, *parts]))
     return Cell(
-        name=_file_name(values),
+        name=name,
+        directory=root / "cells" / name,
         values=labels,
         pretraining=config.PretrainSettings(**base | of_stage_1),
         linear=dataclasses.replace(
@@ -130,20 +140,15 @@ def _cell(
 
 def _file_name(values: dict[str, object]) -> str:
     """Settings and values as the name of a directory."""
-    parts = [
-        f"{name}={_plain(config.axis_text(value), 'A-Za-z0-9._+-')}"
-        for name, value in values.items()
-    ]
+    texts = {name: config.axis_text(value) for name, value in values.items()}
+    parts = [f"{k}={_plain(v, 'A-Za-z0-9._+-')}" for k, v in texts.items()]
     return _short(",".join(parts))
 
 
-def _stage_name(base: str, values: dict[str, object]) -> str:
-    """The same of stage 2, whose name has fewer characters to choose from."""
-    parts = [base]
-    for name, value in values.items():
-        text = config.axis_text(value).replace(".", "_")
-        parts.append(f"{name}-{_plain(text, 'A-Za-z0-9_-')}")
-    return _short("-".join(parts))
+def _plain(text: str, allowed: str) -> str:
+    """A text as part of a file name; a digest tells odd ones apart."""
+    plain = re.sub(f"[^{allowed}]", "-", text)[:_LONGEST]
+    return plain if plain == text else f"{plain}-{_digest(text)}"
 
 
 def _short(name: str) -> str:
@@ -153,25 +158,5 @@ def _short(name: str) -> str:
     return f"{name[: _LONGEST_NAME - 9]}-{_digest(name)}"
 
 
-def _plain(text: str, allowed: str) -> str:
-    """A text as part of a file name; a digest tells odd ones apart."""
-    plain = re.sub(f"[^{allowed}]", "-", text)[:_LONGEST]
-    return plain if plain == text else f"{plain}-{_digest(text)}"
-
-
 def _digest(text: str) -> str:
-    """Eight characters that stand for a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def _check_apart(cells: list[Cell]) -> None:
-    """Raises ValueError for two cells of one place."""
-    places = {}
-    for cell in cells:
-        place = (cell.pretraining.run_dir, cell.linear.name)
-        other = places.setdefault(place, cell)
-        if other is not cell:
-            raise exceptions.InvalidValue(
-                f"--sweep must name cells apart, got {other.name} and "
-                f"{cell.name}, which would both write {'/'.join(place)}"
-            )

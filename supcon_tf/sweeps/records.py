@@ -12,6 +12,7 @@ from supcon_tf.sweeps import grid
 
 # How lines of a cell's log begin: a part of it, and its last words.
 HEADING = "=== "
+STAGE_1 = "pretraining"  # the heading of a part that cells may share
 ERROR = "error: "
 
 
@@ -62,11 +63,8 @@ class CellDirectory:
 
     def check_same(self, cell: grid.Cell) -> None:
         """Raises ValueError where an earlier cell was trained otherwise."""
-        for chosen in (cell.pretraining, cell.linear):
-            if not self._settings[type(chosen)].exists():
-                continue
-            before = self.read_settings(type(chosen))
-            changes = settings.changes(before, chosen)
+        for own in (cell.pretraining, cell.linear):
+            changes = self._changes(own)
             if changes:
                 raise exceptions.InvalidValue(
                     f"--run_dir must hold cells of the same settings, got "
@@ -77,14 +75,18 @@ class CellDirectory:
     def write_settings(self, cell: grid.Cell) -> None:
         """Writes what the cell's process reads; drops an outdated result."""
         self.path.mkdir(parents=True, exist_ok=True)
-        if self.evaluation_file.exists():
-            before = self.read_settings(config.EvaluateSettings)
-            if settings.changes(before, cell.evaluation):
-                self.evaluation_file.unlink()
-        for chosen in (cell.pretraining, cell.linear, cell.evaluation):
+        if self.evaluation_file.exists() and self._changes(cell.evaluation):
+            self.evaluation_file.unlink()
+        for own in (cell.pretraining, cell.linear, cell.evaluation):
             files.write_atomically(
-                self._settings[type(chosen)], settings.to_flagfile(chosen)
+                self._settings[type(own)], settings.to_flagfile(own)
             )
+
+    def _changes(self, own: settings.Settings) -> list[str]:
+        """What differs from the settings that are there, if any are."""
+        if not self._settings[type(own)].exists():
+            return []
+        return settings.changes(self.read_settings(type(own)), own)
 
     def state(self) -> State:
         """How far the cell is; one that has a result is finished."""
@@ -109,20 +111,13 @@ class CellDirectory:
         return flatten(json.loads(self.evaluation_file.read_text()))
 
 
-def cell_directory(
-    chosen: config.SweepSettings, cell: grid.Cell
-) -> CellDirectory:
-    """Where a sweep keeps what it knows of a cell."""
-    return CellDirectory(pathlib.Path(chosen.run_dir) / "cells" / cell.name)
-
-
 def describe(
-    chosen: config.SweepSettings, cells: list[grid.Cell]
+    sweep: config.SweepSettings, cells: list[grid.Cell]
 ) -> dict[str, object]:
     """What sweep.json holds; read by the table and the figure.
 
     Args:
-      chosen: the settings of the sweep.
+      sweep: its settings.
       cells: all its cells.
 
     Returns:
@@ -132,52 +127,46 @@ def describe(
       `linear_stage`, and `settings` of the three tools. Lists that vary are
       texts.
     """
-    return {
-        "metric": chosen.metric,
-        "axes": [
+
+    def as_json(value: object) -> object:
+        return config.axis_text(value) if isinstance(value, tuple) else value
+
+    described = []
+    for cell in cells:
+        directory = CellDirectory(cell.directory)
+        described.append(
             {
-                "name": axis.name,
-                "values": [_json_value(axis.label(row)) for row in axis.rows],
-                "is_repetition": axis.is_repetition,
+                "name": cell.name,
+                "values": {n: as_json(v) for n, v in cell.values.items()},
+                **dataclasses.asdict(directory.state()),
+                "metrics": directory.metrics(),
+                "log": str(directory.log),
+                "run_dir": cell.run_dir,
+                "linear_stage": cell.linear.name,
+                "settings": {
+                    "pretrain": dataclasses.asdict(cell.pretraining),
+                    "linear": dataclasses.asdict(cell.linear),
+                    "evaluate": dataclasses.asdict(cell.evaluation),
+                },
             }
-            for axis in chosen.axes
-        ],
-        "cells": [_describe_cell(chosen, cell) for cell in cells],
-    }
+        )
+    axes = [
+        {
+            "name": axis.name,
+            "values": [as_json(axis.label(row)) for row in axis.rows],
+            "is_repetition": axis.is_repetition,
+        }
+        for axis in sweep.axes
+    ]
+    return {"metric": sweep.metric, "axes": axes, "cells": described}
 
 
 def flatten(tree: dict[str, object], prefix: str = "") -> dict[str, float]:
     """The finite numbers in nested dicts, by dotted path; lists are not."""
-    found = {}
+    numbers = {}
     for name, value in tree.items():
         if isinstance(value, dict):
-            found |= flatten(value, f"{prefix}{name}.")
+            numbers |= flatten(value, f"{prefix}{name}.")
         elif isinstance(value, int | float) and math.isfinite(value):
-            found[prefix + name] = value
-    return found
-
-
-def _describe_cell(
-    chosen: config.SweepSettings, cell: grid.Cell
-) -> dict[str, object]:
-    """One cell of sweep.json."""
-    directory = cell_directory(chosen, cell)
-    return {
-        "name": cell.name,
-        "values": {n: _json_value(v) for n, v in cell.values.items()},
-        **dataclasses.asdict(directory.state()),
-        "metrics": directory.metrics(),
-        "log": str(directory.log),
-        "run_dir": cell.pretraining.run_dir,
-        "linear_stage": cell.linear.name,
-        "settings": {
-            "pretrain": dataclasses.asdict(cell.pretraining),
-            "linear": dataclasses.asdict(cell.linear),
-            "evaluate": dataclasses.asdict(cell.evaluation),
-        },
-    }
-
-
-def _json_value(value: object) -> object:
-    """A value as JSON has it: a tuple becomes its text."""
-    return config.axis_text(value) if isinstance(value, tuple) else value
+            numbers[prefix + name] = value
+    return numbers

@@ -1,4 +1,4 @@
-"""The classifiers of a run."""
+"""k-NN and prototypes of a run."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ def split(rng, count):
         data.from_arrays(np.zeros([count, 8, 8, 3], np.uint8), labels),
         rng.normal(size=[count, 4]).astype(np.float32),
         labels.astype(np.int32),
+        image_size=8,
     )
 
 
@@ -26,8 +27,8 @@ def pair():
 
 def test_both_votes_are_those_of_the_classifier(pair):
     test, bank = pair
-    chosen = config.EvaluateSettings("run", knn_neighbors=7)
-    found = classifiers.without_training(chosen, test, bank)
+    settings = config.EvaluateSettings("run", knn_neighbors=7)
+    found = classifiers.without_training(settings, test, bank)
     for name, weighted in (("knn", True), ("knn_majority", False)):
         probabilities = measures.knn_predict(
             test.representations,
@@ -45,10 +46,10 @@ def test_both_votes_are_those_of_the_classifier(pair):
 
 def test_leave_one_out_is_of_the_training_images(pair):
     _, bank = pair
-    chosen = config.EvaluateSettings(
+    settings = config.EvaluateSettings(
         "run", knn_neighbors=1, knn_leave_one_out=True
     )
-    found = classifiers.without_training(chosen, bank, bank)
+    found = classifiers.without_training(settings, bank, bank)
     # Itself among the neighbours, each image is right.
     assert found["knn"]["top_1"] == 1
     assert found["knn_leave_one_out"]["top_1"] < 1
@@ -61,11 +62,3 @@ def test_leave_one_out_is_of_the_training_images(pair):
     assert found["knn_leave_one_out"]["majority_top_1"] == pytest.approx(
         np.mean(nearest == bank.labels)
     )
-
-
-def test_linear_probabilities_are_a_softmax(finished_run):
-    found = classifiers.probabilities_of(finished_run, "linear")
-    assert set(found) == {"linear"}
-    rows = np.random.default_rng(1).normal(size=[5, 26]).astype(np.float32)
-    np.testing.assert_allclose(found["linear"](rows).sum(axis=1), 1, rtol=1e-6)
-    assert classifiers.probabilities_of(finished_run, "nothing") == {}

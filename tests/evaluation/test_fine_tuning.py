@@ -18,7 +18,7 @@ CELL = {"learning_rate": 0.5, "weight_decay": 1e-3}
 @pytest.fixture(scope="module")
 def tuned(finished_run, image_folder):
     """Five steps on 40 of the 48 images, at another size than before."""
-    chosen = config.TransferSettings(
+    settings = config.TransferSettings(
         str(finished_run.path),
         dataset="folder",
         data_dir=str(image_folder),
@@ -32,11 +32,11 @@ def tuned(finished_run, image_folder):
     with tf.distribute.get_strategy().scope():
         encoder = training.load_encoder(finished_run.path)
         method = fine_tuning.FineTuning(
-            chosen,
+            settings,
             encoder,
             finished_run.latest_checkpoint(),
-            input_pipeline.source(chosen, "train"),
-            input_pipeline.source(chosen, "test"),
+            input_pipeline.source(settings, "train"),
+            input_pipeline.source(settings, "test"),
         )
     trained = method.fit(np.arange(40), CELL, seed=1)
     return method, trained
@@ -90,12 +90,8 @@ def test_every_training_starts_at_the_pretrained_encoder(tuned, finished_run):
     before = training.load_encoder(finished_run.path).variables
     for old, new in zip(before, method.model.encoder.variables, strict=True):
         np.testing.assert_array_equal(old, new)
-    probabilities = method.predict_test()
+    probabilities = method.predict()
     np.testing.assert_allclose(probabilities, 1 / 3, rtol=1e-6)
-
-
-def test_few_images_make_a_small_batch(tuned):
-    assert [tuned[0]._batch_size(n) for n in (3, 16, 48)] == [3, 16, 16]
 
 
 def test_the_checkpoint_holds_encoder_and_classifier(tuned, tmp_path):

@@ -30,11 +30,11 @@ def make(num_classes, positions=ALL, **overrides):
     names = [str(label) for label in range(num_classes)]
     train = data.from_arrays(images[:60], labels[:60], names)
     test = data.from_arrays(images[60:], labels[60:], names, split="test")
-    chosen = config.TransferSettings(
+    settings = config.TransferSettings(
         "x", dataset="digits", image_size=8, **overrides
     )
     method = linear_probe.LinearTransfer(
-        chosen, Pixels(), train, test, positions
+        settings, Pixels(), train, test, positions
     )
     return method, images, labels
 
@@ -76,9 +76,7 @@ def test_the_path_is_that_of_the_formula(num_classes):
         np.testing.assert_allclose(
             method.predict(ALL), expected[:60], atol=2e-4
         )
-        np.testing.assert_allclose(
-            method.predict_test(), expected[60:], atol=2e-4
-        )
+        np.testing.assert_allclose(method.predict(), expected[60:], atol=2e-4)
 
 
 def test_the_path_does_not_depend_on_the_way():
@@ -87,9 +85,7 @@ def test_the_path_does_not_depend_on_the_way():
         path.fit(ALL, cell, seed=0)
     alone, *_ = make(4, l2=path.cells[32]["l2"])
     alone.fit(ALL, alone.cells[0], seed=0)
-    np.testing.assert_allclose(
-        path.predict_test(), alone.predict_test(), atol=1e-3
-    )
+    np.testing.assert_allclose(path.predict(), alone.predict(), atol=1e-3)
 
 
 def test_other_images_start_anew_and_are_the_right_ones():
@@ -108,7 +104,7 @@ def test_a_class_without_images_has_no_probability():
     positions = ALL[ALL % 4 != 2]
     method, *_ = make(4, positions, l2=0.1)
     method.fit(positions, method.cells[0], seed=0)
-    probabilities = method.predict_test()
+    probabilities = method.predict()
     assert probabilities.shape == (20, 4) and not probabilities[:, 2].any()
     np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-6)
 

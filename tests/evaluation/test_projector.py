@@ -36,7 +36,8 @@ def test_split(images):
     labels = np.arange(COUNT, dtype=np.int32) % 3
     points = np.random.default_rng(1).normal(size=[COUNT, 5])
     source = data.from_arrays(images, labels, NAMES, split="test")
-    return splits.EncodedSplit(source, points.astype(np.float32), labels)
+    points = points.astype(np.float32)
+    return splits.EncodedSplit(source, points, labels, SIDE)
 
 
 @pytest.fixture(scope="module")
@@ -45,19 +46,19 @@ def run(tmp_path_factory, test_split):
     made = training.RunDirectory(tmp_path_factory.mktemp("runs") / "run")
     predicted = test_split.labels.copy()
     predicted[4] = 2
-    write(made, test_split, np.eye(3)[predicted], plotted_images=8)
+    sure = dataclasses.replace(test_split, probabilities=np.eye(3)[predicted])
+    write(made, sure, plotted_images=8)
     return made
 
 
 POSITIONS = [0, 1, 2, 4, 5, 6, 8, 9]
 
 
-def write(run, split, probabilities=None, **overrides):
+def write(run, split, **overrides):
     projector.write_projector(
-        runs.Run(run, config.PretrainSettings("x", image_size=SIDE), ""),
+        runs.Run(run, config.PretrainSettings("x"), ""),
         config.EvaluateSettings(str(run.path), **overrides),
         split,
-        probabilities,
     )
 
 
@@ -67,14 +68,8 @@ class Board:
     def __init__(self, directory):
         board = program.TensorBoard()
         # Its faster loader would be one more process.
-        board.configure(
-            argv=[
-                "",
-                f"--logdir={directory}",
-                "--port=0",
-                "--load_fast=false",
-            ]
-        )
+        flags = f"--logdir={directory}", "--port=0", "--load_fast=false"
+        board.configure(argv=["", *flags])
         self.url = board.launch()
 
     def get(self, route, **query):
@@ -105,20 +100,13 @@ def test_tensorboard_serves_what_was_written(
 ):
     board = Board(run.path.parent / below)
     assert board.runs() == [name]
-    info = json.loads(board.get("info", run=name))
+    (info,) = json.loads(board.get("info", run=name))["embeddings"]
     assert info == {
-        "embeddings": [
-            {
-                "tensorName": "representations",
-                "tensorPath": "tensors.tsv",
-                "tensorShape": [8, 5],
-                "metadataPath": "metadata.tsv",
-                "sprite": {
-                    "imagePath": "sprite.png",
-                    "singleImageDim": [64, 64],
-                },
-            }
-        ]
+        "tensorName": "representations",
+        "tensorPath": "tensors.tsv",
+        "tensorShape": [8, 5],
+        "metadataPath": "metadata.tsv",
+        "sprite": {"imagePath": "sprite.png", "singleImageDim": [64, 64]},
     }
     query = {"run": name, "name": "representations"}
     points = np.frombuffer(board.get("tensor", **query), np.float32)

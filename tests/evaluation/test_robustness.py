@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import types
 
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
 from supcon_tf import config, data, measures
-from supcon_tf.evaluation import (
-    corrupted_sources,
-    corruptions,
-    reference_errors,
-    robustness,
-)
+from supcon_tf.evaluation import corruptions, corruptor, robustness
 
 _MODULE = "tiny_sets"  # see tests/data/test_tfds_source.py
 NAMES = ("gaussian_noise", "contrast")
@@ -31,18 +27,24 @@ def small_images(count=12, side=32):
     return np.clip(images, 0, 255).astype(np.uint8), labels
 
 
-@pytest.fixture(scope="module")
-def test_split():
+def small_split():
     return data.from_arrays(*small_images(), CLASSES, "small", "test")
 
 
-@pytest.fixture(scope="module")
-def pretrained():
-    return config.PretrainSettings("unused", image_size=32)
+def run_of(test=None, classifiers=("linear", "pretrained"), **settings):
+    """What is asked of a run."""
+    test = test or small_split()
+    return types.SimpleNamespace(
+        settings=config.PretrainSettings(
+            "unused", **{"image_size": 32, **settings}
+        ),
+        images=lambda split: test,
+        classifiers=classifiers,
+    )
 
 
-def chosen_settings(**changed):
-    return config.EvaluateSettings(
+def made(run=None, **changed):
+    settings = config.EvaluateSettings(
         "unused",
         **{
             "corruptions": "generated",
@@ -51,6 +53,7 @@ def chosen_settings(**changed):
             **changed,
         },
     )
+    return robustness.Robustness(settings, run or run_of())
 
 
 def read(source):
@@ -69,6 +72,11 @@ def classify(source):
     return {"linear": linear, "pretrained": sharp}, labels
 
 
+def corrupted(images, name, severity):
+    with corruptor.Corruptor(0) as here:
+        return here.corrupt(images, np.arange(len(images)), name, severity, 0)
+
+
 @pytest.fixture(scope="module")
 def seen():
     """The images that were classified, in the order of the calls."""
@@ -76,15 +84,13 @@ def seen():
 
 
 @pytest.fixture(scope="module")
-def results(test_split, pretrained, seen):
+def results(seen):
     def watched(source):
         assert (source.name, source.class_names) == ("small", CLASSES)
         seen.append(read(source))
         return classify(source)
 
-    return robustness.evaluate_corruptions(
-        chosen_settings(), pretrained, test_split, watched
-    )
+    return made().measure(watched)
 
 
 def test_the_clean_images_and_every_condition_are_classified(results, seen):
@@ -92,13 +98,12 @@ def test_the_clean_images_and_every_condition_are_classified(results, seen):
     np.testing.assert_array_equal(seen[0][0], images)
     conditions = [(name, s) for name in NAMES for s in (1, 5)]
     assert len(seen) == 1 + len(conditions)
-    for (name, severity), found in zip(conditions, seen[1:], strict=True):
-        expected = corruptions.corrupt(images, name, severity, 0)
-        np.testing.assert_array_equal(found[0], expected)
-        np.testing.assert_array_equal(found[1], labels)
+    for condition, got in zip(conditions, seen[1:], strict=True):
+        np.testing.assert_array_equal(got[0], corrupted(images, *condition))
+        np.testing.assert_array_equal(got[1], labels)
 
 
-def test_results_are_the_measures_of_each_condition(results, seen, test_split):
+def test_results_are_the_measures_of_each_condition(results, seen):
     assert json.loads(json.dumps(results)) == results
     assert {k: v for k, v in results.items() if not isinstance(v, dict)} == {
         "source": "generated",
@@ -115,10 +120,8 @@ def test_results_are_the_measures_of_each_condition(results, seen, test_split):
         "ece": measures.expected_calibration_error(probabilities, labels, 15),
     }
     assert set(results["linear"]["results"]) == set(NAMES)
-    assert results["pretrained"]["clean"] == {
-        "top_1": 1,
-        "ece": pytest.approx(0.2),
-    }
+    ece = pytest.approx(0.2)
+    assert results["pretrained"]["clean"] == {"top_1": 1, "ece": ece}
 
 
 def test_means(results):
@@ -141,16 +144,15 @@ def test_means(results):
     assert "mce" not in linear and "relative_mce" not in linear
 
 
-def test_progress_is_a_line_per_corruption(test_split, pretrained, capfd):
-    chosen = chosen_settings(corruption_severities=(3,))
-    robustness.evaluate_corruptions(chosen, pretrained, test_split, classify)
+def test_progress_is_a_line_per_corruption(capfd):
+    made(corruption_severities=(3,)).measure(classify)
     lines = capfd.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(NAMES)
     assert lines[0].endswith(", pretrained 1.0000")
 
 
 def test_drawn_images_are_the_same_for_all_and_in_chunks(
-    test_split, pretrained, results, seen, monkeypatch
+    results, seen, monkeypatch
 ):
     drawn = []
 
@@ -158,11 +160,9 @@ def test_drawn_images_are_the_same_for_all_and_in_chunks(
         drawn.append(read(source))
         return classify(source)
 
-    chosen = chosen_settings(corruption_images=5)
-    found = robustness.evaluate_corruptions(
-        chosen, pretrained, test_split, watched
-    )
-    assert found["images"] == 5 and len(drawn) == 5
+    five = made(corruption_images=5)
+    measured = five.measure(watched)
+    assert measured["images"] == 5 and len(drawn) == 5
     everything = small_images()[0]
     at = [np.flatnonzero((everything == i).all((1, 2, 3))) for i in drawn[0][0]]
     at = np.concatenate(at)
@@ -171,13 +171,11 @@ def test_drawn_images_are_the_same_for_all_and_in_chunks(
         np.testing.assert_array_equal(subset[0], whole[0][at])
         np.testing.assert_array_equal(subset[1], whole[1][at])
     # Too many to hold: two chunks of a batch each, read every time.
-    monkeypatch.setattr(corrupted_sources, "_HELD_BYTES", 4 * 3 * 32**2)
-    monkeypatch.setattr(corrupted_sources, "_READ_BATCH", 4)
+    monkeypatch.setattr(corruptions, "_HELD_BYTES", 4 * 3 * 32**2)
+    monkeypatch.setattr(corruptions, "_READ_BATCH", 4)
     whole, drawn[:] = drawn[:], []
-    again = robustness.evaluate_corruptions(
-        chosen, pretrained, test_split, watched
-    )
-    assert again == found and [len(i) for i, _ in drawn] == [4, 1] * 5
+    assert five.measure(watched) == measured
+    assert [len(i) for i, _ in drawn] == [4, 1] * 5
     for k, (images, _) in enumerate(whole):
         parts = [drawn[2 * k][0], drawn[2 * k + 1][0]]
         np.testing.assert_array_equal(np.concatenate(parts), images)
@@ -201,18 +199,15 @@ def reference(results, tmp_path):
     return write
 
 
-def test_a_run_against_itself_is_at_100(test_split, pretrained, reference):
-    chosen = chosen_settings(reference_evaluation=reference())
-    found = robustness.evaluate_corruptions(
-        chosen, pretrained, test_split, classify
-    )
-    assert found["linear"]["mce"] == pytest.approx(100)
-    assert found["linear"]["relative_mce"] == pytest.approx(100)
+def test_a_run_against_itself_is_at_100(reference):
+    measured = made(reference_evaluation=reference()).measure(classify)
+    assert measured["linear"]["mce"] == pytest.approx(100)
+    assert measured["linear"]["relative_mce"] == pytest.approx(100)
     # Never wrong: there is nothing to divide by.
-    assert not {"mce", "relative_mce"} & set(found["pretrained"])
+    assert not {"mce", "relative_mce"} & set(measured["pretrained"])
 
 
-def test_each_classifier_has_its_reference(test_split, pretrained, reference):
+def test_each_classifier_has_its_reference(reference):
     def change(contents):
         part = contents["corruptions"]["linear"]
         part["clean"]["top_1"] = 0.9
@@ -220,19 +215,15 @@ def test_each_classifier_has_its_reference(test_split, pretrained, reference):
             for cell in row.values():
                 cell["top_1"] = 0.5
 
-    chosen = chosen_settings(reference_evaluation=reference(change))
-    found = robustness.evaluate_corruptions(
-        chosen, pretrained, test_split, classify
-    )
-    linear = found["linear"]
-    errors = reference_errors.errors_of(linear["results"])
-    expected = [np.mean(list(row.values())) / 0.5 for row in errors.values()]
-    assert linear["mce"] == pytest.approx(100 * np.mean(expected))
-    clean = 1 - linear["clean"]["top_1"]
-    added = [
-        (np.mean(list(row.values())) - clean) / 0.4 for row in errors.values()
+    measured = made(reference_evaluation=reference(change)).measure(classify)
+    linear = measured["linear"]
+    errors = [
+        np.mean([1 - cell["top_1"] for cell in row.values()])
+        for row in linear["results"].values()
     ]
-    assert linear["relative_mce"] == pytest.approx(100 * np.mean(added))
+    assert linear["mce"] == pytest.approx(100 * np.mean(errors) / 0.5)
+    added = np.mean(errors) - (1 - linear["clean"]["top_1"])
+    assert linear["relative_mce"] == pytest.approx(100 * added / 0.4)
 
 
 def drop(*keys):
@@ -267,52 +258,56 @@ def drop(*keys):
         ),
     ],
 )
-def test_references_that_do_not_fit(
-    test_split, pretrained, reference, change, message
-):
-    chosen = chosen_settings(reference_evaluation=reference(change))
+def test_references_that_do_not_fit(reference, change, message):
     with pytest.raises(ValueError, match=message):
-        robustness.check_corruptions(
-            chosen, pretrained, test_split, ("linear", "pretrained")
-        )
+        made(reference_evaluation=reference(change))
 
 
-def check(test_split, pretrained, classifiers=("linear",), **changed):
-    robustness.check_corruptions(
-        chosen_settings(**changed), pretrained, test_split, classifiers
-    )
+@pytest.mark.parametrize(
+    ("run", "changed", "message"),
+    [
+        ({"classifiers": ()}, {}, "--corruptions must be none for a run wit"),
+        ({}, {"corruption_images": 13}, "_images must be at most 12.*got 13"),
+        ({}, {"corruption_seed": 2**32}, "_seed must be below 2.32, got 42949"),
+        (
+            {},
+            {"reference_evaluation": "no.json"},
+            "must be alexnet or.*no.json",
+        ),
+        (
+            {},
+            {"reference_evaluation": __file__},
+            "must be alexnet or.*test_robustness.py",
+        ),
+        (
+            {},
+            {"reference_evaluation": "alexnet"},
+            "1000 classes of .*the 3 of small",
+        ),
+        ({"image_size": 31}, {}, "at least 32 pixels, got 31"),
+    ],
+)
+def test_checks_before_any_work(run, changed, message):
+    with pytest.raises(ValueError, match=message):
+        made(run_of(**run), **changed)
 
 
-def test_checks_before_any_work(test_split, pretrained, tmp_path, monkeypatch):
-    check(test_split, pretrained)
-    with pytest.raises(ValueError, match="--corruptions must be none for a ru"):
-        check(test_split, pretrained, ())
-    with pytest.raises(ValueError, match="_images must be at most 12.*got 13"):
-        check(test_split, pretrained, corruption_images=13)
-    with pytest.raises(ValueError, match="_seed must be below 2.32, got 42949"):
-        check(test_split, pretrained, corruption_seed=2**32)
-    for name in ("none.json", "bad.json"):
-        (tmp_path / "bad.json").write_text("{")
-        with pytest.raises(ValueError, match=f"must be alexnet or.*{name}"):
-            path = str(tmp_path / name)
-            check(test_split, pretrained, reference_evaluation=path)
-    with pytest.raises(ValueError, match="1000 classes of .*the 3 of small"):
-        check(test_split, pretrained, reference_evaluation="alexnet")
-    small = dataclasses.replace(pretrained, image_size=31)
-    with pytest.raises(ValueError, match="at least 32 pixels, got 31"):
-        check(test_split, small)
+def test_a_missing_library_is_found_before_any_work(monkeypatch):
+    made()
     monkeypatch.setitem(__import__("sys").modules, "imagecorruptions", None)
     with pytest.raises(ImportError, match=r"supcon_tf\[corruptions\]"):
-        check(test_split, pretrained)
+        made()
 
 
-def test_alexnet_is_a_reference_of_1000_classes(test_split):
-    names = [str(i) for i in range(1000)]
-    imagenet = dataclasses.replace(test_split, class_names=tuple(names))
-    settings = chosen_settings(reference_evaluation="alexnet")
-    (errors, clean) = reference_errors.load_references(
-        settings, None, imagenet, ("linear",)
-    )["linear"]
+def test_alexnet_is_a_reference_of_1000_classes():
+    names = tuple(str(i) for i in range(1000))
+    imagenet = dataclasses.replace(small_split(), class_names=names)
+    settings = config.EvaluateSettings(
+        "x", corruptions="generated", reference_evaluation="alexnet"
+    )
+    (errors, clean) = robustness.load_references(settings, run_of(imagenet))[
+        "linear"
+    ]
     assert errors["contrast"]["5"] == 0.9927 and clean == 0.43478
 
 
@@ -349,8 +344,7 @@ class TinyCorrupted(tfds.core.GeneratorBasedBuilder):
     def _generate_examples(self):
         images, labels = small_images()
         name, severity = self.builder_config.name.rsplit("_", 1)
-        corrupted = corruptions.corrupt(images, name, int(severity), 0)
-        for i, image in enumerate(corrupted):
+        for i, image in enumerate(corrupted(images, name, int(severity))):
             yield i, {"image": image, "label": int(labels[i])}
 
 
@@ -360,55 +354,42 @@ def of_tfds(tmp_path_factory):
     for tfds_config in TinyCorrupted.BUILDER_CONFIGS:
         builder = TinyCorrupted(data_dir=root, config=tfds_config)
         builder.download_and_prepare()
-    return config.PretrainSettings(
-        "unused", image_size=32, dataset="tfds:small", data_dir=root
-    )
+    return {"dataset": "tfds:small", "data_dir": root}
 
 
 @pytest.mark.parametrize("images", [None, 5])
-def test_tfds_gives_what_is_generated(
-    of_tfds, test_split, pretrained, results, images
-):
+def test_tfds_gives_what_is_generated(of_tfds, images):
     """Bytes of the right size reach the classifier as they are."""
+    generated = made(corruption_images=images).measure(classify)
     for version in ("", ":1.0.0"):
-        chosen = chosen_settings(
-            corruptions="tfds:tiny_corrupted" + version,
-            corruption_images=images,
-        )
-        robustness.check_corruptions(chosen, of_tfds, test_split, ("linear",))
-    found = robustness.evaluate_corruptions(
-        chosen, of_tfds, test_split, classify
-    )
-    generated = robustness.evaluate_corruptions(
-        chosen_settings(corruption_images=images),
-        pretrained, test_split, classify,
-    )  # fmt: skip
-    assert found.pop("source") == "tfds:tiny_corrupted:1.0.0"
-    del generated["source"]
-    assert found == generated
+        name = "tfds:tiny_corrupted" + version
+        measured = made(
+            run_of(**of_tfds), corruptions=name, corruption_images=images
+        ).measure(classify)
+        assert measured == {**generated, "source": name}
 
 
-def test_tfds_sets_that_are_not_the_runs(of_tfds, test_split):
+def test_tfds_sets_that_are_not_the_runs(of_tfds):
     images, labels = small_images()
-    options = {"corruptions": "tfds:tiny_corrupted"}
-    renamed = data.from_arrays(images, labels, ("a", "b", "c"))
+
+    def of(*arrays, **changed):
+        test = data.from_arrays(*arrays, split="test")
+        run = run_of(test, **of_tfds)
+        return made(run, corruptions="tfds:tiny_corrupted", **changed)
+
     with pytest.raises(ValueError, match="other classes in tfds:tiny_corrupt"):
-        check(renamed, of_tfds, **options)
-    fewer = data.from_arrays(images[:9], labels[:9], CLASSES, "small", "test")
+        of(images, labels, ("a", "b", "c"))
     with pytest.raises(ValueError, match="the 9 test images of small, got 12"):
-        check(fewer, of_tfds, **options)
+        of(images[:9], labels[:9], CLASSES, "small")
     with pytest.raises(ValueError, match="must name a TFDS set, got .*/fog_1"):
-        check(test_split, of_tfds, **options, corruption_names=("fog",))
-    reverse = data.from_arrays(images[::-1], labels[::-1], CLASSES)
-    whole, drawn = (
-        chosen_settings(**options, corruption_images=n) for n in (None, 5)
-    )
-    robustness.evaluate_corruptions(whole, of_tfds, reverse, classify)
+        of(images, labels, CLASSES, corruption_names=("fog",))
+    reverse = images[::-1], labels[::-1], CLASSES
+    of(*reverse).measure(classify)
     with pytest.raises(ValueError, match="the same order, got other labels in"):
-        robustness.evaluate_corruptions(drawn, of_tfds, reverse, classify)
+        of(*reverse, corruption_images=5).measure(classify)
 
 
-def test_cifar_names_of_tfds_are_its_own(monkeypatch, test_split, pretrained):
+def test_cifar_names_of_tfds_are_its_own(monkeypatch):
     from tensorflow_datasets.image_classification import cifar10_corrupted
 
     known = {c.name for c in cifar10_corrupted._make_builder_configs()}
@@ -417,12 +398,10 @@ def test_cifar_names_of_tfds_are_its_own(monkeypatch, test_split, pretrained):
     def load(name, split, data_dir):
         asked.append(name.removeprefix("tfds:cifar10_corrupted/"))
         assert (split, data_dir) == ("test", None)
-        return test_split
+        return small_split()
 
     monkeypatch.setattr(data, "load", load)
-    check(
-        test_split,
-        pretrained,
+    made(
         corruptions="tfds:cifar10_corrupted",
         corruption_names=config.CORRUPTIONS,
         corruption_severities=(1, 2, 3, 4, 5),

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from supcon_tf import config, data, training
+from supcon_tf import config, data, run_files, training
 from supcon_tf.evaluation import samples, splits
 from supcon_tf.training import input_pipeline, runs
 
@@ -22,11 +22,13 @@ def encoded(count, split, seed, classes=3, side=SIDE):
     images = rng.integers(0, 256, [count, side, side, 3], np.uint8)
     points = rng.normal(size=[count, 4]).astype(np.float32)
     source = data.from_arrays(images, labels, CLASSES[:classes], split=split)
-    return splits.EncodedSplit(source, points, labels), images
+    return splits.EncodedSplit(source, points, labels, side), images
 
 
-def one_hot(predicted):
-    return np.eye(len(CLASSES), dtype=np.float32)[predicted]
+def predicting(test, predicted):
+    """The split with a classifier that is sure of these classes."""
+    probabilities = np.eye(len(CLASSES), dtype=np.float32)[predicted]
+    return dataclasses.replace(test, probabilities=probabilities)
 
 
 @pytest.fixture(scope="module")
@@ -35,44 +37,34 @@ def splits_and_images():
 
 
 @pytest.fixture
-def run(tmp_path):
-    return training.RunDirectory(tmp_path)
+def written(tmp_path):
+    """Writes and reads both files; `of_run` are settings of stage 1."""
+
+    def write(test, bank, of_run=(), **settings):
+        pretrained = config.PretrainSettings(
+            "x",
+            **{"image_size": SIDE, "augmentation": "identity"} | dict(of_run),
+        )
+        run = runs.Run(training.RunDirectory(tmp_path), pretrained, "")
+        samples.write_samples(
+            run,
+            config.EvaluateSettings("x", **{"plane": "pca"} | settings),
+            test,
+            bank,
+        )
+        return [
+            run_files.read_arrays(file)
+            for file in (run.files.samples_file, run.files.representations_file)
+        ]
+
+    return write
 
 
-def pretrained(run, **overrides):
-    return config.PretrainSettings(
-        str(run.path),
-        **{"image_size": SIDE, "augmentation": "identity", **overrides},
-    )
-
-
-def chosen(run, **overrides):
-    return config.EvaluateSettings(
-        str(run.path), **{"plane": "pca", **overrides}
-    )
-
-
-def written(run, chosen, pretrained, test, bank, probabilities=None):
-    opened = runs.Run(run, pretrained, "")
-    samples.write_samples(opened, chosen, test, bank, probabilities)
-    return [
-        dict(np.load(file)) if file.exists() else None
-        for file in (run.samples_file, run.representations_file)
-    ]
-
-
-def test_samples_are_images_and_their_neighbors(run, splits_and_images):
+def test_samples_are_images_and_their_neighbors(written, splits_and_images):
     (test, test_images), (bank, bank_images) = splits_and_images
     predicted = test.labels.copy()
     predicted[[3, 4, 16, 25]] = (predicted[[3, 4, 16, 25]] + 1) % 3
-    got, _ = written(
-        run,
-        chosen(run, sample_images=6),
-        pretrained(run),
-        test,
-        bank,
-        one_hot(predicted),
-    )
+    got, _ = written(predicting(test, predicted), bank, sample_images=6)
     # Wrong 3 (class 0), 4, 16 and 25 (class 1); right, the class missing first.
     positions = [3, 4, 16, 2, 0, 5]
     np.testing.assert_array_equal(got["images"], test_images[positions])
@@ -98,7 +90,7 @@ def test_samples_are_images_and_their_neighbors(run, splits_and_images):
     assert set(kinds.values()) == {"int32"} and len(kinds) == 5
 
 
-def test_the_surest_mistakes_are_stored(run, splits_and_images):
+def test_the_surest_mistakes_are_stored(written, splits_and_images):
     (test, test_images), (bank, _) = splits_and_images
     confidence = np.linspace(0.5, 0.9, 30, dtype=np.float32)
     confidence[12] = 0.95
@@ -107,13 +99,13 @@ def test_the_surest_mistakes_are_stored(run, splits_and_images):
     predicted %= 3
     probabilities = np.repeat((1 - confidence[:, None]) / 2, 3, axis=1)
     probabilities[np.arange(30), predicted] = confidence
-    arguments = chosen(run), pretrained(run), test, bank
-    got, _ = written(run, *arguments, probabilities)
+    wrong = dataclasses.replace(test, probabilities=probabilities)
+    got, _ = written(wrong, bank)
     positions = [12, 22, 20, 18, 16, 14, 10, 8, 6, 4]  # of eleven
     assert got["mistake_positions"].tolist() == positions
     np.testing.assert_array_equal(got["mistakes"], test_images[positions])
-    for unmistaken in (None, one_hot(test.labels)):
-        got, _ = written(run, *arguments, unmistaken)
+    for unmistaken in (test, predicting(test, test.labels)):
+        got, _ = written(unmistaken, bank)
         assert "mistakes" not in got
 
 
@@ -145,11 +137,10 @@ def test_samples_of_many_classes_are_spread_over_them():
     assert labels[got].tolist() == [0, 25, 50, 75]
 
 
-def test_views_are_those_of_stage_1(run, splits_and_images):
+def test_views_are_those_of_stage_1(written, splits_and_images):
     """Neither a data service nor mixing nor the size of the batch matter."""
     (test, _), (bank, bank_images) = splits_and_images
-    settings = pretrained(
-        run,
+    of_run = dict(
         augmentation="simaugment",
         warp_probability=0.0,
         blur_probability=0.0,
@@ -163,11 +154,11 @@ def test_views_are_those_of_stage_1(run, splits_and_images):
         seed=3,
         crop_area=(0.3, 1.0),
     )
-    got, _ = written(run, chosen(run), settings, test, bank)
-    plain = dataclasses.replace(settings, data_service=None, mixing="none")
+    got, _ = written(test, bank, of_run)
+    plain = {**of_run, "data_service": None, "mixing": "none"}
     views, labels = next(
         input_pipeline.views(
-            plain, bank.source, SIDE, settings.num_views
+            config.PretrainSettings("x", **plain), bank.source, SIDE, 2
         ).as_numpy_iterator()
     )
     assert got["views"].shape == (4, 6, SIDE, SIDE, 3)
@@ -182,12 +173,11 @@ def test_views_are_those_of_stage_1(run, splits_and_images):
     assert (got["predicted"] == -1).all()
 
 
-def test_large_images_are_reduced_by_area(run):
+def test_large_images_are_reduced_by_area(written):
     (test, images), (bank, _) = (
         encoded(3, split, 0, side=192) for split in ("test", "train")
     )
-    settings = pretrained(run, image_size=192)
-    got, _ = written(run, chosen(run), settings, test, bank)
+    got, _ = written(test, bank, {"image_size": 192})
     means = images.reshape(3, 96, 2, 96, 2, 3).mean(axis=(2, 4))
     np.testing.assert_allclose(got["images"], means, atol=0.51)
     assert got["neighbors"].shape == (3, 3, 96, 96, 3)  # all of the bank
@@ -198,24 +188,21 @@ def test_large_images_are_reduced_by_area(run):
 def test_thumbnails_come_in_any_order_and_shape(splits_and_images):
     (test, images), _ = splits_and_images
     positions = np.array([[7, 2, 29], [2, 7, 0]])
-    got = samples.thumbnails(test.source, positions, SIDE, 64)
+    got = test.thumbnails(positions, 64)
     np.testing.assert_array_equal(got, images[positions])
 
 
 def test_representations_are_evenly_from_the_test_images(
-    run, splits_and_images
+    written, splits_and_images
 ):
     (test, _), (bank, _) = splits_and_images
     names = tuple(f"test/{i}.png" for i in range(30))
     source = dataclasses.replace(test.source, ids=names)
     test = dataclasses.replace(test, source=source)
-    _, got = written(
-        run,
-        chosen(run, sample_images=0, plotted_images=12, plane="tsne"),
-        pretrained(run),
-        test,
-        bank,
+    none, got = written(
+        test, bank, sample_images=0, plotted_images=12, plane="tsne"
     )
+    assert not none
     positions = np.arange(12) * 30 // 12
     expected = test.representations[positions]
     np.testing.assert_array_equal(got["representations"], expected)
@@ -226,10 +213,9 @@ def test_representations_are_evenly_from_the_test_images(
     assert got["plane"].shape == (12, 2) and np.ptp(got["plane"], 0).min() > 0
 
 
-def test_every_image_is_plotted_where_they_are_few(run, splits_and_images):
+def test_every_image_is_plotted_where_they_are_few(written, splits_and_images):
     (test, _), (bank, _) = splits_and_images
-    arguments = chosen(run), pretrained(run), test, bank
-    first, second = written(run, *arguments), written(run, *arguments)
+    first, second = written(test, bank), written(test, bank)
     for before, after in zip(first, second, strict=True):
         for name, array in before.items():
             np.testing.assert_array_equal(array, after[name])
@@ -244,22 +230,11 @@ def test_every_image_is_plotted_where_they_are_few(run, splits_and_images):
 
 
 @pytest.mark.parametrize("count", [1, 2, 6])
-def test_a_collapsed_encoder_and_few_images_have_files_too(run, count):
+def test_a_collapsed_encoder_and_few_images_have_files_too(written, count):
     (test, _), (bank, _) = encoded(count, "test", 0), encoded(3, "train", 1)
     if count > 2:
         same = np.ones_like(test.representations)
         test = dataclasses.replace(test, representations=same)
-    got, points = written(
-        run, chosen(run, plane="tsne"), pretrained(run), test, bank
-    )
+    got, points = written(test, bank, plane="tsne")
     assert len(got["images"]) == count
     np.testing.assert_array_equal(points["plane"], np.zeros([count, 2]))
-
-
-def test_files_that_are_not_wanted_do_not_stay(run, splits_and_images):
-    (test, _), (bank, _) = splits_and_images
-    none = chosen(run, sample_images=0, plotted_images=0)
-    run.samples_file.write_text("of an earlier evaluation")
-    run.representations_file.write_text("of an earlier evaluation")
-    got = written(run, none, pretrained(run), test, bank)
-    assert got == [None, None] and not any(run.path.iterdir())

@@ -10,6 +10,7 @@ from supcon_tf.evaluation import selection
 
 LABELS = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1])
 NAMES = ("a", "b")
+TUNED = {"method": "finetune"}
 # Probability of the first class for labels 0 and 1, by cell.
 CONFIDENCES = {
     1: (0.9, 0.6),  # right where the label is 0
@@ -33,7 +34,7 @@ class Fake:
             raise FloatingPointError("loss is nan")
         return {"iterations": 7}
 
-    def predict(self, positions):
+    def predict(self, positions=None):
         confidences = CONFIDENCES[self.fitted[-1][1]]
         first = np.array(confidences)[LABELS[positions]]
         return np.stack([first, 1 - first], axis=1)
@@ -139,17 +140,14 @@ def test_few_shot_of_one_image_has_a_fixed_strength():
         ),
         ({"steps": 9}, "--steps must be left out with --method=linear"),
         ({"crop_area": ()}, "--crop_area must be left out with --method=l"),
-        (
-            {"method": "finetune", "l2": 1.0},
-            "--l2 must be left out with --method=finetune",
-        ),
+        (TUNED | {"l2": 1.0}, "--l2 must be left out with --method=finetune"),
         ({"l2": 1.0, "l2_values": 9}, "--l2_values must be left out with --l2"),
         (
-            {"method": "finetune", "learning_rates": (0.1, 0.0)},
+            TUNED | {"learning_rates": (0.1, 0.0)},
             "--learning_rates must be different numbers, each above 0, got",
         ),
         (
-            {"method": "finetune", "weight_decays": (0.0, 0.0)},
+            TUNED | {"weight_decays": (0.0, 0.0)},
             "--weight_decays must be different numbers, each at least 0, got",
         ),
         ({"strategy": "multi_worker"}, "--strategy must be one of auto, one"),

@@ -12,19 +12,19 @@ from supcon_tf.sweeps import grid, records
 
 
 @pytest.fixture
-def chosen(tmp_path):
+def sweep(tmp_path):
     return config.SweepSettings(
         str(tmp_path / "s"), sweep=("crop_area=0.2+1,", "seed=1,2")
     )
 
 
-def first(chosen):
-    cell = grid.list_cells(chosen)[0]
-    return cell, records.cell_directory(chosen, cell)
+def first(sweep):
+    cell = grid.list_cells(sweep)[0]
+    return cell, records.CellDirectory(cell.directory)
 
 
-def test_a_process_reads_the_settings_of_its_cell(chosen):
-    cell, directory = first(chosen)
+def test_a_process_reads_the_settings_of_its_cell(sweep):
+    cell, directory = first(sweep)
     directory.write_settings(cell)
     for wanted in (cell.pretraining, cell.linear):
         assert directory.read_settings(type(wanted), "--resume") == wanted
@@ -32,8 +32,8 @@ def test_a_process_reads_the_settings_of_its_cell(chosen):
     assert read == cell.evaluation
 
 
-def test_a_cell_is_finished_when_its_result_is_there(chosen):
-    cell, directory = first(chosen)
+def test_a_cell_is_finished_when_its_result_is_there(sweep):
+    cell, directory = first(sweep)
     assert directory.state() == records.State()
     directory.write_settings(cell)
     directory.write_state(records.State("running", 3.0))
@@ -43,13 +43,13 @@ def test_a_cell_is_finished_when_its_result_is_there(chosen):
     assert directory.metrics() == {"linear.top_1": 0.5}
 
 
-def test_other_settings_are_refused(chosen):
-    cell, directory = first(chosen)
+def test_other_settings_are_refused(sweep):
+    cell, directory = first(sweep)
     directory.write_settings(cell)
     directory.check_same(cell)
-    moved = dataclasses.replace(chosen, checkpoint_every=1, resume=True)
+    moved = dataclasses.replace(sweep, checkpoint_every=1, resume=True)
     directory.check_same(first(moved)[0])
-    other, _ = first(dataclasses.replace(chosen, temperature=0.5))
+    other, _ = first(dataclasses.replace(sweep, temperature=0.5))
     with pytest.raises(
         ValueError,
         match="--run_dir must hold cells of the same settings, got "
@@ -61,8 +61,8 @@ def test_other_settings_are_refused(chosen):
         directory.check_same(dataclasses.replace(cell, linear=linear))
 
 
-def test_another_evaluation_is_done_again(chosen):
-    cell, directory = first(chosen)
+def test_another_evaluation_is_done_again(sweep):
+    cell, directory = first(sweep)
     directory.write_settings(cell)
     directory.write_state(records.State("finished", 3.0))
     directory.evaluation_file.write_text("{}")
@@ -75,9 +75,9 @@ def test_another_evaluation_is_done_again(chosen):
     assert directory.state() == records.State("pending", 3.0)
 
 
-def test_the_description_is_json(chosen):
-    cells = grid.list_cells(chosen)
-    described = records.describe(chosen, cells)
+def test_the_description_is_json(sweep):
+    cells = grid.list_cells(sweep)
+    described = records.describe(sweep, cells)
     assert json.loads(json.dumps(described, allow_nan=False))["axes"] == [
         {
             "name": "crop_area",

@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, data, distribute, evaluation, training
-from supcon_tf.augment import geometry
-from supcon_tf.training import (
-    input_pipeline,
-    representations,
+from supcon_tf import (
+    config,
+    data,
+    distribute,
+    evaluation,
+    run_files,
+    settings,
+    training,
 )
+from supcon_tf.augment import geometry
+from supcon_tf.training import input_pipeline, representations
 
 
 @pytest.fixture(scope="module")
@@ -51,41 +56,34 @@ def test_results_are_those_of_the_file(results, finished_run):
         assert sum(results[group]["calibration_bins"]["count"]) == 21
     for group in ("linear", "knn", "prototype"):
         assert 1 / 3 < results[group]["top_1"] <= results[group]["top_5"] == 1
-    assert set(results["knn_leave_one_out"]) == {
-        "top_1",
-        "top_5",
-        "majority_top_1",
-    }
+    names = {"top_1", "top_5", "majority_top_1"}
+    assert set(results["knn_leave_one_out"]) == names
     assert set(results["retrieval"]["recall_at"]) == {"1", "3"}
     assert "pretrained" not in results and "corruptions" not in results
 
 
 def test_what_a_report_shows_lies_beside_the_numbers(results, finished_run):
-    for file in (finished_run.samples_file, finished_run.representations_file):
-        assert file.exists()
-    with np.load(finished_run.samples_file) as samples:
-        assert samples["images"].shape == (2, 16, 16, 3)
+    samples = run_files.read_arrays(finished_run.samples_file)
+    assert samples["images"].shape == (2, 16, 16, 3)
+    assert finished_run.representations_file.exists()
     assert (finished_run.projector / "projector_config.pbtxt").exists()
 
 
 def test_predictions_are_per_image_and_reproduce_the_accuracy(
     results, finished_run
 ):
-    with np.load(finished_run.predictions_file) as saved:
-        ids, labels = saved["ids"], saved["labels"]
-        probabilities = saved["probabilities"]
-        names = tuple(saved["class_names"])
-    assert len(set(ids)) == 21
-    assert all(i.startswith("test/") for i in ids)
+    saved = run_files.read_arrays(finished_run.predictions_file)
+    probabilities, labels = saved["probabilities"], saved["labels"]
+    names = tuple(saved["class_names"])
+    assert len(set(saved["ids"])) == 21
     assert names == finished_run.class_names()
-    for identifier, label in zip(ids, labels, strict=True):
-        assert identifier.split("/")[1] == names[label]
+    for identifier, label in zip(saved["ids"], labels, strict=True):
+        assert identifier.startswith(f"test/{names[label]}/")
     np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-6)
     accuracy = np.mean(probabilities.argmax(1) == labels)
     assert accuracy == pytest.approx(results["linear"]["top_1"])
-    assert evaluation.expected_calibration_error(
-        probabilities, labels
-    ) == pytest.approx(results["linear"]["ece"])
+    ece = evaluation.expected_calibration_error(probabilities, labels)
+    assert ece == pytest.approx(results["linear"]["ece"])
 
 
 def test_batch_size_and_replicas_change_nothing(
@@ -109,7 +107,8 @@ def test_batch_size_and_replicas_change_nothing(
         assert other["representations"] == pytest.approx(
             results["representations"], abs=1e-5
         )
-    assert not finished_run.samples_file.exists()
+    for file in (finished_run.samples_file, finished_run.representations_file):
+        assert not file.exists()  # of the earlier evaluation
 
 
 def test_representations_are_in_order_and_by_hand(finished_run):
@@ -147,16 +146,12 @@ def test_other_classes_in_the_data_are_refused(
 ):
     other = tmp_path / "images"
     pretrained = finished_run.recorded(config.PretrainSettings)
-    import shutil
-
     shutil.copytree(pretrained.data_dir, other)
     for split in ("train", "test"):
         (other / split / "mid").rename(other / split / "medium")
     run = training.RunDirectory(tmp_path / "run")
     shutil.copytree(finished_run.path, run.path)
     changed = dataclasses.replace(pretrained, data_dir=str(other))
-    from supcon_tf import settings
-
     run.settings_file.write_text(settings.to_flagfile(changed))
     with pytest.raises(ValueError, match=r"got -mid \+medium"):
         evaluation.evaluate(config.EvaluateSettings(str(run.path)))

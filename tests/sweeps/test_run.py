@@ -7,11 +7,12 @@ import json
 import os
 import pathlib
 import signal
+import types
 
 import pytest
 
 from supcon_tf import config, sweeps
-from supcon_tf.sweeps import processes, records, stage
+from supcon_tf.sweeps import figure, grid, processes, records
 from supcon_tf.training import preemption
 
 
@@ -24,17 +25,18 @@ class Pretended:
 
     log, fails, on_look = [], {}, staticmethod(lambda: None)
 
-    def __init__(self, cell, directory, shares):
-        self.cell, self.directory, self.looks = cell, directory, 0
-        directory.write_state(records.State("running"))
+    def __init__(self, cell, has_company, cores):
+        self.cell, self.cores, self.looks = cell, cores, 0
+        self.directory = records.CellDirectory(cell.directory)
+        self.directory.write_state(records.State("running"))
         self.log.append(("start", cell.name))
 
-    def has_ended(self):
+    def poll(self):
         self.looks += 1
         type(self).on_look()
-        return self.looks > 1
+        return 0 if self.looks > 1 else None
 
-    def ask_to_end(self):
+    def terminate(self):
         self.log.append(("ask", self.cell.name))
 
     def wait(self):
@@ -62,7 +64,8 @@ class Pretended:
 def pretended(monkeypatch):
     made = type("Own", (Pretended,), {"log": [], "fails": {}})
     monkeypatch.setattr(processes, "CellProcess", made)
-    monkeypatch.setattr(stage, "_image", lambda drawn, kind: b"")  # slow
+    drawn = types.SimpleNamespace(savefig=lambda *_, **__: None)  # slow
+    monkeypatch.setattr(figure, "plot_sweep", lambda _: drawn)
     return made
 
 
@@ -171,14 +174,8 @@ def test_a_failed_stage_1_fails_the_cells_that_share_it(pretended, tmp_path):
 
 
 def test_cells_of_one_run_directory_never_run_at_a_time(pretended, tmp_path):
-    sweeps.run_sweep(
-        settings_of(
-            tmp_path,
-            "temperature=0.1,0.2",
-            "linear.momentum=0.5,0.9",
-            parallel=3,
-        )
-    )
+    axes = "temperature=0.1,0.2", "linear.momentum=0.5,0.9"
+    sweeps.run_sweep(settings_of(tmp_path, *axes, parallel=3))
     assert started(pretended)[:2] == [
         "temperature=0.1,linear.momentum=0.5",
         "temperature=0.2,linear.momentum=0.5",
@@ -194,42 +191,55 @@ def test_cells_of_one_run_directory_never_run_at_a_time(pretended, tmp_path):
     assert len(started(pretended)) == 4
 
 
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [
-        (signal.SIGINT, preemption.EXIT_CODE),
-        (signal.SIGTERM, preemption.EXIT_CODE),
-    ],
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_cells_that_can_go_on(
-    pretended, tmp_path, number, code, capsys
+    pretended, tmp_path, number, capsys
 ):
     pretended.on_look = staticmethod(lambda: os.kill(os.getpid(), number))
     chosen = settings_of(tmp_path, "temperature=0.1,0.2")
     with pytest.raises(SystemExit) as raised:
         sweeps.run_sweep(chosen)
-    assert raised.value.code == code
+    assert raised.value.code == preemption.EXIT_CODE
     assert pretended.log == [
         ("start", "temperature=0.1"),
         ("ask", "temperature=0.1"),
         ("end", "temperature=0.1"),
     ]
     assert statuses(read(tmp_path)) == ["pending", "pending"]
-    assert (
-        "the same command, without --overwrite, goes on"
-        in capsys.readouterr().out
-    )
+    said = "the same command, without --overwrite, goes on"
+    assert said in capsys.readouterr().out
     pretended.on_look = staticmethod(lambda: None)
     assert statuses(sweeps.run_sweep(chosen)) == ["finished", "finished"]
 
 
 def test_a_metric_that_no_result_has_is_named(pretended, tmp_path):
     chosen = settings_of(tmp_path, "temperature=0.1", metric="linear.top1")
-    with pytest.raises(
-        ValueError,
-        match="--metric must be one of linear.top_1, got linear.top1",
-    ):
+    message = "--metric must be one of linear.top_1, got linear.top1"
+    with pytest.raises(ValueError, match=message):
         sweeps.run_sweep(chosen)
     pretended.log.clear()
     sweeps.run_sweep(dataclasses.replace(chosen, metric="linear.top_1"))
     assert not pretended.log
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux")
+def test_processes_at_a_time_have_cores_of_their_own(tmp_path, monkeypatch):
+    """Real processes, ended before they do anything."""
+    own = sorted(os.sched_getaffinity(0))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "sched_getaffinity", lambda _: {0, 2, 3, 5, 9})
+        assert processes.shares(2) == [{0, 2}, {3, 5}]
+        assert processes.shares(1) == [None]
+        assert processes.shares(6) == [None] * 6  # too few cores
+    shares = processes.shares(len(own))
+    cells = grid.list_cells(settings_of(tmp_path, "seed=0,1"))
+    for cell, cores in zip(cells, shares, strict=False):
+        records.CellDirectory(cell.directory).write_settings(cell)
+        with processes.CellProcess(cell, True, cores) as process:
+            try:
+                seen = os.sched_getaffinity(process.pid)
+            finally:
+                process.kill()
+        assert seen == (cores or set(own))
+    if len(own) > 1:
+        assert shares == [{core} for core in own]

@@ -1,0 +1,199 @@
+"""The whole sweep: every cell in a process of its own, resumed and recorded."""
+
+from __future__ import annotations
+
+import io
+import json
+import pathlib
+import shutil
+import time
+from collections.abc import Callable
+
+from supcon_tf import config, exceptions, files
+from supcon_tf.sweeps import figure, grid, processes, records, table
+from supcon_tf.training import preemption
+
+_SECONDS_PER_LOOK = 0.1
+_Note = Callable[[grid.Cell, records.State], None]  # of a cell that has ended
+
+
+def run_sweep(sweep: config.SweepSettings) -> dict[str, object]:
+    """Runs the cells of a grid that are not finished, and shows all of them.
+
+    A cell is stage 1, stage 2 and the evaluation, in a process of its own:
+    when it fails, that is recorded, and the others are run. The same call
+    again skips what is finished, goes on with what was interrupted, and tries
+    again what failed. Cells that differ in stage 2 alone share stage 1, and
+    if that failed, are not tried.
+
+    Args:
+      sweep: the settings; cells may be added to those of an earlier call,
+        `metric` may change, and settings of the evaluation, which is then
+        done again.
+
+    Returns:
+      What sweep.json holds, see `records.describe`. It is written into
+      run_dir after every cell, with the table, sweep.md, and the figure,
+      sweep.png and sweep.svg.
+
+    Raises:
+      ValueError: a setting of a cell breaks a rule; run_dir holds something
+        else, or cells of other settings; or no result has `metric`.
+      Preempted: SIGTERM or Ctrl-C came, and the cells that were
+        running are saved.
+    """
+    cells = grid.list_cells(sweep)
+    _open(sweep, cells)
+    todo = [
+        cell
+        for cell in cells
+        if records.CellDirectory(cell.directory).state().status != "finished"
+    ]
+    print(
+        f"sweep        {len(cells)} cells, {len(cells) - len(todo)} finished",
+        flush=True,
+    )
+    _write(sweep, cells)
+
+    def note(cell: grid.Cell, state: records.State) -> None:
+        told = state.error or "not finished"
+        if state.status == "finished":
+            metrics = records.CellDirectory(cell.directory).metrics()
+            number = table.number_text(metrics.get(sweep.metric))
+            took = table.duration(state.seconds)
+            told = f"{sweep.metric} {number}, {took}"
+        print(f"{state.status:<13}{cell.name}: {told}", flush=True)
+        _write(sweep, cells)
+
+    _run(sweep, todo, note)
+    results = records.describe(sweep, cells)
+    measured = [x["metrics"] for x in results["cells"] if x["metrics"]]
+    if measured and not any(sweep.metric in metrics for metrics in measured):
+        there = dict.fromkeys(name for metrics in measured for name in metrics)
+        raise exceptions.InvalidValue(
+            f"--metric must be one of {', '.join(there)}, got {sweep.metric}; "
+            "the same command with another one shows it"
+        )
+    return results
+
+
+def _open(sweep: config.SweepSettings, cells: list[grid.Cell]) -> None:
+    """Makes run_dir ready, checked before anything is written."""
+    root = pathlib.Path(sweep.run_dir)
+    is_sweep = (root / "sweep.json").exists()
+    if root.exists() and any(root.iterdir()) and not is_sweep:
+        raise exceptions.InvalidValue(
+            f"--run_dir must be empty or hold a sweep, but {root} holds other "
+            "files"
+        )
+    if is_sweep and sweep.overwrite:
+        for name in ("cells", "runs"):
+            shutil.rmtree(root / name, ignore_errors=True)
+    for cell in cells:
+        records.CellDirectory(cell.directory).check_same(cell)
+    files.check_writable("run_dir", root)
+    root.mkdir(parents=True, exist_ok=True)
+    _write_record(sweep, cells)  # by which a directory is known as a sweep's
+    for cell in cells:
+        records.CellDirectory(cell.directory).write_settings(cell)
+
+
+def _run(
+    sweep: config.SweepSettings, todo: list[grid.Cell], note: _Note
+) -> None:
+    """Runs cells, --parallel at a time, and notes each when it has ended.
+
+    One at most per run directory, which several may share.
+    """
+    waiting, running = list(todo), []
+    at_once = min(sweep.parallel, len({cell.run_dir for cell in todo}))
+    free = processes.shares(at_once)
+    with preemption.Notice() as notice:
+        try:
+            while waiting or running:
+                for cell in list(waiting):
+                    taken = {process.cell.run_dir for process in running}
+                    if free and cell.run_dir not in taken:
+                        log = records.CellDirectory(cell.directory).log
+                        print(
+                            f"cell         {cell.name}, log {log}", flush=True
+                        )
+                        waiting.remove(cell)
+                        running.append(
+                            processes.CellProcess(
+                                cell, sweep.parallel > 1, free.pop(0)
+                            )
+                        )
+                for process in [x for x in running if x.poll() is not None]:
+                    running.remove(process)
+                    free.append(process.cores)
+                    state = process.note_end(interrupted=notice.came)
+                    note(process.cell, state)
+                    if (
+                        state.status == "failed"
+                        and state.part == records.STAGE_1
+                    ):
+                        _give_up(process.cell, waiting, note)
+                if notice.came:
+                    raise preemption.Preempted
+                time.sleep(_SECONDS_PER_LOOK)
+        finally:
+            _end(running, note)
+
+
+def _give_up(failed: grid.Cell, waiting: list[grid.Cell], note: _Note) -> None:
+    """Fails the cells that wait for a stage 1 that has just failed."""
+    for cell in [x for x in waiting if x.run_dir == failed.run_dir]:
+        waiting.remove(cell)
+        directory = records.CellDirectory(cell.directory)
+        state = records.State(
+            "failed",
+            directory.state().seconds,
+            records.STAGE_1,
+            f"stage 1 is that of {failed.name}, which failed",
+        )
+        directory.write_state(state)
+        note(cell, state)
+
+
+def _end(running: list[processes.CellProcess], note: _Note) -> None:
+    """Ends what still runs, saved; a second Ctrl-C does not wait."""
+    if not running:
+        return
+    print("stopping     running cells are saved", flush=True)
+    try:
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.wait()
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    for process in running:
+        note(process.cell, process.note_end(interrupted=True))
+    print("stopped      the same command, without --overwrite, goes on")
+
+
+def _write(sweep: config.SweepSettings, cells: list[grid.Cell]) -> None:
+    """Writes sweep.json, the table and the figure of what there is."""
+    root, results = pathlib.Path(sweep.run_dir), _write_record(sweep, cells)
+    text = table.sweep_table(results) + "\n"
+    files.write_atomically(root / "sweep.md", text)
+    drawn = figure.plot_sweep(results)
+    for kind in ("png", "svg"):
+        content = io.BytesIO()
+        drawn.savefig(content, format=kind, dpi=120)
+        files.write_atomically(root / f"sweep.{kind}", content.getvalue())
+
+
+def _write_record(
+    sweep: config.SweepSettings, cells: list[grid.Cell]
+) -> dict[str, object]:
+    """Writes sweep.json, and returns what it holds."""
+    results = records.describe(sweep, cells)
+    files.write_atomically(
+        pathlib.Path(sweep.run_dir) / "sweep.json",
+        json.dumps(results, indent=1) + "\n",
+    )
+    return results
