@@ -11,14 +11,12 @@ import shlex
 import subprocess
 
 import PIL.Image
-import pytest
 import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
-from supcon_tf import models, serving
 from supcon_tf.serving import metadata
-from tests import tf_serving
+from tests import small_export, tf_serving
 
 README = (tf_serving.FOLDER / "README.md").read_text()
 
@@ -73,27 +71,11 @@ def check_tensors(actual, documented, sizes):
             assert size in (-1, int(sizes.get(letter, letter))), (name, letter)
 
 
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("mine") / "1"
-    encoder = models.Encoder("vgg8", width=0.05)
-    encoder.build([None, 16, 16, 3])
-    serving.export_saved_model(
-        encoder,
-        directory,
-        image_size=16,
-        class_names=("cat", "dog", "owl"),
-        classifier=tf.keras.layers.Dense(3),
-        prototypes=tf.eye(3, encoder.representation_dim),
-        top_k=2,
+def test_an_export_has_the_documented_signatures():
+    sizes = {"N": -1, "H": -1, "W": -1, "C": 3, "k": 2, "dim": 26}
+    signatures = metadata.read_signatures(
+        small_export.run_dir() / "export" / "1"
     )
-    return directory, encoder.representation_dim
-
-
-def test_an_export_has_the_documented_signatures(exported):
-    directory, dim = exported
-    sizes = {"N": -1, "H": -1, "W": -1, "C": 3, "k": 2, "dim": dim}
-    signatures = metadata.read_signatures(directory)
     documented = documented_signatures()
     assert set(signatures) == set(documented)
     for name, signature in signatures.items():

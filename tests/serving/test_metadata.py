@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import config, run_files
-from supcon_tf.clients import integrity
+from supcon_tf.clients import paths
 from supcon_tf.serving import metadata
 from supcon_tf.training import report, runs
 
@@ -159,10 +159,10 @@ def test_every_other_file_is_listed_as_clients_check_it(directory, run):
             "sha256": hashlib.sha256(content).hexdigest(),
             "bytes": len(content),
         }
-    integrity.check_files(directory)
+    paths.check_files(directory)
     (directory / "variables" / "variables.index").unlink()
     with pytest.raises(ValueError, match="variables.index is missing"):
-        integrity.check_files(directory)
+        paths.check_files(directory)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no message"])
