@@ -67,21 +67,22 @@ def check_tensors(actual, documented, sizes):
         shape = [d.size for d in actual[name].tensor_shape.dim]
         assert len(shape) == len(letters), name
         for size, letter in zip(shape, letters, strict=True):
-            # What the graph leaves open is -1.
-            assert size in (-1, int(sizes.get(letter, letter))), (name, letter)
+            assert size == int(sizes.get(letter, letter)), (name, letter)
 
 
 def test_an_export_has_the_documented_signatures():
+    # What the graph leaves open is -1.
     sizes = {"N": -1, "H": -1, "W": -1, "C": 3, "k": 2, "dim": 26}
-    signatures = metadata.read_signatures(
-        small_export.run_dir() / "export" / "1"
-    )
+    directory = small_export.run_dir() / "export" / "1"
+    signatures = metadata.read_signatures(directory)
     documented = documented_signatures()
     assert set(signatures) == set(documented)
     for name, signature in signatures.items():
         inputs, outputs = documented[name]
         check_tensors(signature.inputs, inputs, sizes)
         check_tensors(signature.outputs, outputs, sizes)
+    names = (directory / "assets" / "class_names.txt").read_text()
+    assert tuple(names.splitlines()) == small_export.NAMES
 
 
 def test_docker_finds_models_and_configurations():

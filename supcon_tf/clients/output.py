@@ -115,11 +115,11 @@ def _cells(row: model.Row, top: int) -> dict[str, object]:
             # The predicted class, then the first of all, the best first.
             pairs = zip(row["class_names"], row[scores], strict=True)
             ranked = sorted(pairs, key=lambda pair: -pair[1])
-            cells = {}
-            for rank, (name, value) in enumerate(ranked[:1] + ranked[:top]):
-                place = f"top_{rank}" if rank else "predicted"
-                cells[f"{place}_class"] = name
-                cells[f"{place}_{score}" if rank else score] = _rounded(value)
+            best, value = ranked[0]
+            cells = {"predicted_class": best, score: _rounded(value)}
+            for rank, (name, value) in enumerate(ranked[:top], 1):
+                cells[f"top_{rank}_class"] = name
+                cells[f"top_{rank}_{score}"] = _rounded(value)
             return cells
     outputs = {k: v for k, v in row.items() if k not in ("path", "error")}
     return dict(pair for item in outputs.items() for pair in _columns(*item))

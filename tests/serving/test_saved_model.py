@@ -1,4 +1,7 @@
-"""Exports on disk: what TF Serving's tools and other processes see of them."""
+"""Exports on disk: there whole or not at all, and what is refused.
+
+Their signatures are in tests/test_serving_guide.py.
+"""
 
 from __future__ import annotations
 
@@ -9,62 +12,12 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import serving
-from supcon_tf.serving import metadata
 from tests import small_export
-
-# Inputs and outputs: names to types and shapes.
-NAMED = {
-    "class_names": ("string", [None, 3]),
-    "predicted_class": ("string", [None]),
-    "top_classes": ("string", [None, 2]),
-}
-CLASSIFIED = NAMED | {
-    "probabilities": ("float32", [None, 3]),
-    "top_probabilities": ("float32", [None, 2]),
-}
-COMPARED = NAMED | {
-    "similarities": ("float32", [None, 3]),
-    "top_similarities": ("float32", [None, 2]),
-}
-REPRESENTED = {"representation": ("float32", [None, 26])}
-FILES = {"image_bytes": ("string", [None])}
-IMAGES = {"images": ("uint8", [None, None, None, 3])}
-FLOAT_IMAGES = {"images": ("float32", [None, None, None, 3])}
-SIGNATURES = {
-    "serving_default": (FILES, CLASSIFIED),
-    "predict_images": (IMAGES, CLASSIFIED),
-    "predict_images_float": (FLOAT_IMAGES, CLASSIFIED),
-    "represent": (FILES, REPRESENTED),
-    "represent_images": (IMAGES, REPRESENTED),
-    "represent_images_float": (FLOAT_IMAGES, REPRESENTED),
-    "classify_by_neighbours": (FILES, COMPARED),
-}
 
 
 def export(directory, **options):
     encoder, _ = small_export.encoder_and_classifier()
     serving.export_saved_model(encoder, directory, image_size=16, **options)
-
-
-def tensors(infos):
-    return {
-        name: (
-            tf.as_dtype(info.dtype).name,
-            tf.TensorShape(info.tensor_shape).as_list(),
-        )
-        for name, info in infos.items()
-    }
-
-
-def test_an_export_has_the_documented_signatures():
-    directory = small_export.run_dir() / "export" / "1"
-    found = metadata.read_signatures(directory)
-    assert {
-        name: (tensors(one.inputs), tensors(one.outputs))
-        for name, one in found.items()
-    } == SIGNATURES
-    names = (directory / "assets" / "class_names.txt").read_text()
-    assert names == "zero, or so\ngrößer\ntwo\n"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The ways to a model: one model, asked in this process, by gRPC, by REST."""
+"""One model, asked in all ways: in this process, by gRPC, by REST."""
 
 from __future__ import annotations
 
