@@ -96,8 +96,8 @@ def _rows(
         except OSError as error:
             rows[file] = {"error": error.strerror or str(error)}
     if read:
-        found = _in_halves(request, list(read.values()), retries)
-        rows |= zip(read, found, strict=True)
+        answered = _in_halves(request, list(read.values()), retries)
+        rows |= zip(read, answered, strict=True)
     return [
         # A name that is no UTF-8 cannot be written.
         {"path": str(file).encode("utf-8", "replace").decode()}

@@ -61,11 +61,11 @@ class GrpcModel(model.Served):
             model_spec=self._spec, metadata_field=["signature_def"]
         )
         answer = self._ask(self._stub.GetModelMetadata, request)
-        found = get_model_metadata_pb2.SignatureDefMap()
-        answer.metadata["signature_def"].Unpack(found)
+        signatures = get_model_metadata_pb2.SignatureDefMap()
+        answer.metadata["signature_def"].Unpack(signatures)
         return {
             name: model.Signature(name, *spec.inputs, (*spec.outputs,))
-            for name, spec in found.signature_def.items()
+            for name, spec in signatures.signature_def.items()
             if [i.dtype for i in spec.inputs.values()] == [tf.string]
         }
 

@@ -32,7 +32,7 @@ def find_images(
       ValueError: there is no place, or a folder has no images.
       FileNotFoundError: a place does not exist.
     """
-    found = {}
+    images = {}
     for place in map(pathlib.Path, places):
         named = [place]
         if place.is_dir():
@@ -48,12 +48,12 @@ def find_images(
                 )
         elif not place.exists():
             raise exceptions.NotFound(f"no image or folder {place}")
-        found |= {os.path.normpath(file): file for file in named}
-    if not found:
+        images |= {os.path.normpath(file): file for file in named}
+    if not images:
         raise exceptions.InvalidValue(
             "`images` must be files or folders, got none"
         )
-    return list(found.values())
+    return list(images.values())
 
 
 def find_export(

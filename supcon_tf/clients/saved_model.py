@@ -24,13 +24,13 @@ class SavedModel:
 
     def signatures(self) -> dict[str, model.Signature]:
         """The signatures that take image files, by their names."""
-        found = {}
+        signatures = {}
         for name, function in self._functions.items():
             inputs = function.structured_input_signature[1]
             if [spec.dtype for spec in inputs.values()] == [tf.string]:
                 outputs = tuple(function.structured_outputs)
-                found[name] = model.Signature(name, *inputs, outputs)
-        return found
+                signatures[name] = model.Signature(name, *inputs, outputs)
+        return signatures
 
     def predict(
         self, signature: model.Signature, contents: Sequence[bytes]

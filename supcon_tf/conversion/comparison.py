@@ -52,7 +52,7 @@ def outputs(
       others by name, and the labels [examples] int32.
     """
     expected, labels = [], []
-    found = {name: [] for name in converted}
+    answers = {name: [] for name in converted}
     threads = min(cores.usable(), _MOST_THREADS)
     with futures.ThreadPoolExecutor(threads) as pool:
         for images, batch_labels in examples.as_numpy_iterator():
@@ -60,8 +60,8 @@ def outputs(
             expected.append(float_model(images))
             single = np.split(images, len(images))
             for name, function in converted.items():
-                found[name] += pool.map(function, single)
-    joined = {name: np.concatenate(parts) for name, parts in found.items()}
+                answers[name] += pool.map(function, single)
+    joined = {name: np.concatenate(parts) for name, parts in answers.items()}
     return np.concatenate(expected), joined, np.concatenate(labels)
 
 
@@ -79,14 +79,14 @@ def accuracy(
 
 
 def differences(
-    found: npt.NDArray[np.float32],
+    output: npt.NDArray[np.float32],
     expected: npt.NDArray[np.float32],
     classifies: bool,
 ) -> dict[str, float]:
     """How far outputs [examples, K] are from those of the float model.
 
     Args:
-      found: of the converted model.
+      output: of the converted model.
       expected: of the float model.
       classifies: whether both are probabilities; else they are representations
         of unit length.
@@ -96,15 +96,15 @@ def differences(
       of probabilities `agreement`, the share of examples with the same most
       probable class, of representations `least_cosine` of a pair.
     """
-    distance = np.abs(found.astype(np.float64) - expected)
+    distance = np.abs(output.astype(np.float64) - expected)
     shared = {
         "max_difference": float(distance.max()),
         "mean_difference": float(distance.mean()),
     }
     if classifies:
-        same = found.argmax(axis=1) == expected.argmax(axis=1)
+        same = output.argmax(axis=1) == expected.argmax(axis=1)
         return {**shared, "agreement": float(same.mean())}
-    return {**shared, "least_cosine": float((found * expected).sum(1).min())}
+    return {**shared, "least_cosine": float((output * expected).sum(1).min())}
 
 
 def milliseconds(function: formats.Function, image_size: int) -> float:

@@ -131,7 +131,7 @@ def _measured(
         else formats.tflite_function(content)
         for form, content in contents.items()
     }
-    expected, found, labels = comparison.outputs(
+    expected, outputs, labels = comparison.outputs(
         lambda images: float_model(images)[model.output].numpy(),
         runtimes,
         data.make_examples(test, settings.batch_size, image_size=size),
@@ -158,6 +158,6 @@ def _measured(
             **comparison.differences(output, expected, classifies),
             "milliseconds": comparison.milliseconds(runtimes[form], size),
         }
-        for form, output in found.items()
+        for form, output in outputs.items()
     }
     return {"float_model": accuracy, "models": models}

@@ -118,12 +118,12 @@ def read_signatures(
     file = epath.Path(directory) / "saved_model.pb"
     try:
         model = saved_model_pb2.SavedModel.FromString(file.read_bytes())
-        found = model.meta_graphs[0].signature_def
+        known = model.meta_graphs[0].signature_def
     except (OSError, message.DecodeError, IndexError) as error:
         raise exceptions.InvalidValue(
             f"`directory` must be a SavedModel, got {directory}: {error}"
         ) from error
-    return {name: found[name] for name in sorted(found) if found[name].inputs}
+    return {name: one for name, one in sorted(known.items()) if one.inputs}
 
 
 def git_revision(package: pathlib.Path = _PACKAGE) -> str | None:
