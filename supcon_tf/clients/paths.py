@@ -12,6 +12,8 @@ from etils import epath
 from supcon_tf import exceptions, files
 
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
+
+# In which an export lists its files.
 _RECORD = "assets.extra/metadata.json"
 
 
