@@ -4,16 +4,16 @@
 Serving does, with the Session loader of TF1 and tensors by the names of the
 SignatureDef, and speaks
 
-- gRPC: PredictionService.Predict and .GetModelMetadata,
-  ModelService.GetModelStatus, in the messages of tensorflow_serving.apis;
-- REST: POST /v1/models/NAME[/versions/V]:predict in the row and the column
-  format, GET /v1/models/NAME[/versions/V][/metadata].
+- gRPC: PredictionService.Predict and .GetModelMetadata, in the messages of
+  tensorflow_serving.apis;
+- REST: POST /v1/models/NAME[/versions/V]:predict in the row format, GET
+  /v1/models/NAME[/versions/V]/metadata.
 
 Forms and status codes are those of
 https://www.tensorflow.org/tfx/serving/api_rest and, in the repository
 tensorflow/serving, util/json_tensor.cc, model_servers/http_server.cc and
 model_servers/http_rest_api_util.cc. What TF Serving has besides is not here:
-other models, batching, reloading, labels.
+the column format, states, other models, batching, reloading, labels.
 
   with model_server.ModelServer(export, "digits") as server:
       server.grpc  # grpc://localhost:PORT
@@ -37,8 +37,6 @@ import tensorflow as tf
 from google.protobuf import json_format
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
-    get_model_status_pb2,
-    model_service_pb2_grpc,
     predict_pb2,
     prediction_service_pb2_grpc,
 )
@@ -55,107 +53,115 @@ _HTTP_CODES = {
 }
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(:predict|/\w+)?")
+_METHODS = {"GET": "/metadata", "POST": ":predict"}
 
 
 class ServingError(Exception):
     """A status that is not OK."""
 
-    def __init__(self, code: grpc.StatusCode, message: str):
+    def __init__(self, message, code=grpc.StatusCode.INVALID_ARGUMENT):
         super().__init__(message)
         self.code = code
 
 
+class Session:
+    """A SavedModel as TF Serving runs it: a session, names of tensors."""
+
+    def __init__(self, directory):
+        self._session = tf.compat.v1.Session(graph=tf.Graph())
+        with self._session.graph.as_default():
+            loaded = tf.compat.v1.saved_model.loader.load(
+                self._session, ["serve"], str(directory)
+            )
+        self.signatures = loaded.signature_def
+        self.close = self._session.close
+
+    def run(self, name, inputs):
+        """Arrays by the names of inputs to arrays by those of outputs."""
+        signature = self.signatures[name]
+        assert set(inputs) == set(signature.inputs)
+        return self._session.run(
+            {key: info.name for key, info in signature.outputs.items()},
+            {signature.inputs[key].name: v for key, v in inputs.items()},
+        )
+
+
 class LoadedModel:
-    """A SavedModel in a session of TF1, and what is asked of it.
+    """A SavedModel in a session, and what is asked of it.
 
     Args:
       export: directory of versions; the newest is loaded.
       name: by which it is asked for.
-      fail_first: how many of the first Predicts fail.
-      fail_with: the status of those.
-      delay: seconds that each Predict takes longer.
     """
 
-    def __init__(
+    def __init__(self, export, name):
+        self.name = name
+        names = [child.name for child in pathlib.Path(export).iterdir()]
+        self.version = max(int(n) for n in names if n.isdecimal())
+        self.session = Session(pathlib.Path(export) / str(self.version))
+        self.signatures = self.session.signatures
+        self.hurry = threading.Event()  # ends the delays
+        self.batch_sizes = []
+        self._lock = threading.Lock()
+        self.reset()
+
+    def reset(
         self,
-        export,
-        name,
         fail_first=0,
         fail_with=grpc.StatusCode.UNAVAILABLE,
         delay=0.0,
     ):
-        self.name = name
-        self.version = max(
-            int(child.name)
-            for child in pathlib.Path(export).iterdir()
-            if child.name.isdecimal()
-        )
-        self.fail_first = fail_first
-        self.fail_with = fail_with
+        """Forgets what was asked, ends delays, and takes other faults.
+
+        Args:
+          fail_first: how many of the first Predicts fail.
+          fail_with: the status of those.
+          delay: seconds that each Predict takes longer.
+        """
+        self.hurry.set()
+        self.hurry = threading.Event()
+        self.batch_sizes.clear()
+        self.fail_first, self.fail_with = fail_first, fail_with
         self.delay = delay
-        self.batch_sizes = []
-        self.hurry = threading.Event()  # ends the delays
-        self._lock = threading.Lock()
-        self.session = tf.compat.v1.Session(graph=tf.Graph())
-        with self.session.graph.as_default():
-            loaded = tf.compat.v1.saved_model.loader.load(
-                self.session, ["serve"], str(export / str(self.version))
-            )
-        self.signatures = loaded.signature_def
 
     def check(self, name, version=None):
         """Raises NOT_FOUND for what is not served."""
-        if name == self.name and version in (None, self.version):
-            return
-        asked = f"Specific({name}, {version})" if version else f"Latest({name})"
-        raise ServingError(
-            grpc.StatusCode.NOT_FOUND,
-            f"Servable not found for request: {asked}",
-        )
+        if name != self.name or version not in (None, self.version):
+            asked = f"Specific({name}, {version})"
+            asked = asked if version else f"Latest({name})"
+            raise ServingError(
+                f"Servable not found for request: {asked}",
+                grpc.StatusCode.NOT_FOUND,
+            )
 
     def signature(self, name):
-        """The signature of a request that names it, or names none."""
-        name = name or "serving_default"
+        """The signature of a request that names it."""
         if name not in self.signatures:
             raise ServingError(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f'Serving signature name: "{name}" not found in signature def',
+                f'Serving signature name: "{name}" not found in signature def'
             )
         return self.signatures[name]
 
-    def predict(self, signature, inputs):
+    def predict(self, name, inputs):
         """Arrays by the names of inputs to arrays by those of outputs."""
-        if set(inputs) != set(signature.inputs):
+        expected = sorted(self.signature(name).inputs)
+        if sorted(inputs) != expected:
             raise ServingError(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f"input keys must be {sorted(signature.inputs)}, got "
-                f"{sorted(inputs)}",
+                f"input keys must be {expected}, got {sorted(inputs)}"
             )
         with self._lock:
             self.batch_sizes.append(min(map(len, inputs.values())))
             fails = len(self.batch_sizes) <= self.fail_first
         if fails:
-            raise ServingError(self.fail_with, "queue is full")
+            raise ServingError("queue is full", self.fail_with)
         self.hurry.wait(self.delay)
         try:
-            return self.session.run(
-                {name: out.name for name, out in signature.outputs.items()},
-                {signature.inputs[name].name: v for name, v in inputs.items()},
-            )
+            return self.session.run(name, inputs)
         except tf.errors.OpError as error:
             code = _CODES[error.error_code]
-            raise ServingError(code, error.message) from error
+            raise ServingError(error.message, code) from error
         except (TypeError, ValueError) as error:  # Session's own checks
-            code = grpc.StatusCode.INVALID_ARGUMENT
-            raise ServingError(code, str(error)) from error
-
-    def metadata(self):
-        """The answer to GetModelMetadata."""
-        answer = get_model_metadata_pb2.GetModelMetadataResponse()
-        answer.model_spec.name = self.name
-        answer.model_spec.version.value = self.version
-        answer.metadata["signature_def"].Pack(self.signature_map())
-        return answer
+            raise ServingError(str(error)) from error
 
     def signature_map(self):
         """The signatures as a message."""
@@ -163,14 +169,6 @@ class LoadedModel:
         for name, signature in self.signatures.items():
             found.signature_def[name].CopyFrom(signature)
         return found
-
-    def status(self):
-        """The answer to GetModelStatus."""
-        answer = get_model_status_pb2.GetModelStatusResponse()
-        version = answer.model_version_status.add(version=self.version)
-        version.state = get_model_status_pb2.ModelVersionStatus.AVAILABLE
-        version.status.error_code = 0
-        return answer
 
 
 def _answering(method):
@@ -188,10 +186,7 @@ def _answering(method):
     return answer
 
 
-class _GrpcService(
-    prediction_service_pb2_grpc.PredictionServiceServicer,
-    model_service_pb2_grpc.ModelServiceServicer,
-):
+class _GrpcService(prediction_service_pb2_grpc.PredictionServiceServicer):
     """The gRPC interface."""
 
     def __init__(self, model):
@@ -199,9 +194,9 @@ class _GrpcService(
 
     @_answering
     def Predict(self, request):
-        name = request.model_spec.signature_name
+        name = request.model_spec.signature_name or "serving_default"
         inputs = {k: tf.make_ndarray(v) for k, v in request.inputs.items()}
-        outputs = self.model.predict(self.model.signature(name), inputs)
+        outputs = self.model.predict(name, inputs)
         answer = predict_pb2.PredictResponse(model_spec=request.model_spec)
         answer.model_spec.version.value = self.model.version
         for name, value in outputs.items():
@@ -210,17 +205,11 @@ class _GrpcService(
 
     @_answering
     def GetModelMetadata(self, request):
-        if list(request.metadata_field) != ["signature_def"]:
-            raise ServingError(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                "GetModelMetadataRequest must specify at least one "
-                "metadata_field",
-            )
-        return self.model.metadata()
-
-    @_answering
-    def GetModelStatus(self, request):
-        return self.model.status()
+        answer = get_model_metadata_pb2.GetModelMetadataResponse()
+        answer.model_spec.name = self.model.name
+        answer.model_spec.version.value = self.model.version
+        answer.metadata["signature_def"].Pack(self.model.signature_map())
+        return answer
 
 
 class _RestHandler(http.server.BaseHTTPRequestHandler):
@@ -230,52 +219,49 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        self._answer(self._get)
+        self._answer(self._metadata)
 
     def do_POST(self):
         # Also of what is refused: the connection may go on.
         self.body = self.rfile.read(int(self.headers["Content-Length"]))
-        self._answer(self._post)
+        self._answer(self._predictions)
 
-    def _get(self, method):
-        if method == "/metadata":
-            return {
-                "model_spec": {
-                    "name": self.model.name,
-                    "signature_name": "",
-                    "version": str(self.model.version),
-                },
-                "metadata": {
-                    "signature_def": _as_json(self.model.signature_map())
-                },
-            }
-        return _as_json(self.model.status())
+    def _metadata(self):
+        version = str(self.model.version)
+        signatures = json_format.MessageToDict(
+            self.model.signature_map(),
+            including_default_value_fields=True,
+            preserving_proto_field_name=True,
+        )
+        return {
+            "model_spec": {
+                "name": self.model.name,
+                "signature_name": "",
+                "version": version,
+            },
+            "metadata": {"signature_def": signatures},
+        }
 
-    def _post(self, method):
+    def _predictions(self):
         try:
             request = json.loads(self.body)
-            signature = self.model.signature(request.get("signature_name"))
+            name = request.get("signature_name", "serving_default")
+            signature = self.model.signature(name)
             inputs = rest_forms.inputs_of(request, signature)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ServingError(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f"Failed to process JSON: {error}",
-            ) from error
-        outputs = self.model.predict(signature, inputs)
-        return rest_forms.answer_to(request, outputs)
+            raise ServingError(f"Failed to process JSON: {error}") from error
+        return rest_forms.answer_of(self.model.predict(name, inputs))
 
     def _answer(self, make):
-        """Sends what `make` makes of the method in the path."""
+        """Sends what `make` makes."""
         try:
             found = _PATH.fullmatch(self.path)
-            allowed = {"GET": (None, "/metadata"), "POST": (":predict",)}
-            if not found or found[3] not in allowed[self.command]:
+            if not found or found[3] != _METHODS[self.command]:
                 raise ServingError(
-                    grpc.StatusCode.INVALID_ARGUMENT,
-                    f"Malformed request: {self.command} {self.path}",
+                    f"Malformed request: {self.command} {self.path}"
                 )
             self.model.check(found[1], int(found[2]) if found[2] else None)
-            code, body = 200, make(found[3])
+            code, body = 200, make()
         except ServingError as error:
             code, body = _HTTP_CODES.get(error.code, 500), {"error": str(error)}
         text = json.dumps(body, indent=4).encode()
@@ -291,15 +277,6 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
         """Keeps stderr clean."""
 
 
-def _as_json(message):
-    """A message as TF Serving prints it."""
-    return json_format.MessageToDict(
-        message,
-        including_default_value_fields=True,
-        preserving_proto_field_name=True,
-    )
-
-
 class ModelServer:
     """Both interfaces over one loaded model, on free ports.
 
@@ -309,33 +286,16 @@ class ModelServer:
     Attributes:
       grpc: grpc://localhost:PORT.
       rest: http://localhost:PORT.
-      model: the LoadedModel.
+      batch_sizes: images of each Predict so far, also of those that failed.
+      reset: see LoadedModel.
     """
 
-    def __init__(self, export, name, **faults):
-        self.model = LoadedModel(pathlib.Path(export), name, **faults)
-
-    @property
-    def batch_sizes(self):
-        """Images of each Predict so far, also of those that failed."""
-        return self.model.batch_sizes
-
-    def reset(
-        self,
-        fail_first=0,
-        fail_with=grpc.StatusCode.UNAVAILABLE,
-        delay=0.0,
-    ):
-        """Forgets what was asked, ends delays, and takes other faults."""
-        self.model.hurry.set()
-        self.model.hurry = threading.Event()
-        self.model.batch_sizes.clear()
-        self.model.fail_first = fail_first
-        self.model.fail_with = fail_with
-        self.model.delay = delay
+    def __init__(self, export, name):
+        self.model = LoadedModel(export, name)
+        self.batch_sizes = self.model.batch_sizes
+        self.reset = self.model.reset
 
     def __enter__(self):
-        service = _GrpcService(self.model)
         unlimited = [
             ("grpc.max_send_message_length", -1),
             ("grpc.max_receive_message_length", -1),
@@ -343,10 +303,7 @@ class ModelServer:
         pool = futures.ThreadPoolExecutor(_THREADS)
         self._grpc = grpc.server(pool, options=unlimited)
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-            service, self._grpc
-        )
-        model_service_pb2_grpc.add_ModelServiceServicer_to_server(
-            service, self._grpc
+            _GrpcService(self.model), self._grpc
         )
         port = self._grpc.add_insecure_port("localhost:0")
         self.grpc = f"grpc://localhost:{port}"

@@ -13,53 +13,36 @@ import tensorflow as tf
 
 
 def inputs_of(request, signature):
-    """Arrays by the names of inputs, of either format.
+    """Arrays by the names of inputs, of the row format.
 
     Raises:
-      AttributeError, KeyError, TypeError, ValueError: it is of no format.
+      AttributeError, KeyError, TypeError, ValueError: it is of another.
     """
-    forms = {"instances", "inputs"} & set(request)
-    if len(forms) != 1:
-        raise ValueError("expecting one of 'inputs' or 'instances' keys")
-    read = _read_rows if "instances" in forms else _read_columns
+    instances = request["instances"]
+    if not isinstance(instances, list) or not instances:
+        raise ValueError("No values in 'instances' array")
+    names = set(signature.inputs)
+    named = [isinstance(i, dict) and set(i) != {"b64"} for i in instances]
+    if not any(named):  # plain values, of the only input
+        (only,) = names
+        instances = [{only: value} for value in instances]
+    elif not all(set(item) == names for item in instances):
+        raise ValueError(f"keys must be equal to: {sorted(names)}")
     return {
-        name: _tensor(value, signature.inputs[name])
-        for name, value in read(request[forms.pop()], signature).items()
+        name: _tensor([item[name] for item in instances], info)
+        for name, info in signature.inputs.items()
     }
 
 
-def answer_to(request, outputs):
-    """The body of an answer, in the format of the request."""
+def answer_of(outputs):
+    """The body of an answer."""
     outputs = {name: _plain(name, value) for name, value in outputs.items()}
-    only = next(iter(outputs.values())) if len(outputs) == 1 else None
-    if "inputs" in request:
-        return {"outputs": outputs if only is None else only}
-    if only is not None:
-        return {"predictions": only}
+    if len(outputs) == 1:
+        return {"predictions": next(iter(outputs.values()))}
     rows = zip(*outputs.values(), strict=True)
     return {
         "predictions": [dict(zip(outputs, row, strict=True)) for row in rows]
     }
-
-
-def _read_rows(instances, signature):
-    """Inputs of the row format, by name."""
-    if not isinstance(instances, list) or not instances:
-        raise ValueError("No values in 'instances' array")
-    named = [isinstance(i, dict) and set(i) != {"b64"} for i in instances]
-    if not any(named):
-        return {next(iter(signature.inputs)): instances}
-    names = set(signature.inputs)
-    if not all(named) or any(set(item) != names for item in instances):
-        raise ValueError(f"keys must be equal to: {sorted(names)}")
-    return {name: [item[name] for item in instances] for name in names}
-
-
-def _read_columns(inputs, signature):
-    """Inputs of the column format, by name."""
-    if isinstance(inputs, dict) and set(inputs) != {"b64"}:
-        return {name: inputs[name] for name in signature.inputs}
-    return {next(iter(signature.inputs)): inputs}
 
 
 def _tensor(value, info):
@@ -87,10 +70,10 @@ def _plain(name, array):
         return np.array(texts).reshape(array.shape).tolist()
     if array.dtype != object:
         return array.tolist()
-    if name.endswith("_bytes"):
-        to_json = np.vectorize(
-            lambda b: {"b64": base64.b64encode(b).decode()}, otypes=[object]
-        )
-    else:
-        to_json = np.vectorize(lambda b: b.decode(), otypes=[object])
-    return to_json(array).tolist()
+    is_text = not name.endswith("_bytes")
+    return np.vectorize(
+        lambda b: b.decode()
+        if is_text
+        else {"b64": base64.b64encode(b).decode()},
+        otypes=[object],
+    )(array).tolist()

@@ -10,7 +10,7 @@ import kubernetes_validate
 import pytest
 from google.protobuf import text_format
 
-from supcon_tf.serving import warm_up
+from supcon_tf.serving import requests
 from tests import manifests, tf_serving
 
 FOLDER = tf_serving.FOLDER
@@ -36,7 +36,7 @@ def test_batching_parameters_fit_each_other():
     assert batching.max_enqueued_batches.value >= 1
     # A request with more images than a batch would be refused, and the
     # requests of the warm-up with it, and the model with them.
-    assert batching.max_batch_size.value >= max(warm_up.BATCH_SIZES)
+    assert batching.max_batch_size.value >= max(requests.BATCH_SIZES)
     # Padding would change images, and there is nothing else to pad.
     assert not batching.pad_variable_length_inputs
     with pytest.raises(text_format.ParseError, match="max_batch"):
@@ -74,12 +74,6 @@ def test_the_manifest_is_valid(version):
     broken["spec"]["template"]["spec"]["containers"][0]["volumeMount"] = []
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(broken, version, strict=True)
-
-
-def test_the_manifest_says_how_to_use_it():
-    text = (FOLDER / "kubernetes.yaml").read_text()
-    assert "kubectl apply -f serving/kubernetes.yaml" in text
-    assert "claimName" in text.partition("apiVersion")[0]
 
 
 def test_every_reference_of_the_manifest_is_to_something_there():

@@ -1,5 +1,5 @@
 """Clients: images to the answers of an exported model, here or at a server."""
 
-from supcon_tf.clients.stage import predict
+from supcon_tf.clients.predict import predict
 
 __all__ = ["predict"]

@@ -6,7 +6,7 @@ import collections
 import pathlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from typing import TypeVar
 
@@ -15,13 +15,12 @@ from absl import logging
 from supcon_tf.clients import model
 
 _FIRST_WAIT = 1.0  # seconds; each further one is twice as long
-Item = TypeVar("Item")
+Request = Callable[[Sequence[bytes]], list[model.Row]]
 Result = TypeVar("Result")
 
 
 def answers(
-    asked: model.Model,
-    signature: model.Signature,
+    request: Request,
     files: Sequence[pathlib.Path],
     *,
     batch_size: int,
@@ -35,8 +34,7 @@ def answers(
     the server, down to a single image, which waits.
 
     Args:
-      asked: the model.
-      signature: one of its `signatures`.
+      request: asks the model about the bytes of some files.
       files: image files.
       batch_size: images per request.
       requests_in_flight: how many are read or answered at a time.
@@ -51,25 +49,14 @@ def answers(
       Unavailable: the model stays away, or overloaded.
       RuntimeError: any other error of a server.
     """
-
-    def ask(contents: Sequence[bytes]) -> list[model.Row]:
-        return _in_halves(
-            lambda part: patiently(
-                lambda: asked.predict(signature, part),
-                retries,
-                divisible=len(part) > 1,
-            ),
-            contents,
-        )
-
-    batches = (
-        files[start : start + batch_size]
-        for start in range(0, len(files), batch_size)
-    )
-    for rows in _ahead(
-        lambda batch: _answer(ask, batch), batches, requests_in_flight
-    ):
-        yield from rows
+    begun = collections.deque()
+    for start in range(0, len(files), batch_size):
+        batch = files[start : start + batch_size]
+        begun.append(_start(lambda batch=batch: _rows(request, batch, retries)))
+        if len(begun) == requests_in_flight:
+            yield from begun.popleft().result()
+    while begun:
+        yield from begun.popleft().result()
 
 
 def patiently(
@@ -98,66 +85,49 @@ def patiently(
     return request()
 
 
-def _answer(
-    ask: Callable[[Sequence[bytes]], list[model.Row]],
-    batch: Sequence[pathlib.Path],
+def _rows(
+    request: Request, batch: Sequence[pathlib.Path], retries: int
 ) -> list[model.Row]:
     """Rows of a batch of files, some of which may not be readable."""
     read, rows = {}, {}
-    for index, file in enumerate(batch):
+    for file in batch:
         try:
-            read[index] = file.read_bytes()
+            read[file] = file.read_bytes()
         except OSError as error:
-            rows[index] = {"error": error.strerror or str(error)}
-    rows |= zip(read, ask(list(read.values())) if read else (), strict=True)
+            rows[file] = {"error": error.strerror or str(error)}
+    if read:
+        answered = _in_halves(request, list(read.values()), retries)
+        rows |= zip(read, answered, strict=True)
     return [
         # A name that is no UTF-8 cannot be written.
         {"path": str(file).encode("utf-8", "replace").decode()}
-        | dict(sorted(rows[index].items()))
-        for index, file in enumerate(batch)
+        | dict(sorted(rows[file].items()))
+        for file in batch
     ]
 
 
 def _in_halves(
-    ask: Callable[[Sequence[bytes]], list[model.Row]],
-    contents: Sequence[bytes],
+    request: Request, contents: Sequence[bytes], retries: int
 ) -> list[model.Row]:
     """Rows of all that is not refused, found by bisection.
 
     Raises:
       Overloaded: a single image is too much for the server.
     """
+    half = len(contents) // 2
     try:
-        return ask(contents)
+        return patiently(lambda: request(contents), retries, half > 0)
     except model.Refused as error:
-        if len(contents) == 1:
+        if not half:
             if isinstance(error, model.Overloaded):
                 raise
             return [{"error": str(error)}]
-    half = len(contents) // 2
-    return [
-        row
-        for part in (contents[:half], contents[half:])
-        for row in _in_halves(ask, part)
-    ]
+    return _in_halves(request, contents[:half], retries) + _in_halves(
+        request, contents[half:], retries
+    )
 
 
-def _ahead(
-    function: Callable[[Item], Result], items: Iterable[Item], at_once: int
-) -> Iterator[Result]:
-    """Results in the order of the items, `at_once` of them being made."""
-    made = collections.deque()
-    for item in items:
-        made.append(_start(function, item))
-        if len(made) == at_once:
-            yield made.popleft().result()
-    while made:
-        yield made.popleft().result()
-
-
-def _start(
-    function: Callable[[Item], Result], item: Item
-) -> futures.Future[Result]:
+def _start(function: Callable[[], Result]) -> futures.Future[Result]:
     """Calls a function in a thread that does not keep the process alive.
 
     Those of an executor do: an error, or Ctrl-C, would wait for answers.
@@ -166,7 +136,7 @@ def _start(
 
     def work() -> None:
         try:
-            future.set_result(function(item))
+            future.set_result(function())
         except BaseException as error:
             future.set_exception(error)
 

@@ -23,7 +23,13 @@ from tensorflow_serving.apis import (
 from supcon_tf import exceptions
 from supcon_tf.clients import model
 
-_REFUSED = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE)
+_ERRORS = {
+    grpc.StatusCode.INVALID_ARGUMENT: model.Refused,
+    grpc.StatusCode.OUT_OF_RANGE: model.Refused,
+    # Too many requests, or too large a message.
+    grpc.StatusCode.RESOURCE_EXHAUSTED: model.Overloaded,
+    grpc.StatusCode.UNAVAILABLE: model.Unavailable,
+}
 # gRPC's own limit is 4 MiB, less than a batch of photographs.
 _OPTIONS = (
     ("grpc.max_send_message_length", -1),
@@ -51,17 +57,15 @@ class GrpcModel(model.Served):
           Unavailable: the server does not answer.
           RuntimeError: it does not serve the model.
         """
-        answer = self._ask(
-            self._stub.GetModelMetadata,
-            get_model_metadata_pb2.GetModelMetadataRequest(
-                model_spec=self._spec, metadata_field=["signature_def"]
-            ),
+        request = get_model_metadata_pb2.GetModelMetadataRequest(
+            model_spec=self._spec, metadata_field=["signature_def"]
         )
-        found = get_model_metadata_pb2.SignatureDefMap()
-        answer.metadata["signature_def"].Unpack(found)
+        answer = self._ask(self._stub.GetModelMetadata, request)
+        signatures = get_model_metadata_pb2.SignatureDefMap()
+        answer.metadata["signature_def"].Unpack(signatures)
         return {
             name: model.Signature(name, *spec.inputs, (*spec.outputs,))
-            for name, spec in found.signature_def.items()
+            for name, spec in signatures.signature_def.items()
             if [i.dtype for i in spec.inputs.values()] == [tf.string]
         }
 
@@ -78,35 +82,27 @@ class GrpcModel(model.Served):
         """
         request = predict_pb2.PredictRequest(model_spec=self._spec)
         request.model_spec.signature_name = signature.name
-        request.inputs[signature.input].CopyFrom(
-            tf.make_tensor_proto(contents, tf.string)
-        )
-        answer = self._ask(self._stub.Predict, request)
+        images = tf.make_tensor_proto(contents, tf.string)
+        request.inputs[signature.input].CopyFrom(images)
+        outputs = self._ask(self._stub.Predict, request).outputs
         return model.rows(
             {
-                name: model.as_text(tf.make_ndarray(tensor).tolist())
-                for name, tensor in answer.outputs.items()
+                n: tf.make_ndarray(tensor).tolist()
+                for n, tensor in outputs.items()
             }
         )
 
     def _ask(self, method: Callable[..., Answer], request: object) -> Answer:
-        """What the server answers."""
+        """What the server answers; an error becomes one of ours."""
         try:
             return method(request, timeout=self.timeout)
         except grpc.RpcError as error:
-            raise self._error(error.code(), error.details() or "") from None
-
-    def _error(self, code: grpc.StatusCode, details: str) -> Exception:
-        """What an answer that is an error becomes."""
-        why = model.reason(details)
-        if code in _REFUSED:
-            return model.Refused(why)
-        if code == grpc.StatusCode.UNAVAILABLE:
-            return model.Unavailable(f"{self.server} is not there: {why}")
+            code, why = error.code(), model.reason(error.details() or "")
         if code == grpc.StatusCode.DEADLINE_EXCEEDED:
-            return self.too_slow()
-        answers = f"{self.server} answers {code.name}: {why}"
-        # Too many requests, or too large a message.
-        if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
-            return model.Overloaded(answers)
-        return exceptions.Failed(answers)
+            raise self.too_slow()
+        kind = _ERRORS.get(code, exceptions.Failed)
+        if kind is model.Unavailable:
+            raise kind(f"{self.server} is not there: {why}")
+        if kind is not model.Refused:
+            why = f"{self.server} answers {code.name}: {why}"
+        raise kind(why)

@@ -87,15 +87,17 @@ class Served:
 
 
 def rows(outputs: Mapping[str, list]) -> list[Row]:
-    """Outputs of a batch as one mapping per image."""
-    columns = zip(*outputs.values(), strict=True)
-    return [dict(zip(outputs, values, strict=True)) for values in columns]
+    """Outputs of a batch as one mapping per image; bytes become strings."""
+    columns = (_as_text(values) for values in outputs.values())
+    return [
+        dict(zip(outputs, row, strict=True))
+        for row in zip(*columns, strict=True)
+    ]
 
 
-def as_text(value: object) -> object:
-    """Strings for the bytes in a value of nested lists."""
+def _as_text(value: object) -> object:
     if isinstance(value, list):
-        return [as_text(item) for item in value]
+        return [_as_text(item) for item in value]
     return value.decode("utf-8", "replace") if type(value) is bytes else value
 
 

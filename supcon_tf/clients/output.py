@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
-import io
+import itertools
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from etils import epath
 
@@ -34,11 +34,9 @@ def write(
         _to_stdout(csv_lines(rows, top))
         return
     path = epath.Path(path)
-    lines = {
-        ".csv": lambda: csv_lines(rows, top),
-        ".json": lambda: json_document(rows),
-        ".jsonl": lambda: json_lines(rows),
-    }[path.suffix.lower()]()
+    as_json = {".json": json_document, ".jsonl": json_lines}
+    suffix = path.suffix.lower()
+    lines = as_json[suffix](rows) if suffix in as_json else csv_lines(rows, top)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
     try:
@@ -68,25 +66,28 @@ def csv_lines(rows: Iterable[model.Row], top: int = 5) -> Iterator[str]:
     class and its probability for each of the `top`, error. Of others: path, a
     column for each number of their outputs, error.
     """
-    unanswered = []  # until the first answer tells the columns
-    columns = None
+    line = csv.writer(_Echo(), lineterminator="\n").writerow
+    rows = iter(rows)
+    begun = []  # until the first answer tells the columns
     for row in rows:
-        if columns is None and "error" in row:
-            unanswered.append(row)
-            continue
-        cells = _cells(row, top)
-        if columns is None:
-            columns = ["path", *cells, "error"]
-            yield _csv_line(columns)
-            yield from (_csv_failure(r, columns) for r in unanswered)
+        begun.append(row)
+        if "error" not in row:
+            break
+    columns = list(_cells(begun[-1], top)) if begun else []
+    yield line(["path", *columns, "error"])
+    for row in itertools.chain(begun, rows):
         if "error" in row:
-            yield _csv_failure(row, columns)
+            yield line([row["path"], *[""] * len(columns), row["error"]])
         else:
-            yield _csv_line([row["path"], *cells.values(), ""])
-    if columns is None:
-        columns = ["path", "error"]
-        yield _csv_line(columns)
-        yield from (_csv_failure(row, columns) for row in unanswered)
+            yield line([row["path"], *_cells(row, top).values(), ""])
+
+
+class _Echo:
+    """A file that returns what is written."""
+
+    def write(self, text: str) -> str:
+        """Returns a line."""
+        return text
 
 
 def json_lines(rows: Iterable[model.Row]) -> Iterator[str]:
@@ -111,28 +112,17 @@ def _cells(row: model.Row, top: int) -> dict[str, object]:
     """Columns and values of CSV, without path and error."""
     for scores, score in _SCORES.items():
         if scores in row and "class_names" in row:
-            return _classifier_cells(
-                row["class_names"], row[scores], score, top
-            )
-    return {
-        column: value
-        for name, output in row.items()
-        if name not in ("path", "error")
-        for column, value in _columns(name, output)
-    }
-
-
-def _classifier_cells(
-    names: Sequence[str], scores: Sequence[float], score: str, top: int
-) -> dict[str, object]:
-    """The predicted class, then the first `top` of all, the best first."""
-    order = sorted(range(len(names)), key=lambda index: -scores[index])
-    best = order[0]
-    cells = {"predicted_class": names[best], score: _rounded(scores[best])}
-    for rank, index in enumerate(order[:top], 1):
-        cells[f"top_{rank}_class"] = names[index]
-        cells[f"top_{rank}_{score}"] = _rounded(scores[index])
-    return cells
+            # The predicted class, then the first of all, the best first.
+            pairs = zip(row["class_names"], row[scores], strict=True)
+            ranked = sorted(pairs, key=lambda pair: -pair[1])
+            best, value = ranked[0]
+            cells = {"predicted_class": best, score: _rounded(value)}
+            for rank, (name, value) in enumerate(ranked[:top], 1):
+                cells[f"top_{rank}_class"] = name
+                cells[f"top_{rank}_{score}"] = _rounded(value)
+            return cells
+    outputs = {k: v for k, v in row.items() if k not in ("path", "error")}
+    return dict(pair for item in outputs.items() for pair in _columns(*item))
 
 
 def _columns(name: str, output: object) -> Iterator[tuple[str, object]]:
@@ -161,16 +151,3 @@ def _rounded(value: object) -> object:
     if isinstance(value, list):
         return [_rounded(item) for item in value]
     return float(f"{value:.9g}") if isinstance(value, float) else value
-
-
-def _csv_failure(row: model.Row, columns: Sequence[str]) -> str:
-    """The line of a file without an answer."""
-    empty = [""] * (len(columns) - 2)
-    return _csv_line([row["path"], *empty, row["error"]])
-
-
-def _csv_line(cells: Iterable[object]) -> str:
-    """Cells, quoted where they must be."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
-    return text.getvalue()

@@ -1,16 +1,20 @@
-"""What a client finds on disk: images, and exports."""
+"""What a client finds on disk: images, and exports as they were written."""
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 from collections.abc import Iterable
 
 from etils import epath
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, files
 
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
+
+# In which an export lists its files.
+_RECORD = "assets.extra/metadata.json"
 
 
 def find_images(
@@ -30,35 +34,28 @@ def find_images(
       ValueError: there is no place, or a folder has no images.
       FileNotFoundError: a place does not exist.
     """
-    found = {}
+    images = {}
     for place in map(pathlib.Path, places):
+        named = [place]
         if place.is_dir():
-            files = _images_in(place)
-        elif place.exists():
-            files = [place]
-        else:
+            named = sorted(
+                file
+                for file in place.rglob("*")
+                if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file()
+            )
+            if not named:
+                raise exceptions.InvalidValue(
+                    "`images` must be files or folders of images, got "
+                    f"{place}, which has no {', '.join(IMAGE_SUFFIXES)}"
+                )
+        elif not place.exists():
             raise exceptions.NotFound(f"no image or folder {place}")
-        found |= {os.path.normpath(file): file for file in files}
-    if not found:
+        images |= {os.path.normpath(file): file for file in named}
+    if not images:
         raise exceptions.InvalidValue(
             "`images` must be files or folders, got none"
         )
-    return list(found.values())
-
-
-def _images_in(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The image files in a folder and below it."""
-    files = sorted(
-        file
-        for file in folder.rglob("*")
-        if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file()
-    )
-    if not files:
-        raise exceptions.InvalidValue(
-            f"`images` must be files or folders of images, got {folder}, "
-            f"which has no {', '.join(IMAGE_SUFFIXES)}"
-        )
-    return files
+    return list(images.values())
 
 
 def find_export(
@@ -74,24 +71,49 @@ def find_export(
       ValueError: there is none.
     """
     directory = epath.Path(directory)
-    if version is None and _is_saved_model(directory):
+    if version is None and (directory / "saved_model.pb").exists():
         return directory
     versions = {
-        int(child.name): child
-        for child in (directory.iterdir() if directory.is_dir() else ())
-        if child.name.isdecimal() and _is_saved_model(child)
+        int(file.parent.name): file.parent
+        for file in directory.glob("*/saved_model.pb")
+        if file.parent.name.isdecimal()
     }
-    if version is None and versions:
-        version = max(versions)
-    if version not in versions:
+    wanted = max(versions, default=None) if version is None else version
+    if wanted not in versions:
         asked = "an export" if version is None else f"version {version}"
         raise exceptions.InvalidValue(
             f"{directory} must hold {asked} of tools/export.py, but has "
             f"{', '.join(map(str, sorted(versions))) or 'none'}"
         )
-    return versions[version]
+    return versions[wanted]
 
 
-def _is_saved_model(directory: epath.Path) -> bool:
-    """Whether TF Serving would load the directory."""
-    return (directory / "saved_model.pb").exists()
+def check_files(directory: epath.PathLike) -> None:
+    """Checks that the files of an export are as they were written.
+
+    Args:
+      directory: export/<version> of a run directory, or a copy of it. A
+        SavedModel without assets.extra/metadata.json has nothing to check.
+
+    Raises:
+      ValueError: a file is missing or differs; the message names the first.
+    """
+    directory = epath.Path(directory)
+    damage = (directory / _RECORD).exists() and _damage(directory)
+    if damage:
+        raise exceptions.InvalidValue(
+            f"{directory} must be as it was exported, but {damage}"
+        )
+
+
+def _damage(directory: epath.Path) -> str | None:
+    try:
+        listed = dict(json.loads((directory / _RECORD).read_bytes())["files"])
+    except (ValueError, TypeError, KeyError):
+        return f"{_RECORD} lists no files"
+    for name, digest in listed.items():
+        if not (directory / name).exists():
+            return f"{name} is missing"
+        if files.digest(directory / name) != digest:
+            return f"{name} differs"
+    return None

@@ -19,9 +19,13 @@ from collections.abc import Sequence
 from supcon_tf import exceptions
 from supcon_tf.clients import model
 
-_REFUSED = (400, 413)  # the second of proxies: fewer images may pass
-_OVERLOADED = 429
-_UNAVAILABLE = (502, 503)
+_ERRORS = {
+    400: model.Refused,
+    413: model.Refused,  # of proxies: fewer images may pass
+    429: model.Overloaded,
+    502: model.Unavailable,
+    503: model.Unavailable,
+}
 _TOO_SLOW = 504
 _FLOAT32 = struct.Struct("<f")  # with "f" what is too large becomes infinite
 
@@ -84,31 +88,25 @@ class RestModel(model.Served):
             self.url + method, body, {"Content-Type": "application/json"}
         )
         try:
-            code, answer = self._exchange(request)
+            try:
+                answer = urllib.request.urlopen(request, timeout=self.timeout)
+            except urllib.error.HTTPError as error:
+                answer = error
+            with answer:
+                content = answer.read()
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "reason", error)
             if isinstance(why, TimeoutError):
                 raise self.too_slow() from None
             raise model.Unavailable(f"{self.url} is not there: {why}") from None
-        if code is not None:
-            raise self._error(code, answer.decode("utf-8", "replace"))
+        if isinstance(answer, urllib.error.HTTPError):
+            raise self._error(answer.code, content.decode("utf-8", "replace"))
         try:
-            return json.loads(answer, parse_float=_float32)
+            return json.loads(content, parse_float=_float32)
         except ValueError:
             raise exceptions.Failed(
-                f"{self.url} must answer as TF Serving does, got {answer[:80]}"
+                f"{self.url} must answer as TF Serving does, got {content[:80]}"
             ) from None
-
-    def _exchange(
-        self, request: urllib.request.Request
-    ) -> tuple[int | None, bytes]:
-        """The code, None unless it is one of an error, and the body."""
-        try:
-            with urllib.request.urlopen(request, timeout=self.timeout) as file:
-                return None, file.read()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read()
 
     def _error(self, code: int, text: str) -> Exception:
         """What an answer that is an error becomes."""
@@ -116,19 +114,15 @@ class RestModel(model.Served):
             text = str(json.loads(text)["error"])
         except (ValueError, KeyError, TypeError):
             pass  # of a proxy; or with C's escapes, as early versions have
-        if code in _REFUSED:
-            return model.Refused(model.reason(text))
-        answers = f"{self.url} answers {code}: {model.reason(text)}"
-        if code == _OVERLOADED:
-            return model.Overloaded(answers)
-        if code in _UNAVAILABLE:
-            return model.Unavailable(answers)
+        kind, why = _ERRORS.get(code, exceptions.Failed), model.reason(text)
+        if kind is not model.Refused:
+            why = f"{self.url} answers {code}: {why}"
         if code == _TOO_SLOW:
-            return exceptions.Failed(
-                f"{answers}; that is its own limit of time, not --timeout: "
-                "fewer images per request take less"
+            why += (
+                "; that is its own limit of time, not --timeout: fewer images "
+                "per request take less"
             )
-        return exceptions.Failed(answers)
+        return kind(why)
 
 
 def _float32(text: str) -> float:

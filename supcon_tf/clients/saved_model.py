@@ -9,6 +9,8 @@ import tensorflow as tf
 
 from supcon_tf.clients import model
 
+_REFUSED = (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)
+
 
 class SavedModel:
     """A SavedModel of this machine.
@@ -22,13 +24,13 @@ class SavedModel:
 
     def signatures(self) -> dict[str, model.Signature]:
         """The signatures that take image files, by their names."""
-        found = {}
+        signatures = {}
         for name, function in self._functions.items():
             inputs = function.structured_input_signature[1]
             if [spec.dtype for spec in inputs.values()] == [tf.string]:
                 outputs = tuple(function.structured_outputs)
-                found[name] = model.Signature(name, *inputs, outputs)
-        return found
+                signatures[name] = model.Signature(name, *inputs, outputs)
+        return signatures
 
     def predict(
         self, signature: model.Signature, contents: Sequence[bytes]
@@ -41,14 +43,6 @@ class SavedModel:
         function = self._functions[signature.name]
         try:
             outputs = function(**{signature.input: tf.constant(contents)})
-        except (
-            tf.errors.InvalidArgumentError,
-            tf.errors.ResourceExhaustedError,
-        ) as error:
+        except _REFUSED as error:
             raise model.Refused(model.reason(error.message)) from None
-        return model.rows(
-            {
-                name: model.as_text(value.numpy().tolist())
-                for name, value in outputs.items()
-            }
-        )
+        return model.rows({n: v.numpy().tolist() for n, v in outputs.items()})

@@ -2,71 +2,67 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import time
-from collections.abc import Callable, Iterator
 from concurrent import futures
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from supcon_tf import cores, measures
-
-# From images [N, S, S, 3] uint8 to probabilities or representations [N, K].
-Function = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.float32]]
+from supcon_tf import cores, measures, text_table
+from supcon_tf.conversion import formats
 
 _FIGURES = ("top_1", "top_5", "ece", "nll")
+_COLUMNS = {  # of a model in conversion.json: title, format
+    "bytes": ("MB", lambda value: f"{value / 1e6:.2f}"),
+    "top_1": ("top-1", "{:.4f}".format),
+    "top_5": ("top-5", "{:.4f}".format),
+    "ece": ("ECE", "{:.4f}".format),
+    "nll": ("NLL", "{:.4f}".format),
+    "max_difference": ("max diff", "{:.1e}".format),
+    "mean_difference": ("mean diff", "{:.1e}".format),
+    "agreement": ("agreement", "{:.4f}".format),
+    "least_cosine": ("least cosine", "{:.4f}".format),
+    "milliseconds": ("ms/image", "{:.2f}".format),
+}
 _WARM_UP_RUNS, _TIMED_RUNS = 3, 30
 # Each has an interpreter of every format, with the weights of the model.
 _MOST_THREADS = 8
 
 
 def outputs(
-    functions: dict[str, Function], examples: tf.data.Dataset
-) -> tuple[dict[str, npt.NDArray[np.float32]], npt.NDArray[np.int32]]:
+    float_model: formats.Function,
+    converted: dict[str, formats.Function],
+    examples: tf.data.Dataset,
+) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
     """Runs all models on the same images, which are read once.
 
+    Those that were converted are given each image alone, on several cores at
+    once: a runtime's own threads, which wait for each other layer by layer,
+    take a multiple of the time where the cores have other work too. The
+    threads, and what the functions keep for each, end with the call.
+
     Args:
-      functions: models by their names.
+      float_model: takes whole batches.
+      converted: models by their names.
       examples: of `data.make_examples`.
 
     Returns:
-      What each puts out, [examples, K] float32, by its name, and the labels
-      [examples].
+      What the float model puts out, [examples, K] float32, the same of the
+      others by name, and the labels [examples] int32.
     """
-    found = {name: [] for name in functions}
-    labels = []
-    for images, batch_labels in examples.as_numpy_iterator():
-        labels.append(batch_labels)
-        for name, function in functions.items():
-            found[name].append(function(images))
-    joined = {name: np.concatenate(parts) for name, parts in found.items()}
-    return joined, np.concatenate(labels)
-
-
-@contextlib.contextmanager
-def one_by_one(functions: dict[str, Function]) -> Iterator[dict[str, Function]]:
-    """The same functions, given each image alone, on several cores at once.
-
-    A runtime's own threads, which wait for each other layer by layer, take a
-    multiple of the time where the cores have other work too. The threads, and
-    what the functions keep for each, end with the block.
-    """
-    with futures.ThreadPoolExecutor(min(cores.usable(), _MOST_THREADS)) as pool:
-        yield {
-            name: functools.partial(_each_alone, pool, function)
-            for name, function in functions.items()
-        }
-
-
-def _each_alone(
-    pool: futures.Executor, function: Function, images: npt.NDArray[np.uint8]
-) -> npt.NDArray[np.float32]:
-    """What a function gives for the images, one per call."""
-    single = np.split(images, len(images))
-    return np.concatenate(list(pool.map(function, single)))
+    expected, labels = [], []
+    answers = {name: [] for name in converted}
+    threads = min(cores.usable(), _MOST_THREADS)
+    with futures.ThreadPoolExecutor(threads) as pool:
+        for images, batch_labels in examples.as_numpy_iterator():
+            labels.append(batch_labels)
+            expected.append(float_model(images))
+            single = np.split(images, len(images))
+            for name, function in converted.items():
+                answers[name] += pool.map(function, single)
+    joined = {name: np.concatenate(parts) for name, parts in answers.items()}
+    return np.concatenate(expected), joined, np.concatenate(labels)
 
 
 def accuracy(
@@ -83,14 +79,14 @@ def accuracy(
 
 
 def differences(
-    found: npt.NDArray[np.float32],
+    output: npt.NDArray[np.float32],
     expected: npt.NDArray[np.float32],
     classifies: bool,
 ) -> dict[str, float]:
     """How far outputs [examples, K] are from those of the float model.
 
     Args:
-      found: of the converted model.
+      output: of the converted model.
       expected: of the float model.
       classifies: whether both are probabilities; else they are representations
         of unit length.
@@ -100,18 +96,18 @@ def differences(
       of probabilities `agreement`, the share of examples with the same most
       probable class, of representations `least_cosine` of a pair.
     """
-    distance = np.abs(found.astype(np.float64) - expected)
+    distance = np.abs(output.astype(np.float64) - expected)
     shared = {
         "max_difference": float(distance.max()),
         "mean_difference": float(distance.mean()),
     }
     if classifies:
-        same = found.argmax(axis=1) == expected.argmax(axis=1)
+        same = output.argmax(axis=1) == expected.argmax(axis=1)
         return {**shared, "agreement": float(same.mean())}
-    return {**shared, "least_cosine": float((found * expected).sum(1).min())}
+    return {**shared, "least_cosine": float((output * expected).sum(1).min())}
 
 
-def milliseconds(function: Function, image_size: int) -> float:
+def milliseconds(function: formats.Function, image_size: int) -> float:
     """Median time of one image, in milliseconds."""
     image = np.full([1, image_size, image_size, 3], 128, np.uint8)
     seconds = []
@@ -120,3 +116,22 @@ def milliseconds(function: Function, image_size: int) -> float:
         function(image)
         seconds.append(time.perf_counter() - start)
     return float(np.median(seconds[_WARM_UP_RUNS:])) * 1e3
+
+
+def conversion_table(results: dict[str, object]) -> str:
+    """A row per model, the one that the others were made from first.
+
+    Args:
+      results: what `convert` returns.
+    """
+    models = {"float model": results["float_model"], **results["models"]}
+    measured = {name for model in models.values() for name in model}
+    names = [name for name in _COLUMNS if name in measured]
+    rows = [["", *(_COLUMNS[name][0] for name in names)]]
+    for title, model in models.items():
+        cells = [
+            _COLUMNS[name][1](model[name]) if name in model else "-"
+            for name in names
+        ]
+        rows.append([title, *cells])
+    return text_table.text_table(rows)

@@ -60,6 +60,43 @@ def draw_per_class(labels: npt.ArrayLike, count: int, seed: int) -> np.ndarray:
     return np.sort(np.concatenate(drawn))
 
 
+def draw_alike(labels: npt.ArrayLike, count: int, seed: int) -> np.ndarray:
+    """Draws as many examples of each class as of any other, as far as it goes.
+
+    Their numbers differ by one where the classes do not divide `count`, and
+    are lower for classes that have no more.
+
+    Args:
+      labels: [examples] integers.
+      count: examples to draw, at least 1; all, where there are fewer.
+      seed: integer; the same seed draws the same examples.
+
+    Returns:
+      [min(count, examples)] positions in `labels`, rising.
+    """
+    labels = np.asarray(labels)
+    shuffled = np.random.default_rng(seed).permutation(len(labels))
+    first = np.argsort(turns(labels[shuffled]), kind="stable")[:count]
+    return np.sort(shuffled[first])
+
+
+def turns(labels: npt.ArrayLike) -> np.ndarray:
+    """How often each label was there before.
+
+    Args:
+      labels: [n] integers.
+
+    Returns:
+      [n] int64: 0 for the first of its class, 1 for the second, ...
+    """
+    labels = np.asarray(labels)
+    order = np.argsort(labels, kind="stable")
+    ranked = labels[order]
+    found = np.empty(len(labels), np.int64)
+    found[order] = np.arange(len(labels)) - np.searchsorted(ranked, ranked)
+    return found
+
+
 def hold_out(
     labels: npt.ArrayLike, fraction: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -7,14 +7,14 @@ import datetime
 import json
 import pathlib
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import tensorflow as tf
 from etils import epath
 from google.protobuf import message
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-from supcon_tf import config, exceptions, files, settings
+from supcon_tf import config, exceptions, files
 from supcon_tf.augment import geometry
 from supcon_tf.training import console, runs
 
@@ -22,13 +22,18 @@ EXTRAS = "assets.extra"  # the directory that SavedModels have for such files
 FILE = f"{EXTRAS}/metadata.json"
 _PACKAGE = pathlib.Path(__file__).parent.parent
 _GIT_SECONDS = 5
+_PREPROCESSING = (
+    "RGB of 8 bits; short side to {resized} px, antialiased bilinear; centre "
+    "{size} x {size} px; an image of that size stays as it is; EXIF rotation "
+    "not applied, transparency dropped"
+)
 _MEASURES = ("top_1", "top_5", "ece", "nll", "brier")
 
 
 def write_metadata(
     directory: epath.PathLike,
     run: runs.Run,
-    chosen: config.ExportSettings,
+    settings: config.ExportSettings,
     classifier: str,
 ) -> None:
     """Writes assets.extra/metadata.json, the last file of an export.
@@ -43,7 +48,7 @@ def write_metadata(
     Args:
       directory: a SavedModel of the run, complete but for this file.
       run: the run that was exported.
-      chosen: the settings of the export.
+      settings: those of the export.
       classifier: "linear", "pretrained" or "none": what it resolved to.
 
     Raises:
@@ -51,16 +56,51 @@ def write_metadata(
         checkpoint.
     """
     directory = epath.Path(directory)
-    now = datetime.datetime.now(datetime.timezone.utc)
     signatures = read_signatures(directory)
+    checkpoints = {"encoder": run.checkpoint}
+    recorded = {"export": settings, "encoder": run.settings}
+    if classifier != "none":
+        checkpoints["classifier"] = run.classifier_checkpoint(classifier)
+        recorded["classifier"] = run.settings
+    if classifier == "linear":
+        stage = run.files.stage(run.linear_stage)
+        recorded["classifier"] = stage.recorded(config.LinearSettings)
+    is_named = classifier != "none" or settings.prototypes
+    classes = run.class_names if is_named else ()
+    size = run.settings.image_size
+    now = datetime.datetime.now(datetime.timezone.utc)
     record = {
         "time": now.isoformat(timespec="seconds"),
         "versions": console.versions(),
         "git_revision": git_revision(),
-        **_of_run(run, chosen, classifier),
-        **_of_answers(run, chosen, classifier),
+        # The working directory is ".", which has no name.
+        "run": run.files.path.name or run.files.path.resolve().name,
+        "classifier": classifier,
+        "checkpoints": {
+            part: {
+                "name": epath.Path(path).name,
+                "step": int(path.rpartition("-")[2]),
+            }
+            for part, path in checkpoints.items()
+        },
+        "settings": {
+            part: {
+                field.name: getattr(one, field.name)
+                for field in dataclasses.fields(one)
+                if field.metadata["recorded"]
+            }
+            for part, one in recorded.items()
+        },
+        "metrics": _metrics(run, classifier, checkpoints),
+        "image_size": size,
+        "preprocessing": _PREPROCESSING.format(
+            size=size, resized=round(size / geometry.CENTRAL_FRACTION)
+        ),
+        "max_pixels": settings.max_pixels,
+        "classes": list(classes),
+        "top_k": min(settings.top_k, len(classes)),
         "signatures": {n: _described(s) for n, s in signatures.items()},
-        "files": {n: files.digest(directory / n) for n in _files_in(directory)},
+        "files": _digests(directory),
     }
     text = json.dumps(record, indent=1, ensure_ascii=False)
     (directory / EXTRAS).mkdir(parents=True, exist_ok=True)
@@ -78,12 +118,12 @@ def read_signatures(
     file = epath.Path(directory) / "saved_model.pb"
     try:
         model = saved_model_pb2.SavedModel.FromString(file.read_bytes())
-        found = model.meta_graphs[0].signature_def
+        known = model.meta_graphs[0].signature_def
     except (OSError, message.DecodeError, IndexError) as error:
         raise exceptions.InvalidValue(
             f"`directory` must be a SavedModel, got {directory}: {error}"
         ) from error
-    return {name: found[name] for name in sorted(found) if found[name].inputs}
+    return {name: one for name, one in sorted(known.items()) if one.inputs}
 
 
 def git_revision(package: pathlib.Path = _PACKAGE) -> str | None:
@@ -96,148 +136,65 @@ def git_revision(package: pathlib.Path = _PACKAGE) -> str | None:
       40 hex digits; None where the code is in no checkout or git does not
       answer.
     """
-    describe = "describe --always --abbrev=40 --exclude=* --dirty"
-    try:
+    commands = (
         # An installed package may lie below the checkout of something else.
-        _git(package, "ls-files", "--error-unmatch", "__init__.py")
-        return _git(package, *describe.split())
+        "ls-files --error-unmatch __init__.py",
+        "describe --always --abbrev=40 --exclude=* --dirty",
+    )
+    try:
+        for command in commands:
+            done = subprocess.run(
+                ["git", "--no-optional-locks", "-C", package, *command.split()],
+                capture_output=True,
+                check=True,
+                text=True,
+                timeout=_GIT_SECONDS,
+            )
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _git(directory: pathlib.Path, *arguments: str) -> str:
-    """What a git command prints, which changes nothing."""
-    done = subprocess.run(
-        ["git", "--no-optional-locks", "-C", str(directory), *arguments],
-        capture_output=True,
-        check=True,
-        text=True,
-        timeout=_GIT_SECONDS,
-    )
     return done.stdout.strip()
 
 
-def _of_run(
-    run: runs.Run,
-    export: config.ExportSettings,
-    classifier: str,
-) -> dict[str, object]:
-    """Where the weights come from, and how good they are."""
-    paths = {"encoder": run.checkpoint}
-    chosen = {"export": export, "encoder": run.settings}
-    if classifier != "none":
-        paths["classifier"] = run.classifier_checkpoint(classifier)
-        chosen["classifier"] = run.settings
-    if classifier == "linear":
-        stage = run.files.stage(run.linear_stage)
-        chosen["classifier"] = stage.recorded(config.LinearSettings)
-    return {
-        # The working directory is ".", which has no name.
-        "run": run.files.path.name or run.files.path.resolve().name,
-        "classifier": classifier,
-        "checkpoints": {n: _checkpoint(path) for n, path in paths.items()},
-        "settings": {n: _typed(one) for n, one in chosen.items()},
-        "metrics": _metrics(run, classifier),
-    }
-
-
-def _of_answers(
-    run: runs.Run,
-    chosen: config.ExportSettings,
-    classifier: str,
-) -> dict[str, object]:
-    """What becomes of a request."""
-    size = run.settings.image_size
-    is_named = classifier != "none" or chosen.prototypes
-    classes = run.class_names if is_named else ()
-    return {
-        "image_size": size,
-        "preprocessing": _preprocessing(size),
-        "max_pixels": chosen.max_pixels,
-        "classes": list(classes),
-        "top_k": min(chosen.top_k, len(classes)),
-    }
-
-
-def _checkpoint(path: str) -> dict[str, object]:
-    """Name and step of a checkpoint."""
-    name = epath.Path(path).name
-    return {"name": name, "step": int(name.rpartition("-")[2])}
-
-
-def _typed(chosen: settings.Settings) -> dict[str, object]:
-    """The recorded settings by flag."""
-    return {
-        field.name: getattr(chosen, field.name)
-        for field in dataclasses.fields(chosen)
-        if field.metadata["recorded"]
-    }
-
-
-def _metrics(run: runs.Run, classifier: str) -> dict[str, object] | None:
+def _metrics(
+    run: runs.Run, classifier: str, checkpoints: Mapping[str, str]
+) -> dict[str, object] | None:
     """What evaluation.json says of the exported checkpoints."""
-    found = run.files.evaluation()
-    exported = {"encoder": run.checkpoint}
+    results = run.files.evaluation()
+    exported = {"encoder": checkpoints["encoder"]}
     if classifier == "linear":
-        exported["linear_checkpoint"] = run.classifier_checkpoint("linear")
-    for name, path in exported.items():
-        if not _is_same_checkpoint(found.get(name), path, run):
+        exported["linear_checkpoint"] = checkpoints["classifier"]
+    for key, path in exported.items():
+        # The run may have moved since.
+        below_run = epath.Path(path).relative_to(run.files.path)
+        if not str(results.get(key)).endswith(f"/{below_run}"):
             return None
     wanted = {classifier: _MEASURES, "prototype": ("top_1",)}
-    return {name: found[name] for name in ("dataset", "test_images")} | {
-        name: {measure: found[name][measure] for measure in measures}
-        for name, measures in wanted.items()
-        if name in found
+    return {key: results[key] for key in ("dataset", "test_images")} | {
+        part: {measure: results[part][measure] for measure in measures}
+        for part, measures in wanted.items()
+        if part in results
     }
-
-
-def _is_same_checkpoint(recorded: str | None, path: str, run: runs.Run) -> bool:
-    """Whether two paths are of one checkpoint; the run may have moved since."""
-    below_run = epath.Path(path).relative_to(run.files.path)
-    return recorded is not None and recorded.endswith(f"/{below_run}")
-
-
-def _preprocessing(image_size: int) -> str:
-    """What becomes of an image before the encoder, in words."""
-    resized = round(image_size / geometry.CENTRAL_FRACTION)
-    return (
-        f"RGB of 8 bits; short side to {resized} px, antialiased bilinear; "
-        f"centre {image_size} x {image_size} px; an image of that size stays "
-        "as it is; EXIF rotation not applied, transparency dropped"
-    )
 
 
 def _described(signature: meta_graph_pb2.SignatureDef) -> dict[str, object]:
-    """Types and shapes of a signature; null is any number."""
+    """Types and shapes of what it takes and gives; null is any number."""
     return {
-        "inputs": _tensors(signature.inputs),
-        "outputs": _tensors(signature.outputs),
-    }
-
-
-def _tensors(
-    tensors: Mapping[str, meta_graph_pb2.TensorInfo],
-) -> dict[str, dict[str, object]]:
-    """Type and shape by name."""
-    return {
-        name: {
-            "dtype": tf.as_dtype(tensors[name].dtype).name,
-            "shape": tf.TensorShape(tensors[name].tensor_shape).as_list(),
+        side: {
+            name: {
+                "dtype": tf.as_dtype(info.dtype).name,
+                "shape": tf.TensorShape(info.tensor_shape).as_list(),
+            }
+            for name, info in sorted(getattr(signature, side).items())
         }
-        for name in sorted(tensors)
+        for side in ("inputs", "outputs")
     }
 
 
-def _files_in(directory: epath.Path) -> list[str]:
-    """The files below a directory but metadata.json, by relative path."""
-    names = [str(path.relative_to(directory)) for path in _walk(directory)]
-    return sorted(name for name in names if name != FILE)
-
-
-def _walk(directory: epath.Path) -> Iterator[epath.Path]:
-    """All files below a directory."""
-    for path in directory.iterdir():
-        if path.is_dir():
-            yield from _walk(path)
-        else:
-            yield path
+def _digests(directory: epath.Path) -> dict[str, dict[str, object]]:
+    """Digests of all files but metadata.json, by relative path."""
+    names = (
+        str((epath.Path(folder) / file).relative_to(directory))
+        for folder, _, in_folder in tf.io.gfile.walk(str(directory))
+        for file in in_folder
+    )
+    return {n: files.digest(directory / n) for n in sorted(names) if n != FILE}

@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable
 
+import numpy.typing as npt
 import tensorflow as tf
 
 from supcon_tf import data, models
@@ -55,13 +56,13 @@ class ServedModel(tf.Module):
         image_size: int,
         max_pixels: int,
         *,
-        classifier: Callable[[tf.Tensor], tf.Tensor] | None = None,
-        prototypes: tf.Tensor | None = None,
-        class_names_file: str = "",
-        num_classes: int = 0,
-        top_k: int = 5,
-        max_batch_size: int = 0,
-        batch_timeout: float = 0.002,
+        classifier: Callable[[tf.Tensor], tf.Tensor] | None,
+        prototypes: npt.ArrayLike | None,
+        class_names_file: str,
+        num_classes: int,
+        top_k: int,
+        max_batch_size: int,
+        batch_timeout: float,
     ):
         super().__init__()
         # Their variables alone: of layers a SavedModel would hold functions
@@ -71,18 +72,15 @@ class ServedModel(tf.Module):
             for layer in (encoder, classifier)
             for variable in getattr(layer, "variables", ())
         ]
-        encode = _traced_once(
+        self.encode = _traced_once(
             functools.partial(encoder, training=False),
             tf.TensorSpec([None, image_size, image_size, 3], tf.uint8),
         )
         if max_batch_size:
-            encode = _batched(
-                encode,
-                encoder.representation_dim,
-                max_batch_size,
-                batch_timeout,
+            dim = encoder.representation_dim
+            self.encode = _batched(
+                self.encode, dim, max_batch_size, batch_timeout
             )
-        self.encode = encode
         self.classify = classifier and functools.partial(classifier)
         self.is_unit_length = encoder.normalize
         self.prototypes = None
@@ -95,18 +93,19 @@ class ServedModel(tf.Module):
                 prototypes, trainable=False, dtype=tf.float32
             )
         if num_classes:
-            self.class_names = _lines_of(class_names_file)
+            # A table of the lines of the file, which becomes an asset.
+            part = tf.lookup.TextFileIndex
+            lines = tf.lookup.TextFileInitializer(
+                class_names_file,
+                tf.int64,
+                part.LINE_NUMBER,
+                tf.string,
+                part.WHOLE_LINE,
+            )
+            self.class_names = tf.lookup.StaticHashTable(lines, "")
 
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """The signatures that this model can answer, by name."""
-        views_of = {
-            spec: _traced_once(function, spec)
-            for spec, function in (
-                (_FILES, self._views_of_files),
-                (_IMAGES, self._views_of_images),
-                (_FLOAT_IMAGES, self._views_of_float_images),
-            )
-        }
         answers = {
             "represent": (_FILES, self._represent),
             "represent_images": (_IMAGES, self._represent),
@@ -120,6 +119,13 @@ class ServedModel(tf.Module):
             }
         if self.prototypes is not None:
             answers["classify_by_neighbours"] = (_FILES, self._compare)
+        views_of = {
+            _FILES: _traced_once(self._views_of_files, _FILES),
+            _IMAGES: _traced_once(self._views_of_images, _IMAGES),
+            _FLOAT_IMAGES: _traced_once(
+                self._views_of_float_images, _FLOAT_IMAGES
+            ),
+        }
         return {
             name: _signature(spec, views_of[spec], answer)
             for name, (spec, answer) in answers.items()
@@ -147,9 +153,8 @@ class ServedModel(tf.Module):
     def _named(self, kind: str, scores: tf.Tensor) -> _Answer:
         """Scores [N, classes] with the names of their classes."""
         top, indices = tf.math.top_k(scores, self.top_k)
-        names = self.class_names.lookup(
-            tf.range(self.num_classes, dtype=tf.int64)
-        )
+        classes = tf.range(self.num_classes, dtype=tf.int64)
+        names = self.class_names.lookup(classes)
         named = tf.gather(names, indices)
         return {
             kind: scores,
@@ -254,27 +259,13 @@ def _batched(
     before, and they fail together.
     """
     powers = [1 << power for power in range(size.bit_length())]
+    large_batches = math.ceil(_LARGEST_REQUEST / size)
     batched = tf.nondifferentiable_batch_function(
         num_batch_threads=_BATCHES_AT_ONCE,
         max_batch_size=max(size, _LARGEST_REQUEST),
         batch_timeout_micros=round(timeout * 1e6),
         allowed_batch_sizes=sorted({*powers, size}),
-        max_enqueued_batches=_WAITING_BATCHES
-        + math.ceil(_LARGEST_REQUEST / size),
+        max_enqueued_batches=_WAITING_BATCHES + large_batches,
     )(encode)
     # A batch function forgets the shape.
     return lambda views: tf.ensure_shape(batched(views), [None, dim])
-
-
-def _lines_of(file: str) -> tf.lookup.StaticHashTable:
-    """A table of the lines of a file, which becomes an asset."""
-    return tf.lookup.StaticHashTable(
-        tf.lookup.TextFileInitializer(
-            file,
-            tf.int64,
-            tf.lookup.TextFileIndex.LINE_NUMBER,
-            tf.string,
-            tf.lookup.TextFileIndex.WHOLE_LINE,
-        ),
-        default_value="",
-    )

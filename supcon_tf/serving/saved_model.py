@@ -19,25 +19,22 @@ The first three need a classifier, the last prototypes. Decoding, crop
 (`data.decode_central_view`) and normalisation are inside, and are those of
 evaluation. What cannot be decoded fails its request with INVALID_ARGUMENT.
 Class names are the asset `class_names.txt`, a line each. In assets.extra/
-lie requests that warm the server up and an example request; see `warm_up`
-and `request`.
+lie requests that warm the server up and an example request; see `requests`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
 import os
 import pathlib
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy.typing as npt
 import tensorflow as tf
 from etils import epath
 
 from supcon_tf import exceptions, files, models
-from supcon_tf.serving import model, request, warm_up
+from supcon_tf.serving import model, requests
 
 
 def export_saved_model(
@@ -89,15 +86,19 @@ def export_saved_model(
     # TF Serving polls for numbers, so that it does not see a hidden name.
     with (
         files.make_atomically(directory) as partial,
-        _lines_in_a_file(class_names) as names_file,
+        tempfile.TemporaryDirectory() as scratch,
     ):
+        # TensorFlow makes the asset from it.
+        names_file = pathlib.Path(scratch) / "class_names.txt"
+        lines = "".join(f"{name}\n" for name in class_names)
+        names_file.write_text(lines, "utf-8")
         served = model.ServedModel(
             encoder,
             image_size,
             max_pixels,
             classifier=classifier,
             prototypes=prototypes,
-            class_names_file=names_file,
+            class_names_file=str(names_file),
             num_classes=len(class_names),
             top_k=top_k,
             max_batch_size=max_batch_size,
@@ -106,20 +107,10 @@ def export_saved_model(
         tf.saved_model.save(
             served, str(partial), signatures=served.signatures()
         )
-        warm_up.write_warm_up(partial, image_size)
-        request.write_request(partial, image_size)
+        requests.write_requests(partial, image_size)
         if finish is not None:
             finish(partial)
     files.remove_unfinished(directory)
-
-
-@contextlib.contextmanager
-def _lines_in_a_file(class_names: Sequence[str]) -> Iterator[str]:
-    """The path of class_names.txt, from which TensorFlow makes the asset."""
-    with tempfile.TemporaryDirectory() as scratch:
-        file = pathlib.Path(scratch) / "class_names.txt"
-        file.write_text("".join(f"{name}\n" for name in class_names), "utf-8")
-        yield str(file)
 
 
 def check_max_pixels(max_pixels: int, image_size: int) -> None:
@@ -128,7 +119,7 @@ def check_max_pixels(max_pixels: int, image_size: int) -> None:
     The requests of the warm-up are such, and would keep TF Serving from loading
     the model.
     """
-    least = math.prod(request.photograph_size(image_size))
+    least = requests.photograph(image_size)[..., 0].size
     if max_pixels < least:
         raise exceptions.InvalidValue(
             f"`max_pixels` must be at least {least}, an ordinary photograph "
@@ -142,17 +133,16 @@ def _check_names(
     classifier: Callable[[tf.Tensor], tf.Tensor] | None,
     prototypes: npt.ArrayLike | None,
 ) -> None:
-    """Raises ValueError unless there is a name for each class."""
     counts = set()
     if classifier is not None:
         example = tf.zeros([1, encoder.representation_dim])
         counts.add(int(classifier(example).shape[1]))
     if prototypes is not None:
         counts.add(len(prototypes))
-    if counts - {len(class_names)} or (class_names and not counts):
+    counts = counts or {0}
+    if counts != {len(class_names)}:
         raise exceptions.InvalidValue(
-            f"`class_names` must be {max(counts, default=0)} names, got "
-            f"{len(class_names)}"
+            f"`class_names` must be {max(counts)} names, got {len(class_names)}"
         )
     for name in class_names:
         encodable = name.encode("utf-8", "ignore").decode("utf-8")

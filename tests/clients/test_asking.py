@@ -9,8 +9,6 @@ import pytest
 
 from supcon_tf.clients import asking, model
 
-SIGNATURE = model.Signature("serving_default", "image_bytes", ("size",))
-
 
 class Sizes:
     """A model that gives the sizes of files, and refuses those with an x."""
@@ -21,7 +19,7 @@ class Sizes:
         self.asked = []
         self.lock = threading.Lock()
 
-    def predict(self, signature, contents):
+    def __call__(self, contents):
         with self.lock:
             self.asked.append(list(contents))
             fails = len(self.asked) <= self.fail_first
@@ -51,11 +49,7 @@ def waits(monkeypatch):
 
 
 def ask(asked, files, batch_size=4, **options):
-    return list(
-        asking.answers(
-            asked, SIGNATURE, files, batch_size=batch_size, **options
-        )
-    )
+    return list(asking.answers(asked, files, batch_size=batch_size, **options))
 
 
 @pytest.mark.parametrize("requests_in_flight", [1, 3, 50])
@@ -73,25 +67,23 @@ def test_requests_are_made_at_the_same_time(files):
     together = threading.Barrier(3, timeout=600)
 
     class Together(Sizes):
-        def predict(self, signature, contents):
+        def __call__(self, contents):
             together.wait()  # passes three at a time
-            return super().predict(signature, contents)
+            return super().__call__(contents)
 
     rows = ask(Together(), files[:6], batch_size=1, requests_in_flight=3)
     assert [row["size"] for row in rows] == [1, 2, 3, 4, 5, 6]
 
 
 def test_no_more_requests_are_made_than_are_allowed(files, monkeypatch):
-    def start(function, item):
+    def start(function):
         future = futures.Future()
-        future.set_result(function(item))
+        future.set_result(function())
         return future
 
     monkeypatch.setattr(asking, "_start", start)
     asked = Sizes()
-    rows = asking.answers(
-        asked, SIGNATURE, files, batch_size=1, requests_in_flight=3
-    )
+    rows = asking.answers(asked, files, batch_size=1, requests_in_flight=3)
     for taken in range(1, 5):
         next(rows)
         assert len(asked.asked) == 2 + taken
@@ -139,7 +131,7 @@ def test_a_server_that_stays_away_is_an_error(files, waits):
         ask(Sizes(99), files, retries=2, requests_in_flight=1)
     assert waits == [1, 2]
     with pytest.raises(model.Unavailable, match="away"):
-        asking.patiently(lambda: Sizes(1).predict(SIGNATURE, []), 0)
+        asking.patiently(lambda: Sizes(1)([]), 0)
 
 
 def test_an_overloaded_server_is_asked_for_less_then_later(files, waits):
@@ -157,7 +149,7 @@ def test_a_server_that_stays_overloaded_is_an_error(files, waits):
     assert [len(batch) for batch in asked.asked] == [8, 4, 2, 1, 1, 1]
     assert waits == [1, 2]
     asked = Sizes(2, model.Overloaded)
-    assert asking.patiently(lambda: asked.predict(SIGNATURE, []), 2) == []
+    assert asking.patiently(lambda: asked([]), 2) == []
 
 
 def test_names_that_are_no_text_can_be_written(tmp_path):

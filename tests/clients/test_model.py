@@ -1,10 +1,110 @@
-"""What every way to a model has in common."""
+"""One model, asked in all ways: in this process, by gRPC, by REST."""
 
 from __future__ import annotations
 
+import gc
+
+import grpc
 import pytest
 
-from supcon_tf.clients import model
+from supcon_tf.clients import grpc_model, model, rest_model, saved_model
+from tests.clients import exports
+
+WAYS = {
+    "here": lambda lengths, server: saved_model.SavedModel(lengths / "1"),
+    "grpc": lambda lengths, server: by_grpc(server, "lengths", 1),
+    "rest": lambda lengths, server: rest_model.RestModel(
+        server.rest, "lengths", 1
+    ),
+}
+
+
+def by_grpc(server, *arguments, **options):
+    address = server.grpc.removeprefix("grpc://")
+    return grpc_model.GrpcModel(address, *arguments, **options)
+
+
+@pytest.fixture(params=WAYS)
+def asked(request, lengths, server):
+    return WAYS[request.param](lengths, server)
+
+
+def test_the_same_signatures_and_answers(asked):
+    signatures = asked.signatures()
+    outputs = {name: sorted(s.outputs) for name, s in signatures.items()}
+    assert outputs == {
+        "serving_default": ["class_names", "predicted_class", "probabilities"],
+        "represent": ["representation"],
+        "echo": ["all_bytes", "sizes"],
+    }
+    assert {s.input for s in signatures.values()} == {"image_bytes"}
+    rows = asked.predict(signatures["represent"], [b"abc", b"\xff" * 61])
+    # As float32 has them, not as JSON does.
+    assert rows[0] == {"representation": [3.0, 0.30000001192092896]}
+    assert rows[1] == {"representation": [61.0, 6.099999904632568]}
+    (row,) = asked.predict(signatures["serving_default"], [b"a" * 60])
+    assert row["class_names"] == exports.CLASS_NAMES
+    assert row["predicted_class"] == "long, or so"
+    assert row["probabilities"] == pytest.approx([1 / 3, 0.5, 1 / 6])
+
+
+def test_files_are_refused_for_the_same_reason(asked):
+    reason = r"^assertion failed: \[no image is empty, got one of\] \[0\]$"
+    with pytest.raises(model.Refused, match=reason):
+        asked.predict(asked.signatures()["represent"], [b"a", b""])
+
+
+def test_a_photograph_of_many_megabytes_is_sent(server):
+    asked = by_grpc(server, "lengths")
+    (row,) = asked.predict(asked.signatures()["represent"], [bytes(2**23)])
+    assert row["representation"][0] == 2**23
+
+
+def test_the_channel_of_grpc_is_closed_with_it(monkeypatch):
+    closed = []
+
+    class Channel:
+        def unary_unary(self, *args, **options):
+            pass
+
+        def close(self):
+            closed.append(self)
+
+    monkeypatch.setattr(
+        grpc_model.grpc, "insecure_channel", lambda *_, **__: Channel()
+    )
+    asked = grpc_model.GrpcModel("localhost:1", "lengths")
+    assert not closed
+    del asked
+    gc.collect()
+    assert len(closed) == 1
+
+
+def test_errors_of_grpc_say_what_to_do(server):
+    asked = by_grpc(server, "lengths")
+    represent = asked.signatures()["represent"]
+    server.reset(fail_first=1)
+    with pytest.raises(model.Unavailable, match="is not there: queue is full"):
+        asked.predict(represent, [b"a"])
+    server.reset(fail_first=1, fail_with=grpc.StatusCode.RESOURCE_EXHAUSTED)
+    with pytest.raises(model.Overloaded, match="answers RESOURCE_EXHAUSTED: q"):
+        asked.predict(represent, [b"a"])
+    server.reset(fail_first=1, fail_with=grpc.StatusCode.OUT_OF_RANGE)
+    with pytest.raises(model.Refused, match="^queue is full$"):
+        asked.predict(represent, [b"a"])
+    for name, version, servable in (
+        ("other", None, r"Latest\(other\)"),
+        ("lengths", 7, r"Specific\(lengths, 7\)"),
+    ):
+        with pytest.raises(RuntimeError, match=f"NOT_FOUND: .*{servable}"):
+            by_grpc(server, name, version).signatures()
+    server.reset(delay=60)
+    slow = by_grpc(server, "lengths", timeout=0.1)
+    with pytest.raises(RuntimeError, match="within --timeout=0.1 seconds"):
+        slow.predict(represent, [b"a"])
+    away = grpc_model.GrpcModel("localhost:1", "lengths")
+    with pytest.raises(model.Unavailable, match="localhost:1 is not there"):
+        away.signatures()
 
 
 @pytest.mark.parametrize(
@@ -34,8 +134,7 @@ def test_the_reason_of_an_error_is_its_telling_line(text, expected):
 
 
 def test_outputs_of_a_batch_are_rows():
-    outputs = {"a": [1, 2], "b": model.as_text([[b"\xc3\xbc"], [b"\xff"]])}
-    assert model.rows(outputs) == [
+    assert model.rows({"a": [1, 2], "b": [[b"\xc3\xbc"], [b"\xff"]]}) == [
         {"a": 1, "b": ["ü"]},
         {"a": 2, "b": ["\ufffd"]},
     ]

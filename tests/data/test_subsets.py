@@ -98,3 +98,32 @@ def test_mistakes_are_named(source):
         ValueError, match="not shared by file, .*; a folder has"
     ):
         subsets.subset(part, [1])
+
+
+UNEVEN = np.repeat([0, 1, 2], [50, 20, 3])
+
+
+@pytest.mark.parametrize(
+    ("count", "of_each"),
+    [(3, [1, 1, 1]), (9, [3, 3, 3]), (23, [10, 10, 3]), (99, [50, 20, 3])],
+)
+def test_classes_are_drawn_alike(count, of_each):
+    drawn = subsets.draw_alike(UNEVEN, count, seed=0)
+    assert (np.diff(drawn) > 0).all()
+    assert np.bincount(UNEVEN[drawn], minlength=3).tolist() == of_each
+
+
+def test_fewer_examples_than_classes_are_of_different_classes():
+    drawn = subsets.draw_alike(np.repeat(range(10), 4), 6, seed=0)
+    assert len(set(drawn // 4)) == 6
+
+
+def test_a_draw_goes_by_its_seed():
+    draws = [subsets.draw_alike(UNEVEN, 9, seed) for seed in (0, 0, 1)]
+    assert draws[0].tolist() == draws[1].tolist() != draws[2].tolist()
+
+
+def test_turns_count_within_a_class():
+    turns = subsets.turns([5, -1, 5, 5, -1, 2])
+    assert turns.tolist() == [0, 0, 1, 2, 1, 0]
+    assert subsets.turns([]).size == 0

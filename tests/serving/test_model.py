@@ -15,6 +15,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from supcon_tf import data, measures, models, serving
 from supcon_tf.augment import geometry
+from tests import model_server
 
 NAMES = ("ant", "bee, wild", "größer")
 SIZE = 16
@@ -38,23 +39,14 @@ FILES = [
 ]
 
 
-class Session:
-    """A SavedModel as TF Serving runs it: a session, names of tensors."""
-
-    def __init__(self, directory):
-        self.session = tf.compat.v1.Session(graph=tf.Graph())
-        with self.session.graph.as_default():
-            self.signatures = tf.compat.v1.saved_model.loader.load(
-                self.session, ["serve"], str(directory)
-            ).signature_def
+class Session(model_server.Session):
+    """Asked for a signature by its only input."""
 
     def __call__(self, name, images):
-        signature = self.signatures[name]
-        ((_, placeholder),) = signature.inputs.items()
-        if placeholder.dtype == tf.string.as_datatype_enum:
+        ((key, info),) = self.signatures[name].inputs.items()
+        if info.dtype == tf.string:
             images = np.array(images, object)
-        outputs = {key: info.name for key, info in signature.outputs.items()}
-        return self.session.run(outputs, {placeholder.name: images})
+        return self.run(name, {key: images})
 
 
 @pytest.fixture(scope="module")

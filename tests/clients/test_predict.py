@@ -12,41 +12,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import clients, config, data, models, serving
-from supcon_tf.clients import asking, stage
-from tests import model_server
+from supcon_tf import clients, config, data
+from supcon_tf.clients import asking
+from tests import model_server, small_export
 
-NAMES = ("zero, or so", "größer", "two")
-SIZE = 16
-
-
-@pytest.fixture(scope="module")
-def classifier():
-    """An encoder and its classifier, not trained."""
-    encoder = models.Encoder("vgg8", width=0.05)
-    encoder(tf.zeros([1, SIZE, SIZE, 3], tf.uint8))
-    layer = tf.keras.layers.Dense(len(NAMES))
-    layer(tf.zeros([1, encoder.representation_dim]))
-    return encoder, layer
+NAMES, SIZE = small_export.NAMES, small_export.SIZE
 
 
 @pytest.fixture(scope="module")
-def run_dir(classifier, tmp_path_factory):
-    """A directory with an export, as tools/export.py leaves it."""
-    encoder, layer = classifier
-    run = tmp_path_factory.mktemp("runs") / "mine"
-    (run / "export").mkdir(parents=True)
-    serving.export_saved_model(
-        encoder,
-        run / "export" / "1",
-        image_size=SIZE,
-        class_names=NAMES,
-        classifier=layer,
-        prototypes=np.eye(
-            len(NAMES), encoder.representation_dim, dtype=np.float32
-        ),
-    )
-    return run
+def run_dir():
+    return small_export.run_dir()
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +44,14 @@ def images(image_folder, tmp_path):
     return folder
 
 
+@pytest.fixture
+def waits(monkeypatch):
+    """The seconds that were waited."""
+    seconds = []
+    monkeypatch.setattr(asking.time, "sleep", seconds.append)
+    return seconds
+
+
 def predict(run_dir, images, **options):
     return clients.predict(
         config.PredictSettings(
@@ -78,7 +61,7 @@ def predict(run_dir, images, **options):
 
 
 def test_all_ways_give_the_answers_of_the_model(
-    classifier, run_dir, server, images, tmp_path
+    run_dir, server, images, tmp_path
 ):
     written = []
     for index, address in enumerate((None, server.grpc, server.rest)):
@@ -87,7 +70,7 @@ def test_all_ways_give_the_answers_of_the_model(
         assert failed == 2
         written.append(file.read_text("utf-8"))
     rows = list(csv.DictReader(written[0].splitlines()))
-    encoder, layer = classifier
+    encoder, layer = small_export.encoder_and_classifier()
     for row in rows:
         if row["error"]:
             assert row["path"].endswith(("cut.jpg", "none.png"))
@@ -147,10 +130,8 @@ def test_other_signatures(run_dir, server, images, tmp_path):
 
 @pytest.mark.parametrize("interface", ["grpc", "rest"])
 def test_a_busy_server_is_asked_again(
-    run_dir, server, images, tmp_path, monkeypatch, interface
+    run_dir, server, images, tmp_path, waits, interface
 ):
-    waits = []
-    monkeypatch.setattr(asking.time, "sleep", waits.append)
     file = tmp_path / "out.jsonl"
     options = {
         "server": getattr(server, interface),
@@ -170,24 +151,19 @@ def test_a_busy_server_is_asked_again(
 
 @pytest.mark.parametrize("interface", ["grpc", "rest"])
 def test_an_exhausted_server_is_no_fault_of_an_image(
-    server, images, tmp_path, monkeypatch, interface
+    run_dir, server, images, tmp_path, waits, interface
 ):
-    waits = []
-    monkeypatch.setattr(asking.time, "sleep", waits.append)
     server.reset(fail_first=2, fail_with=grpc.StatusCode.RESOURCE_EXHAUSTED)
-    chosen = config.PredictSettings(
-        "runs/mine",
-        (str(next((images / "dark").iterdir())),),
-        server=getattr(server, interface),
-        output=str(tmp_path / "out.jsonl"),
-    )
-    assert clients.predict(chosen) == 0
+    image = next((images / "dark").iterdir())
+    file = str(tmp_path / "out.jsonl")
+    address = getattr(server, interface)
+    assert predict(run_dir, image, server=address, output=file) == 0
     assert waits == [1, 2]
     assert server.batch_sizes == [1] * 3
     server.reset()
 
 
-def test_a_damaged_export_is_not_loaded(lengths, tmp_path):
+def test_a_damaged_export_is_not_loaded(lengths, images, tmp_path):
     export = shutil.copytree(lengths / "1", tmp_path / "export" / "1")
     graph = export / "saved_model.pb"
     content = graph.read_bytes()
@@ -197,11 +173,10 @@ def test_a_damaged_export_is_not_loaded(lengths, tmp_path):
     (export / "assets.extra" / "metadata.json").write_text(
         json.dumps({"files": listed})
     )
-    chosen = config.PredictSettings(str(tmp_path), ("a.png",))
-    assert "represent" in stage.open_model(chosen).signatures()
+    assert predict(tmp_path, images, output=str(tmp_path / "a.csv")) == 0
     graph.write_bytes(content[:-1])
     with pytest.raises(ValueError, match="exported, but saved_model.pb differ"):
-        stage.open_model(chosen)
+        predict(tmp_path, images)
 
 
 def test_a_file_that_exists_is_kept(run_dir, server, images, tmp_path):
@@ -214,13 +189,17 @@ def test_a_file_that_exists_is_kept(run_dir, server, images, tmp_path):
     predict(run_dir, images, output=str(file), **options)
     assert file.read_text().startswith("path,")
     (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(ValueError, match="--output must be a file, got .*fold"):
-        predict(
-            "no export is looked for",
-            images,
-            output=str(tmp_path / "folder.csv"),
-            overwrite=True,
-        )
+    for place, message in (
+        ("folder.csv", "--output must be a file, got .*folder.csv, a dir"),
+        ("out.csv/a.csv", "`output` must be a folder that can be written"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            predict(
+                "no export is looked for",
+                images,
+                output=str(tmp_path / place),
+                overwrite=True,
+            )
 
 
 def test_wrong_names_are_errors_before_any_image(
@@ -240,12 +219,3 @@ def test_wrong_names_are_errors_before_any_image(
     with pytest.raises(ValueError, match="export must hold version 4 of tool"):
         predict(run_dir, images, model_version=4)
     assert server.batch_sizes == []
-
-
-def test_an_output_that_cannot_be_written_is_found_first(tmp_path, run_dir):
-    (tmp_path / "file").touch()
-    chosen = config.PredictSettings(
-        str(run_dir), (__file__,), output=str(tmp_path / "file" / "a.csv")
-    )
-    with pytest.raises(ValueError, match="`output` must be a folder that can"):
-        clients.predict(chosen)

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import config, evaluation, serving, training
-from supcon_tf.clients import integrity
+from supcon_tf.clients import paths
 from supcon_tf.serving import metadata
 from supcon_tf.training import runs
 from tests import forks
@@ -78,10 +78,10 @@ def test_a_fresh_process_answers_as_evaluation_did(
         expected = np.tile(saved["probabilities"], [COPIES, 1])
         labels = np.tile(saved["labels"], COPIES)
         root = run.recorded(config.PretrainSettings).data_dir
-        paths = [f"{root}/{identifier}" for identifier in saved["ids"]]
+        files = [f"{root}/{identifier}" for identifier in saved["ids"]]
     file = tmp_path / "answers.npz"
     done = subprocess.run(
-        [sys.executable, "-c", FRESH_PROCESS, exported, file, *paths * COPIES],
+        [sys.executable, "-c", FRESH_PROCESS, exported, file, *files * COPIES],
         capture_output=True,
         text=True,
         cwd=tmp_path,
@@ -114,7 +114,7 @@ def test_metadata_has_the_metrics_of_evaluation(exported, evaluated):
     found = json.loads((exported / metadata.FILE).read_text())
     assert found["metrics"]["linear"]["top_1"] == summary["linear"]["top_1"]
     assert found["classes"] == list(run.class_names())
-    integrity.check_files(exported)
+    paths.check_files(exported)
 
 
 def test_versions_count_up_and_are_never_replaced(exported, evaluated):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import shutil
 import sys
@@ -12,8 +13,12 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import config, conversion, data, training
-from supcon_tf.conversion import stage
-from supcon_tf.training import input_pipeline, runs
+from supcon_tf.conversion import formats
+from supcon_tf.data import subsets
+from supcon_tf.training import runs
+
+# `conversion.convert` is the function.
+CONVERT = importlib.import_module("supcon_tf.conversion.convert")
 
 
 @pytest.fixture(scope="module")
@@ -110,9 +115,8 @@ def test_the_directory_holds_what_the_record_says(run, found):
 
 def test_a_file_of_the_directory_gives_the_probabilities(run, found, expected):
     """As an app runs it: the file, its signature, one image."""
-    settings = run.recorded(config.PretrainSettings)
     ((images, _),) = data.make_examples(
-        input_pipeline.source(settings, "test"), 99, image_size=16
+        runs.Run.open(run.path).images("test"), 99, image_size=16
     )
     interpreter = tf.lite.Interpreter(
         str(run.path / "converted" / "model_int8.tflite")
@@ -126,12 +130,14 @@ def test_a_file_of_the_directory_gives_the_probabilities(run, found, expected):
 def test_it_is_replaced_only_if_asked(finished_run, tmp_path, monkeypatch):
     path = tmp_path / "run"
     shutil.copytree(finished_run.path, path)
-    monkeypatch.setattr(
-        stage,
-        "_contents",
-        lambda chosen, *_: dict.fromkeys(chosen.formats, b""),
-    )
-    monkeypatch.setattr(stage, "_measured", lambda *_: {})
+    calibrated = []
+
+    def to_tflite(model, precision, images):
+        calibrated.append(images)
+        return b""
+
+    monkeypatch.setattr(formats, "to_tflite", to_tflite)
+    monkeypatch.setattr(CONVERT, "_measured", lambda *_: {})
 
     def convert(precision, **options):
         conversion.convert(
@@ -139,6 +145,8 @@ def test_it_is_replaced_only_if_asked(finished_run, tmp_path, monkeypatch):
                 str(path),
                 formats=(f"tflite_{precision}",),
                 classifier="none",
+                calibration_images=20,
+                seed=3,
                 **options,
             )
         )
@@ -152,8 +160,14 @@ def test_it_is_replaced_only_if_asked(finished_run, tmp_path, monkeypatch):
         broken.setattr(json, "dumps", None)  # with the models on the disk
         convert("float16", overwrite=True)
     assert names_in(path / "converted") == before
-    assert "model_float16.tflite" in convert("float16", overwrite=True)
+    assert calibrated == [None, None]
+    assert "model_int8.tflite" in convert("int8", overwrite=True)
     assert not [name for name in names_in(path) if name.startswith(".")]
+    # The images that int8 sees are those of evaluation.
+    train = runs.Run.open(path).images("train")
+    ((images, labels),) = data.make_examples(train, 99, image_size=16)
+    drawn = subsets.draw_alike(labels, 20, seed=3)
+    np.testing.assert_array_equal(calibrated[2], images.numpy()[drawn])
 
 
 def test_an_encoder_alone_represents(finished_run, tmp_path):
@@ -169,10 +183,6 @@ def test_an_encoder_alone_represents(finished_run, tmp_path):
     assert model["least_cosine"] > 1 - 1e-5
     assert model["output"]["name"] == "representation"
     assert "top_1" not in model
-    assert names_in(path / "converted") == {
-        "model_float32.tflite",
-        "conversion.json",
-    }
 
 
 @pytest.mark.parametrize(
@@ -191,7 +201,7 @@ def test_wrong_settings_are_named(given, message):
 
 
 def test_nothing_is_begun_that_cannot_end(finished_run, monkeypatch):
-    monkeypatch.setattr(stage, "_contents", None)  # would fail if called
+    monkeypatch.setattr(CONVERT, "_contents", None)  # would fail if called
     path = str(finished_run.path)
     for given, error, message in (
         ({"classifier": "pretrained"}, ValueError, "--classifier must be"),

@@ -1,0 +1,107 @@
+"""From settings to answers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+import tqdm
+from etils import epath
+
+from supcon_tf import config, exceptions, files
+from supcon_tf.clients import asking, model, output, paths, rest_model
+
+
+def predict(settings: config.PredictSettings) -> int:
+    """Asks a model about images, and writes what it answers.
+
+    Args:
+      settings: what is asked, and of whom.
+
+    Returns:
+      How many of the images have an error in the place of an answer.
+
+    Raises:
+      ValueError: there are no images, no export, no such signature, the
+        export is damaged, or the output file exists or is a directory.
+      FileNotFoundError: an image or a folder does not exist.
+      RuntimeError: a server is not there, or does not serve the model. Then
+        no file is written.
+    """
+    images = paths.find_images(settings.images)
+    if settings.output:
+        _check_output(settings)
+    asked = _open_model(settings)
+    known = asking.patiently(asked.signatures, settings.retries)
+    wanted = ("serving_default", "represent")
+    if settings.signature:
+        wanted = (settings.signature,)
+    signature = next((known[name] for name in wanted if name in known), None)
+    if signature is None:
+        raise exceptions.InvalidValue(
+            "--signature must be one of the model that takes image files, "
+            f"{', '.join(sorted(known)) or 'which has none'}, got "
+            f"{settings.signature or 'none'}"
+        )
+    rows = asking.answers(
+        lambda contents: asked.predict(signature, contents),
+        images,
+        batch_size=settings.batch_size,
+        requests_in_flight=settings.requests_in_flight,
+        retries=settings.retries,
+    )
+    failed = 0
+
+    def shown() -> Iterator[model.Row]:
+        nonlocal failed
+        # Lines on the same terminal show the progress, and would break the bar.
+        shows_rows = settings.output is None and sys.stdout.isatty()
+        hidden = shows_rows or not sys.stderr.isatty()
+        for row in tqdm.tqdm(
+            rows, None, len(images), disable=hidden, unit=" images"
+        ):
+            failed += "error" in row
+            yield row
+
+    output.write(shown(), settings.output, settings.top)
+    return failed
+
+
+def _open_model(settings: config.PredictSettings) -> model.Model:
+    """The model that the settings name; TensorFlow only where it is needed."""
+    if settings.server is None:
+        export = paths.find_export(
+            settings.model_dir or os.path.join(settings.run_dir, "export"),
+            settings.model_version,
+        )
+        paths.check_files(export)
+        from supcon_tf.clients import saved_model
+
+        return saved_model.SavedModel(export)
+    run = os.path.basename(os.path.normpath(settings.run_dir))
+    way, address = rest_model.RestModel, settings.server
+    if address.startswith("grpc://"):
+        from supcon_tf.clients import grpc_model
+
+        way, address = grpc_model.GrpcModel, address.removeprefix("grpc://")
+    return way(
+        address,
+        settings.model_name or run,
+        settings.model_version,
+        settings.timeout,
+    )
+
+
+def _check_output(settings: config.PredictSettings) -> None:
+    path = epath.Path(settings.output)
+    if path.is_dir():
+        raise exceptions.InvalidValue(
+            f"--output must be a file, got {settings.output}, a directory"
+        )
+    if path.exists() and not settings.overwrite:
+        raise exceptions.InvalidValue(
+            f"{settings.output} exists already; choose another --output, or "
+            "replace it with --overwrite"
+        )
+    files.check_writable("output", path.parent)

@@ -1,0 +1,165 @@
+"""From a run directory to files for other runtimes, measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+
+from supcon_tf import config, data, exceptions, files
+from supcon_tf.augment import geometry
+from supcon_tf.conversion import comparison, formats
+from supcon_tf.data import subsets
+from supcon_tf.training import console, runs
+
+_FILES = {
+    "tflite_float32": "model_float32.tflite",
+    "tflite_float16": "model_float16.tflite",
+    "tflite_int8": "model_int8.tflite",
+    "onnx": "model.onnx",
+}
+_PREPROCESSING = (
+    "The caller decodes to RGB, resizes the shorter side to round(S / "
+    f"{geometry.CENTRAL_FRACTION}), bilinear and antialiased, and crops the "
+    "central S x S; images of S x S stay as they are. The normalisation of the "
+    "pixels is in the model."
+)
+
+
+def convert(settings: config.ConvertSettings) -> dict[str, object]:
+    """Converts encoder and classifier of a run, and measures what came out.
+
+    Every file is run on all test images by its own runtime, TFLite's
+    interpreter or ONNX Runtime.
+
+    Args:
+      settings: those of the conversion.
+
+    Returns:
+      What conversion.json holds: `float_model`, the measures of the model that
+      was converted, and in `models`, by format, those of each file, with its
+      name, bytes, SHA-256, input, output, differences from the float model and
+      milliseconds per image on one thread. The directory converted/ of the run
+      directory appears with all its files at once.
+
+    Raises:
+      ImportError: the extra `onnx` is not installed and needed.
+      ValueError: run or linear stage has no checkpoint, the run has no such
+        classifier, the data has other classes, or the directory exists.
+    """
+    run = runs.Run.open(settings.run_dir, settings.linear_stage)
+    checkpoint, directory = run.checkpoint, run.files.converted
+    if directory.exists() and not settings.overwrite:
+        raise exceptions.InvalidValue(
+            f"{directory} must not exist; replace it with --overwrite"
+        )
+    versions = console.versions()
+    if "onnx" in settings.formats:
+        formats.import_onnx()
+        for package in ("tf2onnx", "onnx", "onnxruntime"):
+            versions[package] = importlib.metadata.version(package)
+    test, size = run.images("test"), run.settings.image_size
+    name = run.choose_classifier(settings.classifier)
+    classifier = None if name == "none" else run.classifier(name)
+    model = formats.ImageModel(run.encoder, size, classifier)
+    console.print_header(test, size)
+    console.print_line("encoder", checkpoint)
+    console.print_line("classifier", name)
+
+    contents = _contents(settings, model, run)
+    results = {
+        "dataset": test.name,
+        "test_images": test.num_examples,
+        "encoder": checkpoint,
+        "classifier": name,
+        "settings": dataclasses.asdict(settings),
+        "versions": versions,
+        "preprocessing": _PREPROCESSING,
+        **_measured(settings, model, contents, test),
+    }
+    with files.make_atomically(directory, settings.overwrite) as partial:
+        for form, content in contents.items():
+            (partial / _FILES[form]).write_bytes(content)
+        if classifier is not None:
+            lines = "".join(f"{name}\n" for name in run.class_names)
+            (partial / "class_names.txt").write_bytes(lines.encode())
+        text = json.dumps(results, indent=1)
+        (partial / "conversion.json").write_text(text + "\n")
+    console.print_line("converted", directory)
+    return results
+
+
+def _contents(
+    settings: config.ConvertSettings, model: formats.ImageModel, run: runs.Run
+) -> dict[str, bytes]:
+    """The content of each file, by its format."""
+    calibrating = None
+    if "tflite_int8" in settings.formats:
+        images = run.images("train")
+        labels = subsets.labels_of(images)
+        drawn = subsets.draw_alike(
+            labels, settings.calibration_images, settings.seed
+        )
+        examples = data.make_examples(
+            images, len(drawn), image_size=model.image_size, positions=drawn
+        )
+        calibrating = examples.get_single_element()[0].numpy()
+    contents = {}
+    for form in settings.formats:
+        kind, _, precision = form.partition("_")
+        contents[form] = (
+            formats.to_onnx(model)
+            if kind == "onnx"
+            else formats.to_tflite(model, precision, calibrating)
+        )
+        console.print_line(
+            "made", f"{_FILES[form]} ({len(contents[form]):,} B)"
+        )
+    return contents
+
+
+def _measured(
+    settings: config.ConvertSettings,
+    model: formats.ImageModel,
+    contents: dict[str, bytes],
+    test: data.Source,
+) -> dict[str, object]:
+    """Measures of the float model and of all that was made of it."""
+    float_model, size = model.function(), model.image_size
+    runtimes = {
+        form: formats.onnx_function(content)
+        if form == "onnx"
+        else formats.tflite_function(content)
+        for form, content in contents.items()
+    }
+    expected, outputs, labels = comparison.outputs(
+        lambda images: float_model(images)[model.output].numpy(),
+        runtimes,
+        data.make_examples(test, settings.batch_size, image_size=size),
+    )
+    classifies = model.classifier is not None
+    accuracy = comparison.accuracy(expected, labels) if classifies else {}
+    models = {
+        form: {
+            "file": _FILES[form],
+            "bytes": len(contents[form]),
+            "sha256": hashlib.sha256(contents[form]).hexdigest(),
+            "input": {
+                "name": "images",
+                "shape": ["N", size, size, 3],
+                "dtype": "uint8" if form == "tflite_int8" else "float32",
+                "range": [0, 255],
+            },
+            "output": {
+                "name": model.output,
+                "shape": ["N", output.shape[1]],
+                "dtype": "float32",
+            },
+            **(comparison.accuracy(output, labels) if classifies else {}),
+            **comparison.differences(output, expected, classifies),
+            "milliseconds": comparison.milliseconds(runtimes[form], size),
+        }
+        for form, output in outputs.items()
+    }
+    return {"float_model": accuracy, "models": models}

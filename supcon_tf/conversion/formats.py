@@ -1,0 +1,266 @@
+"""Files for other runtimes, TFLite and ONNX: made of a model, and run."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from supcon_tf import exceptions, models
+
+# From images [N, S, S, 3] uint8 to probabilities or representations [N, K].
+Function = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.float32]]
+
+_PRECISIONS = ("float32", "float16", "int8")
+# From pooling on, all is float32, as in training: of an int8 softmax many
+# probabilities are 0, whose log-likelihood is infinite.
+_FLOAT_OPERATIONS = ["MEAN", "L2_NORMALIZATION", "FULLY_CONNECTED", "SOFTMAX"]
+# Of ONNX 1.12 (2022): what later runtimes run too.
+_OPSET = 17
+# A thread that began within another's silence would bring that back at its end.
+_LOCK = threading.RLock()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ImageModel:
+    """Encoder and classifier in inference, for images of one size.
+
+    The normalisation of pixels is inside, decoding and crop are not.
+
+    Attributes:
+      encoder: built encoder.
+      image_size: S, in pixels.
+      classifier: from representations [N, dim] to logits [N, classes]
+        float32, built too; or None.
+    """
+
+    encoder: models.Encoder
+    image_size: int
+    classifier: Callable[[tf.Tensor], tf.Tensor] | None = None
+
+    @property
+    def output(self) -> str:
+        """Name of what it puts out.
+
+        `probabilities` [N, classes] float32, or without a classifier
+        `representation` [N, dim] float32, unit length.
+        """
+        return "representation" if self.classifier is None else "probabilities"
+
+    def function(
+        self, dtype: tf.DType = tf.uint8
+    ) -> tf.types.experimental.GenericFunction:
+        """The function of `images` [N, S, S, 3] of a type, N unknown."""
+        side = self.image_size
+        spec = tf.TensorSpec([None, side, side, 3], dtype, "images")
+        return tf.function(self._answer, input_signature=[spec])
+
+    def _answer(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
+        answer = self.encoder(images, training=False)
+        if self.classifier is not None:
+            answer = tf.nn.softmax(self.classifier(answer))
+        elif not self.encoder.normalize:
+            answer = tf.math.l2_normalize(answer, axis=1)
+        return {self.output: answer}
+
+
+def to_tflite(
+    model: ImageModel,
+    precision: str = "float32",
+    calibration_images: npt.NDArray[np.uint8] | None = None,
+) -> bytes:
+    """Converts a model to TFLite.
+
+    The file takes `images` [N, S, S, 3], of any N after `resize_tensor_input`
+    and of N = 1 before, and puts out what the model does, in float32. It has
+    the signature `serving_default`. Batch normalisation is folded into the
+    convolutions.
+
+    Args:
+      model: what is converted.
+      precision: "float32"; "float16", in which the weights are stored; or
+        "int8", in which convolutions store and compute, while all that follows
+        the last of them is float32. The images are uint8 for int8, and float32
+        in 0..255 for the others.
+      calibration_images: [n, S, S, 3] uint8, as the model will see; the ranges
+        of their activations are those of int8, which needs them.
+
+    Returns:
+      The content of a .tflite file.
+
+    Raises:
+      ValueError: there are no such images, or none for int8.
+
+    Reference: https://arxiv.org/abs/1712.05877 (int8).
+    """
+    if precision not in _PRECISIONS:
+        raise exceptions.InvalidValue(
+            f"`precision` must be one of {', '.join(_PRECISIONS)}, got "
+            f"{precision!r}"
+        )
+    if precision == "int8":
+        side, images = model.image_size, calibration_images
+        images = np.empty(0) if images is None else images
+        fits = images.dtype == np.uint8 and images.shape[1:] == (side, side, 3)
+        if not (fits and len(images)):
+            raise exceptions.InvalidValue(
+                f"`calibration_images` must be [n, {side}, {side}, 3] uint8, "
+                f"n >= 1, got {list(images.shape)} {images.dtype}"
+            )
+    # The converter saves its input first: no more than the weights, for Keras
+    # would trace every layer to save it, for seconds.
+    weights = tf.Module()
+    with silenced():
+        function = model.function(
+            tf.uint8 if precision == "int8" else tf.float32
+        ).get_concrete_function()
+        weights.all = list(function.variables)
+        converter = tf.lite.TFLiteConverter.from_concrete_functions(
+            [function], weights
+        )
+        # None but TFLite's own operations.
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+        if precision == "float32":
+            return converter.convert()
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if precision == "float16":
+            converter.target_spec.supported_types = [tf.float16]
+            return converter.convert()
+        converter.representative_dataset = lambda: (
+            [image[np.newaxis]] for image in calibration_images
+        )
+        # Only the debugger can leave some operations as they are.
+        options = tf.lite.experimental.QuantizationDebugOptions(
+            denylisted_ops=_FLOAT_OPERATIONS
+        )
+        return tf.lite.experimental.QuantizationDebugger(
+            converter=converter, debug_options=options
+        ).get_nondebug_quantized_model()
+
+
+def tflite_function(content: bytes) -> Function:
+    """The function that TFLite's interpreter makes of a file.
+
+    Args:
+      content: of a .tflite file, as `to_tflite` makes it.
+
+    Returns:
+      From images [N, S, S, 3] uint8 to [N, classes or dim] float32. Each thread
+      that calls it has an interpreter of its own, of one thread.
+    """
+    local = threading.local()
+
+    def run(batch: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+        if not hasattr(local, "interpreter"):
+            with silenced():
+                local.interpreter = tf.lite.Interpreter(model_content=content)
+                local.interpreter.allocate_tensors()
+        interpreter = local.interpreter
+        (images,) = interpreter.get_input_details()
+        (answer,) = interpreter.get_output_details()
+        if tuple(images["shape"]) != batch.shape:
+            interpreter.resize_tensor_input(images["index"], batch.shape)
+            interpreter.allocate_tensors()
+        interpreter.set_tensor(images["index"], batch.astype(images["dtype"]))
+        interpreter.invoke()
+        return interpreter.get_tensor(answer["index"])
+
+    return run
+
+
+def import_onnx() -> tuple[types.ModuleType, types.ModuleType]:
+    """Imports tf2onnx and onnxruntime, and only where they are used.
+
+    Raises:
+      ImportError: one of them is not installed.
+    """
+    try:
+        import onnxruntime
+        import tf2onnx
+    except ImportError as error:
+        raise exceptions.MissingPackage(
+            "ONNX must have the extra `onnx`: pip install 'supcon_tf[onnx]', "
+            f"got: {error}"
+        ) from error
+    return tf2onnx, onnxruntime
+
+
+def to_onnx(model: ImageModel) -> bytes:
+    """Converts a model to ONNX.
+
+    The file takes `images` [N, S, S, 3] float32 in 0..255, any N, and puts out
+    what the model does, in float32.
+
+    Args:
+      model: what is converted.
+
+    Returns:
+      The content of an .onnx file.
+
+    Raises:
+      ImportError: the extra `onnx` is not installed.
+    """
+    tf2onnx, _ = import_onnx()
+    function = model.function(tf.float32)
+    with silenced():
+        converted, _ = tf2onnx.convert.from_function(
+            function, function.input_signature, opset=_OPSET
+        )
+    for value in (*converted.graph.input, *converted.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "N"
+    return converted.SerializeToString()
+
+
+def onnx_function(content: bytes) -> Function:
+    """The function that ONNX Runtime makes of a file, on the CPU.
+
+    Args:
+      content: of an .onnx file, as `to_onnx` makes it.
+
+    Returns:
+      From images [N, S, S, 3] uint8 to [N, classes or dim] float32, on the
+      thread that calls it.
+
+    Raises:
+      ImportError: the extra `onnx` is not installed.
+    """
+    _, onnxruntime = import_onnx()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(
+        content, options, providers=["CPUExecutionProvider"]
+    )
+    return lambda batch: session.run(
+        None, {"images": batch.astype(np.float32)}
+    )[0]
+
+
+@contextlib.contextmanager
+def silenced() -> Iterator[None]:
+    """Drops all that this process prints meanwhile, C++ code included.
+
+    Converters print what a user cannot use. Errors come as exceptions, whose
+    text holds the converter's. Threads wait for each other.
+    """
+    with _LOCK, open(os.devnull, "w") as nowhere:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        saved = {number: os.dup(number) for number in (1, 2)}
+        try:
+            for number in saved:
+                os.dup2(nowhere.fileno(), number)
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, kept in saved.items():
+                os.dup2(kept, number)
+                os.close(kept)

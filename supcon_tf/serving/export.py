@@ -1,0 +1,63 @@
+"""From a run directory to a version that TF Serving takes."""
+
+from __future__ import annotations
+
+from etils import epath
+
+from supcon_tf import config, exceptions, measures
+from supcon_tf.serving import metadata, saved_model
+from supcon_tf.training import console, representations, runs
+
+
+def export(settings: config.ExportSettings) -> epath.Path:
+    """Exports encoder and classifier of a run as a SavedModel.
+
+    Args:
+      settings: those of the export.
+
+    Returns:
+      The directory, export/<version> in the run directory.
+
+    Raises:
+      ValueError: run or linear stage has no checkpoint, the run has no such
+        classifier, the version exists, or `max_pixels` refuses ordinary
+        photographs.
+    """
+    run = runs.Run.open(settings.run_dir, settings.linear_stage)
+    size, versions = run.settings.image_size, run.files.export
+    taken = [child.name for child in versions.glob("*")]
+    newest = max((int(n) for n in taken if n.isdecimal()), default=0)
+    directory = versions / str(settings.version or newest + 1)
+    if directory.exists():
+        raise exceptions.InvalidValue(
+            f"--version must not exist in {versions}, got {settings.version}"
+        )
+    saved_model.check_max_pixels(settings.max_pixels, size)
+    name = run.choose_classifier(settings.classifier)
+    is_named = name != "none" or settings.prototypes
+    prototypes = None
+    if settings.prototypes:
+        encoded, labels = representations.represent(
+            run.encoder, run.images("train"), image_size=size
+        )
+        prototypes, _ = measures.class_prototypes(
+            encoded, labels, num_classes=len(run.class_names)
+        )
+    saved_model.export_saved_model(
+        run.encoder,
+        directory,
+        image_size=size,
+        class_names=run.class_names if is_named else (),
+        classifier=None if name == "none" else run.classifier(name),
+        prototypes=prototypes,
+        top_k=settings.top_k,
+        max_pixels=settings.max_pixels,
+        max_batch_size=settings.max_batch_size,
+        batch_timeout=settings.batch_timeout_ms / 1000,
+        finish=lambda directory: metadata.write_metadata(
+            directory, run, settings, name
+        ),
+    )
+    console.print_line("classifier", name)
+    console.print_line("exported", directory)
+    return directory

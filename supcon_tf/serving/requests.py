@@ -1,0 +1,101 @@
+"""Requests that lie in an export: those of the warm-up, and one for curl."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+from etils import epath
+from tensorflow_serving.apis import prediction_log_pb2
+
+from supcon_tf import files
+from supcon_tf.serving import metadata
+
+# Where TF Serving looks; at most 1,000 records.
+WARM_UP_FILE = f"{metadata.EXTRAS}/tf_serving_warmup_requests"
+FILE = f"{metadata.EXTRAS}/request.json"
+# Images per request. Kernels choose for one image and for several; more than
+# `max_batch_size` of a server that batches would keep it from loading.
+BATCH_SIZES = (1, 8)
+
+_PHOTOGRAPH = (375, 500)  # height, width: the usual one of ImageNet
+_REFERENCE_SIZE = 224  # the views of such photographs, pixels
+
+
+def write_requests(directory: epath.PathLike, image_size: int) -> None:
+    """Writes assets.extra/tf_serving_warmup_requests and request.json there.
+
+    TF Serving runs the first when it loads a model, and refuses to load a
+    version whose requests fail. The first request of a signature prunes and
+    optimizes the graph and lets the kernels choose their algorithms, which
+    takes many times as long as an answer. Per signature there is a request of
+    one image and one of eight: image files as a photograph in JPEG and a small
+    PNG, so that both decoders have run, arrays as gray images, which take a few
+    bytes on disk.
+
+    The second is the body of a REST request that works as it is,
+
+      curl -d @request.json http://localhost:8501/v1/models/NAME:predict
+
+    with one small JPEG file in the row format, for `serving_default` or,
+    without a classifier, `represent`.
+
+    Args:
+      directory: a SavedModel that nobody reads yet.
+      image_size: side of the encoder's images in pixels.
+
+    Raises:
+      ValueError: `directory` is no SavedModel.
+    """
+    directory = epath.Path(directory)
+    signatures = metadata.read_signatures(directory)
+    (directory / metadata.EXTRAS).mkdir(parents=True, exist_ok=True)
+    image = photograph(image_size)
+    png = tf.io.encode_png(image[::8, ::8]).numpy()
+    jpeg = tf.io.encode_jpeg(image).numpy()
+    with tf.io.TFRecordWriter(str(directory / WARM_UP_FILE)) as writer:
+        for name, signature in signatures.items():
+            ((key, info),) = signature.inputs.items()
+            for size in BATCH_SIZES:
+                log = prediction_log_pb2.PredictionLog()
+                sent = log.predict_log.request
+                # Without the model's name, which the server decides on.
+                sent.model_spec.signature_name = name
+                # Whoever reads a batch repeats the last value given.
+                values, shape = [png, jpeg] if size > 1 else [jpeg], [size]
+                if info.dtype != tf.string:
+                    values, shape = 128, [size, *image.shape]
+                batch = tf.make_tensor_proto(values, info.dtype, shape)
+                sent.inputs[key].CopyFrom(batch)
+                writer.write(log.SerializeToString(deterministic=True))
+    name = next(n for n in ("serving_default", "represent") if n in signatures)
+    contents = tf.io.encode_jpeg(image, quality=75).numpy()
+    encoded = base64.b64encode(contents).decode()
+    body = {
+        "signature_name": name,
+        "instances": [{"image_bytes": {"b64": encoded}}],
+    }
+    files.write_atomically(directory / FILE, json.dumps(body) + "\n")
+
+
+def photograph(image_size: int) -> npt.NDArray[np.uint8]:
+    """An image to send: colours that run into each other, always the same.
+
+    As large beside the encoder's images as photographs are: 375 x 500 pixels
+    for 224.
+
+    Args:
+      image_size: side of the encoder's images in pixels.
+
+    Returns:
+      [height, width, 3] uint8.
+    """
+    height, width = (
+        -(-side * image_size // _REFERENCE_SIZE) for side in _PHOTOGRAPH
+    )
+    y, x = np.mgrid[0 : 1 : height * 1j, 0 : 1 : width * 1j]
+    waves = (np.sin(9 * x + 4 * y), np.sin(5 * y - 7 * x), np.cos(8 * x * y))
+    return np.rint(127.5 + 127.5 * np.stack(waves, axis=-1)).astype(np.uint8)

@@ -1,0 +1,215 @@
+"""TFLite and ONNX files give what the model gives, in their runtimes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+import numpy as np
+import onnx
+import pytest
+import tensorflow as tf
+
+from supcon_tf import models
+from supcon_tf.conversion import formats
+
+SIDE = 16  # pixels
+
+
+def noisy_images(count: int, seed: int) -> np.ndarray:
+    """Noise around a colour that is another in every image."""
+    rng = np.random.default_rng(seed)
+    colors = rng.uniform(0, 255, (count, 1, 1, 3))
+    pixels = rng.normal(colors, 40, (count, SIDE, SIDE, 3))
+    return pixels.clip(0, 255).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Strided convolutions, residuals, and batch norms that do something."""
+    encoder = models.Encoder("resnet18", width=0.05)
+    classifier = models.LinearClassifier(encoder, 5)
+    classifier.build((None, SIDE, SIDE, 3))
+    rng = np.random.default_rng(2)
+    for variable in encoder.variables:
+        kind = variable.name.rpartition("/")[2].partition(":")[0]
+        shape = variable.shape
+        variable.assign(
+            {
+                "kernel": rng.normal(0, np.prod(shape[:-1]) ** -0.5, shape),
+                "gamma": rng.uniform(0.5, 1.5, shape),
+                "beta": rng.uniform(-0.3, 0.3, shape),
+                "moving_mean": rng.uniform(-0.3, 0.3, shape),
+                "moving_variance": rng.uniform(0.5, 1.5, shape),
+            }[kind]
+        )
+    kernel, bias = classifier.classifier.weights
+    # Logits of these images around 0, one deviation apart.
+    unit = encoder(noisy_images(12, seed=0), training=False)
+    kernel.assign(rng.normal(0, 1, kernel.shape))
+    logits = tf.matmul(unit, kernel)
+    kernel.assign(kernel / tf.math.reduce_std(logits, axis=0))
+    bias.assign(-tf.reduce_mean(tf.matmul(unit, kernel), axis=0))
+    return formats.ImageModel(encoder, SIDE, classifier.classifier)
+
+
+IMAGES = noisy_images(12, seed=0)
+CALIBRATION = noisy_images(16, seed=1)
+
+
+@pytest.fixture(scope="module")
+def expected(model):
+    return model.function()(IMAGES)["probabilities"].numpy()
+
+
+@pytest.fixture(scope="module")
+def converted(model):
+    return {
+        precision: formats.to_tflite(model, precision, CALIBRATION)
+        for precision in ("float32", "float16", "int8")
+    } | {"onnx": formats.to_onnx(model)}
+
+
+@pytest.mark.parametrize(
+    ("name", "tolerance"),
+    [("float32", 1e-5), ("float16", 1e-2), ("int8", 0.1), ("onnx", 1e-5)],
+)
+def test_a_file_gives_what_the_model_gives(
+    converted, expected, name, tolerance
+):
+    assert len(set(expected.argmax(axis=1))) > 2  # these images differ
+    run = formats.tflite_function
+    if name == "onnx":
+        run = formats.onnx_function
+    run = run(converted[name])
+    for images in (IMAGES[:1], IMAGES, IMAGES[:5], IMAGES[:1]):
+        got = run(images)
+        assert got.dtype == np.float32
+        np.testing.assert_allclose(
+            got, expected[: len(images)], rtol=0, atol=tolerance
+        )
+    np.testing.assert_allclose(got.sum(axis=1), 1, rtol=1e-5)
+
+
+def details(content):
+    """Input, output and the operations of a file."""
+    interpreter = tf.lite.Interpreter(model_content=content)
+    (images,) = interpreter.get_input_details()
+    (answer,) = interpreter.get_output_details()
+    names = {op["op_name"] for op in interpreter._get_ops_details()}
+    return images, answer, names, interpreter.get_signature_list()
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
+def test_a_file_is_what_an_app_expects(converted, precision):
+    images, answer, operations, signatures = details(converted[precision])
+    assert list(images["shape_signature"]) == [-1, SIDE, SIDE, 3]
+    assert images["dtype"] == (np.uint8 if precision == "int8" else np.float32)
+    assert answer["dtype"] == np.float32
+    assert signatures == {
+        "serving_default": {"inputs": ["images"], "outputs": ["probabilities"]}
+    }
+    # No Flex, no custom operation; batch norm is in the convolutions.
+    assert operations <= {
+        *("CONV_2D", "ADD", "MUL", "SUB", "PAD", "CAST"),
+        *("MEAN", "L2_NORMALIZATION", "FULLY_CONNECTED", "SOFTMAX"),
+        *("QUANTIZE", "DEQUANTIZE", "AVERAGE_POOL_2D"),
+    }
+
+
+def test_smaller_precisions_make_smaller_files(converted):
+    sizes = {name: len(content) for name, content in converted.items()}
+    assert sizes["float16"] < 0.65 * sizes["float32"]
+    assert sizes["int8"] < sizes["float16"]
+
+
+def test_calibration_images_matter(model, converted, expected):
+    """What one black image tells of the ranges is wrong."""
+    black = np.zeros_like(CALIBRATION[:1])
+    broken = formats.to_tflite(model, "int8", black)
+    error = {
+        name: np.abs(formats.tflite_function(content)(IMAGES) - expected).mean()
+        for name, content in (("good", converted["int8"]), ("broken", broken))
+    }
+    assert error["good"] < 0.2 * error["broken"], error
+
+
+def test_without_classifier_it_represents(model):
+    bare = formats.ImageModel(model.encoder, SIDE)
+    expected = bare.function()(IMAGES)["representation"].numpy()
+    got = formats.tflite_function(formats.to_tflite(bare))(IMAGES)
+    np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5)
+
+
+def test_representations_have_unit_length_whatever_the_encoder_does():
+    encoder = models.Encoder("vgg8", width=0.05, normalize=False)
+    encoder.build((None, SIDE, SIDE, 3))
+    answer = formats.ImageModel(encoder, SIDE).function()(IMAGES)
+    lengths = np.linalg.norm(answer["representation"], axis=1)
+    np.testing.assert_allclose(lengths, 1, rtol=1e-5)
+
+
+def test_wrong_arguments_are_named(model):
+    with pytest.raises(ValueError, match="`precision` must be one of.*'int4'"):
+        formats.to_tflite(model, "int4")
+    for images, got in (
+        (None, r"\[0\] float64"),
+        (CALIBRATION[:0], r"\[0, 16, 16, 3\] uint8"),
+        (CALIBRATION[:, :8], r"\[16, 8, 16, 3\] uint8"),
+        (CALIBRATION / 255, r"\[16, 16, 16, 3\] float64"),
+    ):
+        with pytest.raises(
+            ValueError, match=f"`calibration_images` must be .*, got {got}"
+        ):
+            formats.to_tflite(model, "int8", images)
+
+
+def test_an_onnx_file_is_valid_and_takes_any_number_of_images(converted):
+    loaded = onnx.load_model_from_string(converted["onnx"])
+    onnx.checker.check_model(loaded, full_check=True)
+    assert {o.domain: o.version for o in loaded.opset_import}[""] == 17
+    assert not [node for node in loaded.graph.node if node.domain]
+    (images,), (answer,) = loaded.graph.input, loaded.graph.output
+    assert (images.name, answer.name) == ("images", "probabilities")
+    for value, shape in ((images, ["N", 16, 16, 3]), (answer, ["N", 5])):
+        tensor = value.type.tensor_type
+        assert tensor.elem_type == onnx.TensorProto.FLOAT
+        dims = [d.dim_param or d.dim_value for d in tensor.shape.dim]
+        assert dims == shape
+
+
+@pytest.mark.parametrize("missing", ["tf2onnx", "onnxruntime"])
+def test_a_missing_package_is_named(model, monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=f"supcon_tf.onnx.*{missing}"):
+        formats.to_onnx(model)
+
+
+def test_nothing_is_printed_meanwhile(capfd):
+    print("before", flush=True)
+    with pytest.raises(KeyError), formats.silenced():
+        os.write(1, b"of C++\n")
+        os.write(2, b"of C++\n")
+        raise KeyError
+    print("after", flush=True)
+    assert capfd.readouterr() == ("before\nafter\n", "")
+
+
+def test_threads_bring_the_outputs_back(capfd):
+    inside = threading.Event()
+
+    def first():
+        with formats.silenced():
+            inside.set()
+            threading.Event().wait(0.05)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    inside.wait()
+    with formats.silenced(), formats.silenced():
+        os.write(1, b"of C++\n")
+    thread.join()
+    os.write(1, b"after\n")
+    assert capfd.readouterr().out == "after\n"

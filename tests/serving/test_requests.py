@@ -1,0 +1,119 @@
+"""The requests of an export, run as TF Serving runs them."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
+
+from supcon_tf.serving import metadata, requests
+from tests import model_server, small_export
+
+
+@pytest.fixture
+def saved():
+    return small_export.run_dir() / "export" / "1"
+
+
+def warm_up_of(directory):
+    file = directory / "assets.extra" / "tf_serving_warmup_requests"
+    for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
+        log = prediction_log_pb2.PredictionLog.FromString(record)
+        assert log.WhichOneof("log_type") == "predict_log"
+        yield log.predict_log.request
+
+
+def test_every_request_of_the_warm_up_is_answered_by_a_session(saved):
+    warm_up = []
+    for request in warm_up_of(saved):
+        ((key, sent),) = request.inputs.items()
+        # Not tf.make_ndarray: the server reads messages in C++.
+        value = tf.io.parse_tensor(sent.SerializeToString(), sent.dtype)
+        warm_up.append((request.model_spec.signature_name, key, value.numpy()))
+    session = model_server.Session(saved)
+    for name, key, value in warm_up:
+        for found in session.run(name, {key: value}).values():
+            assert len(found) == len(value)
+            assert found.dtype == object or np.isfinite(found).all()
+    session.close()
+
+
+def test_every_signature_has_a_request_of_one_image_and_of_several(saved):
+    found = {}
+    for request in warm_up_of(saved):
+        assert not request.model_spec.name
+        ((_, sent),) = request.inputs.items()
+        sizes = found.setdefault(request.model_spec.signature_name, [])
+        sizes.append(sent.tensor_shape.dim[0].size)
+    assert found == dict.fromkeys(metadata.read_signatures(saved), [1, 8])
+    assert len(found) == 7
+
+
+def test_files_are_both_kinds_and_arrays_small_on_disk(saved):
+    _, request = (
+        r
+        for r in warm_up_of(saved)
+        if r.model_spec.signature_name == "serving_default"
+    )
+    sent = tf.make_ndarray(request.inputs["image_bytes"])
+    jpegs = [bool(tf.io.is_jpeg(contents)) for contents in sent]
+    assert jpegs == [False] + [True] * 7
+    assert tf.io.decode_png(sent[0]).shape == [4, 5, 3]
+    assert tf.io.decode_jpeg(sent[1]).shape == [27, 36, 3]
+    assert (saved / requests.WARM_UP_FILE).stat().st_size < 20_000
+
+
+class Heights(tf.Module):
+    """Answers with the heights of images."""
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.string, "image_bytes")]
+    )
+    def heights(self, image_bytes):
+        return {
+            "height": tf.map_fn(
+                lambda file: tf.shape(tf.io.decode_jpeg(file))[0],
+                image_bytes,
+                fn_output_signature=tf.int32,
+            )
+        }
+
+
+@pytest.mark.parametrize(
+    "signatures", [("represent", "serving_default"), ("represent",)]
+)
+def test_the_body_for_curl_is_a_request_in_row_format(signatures, tmp_path):
+    server = Heights()
+    tf.saved_model.save(
+        server, str(tmp_path), dict.fromkeys(signatures, server.heights)
+    )
+    requests.write_requests(tmp_path, 224)
+    file = tmp_path / "assets.extra" / "request.json"
+    assert file.stat().st_size < 20_000
+    body = json.loads(file.read_text())
+    assert set(body) == {"signature_name", "instances"}
+    assert body["signature_name"] == signatures[-1]
+    ((row,),) = [body["instances"]]
+    assert set(row) == {"image_bytes"} and set(row["image_bytes"]) == {"b64"}
+    contents = base64.b64decode(row["image_bytes"]["b64"], validate=True)
+    answer = server.heights(tf.constant([contents]))
+    assert answer["height"].numpy().tolist() == [375]
+
+
+@pytest.mark.parametrize("size, shape", [(8, (14, 18)), (224, (375, 500))])
+def test_the_image_is_as_large_beside_the_view_as_photographs(size, shape):
+    image = requests.photograph(size)
+    assert image.shape == (*shape, 3)
+    assert image.dtype == np.uint8
+    assert min(image.std(axis=(0, 1))) > 30, "a flat image shows nothing"
+    np.testing.assert_array_equal(image, requests.photograph(size))
+
+
+def test_a_directory_without_model_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="`directory` must be a SavedModel"):
+        requests.write_requests(tmp_path, 224)
+    assert not any(tmp_path.iterdir())
