@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -16,14 +17,15 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Package -> what it may import of supcon_tf, besides itself.
 BELOW = {
     "cores": set(),
+    "defaults": set(),
     "files": set(),
     "fonts": set(),
     "palette": set(),
     "settings": set(),
     "command_line": {"settings"},
-    "config": {"settings"},
+    "config": {"defaults", "settings"},
     "distribute": set(),
-    "losses": {"distribute"},
+    "losses": {"defaults", "distribute"},
     "models": set(),
     "augment": set(),
     "data": {"augment"},
@@ -152,14 +154,19 @@ def functions_of(tree: ast.Module) -> list[ast.FunctionDef]:
     ]
 
 
-def test_functions_have_docstrings_and_return_types():
+# Of Keras, which says what they do.
+OVERRIDES = re.compile("on_.*|build|call|compile|get_config|.*_(step|state)")
+
+
+def test_public_functions_have_docstrings_and_all_return_types():
     wrong = []
     for path in FILES:
         for node in functions_of(ast.parse(path.read_text())):
             if node.name.startswith("__"):
                 continue
             where = f"{path}:{node.lineno} {node.name} has no"
-            if not ast.get_docstring(node):
+            needs_none = node.name[0] == "_" or OVERRIDES.fullmatch(node.name)
+            if not (needs_none or ast.get_docstring(node)):
                 wrong.append(f"{where} docstring")
             if node.returns is None:
                 wrong.append(f"{where} return type")
