@@ -31,6 +31,9 @@ from etils import epath
 
 from supcon_tf import exceptions
 
+# Flags defined here belong to the tool that runs, and show in its --help.
+flags.disclaim_key_flags()
+
 
 class _Kind(NamedTuple):
     """What a type of settings is in Python, as a text and as a flag."""

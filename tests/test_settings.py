@@ -107,6 +107,15 @@ def test_bad_flagfiles_are_named(tmp_path):
             {"epochs": 5, "warmup_epochs": 10},
             "--warmup_epochs must be at most --epochs, got 10 and 5",
         ),
+        (
+            {"batch_size": 10, "images_per_class": 3},
+            "--images_per_class must divide --batch_size, got 3 and 10",
+        ),
+        (
+            {"keep_every": 15},
+            "--keep_every must be a multiple of --checkpoint_every, got 15 and",
+        ),
+        ({"profile": (3, 2)}, "--profile must be empty or two steps .*got 3,2"),
         ({"dataset": "folder"}, "--data_dir must be given with --dataset=f"),
         (
             {"skip_bad_images": True, "check_images": False},
@@ -301,69 +310,22 @@ class Lists(settings.Settings):
     words: tuple[str, ...] = settings.setting((), "Words.")
     lines: tuple[str, ...] = settings.setting((), "Lines.", repeated=True)
     limit: float | None = settings.setting(None, "Limit.", at_least=1)
-    silent: bool = settings.setting(False, resumable=True)
-    """Whether nothing
-    is said."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Noise(settings.Settings):
-    """A group."""
-
-    level: int = settings.setting(
-        1, must=("be odd, got {}", lambda level: level % 2 == 1)
-    )
-    """Decibels."""
-    unit: str = settings.setting("dB", "Unit.", choices=("dB", "sone"))
-    reference: int = settings.setting(
-        20, "Micropascals.", used_by={"unit": ("dB",)}
-    )
-
-    def _check(self):
-        if self.level > len(self.words):
-            raise exceptions.InvalidValue(f"too loud: {self.level}")
-
-
-@dataclasses.dataclass(frozen=True)
-class Both(Noise, Lists):
-    """Put together of groups."""
-
-    words: tuple[str, ...] = ("a", "b", "c")
-    level: int = 3
-
-    def _check(self):
-        if "z" in self.words:
-            raise exceptions.InvalidValue("no z")
-
-
-def test_the_string_below_a_field_is_its_help():
-    fields = Lists.__dataclass_fields__
-    assert fields["silent"].metadata["help"] == "Whether nothing is said."
+    silent: bool = settings.setting(False, "Silent.", resumable=True)
 
 
 def test_a_field_with_another_default_has_the_help_and_rules_of_its_base():
-    field = Both.__dataclass_fields__["level"]
-    assert field.default == Both("x").level == 3
-    assert field.metadata["help"] == "Decibels."
-    with pytest.raises(ValueError, match="--level must be odd, got 2"):
-        Both("x", level=2)
+    fields = config.LinearSettings.__dataclass_fields__
+    of_base = config.PretrainSettings.__dataclass_fields__["learning_rate"]
+    assert fields["learning_rate"].default == 2.5 != of_base.default
+    help_text = fields["learning_rate"].metadata["help"]
+    assert help_text == of_base.metadata["help"]
+    assert help_text.startswith("Peak learning rate for a batch of 256 images")
+    with pytest.raises(ValueError, match="--learning_rate must be above 0"):
+        config.LinearSettings("x", learning_rate=0.0)
     with pytest.raises(KeyError, match="volume"):  # has no help at all
 
         class Silent(settings.Settings):
             volume: int = 3
-
-
-def test_the_rules_of_every_group_are_checked():
-    with pytest.raises(ValueError, match="too loud: 5"):
-        Both("x", level=5)
-    with pytest.raises(ValueError, match="no z"):
-        Both("x", words=("x", "y", "z"))
-    with pytest.raises(
-        ValueError,
-        match="--reference must be left out with --unit=sone: only dB can use "
-        "it, got 1",
-    ):
-        Both("x", unit="sone", reference=1)
 
 
 def test_lists_of_words_are_separated_by_commas():
