@@ -119,7 +119,10 @@ def _tpu(name: str | None) -> tf.distribute.Strategy:
     """All cores of a TPU."""
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(name)
-        _check_that_it_answers(resolver)
+        # TensorFlow would wait for ever where none answers.
+        for address in resolver.cluster_spec().as_dict().get("worker", []):
+            host, _, port = address.rpartition(":")
+            socket.create_connection((host, int(port)), timeout=30).close()
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (
@@ -136,15 +139,6 @@ def _tpu(name: str | None) -> tf.distribute.Strategy:
             f"{name!r} ({reason})"
         ) from error
     return tf.distribute.TPUStrategy(resolver)
-
-
-def _check_that_it_answers(
-    resolver: tf.distribute.cluster_resolver.TPUClusterResolver,
-) -> None:
-    """Raises OSError where TensorFlow would wait for ever."""
-    for address in resolver.cluster_spec().as_dict().get("worker", []):
-        host, _, port = address.rpartition(":")
-        socket.create_connection((host, int(port)), timeout=30).close()
 
 
 def num_workers(strategy: tf.distribute.Strategy) -> int:

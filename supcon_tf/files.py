@@ -95,14 +95,21 @@ def make_atomically(
       ValueError: `path` exists at the end, and is not to be overwritten.
     """
     path = epath.Path(path)
-    partial = _hidden_name(path, "partial")
+    partial = path.with_name(f".{path.name}.{uuid.uuid4()}.partial")
     partial.mkdir(parents=True)
     try:
         yield partial
         if overwrite:
             _replace(path, partial)
-        else:
-            _publish(path, partial)
+            return
+        try:
+            partial.rename(path)
+        except OSError as error:
+            if not path.exists():
+                raise
+            raise exceptions.InvalidValue(
+                f"{path} must not exist, but does by now"
+            ) from error
     finally:
         _remove(partial)
 
@@ -119,21 +126,9 @@ def remove_unfinished(path: epath.PathLike) -> None:
         _remove(partial)
 
 
-def _publish(path: epath.Path, complete: epath.Path) -> None:
-    """Gives a complete directory a name that is free."""
-    try:
-        complete.rename(path)
-    except OSError as error:
-        if not path.exists():
-            raise
-        raise exceptions.InvalidValue(
-            f"{path} must not exist, but does by now"
-        ) from error
-
-
 def _replace(path: epath.Path, complete: epath.Path) -> None:
     """Gives a complete directory the name of another, kept until it has it."""
-    aside = _hidden_name(path, "old")
+    aside = complete.with_suffix(".old")
     try:
         if path.exists():
             path.rename(aside)
@@ -142,11 +137,6 @@ def _replace(path: epath.Path, complete: epath.Path) -> None:
         if aside.exists() and not path.exists():
             aside.rename(path)
         _remove(aside)
-
-
-def _hidden_name(path: epath.Path, ending: str) -> epath.Path:
-    """A name beside a path that nobody else has."""
-    return path.with_name(f".{path.name}.{uuid.uuid4()}.{ending}")
 
 
 def _remove(directory: epath.Path) -> None:

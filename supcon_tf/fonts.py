@@ -80,8 +80,10 @@ def _say_missing(characters: frozenset[str]) -> None:
     shown = "".join(sorted(characters)[:_SHOWN])
     if len(characters) > _SHOWN:
         shown += f"... ({len(characters)} characters)"
+    wide = {x for x in characters if unicodedata.east_asian_width(x) in "FW"}
+    emoji = {x for x in wide if unicodedata.category(x) == "So"}
     packages = {
-        "fonts-noto-cjk" if _is_east_asian(x) else "fonts-noto-core"
+        "fonts-noto-cjk" if x in wide - emoji else "fonts-noto-core"
         for x in characters
     }
     print(
@@ -90,9 +92,3 @@ def _say_missing(characters: frozenset[str]) -> None:
         file=sys.stderr,
         flush=True,
     )
-
-
-def _is_east_asian(character: str) -> bool:
-    """Whether it is Chinese, Japanese or Korean; emoji are as wide."""
-    is_wide = unicodedata.east_asian_width(character) in "FW"
-    return is_wide and unicodedata.category(character) != "So"

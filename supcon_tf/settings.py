@@ -1,13 +1,30 @@
 """The mechanism of settings: fields with rules, flags, flagfiles.
 
+A class of settings is a frozen dataclass whose fields are declared as
+
+    width: float = setting(1.0, above=0)
+    '''Multiplier of all channels.'''
+
+The string below a field is the help text of its flag. A field that a class has
+again, without a string below, is that of its base with another default. A
+class is put together from groups, by inheritance; the first line of a group's
+docstring is the heading of its flags in `--help`.
+
 Importing this module does not import TensorFlow, so that `--help` and a wrong
 flag answer at once. The settings themselves are in config/.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
-from typing import TypeVar
+import functools
+import inspect
+import itertools
+import operator
+import sys
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 from absl import flags
 from etils import epath
@@ -17,34 +34,56 @@ from supcon_tf import exceptions
 # Flags defined here belong to the tool that runs, and show in its --help.
 flags.disclaim_key_flags()
 
-_KINDS = {  # annotation -> accepted types
-    "bool": bool,
-    "int": int,
-    "int | None": (int, type(None)),
-    "float": (float, int),
-    "float | None": (float, int, type(None)),
-    "str": str,
-    "str | None": (str, type(None)),
-    "tuple[int, ...]": tuple,
-    "tuple[float, ...]": tuple,
-    "tuple[str, ...]": tuple,
+
+class _Kind(NamedTuple):
+    """What a type of settings is in Python, as a text and as a flag."""
+
+    accepted: type | tuple[type, ...]  # of a value, or of a tuple's items
+    read: Callable[[str], object]  # raises ValueError or KeyError
+    define: Callable[..., object]  # absl's function for its flag
+    is_optional: bool = False
+    is_tuple: bool = False
+
+    def accepts(self, value: object) -> bool:
+        """Whether a value is of this type; a bool is no number."""
+        if value is None:
+            return self.is_optional
+        return isinstance(value, tuple) == self.is_tuple and all(
+            isinstance(item, self.accepted)
+            and isinstance(item, bool) == (self.accepted is bool)
+            for item in _items(value)
+        )
+
+
+_BOOLS = {"true": True, "false": False}
+_KINDS = {  # of T; those of `T | None` and `tuple[T, ...]` follow
+    bool: _Kind(bool, lambda text: _BOOLS[text.lower()], flags.DEFINE_boolean),
+    int: _Kind(int, int, flags.DEFINE_integer),
+    float: _Kind((float, int), float, flags.DEFINE_float),
+    str: _Kind(str, str, flags.DEFINE_string),
 }
-_FROM_TEXT = {  # a single value
-    "bool": lambda text: {"true": True, "false": False}[text.lower()],
-    "int": int,
-    "float": float,
-    "str": str,
+for _type, _kind in tuple(_KINDS.items()):
+    _KINDS[_type | None] = _kind._replace(is_optional=True)
+    _KINDS[tuple[_type, ...]] = _kind._replace(
+        is_tuple=True, define=flags.DEFINE_list
+    )
+_BOUNDS = {
+    "above": operator.gt,
+    "at_least": operator.ge,
+    "at_most": operator.le,
 }
 
 
 def setting(
     default: object,
-    help: str,
+    help: str = "",
     *,
     choices: tuple[str, ...] | None = None,
     above: float | None = None,
     at_least: float | None = None,
     at_most: float | None = None,
+    must: tuple[str, Callable[[object], bool]] | None = None,
+    used_by: dict[str, tuple[str, ...]] | None = None,
     recorded: bool = True,
     resumable: bool = False,
     grows: bool = False,
@@ -52,15 +91,19 @@ def setting(
     repeated: bool = False,
     common: bool = False,
 ) -> dataclasses.Field:
-    """A field with its flag's help text and the rule for its value.
+    """A field with the rules for its value.
 
     Args:
       default: the value where nothing is given.
-      help: text of `--help`.
+      help: text of `--help`, where it is not the string below the field.
       choices: the values that exist, of a tuple those of its items.
       above: exclusive lower bound.
       at_least: inclusive lower bound.
       at_most: inclusive upper bound.
+      must: another rule, as the end of its error's text, {} standing for the
+        value, and whether it holds; ("be 1 or 2, got {}", lambda n: 0 < n < 3).
+      used_by: names of other settings, and the values of each under which this
+        one is used; elsewhere it must have its default.
       recorded: part of the run, so part of its flagfile.
       resumable: may change where a run is resumed.
       grows: may be larger where a run is resumed.
@@ -70,101 +113,118 @@ def setting(
         hold commas.
       common: one that people set, so in the short `--help`.
     """
-    rules = {"above": above, "at_least": at_least, "at_most": at_most}
-    return dataclasses.field(
-        default=default,
-        metadata={
-            "help": help,
-            "choices": choices,
-            "rules": {k: v for k, v in rules.items() if v is not None},
-            "recorded": recorded,
-            "resumable": resumable,
-            "grows": grows,
-            "adaptive": adaptive,
-            "repeated": repeated,
-            "common": common,
-        },
-    )
+    metadata = dict(locals())  # the arguments
+    return dataclasses.field(default=metadata.pop("default"), metadata=metadata)
 
 
 def with_default(base: type, name: str, default: object) -> dataclasses.Field:
-    """The field of a base class with another default."""
+    """The field of another class, with a default of its own."""
     field = base.__dataclass_fields__[name]
     return dataclasses.field(default=default, metadata=field.metadata)
 
 
+class _Declared:
+    """Completes what a class declares before `dataclass` collects it."""
+
+    def __init_subclass__(cls) -> None:
+        of_bases = {
+            field.name: field.metadata
+            for base in reversed(cls.__mro__)
+            if dataclasses.is_dataclass(base)
+            for field in dataclasses.fields(base)
+        }
+        for name, hint in inspect.get_annotations(cls, eval_str=True).items():
+            field = vars(cls)[name]
+            if not isinstance(field, dataclasses.Field):
+                field = setting(field)
+            metadata = field.metadata
+            if not metadata["help"]:
+                text = _help_texts(cls.__module__).get((cls.__name__, name))
+                metadata = metadata | {"help": text} if text else of_bases[name]
+            metadata = metadata | {"kind": _KINDS[hint]}
+            field = dataclasses.field(default=field.default, metadata=metadata)
+            setattr(cls, name, field)
+
+
+@functools.cache
+def _help_texts(module: str) -> dict[tuple[str, str], str]:
+    """The strings below fields in a module, by class and field, as one line."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {
+        (group.name, field.target.id): " ".join(below.value.value.split())
+        for group in tree.body
+        if isinstance(group, ast.ClassDef)
+        for field, below in itertools.pairwise(group.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr)
+    }
+
+
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(_Declared):
     """Where a run is on disk."""
 
-    run_dir: str = setting(
-        "",
-        "Run directory: what this tool writes, and reads of earlier ones.",
-        resumable=True,
-        common=True,
-    )
+    run_dir: str = setting("", resumable=True, common=True)
+    """Run directory: what this tool writes, and reads of earlier ones."""
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
-            _check_field(field, getattr(self, field.name))
+            check_field(field, getattr(self, field.name))
         if not self.run_dir:
             raise exceptions.InvalidValue("--run_dir must be given")
-        self._check()
+        self._check_together()
 
-    def _check(self) -> None:
-        """Checks rules between fields; raises ValueError."""
+    def _check_together(self) -> None:
+        """Checks rules between fields: `used_by`, `_check` of every group."""
+        for field in dataclasses.fields(self):
+            for name, values in (field.metadata["used_by"] or {}).items():
+                chosen = getattr(self, name, None)  # a tool may not have it
+                if chosen not in (None, *values):
+                    only = f"only {', '.join(values)} can use it"
+                    self._check_left_out(
+                        f"with --{name}={chosen}: {only}", field.name
+                    )
+        for group in reversed(type(self).__mro__):
+            if "_check" in vars(group):
+                group._check(self)
 
-
-def _check_field(field: dataclasses.Field, value: object) -> None:
-    """Raises ValueError unless the value has the field's type and range."""
-    accepted = _KINDS[field.type]
-    is_bool = isinstance(value, bool)
-    if not isinstance(value, accepted) or is_bool != (accepted is bool):
-        raise exceptions.InvalidValue(
-            f"--{field.name} must be {field.type}, got {value!r}"
-        )
-    choices, rules = field.metadata["choices"], field.metadata["rules"]
-    items = value if isinstance(value, tuple) else (value,)
-    unknown = [item for item in items if choices and item not in choices]
-    if unknown:
-        raise exceptions.InvalidValue(
-            f"--{field.name} must be one of {', '.join(choices)}, got "
-            f"{unknown[0]!r}"
-        )
-    holds = {
-        "above": lambda limit: value > limit,
-        "at_least": lambda limit: value >= limit,
-        "at_most": lambda limit: value <= limit,
-    }
-    for rule, limit in rules.items():
-        if value is not None and not holds[rule](limit):
-            raise exceptions.InvalidValue(
-                f"--{field.name} must be {rule.replace('_', ' ')} {limit}, "
-                f"got {value}"
-            )
+    def _check_left_out(self, where: str, *names: str) -> None:
+        """Raises ValueError unless the named settings have their defaults."""
+        for name in names:
+            value = getattr(self, name)
+            if value != self.__dataclass_fields__[name].default:
+                raise exceptions.InvalidValue(
+                    f"--{name} must be left out {where}, got {to_text(value)}"
+                )
 
 
-def check_used(
-    settings: Settings, used_by: dict[str, tuple[str, tuple[str, ...]]]
-) -> None:
-    """Raises ValueError for a setting that the chosen others leave unused.
+def check_field(field: dataclasses.Field, value: object) -> None:
+    """Raises ValueError for a value that breaks a rule of its field."""
+    for rule in _broken_rules(field, value):
+        raise exceptions.InvalidValue(f"--{field.name} must {rule}")
 
-    Args:
-      settings: to be checked.
-      used_by: name of a setting to (name of another, its values under which
-        the first is used); elsewhere the first must have its default.
-    """
-    for field in dataclasses.fields(settings):
-        name, users = used_by.get(field.name, ("", ()))
-        value = getattr(settings, field.name)
-        if not name or value == field.default:
-            continue
-        chosen = getattr(settings, name)
-        if chosen not in users:
-            raise exceptions.InvalidValue(
-                f"--{field.name} must be left out with --{name}={chosen}: "
-                f"only {', '.join(users)} can use it, got {to_text(value)}"
-            )
+
+def _broken_rules(field: dataclasses.Field, value: object) -> Iterator[str]:
+    rules = field.metadata
+    if not rules["kind"].accepts(value):
+        yield f"be {field.type}, got {value!r}"
+    if value is None:
+        return
+    for item in _items(value):
+        if rules["choices"] and item not in rules["choices"]:
+            yield f"be one of {', '.join(rules['choices'])}, got {item!r}"
+    for bound, holds in _BOUNDS.items():
+        limit = rules[bound]
+        if limit is not None and not holds(value, limit):
+            yield f"be {bound.replace('_', ' ')} {limit}, got {value}"
+    if rules["must"]:
+        rule, holds = rules["must"]
+        if not holds(value):
+            yield rule.format(to_text(value))
+
+
+def _items(value: object) -> tuple[object, ...]:
+    """Those of a tuple, or the value itself."""
+    return value if isinstance(value, tuple) else (value,)
 
 
 SettingsType = TypeVar("SettingsType", bound=Settings)
@@ -174,34 +234,17 @@ def define_flags(
     settings_class: type[Settings], values: flags.FlagValues = flags.FLAGS
 ) -> None:
     """Defines one absl flag per field, with its default and help text."""
-    define = {
-        "bool": flags.DEFINE_boolean,
-        "int": flags.DEFINE_integer,
-        "int | None": flags.DEFINE_integer,
-        "float": flags.DEFINE_float,
-        "float | None": flags.DEFINE_float,
-        "str": flags.DEFINE_string,
-        "str | None": flags.DEFINE_string,
-        "tuple[int, ...]": flags.DEFINE_list,
-        "tuple[float, ...]": flags.DEFINE_list,
-        "tuple[str, ...]": flags.DEFINE_list,
-    }
     for field in dataclasses.fields(settings_class):
-        default, choices = field.default, field.metadata["choices"]
-        help_text = field.metadata["help"]
-        if field.metadata["repeated"]:
-            flags.DEFINE_multi_string(
-                field.name, list(default), help_text, flag_values=values
-            )
-            continue
-        if choices and not isinstance(default, tuple):
-            flags.DEFINE_enum(
-                field.name, default, choices, help_text, flag_values=values
-            )
-            continue
-        if isinstance(default, tuple):
+        kind, default = field.metadata["kind"], field.default
+        choices, define = field.metadata["choices"], kind.define
+        if kind.is_tuple:
             default = [str(item) for item in default]
-        define[field.type](field.name, default, help_text, flag_values=values)
+            if field.metadata["repeated"]:
+                define = flags.DEFINE_multi_string
+        elif choices:
+            define = functools.partial(flags.DEFINE_enum, enum_values=choices)
+        help_text = field.metadata["help"]
+        define(field.name, default, help=help_text, flag_values=values)
 
 
 def from_flags(
@@ -216,13 +259,10 @@ def from_flags(
     """
     arguments = {}
     for field in dataclasses.fields(settings_class):
-        value = values[field.name].value
-        if field.type == "tuple[str, ...]":
-            value = tuple(value)
-        elif field.type.startswith("tuple"):
-            number = int if "int" in field.type else float
+        value, kind = values[field.name].value, field.metadata["kind"]
+        if kind.is_tuple:
             try:
-                value = tuple(number(item) for item in value)
+                value = tuple(map(kind.read, value))
             except ValueError:
                 raise exceptions.InvalidValue(
                     f"--{field.name} must be numbers separated by commas, "
@@ -272,40 +312,7 @@ def to_text(value: object) -> str:
     """A value as it stands after `--name=`."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, tuple):
-        return ",".join(str(item) for item in value)
-    return str(value)
-
-
-def from_text(
-    field: dataclasses.Field, text: str, separator: str = ","
-) -> object:
-    """The value of a field from the text that `to_text` makes of it.
-
-    Args:
-      field: of a settings class.
-      text: also "none", where that is a value of the field.
-      separator: what stands between the items of a tuple.
-
-    Raises:
-      ValueError: the text is no value of the field's type, or breaks its rule.
-    """
-    kind, _, optional = field.type.partition(" | ")
-    if optional and text.lower() == "none":
-        return None
-    try:
-        if kind.startswith("tuple"):
-            item = _FROM_TEXT[kind.removeprefix("tuple[").split(",")[0]]
-            items = text.split(separator) if text else []
-            value = tuple(map(item, items))
-        else:
-            value = _FROM_TEXT[kind](text)
-    except (ValueError, KeyError):
-        raise exceptions.InvalidValue(
-            f"--{field.name} must be {field.type}, got {text!r}"
-        ) from None
-    _check_field(field, value)
-    return value
+    return ",".join(map(str, _items(value)))
 
 
 def changes(before: Settings, after: Settings) -> list[str]:
@@ -318,26 +325,22 @@ def changes(before: Settings, after: Settings) -> list[str]:
     for field in dataclasses.fields(after):
         old, new = getattr(before, field.name), getattr(after, field.name)
         rules = field.metadata
-        if new == old or rules["resumable"] or not rules["recorded"]:
-            continue
-        if not (rules["grows"] and new > old):
+        is_other = new != old and rules["recorded"] and not rules["resumable"]
+        if is_other and not (rules["grows"] and new > old):
             found.append(f"--{field.name}={to_text(new)} (was {to_text(old)})")
     return found
 
 
-def adopt(chosen: SettingsType, before: Settings) -> SettingsType:
+def adopt(settings: SettingsType, before: Settings) -> SettingsType:
     """The settings, with what they leave to the run as an earlier one had it.
 
     Args:
-      chosen: of a command that goes on with a run.
+      settings: of a command that goes on with a run.
       before: that the run has recorded.
     """
-    return dataclasses.replace(
-        chosen,
-        **{
-            field.name: getattr(before, field.name)
-            for field in dataclasses.fields(chosen)
-            if field.metadata["adaptive"]
-            and getattr(chosen, field.name) is None
-        },
-    )
+    resolved = {
+        field.name: getattr(before, field.name)
+        for field in dataclasses.fields(settings)
+        if field.metadata["adaptive"] and getattr(settings, field.name) is None
+    }
+    return dataclasses.replace(settings, **resolved)

@@ -4,7 +4,6 @@ Every default and help text is written here, once; the flags of tools/ and the
 checks follow from it (settings.py). TensorFlow is not imported.
 """
 
-from supcon_tf.config.augmentation import AugmentationSettings
 from supcon_tf.config.benchmarks import (
     INPUT_IMPLEMENTATIONS,
     INPUT_POLICIES,
@@ -22,13 +21,21 @@ from supcon_tf.config.benchmarks import (
     BenchServingSettings,
     BenchStepSettings,
 )
-from supcon_tf.config.convert import CONVERSION_FORMATS, ConvertSettings
-from supcon_tf.config.devices import DeviceSettings
-from supcon_tf.config.evaluation import CORRUPTIONS, EvaluateSettings
-from supcon_tf.config.export import ClassifierSettings, ExportSettings
+from supcon_tf.config.evaluation import (
+    CORRUPTIONS,
+    EvaluateSettings,
+    ReportSettings,
+)
+from supcon_tf.config.export import (
+    CONVERSION_FORMATS,
+    ClassifierSettings,
+    ConvertSettings,
+    ExportSettings,
+)
+from supcon_tf.config.images import AugmentationSettings
 from supcon_tf.config.predict import PredictSettings
 from supcon_tf.config.pretraining import PretrainSettings
-from supcon_tf.config.report import ReportSettings
+from supcon_tf.config.running import CheckpointSettings, DeviceSettings
 from supcon_tf.config.service import DataServiceSettings
 from supcon_tf.config.stages import (
     DemoSettings,
@@ -58,6 +65,7 @@ __all__ = [
     "BenchLossSettings",
     "BenchServingSettings",
     "BenchStepSettings",
+    "CheckpointSettings",
     "ClassifierSettings",
     "ConvertSettings",
     "DataServiceSettings",

@@ -4,67 +4,38 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import exceptions, settings
+from supcon_tf import exceptions
+from supcon_tf.settings import Settings, setting
 
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
+_DISPATCHES = {"role": ("all", "dispatcher")}
+_WORKS = {"role": ("all", "worker")}
 
 
 @dataclasses.dataclass(frozen=True)
-class DataServiceSettings(settings.Settings):
+class DataServiceSettings(Settings):
     """Settings of tools/data_service.py."""
 
-    run_dir: str = settings.with_default(
-        settings.Settings, "run_dir", "runs/data_service"
-    )
-    role: str = settings.setting(
-        "all",
-        "What runs here: the one dispatcher, workers, or a dispatcher and "
-        "workers (all).",
-        choices=("all", "dispatcher", "worker"),
-    )
-    port: int = settings.setting(
-        5050,
-        "Port of the dispatcher; 0 for a free one.",
-        at_least=0,
-        at_most=65535,
-    )
-    dispatcher: str | None = settings.setting(
-        None, "grpc:// address of the dispatcher, for --role=worker."
-    )
-    workers: int = settings.setting(
-        1,
-        "Workers in this process; they share its cores, so one is enough. "
-        "Each makes an epoch of its own.",
-        at_least=1,
-    )
-    worker_port: int = settings.setting(
-        0,
-        "Port of the first worker, the others count on; 0 for free ones.",
-        at_least=0,
-        at_most=65535,
-    )
-    host: str = settings.setting(
-        "localhost",
-        "Name or address of this machine by which the others reach it.",
-    )
-    journal: bool = settings.setting(
-        False,
-        "Keep the dispatcher's journal in run_dir: one that is started again "
-        "there, with the same port, goes on with the runs that it served.",
-    )
+    run_dir: str = "runs/data_service"
+    role: str = setting("all", choices=("all", "dispatcher", "worker"))
+    """What runs here: the one dispatcher, workers, or a dispatcher and workers
+    (all)."""
+    port: int = setting(5050, at_least=0, at_most=65535, used_by=_DISPATCHES)
+    """Port of the dispatcher; 0 for a free one."""
+    dispatcher: str | None = setting(None, used_by={"role": ("worker",)})
+    """grpc:// address of the dispatcher, for --role=worker."""
+    workers: int = setting(1, at_least=1, used_by=_WORKS)
+    """Workers in this process; they share its cores, so one is enough. Each
+    makes an epoch of its own."""
+    worker_port: int = setting(0, at_least=0, at_most=65535, used_by=_WORKS)
+    """Port of the first worker, the others count on; 0 for free ones."""
+    host: str = "localhost"
+    """Name or address of this machine by which the others reach it."""
+    journal: bool = setting(False, used_by=_DISPATCHES)
+    """Keep the dispatcher's journal in run_dir: one that is started again
+    there, with the same port, goes on with the runs that it served."""
 
     def _check(self) -> None:
-        """Checks rules between fields; raises ValueError."""
-        settings.check_used(
-            self,
-            {
-                "port": ("role", ("all", "dispatcher")),
-                "journal": ("role", ("all", "dispatcher")),
-                "dispatcher": ("role", ("worker",)),
-                "workers": ("role", ("all", "worker")),
-                "worker_port": ("role", ("all", "worker")),
-            },
-        )
         if self.role != "worker":
             return
         if not (self.dispatcher or "").startswith("grpc://"):

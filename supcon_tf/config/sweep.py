@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 
-from supcon_tf import exceptions, settings
-from supcon_tf.config import pretraining, stages
+from supcon_tf import exceptions
+from supcon_tf.config import pretraining, running, stages
+from supcon_tf.settings import check_field, setting, to_text
 
 LINEAR = "linear."  # before the name of a setting of stage 2
 _LINK = ":"
@@ -49,41 +50,28 @@ class SweepSettings(pretraining.PretrainSettings):
     and --warmup_epochs may leave the defaults behind.
     """
 
-    sweep: tuple[str, ...] = settings.setting(
-        (),
-        "A setting and its values, NAME=VALUE,VALUE,...; NAME is a flag of "
-        "tools/pretrain.py or, as linear.NAME, of tools/train_linear.py. Given "
-        "several times, all combinations are run; values of seed are "
-        "repetitions. Settings that belong together vary together, joined by "
-        ": (optimizer:learning_rate=lars:0.3,rmsprop:0.01). The items of a "
-        "list are joined by + (crop_area=0.2+1,0.08+1), an optional value may "
-        "be none.",
-        repeated=True,
-    )
-    linear_flagfile: str | None = settings.setting(
-        None,
-        "Settings of stage 2; default: those of tools/train_linear.py, but "
-        "without random views, which takes seconds.",
-    )
-    evaluate_flagfile: str | None = settings.setting(
-        None,
-        "Settings of the evaluation; default: those of tools/evaluate.py, but "
-        "without pictures.",
-    )
-    metric: str = settings.setting(
-        "linear.top_1",
-        "What the figure shows and the table marks the best of: the path of "
-        "a number in evaluation.json, such as linear.ece or knn.top_1.",
-    )
-    parallel: int = settings.setting(
-        1,
-        "Cells at a time; they share the memory and the devices of this "
-        "machine.",
-        at_least=1,
-    )
+    sweep: tuple[str, ...] = setting((), repeated=True)
+    """A setting and its values, NAME=VALUE,VALUE,...; NAME is a flag of
+    tools/pretrain.py or, as linear.NAME, of tools/train_linear.py. Given
+    several times, all combinations are run; values of seed are repetitions.
+    Settings that belong together vary together, joined by :
+    (optimizer:learning_rate=lars:0.3,rmsprop:0.01). The items of a list are
+    joined by + (crop_area=0.2+1,0.08+1), an optional value may be none."""
+    linear_flagfile: str | None = None
+    """Settings of stage 2; default: those of tools/train_linear.py, but without
+    random views, which takes seconds."""
+    evaluate_flagfile: str | None = None
+    """Settings of the evaluation; default: those of tools/evaluate.py, but
+    without pictures."""
+    metric: str = "linear.top_1"
+    """What the figure shows and the table marks the best of: the path of a
+    number in evaluation.json, such as linear.ece or knn.top_1."""
+    parallel: int = setting(1, at_least=1)
+    """Cells at a time; they share the memory and the devices of this
+    machine."""
 
-    def _check(self) -> None:
-        """Checks rules of the sweep; raises ValueError."""
+    def _check_together(self) -> None:
+        running.check_start(self)
         names = [name for axis in self.axes for name in axis.names]
         for name in names:
             if names.count(name) > 1:
@@ -111,7 +99,29 @@ def axis_text(value: object) -> str:
     """A value as it stands in --sweep."""
     if value is None:
         return "none"
-    return settings.to_text(value).replace(",", "+")
+    return to_text(value).replace(",", "+")
+
+
+def axis_value(field: dataclasses.Field, text: str) -> object:
+    """The value of a field from the text that `axis_text` makes of it.
+
+    Raises:
+      ValueError: the text is no value of the field's type, or breaks its rule.
+    """
+    kind = field.metadata["kind"]
+    if kind.is_optional and text.lower() == "none":
+        return None
+    try:
+        if kind.is_tuple:
+            value = tuple(map(kind.read, text.split("+") if text else []))
+        else:
+            value = kind.read(text)
+    except (ValueError, KeyError):
+        raise exceptions.InvalidValue(
+            f"--{field.name} must be {field.type}, got {text!r}"
+        ) from None
+    check_field(field, value)
+    return value
 
 
 def _axis(text: str) -> SweepAxis:
@@ -144,10 +154,7 @@ def _row(
             f"{_LINK}, got {text}"
         )
     try:
-        return tuple(
-            settings.from_text(field, part, separator="+")
-            for field, part in zip(fields, parts, strict=True)
-        )
+        return tuple(map(axis_value, fields, parts))
     except ValueError as error:
         raise exceptions.InvalidValue(
             f"--sweep must have values of {name}: {error}"

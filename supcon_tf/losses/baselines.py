@@ -8,7 +8,7 @@ import warnings
 
 import tensorflow as tf
 
-from supcon_tf import distribute, exceptions
+from supcon_tf import defaults, distribute, exceptions
 from supcon_tf.losses import inputs, supcon
 
 MINING = ("semi_hard", "hard")
@@ -46,7 +46,7 @@ class SimCLRLoss(tf.keras.losses.Loss):
 
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: float = defaults.TEMPERATURE,
         scale_by_temperature: bool = True,
         normalize: bool = True,
         cross_replica: bool = True,

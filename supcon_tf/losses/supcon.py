@@ -6,7 +6,7 @@ import math
 
 import tensorflow as tf
 
-from supcon_tf import distribute, exceptions
+from supcon_tf import defaults, distribute, exceptions
 from supcon_tf.losses import inputs, masks, tiled
 from supcon_tf.losses import queue as queues
 
@@ -22,7 +22,7 @@ def supcon_loss(
     projections: tf.Tensor,
     labels: tf.Tensor | None = None,
     *,
-    temperature: float = 0.1,
+    temperature: float = defaults.TEMPERATURE,
     formulation: str = "out",
     denominator: str = "all",
     anchor_views: str = "all",
@@ -156,7 +156,7 @@ class SupConLoss(tf.keras.losses.Loss):
 
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: float = defaults.TEMPERATURE,
         formulation: str = "out",
         denominator: str = "all",
         anchor_views: str = "all",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from supcon_tf import distribute, exceptions
+from supcon_tf import defaults, distribute, exceptions
 from supcon_tf.losses import inputs, tiles, unrolled
 
 _TILE_ROWS = 512  # 1 MiB of logits, which stays in the cache of a core
@@ -17,7 +17,7 @@ def tiled_supcon_loss(
     projections: tf.Tensor,
     labels: tf.Tensor | None = None,
     *,
-    temperature: float = 0.1,
+    temperature: float = defaults.TEMPERATURE,
     formulation: str = "out",
     anchor_views: str = "all",
     scale_by_temperature: bool = True,

@@ -108,6 +108,7 @@ def test_settings_that_belong_together_vary_together():
         (["epochs:seed=20:1,30"], "2 values for epochs:seed, joined by :, got"),
         (["epochs:seed=20:1,20:1"], "value once, got epochs:seed=20:1 twice"),
         (["crop_area=0.2-1"], "--crop_area must be tuple"),
+        (["crop_area=0.2+2"], "--crop_area must be empty or two numbers"),
     ],
 )
 def test_a_wrong_axis_is_named(axes, message):
@@ -132,6 +133,9 @@ def test_a_wrong_cell_is_named_with_its_rule():
 def test_rules_hold_in_the_cells_and_not_in_the_base():
     found = cells("warmup_epochs=0,2", epochs=5)  # the default is 10
     assert [cell.pretraining.warmup_epochs for cell in found] == [0, 2]
+    # But for what a cell does not have.
+    with pytest.raises(ValueError, match="--resume must be left out with --ov"):
+        sweep("seed=1", overwrite=True, resume=True)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,166 @@
+"""Groups of settings that several tools share: images, views, batches."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from supcon_tf import exceptions
+from supcon_tf.settings import Settings, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSettings(Settings):
+    """Which images, and the size of their views."""
+
+    # Where neither --dataset nor --data_dir is given; None for an error.
+    DEFAULT_DATASET = "digits"
+
+    dataset: str | None = setting(None, common=True)
+    """digits (embedded), folder (one sub-folder of images per class in
+    --data_dir), or tfds:NAME; default: folder where --data_dir is given."""
+    data_dir: str | None = setting(None, resumable=True, common=True)
+    """Folder of the images, or of the prepared TFDS data sets."""
+    image_size: int | None = setting(None, at_least=8, common=True)
+    """Side of the views in pixels; default: that of the images, where all are
+    squares of one size."""
+    test_fraction: float = setting(0.2, above=0, at_most=0.9)
+    """Share of a folder without train/ and test/ that is held out: each image
+    is by a hash of its file name, whatever other files there are."""
+    split_seed: int = setting(0, at_least=0)
+    """Seed of that split."""
+    check_images: bool = setting(True, resumable=True)
+    """Decode every file of a folder once before the run starts."""
+    skip_bad_images: bool = setting(False, common=True)
+    """Skip and name image files that cannot be read, instead of stopping."""
+
+    def __post_init__(self):
+        if self.dataset is None:
+            dataset = "folder" if self.data_dir else self.DEFAULT_DATASET
+            object.__setattr__(self, "dataset", dataset)
+        super().__post_init__()
+
+    def _check(self) -> None:
+        if self.dataset is None:
+            raise exceptions.InvalidValue(
+                "--data_dir or --dataset must be given"
+            )
+        if self.dataset == "folder" and not self.data_dir:
+            raise exceptions.InvalidValue(
+                "--data_dir must be given with --dataset=folder"
+            )
+        if self.dataset == "digits" and self.data_dir:
+            self._check_left_out(
+                "with --dataset=digits, which are embedded", "data_dir"
+            )
+        if self.skip_bad_images and not self.check_images:
+            raise exceptions.InvalidValue(
+                "--skip_bad_images must come with --check_images, which "
+                "finds them"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class AugmentationSettings(Settings):
+    """Which policy, and its parameters."""
+
+    augmentation: str = setting(
+        "simaugment",
+        choices=(
+            "identity",
+            "autoaugment",
+            "randaugment",
+            "simaugment",
+            "stacked_randaugment",
+        ),
+        common=True,
+    )
+    """Policy applied to each view after crop and flip."""
+    autoaugment_policy: str = setting(
+        "imagenet", choices=("imagenet", "v0", "cifar10", "svhn")
+    )
+    """AutoAugment: table of sub-policies; imagenet, cifar10 and svhn are those
+    of its paper, v0 that of the released code of SupCon."""
+    randaugment_layers: int = setting(2, at_least=1)
+    """RandAugment: operations one after the other."""
+    randaugment_magnitude: float = setting(10.0, at_least=0, at_most=10)
+    """RandAugment: level of all operations."""
+    randaugment_operations: int = setting(
+        16, must=("be 14 or 16, got {}", lambda number: number in (14, 16))
+    )
+    """RandAugment: how many operations to draw from; 16 and the identity as in
+    the released code, or the 14 of its paper."""
+    randaugment_probability: float = setting(1.0, at_least=0, at_most=1)
+    """RandAugment: probability that a layer does anything."""
+    fill: tuple[int, ...] = setting(
+        (128, 128, 128),
+        must=(
+            "be three numbers 0 to 255, got {}",
+            lambda rgb: len(rgb) == 3 and all(0 <= x <= 255 for x in rgb),
+        ),
+    )
+    """AutoAugment, RandAugment: red, green and blue, 0 to 255, of what was
+    outside the image."""
+    jitter_strength: float = setting(0.25, at_least=0, at_most=2.5)
+    """SimAugment: strength of the colour jitter; the paper has 0.5 on CIFAR,
+    SimCLR 1.0 on ImageNet."""
+    jitter_probability: float = setting(0.8, at_least=0, at_most=1)
+    """SimAugment: share of views jittered."""
+    grayscale_probability: float = setting(0.2, at_least=0, at_most=1)
+    """SimAugment: share of views turned grey."""
+    warp_probability: float = setting(0.0, at_least=0, at_most=1)
+    """SimAugment: share of views warped; the paper has 0.5."""
+    blur_probability: float = setting(0.0, at_least=0, at_most=1)
+    """SimAugment: share of views blurred; the paper has 0.5."""
+
+
+def _is_area(area: tuple[float, ...]) -> bool:
+    return not area or (len(area) == 2 and 0 < area[0] <= area[1] <= 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class ViewSettings(Settings):
+    """How images become augmented views."""
+
+    seed: int = setting(0, at_least=0, common=True)
+    """Seed of weights, order and augmentation: same seed, same run."""
+    crop_area: tuple[float, ...] = setting(
+        (0.5, 1.0),
+        must=(
+            "be empty or two numbers 0 < low <= high <= 1, got {}",
+            _is_area,
+        ),
+        common=True,
+    )
+    """Range of the random crop's share of the image area, two numbers; empty
+    for no random crop. The paper has 0.08,1 on ImageNet and 0.2,1 on CIFAR: in
+    few epochs milder views teach more (docs/RESULTS.md)."""
+    horizontal_flip: bool = True
+    """Flip half of the views left to right."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchSettings(Settings):
+    """How many images become views at a time."""
+
+    # Where --batch_size is not given and the data are large enough.
+    LARGEST_BATCH = 256
+
+    batch_size: int | None = setting(
+        None, at_least=1, adaptive=True, common=True
+    )
+    """Global batch size, in images, over all replicas; default: 256 (512 of the
+    linear stage), or half of it, a quarter, ... until an epoch has 4 steps."""
+    images_per_class: int | None = setting(None, at_least=1)
+    """Images of each class in a batch, which then has batch_size /
+    images_per_class classes; default: as the shuffled images come."""
+
+    def _check(self) -> None:
+        if (
+            self.batch_size
+            and self.images_per_class
+            and self.batch_size % self.images_per_class
+        ):
+            raise exceptions.InvalidValue(
+                "--images_per_class must divide --batch_size, got "
+                f"{self.images_per_class} and {self.batch_size}"
+            )

@@ -1,0 +1,265 @@
+"""Groups of settings of what trains: optimizer, devices, checkpoints."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import pairwise
+
+from supcon_tf import exceptions
+from supcon_tf.settings import Settings, setting, to_text
+
+STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerSettings(Settings):
+    """The optimizer of a stage, and its learning rate step by step."""
+
+    epochs: int = setting(100, at_least=0, grows=True, common=True)
+    """Passes over the training images; 0 keeps the initial weights. A run that
+    is resumed may get more: its schedule then ends there."""
+    optimizer: str = setting(
+        "sgd",
+        choices=("lars", "sgd", "rmsprop", "adam", "adamw", "lamb"),
+        common=True,
+    )
+    """lars (the paper's for large batches), sgd (with --momentum), rmsprop,
+    adam, adamw (decoupled weight decay) or lamb."""
+    learning_rate: float | None = setting(
+        None, above=0, adaptive=True, common=True
+    )
+    """Peak learning rate for a batch of 256 images, see
+    --learning_rate_scaling. Default: sgd 1, of supcon and simclr 3 over what
+    multiplies the loss (30 at a temperature of 0.1); lars 8, rmsprop 0.01,
+    adam, adamw and lamb 0.001."""
+    learning_rate_scaling: str = setting(
+        "linear", choices=("linear", "sqrt", "none")
+    )
+    """How the learning rate follows the batch: times batch / 256 (linear),
+    times its square root (sqrt), or not at all (none)."""
+    warmup_epochs: float | None = setting(
+        None, at_least=0, adaptive=True, common=True
+    )
+    """Epochs over which the learning rate rises linearly from 0; default: 10,
+    at most a tenth of --epochs."""
+    schedule: str = setting(
+        "cosine", choices=("cosine", "exponential", "step", "constant")
+    )
+    """Learning rate after the warm-up: cosine to 0, exponential (--decay_rate
+    every --decay_epochs, counted from the end of the warm-up), step
+    (--decay_rate at each of --decay_boundaries) or constant."""
+    decay_rate: float = setting(
+        0.1, above=0, at_most=1, used_by={"schedule": ("exponential", "step")}
+    )
+    """Factor of the exponential and the step schedule."""
+    decay_epochs: float = setting(
+        2.4, above=0, used_by={"schedule": ("exponential",)}
+    )
+    """Epochs between two decays of the exponential schedule."""
+    decay_boundaries: tuple[float, ...] = setting(
+        (30.0, 60.0, 80.0),
+        must=(
+            "be positive and rising, got {}",
+            lambda epochs: all(a < b for a, b in pairwise((0, *epochs))),
+        ),
+        used_by={"schedule": ("step",)},
+    )
+    """Epochs, counted from the start of the run, at which the step schedule
+    decays; within --epochs, and not in the warm-up."""
+    momentum: float = setting(
+        0.9,
+        at_least=0,
+        at_most=0.9999,
+        used_by={"optimizer": ("lars", "sgd", "rmsprop")},
+    )
+    """Momentum of lars, sgd and rmsprop."""
+    nesterov: bool = setting(False, used_by={"optimizer": ("sgd",)})
+    """Nesterov momentum, of sgd."""
+    trust_coefficient: float = setting(
+        0.001, above=0, used_by={"optimizer": ("lars",)}
+    )
+    """eta of lars: step length in units of a tensor's norm."""
+    rmsprop_decay: float = setting(
+        0.9, at_least=0, at_most=0.9999, used_by={"optimizer": ("rmsprop",)}
+    )
+    """Decay of rmsprop's mean of squares."""
+    optimizer_epsilon: float | None = setting(
+        None,
+        above=0,
+        used_by={"optimizer": ("rmsprop", "adam", "adamw", "lamb")},
+    )
+    """Added to the denominator of rmsprop, adam, adamw and lamb; default: 1e-3
+    for rmsprop, as in the paper's code, 1e-7 for adam and adamw, 1e-6 for
+    lamb."""
+    weight_decay: float | None = setting(None, at_least=0, adaptive=True)
+    """L2 coefficient, added to the gradient of kernels (not of batch norm and
+    biases); adamw and lamb decouple it from the gradient. Default: 1e-4, times
+    the temperature where that multiplies the loss."""
+
+    def _check(self) -> None:
+        warmup = self.warmup_epochs
+        if warmup is None:
+            warmup = self.default_warmup_epochs
+        if self.epochs and warmup > self.epochs:
+            raise exceptions.InvalidValue(
+                "--warmup_epochs must be at most --epochs, got "
+                f"{warmup} and {self.epochs}"
+            )
+        boundaries = self.decay_boundaries
+        in_time = [warmup <= epoch < self.epochs for epoch in boundaries]
+        decays = bool(in_time) and all(in_time)
+        if self.schedule == "step" and self.epochs and not decays:
+            raise exceptions.InvalidValue(
+                "--decay_boundaries must be from --warmup_epochs up to "
+                f"--epochs, {warmup:g} to {self.epochs}, with "
+                f"--schedule=step, got {to_text(boundaries)}"
+            )
+
+    @property
+    def loss_multiple(self) -> float | None:
+        """What a contrastive loss comes multiplied by; None for others."""
+        return None
+
+    @property
+    def default_learning_rate(self) -> float:
+        """The learning rate where none is given.
+
+        Those of sgd for supcon, of lars and of rmsprop are the best that were
+        measured (docs/RESULTS.md); the others are customary.
+        """
+        multiple = self.loss_multiple
+        return {
+            "sgd": 3.0 / multiple if multiple else 1.0,
+            "lars": 8.0,
+            "rmsprop": 0.01,
+        }.get(self.optimizer, 0.001)
+
+    @property
+    def default_weight_decay(self) -> float:
+        """The decay where none is given: as strong beside any multiple."""
+        decoupled = self.optimizer in ("adamw", "lamb")
+        return 1e-4 * (1.0 if decoupled else self.loss_multiple or 1.0)
+
+    @property
+    def default_warmup_epochs(self) -> float:
+        """The warm-up, in epochs, where none is given."""
+        return min(10.0, self.epochs / 10)
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceSettings(Settings):
+    """Strategy, precision and what feeds them."""
+
+    strategy: str = setting(
+        "auto", choices=STRATEGIES, resumable=True, common=True
+    )
+    """Distribution: one device, all devices of this machine (mirrored), the
+    machines of TF_CONFIG (multi_worker), a TPU (tpu), or by what is there
+    (auto): TF_CONFIG, then several GPUs, else one device."""
+    tpu: str | None = setting(None, resumable=True)
+    """Name or grpc:// address of the TPU of --strategy=tpu, or local on a TPU
+    machine; default: that of the environment."""
+    precision: str = setting(
+        "float32",
+        choices=("float32", "mixed_bfloat16", "mixed_float16"),
+        common=True,
+    )
+    """Keras' precision policy; norms and loss are float32 in each, and
+    mixed_float16 scales the loss."""
+    jit_compile: bool = False
+    """Compile the training step with XLA; not with several GPUs."""
+    deterministic: bool = False
+    """Bit-identical runs for the same seed on the same device, somewhat
+    slower."""
+    data_service: str | None = setting(
+        None,
+        must=(
+            "be a grpc:// address, got {}",
+            lambda address: address.startswith("grpc://"),
+        ),
+        resumable=True,
+    )
+    """grpc:// address of the dispatcher of tools/data_service.py, whose workers
+    then read and augment the images."""
+    auto_shard: str = setting("element", choices=("element", "file"))
+    """How the workers of a run share the images: each reads its own part of
+    every batch (element), as one device would have it, or its own files of a
+    TFDS set (file)."""
+
+    def _check(self) -> None:
+        check_tpu(self)
+        if self.strategy == "tpu" and self.precision == "mixed_float16":
+            raise exceptions.InvalidValue(
+                "--precision must be float32 or mixed_bfloat16 with "
+                "--strategy=tpu, which has no float16, got mixed_float16"
+            )
+        if self.jit_compile and self.deterministic:
+            raise exceptions.InvalidValue(
+                "--jit_compile must be left out with --deterministic: XLA has "
+                "no deterministic gradient of max pooling"
+            )
+        if self.data_service and self.deterministic:
+            raise exceptions.InvalidValue(
+                "--data_service must be left out with --deterministic: its "
+                "workers race"
+            )
+        if self.data_service and self.auto_shard != "element":
+            raise exceptions.InvalidValue(
+                "--auto_shard must be element with --data_service, which "
+                "gives every worker whatever batch comes next, got "
+                f"{self.auto_shard}"
+            )
+        if self.strategy != "tpu" or self.tpu == "local":
+            return
+        for name in ("run_dir", "data_dir"):
+            path = getattr(self, name, None)
+            if path is not None and not path.startswith("gs://"):
+                raise exceptions.InvalidValue(
+                    f"--{name} must be a gs:// path with --strategy=tpu, "
+                    "whose machine reads and writes it (or --tpu=local on "
+                    f"that machine), got {path}"
+                )
+
+
+def check_tpu(settings: Settings) -> None:
+    """Raises ValueError for a TPU that the strategy does not use."""
+    if settings.tpu is not None and settings.strategy != "tpu":
+        raise exceptions.InvalidValue(
+            f"--tpu must come with --strategy=tpu, got {settings.strategy}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointSettings(Settings):
+    """Checkpoints of a run and what becomes of an earlier one."""
+
+    overwrite: bool = setting(False, recorded=False, common=True)
+    """Replace what an earlier run left in run_dir."""
+    resume: bool = setting(False, recorded=False, common=True)
+    """Go on with the run in run_dir from its newest checkpoint, or start it
+    where there is none: the same command starts and restarts."""
+    checkpoint_every: int = setting(10, at_least=1, resumable=True)
+    """Epochs between checkpoints; the last one always."""
+    checkpoint_steps: int | None = setting(None, at_least=1, resumable=True)
+    """Steps between further checkpoints, for long epochs."""
+    keep_checkpoints: int = setting(3, at_least=1, resumable=True)
+    """How many of the newest checkpoints are kept."""
+    keep_every: int | None = setting(None, at_least=1, resumable=True)
+    """Epochs between checkpoints that are kept for good."""
+
+    def _check(self) -> None:
+        check_start(self)
+        if self.keep_every and self.keep_every % self.checkpoint_every:
+            raise exceptions.InvalidValue(
+                "--keep_every must be a multiple of --checkpoint_every, got "
+                f"{self.keep_every} and {self.checkpoint_every}"
+            )
+
+
+def check_start(settings: CheckpointSettings) -> None:
+    """Raises ValueError for a run that is to go on and to begin anew."""
+    if settings.overwrite and settings.resume:
+        raise exceptions.InvalidValue(
+            "--resume must be left out with --overwrite: one goes on with the "
+            "earlier run, the other deletes it"
+        )
