@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from matplotlib import axes, figure, ticker
 
-from supcon_tf import config, palette
+from supcon_tf import config, palette, scores
 from supcon_tf.sweeps import table
 
 _IN_A_ROW = 3  # panels
@@ -39,7 +39,7 @@ def plot_sweep(results: dict[str, object]) -> figure.Figure:
     varying = [axis for axis in results["axes"] if not axis["is_repetition"]]
     groups = [one for one in table.group(results) if one.numbers(metric)]
     split = next((axis for axis in varying if not _is_numeric(axis)), None)
-    drawn, panels = _panels(max(len(varying), 1), table.title(metric))
+    drawn, panels = _panels(max(len(varying), 1), scores.find(metric).label)
     for axis, panel in zip(varying, panels, strict=False):
         if _is_numeric(axis):
             _draw_lines(panel, axis, split, groups, metric)
