@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from setuptools.config import pyprojecttoml
 
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "supcon_tf"
@@ -19,6 +20,7 @@ BELOW = {
     "files": set(),
     "fonts": set(),
     "palette": set(),
+    "scores": set(),
     "settings": set(),
     "command_line": {"settings"},
     "config": {"settings"},
@@ -37,7 +39,7 @@ BELOW["benchmarks"] = BELOW["serving"] | {"serving"}
 # Of what is exported, so without the model's code.
 BELOW["clients"] = {"files", "settings", "config"}
 # From files alone, so without TensorFlow.
-BELOW["reports"] = {"files", "palette", "settings", "config"}
+BELOW["reports"] = {"files", "palette", "scores", "settings", "config"}
 BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
 # What all may raise.
 BELOW = {room: below | {"exceptions"} for room, below in BELOW.items()}
@@ -108,6 +110,19 @@ def test_settings_do_not_import_tensorflow():
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
+def test_a_wheel_carries_what_is_not_code():
+    carried = {
+        path
+        for room, patterns in pyprojecttoml.load_file(ROOT / "pyproject.toml")[
+            "tool"
+        ]["setuptools"]["package-data"].items()
+        for pattern in patterns
+        for path in (ROOT / room.replace(".", "/")).glob(pattern)
+    }
+    files = {path for path in PACKAGE.rglob("*") if path.is_file()}
+    assert carried == {x for x in files if x.suffix not in (".py", ".pyc")}
+
+
 def test_public_names_resolve():
     import supcon_tf
 
@@ -159,7 +174,7 @@ def test_functions_have_docstrings_and_return_types():
             if node.name.startswith("__"):
                 continue
             where = f"{path}:{node.lineno} {node.name} has no"
-            if not ast.get_docstring(node):
+            if not node.name.startswith("_") and not ast.get_docstring(node):
                 wrong.append(f"{where} docstring")
             if node.returns is None:
                 wrong.append(f"{where} return type")
