@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from setuptools.config import pyprojecttoml
 
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "supcon_tf"
@@ -21,6 +22,7 @@ BELOW = {
     "files": set(),
     "fonts": set(),
     "palette": set(),
+    "scores": set(),
     "settings": set(),
     "text_table": set(),
     "command_line": {"settings"},
@@ -41,7 +43,14 @@ BELOW["benchmarks"] = BELOW["serving"] | {"serving"}
 # Of what is exported, so without the model's code.
 BELOW["clients"] = {"files", "settings", "config"}
 # From files alone, so without TensorFlow.
-BELOW["reports"] = {"files", "palette", "settings", "config", "run_files"}
+BELOW["reports"] = {
+    "files",
+    "palette",
+    "scores",
+    "settings",
+    "config",
+    "run_files",
+}
 BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
 # What all may raise.
 BELOW = {room: below | {"exceptions"} for room, below in BELOW.items()}
@@ -110,6 +119,19 @@ def test_settings_do_not_import_tensorflow():
         "assert not [m for m in sys.modules if m.startswith('tensorflow')]"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_a_wheel_carries_what_is_not_code():
+    carried = {
+        path
+        for room, patterns in pyprojecttoml.load_file(ROOT / "pyproject.toml")[
+            "tool"
+        ]["setuptools"]["package-data"].items()
+        for pattern in patterns
+        for path in (ROOT / room.replace(".", "/")).glob(pattern)
+    }
+    files = {path for path in PACKAGE.rglob("*") if path.is_file()}
+    assert carried == {x for x in files if x.suffix not in (".py", ".pyc")}
 
 
 def test_public_names_resolve():

@@ -1,16 +1,17 @@
-"""Matplotlib figures as inline SVG: small, in the page's fonts, labelled."""
+"""Figures and images as the page has them: inline SVG, PNG in an address."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import re
 from collections.abc import Iterator
 
+import markupsafe
 import matplotlib
-from matplotlib import axes, figure
-
-from supcon_tf.reports import markup
+import numpy as np
+from matplotlib import axes, figure, image
 
 # Pixels of the narrowest page, a phone of 390 less its margins: there a figure
 # is drawn as it is, elsewhere it is enlarged.
@@ -20,7 +21,6 @@ INK = "#3c434b"
 SOFT = "#8a929c"
 _STYLE = {
     "svg.fonttype": "none",  # the browser's fonts, which know all scripts
-    "svg.hashsalt": "supcon_tf",  # same run, same file
     "font.size": 11,
     "axes.edgecolor": SOFT,
     "axes.labelcolor": INK,
@@ -57,7 +57,7 @@ def drawing(
         yield drawn, drawn.subplots()
 
 
-def to_svg(drawn: figure.Figure, label: str) -> str:
+def to_svg(drawn: figure.Figure, label: str) -> markupsafe.Markup:
     """An <svg> element without fonts, metadata, or ids that nothing uses.
 
     Args:
@@ -65,6 +65,8 @@ def to_svg(drawn: figure.Figure, label: str) -> str:
       label: what a reader who does not see it is told, plain text.
     """
     buffer = io.StringIO()
+    # Ids of their own, and the same for the same page: hashes with this salt.
+    matplotlib.rcParams["svg.hashsalt"] = label
     drawn.savefig(buffer, format="svg", transparent=True)
     text = buffer.getvalue()
     content = text[text.index(">", text.index("<svg")) + 1 :]
@@ -89,9 +91,18 @@ def to_svg(drawn: figure.Figure, label: str) -> str:
     )
     content = re.sub(r">\s+<", "><", content).strip()
     width, height = drawn.get_size_inches() * 72
-    return (
+    # The only text that is HTML without being of a template.
+    return markupsafe.Markup(
         f'<svg class="figure" xmlns="http://www.w3.org/2000/svg" role="img" '
-        f'aria-label="{markup.escape(label)}" width="{width:.0f}" '
+        f'aria-label="{markupsafe.escape(label)}" width="{width:.0f}" '
         f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">'
         f"{content}"
     )
+
+
+def data_uri(pixels: np.ndarray) -> str:
+    """[height, width, 3] uint8 as a `data:` address of a PNG."""
+    buffer = io.BytesIO()
+    image.imsave(buffer, np.ascontiguousarray(pixels), format="png")
+    encoded = base64.b64encode(buffer.getvalue()).decode("ascii")
+    return f"data:image/png;base64,{encoded}"

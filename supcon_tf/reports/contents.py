@@ -6,7 +6,6 @@ import dataclasses
 import io
 import json
 import os
-from collections.abc import Mapping
 
 import numpy as np
 from etils import epath
@@ -30,11 +29,10 @@ class Run:
       name: how the report calls the run.
       path: the run directory.
       settings: the pretraining's settings as texts, by flag.
-      linear_settings: those of the linear stage.
       class_names: in the order of the labels.
       epochs: the lines of the pretraining's metrics.jsonl.
-      linear_epochs: those of the linear stage.
       linear_stage: name of the linear stage's sub-directory, "" for none.
+      linear_epochs: the lines of its metrics.jsonl.
       evaluation: evaluation.json.
       predictions: the arrays of predictions.npz, by name.
       representations: those of representations.npz.
@@ -44,11 +42,10 @@ class Run:
     name: str
     path: epath.Path
     settings: dict[str, str]
-    linear_settings: dict[str, str]
     class_names: tuple[str, ...]
     epochs: list[dict[str, float | None]]
-    linear_epochs: list[dict[str, float | None]]
     linear_stage: str
+    linear_epochs: list[dict[str, float | None]]
     evaluation: dict[str, object]
     predictions: dict[str, np.ndarray]
     representations: dict[str, np.ndarray]
@@ -61,18 +58,14 @@ class Run:
 
     def classifier(self, key: str) -> str | None:
         """The first classifier that was evaluated for `key`, or None."""
-        for name in CLASSIFIERS:
-            if key in self.evaluation.get(name, {}):
-                return name
-        return None
+        found = (x for x in CLASSIFIERS if key in self.evaluation.get(x, {}))
+        return next(found, None)
 
     def robustness(self) -> dict | None:
         """Results on corrupted images: of the linear classifier if it has."""
         corruptions = self.evaluation.get("corruptions", {})
-        for name in CLASSIFIERS:
-            if name in corruptions:
-                return corruptions[name]
-        return None
+        found = (corruptions[x] for x in CLASSIFIERS if x in corruptions)
+        return next(found, None)
 
 
 def read_run(path: str | os.PathLike[str], name: str) -> Run:
@@ -91,41 +84,23 @@ def read_run(path: str | os.PathLike[str], name: str) -> Run:
             f"`runs` must be run directories, got {path}, which has no "
             "settings.flags"
         )
-    stage = _linear_stage(path)
+    stages = sorted(x.parent.name for x in path.glob("*/settings.flags"))
+    stage = "linear" if "linear" in stages else (stages or [""])[0]
     return Run(
         name=name,
         path=path,
         settings=_read_flags(path / "settings.flags"),
-        linear_settings=_read_flags(path / stage / "settings.flags")
-        if stage
-        else {},
         class_names=tuple(_read_json(path / "classes.json", [])),
         epochs=_read_lines(path / "metrics.jsonl"),
+        linear_stage=stage,
         linear_epochs=_read_lines(path / stage / "metrics.jsonl")
         if stage
         else [],
-        linear_stage=stage,
         evaluation=_read_json(path / "evaluation.json", {}),
         predictions=_read_arrays(path / "predictions.npz"),
         representations=_read_arrays(path / "representations.npz"),
         samples=_read_arrays(path / "samples.npz"),
     )
-
-
-def value_at(results: Mapping, *keys: str) -> float | None:
-    """The number at nested keys, None where it is absent or not finite."""
-    for key in keys:
-        if not isinstance(results, Mapping) or key not in results:
-            return None
-        results = results[key]
-    is_number = isinstance(results, int | float)
-    return float(results) if is_number and np.isfinite(results) else None
-
-
-def _linear_stage(path: epath.Path) -> str:
-    """The name of the linear stage: the default one, or the first."""
-    stages = sorted(x.parent.name for x in path.glob("*/settings.flags"))
-    return "linear" if "linear" in stages else (stages or [""])[0]
 
 
 def _read_flags(path: epath.Path) -> dict[str, str]:
@@ -144,12 +119,11 @@ def _read_flags(path: epath.Path) -> dict[str, str]:
 
 
 def _read_json(path: epath.Path, absent: object) -> object:
-    """The content of a JSON file, `absent` where there is none."""
     return json.loads(path.read_text()) if path.is_file() else absent
 
 
 def _read_lines(path: epath.Path) -> list[dict[str, float | None]]:
-    """The whole lines of a metrics.jsonl."""
+    """The whole lines of a metrics.jsonl; a run may be writing the last."""
     if not path.is_file():
         return []
     lines = path.read_text().splitlines(keepends=True)
@@ -157,7 +131,6 @@ def _read_lines(path: epath.Path) -> list[dict[str, float | None]]:
 
 
 def _read_arrays(path: epath.Path) -> dict[str, np.ndarray]:
-    """The arrays of an .npz file."""
     if not path.is_file():
         return {}
     with np.load(io.BytesIO(path.read_bytes())) as arrays:

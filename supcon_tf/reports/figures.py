@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import markupsafe
 import numpy as np
 from matplotlib import axes, ticker
 
@@ -27,7 +28,7 @@ def plot_curves(
     chance: Mapping[int, float] | None = None,
     in_percent: bool = False,
     from_zero: bool = False,
-) -> str:
+) -> markupsafe.Markup:
     """Lines over epochs, one per run.
 
     Args:
@@ -62,7 +63,9 @@ def plot_curves(
         return charts.to_svg(drawn, label)
 
 
-def plot_reliability(bins: Mapping[str, Sequence[float]], label: str) -> str:
+def plot_reliability(
+    bins: Mapping[str, Sequence[float]], label: str
+) -> markupsafe.Markup:
     """Reliability diagram: accuracy of a bin against its confidence.
 
     Args:
@@ -113,7 +116,7 @@ def plot_severities(
     label: str,
     *,
     in_percent: bool,
-) -> str:
+) -> markupsafe.Markup:
     """A measure against corruption severity, 0 for clean images.
 
     Args:
@@ -148,7 +151,9 @@ def plot_severities(
         return charts.to_svg(drawn, label)
 
 
-def plot_plane(plane: np.ndarray, labels: np.ndarray, label: str) -> str:
+def plot_plane(
+    plane: np.ndarray, labels: np.ndarray, label: str
+) -> markupsafe.Markup:
     """Points of the plane, a colour and mark per class.
 
     Args:

@@ -3,47 +3,43 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 import statistics
 from collections.abc import Mapping, Sequence
 
-from supcon_tf.reports import (
-    contents,
-    figures,
-    markup,
-    overview,
-    page,
-    pictures,
-)
-
-_NOT_DRAWN = ("epoch", "loss/chance")  # the second is in the loss's figure
+from supcon_tf.reports import contents, figures
 
 
 @dataclasses.dataclass(frozen=True)
 class _Curve:
-    """A figure of metrics.jsonl: its words and its vertical axis."""
+    """A figure of metrics.jsonl: its words and its vertical axis.
+
+    `is_folded` where it says little of a healthy run: shown on request.
+    """
 
     title: str
-    note: str
+    note: str = ""
     in_percent: bool = False
     from_zero: bool = False
+    is_folded: bool = False
 
 
 _CURVES = {
     "loss": _Curve("Loss", "what training lowers"),
-    "accuracy": _Curve("Accuracy", "on the training images", True),
+    "accuracy": _Curve("Accuracy", "on the training images", in_percent=True),
     "contrastive_accuracy": _Curve(
         "Contrastive accuracy",
         "share of views whose most similar view is of their own class",
-        True,
+        in_percent=True,
     ),
     "knn_accuracy": _Curve(
-        "k-NN accuracy", "on test images, by their nearest neighbours", True
+        "k-NN accuracy",
+        "on test images, by their nearest neighbours",
+        in_percent=True,
     ),
     "classifier_accuracy": _Curve(
         "Online accuracy",
         "of a classifier trained on the side, on augmented images",
-        True,
+        in_percent=True,
     ),
     "classifier_loss": _Curve(
         "Online classifier's loss", "cross-entropy, in nats"
@@ -54,136 +50,104 @@ _CURVES = {
     "alignment": _Curve(
         "Alignment of projections",
         "squared distance between positives; falls as classes tighten",
+        is_folded=True,
     ),
     "uniformity": _Curve(
-        "Uniformity of projections", "lower is spread more evenly"
+        "Uniformity of projections",
+        "lower is spread more evenly",
+        is_folded=True,
     ),
     "mean_cosine": _Curve(
-        "Mean cosine", "of all pairs of projections; near 1 is a collapse"
+        "Mean cosine",
+        "of all pairs of projections; near 1 is a collapse",
+        is_folded=True,
     ),
     "positives_per_anchor": _Curve(
-        "Positives per anchor", "views of the anchor's class in its batch"
+        "Positives per anchor",
+        "views of the anchor's class in its batch",
+        is_folded=True,
     ),
     "share_without_positives": _Curve(
-        "Anchors without positives", "these teach nothing", True
+        "Anchors without positives",
+        "these teach nothing",
+        in_percent=True,
+        is_folded=True,
     ),
-    "images/s": _Curve("Speed", "images per second", from_zero=True),
+    "images/s": _Curve(
+        "Speed", "images per second", from_zero=True, is_folded=True
+    ),
     "data_wait": _Curve(
         "Waiting for data",
         "share of the time; above a quarter the input is the bottleneck",
-        True,
+        in_percent=True,
+        is_folded=True,
     ),
 }
-# Figures of a healthy run that say little; shown on request.
-_LATER = (
-    "alignment",
-    "uniformity",
-    "mean_cosine",
-    "positives_per_anchor",
-    "share_without_positives",
-    "images/s",
-    "data_wait",
-)
+_NOT_DRAWN = {"epoch", "loss/chance"}  # the second is in the loss's figure
 
 
-def curves_section(runs: Sequence[contents.Run]) -> page.Section:
+def are_drawn(run: contents.Run) -> bool:
+    """Whether a run has its curves; one of no epochs has none to have."""
+    return bool(run.epochs) or run.settings.get("epochs") == "0"
+
+
+def curves(runs: Sequence[contents.Run]) -> dict[str, object]:
     """Small multiples of metrics.jsonl, of both stages."""
-    body = ""
-    for title, stages in (
+    stages = []
+    for title, epochs in (
         ("Pretraining", [run.epochs for run in runs]),
         ("Linear stage", [run.linear_epochs for run in runs]),
     ):
-        if any(stages):
-            names = {i: run.name for i, run in enumerate(runs) if stages[i]}
-            legend = markup.legend(names) if len(runs) > 1 else ""
-            body += f"<h3>{title}</h3>{legend}" + _multiples(title, stages)
-    explanation = (
-        "One point per epoch, a pass over the training images. The loss "
-        "should fall from its chance level, that of an encoder which has "
-        "learned nothing, and settle; accuracies should rise."
-    )
-    # A run of no epochs, of random weights, has no curves.
-    is_absent = [
-        not run.epochs and run.settings.get("epochs") != "0" for run in runs
-    ]
+        if any(epochs):
+            stages.append(
+                {
+                    "title": title,
+                    "legend": {
+                        index: run.name
+                        for index, run in enumerate(runs)
+                        if epochs[index]
+                    },
+                    "figures": _multiples(title, epochs),
+                }
+            )
+    if not stages:
+        return {}
     objectives = {run.settings.get("objective", "supcon") for run in runs}
-    if len(objectives) > 1:
-        explanation += (
-            " The runs have different objectives: the levels of their losses "
-            "cannot be compared."
-        )
-    return page.Section(
-        "curves",
-        "Learning curves",
-        explanation,
-        body,
-        overview.absent(runs, is_absent, _pretrain),
-    )
+    return {"stages": stages, "are_comparable": len(objectives) == 1}
 
 
-def views_section(runs: Sequence[contents.Run]) -> page.Section:
+def views(runs: Sequence[contents.Run]) -> list[dict[str, list]]:
     """Augmented views of training images, a row per image."""
     # Runs of the same images and augmentation show them once.
-    groups: dict[str, list[str]] = {}
+    groups: dict[tuple, dict[str, list]] = {}
     for run in runs:
         if "views" in run.samples:
-            groups.setdefault("".join(_view_rows(run)), []).append(run.name)
-    body = ""
-    for rows, names in groups.items():
-        if len(runs) > 1:
-            body += f"<h3>{', '.join(map(markup.name, names))}</h3>"
-        body += f'<div class="views">{rows}</div>'
-    return page.Section(
-        "views",
-        "Augmented views",
-        "Training never sees an image as it is, but random augmentations of "
-        "it. Each group shows views of one training image: a person should "
-        "still recognise what it is, and the views should differ.",
-        body,
-        overview.absent(runs, ["views" not in run.samples for run in runs]),
-    )
+            images, labels = run.samples["views"], run.samples["view_labels"]
+            classes = [run.class_name(int(label)) for label in labels]
+            group = groups.setdefault(
+                (images.tobytes(), *classes),
+                {"runs": [], "images": [*zip(classes, images, strict=True)]},
+            )
+            group["runs"].append(run.name)
+    return [*groups.values()]
 
 
-def _view_rows(run: contents.Run) -> list[str]:
-    """The views of each image, under the name of its class."""
-    rows = []
-    views, labels = run.samples["views"], run.samples["view_labels"]
-    for label, group in zip(labels, views, strict=True):
-        name = run.class_name(int(label))
-        images = "".join(
-            pictures.pictured(pixels, f"view {index + 1} of an image of {name}")
-            for index, pixels in enumerate(group)
-        )
-        rows.append(
-            f'<div><h4>{markup.name(name)}</h4><div class="strip">{images}'
-            "</div></div>"
-        )
-    return rows
-
-
-def _multiples(title: str, stages: Sequence[Sequence[Mapping]]) -> str:
-    """A figure per quantity that some run has."""
+def _multiples(
+    title: str, stages: Sequence[Sequence[Mapping]]
+) -> list[dict[str, object]]:
+    """A figure per quantity that some run has, unknown ones folded, last."""
     logged = {name for epochs in stages for line in epochs for name in line}
-    known = [name for name in _CURVES if name in logged]
-    others = sorted(logged - {*known, *_NOT_DRAWN})
-    first = [name for name in known if name not in _LATER]
-    later = [name for name in known if name in _LATER] + others
-    drawn = {name: _figure(title, name, stages) for name in (*first, *later)}
-    text = markup.panels(drawn[name] for name in first)
-    more = "".join(drawn[name] for name in later)
-    if more:
-        text += markup.details(
-            "More: speed and the geometry of the projections"
-            if "alignment" in later
-            else "More: speed",
-            markup.panels([more]),
-        )
-    return text
+    others = sorted(logged - _CURVES.keys() - _NOT_DRAWN)
+    known = {name: x for name, x in _CURVES.items() if name in logged}
+    known |= {name: _Curve(name, is_folded=True) for name in others}
+    drawn = (_figure(title, x, name, stages) for name, x in known.items())
+    return [one for one in drawn if one]
 
 
-def _figure(title: str, name: str, stages: Sequence[Sequence[Mapping]]) -> str:
-    """One quantity over the epochs, a line per run; "" if never finite."""
-    curve = _CURVES.get(name, _Curve(name, ""))
+def _figure(
+    stage: str, curve: _Curve, name: str, stages: Sequence[Sequence[Mapping]]
+) -> dict[str, object] | None:
+    """A line per run; None where no value is finite."""
     lines = {}
     for index, epochs in enumerate(stages):
         known = [x for x in epochs if x.get(name) is not None]
@@ -193,24 +157,21 @@ def _figure(title: str, name: str, stages: Sequence[Sequence[Mapping]]) -> str:
                 [x[name] for x in known],
             )
     if not lines:
-        return ""
-    drawing = figures.plot_curves(
-        lines,
-        f"{title}: {curve.title.lower()} by epoch. {_in_words(lines)}",
-        last_epoch=max(x[-1]["epoch"] for x in stages if x),
-        chance=_chance_levels(stages) if name == "loss" else None,
-        in_percent=curve.in_percent,
-        from_zero=curve.from_zero,
-    )
-    return markup.figure(markup.escape(curve.title), drawing, curve.note)
-
-
-def _in_words(lines: Mapping) -> str:
-    """First and last values, for those who do not see the lines."""
-    return "; ".join(
+        return None
+    # First and last values, for those who do not see the lines.
+    words = "; ".join(
         f"line {index + 1}: {y[0]:.3g} at first, {y[-1]:.3g} at last"
         for index, (_, y) in lines.items()
     )
+    drawing = figures.plot_curves(
+        lines,
+        f"{stage}: {curve.title.lower()} by epoch. {words}",
+        last_epoch=max(x[-1]["epoch"] for x in stages if x),
+        chance=_chance_levels(stages) if name == "loss" else {},
+        in_percent=curve.in_percent,
+        from_zero=curve.from_zero,
+    )
+    return {"name": name, "curve": curve, "drawing": drawing}
 
 
 def _chance_levels(stages: Sequence[Sequence[Mapping]]) -> dict[int, float]:
@@ -225,9 +186,3 @@ def _chance_levels(stages: Sequence[Sequence[Mapping]]) -> dict[int, float]:
         if known:
             levels[index] = statistics.median(known)
     return levels
-
-
-def _pretrain(run: contents.Run) -> str:
-    """The command that continues a pretraining."""
-    flagfile = shlex.quote(str(run.path / "settings.flags"))
-    return f"python tools/pretrain.py --flagfile={flagfile} --resume"

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-import numpy as np
-
-from supcon_tf import palette
-from supcon_tf.reports import (
-    contents,
-    figures,
-    markup,
-    overview,
-    page,
-    pictures,
-    results,
-)
+from supcon_tf import palette, scores
+from supcon_tf.reports import contents, figures, numbers
 
 _MAX_LEGEND = len(palette.COLORS) * len(palette.MARKERS)
 _METHODS = {
@@ -23,145 +13,86 @@ _METHODS = {
     "nothing",
     "pca": "PCA: the two directions of largest variance",
 }
+_SCORES = (
+    "knn.top_1",
+    "prototype.top_1",
+    "retrieval.map_at_r",
+    "representations.alignment",
+    "representations.uniformity",
+)
 
 
-def representations_section(runs: Sequence[contents.Run]) -> page.Section:
+def representations(runs: Sequence[contents.Run]) -> dict[str, object]:
     """The plane of each run, and the numbers of the space."""
-    shown = [run for run in runs if "plane" in run.representations]
-    body = ""
-    if shown:
-        body = f'<div class="panels few">{"".join(map(_plane, shown))}</div>'
-        body += _class_legend(shown)
-    body += results.results_table(
-        runs,
-        (
-            results.KNN_TOP_1,
-            results.PROTOTYPE,
-            *results.recall_at(runs),
-            results.MAP_AT_R,
-            results.ALIGNMENT,
-            results.UNIFORMITY,
-        ),
-        "Numbers of the space",
-    )
-    return page.Section(
-        "representations",
-        "Representations",
-        "Each point is a test image, placed by its representation, the "
-        "vector that the encoder makes of it; colour and mark are its class. "
-        "Classes that the encoder tells apart form groups of their own.",
-        body,
-        overview.absent(
-            runs, ["plane" not in run.representations for run in runs]
-        ),
-    )
-
-
-def neighbors_section(runs: Sequence[contents.Run]) -> page.Section:
-    """Test images with the training images most similar to them."""
-    body = ""
+    planes, legends = [], {}
     for run in runs:
-        if "images" not in run.samples:
+        arrays = run.representations
+        if "plane" not in arrays:
             continue
-        if len(runs) > 1:
-            body += f"<h3>{markup.name(run.name)}</h3>"
-        body += "".join(
-            _sample(run, index) for index in range(len(run.samples["images"]))
+        method = str(arrays["plane_method"])
+        method = _METHODS.get(method, method)
+        labels = arrays["labels"]
+        drawing = figures.plot_plane(
+            arrays["plane"],
+            labels,
+            f"Representations of {len(labels)} test images of {run.name} in "
+            f"the plane, by class; {method}",
         )
-    return page.Section(
-        "neighbors",
-        "Nearest neighbours",
-        "On the left a test image, beside it the training images that the "
-        "encoder finds most similar, with their similarity (the cosine, 1 at "
-        "most). ✓ and ✗ say whether the class is that of the test image; "
-        "wrong ones have a red frame.",
-        body,
-        overview.absent(runs, ["images" not in run.samples for run in runs]),
-    )
-
-
-def _plane(run: contents.Run) -> str:
-    """The points of a run."""
-    arrays = run.representations
-    method = str(arrays["plane_method"])
-    labels = arrays["labels"]
-    drawing = figures.plot_plane(
-        arrays["plane"],
-        labels,
-        f"Representations of {len(labels)} test images of {run.name} in the "
-        f"plane, by class; {_METHODS.get(method, method)}",
-    )
-    note = f"{len(labels):,} test images; {_METHODS.get(method, method)}"
-    if not arrays["plane"].any():
-        note = "The representations are all the same, or fewer than three."
-    return markup.figure(markup.name(run.name), drawing, note)
-
-
-def _class_legend(runs: Sequence[contents.Run]) -> str:
-    """Class names behind their marks, once for runs of the same classes."""
-    legends = {}
-    for run in runs:
-        count = int(run.representations["labels"].max(initial=0)) + 1
+        note = f"{len(labels):,} test images; {method}"
+        if not arrays["plane"].any():
+            note = "The representations are all the same, or fewer than three."
+        planes.append({"run": run.name, "note": note, "drawing": drawing})
+        # Runs of the same classes share one.
+        count = int(labels.max(initial=0)) + 1
         names = [run.class_name(index) for index in range(count)]
-        legends[tuple(names)] = markup.legend(dict(enumerate(names)))
-    if any(len(names) > _MAX_LEGEND for names in legends):
-        return (
-            '<p class="quiet">There are more classes than colours and marks: '
-            "they repeat, and there is no legend.</p>"
+        legends[tuple(names)] = dict(enumerate(names))
+    wanted = [scores.find(path) for path in _SCORES]
+    wanted[2:2] = numbers.recalls(runs)
+    rows = numbers.score_rows(runs, wanted)
+    if not planes and not rows:
+        return {}
+    return {
+        "planes": planes,
+        "legends": [*legends.values()],
+        "has_legend": all(len(names) <= _MAX_LEGEND for names in legends),
+        "rows": rows,
+    }
+
+
+def neighbors(
+    runs: Sequence[contents.Run],
+) -> list[tuple[str, list[dict[str, object]]]]:
+    """Test images with the training images most similar to them."""
+    return [
+        (run.name, [*_samples(run)]) for run in runs if "images" in run.samples
+    ]
+
+
+def _samples(run: contents.Run) -> Iterator[dict[str, object]]:
+    """Each test image with its neighbours."""
+    arrays = run.samples
+    for index, label in enumerate(arrays["labels"]):
+        predicted = int(arrays["predicted"][index])
+        # -1 where no classifier was evaluated
+        guess = run.class_name(predicted) if predicted >= 0 else None
+        neighbors = zip(
+            arrays["neighbors"][index],
+            arrays["neighbor_labels"][index],
+            arrays["neighbor_similarities"][index],
+            strict=True,
         )
-    return "".join(legends.values())
-
-
-def _sample(run: contents.Run, index: int) -> str:
-    """A test image and its neighbours."""
-    samples = run.samples
-    label, predicted = samples["labels"][index], samples["predicted"][index]
-    name = run.class_name(int(label))
-    words, key = markup.name(name), ""
-    alternative = f"test image of {name}"
-    if predicted >= 0:
-        is_right = predicted == label
-        key = "" if is_right else "wrong"
-        guess = run.class_name(int(predicted))
-        words = (
-            f"<b>{words}</b><br>{_sign(is_right)} predicted "
-            f"{markup.name(guess)}"
-        )
-        alternative += f", predicted {guess}"
-    image = pictures.pictured(samples["images"][index], alternative, words, key)
-    neighbors = zip(
-        samples["neighbors"][index],
-        samples["neighbor_labels"][index],
-        samples["neighbor_similarities"][index],
-        strict=True,
-    )
-    found = "".join(
-        _neighbor(run, pixels, int(which), which == label, similarity)
-        for pixels, which, similarity in neighbors
-    )
-    return f'<div class="sample">{image}<div class="strip">{found}</div></div>'
-
-
-def _neighbor(
-    run: contents.Run,
-    pixels: np.ndarray,
-    label: int,
-    is_right: bool,
-    similarity: float,
-) -> str:
-    """A training image with its class and similarity."""
-    name = run.class_name(label)
-    alternative = f"training image of {name}, similarity {similarity:.3f}"
-    words = (
-        f'<span class="words">{_sign(is_right)} {markup.name(name)}</span>'
-        f"<small>{markup.number(float(similarity))}</small>"
-    )
-    key = "" if is_right else "wrong"
-    return pictures.pictured(pixels, alternative, words, key)
-
-
-def _sign(is_right: bool) -> str:
-    """Right or wrong, told by more than colour."""
-    if is_right:
-        return '<span class="sign" role="img" aria-label="right">✓</span>'
-    return '<span class="sign" role="img" aria-label="wrong">✗</span>'
+        yield {
+            "pixels": arrays["images"][index],
+            "class": run.class_name(int(label)),
+            "predicted": guess,
+            "is_right": predicted == label,
+            "neighbors": [
+                {
+                    "pixels": pixels,
+                    "class": run.class_name(int(which)),
+                    "is_right": which == label,
+                    "similarity": float(similarity),
+                }
+                for pixels, which, similarity in neighbors
+            ],
+        }

@@ -1,124 +1,200 @@
-"""The page: sections in their order, in one self-contained HTML file."""
+"""The page: what runs hold, in one self-contained HTML file."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import re
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Collection, Sequence
+
+import jinja2
+from etils import epath
 
 import supcon_tf
-from supcon_tf.reports import markup, style
-
-# The browser itself then refuses every request and every script.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+from supcon_tf import exceptions, files, palette
+from supcon_tf.reports import (
+    charts,
+    classification,
+    commands,
+    contents,
+    learning,
+    neighborhood,
+    numbers,
+    overview,
+    robustness,
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A part of the page, or the sentence that stands for it.
+    """A part of the page.
 
     Attributes:
-      anchor: its address on the page.
-      title: a few words, plain text.
-      explanation: one or two sentences, what it shows and how to read it, HTML.
-      body: the figures and tables, HTML; "" where there is nothing to show.
-      absent: what is not shown and which command makes it, HTML; "" for
-        nothing.
+      name: its address on the page, and its template's name.
+      title: a few words.
+      view: what the template shows, from the runs; empty for nothing to show.
+      is_made: true of a run that has it.
+      command: what makes it where a run has not.
     """
 
-    anchor: str
+    name: str
     title: str
-    explanation: str = ""
-    body: str = ""
-    absent: str = ""
+    view: Callable[[Sequence[contents.Run]], Collection[object]]
+    is_made: Callable[[contents.Run], object] = lambda run: True
+    command: Callable[[contents.Run], str] = commands.evaluate
 
 
-def render(
-    kind: str, title: str, introduction: str, sections: Sequence[Section]
-) -> str:
-    """The whole page.
+SECTIONS = (
+    Section("results", "Results", overview.results, lambda run: run.evaluation),
+    Section("settings", "Settings", overview.settings_of),
+    Section(
+        "curves",
+        "Learning curves",
+        learning.curves,
+        learning.are_drawn,
+        commands.pretrain,
+    ),
+    Section(
+        "views",
+        "Augmented views",
+        learning.views,
+        lambda run: "views" in run.samples,
+    ),
+    Section(
+        "confusions",
+        "Confusions",
+        classification.confusions,
+        lambda run: run.classifier("confusion_matrix"),
+    ),
+    Section(
+        "recall",
+        "Recall of each class",
+        classification.recall,
+        lambda run: run.classifier("per_class_recall"),
+    ),
+    Section(
+        "calibration",
+        "Calibration",
+        classification.calibration,
+        lambda run: run.classifier("calibration_bins"),
+    ),
+    Section(
+        "mistakes",
+        "Most confident mistakes",
+        classification.mistakes,
+        lambda run: run.predictions,
+    ),
+    Section(
+        "robustness",
+        "Corrupted images",
+        robustness.robustness,
+        lambda run: run.robustness(),
+        commands.corrupt,
+    ),
+    Section(
+        "representations",
+        "Representations",
+        neighborhood.representations,
+        lambda run: "plane" in run.representations,
+    ),
+    Section(
+        "neighbors",
+        "Nearest neighbours",
+        neighborhood.neighbors,
+        lambda run: "images" in run.samples,
+    ),
+    Section("reproduction", "Repeat it", overview.reproduction),
+)
+
+
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.PackageLoader("supcon_tf.reports"),
+    # All text, but what `charts.to_svg` says to be SVG.
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=jinja2.StrictUndefined,
+)
+_TEMPLATES.filters |= {
+    "number": numbers.number,
+    "percent": numbers.percent,
+    "data_uri": charts.data_uri,
+}
+_TEMPLATES.globals |= {"colors": palette.COLORS, "markers": palette.MARKERS}
+
+
+def write_report(
+    runs: Sequence[str | os.PathLike[str]],
+    file: str | os.PathLike[str],
+    names: Sequence[str] | None = None,
+) -> epath.Path:
+    """Writes one self-contained HTML page on a run, or on several.
+
+    Reads only what lies in the run directories: no data set, no checkpoint. The
+    page leaves out what was not made, and says which command makes it. The same
+    runs give the same bytes.
 
     Args:
-      kind: what the page is, above the title, plain text.
-      title: plain text.
-      introduction: stands above the list of contents, HTML.
-      sections: those without a body are named at the end.
+      runs: run directories, local or gs://; the first is what the others are
+        compared with.
+      file: where the page goes, such as report.html of the run directory.
+      names: what to call the runs, all different; None takes the ends of their
+        paths.
+
+    Returns:
+      The path of the page, written whole or not at all.
+
+    Raises:
+      ValueError: there are no `runs` or one is no run directory, or `names`
+        does not fit them.
     """
-    shown = [section for section in sections if section.body]
-    links = "".join(
-        f'<a href="#{section.anchor}">{markup.escape(section.title)}</a>'
-        for section in shown
+    if not runs:
+        raise exceptions.InvalidValue(
+            "`runs` must name at least one run directory, got none"
+        )
+    names = _short_names(runs) if names is None else tuple(names)
+    if len(names) != len(runs) or len(set(names)) < len(names):
+        raise exceptions.InvalidValue(
+            f"`names` must be {len(runs)} different names, one per run, got "
+            f"{', '.join(names)}"
+        )
+    document = render(
+        [contents.read_run(*pair) for pair in zip(runs, names, strict=True)]
     )
-    body = "".join(map(_section, shown)) + _left_out(sections)
-    version = supcon_tf.__version__
-    document = f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="supcon_tf {version}">
-<title>{markup.escape(f"{title}: {kind.lower()}")}</title>
-<link rel="icon" href="data:,">
-<style>{style.CSS}</style>
-</head>
-<body>
-<header>
-<p class="kind">{markup.escape(kind)}</p>
-<h1>{markup.escape(title)}</h1>
-{introduction}
-<nav aria-label="Contents">{links}</nav>
-</header>
-<main>
-{body}
-</main>
-<footer>Written by supcon_tf {version} from what lies in the run directory. \
-This page needs no network.</footer>
-</body>
-</html>
-"""
-    return _with_unique_ids(document)
+    path = epath.Path(file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.write_atomically(path, document.encode("utf-8", "replace"))
+    return path
 
 
-def _section(section: Section) -> str:
-    """A section with something to show."""
-    absent = f'<p class="quiet">{section.absent}</p>' if section.absent else ""
-    return (
-        f'<section id="{section.anchor}"><div class="about">'
-        f"<h2>{markup.escape(section.title)}</h2>"
-        f'<p>{section.explanation}</p></div><div class="shown">'
-        f"{section.body}{absent}</div></section>\n"
+def render(runs: Sequence[contents.Run]) -> str:
+    """The whole page, HTML."""
+    shown, left_out = [], {}
+    for section in SECTIONS:
+        # Who lacks it, if there are others, and what makes it.
+        missing = tuple(
+            (run.name if len(runs) > 1 else "", section.command(run))
+            for run in runs
+            if not section.is_made(run)
+        )
+        view = section.view(runs)
+        if view:
+            shown.append({"section": section, "view": view, "missing": missing})
+        elif missing:
+            left_out.setdefault(missing, []).append(section.title)
+    return _TEMPLATES.get_template("page.html").render(
+        version=supcon_tf.__version__,
+        runs=runs,
+        descriptions=[*map(overview.describe, runs)],
+        parts=shown,
+        left_out=left_out,
     )
 
 
-def _left_out(sections: Sequence[Section]) -> str:
-    """A sentence for all sections that one command fills."""
-    titles: dict[str, list[str]] = {}
-    for section in sections:
-        if section.absent and not section.body:
-            titles.setdefault(section.absent, []).append(section.title)
-    if not titles:
-        return ""
-    sentences = [
-        f'<p class="quiet"><b>{markup.escape(", ".join(x))}.</b> {absent}</p>'
-        for absent, x in titles.items()
-    ]
-    return (
-        '<section id="left_out"><div class="about"><h2>Not in this report'
-        "</h2><p>What has not been made yet, and the command that makes it."
-        f'</p></div><div class="shown">{"".join(sentences)}</div></section>'
-    )
-
-
-def _with_unique_ids(document: str) -> str:
-    """Ids inside a figure get its number: the same marks have the same id."""
-    numbers = itertools.count(1)
-
-    def renamed(match: re.Match) -> str:
-        prefix = f"f{next(numbers)}-"
-        return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}", match[0])
-
-    return re.sub(
-        r'<svg class="figure".*?</svg>', renamed, document, flags=re.DOTALL
-    )
+def _short_names(runs: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+    """The fewest last parts of the paths that tell them apart."""
+    parts = [epath.Path(run).parts for run in runs]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = tuple("/".join(path[-count:]) for path in parts)
+        if len(set(names)) == len(names):
+            return names
+    return tuple(f"{name} ({i + 1})" for i, name in enumerate(names))

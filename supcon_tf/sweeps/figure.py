@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib import axes, figure, ticker
 
-from supcon_tf import config, palette
+from supcon_tf import config, palette, scores
 from supcon_tf.sweeps import table
 
 _IN_A_ROW = 3  # panels
@@ -46,7 +46,7 @@ def plot_sweep(results: dict[str, object]) -> figure.Figure:
         if one.numbers(metric)
     ]
     drawn = figure.Figure(layout="constrained")
-    panels = _panels(drawn, max(len(varying), 1), table.title(metric))
+    panels = _panels(drawn, max(len(varying), 1), scores.find(metric).label)
     count = sum(len(numbers) for _, numbers in points)
     drawn.suptitle(_caption(results, count), fontsize="medium")
     if not varying:

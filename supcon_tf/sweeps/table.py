@@ -5,22 +5,10 @@ from __future__ import annotations
 import dataclasses
 import statistics
 
-from supcon_tf import config
+from supcon_tf import config, scores
 
 # Shown beside the chosen metric, where there are any.
 _OTHERS = ("linear.top_1", "linear.ece", "knn.top_1")
-_LOWER_IS_BETTER = (
-    "ece",
-    "nll",
-    "brier",
-    "alignment",
-    "uniformity",
-    "mean_ece",
-    "mce",
-    "relative_mce",
-    "mean_corruption_error_unnormalized",
-)
-_WORDS = {"top": "top-", "ece": "ECE", "nll": "NLL", "knn": "k-NN"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +43,11 @@ def sweep_table(results: dict[str, object]) -> str:
     groups = group(results)
     metrics = _columns(results["metric"], groups)
     best = _best(groups, results["metric"])
-    header = [*axes, *(["runs"] if repeats else []), *map(title, metrics)]
+    header = [
+        *axes,
+        *(["runs"] if repeats else []),
+        *(scores.find(metric).label for metric in metrics),
+    ]
     rows = [[*header, "time"]]
     for one in groups:
         runs = [_runs(one)] if repeats else []
@@ -91,12 +83,6 @@ def group(results: dict[str, object]) -> list[Group]:
     return list(groups.values())
 
 
-def title(metric: str) -> str:
-    """A path of evaluation.json in words: linear.top_1 is linear top-1."""
-    words = metric.replace(".", " ").replace("_", " ").split(" ")
-    return " ".join(_WORDS.get(w, w) for w in words).replace("- ", "-")
-
-
 def number_text(number: float | None) -> str:
     """A metric as the table shows it."""
     return "-" if number is None else f"{number:.4f}"
@@ -121,13 +107,14 @@ def _columns(metric: str, groups: list[Group]) -> list[str]:
 
 
 def _best(groups: list[Group], metric: str) -> Group | None:
-    """The best mean of the metric; None where there is none yet."""
+    """The best mean of the metric; None where there is none, or none yet."""
     measured = [one for one in groups if one.numbers(metric)]
-    sign = -1 if metric.split(".")[-1] in _LOWER_IS_BETTER else 1
-    return max(
-        measured,
-        key=lambda one: sign * statistics.fmean(one.numbers(metric)),
-        default=None,
+    better = scores.find(metric).better
+    if not measured or better is None:
+        return None
+    choose = max if better == "higher" else min
+    return choose(
+        measured, key=lambda one: statistics.fmean(one.numbers(metric))
     )
 
 

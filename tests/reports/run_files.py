@@ -7,7 +7,7 @@ import json
 import numpy as np
 from etils import epath
 
-from supcon_tf import config, settings
+from supcon_tf import config, measures, settings
 from supcon_tf.reports import contents
 
 HOSTILE = (
@@ -28,11 +28,10 @@ def bare_run(name="run", **filled):
     """A run of two classes that holds nothing but what is given."""
     empty = {
         "settings": {},
-        "linear_settings": {},
         "class_names": ("ant", "bee"),
         "epochs": [],
-        "linear_epochs": [],
         "linear_stage": "",
+        "linear_epochs": [],
         "evaluation": {},
         "predictions": {},
         "representations": {},
@@ -102,7 +101,7 @@ def write_run(
     _write_evaluation(path, labels, probabilities, parts, rng)
     np.savez(
         path / "predictions.npz",
-        ids=np.array([f"test/{i:05}.png" for i in range(test_images)]),
+        ids=np.array([f"test/<i>{i:05}.png" for i in range(test_images)]),
         labels=labels,
         probabilities=probabilities,
         class_names=np.array(class_names),
@@ -155,48 +154,8 @@ def _probabilities(labels, num_classes, skill, rng):
     return (scores / scores.sum(1, keepdims=True)).astype(np.float32)
 
 
-def classifier_results(labels, probabilities, bins=15):
-    """CLASSIFIER of evaluation.json."""
-    predicted, confidence = probabilities.argmax(1), probabilities.max(1)
-    right = predicted == labels
-    num_classes = probabilities.shape[1]
-    matrix = np.zeros((num_classes, num_classes), int)
-    np.add.at(matrix, (labels, predicted), 1)
-    place = np.minimum((confidence * bins).astype(int), bins - 1)
-    count = np.bincount(place, minlength=bins)
-    sums = [
-        np.bincount(place, weights=values, minlength=bins)
-        for values in (confidence, right)
-    ]
-    means = [
-        [s / n if n else None for s, n in zip(x, count, strict=True)]
-        for x in sums
-    ]
-    ece = sum(np.abs(sums[0] - sums[1])) / len(labels)
-    top_5 = np.argsort(-probabilities)[:, :5] == labels[:, None]
-    recall = [
-        row[i] / row.sum() if row.sum() else None
-        for i, row in enumerate(matrix)
-    ]
-    own = probabilities[np.arange(len(labels)), labels]
-    return {
-        "top_1": float(right.mean()),
-        "top_5": float(top_5.any(1).mean()),
-        "ece": float(ece),
-        "nll": float(-np.log(own).mean()),
-        "brier": 0.1,
-        "per_class_recall": recall,
-        "confusion_matrix": matrix.tolist(),
-        "calibration_bins": {
-            "count": count.tolist(),
-            "confidence": means[0],
-            "accuracy": means[1],
-        },
-    }
-
-
 def _write_evaluation(path, labels, probabilities, parts, rng):
-    linear = classifier_results(labels, probabilities)
+    linear = measures.classification_summary(probabilities, labels)
     accuracy = linear["top_1"]
     results = {
         "dataset": "digits",

@@ -23,11 +23,12 @@ def test_the_element_is_labelled_small_and_valid():
         assert part not in text
 
 
-def test_only_ids_that_are_used_stay():
+def test_ids_are_used_and_those_of_two_figures_differ():
     text = draw()
     ids = re.findall(r' id="([^"]*)"', text)
     assert ids and len(set(ids)) == len(ids)
     assert set(ids) == set(re.findall(r'(?:href="|url\()#([^")]*)', text))
+    assert not set(ids) & set(re.findall(r' id="([^"]*)"', draw("other")))
 
 
 def test_places_are_rounded_and_words_are_not():

@@ -29,7 +29,6 @@ def test_everything_is_read(run):
     assert read.epochs[2]["alignment"] is None
     assert len(read.linear_epochs) == 40
     assert read.linear_stage == "linear"
-    assert read.linear_settings["learning_rate"] == "2.5"
     assert read.evaluation["test_images"] == 360
     assert read.predictions["probabilities"].shape == (360, 8)
     assert read.samples["neighbors"].shape == (8, 8, 8, 8, 3)
@@ -53,10 +52,12 @@ def test_what_is_absent_is_empty(tmp_path):
 def test_another_linear_stage_stands_in(tmp_path):
     for name in ("b", "a"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "settings.flags").write_text(f"--name={name}\n")
+        (tmp_path / name / "settings.flags").write_text("")
+        line = {"epoch": 1, "loss": 1.0 if name == "a" else 2.0}
+        (tmp_path / name / "metrics.jsonl").write_text(f"{json.dumps(line)}\n")
     (tmp_path / "settings.flags").write_text("")
     read = contents.read_run(tmp_path, "run")
-    assert (read.linear_stage, read.linear_settings["name"]) == ("a", "a")
+    assert (read.linear_stage, read.linear_epochs[0]["loss"]) == ("a", 1.0)
 
 
 def test_the_classifier_that_is_shown(tmp_path):
@@ -71,22 +72,6 @@ def test_the_classifier_that_is_shown(tmp_path):
     assert read.classifier("top_1") == "pretrained"
     assert read.classifier("confusion_matrix") == "knn"
     assert read.robustness() == {"mean_ece": 0.1}
-
-
-@pytest.mark.parametrize(
-    ("keys", "expected"),
-    [
-        (("a", "b"), 1.5),
-        (("a", "none"), None),
-        (("a", "null"), None),
-        (("a", "inf"), None),
-        (("a", "b", "c"), None),
-        (("a",), None),
-    ],
-)
-def test_a_value_is_a_finite_number_or_none(keys, expected):
-    results = {"a": {"b": 1.5, "null": None, "inf": float("inf")}}
-    assert contents.value_at(results, *keys) == expected
 
 
 def test_a_directory_without_a_run_is_refused(tmp_path):

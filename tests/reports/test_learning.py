@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
-from supcon_tf.reports import learning
-from tests.reports import run_files
+from tests.reports import pages, run_files
 
 
 def run_with(lines, name="run", **settings):
@@ -13,39 +10,38 @@ def run_with(lines, name="run", **settings):
     return run_files.bare_run(name, epochs=epochs, settings=settings)
 
 
-def titles(body):
-    return re.findall("<figcaption><b>(.*?)</b>", body)
-
-
 def test_a_figure_per_quantity_and_the_rest_on_request():
     lines = [
         {"loss": 2.0, "new <x>": 1.0, "images/s": 9.0, "loss/chance": 0.5}
     ] * 2
-    body = learning.curves_section([run_with(lines)]).body
+    body = pages.section("curves", run_with(lines))
     shown, folded = body.split("<details>")
-    assert titles(shown) == ["Loss"]
-    assert titles(folded) == ["Speed", "new &lt;x&gt;"]
+    assert pages.titles(shown) == ["Loss"]
+    assert pages.titles(folded) == ["Speed", "new <x>"]
 
 
 def test_the_chance_level_is_drawn_where_it_is_recorded():
     with_chance = [{"loss": 2.0, "loss/chance": 0.5}, {"loss": 1.0}]
-    assert ">chance<" in learning.curves_section([run_with(with_chance)]).body
+    assert ">chance<" in pages.section("curves", run_with(with_chance))
     without = [{"loss": 2.0}, {"loss": 1.0}]
-    assert ">chance<" not in learning.curves_section([run_with(without)]).body
+    assert ">chance<" not in pages.section("curves", run_with(without))
 
 
 def test_gaps_are_skipped_and_nothing_finite_is_no_figure():
     lines = [{"loss": 1.0, "accuracy": None}, {"loss": None}, {"loss": 3.0}]
-    body = learning.curves_section([run_with(lines)]).body
-    assert titles(body) == ["Loss"]
+    body = pages.section("curves", run_with(lines))
+    assert pages.titles(body) == ["Loss"]
     assert "1 at first, 3 at last" in body
 
 
 def test_a_run_without_epochs():
-    started = learning.curves_section([run_with([], epochs="5")])
-    assert not started.body and "--resume" in started.absent
-    untrained = learning.curves_section([run_with([], epochs="0")])
-    assert not untrained.body and not untrained.absent
+    started = run_with([], epochs="5")
+    assert not pages.section("curves", started)
+    assert "Learning curves. Not made yet" in pages.left_out(started)
+    assert "--resume" in pages.left_out(started)
+    untrained = run_with([], epochs="0")
+    assert not pages.section("curves", untrained)
+    assert "Learning curves" not in pages.left_out(untrained)
 
 
 def test_losses_of_different_objectives_are_not_compared():
@@ -53,9 +49,8 @@ def test_losses_of_different_objectives_are_not_compared():
         run_with([{"loss": 1.0}], name, objective=name)
         for name in ("supcon", "ce")
     ]
-    assert "cannot be compared" in learning.curves_section(runs).explanation
-    same = learning.curves_section(runs[:1] * 2).explanation
-    assert "cannot be compared" not in same
+    assert "cannot be compared" in pages.section("curves", *runs)
+    assert "cannot be compared" not in pages.section("curves", runs[0])
 
 
 def test_views_of_the_same_images_are_shown_once():
@@ -64,9 +59,9 @@ def test_views_of_the_same_images_are_shown_once():
         samples = {"views": views, "view_labels": np.array([0, 1])}
         return run_files.bare_run(name, samples=samples)
 
-    body = learning.views_section([run("a", 1), run("b", 1)]).body
+    body = pages.section("views", run("a", 1), run("b", 1))
     assert body.count("<img") == 6
     assert "<h3><bdi>a</bdi>, <bdi>b</bdi></h3>" in body
     assert 'alt="view 3 of an image of bee"' in body
-    body = learning.views_section([run("a", 1), run("b", 2)]).body
+    body = pages.section("views", run("a", 1), run("b", 2))
     assert body.count("<img") == 12

@@ -7,8 +7,7 @@ import re
 import numpy as np
 from matplotlib import image
 
-from supcon_tf.reports import neighborhood
-from tests.reports import run_files
+from tests.reports import pages, run_files
 
 
 def sampled(predicted=(0, 0), side=8):
@@ -26,7 +25,7 @@ def sampled(predicted=(0, 0), side=8):
 
 def test_right_and_wrong_are_told_by_sign_and_frame():
     run = run_files.bare_run(samples=sampled())
-    body = neighborhood.neighbors_section([run]).body
+    body = pages.section("neighbors", run)
     first, second = body.split('<div class="sample">')[1:]
     assert re.findall("[✓✗]", first) == ["✓", "✓", "✗", "✓"]
     assert re.findall("[✓✗]", second) == ["✗", "✓", "✓", "✗"]
@@ -39,7 +38,7 @@ def test_right_and_wrong_are_told_by_sign_and_frame():
 
 def test_images_are_the_pixels_that_were_sampled():
     run = run_files.bare_run(samples=sampled())
-    body = neighborhood.neighbors_section([run]).body
+    body = pages.section("neighbors", run)
     encoded = re.search('src="data:image/png;base64,([^"]*)"', body)[1]
     pixels = image.imread(io.BytesIO(base64.b64decode(encoded)), "png")
     shown = np.round(255 * pixels[..., :3]).astype(np.uint8)
@@ -48,16 +47,16 @@ def test_images_are_the_pixels_that_were_sampled():
 
 def test_without_a_classifier_there_is_no_prediction():
     run = run_files.bare_run(samples=sampled(predicted=(-1, -1)))
-    body = neighborhood.neighbors_section([run]).body
+    body = pages.section("neighbors", run)
     assert "predicted" not in body
     assert 'alt="test image of ant"' in body
 
 
 def test_photographs_are_smoothed():
     small, large = (
-        neighborhood.neighbors_section(
-            [run_files.bare_run(samples=sampled(side=side))]
-        ).body
+        pages.section(
+            "neighbors", run_files.bare_run(samples=sampled(side=side))
+        )
         for side in (64, 65)
     )
     assert "photo" not in small and large.count(" photo") == 8
@@ -77,25 +76,25 @@ def test_the_plane_and_its_legend():
     runs = [
         run_files.bare_run(n, representations=planar([0, 1, 1])) for n in "ab"
     ]
-    body = neighborhood.representations_section(runs).body
+    body = pages.section("representations", *runs)
     assert body.count('<svg class="figure"') == 2
     assert body.count('<ul class="legend">') == 1  # of both
     assert "PCA: the two directions" in body
     other = run_files.bare_run(
         "c", class_names=("x", "y"), representations=planar([0, 1])
     )
-    body = neighborhood.representations_section([runs[0], other]).body
+    body = pages.section("representations", runs[0], other)
     assert body.count('<ul class="legend">') == 2
 
 
 def test_more_classes_than_marks_have_no_legend():
     run = run_files.bare_run(representations=planar(list(range(71))))
-    body = neighborhood.representations_section([run]).body
-    assert "there is no legend" in body
+    body = pages.section("representations", run)
+    assert "there is no legend" in pages.words(body)
 
 
 def test_representations_without_a_plane_are_said_to_be_so():
     arrays = planar([0, 1], np.zeros([2, 2]))
     run = run_files.bare_run(representations=arrays)
-    body = neighborhood.representations_section([run]).body
+    body = pages.section("representations", run)
     assert "all the same, or fewer than three" in body

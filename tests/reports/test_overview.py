@@ -7,12 +7,8 @@ import shlex
 import pytest
 
 from supcon_tf import config, settings
-from supcon_tf.reports import contents, overview
-from tests.reports import run_files
-
-
-def text_of(markup):
-    return " ".join(re.sub("<[^>]*>", "", markup).split())
+from supcon_tf.reports import contents, overview, page
+from tests.reports import pages, run_files
 
 
 @pytest.mark.parametrize(
@@ -40,42 +36,63 @@ def text_of(markup):
 def test_a_run_in_words(chosen, epochs, expected):
     known = {"architecture": "vgg8", "dataset": "<folder>"}
     run = run_files.bare_run(settings=known | chosen, epochs=epochs)
-    words = overview.introduction([run])
-    assert text_of(words) == f"{expected} Data: &lt;folder&gt;, 2 classes."
+    lead = re.search('<p class="lead">.*?</p>', page.render([run]), re.DOTALL)
+    assert pages.words(lead[0]) == f"{expected} Data: <folder> , 2 classes."
+
+
+def test_numbers_that_matter_come_first():
+    linear = {"top_1": 0.994, "ece": 0.02449, "nll": 0.5}
+    run = run_files.bare_run(evaluation={"linear": linear})
+    key, every = pages.section("results", run).split("<details>")
+    first, second = pages.rows(key)[1:]
+    assert first[0].startswith("Top-1 accuracy share of test images")
+    assert first[1] == "99.4 %"
+    assert second[0].startswith("Calibration error (ECE)")
+    assert second[1] == "0.024"
+    assert [x[1] for x in pages.rows(every)[1:]] == ["99.4 %", "0.024", "0.500"]
+
+
+def test_the_best_of_several_runs_is_marked():
+    runs = [
+        run_files.bare_run(name, evaluation={"linear": {"top_1": value}})
+        for name, value in (("a", 0.5), ("b", 0.625))
+    ]
+    body = pages.section("results", *runs)
+    assert pages.rows(body)[:2] == [
+        ["", "a", "b"],
+        [pages.rows(body)[1][0], "50.0 %", "62.5 % +12.5!"],
+    ]
+    assert "difference to a , for percentages" in pages.words(body)
 
 
 def test_settings_that_differ_from_the_defaults(tmp_path):
     path = run_files.write_run(tmp_path / "run", parts=(), temperature=0.07)
-    section = overview.settings_section([contents.read_run(path, "run")])
-    shown, folded = section.body.split("<details>")
-    flags = re.findall(r"<code>(\w+)</code>", shown)
-    changed = {"dataset", "temperature", "epochs", "warmup_epochs"}
-    assert set(flags) == changed
-    assert "0.07" in shown
-    help_text = config.PretrainSettings.__dataclass_fields__["temperature"]
-    assert help_text.metadata["help"].split(":")[0] in shown
-    everything = re.findall(r"<code>(\w+)</code>", folded)
-    assert {"run_dir", "optimizer", *flags} <= set(everything)
+    rows = overview.settings_of([contents.read_run(path, "run")])
+    changed = {row["flag"]: row for row in rows if row["differs"]}
+    assert {*changed} == {"dataset", "temperature", "epochs", "warmup_epochs"}
+    assert changed["temperature"]["values"] == ["0.07"]
+    field = config.PretrainSettings.__dataclass_fields__["temperature"]
+    assert field.metadata["help"].startswith(changed["temperature"]["about"])
+    assert {"run_dir", "optimizer"} <= {row["flag"] for row in rows}
 
 
-def test_settings_in_which_runs_differ(tmp_path):
+def test_settings_in_which_runs_differ():
     runs = [
         run_files.bare_run("a", settings={"x": "1", "y": "2", "run_dir": "a"}),
         run_files.bare_run("b", settings={"x": "1", "run_dir": "b"}),
     ]
-    shown = overview.settings_section(runs).body.split("<details>")[0]
-    assert re.findall(r"<code>(\w+)</code>", shown) == ["y"]
-    assert "<td><bdi>2</bdi></td><td><bdi>–</bdi></td>" in shown
-    same = overview.settings_section(runs[:1] * 2).body
-    assert same.startswith("<p>The runs have the same settings.</p>")
+    shown = pages.section("settings", *runs).split("<details>")[0]
+    assert pages.rows(shown) == [["setting", "a", "b"], ["y", "2", "–"]]
+    same = pages.section("settings", runs[0], runs[0])
+    assert "<p>The runs have the same settings.</p>" in same
 
 
 def test_the_commands_repeat_the_run(tmp_path):
     path = run_files.write_run(tmp_path / "a run's", temperature=0.07)
-    section = overview.reproduction_section([contents.read_run(path, "a")])
+    body = pages.section("reproduction", contents.read_run(path, "a"))
     lines = [
-        shlex.split(html.unescape(text_of(line)))
-        for line in re.findall("<code>(?=<span>).*?</code>", section.body)
+        shlex.split(html.unescape(re.sub("<[^>]*>", "", line)))
+        for line in re.findall("<code>(?=<span>).*?</code>", body)
     ]
     assert [line[1] for line in lines] == [
         "tools/pretrain.py",
@@ -92,30 +109,36 @@ def test_the_commands_repeat_the_run(tmp_path):
 
 
 def test_runs_on_different_images_are_not_compared_silently():
-    def section(**second):
+    def explanation(**second):
         first = {"dataset": "a", "test_images": 9, "linear": {"top_1": 0.5}}
         runs = [first, first | second]
-        return overview.results_section(
-            [
+        return pages.section(
+            "results",
+            *(
                 run_files.bare_run(str(i), evaluation=x)
                 for i, x in enumerate(runs)
-            ]
-        ).explanation
+            ),
+        )
 
-    assert "different images" not in section()
-    assert "different images" in section(dataset="b")
-    assert "different images" in section(test_images=8)
+    assert "different images" not in explanation()
+    assert "different images" in explanation(dataset="b")
+    assert "different images" in explanation(test_images=8)
 
 
 def test_what_is_absent_comes_with_a_command():
-    runs = [
-        run_files.bare_run("a", linear_stage="linear"),
-        run_files.bare_run("b"),
-    ]
-    words = text_of(overview.absent(runs, [True, False], extra="--k=1"))
-    assert words == (
-        "Not made yet for a: python tools/evaluate.py --run_dir=runs/a --k=1"
+    empty = run_files.bare_run("b")
+    evaluated = run_files.bare_run(
+        "c", linear_stage="linear", evaluation={"linear": {"top_1": 0.5}}
     )
-    words = text_of(overview.absent(runs[1:], [True]))
-    assert words.startswith("Not made yet: python tools/train_linear.py --run")
-    assert not overview.absent(runs, [False, False])
+    text = pages.words(pages.section("results", empty, evaluated))
+    assert text.endswith(
+        "Not made yet for b : python tools/train_linear.py --run_dir=runs/b && "
+        "python tools/evaluate.py --run_dir=runs/b"
+    )
+    assert "Not made yet" not in pages.section("results", evaluated)
+    text = pages.left_out(evaluated)
+    where = "Not made yet: python tools/evaluate.py --run_dir=runs/c"
+    # Once for all that one command makes.
+    assert "Confusions, Recall of each class, Calibration, Most" in text
+    assert text.count(where) == 2
+    assert f"Corrupted images. {where} --corruptions=generated" in text

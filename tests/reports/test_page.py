@@ -1,47 +1,212 @@
+"""Whole pages, as a browser and as a parser sees them."""
+
 from __future__ import annotations
 
-from supcon_tf.reports import page
+import html.parser
+import re
+import shutil
 
-FIGURE = (
-    '<svg class="figure"><a id="m"/><b href="#m"/><i fill="url(#m)"/></svg>'
-)
+import pytest
 
+from supcon_tf import reports
+from tests.reports import run_files
 
-def render(*sections):
-    return page.render("Report of <1>", "a & b", "<p>intro</p>", sections)
-
-
-def test_title_and_contents_are_escaped():
-    text = render(page.Section("one", "R&D", "why", "<p>body</p>"))
-    assert "<title>a &amp; b: report of &lt;1&gt;</title>" in text
-    assert "<h1>a &amp; b</h1>" in text
-    assert '<a href="#one">R&amp;D</a>' in text
-    assert '<section id="one">' in text
-
-
-def test_ids_of_equal_figures_are_told_apart():
-    text = render(page.Section("one", "One", "why", FIGURE + FIGURE))
-    for number in (1, 2):
-        assert (
-            f'<a id="f{number}-m"/><b href="#f{number}-m"/>'
-            f'<i fill="url(#f{number}-m)"/>'
-        ) in text
-    assert '<a href="#one">' in text  # those of the page stay
-
-
-def test_empty_sections_are_named_once_per_command():
-    text = render(
-        page.Section("one", "One", "why", "<p>body</p>", "in part"),
-        page.Section("two", "Two", absent="run it"),
-        page.Section("three", "Three", absent="run it"),
-        page.Section("four", "Four", absent="run that"),
-        page.Section("five", "Five"),
-    )
-    assert '<p class="quiet">in part</p></div></section>' in text
-    assert '<p class="quiet"><b>Two, Three.</b> run it</p>' in text
-    assert '<p class="quiet"><b>Four.</b> run that</p>' in text
-    assert '<a href="#two">' not in text and "Five" not in text
+# Everything that is wrong with a page, once its folded parts are open.
+INSPECT = """() => {
+  document.querySelectorAll('details').forEach(x => { x.open = true; });
+  const width = document.documentElement.clientWidth;
+  const drawn = [...document.querySelectorAll('svg:not(.mark), img')];
+  const named = x => (x.getAttribute('aria-label') || x.alt || '').trim();
+  const say = x => named(x) || x.outerHTML.slice(0, 80);
+  const box = x => x.getBoundingClientRect();
+  const scale = x => Math.hypot(x.getScreenCTM().c, x.getScreenCTM().d);
+  const sizes = [...document.querySelectorAll('svg.figure text')].map(
+    x => parseFloat(getComputedStyle(x).fontSize) * scale(x));
+  const text = [...document.querySelectorAll('p, h1, h2, h3, h4, li, pre')];
+  return {
+    figures: drawn.length,
+    overflow: document.documentElement.scrollWidth - width,
+    hidden: drawn.filter(x => box(x).width < 20 || box(x).height < 20
+      || !x.checkVisibility({visibilityProperty: true})).map(say),
+    outside: [...drawn, ...document.querySelectorAll('figure'), ...text]
+      .filter(x => box(x).width && !x.closest('.scroll')
+        && (box(x).left < 0 || box(x).right > width + 0.5)).map(say),
+    broken: [...document.images]
+      .filter(x => !x.complete || !x.naturalWidth).map(say),
+    unlabelled: drawn.filter(x => !named(x)).map(say),
+    smallest: sizes.length ? Math.min(...sizes) : 99,
+  };
+}"""
 
 
-def test_nothing_may_be_fetched_or_run():
-    assert "default-src 'none'" in render()
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    write = run_files.write_run
+    return {
+        "supcon": write(root / "supcon", parts=run_files.ALL),
+        "hostile": write(
+            root / "<b>&amp;'\"", run_files.HOSTILE, seed=1, size=70
+        ),
+        "many": write(
+            root / "many", tuple(f"class {i}" for i in range(40)), epochs=1
+        ),
+        "pretrained": write(root / "pretrained", parts=()),
+    }
+
+
+@pytest.fixture(scope="module")
+def pages(runs, tmp_path_factory):
+    """The written pages by name: one run, several, and what is unusual."""
+    root = tmp_path_factory.mktemp("pages")
+    chosen = {
+        "two": [runs["supcon"], runs["hostile"]],
+        "many": [runs["many"]],
+        "pretrained": [runs["pretrained"]],
+    }
+    return {
+        name: reports.write_report(paths, root / f"{name}.html")
+        for name, paths in chosen.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api")
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        pytest.skip("no chromium on PATH")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=found, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.mark.parametrize("name", ["two", "many", "pretrained"])
+def test_a_browser_shows_everything(browser, pages, name):
+    address = f"file://{pages[name]}"
+    page = browser.new_page()
+    said, requested = [], []
+    page.on("console", lambda x: said.append(f"{x.type}: {x.text}"))
+    page.on("pageerror", lambda x: said.append(f"error: {x}"))
+    page.on("request", lambda x: requested.append(x.url))
+    page.goto(address)
+    for width, height in ((1440, 900), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        seen = page.evaluate(INSPECT)
+        assert seen["figures"] >= 6
+        assert seen["smallest"] >= 10, "pixels of the smallest letters"
+        assert seen["overflow"] <= 0
+        for fault in ("hidden", "outside", "broken", "unlabelled"):
+            assert not seen[fault], (width, fault)
+    page.close()
+    assert not said
+    assert [x for x in requested if not x.startswith("data:")] == [address]
+
+
+class Outline(html.parser.HTMLParser):
+    """Fails on tags that do not nest; collects ids, addresses and text."""
+
+    VOID = {"meta", "link", "img", "br", "wbr"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids, self.addresses, self.text = [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        assert tag != "script"
+        attributes = dict(attrs)
+        assert len(attributes) == len(attrs), f"{tag}: doubled attribute"
+        assert not [x for x in attributes if x.startswith("on")]
+        self.ids += [attributes["id"]] if "id" in attributes else []
+        self.addresses += [
+            attributes[x] for x in ("href", "src") if x in attributes
+        ]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.mark.parametrize("name", ["two", "many", "pretrained"])
+def test_pages_are_well_formed_and_self_contained(pages, name):
+    text = pages[name].read_text()
+    outline = Outline()
+    outline.feed(text)
+    assert not outline.open
+    assert len(set(outline.ids)) == len(outline.ids)
+    for address in outline.addresses:
+        if address.startswith("#"):
+            assert address[1:] in outline.ids
+        else:
+            assert address.startswith("data:")
+    for place in re.findall(r"url\(([^)]*)\)", text):
+        assert place[1:] in outline.ids
+    assert text.startswith('<!DOCTYPE html>\n<html lang="en">')
+    assert '<meta name="viewport"' in text
+    assert "<title>" in text
+    assert "default-src 'none'; style-src" in text
+
+
+def test_names_from_data_stay_text(pages):
+    text = pages["two"].read_text()
+    outline = Outline()
+    outline.feed(text)
+    words = "".join(outline.text)
+    # Of classes, of a run, of files and of metrics.
+    others = ("<b>&amp;'\"", "test/<i>", "a figure of its own <&>")
+    for name in (*run_files.HOSTILE, *others):
+        assert name in words
+    for tag in ("<script", "<i>"):
+        assert tag not in text
+
+
+def test_what_is_absent_is_named_with_its_command(pages, runs):
+    text = re.sub("<[^>]*>", "", pages["pretrained"].read_text())
+    assert "Learning curves" in text
+    end = text[text.index("What has not been made yet") :]
+    assert "Results, Augmented views, Confusions" in end
+    where = f"--run_dir={runs['pretrained']}"
+    assert f"tools/train_linear.py {where}" in end
+    assert f"tools/evaluate.py {where} --corruptions=generated" in end
+    assert "Not in this report" not in pages["two"].read_text()
+
+
+def test_the_same_runs_give_the_same_bytes(pages, runs, tmp_path):
+    again = reports.write_report([runs["many"]], tmp_path / "x/report.html")
+    assert again.read_bytes() == pages["many"].read_bytes()
+    assert len(again.read_bytes()) < 1_500_000
+    assert [x.name for x in again.parent.iterdir()] == ["report.html"]
+
+
+def test_runs_of_one_name_are_told_apart(runs, tmp_path):
+    same_end = tmp_path / "other" / "pretrained"
+    same_end.parent.mkdir()
+    same_end.symlink_to(runs["pretrained"])
+    both = [str(runs["pretrained"]), str(same_end)]
+    text = reports.write_report(both, tmp_path / "report.html").read_text()
+    parent = runs["pretrained"].parent.name
+    assert f"<h1>{parent}/pretrained and other/pretrained</h1>" in text
+
+
+def test_broken_rules_are_named(runs, tmp_path):
+    many, file = runs["many"], tmp_path / "report.html"
+    with pytest.raises(ValueError, match="`runs` must name at least one"):
+        reports.write_report([], file)
+    with pytest.raises(ValueError, match="`runs` must be run directories, g"):
+        reports.write_report([many, tmp_path], file)
+    for names in (["a"], ["a", "a"]):
+        with pytest.raises(ValueError, match="`names` must be 2 different"):
+            reports.write_report([many, runs["supcon"]], file, names)
+    assert not list(tmp_path.iterdir())

@@ -51,6 +51,19 @@ def test_the_least_calibration_error_is_the_best():
     assert [row[1] for row in rows(results)[2:]] == ["0.5000", "**0.0500**"]
 
 
+@pytest.mark.parametrize("metric", ["alignment", "uniformity"])
+def test_a_metric_without_a_direction_has_no_best(metric):
+    path = f"representations.{metric}"
+    results = make_results(
+        {"temperature": [0.5, 0.05]},
+        lambda values: {path: values["temperature"]},
+        metric=path,
+    )
+    found = rows(results)
+    assert found[0][1] == metric
+    assert [row[1] for row in found[2:]] == ["0.5000", "0.0500"]
+
+
 def test_seeds_are_one_row_of_mean_and_deviation():
     results = make_results(
         {"seed": [0, 1, 2], "temperature": [0.1, 0.2]},
@@ -103,11 +116,3 @@ def test_a_sweep_without_results_has_a_table():
 )
 def test_times_are_readable(seconds, text):
     assert table.duration(seconds) == text
-
-
-def test_metrics_have_titles():
-    assert table.title("linear.top_1") == "linear top-1"
-    assert table.title("knn.top_5") == "k-NN top-5"
-    assert table.title("corruptions.linear.mean_ece") == (
-        "corruptions linear mean ECE"
-    )

@@ -1,0 +1,119 @@
+"""Numbers as the page writes them, and the tables of scores."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from supcon_tf import scores
+from supcon_tf.reports import contents
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A score of a run.
+
+    Attributes:
+      text: the score.
+      is_best: whether no other run of the row has a better one.
+      change: difference to the first run, with its sign; "" for none.
+    """
+
+    text: str
+    is_best: bool
+    change: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A score of all runs, a cell each."""
+
+    score: scores.Score
+    cells: list[Cell]
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number with a true minus; a dash for one that is absent."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:,.{digits}f}".replace("-", "−")
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share as a percentage."""
+    if share is None or not math.isfinite(share):
+        return "–"
+    return f"{number(100 * share, digits)}\N{NO-BREAK SPACE}%"
+
+
+def score_text(score: scores.Score, value: float | None) -> str:
+    """The value of a score as it is shown."""
+    if score.unit == "share":
+        return percent(value)
+    return number(value, 1 if score.unit == "percent" else 3)
+
+
+def recalls(runs: Sequence[contents.Run]) -> list[scores.Score]:
+    """Recall@k for every k that was measured, in their order."""
+    known = {
+        int(k)
+        for run in runs
+        for k in run.evaluation.get("retrieval", {}).get("recall_at", {})
+    }
+    return [scores.recall_at(k) for k in sorted(known)]
+
+
+def score_rows(
+    runs: Sequence[contents.Run], wanted: Sequence[scores.Score]
+) -> list[Row]:
+    """A row per score that some run has, a cell per run."""
+    rows = []
+    for score in wanted:
+        values = [scores.value_at(run.evaluation, score.path) for run in runs]
+        if any(map(_is_known, values)):
+            rows.append(Row(score, _cells(score, values)))
+    return rows
+
+
+def uncertainty(share: float, count: int) -> float:
+    """Half the width of an accuracy's 95 % interval, by Wilson 1927.
+
+    Args:
+      share: the accuracy.
+      count: positive, the images that it was measured on.
+    """
+    z = 1.96
+    spread = share * (1 - share) / count + z**2 / (4 * count**2)
+    return z * math.sqrt(spread) / (1 + z**2 / count)
+
+
+def _is_known(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _cells(score: scores.Score, values: Sequence[float | None]) -> list[Cell]:
+    texts = [score_text(score, value) for value in values]
+    known = [value for value in values if _is_known(value)]
+    best = None
+    # What looks the same is not better.
+    if score.better and len({*texts} - {"–"}) > 1:
+        choose = max if score.better == "higher" else min
+        best = score_text(score, choose(known))
+    return [
+        Cell(text, text == best, _change(score, value, values[0]) if i else "")
+        for i, (text, value) in enumerate(zip(texts, values, strict=True))
+    ]
+
+
+def _change(
+    score: scores.Score, value: float | None, base: float | None
+) -> str:
+    """The value less another, with its sign; of shares, in points."""
+    if not _is_known(value) or not _is_known(base):
+        return ""
+    scale = 100 if score.unit == "share" else 1
+    digits = 3 if score.unit == "number" else 1
+    change = round(scale * (value - base), digits)
+    sign = "+" if change > 0 else "" if change < 0 else "±"
+    return f"{sign}{number(change + 0.0, digits)}"
