@@ -17,8 +17,13 @@ from tests.tool_settings import TOOLS
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 WORKSPACE = (ROOT / "WORKSPACE.md").read_text()
-DOCS = [path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))]
-DOCS.append((ROOT / "serving" / "README.md").read_text())
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "WORKSPACE.md",
+    ROOT / "serving" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+DOCS = [path.read_text() for path in PAGES[2:]]
 
 
 def documented_commands():
@@ -72,7 +77,30 @@ def test_the_readmes_python_runs(tmp_path):
 
 
 def test_the_readme_is_one_page():
-    assert len(README.splitlines()) <= 100
+    assert len(README.split()) <= 650
+    prose = re.sub(r"```.*?```", "", README, flags=re.DOTALL)
+    codes = re.findall(r"`[^`]+`", prose)
+    assert len(codes) <= 0.03 * len(prose.split()), codes
+    for line in README.splitlines():
+        assert len(line) <= 120 or line.startswith("|"), line
+
+
+def anchors(text: str) -> set[str]:
+    """What links of a Markdown page may point to, as GitHub names them."""
+    heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    kept = [re.sub(r"[^\w\- ]", "", head).lower() for head in heads]
+    return {head.replace(" ", "-") for head in kept}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_between_documents_lead_somewhere(path):
+    links = re.findall(r"\]\(([^)]+)\)", path.read_text())
+    for link in links:
+        if "://" not in link:
+            file, _, anchor = link.partition("#")
+            target = path.parent / file if file else path
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target.read_text()), link
 
 
 def test_presets_are_all_documented():
@@ -80,35 +108,6 @@ def test_presets_are_all_documented():
         if not path.stem.startswith("linear_"):
             named = [f"flags/{path.name}" in text for text in [README, *DOCS]]
             assert any(named), path.name
-
-
-def documented_tree() -> set[str]:
-    """Paths of the tree in WORKSPACE.md, from its indentation."""
-    (block,) = re.findall(r"## Tree\n\n```\n(.*?)```", WORKSPACE, re.DOTALL)
-    paths, parents = set(), []
-    for line in block.splitlines():
-        depth = (len(line) - len(line.lstrip())) // 2
-        name = line.split()[0]
-        parents = [*parents[:depth], name.rstrip("/")]
-        if not name.endswith("/"):
-            paths.add("/".join(parents))
-    return paths
-
-
-def test_the_workspaces_tree_is_the_tree():
-    real = {
-        str(path.relative_to(ROOT))
-        for folder in ("supcon_tf", "tools", "flags", "notebooks", "tests")
-        for path in (ROOT / folder).rglob("*")
-        if path.suffix in (".py", ".flags", ".ipynb")
-        and ".ipynb_checkpoints" not in path.parts
-    }
-    # Tests mirror the package; the tree names only those that do not.
-    package = {path for path in real if not path.startswith("tests/")}
-    documented = documented_tree()
-    assert package - documented == set(), "missing in WORKSPACE.md"
-    for path in documented:
-        assert (ROOT / path).exists(), f"{path} is not there any more"
 
 
 # Tests of several modules at once.
