@@ -1,8 +1,9 @@
-# `make demo` and `make test` set up everything they need in .venv.
+# `make demo` and `make test` set up what they need in .venv.
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.dev-installed
 
 # The first Python that TensorFlow 2.15 supports; override with PYTHON=...
 PYTHON ?= $(shell for python in python3.11 python3.10 python3 python; do \
@@ -15,10 +16,10 @@ PYTHON ?= $(shell for python in python3.11 python3.10 python3 python; do \
 demo: $(STAMP)
 	$(BIN)/python tools/demo.py
 
-test: $(STAMP)
+test: $(DEV_STAMP)
 	$(BIN)/python -m pytest --numprocesses=$$(( $$(nproc 2>/dev/null || echo 2) + 1 )) --maxprocesses=5 --dist=loadfile --no-loadscope-reorder
 
-lint: $(STAMP)
+lint: $(DEV_STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
@@ -31,5 +32,9 @@ $(STAMP): requirements.txt pyproject.toml
 	 'pyenv install 3.11', or pass PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=24"
+	$(BIN)/python -m pip install --quiet -r requirements.txt -e .
+	@touch $@
+
+$(DEV_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet -r requirements.txt -e ".[dev]"
 	@touch $@

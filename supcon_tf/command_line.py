@@ -27,6 +27,7 @@ def run(
     main: Callable[[settings.SettingsType], object],
     settings_class: type[settings.SettingsType],
     positional: str | None = None,
+    about: str | None = None,
 ) -> None:
     """Runs a tool: flags to settings, one clear line for a wrong input.
 
@@ -35,6 +36,7 @@ def run(
       settings_class: a dataclass of settings.
       positional: the tuple of strings that arguments without a flag make up;
         None for a tool that takes none.
+      about: the head of the help; None is the docstring of the program.
     """
 
     def absl_main(argv: list[str]) -> None:
@@ -55,8 +57,8 @@ def run(
             sys.exit(128 + signal.SIGINT)
 
     if _HELP & set(sys.argv[1:]):
-        about = sys.modules["__main__"].__doc__
-        print(_help(settings_class, about, "--helpfull" in sys.argv))
+        head = about or sys.modules["__main__"].__doc__
+        print(_help(settings_class, head, "--helpfull" in sys.argv))
         return
     # Before TensorFlow is imported: its C++ log is noise in every run, and what
     # matters in it comes as a Python exception too.

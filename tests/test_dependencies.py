@@ -45,10 +45,11 @@ def test_tfds_makes_a_builder():
     assert builder.info.splits is not None
 
 
-def test_requirements_are_the_packages_dependencies():
-    declared = {
-        requirements.Requirement(text).name
-        for text in importlib.metadata.requires("supcon_tf")
-        if "extra ==" not in text
-    }
-    assert declared == {r.name for r in LINES}
+def test_the_pinned_releases_are_those_that_the_package_takes():
+    declared = importlib.metadata.requires("supcon_tf")
+    required = map(requirements.Requirement, declared)
+    taken = {r.name: r.specifier for r in required if "extra" not in str(r)}
+    assert taken.keys() == {requirement.name for requirement in LINES}
+    for requirement in LINES:
+        (pin,) = requirement.specifier
+        assert taken[requirement.name].contains(pin.version), requirement

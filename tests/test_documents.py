@@ -30,6 +30,7 @@ def documented_commands():
     """Every command of the documents, docstrings and preset headers."""
     texts = [README, WORKSPACE, *DOCS]
     texts += [path.read_text() for path in (ROOT / "tools").glob("*.py")]
+    texts.append((ROOT / "supcon_tf" / "commands.py").read_text())
     texts += [path.read_text() for path in (ROOT / "flags").glob("*.flags")]
     found = set()
     for text in texts:

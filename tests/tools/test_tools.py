@@ -45,6 +45,31 @@ def run_afresh(tool, *arguments, cwd):
     )
 
 
+def supcon(*arguments):
+    """The console script of an installation."""
+    code = "import sys; from supcon_tf import commands; commands.main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+
+
+def test_the_console_script_has_the_tools_as_commands():
+    listed = supcon().stdout
+    for path in (ROOT / "tools").glob("*.py"):
+        if path.stem not in ("checkout", "demo") and "bench" not in path.stem:
+            assert f"\n  {path.stem} " in listed
+    told = supcon("evaluate", "--help").stdout
+    assert "\n  supcon evaluate --run_dir=" in told and "tools/" not in told
+    assert "--knn_neighbors" in told
+    wrong = supcon("evaluate", "--run_dir=/none", "stray")
+    assert wrong.stderr == "error: arguments must be flags, got stray\n"
+    unknown = supcon("train")
+    assert unknown.returncode == 1 and "no command train" in unknown.stderr
+
+
 @pytest.fixture(scope="module")
 def command_line_run(image_folder, tmp_path_factory):
     """All tools in a row, as a user calls them, outside the repository."""

@@ -1,0 +1,257 @@
+"""The commands: `supcon NAME` of an installation, tools/NAME.py of a checkout.
+
+Their docstrings are the help. TensorFlow is imported once the settings are
+right, so that `--help` and a wrong flag answer at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import sys
+import typing
+
+from supcon_tf import command_line, config
+
+
+def pretrain(settings: config.PretrainSettings) -> None:
+    r"""Stage 1: pretrains an encoder with the supervised contrastive loss.
+
+      python tools/pretrain.py --flagfile=flags/supcon_digits_resnet18.flags \
+        --run_dir=runs/digits
+
+    Writes settings.flags, classes.json, checkpoints/, metrics.jsonl and
+    tensorboard/ into the run directory.
+    """
+    from supcon_tf import training
+
+    training.pretrain(settings)
+
+
+def train_linear(settings: config.LinearSettings) -> None:
+    """Stage 2: trains a linear classifier on the frozen encoder of a run.
+
+      python tools/train_linear.py --run_dir=runs/digits
+
+    Writes settings.flags, checkpoints/, metrics.jsonl and tensorboard/ into the
+    sub-directory `linear` of the run directory.
+    """
+    from supcon_tf import training
+
+    training.train_linear(settings)
+
+
+def evaluate(settings: config.EvaluateSettings) -> None:
+    """Measures a run on its test images: numbers, and a page to look at.
+
+      python tools/evaluate.py --run_dir=runs/digits
+
+    Prints a table; writes evaluation.json and report.html into the run
+    directory, and beside them predictions.npz, representations.npz and
+    samples.npz.
+    """
+    from supcon_tf import evaluation, reports
+
+    results = evaluation.evaluate(settings)
+    print(evaluation.results_table({settings.run_dir: results}))
+    file = f"{settings.run_dir}/report.html"
+    print(f"\nreport       {reports.write_report([settings.run_dir], file)}")
+
+
+def report(settings: config.ReportSettings) -> None:
+    """Puts runs side by side on one page: report.html.
+
+      python tools/report.py runs/supcon runs/cross_entropy --run_dir=runs/both
+
+    Reads only what lies in the run directories, most of it written by
+    tools/evaluate.py, and writes one file that needs no network.
+    """
+    from supcon_tf import reports
+
+    file = f"{settings.run_dir}/report.html"
+    print(reports.write_report(settings.runs, file, settings.names or None))
+
+
+def transfer(settings: config.TransferSettings) -> None:
+    r"""Takes the encoder of a run to another data set: linear or fine-tuned.
+
+      python tools/transfer.py --run_dir=runs/digits --name=flowers \
+        --dataset=folder --data_dir=flowers --method=linear
+
+    Prints a table; writes settings.flags, classes.json, transfer.json and
+    predictions.npz, and of a fine-tuning checkpoints/, into that sub-directory
+    of the run directory.
+    """
+    from supcon_tf import evaluation
+
+    print(evaluation.transfer_table(evaluation.transfer_encoder(settings)))
+
+
+def sweep(settings: config.SweepSettings) -> None:
+    r"""Runs a grid of settings: both stages and the evaluation of every cell.
+
+      python tools/sweep.py --flagfile=flags/supcon_digits_resnet18.flags \
+        --linear_flagfile=flags/linear_digits.flags --run_dir=runs/sweep \
+        --sweep=temperature=0.05,0.07,0.1,0.2,0.5 \
+        --sweep=objective=supcon,simclr
+
+    All flags of tools/pretrain.py set what does not vary;
+    --sweep=linear.NAME=... varies stage 2 on a shared stage 1, and values of
+    seed are repetitions. A cell that fails is recorded, and the others are run;
+    the same command again skips finished cells, goes on with interrupted ones
+    and tries failed ones again. Prints a table; writes sweep.md, sweep.json and
+    the paper's Fig. 4, sweep.png and sweep.svg, after every cell. With
+    --parallel=K, K cells run at a time, each on its share of the cores. Exit
+    code 1 if a cell failed.
+    """
+    from supcon_tf import sweeps
+
+    results = sweeps.run_sweep(settings)
+    print(f"\n{sweeps.sweep_table(results)}")
+    print(f"\nfigure       {settings.run_dir}/sweep.png")
+    failed = [c for c in results["cells"] if c["status"] == "failed"]
+    if failed:
+        sys.exit(
+            f"error: {len(failed)} of {len(results['cells'])} cells failed; "
+            "the same command, without --overwrite, tries them again"
+        )
+
+
+def export(settings: config.ExportSettings) -> None:
+    """Exports a run as a SavedModel for TF Serving.
+
+      python tools/export.py --run_dir=runs/digits
+
+    Writes export/<version>/ into the run directory.
+    """
+    from supcon_tf import serving
+
+    serving.export(settings)
+
+
+def predict(settings: config.PredictSettings) -> None:
+    r"""Asks an exported model about images: classes, or representations.
+
+      python tools/predict.py --run_dir=runs/digits photo.jpg folder/
+
+    asks the newest version of runs/digits/export in this process, and
+
+      python tools/predict.py --run_dir=runs/digits photo.jpg folder/ \
+        --server=grpc://localhost:8500 --output=answers.jsonl
+
+    the model `digits` of a TF Serving; its REST interface,
+    http://localhost:8501, needs no TensorFlow here. Writes CSV to stdout, or
+    the output file once all is answered. An image that the model refuses has an
+    error in its row, and makes the exit code 1.
+    """
+    from supcon_tf import clients
+
+    try:
+        failed = clients.predict(settings)
+    except KeyboardInterrupt:
+        os._exit(130)  # at once, whatever threads wait for
+    if settings.output:
+        print(settings.output)
+    if failed:
+        sys.exit(f"error: no answer for {failed} of the images, see `error`")
+
+
+def convert(settings: config.ConvertSettings) -> None:
+    """Converts a run for phones and other runtimes: TFLite, ONNX.
+
+      python tools/convert.py --run_dir=runs/digits
+
+    Writes converted/ into the run directory, and prints how every file does on
+    the test images beside the model that it was made from.
+    """
+    from supcon_tf import conversion
+
+    print(conversion.conversion_table(conversion.convert(settings)))
+
+
+def show_augment(settings: config.ShowAugmentSettings) -> None:
+    r"""Shows what the augmentation does to images, before anything is trained.
+
+      python tools/show_augment.py --augmentation=autoaugment
+      python tools/show_augment.py --dataset=folder --data_dir=DIR \
+        --image_size=160
+
+    Writes views.png, the first views that training makes of some images, and
+    operations.png, one image under every operation, into the run directory.
+    """
+    from supcon_tf import evaluation
+
+    for path in evaluation.show_augment(settings):
+        print(path)
+
+
+def data_service(settings: config.DataServiceSettings) -> None:
+    r"""Serves views to training: reads and augments in processes of its own.
+
+      python tools/data_service.py
+
+    runs a dispatcher and a worker, and prints what to give to
+    tools/pretrain.py: --data_service=grpc://localhost:5050. For workers on
+    other machines, one dispatcher, and on each of them
+
+      python tools/data_service.py --role=worker \
+        --dispatcher=grpc://HOST:5050 --host=NAME_OF_THE_MACHINE
+
+    Workers may come and go during a run, and must see the images under the same
+    paths. SIGTERM ends each. Writes nothing but, with --journal, the
+    dispatcher's journal into the run directory.
+    """
+    from supcon_tf.data import service
+
+    service.serve(
+        settings.role,
+        port=settings.port,
+        dispatcher=settings.dispatcher,
+        workers=settings.workers,
+        host=settings.host,
+        worker_port=settings.worker_port,
+        journal=settings.run_dir if settings.journal else None,
+    )
+
+
+_COMMANDS = (
+    pretrain,
+    train_linear,
+    evaluate,
+    report,
+    transfer,
+    sweep,
+    export,
+    predict,
+    convert,
+    show_augment,
+    data_service,
+)
+# What arguments without a flag make up.
+_POSITIONAL = {"predict": "images", "report": "runs"}
+
+
+def run(name: str) -> None:
+    """Runs a command with the flags of this process."""
+    command = {command.__name__: command for command in _COMMANDS}[name]
+    about = inspect.getdoc(command)
+    if sys.argv[0] == f"supcon {name}":
+        about = re.sub(r"python tools/(\w+)\.py", r"supcon \1", about)
+    settings_class = typing.get_type_hints(command)["settings"]
+    command_line.run(command, settings_class, _POSITIONAL.get(name), about)
+
+
+def main() -> None:
+    """The console script `supcon`: its first argument names the command."""
+    known = {command.__name__: command.__doc__ for command in _COMMANDS}
+    name = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    if name in known:
+        sys.argv[:2] = [f"supcon {name}"]
+        run(name)
+    elif name in ("--help", "-h", "help"):
+        print("supcon COMMAND --help tells more.\n")
+        for name, text in known.items():
+            print(f"  {name:<14}{text.splitlines()[0]}")
+    else:
+        sys.exit(f"error: no command {name}; there are {', '.join(known)}")
