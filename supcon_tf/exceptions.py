@@ -7,6 +7,8 @@ defect, and keeps its traceback.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class Error(Exception):
     """The base of all of them."""
@@ -49,3 +51,33 @@ def one_line(error: Exception) -> str:
         return lines[-1]
     told = next((line for line in lines if "OOM" in line), lines[0])
     return f"{type(error).__name__}: {told}"
+
+
+def require(holds: bool, rule: str, value: object) -> None:
+    """Raises unless a value keeps its rule.
+
+    Args:
+      holds: whether it does.
+      rule: in words, such as "`width` must be positive".
+      value: what was given.
+
+    Raises:
+      ValueError: "<rule>, got <value>".
+    """
+    if not holds:
+        raise InvalidValue(f"{rule}, got {value}")
+
+
+def require_one_of(known: Iterable[str], name: str, value: str) -> None:
+    """Raises unless an argument is one of the names that are known.
+
+    Args:
+      known: the names.
+      name: of the argument.
+      value: what was given.
+
+    Raises:
+      ValueError: "`name` must be one of <known>, got '<value>'".
+    """
+    rule = f"`{name}` must be one of {', '.join(known)}"
+    require(value in known, rule, repr(value))

@@ -17,11 +17,7 @@ from supcon_tf.augment.geometry import (
     resize_crop,
 )
 from supcon_tf.augment.mixing import CutMix, MixUp
-from supcon_tf.augment.policies import (
-    Identity,
-    SimAugment,
-    StackedRandAugment,
-)
+from supcon_tf.augment.policies import Identity, SimAugment, StackedRandAugment
 from supcon_tf.augment.rand_augment import RandAugment
 from supcon_tf.augment.randomness import fold_in
 

@@ -19,7 +19,6 @@ from supcon_tf.augment import dispatch
 Color = tuple[int, int, int]
 
 GRAY = (128, 128, 128)  # what shows where an image has been moved away
-_IDENTITY = np.array([1.0, 0.0, 0.0, 0.0, 1.0, 0.0])
 _ONE = 65536.0  # a pixel in fixed point
 _FAR = 2.0**30  # two such numbers, and a side, add up within int32
 _DIGITS = 1e15  # PIL keeps 15 decimals of a sine: that of 180 degrees is 0
@@ -38,10 +37,11 @@ def check_fill(fill: Sequence[int]) -> Color:
       ValueError: `fill` is not three integers from 0 to 255.
     """
     fill = tuple(fill)
-    if len(fill) != 3 or any(value not in range(256) for value in fill):
-        raise exceptions.InvalidValue(
-            f"`fill` must be three numbers 0 to 255, got {fill}"
-        )
+    exceptions.require(
+        len(fill) == 3 and all(value in range(256) for value in fill),
+        "`fill` must be three numbers 0 to 255",
+        fill,
+    )
     return fill
 
 
@@ -71,7 +71,11 @@ def affine_transform(
     images = dispatch.check_images(images)
     _, height, width, _ = images.shape
     matrices = tf.cast(matrices, tf.float64)
-    coefficients = _per_coordinate(matrices)
+    # Of the source's x and y, [2, batch]: pixels from a column to the next,
+    # from a row to the next, and of the first pixel's middle.
+    coefficients = tf.reshape(tf.transpose(matrices), [2, 3, -1])
+    across, down, offset = tf.unstack(coefficients, axis=1)
+    coefficients = across, down, offset + across * 0.5 + down * 0.5
     scaling = (matrices[:, 1] == 0.0) & (matrices[:, 3] == 0.0)
     parts = [
         tf.where(scaling[:, tf.newaxis], scaled, fixed)
@@ -103,108 +107,6 @@ def rotation_matrices(degrees: tf.Tensor, height: int, width: int) -> tf.Tensor:
     offset_x = cos * -x + sin * -y + x
     offset_y = sin * x + cos * -y + y
     return tf.stack([cos, sin, offset_x, -sin, cos, offset_y], axis=1)
-
-
-def rotate(
-    images: tf.Tensor, degrees: tf.Tensor, fill: Color = GRAY
-) -> tf.Tensor:
-    """Turns each image about its middle; PIL's `Image.rotate`.
-
-    Args:
-      images: [batch, height, width, 3] uint8; see `affine_transform`.
-      degrees: [batch] float32, positive is counter-clockwise.
-      fill: RGB of what comes from outside the image.
-
-    Returns:
-      [batch, height, width, 3] uint8; the corners that leave are lost.
-
-    Raises:
-      ValueError: see `affine_transform`.
-    """
-    images = dispatch.check_images(images)
-    _, height, width, _ = images.shape
-    matrices = rotation_matrices(degrees, height, width)
-    return affine_transform(images, matrices, fill)
-
-
-def shear_x(
-    images: tf.Tensor, factor: tf.Tensor, fill: Color = GRAY
-) -> tf.Tensor:
-    """Slides rows sideways; PIL's AFFINE by (1, factor, 0, 0, 1, 0).
-
-    Args:
-      images: [batch, height, width, 3] uint8; see `affine_transform`.
-      factor: [batch] float32, columns per row below the top edge. Positive
-        moves the content to the left; 0 changes nothing.
-      fill: RGB of what comes from outside the image.
-
-    Returns:
-      [batch, height, width, 3] uint8.
-
-    Raises:
-      ValueError: see `affine_transform`.
-    """
-    return affine_transform(images, _matrices(factor, 1), fill)
-
-
-def shear_y(
-    images: tf.Tensor, factor: tf.Tensor, fill: Color = GRAY
-) -> tf.Tensor:
-    """Slides columns up and down; PIL's AFFINE by (1, 0, 0, factor, 1, 0).
-
-    Args:
-      images: [batch, height, width, 3] uint8; see `affine_transform`.
-      factor: [batch] float32, rows per column from the left edge. Positive
-        moves the content up; 0 changes nothing.
-      fill: RGB of what comes from outside the image.
-
-    Returns:
-      [batch, height, width, 3] uint8.
-
-    Raises:
-      ValueError: see `affine_transform`.
-    """
-    return affine_transform(images, _matrices(factor, 3), fill)
-
-
-def translate_x(
-    images: tf.Tensor, pixels: tf.Tensor, fill: Color = GRAY
-) -> tf.Tensor:
-    """Moves each image sideways; PIL's AFFINE by (1, 0, pixels, 0, 1, 0).
-
-    Args:
-      images: [batch, height, width, 3] uint8; see `affine_transform`.
-      pixels: [batch] float32, rounded to whole pixels, halves up. Positive
-        moves the content to the left; 0 changes nothing.
-      fill: RGB of what comes from outside the image.
-
-    Returns:
-      [batch, height, width, 3] uint8.
-
-    Raises:
-      ValueError: see `affine_transform`.
-    """
-    return affine_transform(images, _matrices(pixels, 2), fill)
-
-
-def translate_y(
-    images: tf.Tensor, pixels: tf.Tensor, fill: Color = GRAY
-) -> tf.Tensor:
-    """Moves each image up or down; PIL's AFFINE by (1, 0, 0, 0, 1, pixels).
-
-    Args:
-      images: [batch, height, width, 3] uint8; see `affine_transform`.
-      pixels: [batch] float32, rounded to whole pixels, halves up. Positive
-        moves the content up; 0 changes nothing.
-      fill: RGB of what comes from outside the image.
-
-    Returns:
-      [batch, height, width, 3] uint8.
-
-    Raises:
-      ValueError: see `affine_transform`.
-    """
-    return affine_transform(images, _matrices(pixels, 5), fill)
 
 
 def cutout(
@@ -259,34 +161,9 @@ def _band(
     return 255 * tf.cast((offsets >= -half) & (offsets < half), tf.uint8)
 
 
-def _matrices(values: tf.Tensor, entry: int) -> tf.Tensor:
-    """Matrices that move nothing but for one entry: [batch, 6] float64."""
-    values = tf.cast(values, tf.float64)[:, tf.newaxis]
-    return _IDENTITY + values * np.eye(6)[entry]
-
-
 def _clip(numbers: tf.Tensor) -> tf.Tensor:
     """Whole numbers from float64 to int32, without overflow."""
     return tf.cast(tf.clip_by_value(numbers, -_FAR, _FAR - 1.0), tf.int32)
-
-
-def _fixed(numbers: tf.Tensor) -> tf.Tensor:
-    """The nearest fixed-point numbers, in units of 1 / `_ONE`."""
-    return tf.floor(numbers * _ONE + 0.5)
-
-
-def _per_coordinate(
-    matrices: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Coefficients of the source's x and y.
-
-    Returns:
-      across, down, start: [2, batch] float64, pixels from a column to the
-      next, from a row to the next, and of the first pixel's middle.
-    """
-    coefficients = tf.reshape(tf.transpose(matrices), [2, 3, -1])
-    across, down, offset = tf.unstack(coefficients, axis=1)
-    return across, down, offset + across * 0.5 + down * 0.5
 
 
 def _fixed_parts(
@@ -301,8 +178,9 @@ def _fixed_parts(
     Returns:
       rows, columns: [2, batch, height] and [2, batch, width] float64.
     """
-    across, down, start = (
-        _fixed(numbers)[..., tf.newaxis] for numbers in (across, down, start)
+    across, down, start = (  # in units of 1 / `_ONE`, to nearest
+        tf.floor(numbers * _ONE + 0.5)[..., tf.newaxis]
+        for numbers in (across, down, start)
     )
     rows = start + down * np.arange(height, dtype=np.float64)
     return rows, across * np.arange(width, dtype=np.float64)
@@ -321,10 +199,7 @@ def _scaling_parts(
     """
     x = _ONE * tf.floor(_running_sum(start[0], across[0], width))
     y = _ONE * tf.floor(_running_sum(start[1], down[1], height))
-    return (
-        tf.stack([tf.zeros_like(y), y]),
-        tf.stack([x, tf.zeros_like(x)]),
-    )
+    return (tf.stack([tf.zeros_like(y), y]), tf.stack([x, tf.zeros_like(x)]))
 
 
 def _running_sum(start: tf.Tensor, step: tf.Tensor, count: int) -> tf.Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import tensorflow as tf
 
 from supcon_tf import exceptions
@@ -10,6 +12,7 @@ from supcon_tf.augment import affine, dispatch, operations, randomness, tables
 _DRAWS = 4  # per operation: whether at all, and `operations.apply`'s 3
 
 
+@dataclasses.dataclass(eq=False)
 class AutoAugment:
     """Applies one of the 25 sub-policies of a table, drawn uniformly.
 
@@ -33,18 +36,12 @@ class AutoAugment:
     Reference: https://arxiv.org/abs/1805.09501; the SupCon paper, Sec. 14.2.
     """
 
-    def __init__(
-        self,
-        policy: str = "imagenet",
-        fill: affine.Color = affine.GRAY,
-    ) -> None:
-        if policy not in tables.AUTO_AUGMENT:
-            raise exceptions.InvalidValue(
-                f"`policy` must be one of {', '.join(tables.AUTO_AUGMENT)}, "
-                f"got {policy!r}"
-            )
-        self.policy = policy
-        self.fill = affine.check_fill(fill)
+    policy: str = "imagenet"
+    fill: affine.Color = affine.GRAY
+
+    def __post_init__(self) -> None:
+        exceptions.require_one_of(tables.AUTO_AUGMENT, "policy", self.policy)
+        self.fill = affine.check_fill(self.fill)
 
     def __call__(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
         """Augments each image with its own draws.
@@ -83,4 +80,4 @@ class AutoAugment:
 
     def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""
-        return {"policy": self.policy, "fill": self.fill}
+        return dataclasses.asdict(self)

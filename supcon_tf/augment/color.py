@@ -219,11 +219,12 @@ def check_strength(strength: float) -> None:
     Raises:
       ValueError: `strength` is negative, or 0.2 s is above half a circle.
     """
-    if not 0.0 <= 0.2 * strength <= 0.5:
-        raise exceptions.InvalidValue(
-            "`strength` must be in [0, 2.5], since hue turns by at most "
-            f"0.2 * strength <= 0.5, got {strength}"
-        )
+    exceptions.require(
+        0.0 <= 0.2 * strength <= 0.5,
+        "`strength` must be in [0, 2.5], since hue turns by at most "
+        "0.2 * strength <= 0.5",
+        strength,
+    )
 
 
 def _per_image(factor: tf.Tensor) -> tf.Tensor:

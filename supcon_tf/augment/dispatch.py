@@ -25,11 +25,12 @@ def check_images(images: tf.Tensor) -> tf.Tensor:
     images = tf.convert_to_tensor(images)
     shape = images.shape
     known = shape.rank == 4 and shape[1:3].is_fully_defined() and shape[3] == 3
-    if images.dtype != tf.uint8 or not known:
-        raise exceptions.InvalidValue(
-            "`images` must be [batch, height, width, 3] uint8 of known height "
-            f"and width, got {shape} {images.dtype.name}"
-        )
+    exceptions.require(
+        images.dtype == tf.uint8 and known,
+        "`images` must be [batch, height, width, 3] uint8 of known height and "
+        "width",
+        f"{shape} {images.dtype.name}",
+    )
     return images
 
 

@@ -200,34 +200,30 @@ def _check_image(image: tf.Tensor, size: int, name: str) -> tf.Tensor:
     """Refuses anything but one RGB image of bytes and a positive size."""
     image = tf.convert_to_tensor(image)
     fits = image.shape.is_compatible_with([None, None, 3])
-    if image.dtype != tf.uint8 or not fits:
-        raise exceptions.InvalidValue(
-            f"`{name}` must be [height, width, 3] uint8, "
-            f"got {image.shape} {image.dtype.name}"
-        )
+    exceptions.require(
+        image.dtype == tf.uint8 and fits,
+        f"`{name}` must be [height, width, 3] uint8",
+        f"{image.shape} {image.dtype.name}",
+    )
     _check_size(size)
     return image
 
 
 def _check_size(size: int) -> None:
     """Refuses a side of no pixels."""
-    if size < 1:
-        raise exceptions.InvalidValue(
-            f"`size` must be at least 1 pixel, got {size}"
-        )
+    exceptions.require(size >= 1, "`size` must be at least 1 pixel", size)
 
 
 def _check_seed(seed: tf.Tensor) -> tf.Tensor:
     """Refuses anything but a pair of integers, or a known number of pairs."""
     seed = tf.convert_to_tensor(seed)
     shape = seed.shape
-    if seed.dtype != tf.int32 or not (
-        shape == [2] or (shape.rank == 2 and shape[0] and shape[1] == 2)
-    ):
-        raise exceptions.InvalidValue(
-            "`seed` must be [2] or [views, 2] int32 with at least one view, "
-            f"got {shape} {seed.dtype.name}"
-        )
+    known = shape == [2] or (shape.rank == 2 and shape[0] and shape[1] == 2)
+    exceptions.require(
+        seed.dtype == tf.int32 and known,
+        "`seed` must be [2] or [views, 2] int32 with at least one view",
+        f"{shape} {seed.dtype.name}",
+    )
     return seed
 
 
@@ -248,14 +244,14 @@ def _crop_boxes(
       begins, extents: [views, 3] int32, what `tf.slice` takes: y, x, 0 and
       height, width, -1 for all channels.
     """
-    if not 0.0 < area[0] <= area[1] <= 1.0:
-        raise exceptions.InvalidValue(
-            f"`area` must be 0 < low <= high <= 1, got {area}"
-        )
-    if not 0.0 < aspect[0] <= aspect[1]:
-        raise exceptions.InvalidValue(
-            f"`aspect` must be 0 < low <= high, got {aspect}"
-        )
+    exceptions.require(
+        0.0 < area[0] <= area[1] <= 1.0,
+        "`area` must be 0 < low <= high <= 1",
+        area,
+    )
+    exceptions.require(
+        0.0 < aspect[0] <= aspect[1], "`aspect` must be 0 < low <= high", aspect
+    )
     draws = [
         tf.image.stateless_sample_distorted_bounding_box(
             image_shape,

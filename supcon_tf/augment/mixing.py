@@ -19,7 +19,25 @@ from supcon_tf import exceptions
 _WEIGHT_STEPS = 4096  # MixUp's weights are multiples of its reciprocal.
 
 
-class MixUp:
+class _Mix:
+    """What both have: their options."""
+
+    def __init__(self, num_classes: int, alpha: float) -> None:
+        exceptions.require(
+            num_classes >= 2, "`num_classes` must be at least 2", num_classes
+        )
+        exceptions.require(
+            0.0 < alpha < math.inf, "`alpha` must be positive and finite", alpha
+        )
+        self.num_classes = num_classes
+        self.alpha = alpha
+
+    def get_config(self) -> dict[str, float]:
+        """Returns the constructor's arguments."""
+        return dict(vars(self))
+
+
+class MixUp(_Mix):
     """Adds to each sample another one, lambda x_i + (1 - lambda) x_j.
 
     Lambda ~ Beta(alpha, alpha), one per sample, rounded to a multiple of
@@ -38,9 +56,7 @@ class MixUp:
     """
 
     def __init__(self, num_classes: int, alpha: float = 0.2) -> None:
-        _check_options(num_classes, alpha)
-        self.num_classes = num_classes
-        self.alpha = alpha
+        super().__init__(num_classes, alpha)
 
     def __call__(
         self, views: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor
@@ -76,12 +92,8 @@ class MixUp:
         mixed = tf.ensure_shape(mixed, views.shape)
         return mixed, _soft_labels(labels, partners, weights, self.num_classes)
 
-    def get_config(self) -> dict[str, float]:
-        """Returns the constructor's arguments."""
-        return {"num_classes": self.num_classes, "alpha": self.alpha}
 
-
-class CutMix:
+class CutMix(_Mix):
     """Pastes a box of another sample into each sample.
 
     The box has the aspect of the image and a share 1 - lambda of its area,
@@ -102,9 +114,7 @@ class CutMix:
     """
 
     def __init__(self, num_classes: int, alpha: float = 1.0) -> None:
-        _check_options(num_classes, alpha)
-        self.num_classes = num_classes
-        self.alpha = alpha
+        super().__init__(num_classes, alpha)
 
     def __call__(
         self, views: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor
@@ -134,22 +144,6 @@ class CutMix:
         weights = tf.cast(1.0 - pasted, tf.float32)[:, tf.newaxis]  # [B, 1]
         return mixed, _soft_labels(labels, partners, weights, self.num_classes)
 
-    def get_config(self) -> dict[str, float]:
-        """Returns the constructor's arguments."""
-        return {"num_classes": self.num_classes, "alpha": self.alpha}
-
-
-def _check_options(num_classes: int, alpha: float) -> None:
-    """Raises ValueError for what no constructor here takes."""
-    if num_classes < 2:
-        raise exceptions.InvalidValue(
-            f"`num_classes` must be at least 2, got {num_classes}"
-        )
-    if not 0.0 < alpha < math.inf:
-        raise exceptions.InvalidValue(
-            f"`alpha` must be positive and finite, got {alpha}"
-        )
-
 
 def _check_batch(
     views: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor
@@ -158,21 +152,23 @@ def _check_batch(
     views, labels, seed = map(tf.convert_to_tensor, (views, labels, seed))
     shape = views.shape
     known = shape.rank == 5 and shape[1:].is_fully_defined() and shape[4] == 3
-    if views.dtype != tf.uint8 or not known:
-        raise exceptions.InvalidValue(
-            "`views` must be [batch, views, height, width, 3] uint8 of which "
-            f"only the batch may be unknown, got {shape} {views.dtype.name}"
-        )
-    fits = labels.shape.is_compatible_with(shape[:1])
-    if not labels.dtype.is_integer or not fits:
-        raise exceptions.InvalidValue(
-            f"`labels` must be [batch] integers, the batch {shape[0]} as of "
-            f"`views`, got {labels.shape} {labels.dtype.name}"
-        )
-    if seed.dtype != tf.int32 or not seed.shape.is_compatible_with([2]):
-        raise exceptions.InvalidValue(
-            f"`seed` must be [2] int32, got {seed.shape} {seed.dtype.name}"
-        )
+    exceptions.require(
+        views.dtype == tf.uint8 and known,
+        "`views` must be [batch, views, height, width, 3] uint8 of which only "
+        "the batch may be unknown",
+        f"{shape} {views.dtype.name}",
+    )
+    exceptions.require(
+        labels.dtype.is_integer and labels.shape.is_compatible_with(shape[:1]),
+        f"`labels` must be [batch] integers, the batch {shape[0]} as of "
+        "`views`",
+        f"{labels.shape} {labels.dtype.name}",
+    )
+    exceptions.require(
+        seed.dtype == tf.int32 and seed.shape.is_compatible_with([2]),
+        "`seed` must be [2] int32",
+        f"{seed.shape} {seed.dtype.name}",
+    )
     return views, labels, seed
 
 

@@ -17,25 +17,6 @@ from supcon_tf import exceptions
 from supcon_tf.augment import affine, color, dispatch, tones
 
 MAX_LEVEL = 10.0
-NAMES = (
-    "Identity",
-    "AutoContrast",
-    "Equalize",
-    "Invert",
-    "Posterize",
-    "Solarize",
-    "SolarizeAdd",
-    "Color",
-    "Contrast",
-    "Brightness",
-    "Sharpness",
-    "Rotate",
-    "ShearX",
-    "ShearY",
-    "TranslateX",
-    "TranslateY",
-    "Cutout",
-)
 SIGNED = ("Rotate", "ShearX", "ShearY", "TranslateX", "TranslateY")
 # Where the argument stands in the matrix (a, b, c, d, e, f) of a transform.
 _ENTRIES = {"ShearX": 1, "TranslateX": 2, "ShearY": 3, "TranslateY": 5}
@@ -81,14 +62,10 @@ def argument(name: str, level: float, side: int, ranges: Ranges) -> float:
     Raises:
       ValueError: `name` or `level` is out of range.
     """
-    if name not in NAMES:
-        raise exceptions.InvalidValue(
-            f"`name` must be one of {NAMES}, got {name!r}"
-        )
-    if not 0.0 <= level <= MAX_LEVEL:
-        raise exceptions.InvalidValue(
-            f"`level` must be in [0, 10], got {level}"
-        )
+    exceptions.require_one_of(NAMES, "name", name)
+    exceptions.require(
+        0.0 <= level <= MAX_LEVEL, "`level` must be in [0, 10]", level
+    )
     share = level / MAX_LEVEL
     few, many = ranges.posterize
     return {
@@ -233,3 +210,4 @@ _KIND_OF = {
     "TranslateY": _move,
     "Cutout": _cut_out,
 }
+NAMES = tuple(_KIND_OF)

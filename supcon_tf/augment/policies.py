@@ -5,19 +5,12 @@ A policy does not crop or flip: the data pipeline has done so before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
 
 import tensorflow as tf
 
 from supcon_tf import exceptions
-from supcon_tf.augment import (
-    affine,
-    color,
-    dispatch,
-    rand_augment,
-    randomness,
-    warp,
-)
+from supcon_tf.augment import color, dispatch, rand_augment, randomness, warp
 
 _BLUR_SIGMA = (0.1, 2.0)  # pixels, SimCLR, Appendix A
 
@@ -45,6 +38,7 @@ class Identity:
         return {}
 
 
+@dataclasses.dataclass(eq=False)
 class SimAugment:
     """SimCLR's colour jitter, grayscale and blur, with a warp before the blur.
 
@@ -74,25 +68,20 @@ class SimAugment:
       https://arxiv.org/abs/2002.05709, Appendix A.
     """
 
-    def __init__(
-        self,
-        strength: float = 0.5,
-        jitter_probability: float = 0.8,
-        grayscale_probability: float = 0.2,
-        warp_probability: float = 0.5,
-        blur_probability: float = 0.5,
-    ) -> None:
-        self.strength = strength
-        self.jitter_probability = jitter_probability
-        self.grayscale_probability = grayscale_probability
-        self.warp_probability = warp_probability
-        self.blur_probability = blur_probability
-        color.check_strength(strength)
-        for name, value in self.get_config().items():
-            if name.endswith("_probability") and not 0.0 <= value <= 1.0:
-                raise exceptions.InvalidValue(
-                    f"`{name}` must be in [0, 1], got {value}"
-                )
+    strength: float = 0.5
+    jitter_probability: float = 0.8
+    grayscale_probability: float = 0.2
+    warp_probability: float = 0.5
+    blur_probability: float = 0.5
+
+    def __post_init__(self) -> None:
+        color.check_strength(self.strength)
+        for name, value in vars(self).items():
+            exceptions.require(
+                not name.endswith("_probability") or 0.0 <= value <= 1.0,
+                f"`{name}` must be in [0, 1]",
+                value,
+            )
 
     def __call__(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
         """Augments each image with its own draws.
@@ -111,32 +100,32 @@ class SimAugment:
         draws = randomness.uniform(seeds, 5, randomness.Stream.SIM_AUGMENT)
         jitter, grayscale, bend, blur, width = tf.unstack(draws, axis=1)
         sigma = _BLUR_SIGMA[0] + (_BLUR_SIGMA[1] - _BLUR_SIGMA[0]) * width
-        steps = (
-            (self.jitter_probability, jitter, self._jitter, seeds),
-            (self.grayscale_probability, grayscale, _grayscale, seeds),
+
+        def color_jitter(images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
+            return color.color_jitter(images, seeds, self.strength)
+
+        def to_gray(images: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
+            return color.to_grayscale(images)
+
+        for probability, draw, operation, argument in (
+            (self.jitter_probability, jitter, color_jitter, seeds),
+            (self.grayscale_probability, grayscale, to_gray, seeds),
             (self.warp_probability, bend, warp.random_warp, seeds),
             (self.blur_probability, blur, color.gaussian_blur, sigma),
-        )
-        for probability, draw, operation, argument in steps:
-            images = _sometimes(probability, draw, operation, images, argument)
+        ):
+            if probability > 0.0:
+                choice = tf.cast(draw < probability, tf.int32)
+                either = (dispatch.keep, operation)
+                images = dispatch.dispatch(choice, either, images, argument)
         return images
 
     def get_config(self) -> dict[str, float]:
         """Returns the constructor's arguments."""
-        return {
-            "strength": self.strength,
-            "jitter_probability": self.jitter_probability,
-            "grayscale_probability": self.grayscale_probability,
-            "warp_probability": self.warp_probability,
-            "blur_probability": self.blur_probability,
-        }
-
-    def _jitter(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-        """The colour jitter at this policy's strength."""
-        return color.color_jitter(images, seeds, self.strength)
+        return dataclasses.asdict(self)
 
 
-class StackedRandAugment:
+@dataclasses.dataclass(eq=False)
+class StackedRandAugment(SimAugment, rand_augment.RandAugment):
     """RandAugment, and then SimAugment on what it made.
 
     The paper's policy of ResNet-200. The released code jitters first and
@@ -162,29 +151,9 @@ class StackedRandAugment:
       https://arxiv.org/abs/2005.10243, Appendix.
     """
 
-    def __init__(
-        self,
-        num_layers: int = 2,
-        magnitude: float = 10.0,
-        num_operations: int = 16,
-        probability: float = 1.0,
-        fill: affine.Color = affine.GRAY,
-        strength: float = 0.5,
-        jitter_probability: float = 0.8,
-        grayscale_probability: float = 0.2,
-        warp_probability: float = 0.5,
-        blur_probability: float = 0.5,
-    ) -> None:
-        self.rand_augment = rand_augment.RandAugment(
-            num_layers, magnitude, num_operations, probability, fill
-        )
-        self.sim_augment = SimAugment(
-            strength,
-            jitter_probability,
-            grayscale_probability,
-            warp_probability,
-            blur_probability,
-        )
+    def __post_init__(self) -> None:
+        rand_augment.RandAugment.__post_init__(self)
+        SimAugment.__post_init__(self)
 
     def __call__(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
         """Augments each image with its own draws.
@@ -199,31 +168,5 @@ class StackedRandAugment:
         Raises:
           ValueError: `images` or `seeds` is of another shape or dtype.
         """
-        return self.sim_augment(self.rand_augment(images, seeds), seeds)
-
-    def get_config(self) -> dict[str, object]:
-        """Returns the constructor's arguments."""
-        return {
-            **self.rand_augment.get_config(),
-            **self.sim_augment.get_config(),
-        }
-
-
-def _grayscale(images: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
-    """Drops the colour; nothing to draw."""
-    return color.to_grayscale(images)
-
-
-def _sometimes(
-    probability: float,
-    draws: tf.Tensor,
-    operation: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
-    images: tf.Tensor,
-    argument: tf.Tensor,
-) -> tf.Tensor:
-    """Applies an operation to the images whose draw is below `probability`."""
-    if probability == 0.0:
-        return images
-    choice = tf.cast(draws < probability, tf.int32)
-    operations = (dispatch.keep, operation)
-    return dispatch.dispatch(choice, operations, images, argument)
+        images = rand_augment.RandAugment.__call__(self, images, seeds)
+        return SimAugment.__call__(self, images, seeds)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import tensorflow as tf
 
 from supcon_tf import exceptions
@@ -10,6 +12,7 @@ from supcon_tf.augment import affine, dispatch, operations, randomness, tables
 _DRAWS = 5  # per layer: operation, whether at all, and `operations.apply`'s 3
 
 
+@dataclasses.dataclass(eq=False)
 class RandAugment:
     """Applies `num_layers` operations, drawn uniformly and in that order.
 
@@ -32,35 +35,32 @@ class RandAugment:
     Reference: https://arxiv.org/abs/1909.13719; the SupCon paper, Sec. 14.2.
     """
 
-    def __init__(
-        self,
-        num_layers: int = 2,
-        magnitude: float = 10.0,
-        num_operations: int = 16,
-        probability: float = 1.0,
-        fill: affine.Color = affine.GRAY,
-    ) -> None:
-        if num_layers < 1:
-            raise exceptions.InvalidValue(
-                f"`num_layers` must be >= 1, got {num_layers}"
-            )
-        if not 0.0 <= magnitude <= operations.MAX_LEVEL:
-            raise exceptions.InvalidValue(
-                f"`magnitude` must be in [0, 10], got {magnitude}"
-            )
-        if num_operations not in tables.RAND_AUGMENT:
-            raise exceptions.InvalidValue(
-                f"`num_operations` must be 14 or 16, got {num_operations}"
-            )
-        if not 0.0 <= probability <= 1.0:
-            raise exceptions.InvalidValue(
-                f"`probability` must be in [0, 1], got {probability}"
-            )
-        self.num_layers = num_layers
-        self.magnitude = magnitude
-        self.num_operations = num_operations
-        self.probability = probability
-        self.fill = affine.check_fill(fill)
+    num_layers: int = 2
+    magnitude: float = 10.0
+    num_operations: int = 16
+    probability: float = 1.0
+    fill: affine.Color = affine.GRAY
+
+    def __post_init__(self) -> None:
+        exceptions.require(
+            self.num_layers >= 1, "`num_layers` must be >= 1", self.num_layers
+        )
+        exceptions.require(
+            0.0 <= self.magnitude <= operations.MAX_LEVEL,
+            "`magnitude` must be in [0, 10]",
+            self.magnitude,
+        )
+        exceptions.require(
+            self.num_operations in tables.RAND_AUGMENT,
+            "`num_operations` must be 14 or 16",
+            self.num_operations,
+        )
+        exceptions.require(
+            0.0 <= self.probability <= 1.0,
+            "`probability` must be in [0, 1]",
+            self.probability,
+        )
+        self.fill = affine.check_fill(self.fill)
 
     def __call__(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
         """Augments each image with its own draws.
@@ -96,10 +96,4 @@ class RandAugment:
 
     def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""
-        return {
-            "num_layers": self.num_layers,
-            "magnitude": self.magnitude,
-            "num_operations": self.num_operations,
-            "probability": self.probability,
-            "fill": self.fill,
-        }
+        return dataclasses.asdict(self)

@@ -84,11 +84,12 @@ def uniform(
       ValueError: `seeds` is not [batch, 2] int32.
     """
     seeds = tf.convert_to_tensor(seeds)
-    if seeds.dtype != tf.int32 or not seeds.shape.is_compatible_with([None, 2]):
-        raise exceptions.InvalidValue(
-            "`seeds` must be [batch, 2] int32, "
-            f"got {seeds.shape} {seeds.dtype.name}"
-        )
+    fits = seeds.shape.is_compatible_with([None, 2])
+    exceptions.require(
+        seeds.dtype == tf.int32 and fits,
+        "`seeds` must be [batch, 2] int32",
+        f"{seeds.shape} {seeds.dtype.name}",
+    )
     first, second = tf.split(tf.bitcast(seeds, tf.uint32), 2, axis=1)
     draws = tf.cast(tf.range(count)[tf.newaxis], tf.uint32)  # [1, count]
     words, _ = threefry(
@@ -141,15 +142,14 @@ def fold_in(seeds: tf.Tensor, data: tf.Tensor) -> tf.Tensor:
         of an integer type.
     """
     seeds, data = tf.convert_to_tensor(seeds), tf.convert_to_tensor(data)
-    if seeds.dtype != tf.int32 or seeds.shape[-1:] != [2]:
-        raise exceptions.InvalidValue(
-            "`seeds` must be [..., 2] int32, "
-            f"got {seeds.shape} {seeds.dtype.name}"
-        )
-    if not data.dtype.is_integer:
-        raise exceptions.InvalidValue(
-            f"`data` must be integers, got {data.dtype.name}"
-        )
+    exceptions.require(
+        seeds.dtype == tf.int32 and seeds.shape[-1:] == [2],
+        "`seeds` must be [..., 2] int32",
+        f"{seeds.shape} {seeds.dtype.name}",
+    )
+    exceptions.require(
+        data.dtype.is_integer, "`data` must be integers", data.dtype.name
+    )
     keys = tf.unstack(tf.bitcast(seeds, tf.uint32), axis=-1)
     words = threefry(
         (keys[0], keys[1]),

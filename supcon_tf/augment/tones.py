@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions
 from supcon_tf.augment import dispatch
 
 _LEVELS = 256
@@ -54,18 +53,6 @@ def equalize(images: tf.Tensor) -> tf.Tensor:
     return tf.reshape(equal, [-1, *images.shape[1:]])
 
 
-def invert(images: tf.Tensor) -> tf.Tensor:
-    """Takes the pixels from 255; PIL's `ImageOps.invert`.
-
-    Args:
-      images: [batch, height, width, 3] uint8.
-
-    Returns:
-      [batch, height, width, 3] uint8.
-    """
-    return tf.bitwise.invert(dispatch.check_images(images))
-
-
 def posterize(images: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
     """Keeps the highest bits of each pixel; PIL's `ImageOps.posterize`.
 
@@ -100,28 +87,18 @@ def solarize(images: tf.Tensor, threshold: tf.Tensor) -> tf.Tensor:
     return tf.bitwise.bitwise_xor(images, bright * flips)
 
 
-def solarize_add(
-    images: tf.Tensor, addition: tf.Tensor, threshold: int = 128
-) -> tf.Tensor:
+def solarize_add(images: tf.Tensor, addition: tf.Tensor) -> tf.Tensor:
     """Makes the dark pixels brighter, up to white. PIL has no such operation.
 
     Args:
-      images: [batch, height, width, 3] uint8.
+      images: [batch, height, width, 3] uint8; pixels below 128 are dark.
       addition: [batch] int32, 0 to 255 levels; 0 changes nothing.
-      threshold: 0 to 255; pixels below it are dark.
 
     Returns:
       [batch, height, width, 3] uint8.
-
-    Raises:
-      ValueError: `threshold` is not a byte.
     """
-    if threshold not in range(_LEVELS):
-        raise exceptions.InvalidValue(
-            f"`threshold` must be in 0..255, got {threshold}"
-        )
     images = dispatch.check_images(images)
-    dark = tf.cast(images < threshold, tf.uint8)
+    dark = tf.cast(images < 128, tf.uint8)
     added = dark * tf.cast(_per_image(addition), tf.uint8)
     return images + tf.minimum(added, 255 - images)
 

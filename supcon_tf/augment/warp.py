@@ -41,10 +41,9 @@ def random_warp(
         `max_length` is negative.
     """
     images = dispatch.check_images(images)
-    if max_length < 0.0:
-        raise exceptions.InvalidValue(
-            f"`max_length` must be >= 0, got {max_length}"
-        )
+    exceptions.require(
+        max_length >= 0.0, "`max_length` must be >= 0", max_length
+    )
     height, width = images.shape[1:3]
     if min(height, width) < 2:
         return images

@@ -11,7 +11,7 @@ from etils import epath
 
 from supcon_tf import exceptions, files
 
-IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
+IMAGE_SUFFIXES = (".jpeg", ".jpg", ".png")
 
 # In which an export lists its files.
 _RECORD = "assets.extra/metadata.json"

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from supcon_tf import exceptions
-from supcon_tf.data import images, sources
+from supcon_tf.data import image_bytes, images, sources
 
 _EXTENSIONS = (".jpg", ".jpeg", ".png")
 _TEST_FOLDERS = ("test", "val")  # The first with classes is the test split.
@@ -46,63 +46,36 @@ def load_folder(
     Raises:
       ValueError: the folder, a class or a file is not as described above.
     """
-    if skip_bad_images and not check_images:
-        raise exceptions.InvalidValue(
-            "`check_images` must be True for `skip_bad_images` to find the "
-            "bad images, got False"
-        )
-    if not os.path.isdir(data_dir):
-        raise exceptions.InvalidValue(
-            f"`data_dir` must be a folder, got {data_dir}"
-        )
+    exceptions.require(
+        check_images or not skip_bad_images,
+        "`check_images` must be True for `skip_bad_images` to find the bad "
+        "images",
+        check_images,
+    )
+    exceptions.require(
+        os.path.isdir(data_dir), "`data_dir` must be a folder", data_dir
+    )
     if _has_splits(data_dir):
         class_names, folder = _given_split(data_dir, split)
         ids, labels, ignored = _list_files(data_dir, folder, class_names)
     else:
-        class_names = _classes_without_split(data_dir)
+        class_names = _folders(data_dir)
+        exceptions.require(
+            class_names,
+            "`data_dir` must hold one sub-folder per class, or `train` and "
+            "`test` with such sub-folders",
+            f"no folder in {data_dir}",
+        )
         ids, labels, ignored = _list_files(data_dir, "", class_names)
         chosen = _is_test(ids, test_fraction, split_seed) == (split == "test")
         ids, labels = ids[chosen], labels[chosen]
-    good, image_size = _check_images(data_dir, ids, decode=check_images)
-    if not good.all() and not skip_bad_images:
-        raise exceptions.InvalidValue(
-            _bad_images_message(data_dir, ids[~good], len(ids))
-        )
-    return _make_source(
-        data_dir,
-        split,
-        class_names,
-        ids[good],
-        labels[good],
-        image_size,
-        skipped=tuple(ids[~good].tolist()),
-        ignored=ignored,
-    )
-
-
-def _make_source(
-    data_dir: str,
-    split: str,
-    class_names: list[str],
-    ids: np.ndarray,
-    labels: np.ndarray,
-    image_size: int | None,
-    *,
-    skipped: tuple[str, ...],
-    ignored: tuple[str, ...],
-) -> sources.Source:
-    """Makes the source of the files that are left after the check."""
-    hint = "; without train/ and test/, another `split_seed` splits otherwise"
-    for label in sorted(set(range(len(class_names))) - set(labels)):
-        if split == "train":
-            raise exceptions.InvalidValue(
-                f"class folder `{class_names[label]}` must hold at least one "
-                f"readable image for training, got none in {data_dir}{hint}"
-            )
-    if not len(ids):
-        raise exceptions.InvalidValue(
-            f"the {split} split must hold images, got 0{hint}"
-        )
+    is_good, image_size = np.ones(len(ids), bool), None
+    if check_images:
+        is_good, image_size = _check_images(data_dir, ids)
+    bad, ids, labels = ids[~is_good].tolist(), ids[is_good], labels[is_good]
+    if not skip_bad_images:
+        _refuse_bad_images(data_dir, bad, len(is_good))
+    _check_classes(data_dir, split, class_names, labels)
     paths = tf.constant([os.path.join(data_dir, name) for name in ids])
     all_labels = tf.constant(labels, tf.int32)
 
@@ -118,10 +91,40 @@ def _make_source(
         image_size=image_size,
         records=sources.index_records(len(ids)),
         read=read,
-        skipped=skipped,
+        skipped=tuple(bad),
         ignored=ignored,
         ids=tuple(ids.tolist()),
         labels=labels,
+    )
+
+
+def _refuse_bad_images(data_dir: str, bad: list[str], total: int) -> None:
+    """Says which files are not images and what to do."""
+    shown = ", ".join(bad[:_SHOWN_PATHS])
+    more = ", ..." if len(bad) > _SHOWN_PATHS else ""
+    exceptions.require(
+        not bad,
+        f"`data_dir` must hold only readable {' '.join(_EXTENSIONS)} images",
+        f"{len(bad)} bad files of {total} in {data_dir}: {shown}{more}. Remove "
+        "them, or leave them out with `skip_bad_images`",
+    )
+
+
+def _check_classes(
+    data_dir: str, split: str, class_names: list[str], labels: np.ndarray
+) -> None:
+    """Raises ValueError for classes, or a split, that have no images left."""
+    hint = "; without train/ and test/, another `split_seed` splits otherwise"
+    counts = np.bincount(labels, minlength=len(class_names))
+    for class_name, count in zip(class_names, counts, strict=True):
+        exceptions.require(
+            count > 0 or split == "test",
+            f"class folder `{class_name}` must hold at least one readable "
+            "image for training",
+            f"none in {data_dir}{hint}",
+        )
+    exceptions.require(
+        len(labels) > 0, f"the {split} split must hold images", f"0{hint}"
     )
 
 
@@ -133,34 +136,24 @@ def _given_split(data_dir: str, split: str) -> tuple[list[str], str]:
         if name in _SPLIT_FOLDERS
     }
     test_folder = next((n for n in _TEST_FOLDERS if classes.get(n)), "")
-    if not classes.get("train") or not test_folder:
-        counts = {name: len(found) for name, found in classes.items()}
-        raise exceptions.InvalidValue(
-            "`data_dir` must hold `train` and `test` (or `val`), each with "
-            f"one sub-folder per class, got {counts} classes in {data_dir}"
-        )
+    counts = {name: len(found) for name, found in classes.items()}
+    exceptions.require(
+        classes.get("train") and test_folder,
+        "`data_dir` must hold `train` and `test` (or `val`), each with one "
+        "sub-folder per class",
+        f"{counts} classes in {data_dir}",
+    )
     train_names, test_names = classes["train"], classes[test_folder]
-    if train_names != test_names:
-        only_train = sorted(set(train_names) - set(test_names))
-        only_test = sorted(set(test_names) - set(train_names))
-        marked = [f"- {n}" for n in only_train] + [f"+ {n}" for n in only_test]
-        raise exceptions.InvalidValue(
-            f"`train` and `{test_folder}` must hold the same classes, got a "
-            f"difference (- only in train, + only in {test_folder}): "
-            + ", ".join(marked)
-        )
+    only_train = sorted(set(train_names) - set(test_names))
+    only_test = sorted(set(test_names) - set(train_names))
+    marked = [f"- {n}" for n in only_train] + [f"+ {n}" for n in only_test]
+    exceptions.require(
+        not marked,
+        f"`train` and `{test_folder}` must hold the same classes",
+        f"a difference (- only in train, + only in {test_folder}): "
+        + ", ".join(marked),
+    )
     return train_names, {"train": "train", "test": test_folder}[split]
-
-
-def _classes_without_split(data_dir: str) -> list[str]:
-    """The classes of a folder that has them directly."""
-    class_names = _folders(data_dir)
-    if not class_names:
-        raise exceptions.InvalidValue(
-            "`data_dir` must hold one sub-folder per class, or `train` and "
-            f"`test` with such sub-folders, got no folder in {data_dir}"
-        )
-    return class_names
 
 
 def _is_test(ids: np.ndarray, fraction: float, seed: int) -> np.ndarray:
@@ -169,10 +162,9 @@ def _is_test(ids: np.ndarray, fraction: float, seed: int) -> np.ndarray:
     Not by their class: an image that is moved to its right class stays in its
     split, and classes whose files are named alike are split alike.
     """
-    if not 0 < fraction < 1:
-        raise exceptions.InvalidValue(
-            f"`test_fraction` must be in (0, 1), got {fraction}"
-        )
+    exceptions.require(
+        0 < fraction < 1, "`test_fraction` must be in (0, 1)", fraction
+    )
 
     def share(path: str) -> float:
         text = f"{seed}/{os.path.basename(path)}"
@@ -237,14 +229,9 @@ def _has_splits(data_dir: str) -> bool:
 
 
 def _check_images(
-    data_dir: str, ids: np.ndarray, *, decode: bool
+    data_dir: str, ids: np.ndarray
 ) -> tuple[np.ndarray, int | None]:
-    """Returns which files are images, and their side if all have the same.
-
-    Without `decode` none is looked at, and the side is unknown.
-    """
-    if not decode:
-        return np.ones(len(ids), bool), None
+    """Returns which files are images, and their side if all have the same."""
     paths = [os.path.join(data_dir, name) for name in ids]
     checked = (
         tf.data.Dataset.from_tensor_slices(tf.constant(paths, tf.string))
@@ -262,17 +249,10 @@ def _check_images(
 
 
 def _probe(index: tf.Tensor, path: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Decodes one file; a file that is not an image is an error."""
-    image = images.decode_trusted(tf.io.read_file(path))
-    return index, tf.shape(image)
-
-
-def _bad_images_message(data_dir: str, bad: np.ndarray, total: int) -> str:
-    """Says which files are not images and what to do."""
-    shown = ", ".join(bad[:_SHOWN_PATHS])
-    more = ", ..." if len(bad) > _SHOWN_PATHS else ""
-    return (
-        f"`data_dir` must hold only readable {' '.join(_EXTENSIONS)} images, "
-        f"got {len(bad)} bad files of {total} in {data_dir}: {shown}{more}. "
-        "Remove them, or leave them out with `skip_bad_images`"
+    """Decodes one file; what is neither JPEG nor PNG is an error."""
+    contents = tf.io.read_file(path)
+    # `decode_trusted` takes what evaluation would refuse, whatever its name.
+    contents = image_bytes.require(
+        image_bytes.find_format(contents) < 2, contents, "neither"
     )
+    return index, tf.shape(images.decode_trusted(contents))

@@ -1,4 +1,4 @@
-"""What the decoders of image files share: bytes of a header, refusals."""
+"""JPEG and PNG files: within bounds of size and time, or refused."""
 
 from __future__ import annotations
 
@@ -9,56 +9,150 @@ import tensorflow as tf
 # Bytes of a file that are searched at once; with 50 times as much memory where
 # each may begin what is looked for.
 _WINDOW = 2**17
+# Encoders write about 10. Each scan passes over the whole image: without a
+# bound, a small file takes hours.
+_MAX_SCANS = 100
+# Each takes libpng up to 20 ms to unpack, and a thousand fit in 8 MB.
+_MAX_TEXTS = 64
+
+_PNG_HEADER = b"\0\0\0\x0dIHDR"  # length and type of the first chunk
+_BEGINNINGS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
+# What else is sent, by the hexadecimal digits that it begins with.
+_OTHERS = {
+    "GIF": "47494638",
+    "BMP": "424d",
+    "TIFF": "49492a00|4d4d002a",
+    "WebP": "52494646",
+}
 
 
-def head(contents: tf.Tensor, size: int) -> tf.Tensor:
-    """Returns the first bytes of a file, zeros where it is shorter.
-
-    Args:
-      contents: [] string, the bytes of one file.
-      size: how many, bytes.
-
-    Returns:
-      [] string of exactly `size` bytes: what lies in it can be cut out
-      without a look at the length of the file.
-    """
-    begin = tf.strings.substr(contents, 0, size)
-    return tf.strings.substr(tf.strings.join([begin, b"\0" * size]), 0, size)
-
-
-def count_places(
-    contents: tf.Tensor,
-    byte: int,
-    offsets: list[int],
-    is_place: Callable[..., tf.Tensor],
-) -> tf.Tensor:
-    """Counts the places where a file has a pattern of bytes.
+def find_format(contents: tf.Tensor) -> tf.Tensor:
+    """Finds out by its first bytes what a file is.
 
     Args:
       contents: [] string, the bytes of one file.
-      byte: the rarest of the pattern, 0..255.
-      offsets: where the others are, from there; below and above 0.
-      is_place: function of the others, [places] uint8 for each offset, that
-        returns [places] bool.
 
     Returns:
-      [] int32.
+      [] int32: 0 for JPEG, 1 for PNG, 2 for anything else.
     """
-    before, after = -min(offsets), max(offsets)
+    found = [
+        tf.strings.substr(contents, 0, len(beginning)) == beginning
+        for beginning in _BEGINNINGS
+    ]
+    return tf.argmax([*found, True], output_type=tf.int32)
 
-    def search(at: tf.Tensor, count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        window = tf.strings.substr(contents, at, before + _WINDOW + after)
-        data = tf.io.decode_raw(window, tf.uint8)
-        places = tf.where(data[before:-after] == byte)  # [places, 1]
-        others = tf.gather(data, places + [before + o for o in offsets])
-        found = is_place(*tf.unstack(others, len(offsets), axis=1))
-        return at + _WINDOW, count + tf.size(tf.where(found))
 
-    size = tf.strings.length(contents)
-    _, count = tf.while_loop(
-        lambda at, _: at < size, search, (0, 0), parallel_iterations=1
+def decode_jpeg(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
+    """Decodes a JPEG file of any colour type, baseline or progressive.
+
+    Args:
+      contents: [] string, a file that begins as JPEG does.
+      max_pixels: most that height * width may be; None for no bound.
+
+    Returns:
+      [height, width, 3] uint8.
+
+    Raises:
+      tf.errors.InvalidArgumentError: the file is too large, has more than 100
+        scans, or is truncated.
+    """
+    height, width, _ = tf.unstack(tf.io.extract_jpeg_shape(contents))
+    contents = _require_pixels(contents, height, width, max_pixels, "JPEG")
+
+    # In other bytes, such as a video behind the image, what looks like the
+    # header of a scan is as rare as one in 10^11.
+    def is_scan(
+        prefix: tf.Tensor, high: tf.Tensor, low: tf.Tensor, parts: tf.Tensor
+    ) -> tf.Tensor:
+        return (prefix == 0xFF) & (high == 0) & (low == 6 + 2 * parts)
+
+    # FF, DA, length of the header in two bytes, components of the scan.
+    scans = _count_places(contents, 0xDA, [-1, 1, 2, 3], is_scan)
+    contents = require(
+        scans <= _MAX_SCANS,
+        contents,
+        f"JPEG file must have at most {_MAX_SCANS} scans, got ",
+        scans,
     )
-    return count
+    return tf.io.decode_jpeg(contents, channels=3)
+
+
+def decode_png(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
+    """Decodes a PNG file of any colour type and depth.
+
+    Args:
+      contents: [] string, a file that begins as PNG does.
+      max_pixels: most that height * width may be; None for no bound. A side
+        of more than 10^6 is an error to libpng.
+
+    Returns:
+      [height, width, 3] uint8; of an animation the image that is shown
+      without it.
+
+    Raises:
+      tf.errors.InvalidArgumentError: the file is too large, has more than 64
+        texts that may be compressed, or is truncated or damaged.
+    """
+    # Zeros stand for what the file lacks: a cut past its end is an error whose
+    # message holds the file. libpng checks the rest of the header.
+    begin = tf.strings.substr(contents, 0, 24)
+    head = tf.strings.substr(tf.strings.join([begin, b"\0" * 24]), 0, 24)
+    contents = require(
+        tf.strings.substr(head, 8, 8) == _PNG_HEADER,
+        contents,
+        "PNG file must begin with its header, got another chunk",
+    )
+    sides = tf.io.decode_raw(
+        tf.strings.substr(head, 16, 8), tf.int32, little_endian=False
+    )
+    contents = _require_pixels(contents, sides[1], sides[0], max_pixels, "PNG")
+
+    # Chunks of type zTXt or iTXt.
+    def is_text(
+        first: tf.Tensor, second: tf.Tensor, last: tf.Tensor
+    ) -> tf.Tensor:
+        is_any = (second == ord("T")) & (last == ord("t"))
+        return is_any & ((first == ord("z")) | (first == ord("i")))
+
+    texts = _count_places(contents, ord("X"), [-2, -1, 1], is_text)
+    contents = require(
+        texts <= _MAX_TEXTS,
+        contents,
+        f"PNG file must have at most {_MAX_TEXTS} compressed texts, got ",
+        texts,
+    )
+    return tf.io.decode_png(contents, channels=3)
+
+
+def refuse(contents: tf.Tensor) -> tf.Tensor:
+    """Says what a file begins with that is neither JPEG nor PNG.
+
+    Args:
+      contents: [] string, the bytes of one file.
+
+    Returns:
+      A tensor of the type of an image, never any value.
+
+    Raises:
+      tf.errors.InvalidArgumentError: always.
+    """
+    begin = tf.strings.substr(contents, 0, 8)
+    numbers = tf.cast(tf.io.decode_raw(begin, tf.uint8), tf.int32)
+    digits = tf.gather([f"{number:02x}" for number in range(256)], numbers)
+    digits = tf.strings.reduce_join(digits)
+    for name, pattern in _OTHERS.items():
+        digits = tf.strings.regex_replace(
+            digits, f"^({pattern})(.*)$", rf"\1\2, as {name} does"
+        )
+    refused = require(
+        tf.constant(False),
+        contents,
+        "image file must be JPEG or PNG, got ",
+        tf.strings.length(contents),
+        " bytes that begin with 0x",
+        digits,
+    )
+    return tf.io.decode_jpeg(refused, channels=3)
 
 
 def require(
@@ -93,67 +187,55 @@ def require(
         return tf.identity(value)
 
 
-def require_few(
-    contents: tf.Tensor, count: tf.Tensor, most: int, kind: str, parts: str
-) -> tf.Tensor:
-    """Passes a file on if it has no more parts of a kind than are allowed.
-
-    Args:
-      contents: [] string, the bytes of one file.
-      count: [] integer, how many it has.
-      most: how many are allowed.
-      kind: name of the format.
-      parts: what is counted, in the plural.
-
-    Returns:
-      `contents`.
-
-    Raises:
-      tf.errors.InvalidArgumentError: there are more.
-    """
-    return require(
-        count <= most,
-        contents,
-        f"{kind} file must have at most {most} {parts}, got ",
-        count,
-    )
-
-
-def require_pixels(
+def _require_pixels(
     contents: tf.Tensor,
     height: tf.Tensor,
     width: tf.Tensor,
     max_pixels: int | None,
     kind: str,
 ) -> tf.Tensor:
-    """Passes a file on if its header asks for a size that is allowed.
-
-    Args:
-      contents: [] string, the bytes of one file.
-      height: [] integer, pixels, as the header has it.
-      width: likewise.
-      max_pixels: most that height * width may be; None for no bound.
-      kind: name of the format.
-
-    Returns:
-      `contents`.
-
-    Raises:
-      tf.errors.InvalidArgumentError: a side is not positive, or there are too
-        many pixels.
-    """
+    """Passes a file on if its header asks for a size that is allowed."""
     height, width = tf.cast(height, tf.int64), tf.cast(width, tf.int64)
     fits = (height > 0) & (width > 0)
+    allowed = "at least 1 pixel"
     if max_pixels is not None:
         fits &= height * width <= max_pixels
+        allowed = f"1 to {max_pixels} pixels"
     return require(
         fits,
         contents,
-        f"{kind} image must have 1 to {max_pixels} pixels, got "
-        if max_pixels is not None
-        else f"{kind} image must have at least 1 pixel, got ",
+        f"{kind} image must have {allowed}, got ",
         height,
         " x ",
         width,
         " (height x width)",
     )
+
+
+def _count_places(
+    contents: tf.Tensor,
+    byte: int,
+    offsets: list[int],
+    is_place: Callable[..., tf.Tensor],
+) -> tf.Tensor:
+    """Counts the places where a file has a pattern of bytes, [] int32.
+
+    `byte` is the rarest of the pattern, `offsets` are the places of the others
+    from there, below and above 0. `is_place` takes these, [places] uint8 for
+    each offset, and returns [places] bool.
+    """
+    before, after = -min(offsets), max(offsets)
+
+    def search(at: tf.Tensor, count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        window = tf.strings.substr(contents, at, before + _WINDOW + after)
+        data = tf.io.decode_raw(window, tf.uint8)
+        places = tf.where(data[before:-after] == byte)  # [places, 1]
+        others = tf.gather(data, places + [before + o for o in offsets])
+        found = is_place(*tf.unstack(others, len(offsets), axis=1))
+        return at + _WINDOW, count + tf.size(tf.where(found))
+
+    size = tf.strings.length(contents)
+    _, count = tf.while_loop(
+        lambda at, _: at < size, search, (0, 0), parallel_iterations=1
+    )
+    return count

@@ -8,20 +8,18 @@ import tensorflow as tf
 
 from supcon_tf import exceptions
 from supcon_tf.augment import geometry
-from supcon_tf.data import bmp, gif, image_bytes, jpeg, png
+from supcon_tf.data import image_bytes
 
 
 def decode_image(
     contents: tf.Tensor, max_pixels: int | None = None
 ) -> tf.Tensor:
-    """Decodes one JPEG, PNG, GIF or BMP file into an RGB image.
+    """Decodes one JPEG or PNG file into an RGB image.
 
     Every colour type becomes three channels of 8 bits: gray is repeated, a
     palette is looked up, CMYK (JPEG) is converted, 16-bit PNG keeps its high
     byte. Transparency is dropped, not blended: a transparent pixel shows the
-    colour stored under it. An EXIF rotation is not applied. Of an animation
-    the first frame is decoded; the modules `gif` and `bmp` say what else is
-    taken of these formats.
+    colour stored under it. An EXIF rotation is not applied.
 
     No file takes more memory than its pixels, up to 12 bytes each, and twice
     the file itself, beside 20 MB for searches and texts: what asks for more,
@@ -41,43 +39,39 @@ def decode_image(
       tf.errors.InvalidArgumentError: `contents` is not such a file, is
         truncated, or has more pixels than allowed.
     """
-    if max_pixels is not None and max_pixels < 1:
-        raise exceptions.InvalidValue(
-            f"`max_pixels` must be at least 1 or None, got {max_pixels}"
-        )
+    exceptions.require(
+        max_pixels is None or max_pixels >= 1,
+        "`max_pixels` must be at least 1 or None",
+        max_pixels,
+    )
     return _decoder(max_pixels)(contents)
 
 
 @functools.cache
 def _decoder(max_pixels: int | None) -> tf.types.experimental.GenericFunction:
     """`decode_image` as a function that is traced once, not per data set."""
-    return tf.function(
-        functools.partial(_decode, max_pixels=max_pixels),
-        input_signature=[tf.TensorSpec([], tf.string, "contents")],
-    )
 
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
+    def decode(contents: tf.Tensor) -> tf.Tensor:
+        image = tf.switch_case(
+            image_bytes.find_format(contents),
+            [
+                lambda: image_bytes.decode_jpeg(contents, max_pixels),
+                lambda: image_bytes.decode_png(contents, max_pixels),
+                lambda: image_bytes.refuse(contents),
+            ],
+        )
+        return tf.ensure_shape(image, [None, None, 3])
 
-def _decode(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
-    """Finds out what a file is, and decodes it."""
-    begin = image_bytes.head(contents, max(_MAGIC_SIZES))
-    magic = tf.strings.substr(
-        tf.repeat(begin, len(_FORMATS)), [0] * len(_FORMATS), _MAGIC_SIZES
-    )
-    found = tf.concat([magic == list(_FORMATS), [True]], axis=0)
-    decoders = [
-        functools.partial(decode, contents, max_pixels)
-        for decode in (*_FORMATS.values(), _refuse)
-    ]
-    image = tf.switch_case(tf.argmax(found, output_type=tf.int32), decoders)
-    return tf.ensure_shape(image, [None, None, 3])
+    return decode
 
 
 def decode_trusted(contents: tf.Tensor) -> tf.Tensor:
     """Decodes one JPEG or PNG file of one's own, without a check before it.
 
     The pixels are those of `decode_image`, whose checks take longer than a
-    small file does, and their graph a quarter of a second to start.
-    GIF and BMP are decoded as TensorFlow does it.
+    small file does, and their graph a tenth of a second to start. What is
+    neither is not refused, if TensorFlow knows it.
 
     Args:
       contents: [] string, the bytes of one file.
@@ -151,29 +145,3 @@ def decode_and_crop(
         lambda: geometry.random_resized_crop_jpeg(contents, **draw),
         lambda: geometry.random_resized_crop(decode_trusted(contents), **draw),
     )
-
-
-def _refuse(contents: tf.Tensor, _: int | None) -> tf.Tensor:
-    """Says what a file begins with that is none of the formats."""
-    begin = tf.strings.substr(contents, 0, 8)
-    numbers = tf.cast(tf.io.decode_raw(begin, tf.uint8), tf.int32)
-    digits = tf.gather([f"{number:02x}" for number in range(256)], numbers)
-    refused = image_bytes.require(
-        tf.constant(False),
-        contents,
-        "image file must be JPEG, PNG, GIF or BMP, got ",
-        tf.strings.length(contents),
-        " bytes that begin with 0x",
-        tf.strings.reduce_join(digits),
-    )
-    return tf.io.decode_jpeg(refused, channels=3)
-
-
-# First bytes of a file, and what then decodes it.
-_FORMATS = {
-    b"\xff\xd8\xff": jpeg.decode,
-    b"\x89PNG\r\n\x1a\n": png.decode,
-    b"GIF8": gif.decode,
-    b"BM": bmp.decode,
-}
-_MAGIC_SIZES = [len(magic) for magic in _FORMATS]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from supcon_tf import exceptions
 from supcon_tf.data import folder, sources, tfds_source
 
-_TFDS_PREFIX = "tfds:"
-
 
 def load(
     dataset: str,
@@ -51,28 +49,30 @@ def load(
       ImportError: TensorFlow Datasets does not import.
       RuntimeError: TensorFlow Datasets could not prepare the set.
     """
-    if split not in ("train", "test"):
-        raise exceptions.InvalidValue(
-            f"`split` must be train or test, got {split}"
-        )
-    if shard is not None and not dataset.startswith(_TFDS_PREFIX):
-        raise exceptions.InvalidValue(
-            "`shard` must be None except for TFDS, whose files it divides, "
-            f"got {shard} for {dataset}"
-        )
+    prefix, _, tfds_name = dataset.partition(":")
+    is_tfds = prefix == "tfds" and tfds_name
+    exceptions.require(
+        split in ("train", "test"), "`split` must be train or test", split
+    )
+    exceptions.require(
+        shard is None or is_tfds,
+        "`shard` must be None except for TFDS, whose files it divides",
+        f"{shard} for {dataset}",
+    )
+    if is_tfds:
+        return tfds_source.load_tfds(tfds_name, split, data_dir, shard)
     if dataset == "digits":
         return sources.load_digits(split)
-    if dataset.startswith(_TFDS_PREFIX) and dataset != _TFDS_PREFIX:
-        name = dataset.removeprefix(_TFDS_PREFIX)
-        return tfds_source.load_tfds(name, split, data_dir, shard)
-    if dataset != "folder":
-        raise exceptions.InvalidValue(
-            f"`dataset` must be digits, folder or tfds:NAME, got {dataset}"
-        )
-    if data_dir is None:
-        raise exceptions.InvalidValue(
-            "`data_dir` must be given for the dataset `folder`, got None"
-        )
+    exceptions.require(
+        dataset == "folder",
+        "`dataset` must be digits, folder or tfds:NAME",
+        dataset,
+    )
+    exceptions.require(
+        data_dir is not None,
+        "`data_dir` must be given for the dataset `folder`",
+        None,
+    )
     return folder.load_folder(
         data_dir,
         split,

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from supcon_tf import exceptions
 from supcon_tf.augment import geometry, randomness
-from supcon_tf.data import images, sampling, sources
+from supcon_tf.data import images, sampling, sources, subsets
 
 # What a seed is for: folded in first, so that no two uses share their bits.
 _ORDER, _VIEW = 0, 1  # Uses of the run's seed.
@@ -43,12 +43,12 @@ def steps_per_epoch(source: sources.Source, batch_size: int) -> int:
     Raises:
       ValueError: `batch_size` is not in 1..num_examples.
     """
-    if not 1 <= batch_size <= source.num_examples:
-        raise exceptions.InvalidValue(
-            "`batch_size` must be in 1..num_examples, got "
-            f"{batch_size} for the {source.num_examples} examples of "
-            f"{source.name} ({source.split})"
-        )
+    exceptions.require(
+        1 <= batch_size <= source.num_examples,
+        "`batch_size` must be in 1..num_examples",
+        f"{batch_size} for the {source.num_examples} examples of "
+        f"{source.name} ({source.split})",
+    )
     return source.num_examples // batch_size
 
 
@@ -125,19 +125,13 @@ def make_views(
         source.image_size is not None and source.image_size <= _SMALL_SIDE
     )
     decode = is_small or crop_area is None
-    cut_views = functools.partial(
-        _cut_views, size=size, area=crop_area, aspect=crop_aspect
-    )
-    augment = functools.partial(
-        _augment, flip=horizontal_flip, policy=augmentation
-    )
 
     def read_views(
-        example: tuple[sources.Record, tf.Tensor, tf.Tensor],
+        example: tuple[sources.Record, tf.Tensor],
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        record, crop_seeds = example  # Seeds are [V, 2].
+        record, seeds = example  # Seeds are [V, 2].
         image, label = _read_image(source, record, decode=decode)
-        return cut_views(image, crop_seeds), label
+        return _cut_views(image, seeds, size, crop_area, crop_aspect), label
 
     def read_chunk(
         records: sources.Record, epochs: tf.Tensor, positions: tf.Tensor
@@ -154,13 +148,21 @@ def make_views(
         )
         return views, labels, seeds
 
-    return _endless(
+    augment = functools.partial(
+        _augment, flip=horizontal_flip, policy=augmentation
+    )
+    # Endless, for Keras to ask for steps_per_epoch rather than run for ever.
+    endless = tf.data.experimental.assert_cardinality(
+        tf.data.INFINITE_CARDINALITY
+    )
+    return (
         _ordered_chunks(source, batch_size, run_seeds, start_step, shard)
         .map(read_chunk, num_parallel_calls=tf.data.AUTOTUNE)
         .rebatch(batch_size // shard[1], drop_remainder=True)
         .map(augment, num_parallel_calls=tf.data.AUTOTUNE)
         .prefetch(tf.data.AUTOTUNE)
         .with_options(_options())
+        .apply(endless)
     )
 
 
@@ -197,7 +199,7 @@ def make_examples(
     records = (
         source.records(None)
         if positions is None
-        else _records_at(source, np.asarray(positions, np.int64))
+        else subsets.records_at(source, np.asarray(positions, np.int64))
     )
 
     def read_example(record: sources.Record) -> tuple[tf.Tensor, tf.Tensor]:
@@ -211,30 +213,6 @@ def make_examples(
         .batch(batch_size)
         .prefetch(tf.data.AUTOTUNE)
         .with_options(_options())
-    )
-
-
-def _records_at(
-    source: sources.Source, positions: np.ndarray
-) -> tf.data.Dataset:
-    """Yields the records at places of the fixed order."""
-    bounded = np.concatenate([[-1], positions, [source.num_examples]])
-    if not (np.diff(bounded) > 0).all():
-        raise exceptions.InvalidValue(
-            "`positions` must be ascending, each once, in "
-            f"0..{source.num_examples - 1}, got {positions}"
-        )
-    if source.labels is not None:  # a record is its position
-        return tf.data.Dataset.from_tensor_slices(positions)
-    is_wanted = np.zeros(source.num_examples, bool)
-    is_wanted[positions] = True
-    is_wanted = tf.constant(is_wanted)
-    return (
-        source.records(None)
-        .enumerate()
-        .filter(lambda position, _: tf.gather(is_wanted, position))
-        .map(lambda _, record: record)
-        .take(len(positions))  # the records after the last are not passed
     )
 
 
@@ -340,12 +318,13 @@ def _read_image(
 def _known_image_size(source: sources.Source, image_size: int | None) -> int:
     """Returns `image_size`, or else the size all images share."""
     size = source.image_size if image_size is None else image_size
-    if size is None or size < 1:
-        raise exceptions.InvalidValue(
-            "`image_size` must be given in pixels (224, say), for the images "
-            f"of {source.name} ({source.split}) have no common square size "
-            f"that is known, got {image_size}"
-        )
+    exceptions.require(
+        size is not None and size >= 1,
+        "`image_size` must be given in pixels (224, say), for the images of "
+        f"{source.name} ({source.split}) have no common square size that is "
+        "known",
+        image_size,
+    )
     return size
 
 
@@ -354,30 +333,24 @@ def _check_shard(
 ) -> None:
     """Checks a worker's part of a batch."""
     index, count = shard
-    if not 0 <= index < count or batch_size % count:
-        raise exceptions.InvalidValue(
-            "`shard` must be (index, count), 0 <= index < count, and count "
-            f"must divide `batch_size`, got {shard} and {batch_size}"
-        )
-    if source.shard is not None and tuple(source.shard) != (index, count):
-        raise exceptions.InvalidValue(
-            f"`shard` must be that of {source.name} ({source.split}), which "
-            f"holds the part {source.shard} of the files, got {shard}"
-        )
+    exceptions.require(
+        0 <= index < count and batch_size % count == 0,
+        "`shard` must be (index, count), 0 <= index < count, and count must "
+        "divide `batch_size`",
+        f"{shard} and {batch_size}",
+    )
+    exceptions.require(
+        source.shard is None or tuple(source.shard) == (index, count),
+        f"`shard` must be that of {source.name} ({source.split}), which holds "
+        f"the part {source.shard} of the files",
+        shard,
+    )
 
 
 def _check_at_least(name: str, value: int, least: int) -> None:
     """Checks an integer that becomes part of a seed or a size."""
-    if not least <= value < 2**31:
-        raise exceptions.InvalidValue(
-            f"`{name}` must be in {least}..2^31-1, got {value}"
-        )
-
-
-def _endless(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Lets Keras ask for steps_per_epoch rather than run for ever."""
-    return dataset.apply(
-        tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+    exceptions.require(
+        least <= value < 2**31, f"`{name}` must be in {least}..2^31-1", value
     )
 
 

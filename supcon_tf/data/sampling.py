@@ -9,13 +9,9 @@ import tensorflow as tf
 
 from supcon_tf import exceptions
 from supcon_tf.augment import randomness
-from supcon_tf.data import sources
+from supcon_tf.data import sources, subsets
 
 _IMAGES, _CLASSES = 0, 1  # What the seeds of an epoch's order are for.
-
-# Examples up to which a set that is read in file order is held in memory,
-# encoded: CIFAR-10 is 120 MB, 100,000 images of ImageNet would be 11 GB.
-_LARGEST_HELD = 100_000
 
 
 def class_balanced(
@@ -53,19 +49,31 @@ def class_balanced(
         would need more classes than have images, or the source has no labels
         and is a part of a set or too large for the memory.
     """
-    _check_divides(images_per_class, batch_size)
-    source = source if source.labels is not None else _held_in_memory(source)
+    exceptions.require(
+        images_per_class >= 1 and batch_size % images_per_class == 0,
+        "`images_per_class` must divide `batch_size`",
+        f"{images_per_class} and {batch_size}",
+    )
+    if source.labels is None:
+        exceptions.require(
+            subsets.can_be_held(source, source.num_examples),
+            "`images_per_class` must be left out for a set that workers share "
+            f"by file and for one of more than {subsets.LARGEST_HELD} images "
+            "that is read in file order, for it picks images one by one; a "
+            "folder has no such limit",
+            f"{source.name} ({source.split}) of {source.num_examples} images",
+        )
+        source = subsets.subset(source, np.arange(source.num_examples))
     present, classes, sizes = np.unique(
         source.labels, return_inverse=True, return_counts=True
     )
     num_chosen = batch_size // images_per_class
-    if num_chosen > len(present):
-        raise exceptions.InvalidValue(
-            "`images_per_class` must be so large that a batch has at most the "
-            f"{len(present)} classes of {source.name} ({source.split}), got "
-            f"{images_per_class} for batches of {batch_size}: {num_chosen} "
-            "classes"
-        )
+    exceptions.require(
+        num_chosen <= len(present),
+        "`images_per_class` must be so large that a batch has at most the "
+        f"{len(present)} classes of {source.name} ({source.split})",
+        f"{images_per_class} for batches of {batch_size}: {num_chosen} classes",
+    )
     # Eager tensors are captured, not copied into the graph.
     classes, sizes = tf.constant(classes, tf.int32), tf.constant(sizes)
     starts = tf.cumsum(sizes, exclusive=True)
@@ -73,9 +81,13 @@ def class_balanced(
     def records(seeds: tf.Tensor | None) -> tf.data.Dataset:
         if seeds is None:
             return source.records(None)
-        order = _order_within_classes(
-            classes, randomness.fold_in(seeds, _IMAGES)
+        # All indices [N], class by class, each class shuffled.
+        order = tf.random.experimental.stateless_shuffle(
+            tf.range(classes.shape[0], dtype=tf.int64),
+            randomness.fold_in(seeds, _IMAGES),
         )
+        by_class = tf.argsort(tf.gather(classes, order), stable=True)
+        order = tf.gather(order, by_class)
         class_seeds = randomness.fold_in(seeds, _CLASSES)
 
         def next_batch(
@@ -105,14 +117,6 @@ def class_balanced(
     return dataclasses.replace(source, records=records)
 
 
-def _order_within_classes(classes: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-    """Returns all indices [N] int64, class by class, each class shuffled."""
-    indices = tf.range(classes.shape[0], dtype=tf.int64)
-    indices = tf.random.experimental.stateless_shuffle(indices, seeds)
-    by_class = tf.argsort(tf.gather(classes, indices), stable=True)
-    return tf.gather(indices, by_class)
-
-
 def _least_used(used: tf.Tensor, count: int, seeds: tf.Tensor) -> tf.Tensor:
     """Returns the `count` classes that were used least, [count] int32.
 
@@ -121,36 +125,3 @@ def _least_used(used: tf.Tensor, count: int, seeds: tf.Tensor) -> tf.Tensor:
     ahead = tf.cast(used - tf.reduce_min(used), tf.float32)  # 0 or 1, exact.
     draws = tf.random.stateless_uniform(used.shape, seeds)  # [0, 1)
     return tf.math.top_k(-(ahead + draws), count).indices
-
-
-def _held_in_memory(source: sources.Source) -> sources.Source:
-    """Returns the source read once into memory, with access by index."""
-    if source.shard is not None or source.num_examples > _LARGEST_HELD:
-        raise exceptions.InvalidValue(
-            "`images_per_class` must be left out for a set that workers share "
-            f"by file and for one of more than {_LARGEST_HELD} images that is "
-            "read in file order, for it picks images one by one; a folder has "
-            f"no such limit. Got {source.name} ({source.split}) of "
-            f"{source.num_examples} images"
-        )
-    examples = source.records(None).map(source.read)
-    images, labels = examples.batch(source.num_examples).get_single_element()
-
-    def read(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return tf.gather(images, index), tf.gather(labels, index)
-
-    return dataclasses.replace(
-        source,
-        records=sources.index_records(source.num_examples),
-        read=read,
-        labels=labels.numpy(),
-    )
-
-
-def _check_divides(images_per_class: int, batch_size: int) -> None:
-    """Checks that a batch is filled by whole classes."""
-    if images_per_class < 1 or batch_size % images_per_class:
-        raise exceptions.InvalidValue(
-            "`images_per_class` must divide `batch_size`, got "
-            f"{images_per_class} and {batch_size}"
-        )

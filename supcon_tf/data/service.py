@@ -122,9 +122,7 @@ def start_dispatcher(
     _register_operations()
     return service.DispatchServer(
         service.DispatcherConfig(
-            port=port,
-            work_dir=journal,
-            fault_tolerant_mode=journal is not None,
+            port=port, work_dir=journal, fault_tolerant_mode=journal is not None
         )
     )
 
@@ -220,10 +218,11 @@ def _register_operations() -> None:
 def _connect(address: str, seconds: float) -> None:
     """Raises OSError unless something listens at a grpc:// address."""
     host, _, port = address.removeprefix("grpc://").rpartition(":")
-    if not (address.startswith("grpc://") and host and port.isdigit()):
-        raise exceptions.InvalidValue(
-            f"`address` must be grpc://host:port, got {address}"
-        )
+    exceptions.require(
+        address.startswith("grpc://") and host and port.isdigit(),
+        "`address` must be grpc://host:port",
+        address,
+    )
     socket.create_connection((host.strip("[]"), int(port)), seconds).close()
 
 

@@ -12,9 +12,8 @@ from supcon_tf import exceptions
 
 # What `Source.records` yields: an index, or an encoded example by feature.
 Record = tf.Tensor | dict[str, tf.Tensor]
-
-_DIGITS_TEST_SIZE = 360  # of 1,797: the usual fifth.
-_DIGITS_SIZE = 32  # pixels; 8 px is too small for five stages of a ResNet.
+Records = Callable[[tf.Tensor | None], tf.data.Dataset]
+Read = Callable[[Record], tuple[tf.Tensor, tf.Tensor]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,12 +54,8 @@ class Source:
     class_names: tuple[str, ...]
     num_examples: int
     image_size: int | None
-    records: Callable[[tf.Tensor | None], tf.data.Dataset] = dataclasses.field(
-        repr=False
-    )
-    read: Callable[[Record], tuple[tf.Tensor, tf.Tensor]] = dataclasses.field(
-        repr=False
-    )
+    records: Records = dataclasses.field(repr=False)
+    read: Read = dataclasses.field(repr=False)
     skipped: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     ids: tuple[str, ...] | None = dataclasses.field(default=None, repr=False)
@@ -70,9 +65,7 @@ class Source:
     shard: tuple[int, int] | None = None
 
 
-def index_records(
-    num_examples: int,
-) -> Callable[[tf.Tensor | None], tf.data.Dataset]:
+def index_records(num_examples: int) -> Records:
     """Makes the `records` of a source whose examples are read by index.
 
     Args:
@@ -120,11 +113,11 @@ def from_arrays(
     labels = _checked_labels(np.asarray(labels), len(images))
     if class_names is None:
         class_names = [str(label) for label in range(labels.max() + 1)]
-    if not 0 <= labels.min() <= labels.max() < len(class_names):
-        raise exceptions.InvalidValue(
-            f"`labels` must be in 0..{len(class_names) - 1}, "
-            f"got {labels.min()}..{labels.max()}"
-        )
+    exceptions.require(
+        0 <= labels.min() <= labels.max() < len(class_names),
+        f"`labels` must be in 0..{len(class_names) - 1}",
+        f"{labels.min()}..{labels.max()}",
+    )
     height, width = images.shape[1:3]
     # Eager tensors are captured by `read`; as constants in its graph they
     # would hit the 2 GB limit of a graph.
@@ -166,15 +159,14 @@ def load_digits(split: str) -> Source:
     digits = datasets.load_digits()
     train, test = model_selection.train_test_split(
         np.arange(len(digits.target)),
-        test_size=_DIGITS_TEST_SIZE,
+        test_size=360,  # of 1,797: the usual fifth
         random_state=0,
         stratify=digits.target,
     )
     chosen = np.sort({"train": train, "test": test}[split])
     images = digits.images[chosen, :, :, None] * (255 / 16)  # were 0..16
-    images = tf.image.resize(
-        images, [_DIGITS_SIZE, _DIGITS_SIZE], method="bicubic"
-    )
+    # 8 px is too small for five stages of a ResNet.
+    images = tf.image.resize(images, [32, 32], method="bicubic")
     # Bicubic overshoots at edges; saturate_cast clips to 0..255.
     images = tf.saturate_cast(tf.round(images), tf.uint8).numpy()
     names = [str(digit) for digit in digits.target_names]
@@ -183,21 +175,22 @@ def load_digits(split: str) -> Source:
 
 def _checked_images(images: np.ndarray) -> np.ndarray:
     """Checks dtype and shape; gray becomes [N, height, width, 1]."""
-    if images.dtype != np.uint8:
-        hint = ""
-        if np.issubdtype(images.dtype, np.floating):
-            hint = "; for floats in [0, 1] pass (images * 255).astype('uint8')"
-        raise exceptions.InvalidValue(
-            f"`images` must be uint8 in 0..255, got {images.dtype}{hint}"
-        )
+    hint = ""
+    if np.issubdtype(images.dtype, np.floating):
+        hint = "; for floats in [0, 1] pass (images * 255).astype('uint8')"
+    exceptions.require(
+        images.dtype == np.uint8,
+        "`images` must be uint8 in 0..255",
+        f"{images.dtype}{hint}",
+    )
     if images.ndim == 3:
         images = images[..., None]
-    if images.ndim != 4 or images.shape[-1] not in (1, 3) or not images.size:
-        raise exceptions.InvalidValue(
-            "`images` must have shape [N, height, width, 3], [N, height, "
-            f"width, 1] or [N, height, width], none of them 0, got "
-            f"{list(images.shape)}"
-        )
+    exceptions.require(
+        images.ndim == 4 and images.shape[-1] in (1, 3) and images.size,
+        "`images` must have shape [N, height, width, 3], [N, height, width, 1] "
+        "or [N, height, width], none of them 0",
+        list(images.shape),
+    )
     return images
 
 
@@ -205,14 +198,14 @@ def _checked_labels(labels: np.ndarray, num_images: int) -> np.ndarray:
     """Checks dtype, shape and length; returns [N]."""
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
-    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-        raise exceptions.InvalidValue(
-            "`labels` must be integers of shape [N] or [N, 1], got "
-            f"{labels.dtype} of shape {list(labels.shape)}"
-        )
-    if len(labels) != num_images:
-        raise exceptions.InvalidValue(
-            "`labels` must be as many as `images`, got "
-            f"{len(labels)} labels for {num_images} images"
-        )
+    exceptions.require(
+        labels.ndim == 1 and np.issubdtype(labels.dtype, np.integer),
+        "`labels` must be integers of shape [N] or [N, 1]",
+        f"{labels.dtype} of shape {list(labels.shape)}",
+    )
+    exceptions.require(
+        len(labels) == num_images,
+        "`labels` must be as many as `images`",
+        f"{len(labels)} labels for {num_images} images",
+    )
     return labels

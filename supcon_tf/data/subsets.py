@@ -11,9 +11,9 @@ import tensorflow as tf
 from supcon_tf import exceptions
 from supcon_tf.data import sources
 
-# Examples up to which the chosen ones of a set that is read in file order are
-# held in memory, encoded: 100,000 images of ImageNet are 11 GB.
-_LARGEST_HELD = 100_000
+# Examples up to which those of a set that is read in file order are held in
+# memory, encoded: CIFAR-10 is 120 MB, 100,000 images of ImageNet are 11 GB.
+LARGEST_HELD = 100_000
 
 
 def labels_of(source: sources.Source) -> np.ndarray:
@@ -47,11 +47,12 @@ def draw_per_class(labels: npt.ArrayLike, count: int, seed: int) -> np.ndarray:
     """
     labels = np.asarray(labels)
     classes, sizes = np.unique(labels, return_counts=True)
-    if not 1 <= count <= sizes.min():
-        raise exceptions.InvalidValue(
-            f"`count` must be in 1..{sizes.min()}, the examples of class "
-            f"{classes[sizes.argmin()]}, got {count}"
-        )
+    exceptions.require(
+        1 <= count <= sizes.min(),
+        f"`count` must be in 1..{sizes.min()}, the examples of class "
+        f"{classes[sizes.argmin()]}",
+        count,
+    )
     rng = np.random.default_rng(seed)
     drawn = [
         rng.permutation(np.flatnonzero(labels == label))[:count]
@@ -117,21 +118,20 @@ def hold_out(
       ValueError: `fraction` is not in (0, 1), or no class has two examples.
     """
     labels = np.asarray(labels)
-    if not 0 < fraction < 1:
-        raise exceptions.InvalidValue(
-            f"`fraction` must be in (0, 1), got {fraction}"
-        )
+    exceptions.require(
+        0 < fraction < 1, "`fraction` must be in (0, 1)", fraction
+    )
     rng = np.random.default_rng(seed)
     is_held = np.zeros(len(labels), bool)
     for label in np.unique(labels):
         own = rng.permutation(np.flatnonzero(labels == label))
         count = max(round(len(own) * fraction), 1)
         is_held[own[: min(count, len(own) - 1)]] = True
-    if not is_held.any():
-        raise exceptions.InvalidValue(
-            "`labels` must have a class of two examples, got "
-            f"{len(labels)} examples of as many classes"
-        )
+    exceptions.require(
+        is_held.any(),
+        "`labels` must have a class of two examples",
+        f"{len(labels)} examples of as many classes",
+    )
     return np.flatnonzero(~is_held), np.flatnonzero(is_held)
 
 
@@ -153,18 +153,26 @@ def subset(source: sources.Source, positions: npt.ArrayLike) -> sources.Source:
         are too many for the memory.
     """
     positions = np.asarray(positions, np.int64)
-    if not (
-        positions.size
-        and 0 <= positions[0]
-        and positions[-1] < source.num_examples
-        and (np.diff(positions) > 0).all()
-    ):
-        raise exceptions.InvalidValue(
-            f"`positions` must be rising in 0..{source.num_examples - 1}, got "
-            f"{positions}"
-        )
+    records = records_at(source, positions)
+    exceptions.require(positions.size > 0, "`positions` must not be empty", 0)
     if source.labels is None:
-        source = _held_in_memory(source, positions)
+        exceptions.require(
+            can_be_held(source, len(positions)),
+            f"`positions` must be at most {LARGEST_HELD} of a set that is read "
+            "in file order, and not shared by file, for their images are held "
+            "in memory; a folder has no such limit",
+            f"{len(positions)} of {source.name} ({source.split})",
+        )
+        batch = records.map(source.read).batch(len(positions))
+        images, labels = batch.get_single_element()
+        source = dataclasses.replace(
+            source,
+            read=lambda index: (
+                tf.gather(images, index),
+                tf.gather(labels, index),
+            ),
+            labels=labels.numpy(),
+        )
         positions = np.arange(len(positions))
     places = tf.constant(positions)
     return dataclasses.replace(
@@ -177,30 +185,45 @@ def subset(source: sources.Source, positions: npt.ArrayLike) -> sources.Source:
     )
 
 
-def _held_in_memory(
+def can_be_held(source: sources.Source, count: int) -> bool:
+    """Whether so many examples of a set that is read in file order may be.
+
+    Args:
+      source: the set.
+      count: examples of it that are to be held in memory.
+    """
+    return source.shard is None and count <= LARGEST_HELD
+
+
+def records_at(
     source: sources.Source, positions: np.ndarray
-) -> sources.Source:
-    """The chosen examples of a source that is read in file order."""
-    if source.shard is not None or len(positions) > _LARGEST_HELD:
-        raise exceptions.InvalidValue(
-            f"`positions` must be at most {_LARGEST_HELD} of a set that is "
-            "read in file order, and not shared by file, for their images are "
-            f"held in memory; a folder has no such limit. Got {len(positions)} "
-            f"of {source.name} ({source.split})"
-        )
-    is_chosen = np.zeros(source.num_examples, bool)
-    is_chosen[positions] = True
-    is_chosen = tf.constant(is_chosen)
-    images, labels = (
+) -> tf.data.Dataset:
+    """The records at places of the fixed order.
+
+    Args:
+      source: any split; one that is read in file order passes the records
+        before the last of them.
+      positions: [n] int64, ascending, each once.
+
+    Raises:
+      ValueError: `positions` are not as above, or out of range.
+    """
+    bounded = np.concatenate([[-1], positions, [source.num_examples]])
+    exceptions.require(
+        (np.diff(bounded) > 0).all(),
+        "`positions` must be ascending, each once, in "
+        f"0..{source.num_examples - 1}",
+        positions,
+    )
+    if source.labels is not None:  # a record is its position
+        return tf.data.Dataset.from_tensor_slices(positions)
+    is_wanted = np.zeros(source.num_examples, bool)
+    is_wanted[positions] = True
+    is_wanted = tf.constant(is_wanted)
+    return (
         source.records(None)
         .enumerate()
-        .filter(lambda place, _: tf.gather(is_chosen, place))
-        .map(lambda _, record: source.read(record))
-        .batch(len(positions))
-        .get_single_element()
+        .filter(lambda position, _: tf.gather(is_wanted, position))
+        .map(lambda _, record: record)
+        .take(len(positions))  # the records after the last are not passed
     )
-
-    def read(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return tf.gather(images, index), tf.gather(labels, index)
-
-    return dataclasses.replace(source, read=read, labels=labels.numpy())

@@ -48,11 +48,11 @@ def load_tfds(
       ValueError: there is no such set, it lacks images or class labels, it
         lacks the split, or the split has fewer files than `shard` parts.
     """
-    builder = _prepared_builder(name, data_dir)
-    image_key, label_key = _feature_keys(name, builder)
-    split_name, dataset = _read_split(
-        builder, split, image_key, label_key, shard
-    )
+    tfds = _import_tfds()
+    builder = _prepared_builder(tfds, name, data_dir)
+    keys = _feature_keys(tfds, name, builder)
+    image_key, label_key = keys
+    split_name, dataset = _read_split(tfds, builder, split, keys, shard)
     num_examples = builder.info.splits[split_name].num_examples
     height, width = builder.info.features[image_key].shape[:2]
 
@@ -96,10 +96,9 @@ def _import_tfds() -> types.ModuleType:
 
 
 def _prepared_builder(
-    name: str, data_dir: str | None
+    tfds: types.ModuleType, name: str, data_dir: str | None
 ) -> tfds.core.DatasetBuilder:
     """Finds the set and downloads it if it is not there."""
-    tfds = _import_tfds()
     try:
         builder = tfds.builder(name, data_dir=data_dir)
     except (tfds.core.DatasetNotFoundError, ValueError) as error:
@@ -122,34 +121,32 @@ def _prepared_builder(
 
 
 def _feature_keys(
-    name: str, builder: tfds.core.DatasetBuilder
+    tfds: types.ModuleType, name: str, builder: tfds.core.DatasetBuilder
 ) -> tuple[str, str]:
     """Returns the keys of the image and the label, `supervised_keys` first."""
-    tfds = _import_tfds()
     features = builder.info.features
     preferred = [k for k in builder.info.supervised_keys or () if k in features]
-    keys = [*preferred, *features]
-    images = [k for k in keys if isinstance(features[k], tfds.features.Image)]
-    labels = [
-        k for k in keys if isinstance(features[k], tfds.features.ClassLabel)
-    ]
-    if not images or not labels:
-        raise exceptions.InvalidValue(
-            f"`dataset` must have an Image and a ClassLabel, got tfds:{name} "
-            f"with {dict(features)}"
-        )
+    images, labels = (
+        [k for k in (*preferred, *features) if isinstance(features[k], kind)]
+        for kind in (tfds.features.Image, tfds.features.ClassLabel)
+    )
+    exceptions.require(
+        images and labels,
+        "`dataset` must have an Image and a ClassLabel",
+        f"tfds:{name} with {dict(features)}",
+    )
     return images[0], labels[0]
 
 
 def _read_split(
+    tfds: types.ModuleType,
     builder: tfds.core.DatasetBuilder,
     split: str,
-    image_key: str,
-    label_key: str,
+    keys: tuple[str, str],
     shard: tuple[int, int] | None,
 ) -> tuple[str, tf.data.Dataset]:
     """Returns the split's TFDS name and its encoded examples."""
-    tfds = _import_tfds()
+    image_key, label_key = keys
     candidates = {"train": ("train",), "test": _TEST_SPLITS}[split]
     for candidate in candidates:
         if candidate not in builder.info.splits:
@@ -158,7 +155,7 @@ def _read_split(
             split=candidate,
             shuffle_files=False,
             decoders=tfds.decode.PartialDecoding(
-                {image_key: True, label_key: True},
+                dict.fromkeys(keys, True),
                 decoders={image_key: tfds.decode.SkipDecoding()},
             ),
             read_config=tfds.ReadConfig(
@@ -185,12 +182,12 @@ def _input_context(
         return None
     index, count = shard
     num_files = builder.info.splits[split_name].num_shards
-    if not 0 <= index < count <= num_files:
-        raise exceptions.InvalidValue(
-            "`shard` must be (index, count), 0 <= index < count, of at most "
-            f"the {num_files} files of {builder.info.full_name} "
-            f"({split_name}), got {shard}; sharing by element has no such limit"
-        )
+    exceptions.require(
+        0 <= index < count <= num_files,
+        "`shard` must be (index, count), 0 <= index < count, of at most the "
+        f"{num_files} files of {builder.info.full_name} ({split_name})",
+        f"{shard}; sharing by element has no such limit",
+    )
     return tf.distribute.InputContext(count, index, count)
 
 

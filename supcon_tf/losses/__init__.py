@@ -4,14 +4,12 @@ from supcon_tf.losses.baselines import NPairsLoss, SimCLRLoss, TripletLoss
 from supcon_tf.losses.classification import CrossEntropyLoss, MaxMarginLoss
 from supcon_tf.losses.diagnostics import (
     Alignment,
+    AnchorsWithoutPositives,
     ContrastiveAccuracy,
     MeanCosine,
+    PositivesPerAnchor,
     Uniformity,
     diagnostics,
-)
-from supcon_tf.losses.positives import (
-    AnchorsWithoutPositives,
-    PositivesPerAnchor,
 )
 from supcon_tf.losses.queue import ProjectionQueue
 from supcon_tf.losses.supcon import SupConLoss, chance_loss, supcon_loss

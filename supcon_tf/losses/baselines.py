@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import types
 import warnings
 
 import tensorflow as tf
 
 from supcon_tf import defaults, distribute, exceptions
-from supcon_tf.losses import inputs, supcon
+from supcon_tf.losses import inputs, log_space, supcon
 
-MINING = ("semi_hard", "hard")
-# Stands for log(0): finite, and far below every product of unit vectors.
-_LOG_ZERO = -1e30
+_MINED = {"semi_hard": "triplet_semihard_loss", "hard": "triplet_hard_loss"}
 # More samples than a replica can hold: keeps their ids apart in int64.
 _IDS_PER_REPLICA = 2**32
 
@@ -65,11 +62,12 @@ class SimCLRLoss(tf.keras.losses.Loss):
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Returns [batch] float32 losses; `y_true` is ignored."""
         z = inputs.as_views(y_pred, "projections")
-        if z.shape[1] < 2:
-            raise exceptions.InvalidValue(
-                "`projections` must have at least 2 views, the positives of "
-                f"each other, got shape {z.shape}"
-            )
+        exceptions.require(
+            z.shape[1] >= 2,
+            "`projections` must have at least 2 views, the positives of each "
+            "other",
+            f"shape {z.shape}",
+        )
         context = tf.distribute.get_replica_context()
         replica = context.replica_id_in_sync_group if context else 0
         first = tf.cast(replica, tf.int64) * _IDS_PER_REPLICA
@@ -129,7 +127,7 @@ class NPairsLoss(tf.keras.losses.Loss):
         anchors = rows[: batch * views]  # own samples come first
         logits = tf.matmul(anchors, rows, transpose_b=True)  # [A, M]
         logits = tf.linalg.set_diag(  # an anchor is no contrast of its own
-            logits, tf.fill([batch * views], _LOG_ZERO)
+            logits, tf.fill([batch * views], log_space.LOG_ZERO)
         )
         positive_row = positive[:, tf.newaxis] * views + tf.range(views)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
@@ -189,21 +187,17 @@ class TripletLoss(tf.keras.losses.Loss):
         name: str = "triplet_loss",
     ):
         super().__init__(reduction=reduction, name=name)
-        if not margin > 0:
-            raise exceptions.InvalidValue(
-                f"`margin` must be positive, got {margin}"
-            )
-        if mining not in MINING:
-            raise exceptions.InvalidValue(
-                f"`mining` must be one of {', '.join(MINING)}, got {mining!r}"
-            )
+        exceptions.require(margin > 0, "`margin` must be positive", margin)
+        exceptions.require_one_of(_MINED, "mining", mining)
         self.margin = margin
         self.mining = mining
         self.cross_replica = cross_replica
-        self.mined = {
-            "semi_hard": _tfa_losses().triplet_semihard_loss,
-            "hard": _tfa_losses().triplet_hard_loss,
-        }[mining]
+        with warnings.catch_warnings():
+            # TFA's notice on its end of life: requirements.txt pins it.
+            warnings.simplefilter("ignore", UserWarning)
+            # On first use: it takes seconds.
+            tfa_losses = importlib.import_module("tensorflow_addons.losses")
+        self.mined = getattr(tfa_losses, _MINED[mining])
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Returns [batch] float32, the batch's mean for every sample."""
@@ -261,11 +255,3 @@ def _next_of_class(
     steps = tf.where(same, steps, samples)
     nearest = tf.argmin(steps, axis=1, output_type=tf.int32)
     return nearest, tf.reduce_any(same, axis=1)
-
-
-def _tfa_losses() -> types.ModuleType:
-    """TFA's losses, imported on first use: it takes seconds."""
-    with warnings.catch_warnings():
-        # Its notice on TFA's end of life: requirements.txt pins the release.
-        warnings.simplefilter("ignore", UserWarning)
-        return importlib.import_module("tensorflow_addons.losses")

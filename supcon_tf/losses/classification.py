@@ -47,11 +47,11 @@ class CrossEntropyLoss(tf.keras.losses.Loss):
         name: str = "cross_entropy_loss",
     ):
         super().__init__(reduction=reduction, name=name)
-        if not 0 <= label_smoothing < 1:
-            raise exceptions.InvalidValue(
-                "`label_smoothing` must be at least 0 and below 1, got "
-                f"{label_smoothing}"
-            )
+        exceptions.require(
+            0 <= label_smoothing < 1,
+            "`label_smoothing` must be at least 0 and below 1",
+            label_smoothing,
+        )
         self.label_smoothing = label_smoothing
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
@@ -65,7 +65,9 @@ class CrossEntropyLoss(tf.keras.losses.Loss):
         if not self.label_smoothing:
             return loss
         share = self.label_smoothing  # the loss is linear in the weights
-        return (1 - share) * loss + share * _uniform_cross_entropy(logits)
+        log_sums = tf.reduce_logsumexp(logits, axis=2)  # [B, V]
+        uniform = log_sums - tf.reduce_mean(logits, axis=2)
+        return (1 - share) * loss + share * tf.reduce_mean(uniform, axis=1)
 
     def get_config(self) -> dict[str, object]:
         """Returns every constructor argument."""
@@ -107,14 +109,8 @@ class MaxMarginLoss(tf.keras.losses.Loss):
         name: str = "max_margin_loss",
     ):
         super().__init__(reduction=reduction, name=name)
-        if not margin >= 0:
-            raise exceptions.InvalidValue(
-                f"`margin` must not be negative, got {margin}"
-            )
-        if not scale > 0:
-            raise exceptions.InvalidValue(
-                f"`scale` must be positive, got {scale}"
-            )
+        exceptions.require(margin >= 0, "`margin` must not be negative", margin)
+        exceptions.require(scale > 0, "`scale` must be positive", scale)
         self.margin = margin
         self.scale = scale
 
@@ -155,9 +151,3 @@ def _soft_cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(
         tf.nn.softmax_cross_entropy_with_logits(labels, logits), axis=1
     )
-
-
-def _uniform_cross_entropy(logits: tf.Tensor) -> tf.Tensor:
-    """The same for equal weights of all classes."""
-    log_sums = tf.reduce_logsumexp(logits, axis=2)  # [B, V]
-    return tf.reduce_mean(log_sums - tf.reduce_mean(logits, axis=2), axis=1)

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from supcon_tf import exceptions
-from supcon_tf.losses import inputs, positives
+from supcon_tf import distribute, exceptions
+from supcon_tf.losses import inputs
 
 # Two equal cosines may differ by this much in float32, on whatever processor:
 # such a lead is a tie.
@@ -28,20 +28,56 @@ def diagnostics(cross_replica: bool = True) -> list[tf.keras.metrics.Metric]:
     """Makes one metric of each kind for `compile(metrics=...)`.
 
     Args:
-      cross_replica: as in the loss; see `positives.PositivesPerAnchor`.
+      cross_replica: as in the loss; see `PositivesPerAnchor`.
     """
     return [
         ContrastiveAccuracy(),
         Alignment(),
         Uniformity(),
         MeanCosine(),
-        positives.PositivesPerAnchor(cross_replica),
-        positives.AnchorsWithoutPositives(cross_replica),
+        PositivesPerAnchor(cross_replica),
+        AnchorsWithoutPositives(cross_replica),
     ]
 
 
+class _Diagnostic(tf.keras.metrics.Mean):
+    """A mean over anchors, whose values and weights `_measure` returns."""
+
+    _arguments: tuple[str, ...] = ()  # of the constructor, besides Keras' own
+
+    def update_state(
+        self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
+    ) -> tf.Operation | None:
+        """Adds a batch.
+
+        Args:
+          y_true: labels as in `supcon_loss`, not None.
+          y_pred: [batch, views, dim] or [batch, dim] any float.
+          sample_weight: None, as it is in `compile(metrics=...)`.
+
+        Raises:
+          ValueError: a shape or dtype is wrong, or weights are given.
+        """
+        exceptions.require(
+            sample_weight is None,
+            "`sample_weight` must be None",
+            f"a {type(sample_weight)}",
+        )
+        z = inputs.as_views(y_pred, "projections")
+        z = tf.math.l2_normalize(z, axis=2)  # [B, V, D]
+        return super().update_state(*self._measure(y_true, z))
+
+    def _measure(self, labels: tf.Tensor, z: tf.Tensor) -> tuple:
+        raise NotImplementedError
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        own = {name: getattr(self, name) for name in self._arguments}
+        return {**super().get_config(), **own}
+
+
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class ContrastiveAccuracy(tf.keras.metrics.Mean):
+class ContrastiveAccuracy(_Diagnostic):
     """Share of anchors whose most similar other row is a positive.
 
     Evenly spaced anchors of each batch are compared with all rows of their
@@ -58,34 +94,20 @@ class ContrastiveAccuracy(tf.keras.metrics.Mean):
       ValueError: `anchors` is not positive.
     """
 
+    _arguments = ("anchors",)
+
     def __init__(
         self,
         anchors: int = 64,
         name: str = "contrastive_accuracy",
         dtype: str | None = None,
     ):
-        super().__init__(name=name, dtype=dtype)
-        if anchors < 1:
-            raise exceptions.InvalidValue(
-                f"`anchors` must be positive, got {anchors}"
-            )
+        super().__init__(name, dtype)
+        exceptions.require(anchors > 0, "`anchors` must be positive", anchors)
         self.anchors = anchors
 
-    def update_state(
-        self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
-    ) -> tf.Operation | None:
-        """Adds a batch.
-
-        Args:
-          y_true: labels as in `supcon_loss`, not None.
-          y_pred: [batch, views, dim] or [batch, dim] any float.
-          sample_weight: None, as it is in `compile(metrics=...)`.
-
-        Raises:
-          ValueError: a shape or dtype is wrong, or weights are given.
-        """
-        z = _unit_views(y_pred, sample_weight)  # [B, V, D]
-        classes, _ = positives.classes_of(inputs.class_ids(y_true))
+    def _measure(self, labels: tf.Tensor, z: tf.Tensor) -> tuple:
+        classes = inputs.class_numbers(inputs.class_ids(labels))
         classes = tf.repeat(classes, z.shape[1])  # [R]
         z = tf.reshape(z, [-1, z.shape[2]])  # [R, D]
         rows = _subsample(z, self.anchors)  # [A]
@@ -94,17 +116,11 @@ class ContrastiveAccuracy(tf.keras.metrics.Mean):
         negative = tf.reduce_max(tf.where(same, _NO_COSINE, cosines), axis=1)
         same &= rows[:, tf.newaxis] != tf.range(tf.size(classes))
         positive = tf.reduce_max(tf.where(same, cosines, _NO_COSINE), axis=1)
-        return super().update_state(
-            positive > negative + _TIE, positive > _NO_COSINE
-        )
-
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return {**super().get_config(), "anchors": self.anchors}
+        return positive > negative + _TIE, positive > _NO_COSINE
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class Alignment(tf.keras.metrics.Mean):
+class Alignment(_Diagnostic):
     """Mean squared distance of an anchor and its positives, in [0, 4].
 
       E_i E_{p in P(i)} ||z_i - z_p||^2
@@ -122,14 +138,10 @@ class Alignment(tf.keras.metrics.Mean):
     """
 
     def __init__(self, name: str = "alignment", dtype: str | None = None):
-        super().__init__(name=name, dtype=dtype)
+        super().__init__(name, dtype)
 
-    def update_state(
-        self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
-    ) -> tf.Operation | None:
-        """Adds a batch, see `ContrastiveAccuracy.update_state`."""
-        z = _unit_views(y_pred, sample_weight)  # [B, V, D]
-        classes, samples = positives.classes_of(inputs.class_ids(y_true))
+    def _measure(self, labels: tf.Tensor, z: tf.Tensor) -> tuple:
+        classes, samples = _classes(inputs.class_ids(labels))
         rows = tf.repeat(classes, z.shape[1])  # [R]
         n = tf.cast(samples * z.shape[1], z.dtype)  # [B], 0 past the classes
         z = tf.reshape(z, [-1, z.shape[2]])  # [R, D]
@@ -139,13 +151,11 @@ class Alignment(tf.keras.metrics.Mean):
         # Not |sum z|^2 - sum |z|^2, which cancels where classes are tight.
         squares = tf.reduce_sum(tf.math.squared_difference(z, means), axis=1)
         n = tf.gather(n, rows)  # [R]
-        return super().update_state(
-            tf.math.divide_no_nan(2 * n, n - 1) * squares, n > 1
-        )
+        return tf.math.divide_no_nan(2 * n, n - 1) * squares, n > 1
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class Uniformity(tf.keras.metrics.Mean):
+class Uniformity(_Diagnostic):
     """Log of the mean Gaussian potential of two rows, in [-8, 0].
 
       log E_{i != j} exp(-2 ||z_i - z_j||^2)
@@ -165,24 +175,21 @@ class Uniformity(tf.keras.metrics.Mean):
     Reference: Wang and Isola 2020, https://arxiv.org/abs/2005.10242, Sec. 4.
     """
 
+    _arguments = ("anchors",)
+
     def __init__(
         self,
         anchors: int = 64,
         name: str = "uniformity",
         dtype: str | None = None,
     ):
-        super().__init__(name=name, dtype=dtype)
-        if anchors < 2:
-            raise exceptions.InvalidValue(
-                f"`anchors` must be at least 2, got {anchors}"
-            )
+        super().__init__(name, dtype)
+        exceptions.require(
+            anchors >= 2, "`anchors` must be at least 2", anchors
+        )
         self.anchors = anchors
 
-    def update_state(
-        self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
-    ) -> tf.Operation | None:
-        """Adds a batch, see `ContrastiveAccuracy.update_state`."""
-        z = _unit_views(y_pred, sample_weight)
+    def _measure(self, labels: tf.Tensor, z: tf.Tensor) -> tuple:
         z = tf.reshape(z, [-1, z.shape[2]])  # [R, D]
         z = tf.gather(z, _subsample(z, self.anchors))  # [A, D]
         cosines = tf.matmul(z, z, transpose_b=True)  # [A, A]
@@ -191,10 +198,8 @@ class Uniformity(tf.keras.metrics.Mean):
         sums = tf.reduce_sum(
             tf.linalg.set_diag(potentials, tf.zeros_like(z[:, 0])), axis=1
         )
-        return super().update_state(
-            tf.math.divide_no_nan(sums, others),
-            tf.fill(tf.shape(sums), others > 0),
-        )
+        means = tf.math.divide_no_nan(sums, others)
+        return means, tf.fill(tf.shape(sums), others > 0)
 
     def result(self) -> tf.Tensor:
         """Returns the logarithm; 0 where there were no two rows."""
@@ -202,13 +207,9 @@ class Uniformity(tf.keras.metrics.Mean):
         count = tf.convert_to_tensor(self.count)
         return tf.math.log(tf.where(count > 0, super().result(), 1.0))
 
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return {**super().get_config(), "anchors": self.anchors}
-
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class MeanCosine(tf.keras.metrics.Mean):
+class MeanCosine(_Diagnostic):
     """Mean cosine similarity of two different rows of a replica, in [-1, 1].
 
       E_{i != j} z_i . z_j
@@ -222,26 +223,84 @@ class MeanCosine(tf.keras.metrics.Mean):
     """
 
     def __init__(self, name: str = "mean_cosine", dtype: str | None = None):
-        super().__init__(name=name, dtype=dtype)
+        super().__init__(name, dtype)
 
-    def update_state(
-        self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
-    ) -> tf.Operation | None:
-        """Adds a batch, see `ContrastiveAccuracy.update_state`."""
-        z = _unit_views(y_pred, sample_weight)
+    def _measure(self, labels: tf.Tensor, z: tf.Tensor) -> tuple:
         z = tf.reshape(z, [-1, z.shape[2]])  # [R, D]
         rows = tf.cast(tf.shape(z)[0], z.dtype)
         total = tf.reduce_sum(tf.reduce_sum(z, axis=0) ** 2)
         mean = tf.math.divide_no_nan(
             total - tf.reduce_sum(z**2), rows * (rows - 1)
         )
-        return super().update_state(mean, tf.where(rows > 1, rows, 0.0))
+        return mean, tf.where(rows > 1, rows, 0.0)
 
 
-def _unit_views(y_pred: tf.Tensor, sample_weight: None) -> tf.Tensor:
-    """[B, V, D] float32 unit vectors."""
-    positives.check_unweighted(sample_weight)
-    return tf.math.l2_normalize(inputs.as_views(y_pred, "projections"), axis=2)
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class PositivesPerAnchor(_Diagnostic):
+    """Mean |P(i)|, before any cap.
+
+    Args:
+      cross_replica: count positives on all replicas, as the loss contrasts
+        them; False counts within each replica.
+      name: Keras' name of the metric.
+      dtype: Keras' dtype of the metric.
+    """
+
+    _arguments = ("cross_replica",)
+
+    def __init__(
+        self,
+        cross_replica: bool = True,
+        name: str = "positives_per_anchor",
+        dtype: str | None = None,
+    ):
+        super().__init__(name, dtype)
+        self.cross_replica = cross_replica
+
+    def _measure(self, labels: tf.Tensor, z: tf.Tensor) -> tuple:
+        ids = inputs.class_ids(labels)
+        all_ids = ids
+        if self.cross_replica:  # own rows first
+            (all_ids,) = distribute.gather_across_replicas(ids)
+        classes, samples = _classes(all_ids)
+        # [B] int32 |P(i)|, the same for each view of a sample.
+        own = tf.gather(samples, classes[: tf.size(ids)]) * z.shape[1] - 1
+        return own, None
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class AnchorsWithoutPositives(PositivesPerAnchor):
+    """Share of anchors without positives, whose loss is 0, in [0, 1].
+
+    Args:
+      cross_replica: see `PositivesPerAnchor`.
+      name: Keras' name of the metric.
+      dtype: Keras' dtype of the metric.
+    """
+
+    def __init__(
+        self,
+        cross_replica: bool = True,
+        name: str = "share_without_positives",
+        dtype: str | None = None,
+    ):
+        super().__init__(cross_replica, name, dtype)
+
+    def _measure(self, labels: tf.Tensor, z: tf.Tensor) -> tuple:
+        return super()._measure(labels, z)[0] == 0, None
+
+
+def _classes(ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Labels as [B] int32 in 0..C-1, and the samples [B] int32 of each class.
+
+    Both are as long as the batch, so that XLA can compile them: the classes
+    C..B-1 have no samples.
+    """
+    classes = inputs.class_numbers(ids)
+    samples = tf.math.unsorted_segment_sum(
+        tf.ones_like(classes), classes, tf.size(classes)
+    )
+    return classes, samples
 
 
 def _subsample(z: tf.Tensor, most: int) -> tf.Tensor:

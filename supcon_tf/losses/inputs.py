@@ -6,48 +6,41 @@ import tensorflow as tf
 
 from supcon_tf import exceptions
 
-FORMULATIONS = ("out", "in")
-DENOMINATORS = ("all", "one_positive", "only_negatives")
-ANCHOR_VIEWS = ("all", "first")
-
 
 def check_options(
     temperature: float, formulation: str, denominator: str, anchor_views: str
 ) -> None:
     """Raises ValueError for an option that does not exist."""
-    if not temperature > 0:
-        raise exceptions.InvalidValue(
-            f"`temperature` must be positive, got {temperature}"
-        )
+    exceptions.require(
+        temperature > 0, "`temperature` must be positive", temperature
+    )
     for name, value, known in (
-        ("formulation", formulation, FORMULATIONS),
-        ("denominator", denominator, DENOMINATORS),
-        ("anchor_views", anchor_views, ANCHOR_VIEWS),
+        ("formulation", formulation, ("out", "in")),
+        ("denominator", denominator, ("all", "one_positive", "only_negatives")),
+        ("anchor_views", anchor_views, ("all", "first")),
     ):
-        if value not in known:
-            raise exceptions.InvalidValue(
-                f"`{name}` must be one of {', '.join(known)}, got {value!r}"
-            )
+        exceptions.require_one_of(known, name, value)
 
 
 def as_views(projections: tf.Tensor, name: str) -> tf.Tensor:
     """[batch, views, dim] float32 from that, or from [batch, dim]."""
     z = tf.convert_to_tensor(projections)
-    if not z.dtype.is_floating:
-        raise exceptions.InvalidValue(
-            f"`{name}` must be floats, got {z.dtype.name}"
-        )
+    exceptions.require(
+        z.dtype.is_floating, f"`{name}` must be floats", z.dtype.name
+    )
     if z.shape.rank == 2:
         z = z[:, tf.newaxis]
-    if z.shape.rank != 3:
-        raise exceptions.InvalidValue(
-            f"`{name}` must be [batch, views, dim] (the view axis is second) "
-            f"or [batch, dim], got shape {z.shape}"
-        )
-    if z.shape[1] is None or z.shape[2] is None:
-        raise exceptions.InvalidValue(
-            f"`{name}` must have static views and dim, got shape {z.shape}"
-        )
+    exceptions.require(
+        z.shape.rank == 3,
+        f"`{name}` must be [batch, views, dim] (the view axis is second) or "
+        "[batch, dim]",
+        f"shape {z.shape}",
+    )
+    exceptions.require(
+        None not in (z.shape[1], z.shape[2]),
+        f"`{name}` must have static views and dim",
+        f"shape {z.shape}",
+    )
     return tf.cast(z, tf.float32)
 
 
@@ -56,11 +49,11 @@ def as_contrasts(contrasts: tf.Tensor | None, z: tf.Tensor) -> tf.Tensor:
     if contrasts is None:
         return tf.zeros([0, *z.shape[1:]])
     contrasts = as_views(contrasts, "contrast_projections")
-    if contrasts.shape[2] != z.shape[2]:
-        raise exceptions.InvalidValue(
-            "`contrast_projections` must have the dim of `projections`, got "
-            f"{contrasts.shape[2]} and {z.shape[2]}"
-        )
+    exceptions.require(
+        contrasts.shape[2] == z.shape[2],
+        "`contrast_projections` must have the dim of `projections`",
+        f"{contrasts.shape[2]} and {z.shape[2]}",
+    )
     return contrasts
 
 
@@ -69,17 +62,17 @@ def queued_rows(mask: tf.Tensor | None, contrasts: tf.Tensor) -> tf.Tensor:
     if mask is None:
         return tf.zeros([0], tf.bool)
     mask = tf.convert_to_tensor(mask)
-    if mask.shape.rank != 1 or not mask.dtype.is_bool:
-        raise exceptions.InvalidValue(
-            "`contrast_mask` must be [queued] bool, got "
-            f"{mask.dtype.name} of shape {mask.shape}"
-        )
+    exceptions.require(
+        mask.shape.rank == 1 and mask.dtype.is_bool,
+        "`contrast_mask` must be [queued] bool",
+        f"{mask.dtype.name} of shape {mask.shape}",
+    )
     queued, most = mask.shape[0], contrasts.shape[0]
-    if None not in (queued, most) and queued > most:
-        raise exceptions.InvalidValue(
-            "`contrast_mask` must be no longer than the "
-            f"{most} contrasts, got {queued}"
-        )
+    exceptions.require(
+        None in (queued, most) or queued <= most,
+        f"`contrast_mask` must be no longer than the {most} contrasts",
+        queued,
+    )
     return tf.repeat(mask, contrasts.shape[1])
 
 
@@ -87,11 +80,12 @@ def static_views(z: tf.Tensor, positives_cap: int | None) -> int:
     """Number of views, checked against the cap."""
     views = z.shape[1]
     least = max(views - 1, 1)
-    if positives_cap is not None and positives_cap < least:
-        raise exceptions.InvalidValue(
-            f"`positives_cap` must be at least {least} with {views} views "
-            f"(the other views of an anchor always stay), got {positives_cap}"
-        )
+    exceptions.require(
+        positives_cap is None or positives_cap >= least,
+        f"`positives_cap` must be at least {least} with {views} views (the "
+        "other views of an anchor always stay)",
+        positives_cap,
+    )
     return views
 
 
@@ -108,17 +102,18 @@ def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:
       InvalidArgumentError: a row of rank-2 labels is not one-hot.
     """
     labels = tf.convert_to_tensor(labels)
-    if labels.shape.rank not in (1, 2):
-        raise exceptions.InvalidValue(
-            f"`{name}` must be [batch], [batch, 1] or one-hot "
-            f"[batch, classes], got shape {labels.shape}"
-        )
+    exceptions.require(
+        labels.shape.rank in (1, 2),
+        f"`{name}` must be [batch], [batch, 1] or one-hot [batch, classes]",
+        f"shape {labels.shape}",
+    )
     if labels.shape.rank == 2 and labels.shape[1] != 1:
         return _from_one_hot(labels, name)
-    if not (labels.dtype.is_integer or labels.dtype.is_bool):
-        raise exceptions.InvalidValue(
-            f"`{name}` must be integers, got {labels.dtype.name}"
-        )
+    exceptions.require(
+        labels.dtype.is_integer or labels.dtype.is_bool,
+        f"`{name}` must be integers",
+        labels.dtype.name,
+    )
     return tf.cast(tf.reshape(labels, [-1]), tf.int64)
 
 
@@ -138,8 +133,10 @@ def _from_one_hot(labels: tf.Tensor, name: str) -> tf.Tensor:
     """[batch] int64 positions of the ones; refuses multi-hot and soft rows."""
     is_one = tf.cast(tf.equal(labels, tf.ones([], labels.dtype)), tf.int32)
     is_zero = tf.cast(tf.equal(labels, tf.zeros([], labels.dtype)), tf.int32)
-    rule = f"`{name}` of rank 2 must be one-hot; for several classes per "
-    rule += "sample, or soft labels, pass `positive_mask` to supcon_loss"
+    rule = (
+        f"`{name}` of rank 2 must be one-hot; for several classes per sample, "
+        "or soft labels, pass `positive_mask` to supcon_loss"
+    )
     checks = [
         tf.debugging.assert_equal(tf.reduce_sum(is_one, 1), 1, rule),
         tf.debugging.assert_equal(is_one + is_zero, 1, rule),
@@ -160,33 +157,36 @@ def sample_weights(
     if further.shape[0] is not None and z.shape[0] is not None:
         samples[1] = z.shape[0] + further.shape[0]
     if positive_mask is not None:
-        if labels is not None or contrast_labels is not None:
-            raise exceptions.InvalidValue(
-                "`positive_mask` must not be combined with labels, got both"
-            )
+        exceptions.require(
+            labels is None and contrast_labels is None,
+            "`positive_mask` must not be combined with labels",
+            "both",
+        )
         mask = tf.cast(positive_mask, tf.float32)
         check_shape("positive_mask", mask, samples)
         return mask
     if labels is None:
-        if contrast_labels is not None:
-            raise exceptions.InvalidValue(
-                "`contrast_labels` must come with `labels`"
-            )
+        exceptions.require(
+            contrast_labels is None,
+            "`contrast_labels` must come with `labels`",
+            "them alone",
+        )
         # Each sample is its own class; further contrasts are all negatives.
         return tf.eye(tf.shape(z)[0], tf.shape(z)[0] + tf.shape(further)[0])
     ids = class_ids(labels)
     check_shape("labels", ids, [z.shape[0]])
+    all_ids = ids
     if contrast_labels is not None:
         further_ids = class_ids(contrast_labels, "contrast_labels")
         check_shape("contrast_labels", further_ids, [further.shape[0]])
-    elif further.shape[0] == 0:
-        further_ids = ids[:0]
+        all_ids = tf.concat([ids, further_ids], axis=0)
     else:
-        raise exceptions.InvalidValue(
+        exceptions.require(
+            further.shape[0] == 0,
             "`contrast_labels` must be given with `contrast_projections` and "
-            "`labels`, got None"
+            "`labels`",
+            None,
         )
-    all_ids = tf.concat([ids, further_ids], axis=0)
     return tf.cast(ids[:, tf.newaxis] == all_ids, tf.float32)
 
 
@@ -194,8 +194,8 @@ def check_shape(
     name: str, tensor: tf.Tensor, expected: list[int | None]
 ) -> None:
     """Raises ValueError unless the static shape can be the expected one."""
-    if not tensor.shape.is_compatible_with(expected):
-        raise exceptions.InvalidValue(
-            f"`{name}` must have shape {expected} to go with the projections, "
-            f"got {tensor.shape}"
-        )
+    exceptions.require(
+        tensor.shape.is_compatible_with(expected),
+        f"`{name}` must have shape {expected} to go with the projections",
+        tensor.shape,
+    )

@@ -21,12 +21,6 @@ def expand_to_rows(
     return tf.concat([own, further], axis=1)
 
 
-def lead_with_true(mask: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
-    """[length] bool: True, and at the end the values of `mask`."""
-    before = tf.fill([length - tf.shape(mask)[0]], True)
-    return tf.concat([before, mask], axis=0)
-
-
 def within_cap(
     positives: tf.Tensor,
     anchor_sample: tf.Tensor,

@@ -38,11 +38,8 @@ class ProjectionQueue(tf.Module):
 
     def __init__(self, size: int, dim: int, name: str = "projection_queue"):
         super().__init__(name=name)
-        for argument, value in (("size", size), ("dim", dim)):
-            if value < 1:
-                raise exceptions.InvalidValue(
-                    f"`{argument}` must be positive, got {value}"
-                )
+        exceptions.require(size > 0, "`size` must be positive", size)
+        exceptions.require(dim > 0, "`dim` must be positive", dim)
         self.size = size
         self.dim = dim
 
@@ -75,11 +72,12 @@ class ProjectionQueue(tf.Module):
         ids = inputs.class_ids(labels)
         inputs.check_shape("labels", ids, [z.shape[0]])
         z, ids = _of_all_replicas(z), _of_all_replicas(ids)
-        if z.shape[0] is not None and self.size % max(z.shape[0], 1):
-            raise exceptions.InvalidValue(
-                f"`size` must be a multiple of the {z.shape[0]} rows that are "
-                f"enqueued, got {self.size}"
-            )
+        exceptions.require(
+            z.shape[0] is None or self.size % max(z.shape[0], 1) == 0,
+            f"`size` must be a multiple of the {z.shape[0]} rows that are "
+            "enqueued",
+            self.size,
+        )
         # Each replica updates its own copy of the variables, with equal rows.
         rows = tf.shape(z, tf.int64)[0]
         index = (self.position + tf.range(rows)) % self.size

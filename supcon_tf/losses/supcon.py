@@ -7,12 +7,9 @@ import math
 import tensorflow as tf
 
 from supcon_tf import defaults, distribute, exceptions
-from supcon_tf.losses import inputs, masks, tiled
+from supcon_tf.losses import inputs, log_space, masks, tiled
 from supcon_tf.losses import queue as queues
 
-# Stands for log(0): finite, so that no gradient is 0 * inf, and far below
-# every logit, so that exp(x - max) is exactly 0 beside a real one.
-_LOG_ZERO = -1e30
 # Floor of the squared norm: the gradient of x / |x| at 0 is then at most 1e4,
 # which float16 still holds.
 _NORM_EPSILON = 1e-8
@@ -98,7 +95,8 @@ def supcon_loss(
     contrasted = own_row[:, tf.newaxis] != tf.range(rows)  # [A, M]
     queued = inputs.queued_rows(contrast_mask, further)  # [Q]
     if contrast_mask is not None:
-        contrasted &= masks.lead_with_true(queued, rows)
+        before = tf.fill([rows - tf.shape(queued)[0]], True)
+        contrasted &= tf.concat([before, queued], axis=0)
     weights = masks.expand_to_rows(  # [A, M]
         weights, views, further.shape[1], kept_views
     ) * tf.cast(contrasted, tf.float32)
@@ -173,6 +171,18 @@ class SupConLoss(tf.keras.losses.Loss):
         inputs.check_options(
             temperature, formulation, denominator, anchor_views
         )
+        exceptions.require_one_of(
+            ("auto", "dense", "tiled"), "implementation", implementation
+        )
+        can_tile = (
+            denominator == "all" and positives_cap is None and queue is None
+        )
+        exceptions.require(
+            can_tile or implementation != "tiled",
+            "`implementation` must be auto or dense with a `queue`, a "
+            "`positives_cap` or another `denominator` than all",
+            "tiled",
+        )
         self.options = {
             "temperature": temperature,
             "formulation": formulation,
@@ -185,26 +195,7 @@ class SupConLoss(tf.keras.losses.Loss):
         self.cross_replica = cross_replica
         self.implementation = implementation
         self.queue = queue
-        self.is_tiled = self._chooses_tiles()
-
-    def _chooses_tiles(self) -> bool:
-        """Whether the tiled loss is used; checks `implementation`."""
-        if self.implementation not in ("auto", "dense", "tiled"):
-            raise exceptions.InvalidValue(
-                "`implementation` must be one of auto, dense, tiled, got "
-                f"{self.implementation!r}"
-            )
-        needs_mask = (
-            self.options["denominator"] != "all"
-            or self.options["positives_cap"] is not None
-            or self.queue is not None
-        )
-        if self.implementation == "tiled" and needs_mask:
-            raise exceptions.InvalidValue(
-                "`implementation` must be auto or dense with a `queue`, a "
-                "`positives_cap` or another `denominator` than all, got tiled"
-            )
-        return self.implementation != "dense" and not needs_mask
+        self.is_tiled = can_tile and implementation != "dense"
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Returns [batch] float32 losses, see `supcon_loss`."""
@@ -302,7 +293,7 @@ def _anchor_losses(
     log_d = {
         "all": lambda: _log_sum_exp(logits, contrasted),
         "only_negatives": lambda: _log_sum_exp(logits, negative),
-        "one_positive": lambda: _log_add_exp(
+        "one_positive": lambda: log_space.log_add_exp(
             logits, _log_sum_exp(logits, negative)
         ),
     }[denominator]()
@@ -327,10 +318,5 @@ def _anchor_losses(
 def _log_sum_exp(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """[A, 1] log of the sum of exp(logits) where `mask`; finite if empty."""
     return tf.reduce_logsumexp(
-        tf.where(mask, logits, _LOG_ZERO), axis=1, keepdims=True
+        tf.where(mask, logits, log_space.LOG_ZERO), axis=1, keepdims=True
     )
-
-
-def _log_add_exp(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """log(exp(x) + exp(y)), exact also beside `_LOG_ZERO`."""
-    return tf.maximum(x, y) + tf.math.log1p(tf.exp(-tf.abs(x - y)))

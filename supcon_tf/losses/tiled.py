@@ -8,7 +8,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from supcon_tf import defaults, distribute, exceptions
-from supcon_tf.losses import inputs, tiles, unrolled
+from supcon_tf.losses import inputs, tiles_looped, tiles_unrolled
 
 _TILE_ROWS = 512  # 1 MiB of logits, which stays in the cache of a core
 
@@ -32,10 +32,11 @@ def tiled_supcon_loss(
     follows from the sum of its class: sum_{p in P(i)} z_p = C_y(i) - z_i.
     Two schedules of the same tiles. Unrolled, the fastest, keeps half the
     matrix for the gradient; it is used while that takes at most 256 MiB
-    (`unrolled.MEMORY`), for "out", on one replica, with a static batch, where
-    `unit_length` and a temperature of at least 0.025 bound the logits. Looped
-    is everything else: a few tiles in memory, and where logits are too large
-    for one shift (checked at run time) each row is shifted by its own maximum.
+    (`tiles_unrolled.MEMORY`), for "out", on one replica, with a static batch,
+    where `unit_length` and a temperature of at least 0.025 bound the logits.
+    Looped is everything else: a few tiles in memory, and where logits are too
+    large for one shift (checked at run time) each row is shifted by its own
+    maximum.
 
     Args:
       projections: [batch, views, dim] or [batch, dim], any float; of this
@@ -58,21 +59,30 @@ def tiled_supcon_loss(
       ValueError: a shape, dtype or option is not one of the above.
     """
     inputs.check_options(temperature, formulation, "all", anchor_views)
-    if tile_rows is not None and tile_rows < 1:
-        raise exceptions.InvalidValue(
-            f"`tile_rows` must be at least 1, got {tile_rows}"
-        )
+    exceptions.require(
+        tile_rows is None or tile_rows >= 1,
+        "`tile_rows` must be at least 1",
+        tile_rows,
+    )
     z = inputs.as_views(projections, "projections")
     ids = None
     if labels is not None:
         ids = inputs.class_ids(labels)
         inputs.check_shape("labels", ids, [z.shape[0]])
     batch = _gather(z, ids, temperature, cross_replica)
-    if tile_rows is None and not _unrolls(z, batch, formulation, unit_length):
-        tile_rows = _TILE_ROWS
-    losses = tf.where(
-        batch.positives > 0, _losses(z, batch, formulation, tile_rows), 0.0
-    )  # [B, V]
+    unrolls = (
+        tile_rows is None
+        and unit_length
+        and tiles_looped.fits_one_shift(1.0 / temperature)
+        and formulation == "out"
+        and batch.alone
+        and z.shape[0] is not None
+        and tiles_unrolled.is_affordable(z.shape[0] * z.shape[1])
+    )
+    losses = _losses(
+        z, batch, formulation, None if unrolls else tile_rows or _TILE_ROWS
+    )
+    losses = tf.where(batch.positives > 0, losses, 0.0)  # [B, V]
     if anchor_views == "first":
         losses = losses[:, :1]
     scale = temperature if scale_by_temperature else 1.0
@@ -97,13 +107,6 @@ class _Batch:
     temperature: float
     alone: bool
 
-    def class_sums(self, values: tf.Tensor) -> tf.Tensor:
-        """Sums values [S, ...] over each sample's class: [S, ...]."""
-        sums = tf.math.unsorted_segment_sum(
-            values, self.segments, tf.shape(self.segments)[0]
-        )
-        return tf.gather(sums, self.segments)
-
     def gather(self, *tensors: tf.Tensor) -> list[tf.Tensor]:
         """Tensors [B, ...] of all replicas, in the order of this batch."""
         if self.alone:
@@ -117,28 +120,29 @@ _Part = tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]
 
 
 def _gather(
-    z: tf.Tensor,
-    ids: tf.Tensor | None,
-    temperature: float,
-    cross_replica: bool,
+    z: tf.Tensor, ids: tf.Tensor | None, temperature: float, cross_replica: bool
 ) -> _Batch:
     """Collects what an anchor is contrasted with."""
     alone = not cross_replica or distribute.replicas_in_sync() == 1
     count, views = tf.shape(z)[0], z.shape[1]
-    all_z, all_ids = tf.stop_gradient(z), ids
+    tensors = [tf.stop_gradient(z), *([] if ids is None else [ids])]
     if not alone:
-        all_z = distribute.gather_across_replicas(all_z)[0]
-        if ids is not None:
-            all_ids = distribute.gather_across_replicas(ids)[0]
+        tensors = distribute.gather_across_replicas(*tensors)
     if ids is None:  # every sample is its own class
-        segments = tf.range(tf.shape(all_z)[0])
+        segments = tf.range(tf.shape(tensors[0])[0])
         positives = tf.fill([count, 1], views - 1.0)
-        return _Batch(all_z, segments, positives, temperature, alone)
-    segments = inputs.class_numbers(all_ids)
-    batch = _Batch(all_z, segments, tf.zeros([]), temperature, alone)
-    samples = batch.class_sums(tf.ones_like(segments, tf.float32))[:count]
-    positives = views * samples[:, tf.newaxis] - 1.0
-    return dataclasses.replace(batch, positives=positives)
+    else:
+        segments = inputs.class_numbers(tensors[1])
+        ones = tf.ones_like(segments, tf.float32)
+        samples = _class_sums(ones, segments)[:count]
+        positives = views * samples[:, tf.newaxis] - 1.0
+    return _Batch(tensors[0], segments, positives, temperature, alone)
+
+
+def _class_sums(values: tf.Tensor, segments: tf.Tensor) -> tf.Tensor:
+    """Sums values [S, ...] over each sample's class: [S, ...]."""
+    sums = tf.math.unsorted_segment_sum(values, segments, tf.shape(segments)[0])
+    return tf.gather(sums, segments)
 
 
 def _losses(
@@ -147,62 +151,33 @@ def _losses(
     """L_i [B, V] of all rows, before anchors without positives are dropped."""
     own = tf.stop_gradient(z)
     if tile_rows is None:
-        return _difference(z, _unrolled(own, batch), _mean_positive(own, batch))
-    tiling = _tiling(own, batch, tile_rows)
-    lse = _looped(own, batch, tiling)
-    if formulation == "in":
-        return _difference(z, lse, _log_mean_positive(own, batch, tiling))
-    return _difference(z, lse, _mean_positive(own, batch))
-
-
-def _unrolls(
-    z: tf.Tensor, batch: _Batch, formulation: str, unit_length: bool
-) -> bool:
-    """Whether the unrolled schedule can take these projections."""
-    return (
-        unit_length
-        and tiles.fits_one_shift(1.0 / batch.temperature)
-        and formulation == "out"
-        and batch.alone
-        and z.shape[0] is not None
-        and unrolled.is_affordable(z.shape[0] * z.shape[1])
-    )
-
-
-def _difference(z: tf.Tensor, plus: _Part, minus: _Part) -> tf.Tensor:
-    """Plus - minus [B, V], with the gradient that the parts bring along."""
+        plus = tiles_unrolled.log_sum_exp(own, batch.temperature)
+        minus = _mean_positive(own, batch)
+    else:
+        tiling = _tiling(own, batch, tile_rows)
+        plus = _looped(own, batch, tiling)
+        if formulation == "out":
+            minus = _mean_positive(own, batch)
+        else:  # log( 1/|P(i)| sum over P(i) of exp(z_i.z_p / tau) ), Eq. 3
+            lse, pull_back = _looped(own, batch, tiling, positives_only=True)
+            counts = tf.maximum(batch.positives, 1.0)
+            minus = lse - tf.math.log(counts), pull_back
 
     @tf.custom_gradient
-    def value(z: tf.Tensor) -> tuple:
+    def difference(z: tf.Tensor) -> tuple:
         del z  # the parts are computed from it already
+        return plus[0] - minus[0], lambda w: plus[1](w) - minus[1](w)
 
-        def gradient(weights: tf.Tensor) -> tf.Tensor:
-            return plus[1](weights) - minus[1](weights)
-
-        return plus[0] - minus[0], gradient
-
-    return value(z)
+    return difference(z)
 
 
-def _unrolled(z: tf.Tensor, batch: _Batch) -> _Part:
-    """Log-sum-exp over A(i), by unrolled.py."""
-    lse, pull_back = unrolled.log_sum_exp(
-        tf.reshape(z, [-1, z.shape[2]]), batch.temperature
-    )
-
-    def gradient(weights: tf.Tensor) -> tf.Tensor:
-        return tf.reshape(pull_back(tf.reshape(weights, [-1])), z.shape)
-
-    return tf.reshape(lse, z.shape[:2]), gradient
-
-
-def _tiling(z: tf.Tensor, batch: _Batch, tile_rows: int | None) -> tiles.Tiling:
+def _tiling(z: tf.Tensor, batch: _Batch, tile_rows: int) -> tiles_looped.Tiling:
     """The rows of this replica and of all, with the numbers of their class."""
     views, dim = z.shape[1:]
     columns = tf.reshape(batch.projections, [-1, dim])
     column_ids = tf.repeat(batch.segments, views)
     count = tf.shape(z)[0] * views
-    return tiles.make_tiling(
+    return tiles_looped.make_tiling(
         tf.reshape(z, [-1, dim]),
         columns,
         column_ids[:count],
@@ -216,21 +191,23 @@ def _tiling(z: tf.Tensor, batch: _Batch, tile_rows: int | None) -> tiles.Tiling:
 def _looped(
     z: tf.Tensor,
     batch: _Batch,
-    tiling: tiles.Tiling,
+    tiling: tiles_looped.Tiling,
     positives_only: bool = False,
 ) -> _Part:
-    """Log-sum-exp over A(i), or over P(i), by tiles.py."""
+    """Log-sum-exp over A(i), or over P(i), by tiles_looped.py."""
     shape = tf.shape(z)  # [B, V, D]
     count = shape[0] * shape[1]
-    lse = tf.reshape(tiles.log_sum_exp(tiling, positives_only), [-1])[:count]
-    lse = tf.reshape(lse, shape[:2])
+    lse = tiles_looped.log_sum_exp(tiling, positives_only)
+    lse = tf.reshape(tf.reshape(lse, [-1])[:count], shape[:2])
 
     def cut(rows: tf.Tensor) -> tf.Tensor:
-        return tiles.cut(tf.reshape(rows, [-1]), tf.shape(tiling.rows)[1])
+        return tiles_looped.cut(
+            tf.reshape(rows, [-1]), tf.shape(tiling.rows)[1]
+        )
 
     def gradient(weights: tf.Tensor) -> tf.Tensor:
         all_lse, all_weights = batch.gather(lse, weights)
-        sums = tiles.gradient(
+        sums = tiles_looped.gradient(
             tiling,
             (cut(lse), cut(all_lse)),
             (cut(weights), cut(all_weights)),
@@ -245,7 +222,8 @@ def _looped(
 def _mean_positive(z: tf.Tensor, batch: _Batch) -> _Part:
     """Mean of z_i.z_p / tau over P(i), which Eq. 2 subtracts."""
     own = tf.shape(z)[0]
-    sums = batch.class_sums(tf.reduce_sum(batch.projections, axis=1))
+    sums = tf.reduce_sum(batch.projections, axis=1)
+    sums = _class_sums(sums, batch.segments)
     others = sums[:own, tf.newaxis] - z  # sum of z_p over P(i), [B, V, D]
     share = tf.math.divide_no_nan(1.0, batch.positives * batch.temperature)
 
@@ -253,16 +231,9 @@ def _mean_positive(z: tf.Tensor, batch: _Batch) -> _Part:
         weights = weights * share  # [B, V]
         all_weights = batch.gather(weights)[0][..., tf.newaxis]  # [S, V, 1]
         weighted = tf.reduce_sum(all_weights * batch.projections, axis=1)
-        weighted = batch.class_sums(weighted)[:own, tf.newaxis]  # [B, 1, D]
+        weighted = _class_sums(weighted, batch.segments)
+        weighted = weighted[:own, tf.newaxis]  # [B, 1, D]
         weights = weights[..., tf.newaxis]
         return weights * others + weighted - weights * z
 
     return share * tf.reduce_sum(z * others, axis=2), gradient
-
-
-def _log_mean_positive(
-    z: tf.Tensor, batch: _Batch, tiling: tiles.Tiling
-) -> _Part:
-    """log( 1/|P(i)| sum over P(i) of exp(z_i.z_p / tau) ), as in Eq. 3."""
-    lse, gradient = _looped(z, batch, tiling, positives_only=True)
-    return lse - tf.math.log(tf.maximum(batch.positives, 1.0)), gradient

@@ -10,11 +10,15 @@ from supcon_tf.measures.classifiers import (
     prototype_predict,
     vote,
 )
-from supcon_tf.measures.confusion import confusion_matrix, per_class_recall
 from supcon_tf.measures.hypersphere import alignment, uniformity
 from supcon_tf.measures.metrics import (
+    brier_score,
     calibration_bins,
+    classification_summary,
+    confusion_matrix,
     expected_calibration_error,
+    negative_log_likelihood,
+    per_class_recall,
     top_k_accuracy,
 )
 from supcon_tf.measures.neighbors import nearest_neighbors
@@ -28,8 +32,6 @@ from supcon_tf.measures.robustness import (
     missing_errors,
     relative_mean_corruption_error,
 )
-from supcon_tf.measures.scoring import brier_score, negative_log_likelihood
-from supcon_tf.measures.summary import classification_summary
 
 __all__ = [
     "ALEXNET_CLEAN_ERROR",

@@ -110,11 +110,11 @@ def vote(
     Reference: Wu et al. 2018, https://arxiv.org/abs/1805.01978, Sec. 3.4.
     """
     neighbors.check_positive(num_classes=num_classes, temperature=temperature)
-    if similarities.shape != indices.shape or similarities.ndim != 2:
-        raise exceptions.InvalidValue(
-            "`similarities` must have shape [queries, k], that of `indices`, "
-            f"got {similarities.shape} and {indices.shape}"
-        )
+    exceptions.require(
+        similarities.shape == indices.shape and similarities.ndim == 2,
+        "`similarities` must have shape [queries, k], that of `indices`",
+        f"{similarities.shape} and {indices.shape}",
+    )
     bank_labels = np.asarray(bank_labels)
     bank_labels = metrics.check_labels(
         bank_labels, bank_labels.size, num_classes, "bank_labels"

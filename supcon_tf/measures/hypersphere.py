@@ -57,10 +57,7 @@ def alignment(
             gaps = rows - rows.mean(axis=0, dtype=np.float64)
             total += 2 * n / (n - 1) * np.sum(gaps**2)
             examples += n
-    if not examples:
-        raise exceptions.InvalidValue(
-            "`labels` must hold a class twice, got none"
-        )
+    exceptions.require(examples > 0, "`labels` must hold a class twice", "none")
     return float(total / examples)
 
 
@@ -86,10 +83,9 @@ def uniformity(representations: npt.ArrayLike | tf.Tensor) -> float:
     """
     z = neighbors.unit_rows("representations", representations)
     n = len(z)
-    if n < 2:
-        raise exceptions.InvalidValue(
-            f"`representations` must hold 2 examples or more, got {n}"
-        )
+    exceptions.require(
+        n >= 2, "`representations` must hold 2 examples or more", n
+    )
     total = 0.0
     for first in range(0, n, _BLOCK):
         rows = z[first : first + _BLOCK]

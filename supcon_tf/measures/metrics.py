@@ -1,7 +1,12 @@
-"""Accuracy and calibration of class scores, in NumPy.
+"""Measures of class scores: accuracy, calibration, proper scores, confusions.
 
-The numbers of the paper's tables: top-1 and top-5 accuracy (Tables 2 and 3) and
-the expected calibration error (Suppl. Table 2).
+The numbers of the paper's tables are top-1 and top-5 accuracy (Tables 2 and 3)
+and the expected calibration error (Suppl. Table 2). Likelihood and Brier score
+are least, in expectation, for the true distribution, so that they judge
+accuracy and calibration at once. They are not scikit-learn's: its `log_loss`
+counts a float32 probability below 1.2e-7 as that, and takes a matrix of labels
+of 8 bytes per class and example; its Brier score gives the same number in five
+times the time.
 """
 
 from __future__ import annotations
@@ -16,6 +21,8 @@ from supcon_tf import exceptions
 # Float32 softmax rows sum to 1 within 1e-6, float16 rows within 1e-3; logits
 # given by mistake miss by far more.
 _SUM_TOLERANCE = 2e-3
+# A float32 softmax has 0 below it, where logits differ by more than 87.
+_LEAST_PROBABILITY = float(np.finfo(np.float32).tiny)
 
 
 class CalibrationBins(NamedTuple):
@@ -58,15 +65,14 @@ def check_labels(
         integer dtype, or leaves [0, num_classes).
     """
     array = np.asarray(labels)
-    if array.shape != (num_examples,):
-        raise exceptions.InvalidValue(
-            f"`{name}` must have shape ({num_examples},), one class id per "
-            f"example, got {array.shape}"
-        )
-    if array.dtype.kind not in "iu":
-        raise exceptions.InvalidValue(
-            f"`{name}` must be integers, got {array.dtype}"
-        )
+    exceptions.require(
+        array.shape == (num_examples,),
+        f"`{name}` must have shape ({num_examples},), one class id per example",
+        array.shape,
+    )
+    exceptions.require(
+        array.dtype.kind in "iu", f"`{name}` must be integers", array.dtype
+    )
     outside = array[(array < 0) | (array >= num_classes)]
     if outside.size:
         raise exceptions.InvalidValue(
@@ -94,7 +100,18 @@ def check_predictions(
     """
     probabilities = _check_matrix("probabilities", probabilities)
     labels = check_labels(labels, *probabilities.shape)
-    _check_distributions(probabilities)
+    sums = probabilities.sum(axis=1, dtype=np.float64)
+    worst = sums[np.argmax(np.abs(sums - 1))]
+    exceptions.require(
+        abs(worst - 1) <= _SUM_TOLERANCE,  # not so for a NaN
+        "`probabilities` must sum to 1 in each row",
+        f"a sum of {worst}; apply softmax to logits first",
+    )
+    exceptions.require(
+        probabilities.min() >= 0,
+        "`probabilities` must not be negative",
+        probabilities.min(),
+    )
     return probabilities, labels
 
 
@@ -122,11 +139,11 @@ def top_k_accuracy(
     """
     scores = _check_matrix("scores", scores)
     labels = check_labels(labels, *scores.shape)
-    if k < 1:
-        raise exceptions.InvalidValue(f"`k` must be at least 1, got {k}")
-    if np.isnan(scores).any():
-        # Every comparison with NaN is false: it would count as a hit.
-        raise exceptions.InvalidValue("`scores` must be numbers, got NaN")
+    exceptions.require(k >= 1, "`k` must be at least 1", k)
+    # Every comparison with NaN is false: it would count as a hit.
+    exceptions.require(
+        not np.isnan(scores).any(), "`scores` must be numbers", "NaN"
+    )
     own = np.take_along_axis(scores, labels[:, None], axis=1)  # [examples, 1]
     # The label itself is one of those that score at least as high.
     others = np.sum(scores >= own, axis=1) - 1
@@ -154,11 +171,7 @@ def calibration_bins(
         `labels` does not fit it, or `num_bins` is not positive.
     """
     probabilities, labels = check_predictions(probabilities, labels)
-    if num_bins < 1:
-        raise exceptions.InvalidValue(
-            f"`num_bins` must be at least 1, got {num_bins}"
-        )
-
+    exceptions.require(num_bins >= 1, "`num_bins` must be at least 1", num_bins)
     confidence = probabilities.max(axis=1)
     correct = probabilities.argmax(axis=1) == labels
     # Edges in the precision of the probabilities, so that float32 0.2 is *on*
@@ -200,28 +213,169 @@ def expected_calibration_error(
     return float(np.average(gaps, weights=bins.count))
 
 
+def negative_log_likelihood(
+    probabilities: npt.ArrayLike, labels: npt.ArrayLike
+) -> float:
+    """Mean negative log-likelihood (NLL) of the labels, in nats.
+
+      NLL = -1/examples * sum_i log p_i(y_i)
+
+    A probability below the smallest normal float32, 1.2e-38, counts as that:
+    one label of probability 0 costs 87.3 nats, and never infinity.
+
+    Args:
+      probabilities: [examples, num_classes] real, each row sums to 1.
+      labels: [examples] integers in [0, num_classes).
+
+    Returns:
+      Nats, computed in float64; 0 is certain and right, log(num_classes) is
+      the score of equal probabilities.
+
+    Raises:
+      ValueError: `probabilities` is not a non-empty matrix of distributions, or
+        `labels` does not fit it.
+    """
+    probabilities, labels = check_predictions(probabilities, labels)
+    own = np.take_along_axis(probabilities, labels[:, None], axis=1)
+    # Rounded rows may exceed 1 by a little, and a likelihood does not.
+    own = np.clip(own.astype(np.float64), _LEAST_PROBABILITY, 1)
+    return float(-np.mean(np.log(own)))
+
+
+def brier_score(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float:
+    """Mean squared distance of distributions from the labels, in [0, 2].
+
+      Brier = 1/examples * sum_i sum_c (p_i(c) - [c = y_i])^2
+
+    Brier's own definition, summed over classes; others take the mean over
+    classes, or one of two classes alone, which is half of this.
+
+    Args:
+      probabilities: [examples, num_classes] real, each row sums to 1.
+      labels: [examples] integers in [0, num_classes).
+
+    Returns:
+      The score, computed in float64: 0 is certain and right, 2 certain and
+      wrong.
+
+    Raises:
+      ValueError: `probabilities` is not a non-empty matrix of distributions, or
+        `labels` does not fit it.
+
+    Reference: Brier 1950, Verification of forecasts expressed in terms of
+      probability, Monthly Weather Review 78(1), pages 1-3.
+    """
+    probabilities, labels = check_predictions(probabilities, labels)
+    errors = probabilities.astype(np.float64)
+    errors[np.arange(len(labels)), labels] -= 1
+    return float(np.mean(np.sum(errors**2, axis=1)))
+
+
+def confusion_matrix(
+    predicted: npt.ArrayLike, labels: npt.ArrayLike, num_classes: int
+) -> npt.NDArray[np.int64]:
+    """Counts of the examples by true and predicted class.
+
+    Args:
+      predicted: [examples] integers in [0, num_classes).
+      labels: [examples] integers in [0, num_classes), the true classes.
+      num_classes: positive int.
+
+    Returns:
+      [num_classes, num_classes] int64, a row per true class and a column per
+      predicted one; it sums to the number of examples.
+
+    Raises:
+      ValueError: `predicted` or `labels` is no vector of class ids, or they
+        differ in length.
+    """
+    # scikit-learn takes a second to import: only where it is used.
+    from sklearn import metrics
+
+    exceptions.require(
+        num_classes >= 1, "`num_classes` must be at least 1", num_classes
+    )
+    labels = np.asarray(labels)
+    labels = check_labels(labels, labels.size, num_classes)
+    predicted = check_labels(predicted, labels.size, num_classes, "predicted")
+    return metrics.confusion_matrix(
+        labels, predicted, labels=np.arange(num_classes)
+    )
+
+
+def per_class_recall(
+    predicted: npt.ArrayLike, labels: npt.ArrayLike, num_classes: int
+) -> list[float | None]:
+    """Share of each class's examples that are predicted as that class.
+
+    Args:
+      predicted: [examples] integers in [0, num_classes).
+      labels: [examples] integers in [0, num_classes), the true classes.
+      num_classes: positive int.
+
+    Returns:
+      A share in [0, 1] per class; None, JSON's null, for a class without
+      examples. The mean weighted by the examples of a class is the accuracy.
+
+    Raises:
+      ValueError: as `confusion_matrix`.
+    """
+    matrix = confusion_matrix(predicted, labels, num_classes)
+    return [
+        float(row[class_id] / row.sum()) if row.any() else None
+        for class_id, row in enumerate(matrix)
+    ]
+
+
+def classification_summary(
+    probabilities: npt.ArrayLike, labels: npt.ArrayLike, num_bins: int = 15
+) -> dict[str, object]:
+    """Accuracy, calibration, proper scores and confusions, ready for JSON.
+
+    Args:
+      probabilities: [examples, num_classes] real, each row sums to 1.
+      labels: [examples] integers in [0, num_classes).
+      num_bins: positive int, bins of the calibration error.
+
+    Returns:
+      Numbers and lists of Python:
+      `top_1`, `top_5`: shares; equal probabilities count against the label.
+      `ece`: expected calibration error; `nll`: nats; `brier`: in [0, 2].
+      `per_class_recall`: a share per class, None for one without examples.
+      `confusion_matrix`: counts, a row per true class. It and the recall take
+        the lower class id of equal probabilities.
+      `calibration_bins`: `count`, `confidence` and `accuracy`, a list each.
+
+    Raises:
+      ValueError: `probabilities` is not a non-empty matrix of distributions,
+        `labels` does not fit it, or `num_bins` is not positive.
+    """
+    probabilities, labels = check_predictions(probabilities, labels)
+    predicted = probabilities.argmax(axis=1)
+    num_classes = probabilities.shape[1]
+    bins = calibration_bins(probabilities, labels, num_bins)
+    return {
+        "top_1": top_k_accuracy(probabilities, labels, 1),
+        "top_5": top_k_accuracy(probabilities, labels, 5),
+        "ece": expected_calibration_error(probabilities, labels, num_bins),
+        "nll": negative_log_likelihood(probabilities, labels),
+        "brier": brier_score(probabilities, labels),
+        "per_class_recall": per_class_recall(predicted, labels, num_classes),
+        "confusion_matrix": confusion_matrix(
+            predicted, labels, num_classes
+        ).tolist(),
+        "calibration_bins": {
+            name: values.tolist() for name, values in bins._asdict().items()
+        },
+    }
+
+
 def _check_matrix(name: str, values: npt.ArrayLike) -> np.ndarray:
     """The values as an array, once they are a non-empty matrix."""
     array = np.asarray(values)
-    if array.ndim != 2 or array.size == 0:
-        raise exceptions.InvalidValue(
-            f"`{name}` must have shape [examples, num_classes] and not be "
-            f"empty, got shape {array.shape}"
-        )
+    exceptions.require(
+        array.ndim == 2 and array.size > 0,
+        f"`{name}` must have shape [examples, num_classes] and not be empty",
+        f"shape {array.shape}",
+    )
     return array
-
-
-def _check_distributions(probabilities: np.ndarray) -> None:
-    """Raises where a row is no distribution: logits given, or NaN."""
-    sums = probabilities.sum(axis=1, dtype=np.float64)
-    # `not <=` rather than `>`: a NaN must fail.
-    if not np.abs(sums - 1).max() <= _SUM_TOLERANCE:
-        worst = sums[np.argmax(np.abs(sums - 1))]
-        raise exceptions.InvalidValue(
-            f"`probabilities` must sum to 1 in each row, got a sum of {worst}; "
-            "apply softmax to logits first"
-        )
-    if probabilities.min() < 0:
-        raise exceptions.InvalidValue(
-            f"`probabilities` must not be negative, got {probabilities.min()}"
-        )

@@ -26,6 +26,12 @@ import tensorflow as tf
 
 from supcon_tf import exceptions
 
+_Rows = npt.NDArray[np.number]
+_Singles = npt.NDArray[np.float32]
+_Doubles = npt.NDArray[np.float64]
+# Cosine similarities, and rows of the bank.
+Neighbors = tuple[_Singles, npt.NDArray[np.int32]]
+
 _TILE = 512  # Rows: a product large enough for every core, small in memory.
 _THREADS = 3  # While one sorts, which takes a core, the others multiply.
 # By how much more float32 may be off for one row than for another. Measured:
@@ -42,7 +48,7 @@ def nearest_neighbors(
     *,
     leave_one_out: bool = False,
     query_chunk: int = 512,
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
+) -> Neighbors:
     """The k most similar bank rows of each query, most similar first.
 
     Exact, by comparing every query with every row. Of equally similar rows the
@@ -77,8 +83,13 @@ def nearest_neighbors(
       ValueError: a shape or a number breaks the rules above.
     """
     queries, bank = check_inputs(queries, bank)
-    k = _check_k(k, len(queries), len(bank), leave_one_out)
-    check_positive(query_chunk=query_chunk)
+    check_positive(k=k, query_chunk=query_chunk)
+    exceptions.require(
+        not leave_one_out or len(queries) == len(bank) >= 2,
+        "`leave_one_out` must have the bank, of 2 rows or more, as queries",
+        f"{len(queries)} queries and {len(bank)} rows",
+    )
+    k = min(k, len(bank) - leave_one_out)
     similarities = np.empty((len(queries), k), np.float32)
     indices = np.empty((len(queries), k), np.int32)
 
@@ -95,11 +106,8 @@ def nearest_neighbors(
 
 
 def search(
-    chunk: npt.NDArray[np.number],
-    bank: npt.NDArray[np.number],
-    k: int,
-    own_from: int | None = None,
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
+    chunk: _Rows, bank: _Rows, k: int, own_from: int | None = None
+) -> Neighbors:
     """The neighbours of one chunk of queries, as `nearest_neighbors`.
 
     Args:
@@ -134,53 +142,45 @@ def search(
 
 def check_inputs(
     queries: npt.ArrayLike | tf.Tensor, bank: npt.ArrayLike | tf.Tensor
-) -> tuple[npt.NDArray[np.number], npt.NDArray[np.number]]:
+) -> tuple[_Rows, _Rows]:
     """Queries and bank as matrices of one dimension, once they are usable."""
     queries, bank = check_matrix("queries", queries), check_matrix("bank", bank)
-    if len(bank) == 0:
-        raise exceptions.InvalidValue(
-            "`bank` must hold at least 1 representation, got 0"
-        )
-    if queries.shape[1] != bank.shape[1]:
-        raise exceptions.InvalidValue(
-            "`queries` must have the dimension of the bank, "
-            f"{bank.shape[1]}, got {queries.shape[1]}"
-        )
+    exceptions.require(
+        len(bank) > 0, "`bank` must hold at least 1 representation", 0
+    )
+    exceptions.require(
+        queries.shape[1] == bank.shape[1],
+        f"`queries` must have the dimension of the bank, {bank.shape[1]}",
+        queries.shape[1],
+    )
     return queries, bank
 
 
-def check_matrix(
-    name: str, rows: npt.ArrayLike | tf.Tensor
-) -> npt.NDArray[np.number]:
+def check_matrix(name: str, rows: npt.ArrayLike | tf.Tensor) -> _Rows:
     """The rows as a finite matrix; an array is not copied."""
     rows = np.asarray(rows)
-    if rows.ndim != 2:
-        raise exceptions.InvalidValue(
-            f"`{name}` must have shape [rows, dim], got {rows.shape}"
-        )
+    exceptions.require(
+        rows.ndim == 2, f"`{name}` must have shape [rows, dim]", rows.shape
+    )
     for first in range(0, len(rows), _TILE):
         # Float64 may be beyond float32, in which all is compared.
         with np.errstate(over="ignore"):
             part = _single(rows[first : first + _TILE])
-        if not np.isfinite(part).all():
-            raise exceptions.InvalidValue(
-                f"`{name}` must be finite, got NaN or infinity"
-            )
+        exceptions.require(
+            np.isfinite(part).all(),
+            f"`{name}` must be finite",
+            "NaN or infinity",
+        )
     return rows
 
 
 def check_positive(**values: float) -> None:
     """Raises for the first of the named values that is not positive."""
     for name, value in values.items():
-        if not value > 0:
-            raise exceptions.InvalidValue(
-                f"`{name}` must be positive, got {value}"
-            )
+        exceptions.require(value > 0, f"`{name}` must be positive", value)
 
 
-def unit_rows(
-    name: str, rows: npt.ArrayLike | tf.Tensor
-) -> npt.NDArray[np.float32]:
+def unit_rows(name: str, rows: npt.ArrayLike | tf.Tensor) -> _Singles:
     """The rows of a finite matrix, in float32 and at unit length."""
     rows = check_matrix(name, rows)
     unit = np.empty(rows.shape, np.float32)
@@ -199,16 +199,14 @@ class _Candidates:
 
     def __init__(self, num_queries: int, k: int):
         self._k = k
-        width = 2 * k + _TILE
-        self._similarities = np.full(
-            (num_queries, width), -np.inf, dtype=np.float32
-        )
-        self._indices = np.zeros((num_queries, width), np.int32)
+        shape = (num_queries, 2 * k + _TILE)
+        self._similarities = np.full(shape, -np.inf, np.float32)
+        self._indices = np.zeros(shape, np.int32)
         self._counts = np.zeros(num_queries, np.int64)
         # Where there are k, an equal one of a later index is not among them.
         self._exceeded = np.full(num_queries, -np.inf, np.float32)
 
-    def add(self, tile: npt.NDArray[np.float32], start: int) -> None:
+    def add(self, tile: _Singles, start: int) -> None:
         """Takes from a tile [Q, T] of bank rows `start`.. what may be best."""
         used = self._counts.max()
         if used == 0 and tile.shape[1] > self._k:
@@ -226,12 +224,12 @@ class _Candidates:
         if self._counts.max() > 2 * self._k:
             self._reduce()
 
-    def best(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
+    def best(self) -> Neighbors:
         """[Q, k] similarities and bank rows."""
         self._reduce()
         return self._similarities[:, : self._k], self._indices[:, : self._k]
 
-    def _append(self, tile: npt.NDArray[np.float32], start: int) -> None:
+    def _append(self, tile: _Singles, start: int) -> None:
         """Adds what exceeds the k-th best."""
         exceeding = np.flatnonzero(tile > self._exceeded[:, None])
         rows, columns = np.divmod(exceeding, tile.shape[1])
@@ -256,26 +254,31 @@ class _Candidates:
 
 
 def _scan(
-    cosines: Callable[[npt.NDArray[np.float32]], npt.ArrayLike],
-    bank: npt.NDArray[np.number],
+    cosines: Callable[[_Singles], npt.ArrayLike],
+    bank: _Rows,
     k: int,
     own: npt.NDArray[np.integer],
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
+) -> Neighbors:
     """The k best of the bank but row `own`, by the cosines [Q, T] of tiles."""
     found = _Candidates(len(own), k)
     for start in range(0, len(bank), _TILE):
         tile = np.asarray(cosines(_single(bank[start : start + _TILE])))
-        found.add(_without_self(tile, own - start), start)
+        column = own - start
+        (inside,) = np.nonzero((column >= 0) & (column < tile.shape[1]))
+        if inside.size:
+            tile = tile.copy()
+            tile[inside, column[inside]] = -np.inf
+        found.add(tile, start)
     return found.best()
 
 
 def _settle(
-    queries: npt.NDArray[np.float64],
-    lengths: npt.NDArray[np.float64],
-    bank: npt.NDArray[np.number],
-    similarities: npt.NDArray[np.float32],
+    queries: _Doubles,
+    lengths: _Doubles,
+    bank: _Rows,
+    similarities: _Singles,
     indices: npt.NDArray[np.int32],
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:
+) -> Neighbors:
     """What was found, in order once those that are close are compared again."""
     similarities = similarities.copy()
     close = np.zeros((len(queries), indices.shape[1] + 1), bool)
@@ -294,9 +297,7 @@ def _settle(
     )
 
 
-def _whole(
-    rows: npt.NDArray[np.float32],
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _whole(rows: _Singles) -> tuple[_Doubles, _Doubles]:
     """Rows as whole numbers, each in a scale of its own, and their lengths.
 
     None is longer than 2^26, so that no sum of products of two goes beyond
@@ -309,49 +310,21 @@ def _whole(
     return rows, np.maximum(_lengths(rows), 1)
 
 
-def _lengths(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _lengths(rows: _Doubles) -> _Doubles:
     """Euclidean, [rows]."""
     return np.sqrt(np.einsum("td,td->t", rows, rows))
 
 
 def _exact_cosines(
-    queries: npt.NDArray[np.float64],
-    lengths: npt.NDArray[np.float64],
-    rows: npt.NDArray[np.float32],
-) -> npt.NDArray[np.float32]:
+    queries: _Doubles, lengths: _Doubles, rows: _Singles
+) -> _Singles:
     """[Q, T] similarities of whole queries of these lengths and bank rows."""
     rows, row_lengths = _whole(rows)
     products = tf.matmul(queries, rows, transpose_b=True).numpy()
     return (products / (lengths[:, None] * row_lengths)).astype(np.float32)
 
 
-def _check_k(
-    k: int, num_queries: int, num_rows: int, leave_one_out: bool
-) -> int:
-    """The number of neighbours: k, or all that there are."""
-    check_positive(k=k)
-    if not leave_one_out:
-        return min(k, num_rows)
-    if num_queries != num_rows or num_rows < 2:
-        raise exceptions.InvalidValue(
-            "`leave_one_out` must have the bank, of 2 rows or more, as "
-            f"queries, got {num_queries} queries and {num_rows} rows"
-        )
-    return min(k, num_rows - 1)
-
-
-def _without_self(
-    tile: npt.NDArray[np.float32], own: npt.NDArray[np.integer]
-) -> npt.NDArray[np.float32]:
-    """The tile, with query i as far as can be from its column `own[i]`."""
-    (inside,) = np.nonzero((own >= 0) & (own < tile.shape[1]))
-    if inside.size:
-        tile = tile.copy()
-        tile[inside, own[inside]] = -np.inf
-    return tile
-
-
-def _single(rows: npt.NDArray[np.number]) -> npt.NDArray[np.float32]:
+def _single(rows: _Rows) -> _Singles:
     """In float32; not copied where it is."""
     return rows.astype(np.float32, copy=False)
 

@@ -55,10 +55,9 @@ def retrieval_summary(
     _, classes, counts = np.unique(
         labels, return_inverse=True, return_counts=True
     )
-    if counts.max(initial=0) < 2:
-        raise exceptions.InvalidValue(
-            "`labels` must hold a class twice, got none"
-        )
+    exceptions.require(
+        counts.max(initial=0) >= 2, "`labels` must hold a class twice", "none"
+    )
     others = counts[classes] - 1  # [examples], R of each
     k = min(max(*ks, others.max()), len(rows) - 1)
 
@@ -69,7 +68,12 @@ def retrieval_summary(
         _, nearest = neighbors.search(rows[part], rows, k, first)
         same = classes[nearest] == classes[part, None]  # [Q, k]
         hits += [same[:, :near].any(axis=1).sum() for near in ks]
-        precision += _average_precision(same, others[part]).sum()
+        # AP@R of each query, 0 where it has no others of its class.
+        ranks = np.arange(1, k + 1)
+        relevant = same & (ranks <= others[part, None])
+        precisions = np.cumsum(relevant, axis=1, dtype=np.int32) / ranks
+        sums = np.sum(precisions, axis=1, where=relevant)
+        precision += (sums / np.maximum(others[part], 1)).sum()
     queries = np.count_nonzero(others)
     return {
         "recall_at": {
@@ -79,14 +83,3 @@ def retrieval_summary(
         "map_at_r": float(precision / queries),
         "left_out": int(len(rows) - queries),
     }
-
-
-def _average_precision(
-    same: npt.NDArray[np.bool_], others: npt.NDArray[np.int64]
-) -> npt.NDArray[np.float64]:
-    """AP@R of each query [Q]; 0 where it has no others of its class."""
-    ranks = np.arange(1, same.shape[1] + 1)
-    relevant = same & (ranks <= others[:, None])
-    precisions = np.cumsum(relevant, axis=1, dtype=np.int32) / ranks
-    sums = np.sum(precisions, axis=1, where=relevant)
-    return sums / np.maximum(others, 1)

@@ -7,7 +7,7 @@ and two percentages of the errors of a reference, which has 100 in both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from supcon_tf import exceptions
 
@@ -55,7 +55,7 @@ def mean_corruption_error_unnormalized(errors: Errors) -> float:
       ValueError: there are no errors.
     """
     _check(errors)
-    return _mean(_mean(row.values()) for row in errors.values())
+    return _mean([_mean(row.values()) for row in errors.values()])
 
 
 def mean_corruption_error(errors: Errors, reference: Errors) -> float | None:
@@ -127,11 +127,11 @@ def _mean_ratio(
     """100 * mean over corruptions of the ratio of summed added errors."""
     _check(errors)
     missing = missing_errors(errors, reference)
-    if missing:
-        raise exceptions.InvalidValue(
-            "`reference` must have every error of `errors`, got none of "
-            f"{', '.join(missing)}"
-        )
+    exceptions.require(
+        not missing,
+        "`reference` must have every error of `errors`",
+        f"none of {', '.join(missing)}",
+    )
     ratios = []
     for name, row in errors.items():
         added = sum(error - clean for error in row.values())
@@ -144,13 +144,10 @@ def _mean_ratio(
 
 def _check(errors: Errors) -> None:
     """Raises ValueError unless every corruption has an error."""
-    if not errors or not all(errors.values()):
-        raise exceptions.InvalidValue(
-            f"`errors` must not be empty, got {errors}"
-        )
+    exceptions.require(
+        errors and all(errors.values()), "`errors` must not be empty", errors
+    )
 
 
-def _mean(values: Iterable[float]) -> float:
-    """Mean of an iterable of numbers."""
-    values = list(values)
+def _mean(values: Collection[float]) -> float:
     return sum(values) / len(values)

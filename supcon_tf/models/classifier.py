@@ -5,12 +5,12 @@ from __future__ import annotations
 import tensorflow as tf
 
 from supcon_tf import exceptions
-from supcon_tf.models import loading
+from supcon_tf.models import base
 from supcon_tf.models import views as view_axis
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class ClassifierModel(loading.Model):
+class ClassifierModel(base.Model):
     """Encoder and linear classifier, trained together on every view.
 
     The cross-entropy baseline of the paper and its max-margin variant. Views
@@ -42,10 +42,9 @@ class ClassifierModel(loading.Model):
         **kwargs: object,
     ) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
-        if num_classes < 2:
-            raise exceptions.InvalidValue(
-                f"`num_classes` must be at least 2, got {num_classes}"
-            )
+        exceptions.require(
+            num_classes >= 2, "`num_classes` must be at least 2", num_classes
+        )
         self.encoder = encoder
         self.num_classes = num_classes
         self.cosine = cosine
@@ -83,17 +82,3 @@ class ClassifierModel(loading.Model):
         else:
             logits = self.classifier(representations)
         return view_axis.unfold_views(logits, views)  # [B, V, classes]
-
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return tf.keras.layers.Layer.get_config(self) | {
-            "encoder": tf.keras.saving.serialize_keras_object(self.encoder),
-            "num_classes": self.num_classes,
-            "cosine": self.cosine,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, object]) -> ClassifierModel:
-        """Rebuilds the model, with new weights, from its config."""
-        encoder = tf.keras.saving.deserialize_keras_object(config["encoder"])
-        return cls(**(config | {"encoder": encoder}))

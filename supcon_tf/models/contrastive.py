@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import types
+
 import tensorflow as tf
 
 from supcon_tf import exceptions
-from supcon_tf.models import gradient_cache, layers, loading
+from supcon_tf.models import base, gradient_cache, layers
 from supcon_tf.models import views as view_axis
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class SupConModel(loading.Model):
+class SupConModel(base.Model):
     """z = Proj(Enc(view)) for every view of a multiviewed batch, Sec. 3.1.
 
     The views are folded into the batch, so that all views of all samples share
@@ -59,18 +61,32 @@ class SupConModel(loading.Model):
         **kwargs: object,
     ) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
-        _check_classifier_weight(classifier, classifier_weight)
-        if gradient_cache_chunks < 1:
-            raise exceptions.InvalidValue(
-                "`gradient_cache_chunks` must be at least 1, got "
-                f"{gradient_cache_chunks}"
-            )
+        exceptions.require(
+            classifier_weight is None or classifier is not None,
+            "`classifier_weight` must be None without a `classifier`",
+            classifier_weight,
+        )
+        exceptions.require(
+            classifier_weight is None or 0 < classifier_weight < 1,
+            "`classifier_weight` must be between 0 and 1",
+            classifier_weight,
+        )
+        exceptions.require(
+            gradient_cache_chunks >= 1,
+            "`gradient_cache_chunks` must be at least 1",
+            gradient_cache_chunks,
+        )
         self.encoder = encoder
         self.projection_head = projection_head
         self.classifier = classifier
         self.classifier_weight = classifier_weight
         self.gradient_cache_chunks = gradient_cache_chunks
-        self._figures = None if classifier is None else _ClassifierFigures()
+        # In a namespace, for Keras would count attributes as weights.
+        self._figures = types.SimpleNamespace()
+        if classifier is not None:
+            self._figures.loss = tf.keras.metrics.Mean("classifier_loss")
+            accuracy = tf.keras.metrics.SparseCategoricalAccuracy
+            self._figures.accuracy = accuracy("classifier_accuracy")
 
     def build(self, input_shape: tf.TensorShape) -> None:
         """Creates the variables of all layers."""
@@ -83,19 +99,17 @@ class SupConModel(loading.Model):
         if self.classifier is not None and not self.classifier.built:
             with tf.name_scope(f"{self.name}/{self.classifier.name}/"):
                 self.classifier.build(representation_shape)
-        self._check_batch_norm()
-        tf.keras.layers.Layer.build(self, input_shape)
-
-    def _check_batch_norm(self) -> None:
-        """Raises ValueError for a BN that a loop over chunks cannot have."""
-        if self.gradient_cache_chunks == 1 or not layers.spans_replicas(self):
-            return
-        if any(getattr(m, "synchronized", False) for m in self.submodules):
-            raise exceptions.InvalidValue(
+        if self.gradient_cache_chunks > 1 and layers.spans_replicas(self):
+            exceptions.require(
+                not any(
+                    getattr(m, "synchronized", False) for m in self.submodules
+                ),
                 "`synchronized_bn` must be False with `gradient_cache_chunks` "
-                "on several replicas: MirroredStrategy cannot synchronize in "
-                "a loop"
+                "on several replicas: MirroredStrategy cannot synchronize in a "
+                "loop",
+                True,
             )
+        tf.keras.layers.Layer.build(self, input_shape)
 
     def call(self, views: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """Projects every view of every sample.
@@ -147,10 +161,7 @@ class SupConModel(loading.Model):
     @property
     def metrics(self) -> list[tf.keras.metrics.Metric]:
         """Keras' metrics, and those of the classifier; reset every epoch."""
-        figures = self._figures
-        if figures is None:
-            return super().metrics
-        return [*super().metrics, figures.loss, figures.accuracy]
+        return [*super().metrics, *vars(self._figures).values()]
 
     def train_step(self, data: tuple) -> dict[str, tf.Tensor]:
         """Keras' training step; with a classifier, of both losses."""
@@ -216,62 +227,14 @@ class SupConModel(loading.Model):
         self._figures.accuracy.update_state(labels, logits)
         return loss / tf.distribute.get_strategy().num_replicas_in_sync
 
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        serialize = tf.keras.saving.serialize_keras_object
-        return tf.keras.layers.Layer.get_config(self) | {
-            "encoder": serialize(self.encoder),
-            "projection_head": serialize(self.projection_head),
-            "classifier": serialize(self.classifier),
-            "classifier_weight": self.classifier_weight,
-            "gradient_cache_chunks": self.gradient_cache_chunks,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, object]) -> SupConModel:
-        """Rebuilds the model, with new weights, from its config."""
-        parts = {
-            key: tf.keras.saving.deserialize_keras_object(config[key])
-            for key in ("encoder", "projection_head", "classifier")
-        }
-        return cls(**(config | parts))
-
-
-class _ClassifierFigures:
-    """Metrics of the classifier; Keras would count attributes as weights."""
-
-    def __init__(self) -> None:
-        self.loss = tf.keras.metrics.Mean("classifier_loss")
-        self.accuracy = tf.keras.metrics.SparseCategoricalAccuracy(
-            "classifier_accuracy"
-        )
-
-
-def _check_classifier_weight(
-    classifier: tf.keras.layers.Layer | None, weight: float | None
-) -> None:
-    """Raises ValueError for a weight out of range, or of nothing."""
-    if weight is None:
-        return
-    if classifier is None:
-        raise exceptions.InvalidValue(
-            "`classifier_weight` must be None without a `classifier`, got "
-            f"{weight}"
-        )
-    if not 0 < weight < 1:
-        raise exceptions.InvalidValue(
-            f"`classifier_weight` must be between 0 and 1, got {weight}"
-        )
-
 
 def _per_view(labels: tf.Tensor | None, logits: tf.Tensor) -> tf.Tensor:
     """Labels [B] or [B, 1] repeated to [B, V], for logits [B, V, classes]."""
     shape = None if labels is None else labels.shape
-    if shape is None or not (
-        shape.rank == 1 or (shape.rank == 2 and shape[1] == 1)
-    ):
-        raise exceptions.InvalidValue(
-            "`labels` must be [batch] integers for a classifier, got shape "
-            f"{shape}"
-        )
+    exceptions.require(
+        shape is not None
+        and (shape.rank == 1 or (shape.rank == 2 and shape[1] == 1)),
+        "`labels` must be [batch] integers for a classifier",
+        f"shape {shape}",
+    )
     return tf.broadcast_to(tf.reshape(labels, [-1, 1]), tf.shape(logits)[:2])

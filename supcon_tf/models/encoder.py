@@ -7,7 +7,7 @@ import math
 import tensorflow as tf
 
 from supcon_tf import exceptions
-from supcon_tf.models import layers, loading, resnet, vgg
+from supcon_tf.models import base, layers, resnet, vgg
 
 _RESNETS = {f"resnet{depth}": depth for depth in resnet.BLOCKS_PER_GROUP}
 _VGGS = {f"vgg{depth}": depth for depth in vgg.CONVS_PER_STAGE}
@@ -15,7 +15,7 @@ _CIFAR_STEM_SIDE = 64  # pixels; larger images need the strides of "imagenet"
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class Encoder(loading.Model):
+class Encoder(base.Model):
     """Enc of Sec. 3.1: r = Enc(x), normalised to the unit sphere.
 
     Image normalisation is part of the graph, so that a SavedModel carries it.
@@ -85,35 +85,26 @@ class Encoder(loading.Model):
         if self.built:
             return
         shape = _check_images(input_shape)
-        if self.architecture in _RESNETS:
+        options = {
+            "width": self.width,
+            "synchronized_bn": (
+                self.synchronized_bn and layers.spans_replicas(self)
+            ),
+            "dtype": self.dtype_policy,
+            "name": self.architecture,
+        }
+        if self.architecture in _VGGS:
+            self.stack = vgg.VGG(_VGGS[self.architecture], **options)
+        else:
+            depth = _RESNETS[self.architecture]
             self.resolved_stem = _resolve_stem(self.stem, shape[1], shape[2])
-        self.stack = self._make_stack()
+            self.stack = resnet.ResNet(depth, self.resolved_stem, **options)
         # A scope ending in "/" is absolute: the variables have the same names
         # wherever this model is nested, built by `build` or by a first call.
         with tf.name_scope(f"{self.name}/"):
             layers.build_chain([self.stack], shape[-1])
         # Not Model.build, which would trace a forward pass.
         tf.keras.layers.Layer.build(self, input_shape)
-
-    def _make_stack(self) -> tf.keras.layers.Layer:
-        """Makes the convolutions, once the stem is known."""
-        synchronized_bn = self.synchronized_bn and layers.spans_replicas(self)
-        if self.architecture in _VGGS:
-            return vgg.VGG(
-                _VGGS[self.architecture],
-                self.width,
-                synchronized_bn=synchronized_bn,
-                dtype=self.dtype_policy,
-                name=self.architecture,
-            )
-        return resnet.ResNet(
-            _RESNETS[self.architecture],
-            self.resolved_stem,
-            self.width,
-            synchronized_bn=synchronized_bn,
-            dtype=self.dtype_policy,
-            name=self.architecture,
-        )
 
     def call(
         self, images: tf.Tensor, training: bool | None = None
@@ -138,39 +129,18 @@ class Encoder(loading.Model):
             x = tf.math.l2_normalize(x, axis=-1, epsilon=1e-6)
         return x  # [batch, representation_dim]
 
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        # Model.get_config is empty for a subclass; Layer's has name and dtype.
-        return tf.keras.layers.Layer.get_config(self) | {
-            "architecture": self.architecture,
-            "stem": self.stem,
-            "width": self.width,
-            "image_mean": list(self.image_mean),
-            "image_std": list(self.image_std),
-            "normalize": self.normalize,
-            "synchronized_bn": self.synchronized_bn,
-        }
-
 
 def _check_stack(architecture: str, stem: str, width: float) -> None:
     """Raises ValueError for convolutions that do not exist."""
     known = [*_RESNETS, *_VGGS]
-    if architecture not in known:
-        raise exceptions.InvalidValue(
-            f"`architecture` must be one of {', '.join(known)}, "
-            f"got {architecture!r}"
-        )
-    if architecture in _VGGS and stem != "auto":
-        raise exceptions.InvalidValue(
-            f"`stem` must be 'auto' for VGG, got {stem!r}"
-        )
-    if stem not in ("auto", *resnet.STEMS):
-        raise exceptions.InvalidValue(
-            f"`stem` must be one of auto, {', '.join(resnet.STEMS)}, "
-            f"got {stem!r}"
-        )
-    if not (math.isfinite(width) and width > 0):
-        raise exceptions.InvalidValue(f"`width` must be positive, got {width}")
+    exceptions.require_one_of(known, "architecture", architecture)
+    exceptions.require(
+        architecture in _RESNETS or stem == "auto",
+        "`stem` must be 'auto' for VGG",
+        repr(stem),
+    )
+    exceptions.require_one_of(("auto", *resnet.STEMS), "stem", stem)
+    exceptions.require(0 < width < math.inf, "`width` must be positive", width)
 
 
 def _check_pixels(
@@ -179,23 +149,24 @@ def _check_pixels(
 ) -> None:
     """Raises ValueError for a normalisation that is not one per channel."""
     for name, values in (("image_mean", image_mean), ("image_std", image_std)):
-        if len(values) != 3:
-            raise exceptions.InvalidValue(
-                f"`{name}` must have three channels, got {tuple(values)}"
-            )
-    if min(image_std) <= 0:
-        raise exceptions.InvalidValue(
-            f"`image_std` must be positive, got {tuple(image_std)}"
+        exceptions.require(
+            len(values) == 3,
+            f"`{name}` must have three channels",
+            tuple(values),
         )
+    exceptions.require(
+        min(image_std) > 0, "`image_std` must be positive", tuple(image_std)
+    )
 
 
 def _check_images(shape: tf.TensorShape) -> list[int | None]:
     """Returns the static shape, or raises if it cannot be one of images."""
     shape = tf.TensorShape(shape)
-    if shape.rank != 4 or shape[-1] != 3:
-        raise exceptions.InvalidValue(
-            f"`images` must be [batch, height, width, 3], got shape {shape}"
-        )
+    exceptions.require(
+        shape.rank == 4 and shape[-1] == 3,
+        "`images` must be [batch, height, width, 3]",
+        f"shape {shape}",
+    )
     return shape.as_list()
 
 
@@ -203,9 +174,10 @@ def _resolve_stem(stem: str, height: int | None, width: int | None) -> str:
     """Returns "cifar" or "imagenet"."""
     if stem != "auto":
         return stem
-    if height is None or width is None:
-        raise exceptions.InvalidValue(
-            "`stem` must be 'cifar' or 'imagenet' where the image size is not "
-            f"static, got 'auto' for images of {height} x {width}"
-        )
+    exceptions.require(
+        None not in (height, width),
+        "`stem` must be 'cifar' or 'imagenet' where the image size is not "
+        "static",
+        f"'auto' for images of {height} x {width}",
+    )
     return "cifar" if max(height, width) <= _CIFAR_STEM_SIDE else "imagenet"

@@ -53,12 +53,15 @@ def forward_in_chunks(
     """
     parts = _split(inputs, chunks)
     weights = model.trainable_variables
-    averages = _moving_averages(model)
+    averages = [  # which a forward pass updates, on each replica its own
+        variable
+        for variable in model.non_trainable_variables
+        if variable.synchronization == tf.VariableSynchronization.ON_READ
+    ]
+    outputs = _forward_pass(forward, parts, row_shapes)
     outputs = [
         _join(output, row)
-        for output, row in zip(
-            _forward_pass(forward, parts, row_shapes), row_shapes, strict=True
-        )
+        for output, row in zip(outputs, row_shapes, strict=True)
     ]
 
     @tf.custom_gradient
@@ -77,7 +80,11 @@ def forward_in_chunks(
 
     return with_gradients_of_weights(
         *(tf.stop_gradient(output) for output in outputs),
-        *(_stored(weight) for weight in weights),
+        # As stored, not cast to the compute dtype of a layer.
+        *(
+            tf.raw_ops.ReadVariableOp(resource=w.handle, dtype=w.dtype)
+            for w in weights
+        ),
     )
 
 
@@ -144,11 +151,11 @@ def _loop(chunks: int, step: Callable, state: list) -> tuple:
 def _split(tensor: tf.Tensor, chunks: int) -> tf.Tensor:
     """Reshapes [B, ...] to [C, S, ...]."""
     batch = tensor.shape[0]
-    if batch is not None and batch % chunks:
-        raise exceptions.InvalidValue(
-            "`gradient_cache_chunks` must divide the batch of a replica, got "
-            f"{chunks} and {batch}"
-        )
+    exceptions.require(
+        batch is None or batch % chunks == 0,
+        "`gradient_cache_chunks` must divide the batch of a replica",
+        f"{chunks} and {batch}",
+    )
     size = -1 if batch is None else batch // chunks
     shape = tf.concat([[chunks, size], tf.shape(tensor)[1:]], axis=0)
     parts = tf.reshape(tensor, shape)
@@ -163,17 +170,3 @@ def _join(parts: tf.Tensor, row: Sequence[int | None]) -> tf.Tensor:
     shape = tf.concat([[-1], tf.shape(parts)[2:]], axis=0)
     batch = None if size is None else chunks * size
     return tf.ensure_shape(tf.reshape(parts, shape), [batch, *row])
-
-
-def _moving_averages(model: tf.keras.Model) -> list[tf.Variable]:
-    """The variables that a forward pass updates, on each replica its own."""
-    return [
-        variable
-        for variable in model.non_trainable_variables
-        if variable.synchronization == tf.VariableSynchronization.ON_READ
-    ]
-
-
-def _stored(weight: tf.Variable) -> tf.Tensor:
-    """The value of a weight, not cast to the compute dtype of the layer."""
-    return tf.raw_ops.ReadVariableOp(resource=weight.handle, dtype=weight.dtype)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import tensorflow as tf
 
 from supcon_tf import exceptions
-from supcon_tf.models import layers, loading
+from supcon_tf.models import base, layers
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class ProjectionHead(loading.Model):
+class ProjectionHead(base.Model):
     """Proj of Sec. 3.1: z = Proj(r), normalised to the unit sphere.
 
     Dense layers with ReLU between; the last has no bias, BN or activation and
@@ -43,14 +43,14 @@ class ProjectionHead(loading.Model):
     ) -> None:
         # Each layer casts for itself, so that a linear head is all float32.
         super().__init__(name=name, autocast=False, **kwargs)
-        if output_dim < 1:
-            raise exceptions.InvalidValue(
-                f"`output_dim` must be positive, got {output_dim}"
-            )
-        if any(units < 1 for units in hidden_dims):
-            raise exceptions.InvalidValue(
-                f"`hidden_dims` must be positive, got {tuple(hidden_dims)}"
-            )
+        exceptions.require(
+            output_dim > 0, "`output_dim` must be positive", output_dim
+        )
+        exceptions.require(
+            min(hidden_dims, default=1) > 0,
+            "`hidden_dims` must be positive",
+            tuple(hidden_dims),
+        )
         self.output_dim = output_dim
         self.hidden_dims = tuple(hidden_dims)
         self.use_batch_norm = use_batch_norm
@@ -106,27 +106,15 @@ class ProjectionHead(loading.Model):
             if self.use_batch_norm:
                 x = self.norms[index](x, training=training)
             x = tf.nn.relu(x)
-        x = _unit_length(self.projection(x))  # [rows, output_dim] float32
+        x = self.projection(x)  # [rows, output_dim] float32
+        squared = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)
+        # Where all hidden units are off, a small clamp would multiply the
+        # gradient by its inverse root, which overflows float16 on its way
+        # down: 1 does not. A row of zeros stays zero.
+        x *= tf.math.rsqrt(tf.where(squared > 1e-12, squared, 1.0))
         leading = tf.shape(representations)[:-1]
         x = tf.reshape(x, tf.concat([leading, [self.output_dim]], axis=0))
         return tf.ensure_shape(x, shape[:-1] + [self.output_dim])
-
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return tf.keras.layers.Layer.get_config(self) | {
-            "output_dim": self.output_dim,
-            "hidden_dims": list(self.hidden_dims),
-            "use_batch_norm": self.use_batch_norm,
-            "synchronized_bn": self.synchronized_bn,
-        }
-
-
-def _unit_length(x: tf.Tensor) -> tf.Tensor:
-    """Returns rows of unit length; a row of zeros stays zero."""
-    squared = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)
-    # Where all hidden units are off, a small clamp would multiply the gradient
-    # by its inverse root, which overflows float16 on its way down: 1 does not.
-    return x * tf.math.rsqrt(tf.where(squared > 1e-12, squared, 1.0))
 
 
 def _dense(
@@ -151,7 +139,7 @@ def _dense(
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class LinearClassifier(loading.Model):
+class LinearClassifier(base.Model):
     """The linear classifier of stage 2 on a frozen encoder.
 
     Freezes `encoder` (sets its `trainable` to False) and always calls it in
@@ -179,10 +167,9 @@ class LinearClassifier(loading.Model):
         **kwargs: object,
     ) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
-        if num_classes < 2:
-            raise exceptions.InvalidValue(
-                f"`num_classes` must be at least 2, got {num_classes}"
-            )
+        exceptions.require(
+            num_classes >= 2, "`num_classes` must be at least 2", num_classes
+        )
         self.encoder = encoder
         self.encoder.trainable = False
         self.num_classes = num_classes
@@ -210,16 +197,3 @@ class LinearClassifier(loading.Model):
         """
         representations = self.encoder(images, training=False)
         return self.classifier(tf.stop_gradient(representations))
-
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return tf.keras.layers.Layer.get_config(self) | {
-            "encoder": tf.keras.saving.serialize_keras_object(self.encoder),
-            "num_classes": self.num_classes,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, object]) -> LinearClassifier:
-        """Rebuilds the model, with new weights, from its config."""
-        encoder = tf.keras.saving.deserialize_keras_object(config["encoder"])
-        return cls(**(config | {"encoder": encoder}))

@@ -68,7 +68,6 @@ def build_chain(layers: Sequence[tf.keras.layers.Layer], channels: int) -> None:
         channels = layer.output_filters
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
 class ConvBN(tf.keras.layers.Layer):
     """Convolution without bias, then batch normalisation; no activation.
 
@@ -98,8 +97,6 @@ class ConvBN(tf.keras.layers.Layer):
         self.output_filters = filters
         self.kernel_size = kernel_size
         self.strides = strides
-        self.zero_gamma = zero_gamma
-        self.synchronized_bn = synchronized_bn
         self.conv = tf.keras.layers.Conv2D(
             filters,
             kernel_size,
@@ -148,13 +145,3 @@ class ConvBN(tf.keras.layers.Layer):
             side = [before, self.kernel_size - 1 - before]
             inputs = tf.pad(inputs, [[0, 0], side, side, [0, 0]])
         return self.bn(self.conv(inputs), training=training)
-
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return super().get_config() | {
-            "filters": self.output_filters,
-            "kernel_size": self.kernel_size,
-            "strides": self.strides,
-            "zero_gamma": self.zero_gamma,
-            "synchronized_bn": self.synchronized_bn,
-        }

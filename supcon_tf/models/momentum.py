@@ -65,11 +65,11 @@ class MomentumSupConModel(contrastive.SupConModel):
         **kwargs: object,
     ) -> None:
         super().__init__(encoder, projection_head, name=name, **kwargs)
-        if not 0 <= encoder_momentum <= 1:
-            raise exceptions.InvalidValue(
-                "`encoder_momentum` must be from 0 to 1, got "
-                f"{encoder_momentum}"
-            )
+        exceptions.require(
+            0 <= encoder_momentum <= 1,
+            "`encoder_momentum` must be from 0 to 1",
+            encoder_momentum,
+        )
         self.queue = queue
         self.encoder_momentum = encoder_momentum
         self.momentum_encoder = _copy(encoder)
@@ -88,24 +88,17 @@ class MomentumSupConModel(contrastive.SupConModel):
     def compile(self, *args: object, **kwargs: object) -> None:
         """Keras' compile, for a loss that has the queue of this model."""
         super().compile(*args, **kwargs)
-        if getattr(self.loss, "queue", None) is not self.queue:
-            raise exceptions.InvalidValue(
-                "`loss` must have the queue of the model, as SupConLoss(queue="
-                f"model.queue) has, got {self.loss}"
-            )
+        exceptions.require(
+            getattr(self.loss, "queue", None) is self.queue,
+            "`loss` must have the queue of the model, as SupConLoss(queue="
+            "model.queue) has",
+            self.loss,
+        )
 
     def train_step(self, data: tuple) -> dict[str, tf.Tensor]:
         """The three parts of a step, see the class."""
         logs = super().train_step(data)
         views, labels, _ = tf.keras.utils.unpack_x_y_sample_weight(data)
-        self._follow()
-        z = self._momentum_projections(views)  # [B, V, dim]
-        labels = tf.repeat(labels, tf.shape(z)[1], axis=0)  # [B*V]
-        self.queue.enqueue(tf.reshape(z, [-1, z.shape[2]]), labels)
-        return logs
-
-    def _follow(self) -> None:
-        """Moves the momentum copies towards the weights that they follow."""
         # Each replica moves its own variables, by the same numbers.
         online = (
             self.encoder.trainable_weights
@@ -113,6 +106,10 @@ class MomentumSupConModel(contrastive.SupConModel):
         )
         for copy, weight in zip(self._copied_weights(), online, strict=True):
             copy.assign_sub((1 - self.encoder_momentum) * (copy - weight))
+        z = self._momentum_projections(views)  # [B, V, dim]
+        labels = tf.repeat(labels, tf.shape(z)[1], axis=0)  # [B*V]
+        self.queue.enqueue(tf.reshape(z, [-1, z.shape[2]]), labels)
+        return logs
 
     def _momentum_projections(self, views: tf.Tensor) -> tf.Tensor:
         """Projections [B, V, dim] by the momentum copies."""
@@ -151,19 +148,6 @@ class MomentumSupConModel(contrastive.SupConModel):
     def non_trainable_weights(self) -> list[tf.Variable]:
         """The rest, momentum copies and queue included."""
         return super().non_trainable_weights + self._copied_weights()
-
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return super().get_config() | {
-            "queue": tf.keras.saving.serialize_keras_object(self.queue),
-            "encoder_momentum": self.encoder_momentum,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, object]) -> MomentumSupConModel:
-        """Rebuilds the model from its config, its queue being empty."""
-        queue = tf.keras.saving.deserialize_keras_object(config["queue"])
-        return super().from_config(config | {"queue": queue})
 
 
 def _copy(part: tf.keras.Model) -> tf.keras.Model:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from supcon_tf import exceptions
 from supcon_tf.models import layers
 
 # He et al. 2016, Table 1; 200 as in the official code of the paper.
@@ -35,7 +34,6 @@ def _group_filters(group: int, width: float) -> int:
     return max(1, round(64 * 2**group * width))
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
 class ResidualBlock(tf.keras.layers.Layer):
     """relu(shortcut(x) + branch(x)), a basic block or a bottleneck.
 
@@ -62,10 +60,6 @@ class ResidualBlock(tf.keras.layers.Layer):
         **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
-        self.filters = filters
-        self.strides = strides
-        self.bottleneck = bottleneck
-        self.project = project
         self.synchronized_bn = synchronized_bn
         self.output_filters = filters * (_EXPANSION if bottleneck else 1)
         if bottleneck:
@@ -132,18 +126,7 @@ class ResidualBlock(tf.keras.layers.Layer):
             x = conv(tf.nn.relu(x), training=training)
         return tf.nn.relu(shortcut + x)
 
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return super().get_config() | {
-            "filters": self.filters,
-            "strides": self.strides,
-            "bottleneck": self.bottleneck,
-            "project": self.project,
-            "synchronized_bn": self.synchronized_bn,
-        }
 
-
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
 class ResNet(tf.keras.layers.Layer):
     """Images to the feature map of a ResNet v1, before pooling.
 
@@ -154,9 +137,6 @@ class ResNet(tf.keras.layers.Layer):
       width: multiplier of all channels, positive.
       synchronized_bn: BN statistics over all replicas.
       **kwargs: of `tf.keras.layers.Layer`.
-
-    Raises:
-      ValueError: unknown `depth` or `stem`.
 
     Reference: Sec. 3.1 of Khosla et al. 2020; He et al. 2016.
     """
@@ -170,18 +150,7 @@ class ResNet(tf.keras.layers.Layer):
         **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
-        if depth not in BLOCKS_PER_GROUP:
-            raise exceptions.InvalidValue(
-                f"`depth` must be one of {list(BLOCKS_PER_GROUP)}, got {depth}"
-            )
-        if stem not in STEMS:
-            raise exceptions.InvalidValue(
-                f"`stem` must be one of {STEMS}, got {stem!r}"
-            )
-        self.depth = depth
         self.stem = stem
-        self.width = width
-        self.synchronized_bn = synchronized_bn
         self.output_filters = output_filters(depth, width)
         self.stem_conv = layers.ConvBN(
             _group_filters(0, width),
@@ -191,29 +160,24 @@ class ResNet(tf.keras.layers.Layer):
             dtype=self.dtype_policy,
             name="stem",
         )
-        self.blocks = self._make_blocks()
-
-    def _make_blocks(self) -> list[ResidualBlock]:
-        """Makes the blocks of all four groups, in order."""
-        blocks = []
+        self.blocks = []
         channels = self.stem_conv.output_filters
-        for group, count in enumerate(BLOCKS_PER_GROUP[self.depth]):
+        for group, count in enumerate(BLOCKS_PER_GROUP[depth]):
             for index in range(count):
                 strides = 2 if group > 0 and index == 0 else 1
-                filters = _group_filters(group, self.width)
-                expansion = _EXPANSION if self.depth >= 50 else 1
+                filters = _group_filters(group, width)
+                expansion = _EXPANSION if depth >= 50 else 1
                 block = ResidualBlock(
                     filters,
                     strides,
-                    bottleneck=self.depth >= 50,
+                    bottleneck=depth >= 50,
                     project=strides > 1 or channels != filters * expansion,
-                    synchronized_bn=self.synchronized_bn,
+                    synchronized_bn=synchronized_bn,
                     dtype=self.dtype_policy,
                     name=f"group{group}_block{index}",
                 )
                 channels = block.output_filters
-                blocks.append(block)
-        return blocks
+                self.blocks.append(block)
 
     def build(self, input_shape: tf.TensorShape) -> None:
         """Creates the variables of all layers."""
@@ -239,12 +203,3 @@ class ResNet(tf.keras.layers.Layer):
         for block in self.blocks:
             x = block(x, training=training)
         return x
-
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return super().get_config() | {
-            "depth": self.depth,
-            "stem": self.stem,
-            "width": self.width,
-            "synchronized_bn": self.synchronized_bn,
-        }

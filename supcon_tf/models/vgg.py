@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from supcon_tf import exceptions
 from supcon_tf.models import layers
 
 CONVS_PER_STAGE = {8: (1, 1, 1, 1, 1), 16: (2, 2, 3, 3, 3)}
@@ -25,7 +24,6 @@ def _stage_filters(stage: int, width: float) -> int:
     return max(1, round(_FILTERS[stage] * width))
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
 class VGG(tf.keras.layers.Layer):
     """Images to the feature map of a VGG, before global average pooling.
 
@@ -38,9 +36,6 @@ class VGG(tf.keras.layers.Layer):
       synchronized_bn: BN statistics over all replicas.
       **kwargs: of `tf.keras.layers.Layer`.
 
-    Raises:
-      ValueError: unknown `depth`.
-
     Reference: Simonyan and Zisserman 2015.
     """
 
@@ -52,13 +47,6 @@ class VGG(tf.keras.layers.Layer):
         **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
-        if depth not in CONVS_PER_STAGE:
-            raise exceptions.InvalidValue(
-                f"`depth` must be one of {list(CONVS_PER_STAGE)}, got {depth}"
-            )
-        self.depth = depth
-        self.width = width
-        self.synchronized_bn = synchronized_bn
         self.output_filters = output_filters(width)
         # One flat list: Keras' .keras files lose weights of nested ones.
         self.convs = []
@@ -99,11 +87,3 @@ class VGG(tf.keras.layers.Layer):
                 x = tf.nn.max_pool2d(x, ksize=2, strides=2, padding="SAME")
             x = tf.nn.relu(conv(x, training=training))
         return x
-
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return super().get_config() | {
-            "depth": self.depth,
-            "width": self.width,
-            "synchronized_bn": self.synchronized_bn,
-        }

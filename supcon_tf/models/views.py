@@ -21,11 +21,11 @@ def check_views(shape: tf.TensorShape) -> list[int | None]:
       ValueError: the rank is not 5.
     """
     shape = tf.TensorShape(shape)
-    if shape.rank != 5:
-        raise exceptions.InvalidValue(
-            "`views` must be [batch, views, height, width, 3], "
-            f"got shape {shape}"
-        )
+    exceptions.require(
+        shape.rank == 5,
+        "`views` must be [batch, views, height, width, 3]",
+        f"shape {shape}",
+    )
     return shape.as_list()
 
 

@@ -2,8 +2,8 @@
 
 Signatures, of N >= 1 images:
 
-  serving_default: `image_bytes` [N] string, the bytes of JPEG, PNG, GIF or
-    BMP files (not base64), to `probabilities` [N, classes] float32,
+  serving_default: `image_bytes` [N] string, the bytes of JPEG or PNG
+    files (not base64), to `probabilities` [N, classes] float32,
     `class_names` [N, classes] string in the same order, `predicted_class`
     [N] string, `top_classes` [N, k] string, most probable first, and
     `top_probabilities` [N, k] float32.

@@ -2,36 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from scipy import stats
 
 from supcon_tf import augment
-from supcon_tf.augment import operations, randomness, tables
-from tests import pil
+from supcon_tf.augment import operations, tables
+from tests.augment import made
 
 _POLICIES = tuple(tables.AUTO_AUGMENT)
-
-
-def _images(count: int, side: int = 32) -> np.ndarray:
-    rng = np.random.default_rng(0)
-    return rng.integers(0, 256, (count, side, side, 3)).astype(np.uint8)
-
-
-def _seeds(count: int, root: int = 11) -> tf.Tensor:
-    return randomness.fold_in(tf.constant([root, 1]), tf.range(count))
-
-
-@pytest.fixture
-def recorded(monkeypatch):
-    """The calls of `operations.apply`, which runs all the same."""
-    calls, apply = [], operations.apply
-
-    def record(images, steps, choices, draws, *others):
-        calls.append((steps, np.asarray(choices), np.asarray(draws)))
-        return apply(images, steps, choices, draws, *others)
-
-    monkeypatch.setattr(operations, "apply", record)
-    return calls
 
 
 @pytest.mark.parametrize("policy", _POLICIES)
@@ -39,7 +16,7 @@ def test_frequencies_are_those_of_the_table(policy, recorded):
     rows, _ = tables.AUTO_AUGMENT[policy]
     count = 40_000
     augment.AutoAugment(policy)(
-        np.zeros([count, 1, 1, 3], np.uint8), _seeds(count)
+        np.zeros([count, 1, 1, 3], np.uint8), made.seeds(count)
     )
     (first_steps, first, first_draws), (second_steps, second, _) = recorded
     # What is not seen of the draws: which sub-policy an image that got
@@ -69,18 +46,14 @@ def test_frequencies_are_those_of_the_table(policy, recorded):
 
 @pytest.mark.parametrize("policy", _POLICIES)
 def test_views_are_exactly_what_pil_makes_of_the_draws(policy, recorded):
-    images, fill = _images(150), (7, 130, 250)
-    views = augment.AutoAugment(policy, fill)(images, _seeds(150)).numpy()
+    images, fill = made.noise(150, 32, 32, 3).numpy(), (7, 130, 250)
+    policy_of = augment.AutoAugment(policy, fill)
+    views = policy_of(images, made.seeds(150)).numpy()
     _, ranges = tables.AUTO_AUGMENT[policy]
     for i, image in enumerate(images):
-        for steps, choices, draws in recorded:
-            name, level = steps[choices[i]]
-            value = operations.argument(name, level, 32, ranges)
-            if name in operations.SIGNED and draws[i, 0] < 0.5:
-                value = -value
-            value = float(np.float32(value))
-            image = pil.apply(name, image, value, draws[i, 1:], fill)
-        np.testing.assert_array_equal(views[i], image)
+        drawn = [(steps[choices[i]], d[i]) for steps, choices, d in recorded]
+        expected = made.by_pil(image, drawn, ranges, fill)
+        np.testing.assert_array_equal(views[i], expected)
 
 
 @pytest.mark.parametrize(
@@ -100,8 +73,8 @@ def test_ranges_of_levels(policy, name, levels):
 
 
 def test_config_and_errors():
-    made = augment.AutoAugment("svhn", fill=(1, 2, 3))
-    again = augment.AutoAugment(**made.get_config())
+    policy = augment.AutoAugment("svhn", fill=(1, 2, 3))
+    again = augment.AutoAugment(**policy.get_config())
     assert again.get_config() == {"policy": "svhn", "fill": (1, 2, 3)}
     with pytest.raises(ValueError, match="one of imagenet, v0.* got 'v1'"):
         augment.AutoAugment("v1")

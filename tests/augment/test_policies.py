@@ -9,6 +9,7 @@ import tensorflow as tf
 from supcon_tf import augment
 from supcon_tf.augment import color, dispatch, randomness, warp
 from tests import forks
+from tests.augment import made
 
 _ALWAYS = {
     "jitter_probability": 1.0,
@@ -33,12 +34,7 @@ def policy(request):
 
 
 def _images(count: int, side: int = 32) -> tf.Tensor:
-    rng = np.random.default_rng(0)
-    return tf.constant(rng.integers(0, 256, (count, side, side, 3)), tf.uint8)
-
-
-def _seeds(count: int, root: int = 11) -> tf.Tensor:
-    return randomness.fold_in(tf.constant([root, 1]), tf.range(count))
+    return made.noise(count, side, side, 3)
 
 
 def test_dispatch_gives_each_image_its_operation_and_arguments():
@@ -62,38 +58,29 @@ def test_dispatch_gives_each_image_its_operation_and_arguments():
 
 @pytest.mark.parametrize("count, side", [(0, 32), (1, 32), (5, 1), (6, 20)])
 def test_policy_keeps_shape_and_dtype(policy, count, side):
-    views = policy(_images(count, side), _seeds(count))
+    views = policy(_images(count, side), made.seeds(count))
     assert views.shape == (count, side, side, 3) and views.dtype == tf.uint8
 
 
-def test_policy_takes_rectangles(policy):
-    images = _images(8, 48)[:, :, :37]
-    views = policy(images, _seeds(8))
+def test_policy_takes_rectangles_and_arrays(policy):
+    images, seeds = _images(8, 48)[:, :, :37], made.seeds(8)
+    views = policy(images, seeds)
     assert views.shape == images.shape
+    again = policy(images.numpy(), seeds.numpy())
+    np.testing.assert_array_equal(again, views)
 
 
-def test_policy_takes_numpy_arrays(policy):
-    images, seeds = _images(6), _seeds(6)
-    views = policy(images.numpy(), seeds.numpy())
-    np.testing.assert_array_equal(views, policy(images, seeds))
-
-
-def test_identity():
+@pytest.mark.parametrize("make", [augment.Identity, augment.SimAugment])
+def test_all_off_changes_nothing(make):
     images = _images(4)
-    views = augment.Identity()(images, _seeds(4))
-    np.testing.assert_array_equal(views, images)
-    assert augment.Identity().get_config() == {}
-
-
-def test_all_off_changes_nothing():
-    images = _images(4)
-    views = augment.SimAugment(**_NEVER)(images, _seeds(4))
+    options = _NEVER if make is augment.SimAugment else {}
+    views = make(**options)(images, made.seeds(4))
     np.testing.assert_array_equal(views, images)
 
 
 @pytest.mark.parametrize("side", [32, 33, 64])
 def test_image_does_not_depend_on_its_neighbours(policy, side):
-    images, seeds = _images(24, side), _seeds(24)
+    images, seeds = _images(24, side), made.seeds(24)
     together = policy(images, seeds).numpy()
     alone = tf.function(policy)  # traced once for all 24
     for i in range(24):
@@ -108,15 +95,15 @@ def test_image_does_not_depend_on_its_neighbours(policy, side):
 def test_seeds_decide(name):
     policy = _POLICIES[name]
     images = tf.repeat(_images(1), 32, axis=0)
-    views = policy(images, _seeds(32)).numpy()
-    np.testing.assert_array_equal(views, policy(images, _seeds(32)))
+    views = policy(images, made.seeds(32)).numpy()
+    np.testing.assert_array_equal(views, policy(images, made.seeds(32)))
     assert len({view.tobytes() for view in views}) >= 12
-    others = policy(images, _seeds(32, root=12)).numpy()
+    others = policy(images, made.seeds(32, root=12)).numpy()
     assert np.mean((views != others).any(axis=(1, 2, 3))) > 0.7
 
 
 def test_order_is_jitter_grayscale_warp_blur():
-    images, seeds = _images(6, 64), _seeds(6)
+    images, seeds = _images(6, 64), made.seeds(6)
     policy = augment.SimAugment(strength=0.7, **_ALWAYS)
     width = randomness.uniform(seeds, 5, randomness.Stream.SIM_AUGMENT)[:, 4]
     steps = {
@@ -142,7 +129,7 @@ def test_probabilities(name, probability):
     count = 1500
     images = tf.repeat(_images(1, 20), count, axis=0)
     policy = augment.SimAugment(**{**_NEVER, name: probability})
-    views = policy(images, _seeds(count)).numpy()
+    views = policy(images, made.seeds(count)).numpy()
     changed = (views != images.numpy()).any(axis=(1, 2, 3))
     if name == "grayscale_probability":
         gray = (np.ptp(views, axis=-1) == 0).all(axis=(1, 2))
@@ -154,7 +141,7 @@ def test_probabilities(name, probability):
 
 
 def test_operations_are_drawn_independently():
-    draws = randomness.uniform(_seeds(20000), 5, 5).numpy()
+    draws = randomness.uniform(made.seeds(20000), 5, 5).numpy()
     applied = (draws[:, :4] < [0.8, 0.2, 0.5, 0.5]).astype(float)
     between = np.corrcoef(applied.T) - np.eye(4)
     assert np.abs(between).max() < 4.5 / np.sqrt(20000)
@@ -162,7 +149,7 @@ def test_operations_are_drawn_independently():
 
 def test_large_images_are_the_same_in_a_graph_and_alone():
     policy = augment.SimAugment(strength=1.0, **_ALWAYS)
-    images, seeds = _images(6, 224), _seeds(6)
+    images, seeds = _images(6, 224), made.seeds(6)
     eager = policy(images, seeds).numpy()
     np.testing.assert_array_equal(tf.function(policy)(images, seeds), eager)
     for i in range(6):
@@ -171,7 +158,7 @@ def test_large_images_are_the_same_in_a_graph_and_alone():
 
 
 def test_graph_and_dataset_equal_eager(policy):
-    images, seeds = _images(20), _seeds(20)
+    images, seeds = _images(20), made.seeds(20)
     expected = policy(images, seeds).numpy()
     graph = tf.function(
         policy,
@@ -222,7 +209,7 @@ def test_addons_are_imported_only_by_a_warp():
 def test_stacked_is_rand_augment_then_sim_augment():
     arguments = (2, 7.0, 14, 0.9, (1, 2, 3))
     strengths = (0.8, 0.7, 0.1, 0.3, 0.4)
-    images, seeds = _images(24), _seeds(24)
+    images, seeds = _images(24), made.seeds(24)
     first = augment.RandAugment(*arguments)
     second = augment.SimAugment(*strengths)
     stacked = augment.StackedRandAugment(*arguments, *strengths)
@@ -235,17 +222,19 @@ def test_stacked_is_rand_augment_then_sim_augment():
 
 def test_draws_of_stacked_policies_are_independent():
     streams = randomness.Stream.SIM_AUGMENT, randomness.Stream.RAND_AUGMENT
-    draws = [randomness.uniform(_seeds(20000), 5, s).numpy() for s in streams]
+    draws = [
+        randomness.uniform(made.seeds(20000), 5, s).numpy() for s in streams
+    ]
     between = np.corrcoef(np.concatenate(draws, axis=1).T) - np.eye(10)
     assert np.abs(between).max() < 4.5 / np.sqrt(20000)
 
 
 def test_stacked_config_rebuilds_the_policy():
-    made = augment.StackedRandAugment(3, 5.0, 14, 0.5, (1, 2, 3), 1.0, 0.7)
-    again = augment.StackedRandAugment(**made.get_config())
-    assert again.get_config() == made.get_config()
-    assert made.get_config()["fill"] == (1, 2, 3)
-    assert made.get_config()["jitter_probability"] == 0.7
+    policy = augment.StackedRandAugment(3, 5.0, 14, 0.5, (1, 2, 3), 1.0, 0.7)
+    again = augment.StackedRandAugment(**policy.get_config())
+    assert again.get_config() == policy.get_config()
+    assert policy.get_config()["fill"] == (1, 2, 3)
+    assert policy.get_config()["jitter_probability"] == 0.7
 
 
 def test_config_rebuilds_the_policy():
@@ -259,7 +248,7 @@ def test_config_rebuilds_the_policy():
         "blur_probability": 0.4,
     }
     again = augment.SimAugment(**config)
-    images, seeds = _images(6), _seeds(6)
+    images, seeds = _images(6), made.seeds(6)
     np.testing.assert_array_equal(policy(images, seeds), again(images, seeds))
 
 
@@ -277,10 +266,10 @@ def test_other_errors():
         augment.SimAugment(strength=3.0)
     for policy in _POLICIES.values():
         with pytest.raises(ValueError, match=r"`images` must be .* float32"):
-            policy(tf.zeros([2, 4, 4, 3]), _seeds(2))
+            policy(tf.zeros([2, 4, 4, 3]), made.seeds(2))
         with pytest.raises(
             ValueError, match=r"`images` must be .* \(4, 4, 3\)"
         ):
-            policy(tf.zeros([4, 4, 3], tf.uint8), _seeds(4))
+            policy(tf.zeros([4, 4, 3], tf.uint8), made.seeds(4))
     with pytest.raises(ValueError, match=r"`seeds` must be \[batch, 2\] int32"):
         augment.SimAugment()(_images(2), tf.zeros([2, 3], tf.int32))

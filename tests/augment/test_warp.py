@@ -6,47 +6,28 @@ import tensorflow as tf
 import tensorflow_addons as tfa
 
 from supcon_tf.augment import randomness, warp
-
-
-def _seeds(count: int, root: int = 5) -> tf.Tensor:
-    return randomness.fold_in(tf.constant([root, 1]), tf.range(count))
-
-
-def _random_images(*shape: int) -> tf.Tensor:
-    rng = np.random.default_rng(0)
-    return tf.constant(rng.integers(0, 256, shape), tf.uint8)
-
-
-def _smooth_images(count: int, side: int) -> tf.Tensor:
-    """Blobs of low frequency, which bilinear resampling treats kindly."""
-    coarse = tf.cast(_random_images(count, 5, 5, 3), tf.float32)
-    smooth = tf.image.resize(coarse, [side, side], method="bicubic")
-    return tf.saturate_cast(smooth, tf.uint8)
-
-
-def _difference(left, right) -> np.ndarray:
-    return np.abs(np.asarray(left, np.int32) - np.asarray(right, np.int32))
+from tests.augment import made
 
 
 def test_warp_of_length_zero_is_identity():
-    images = _random_images(4, 33, 40, 3)
-    warped = warp.random_warp(images, _seeds(4), max_length=0.0)
+    images = made.noise(4, 33, 40, 3)
+    warped = warp.random_warp(images, made.seeds(4), max_length=0.0)
     np.testing.assert_array_equal(warped, images)
 
 
 def test_warp_moves_pixels_and_seeds_differ():
-    images = tf.repeat(_smooth_images(1, 64), 8, axis=0)
-    warped = warp.random_warp(images, _seeds(8)).numpy()
+    images = tf.repeat(made.smooth(1, 64), 8, axis=0)
+    warped = warp.random_warp(images, made.seeds(8)).numpy()
     assert warped.shape == images.shape and warped.dtype == np.uint8
-    moved = _difference(warped, images).mean(axis=(1, 2, 3))
+    moved = made.difference(warped, images).mean(axis=(1, 2, 3))
     assert (moved > 0.1).all() and moved.max() > 5.0
     assert len({image.tobytes() for image in warped}) == 8
 
 
 def test_warp_equals_sparse_image_warp():
     height, width, count = 48, 40, 6
-    images = tf.cast(_smooth_images(count, 48)[:, :, :width], tf.float32)
-    seeds = _seeds(count)
+    images = tf.cast(made.smooth(count, 48)[:, :, :width], tf.float32)
+    seeds = made.seeds(count)
     stream = randomness.Stream
     lengths = randomness.uniform(seeds, 1, stream.WARP_LENGTH)
     directions = randomness.normal(seeds, 8, stream.WARP_DIRECTION)
@@ -58,20 +39,20 @@ def test_warp_equals_sparse_image_warp():
         images, points + moves, tf.repeat(points[None], count, axis=0)
     )
     warped = warp.random_warp(tf.cast(images, tf.uint8), seeds)
-    assert _difference(warped, np.round(expected)).max() <= 1
+    assert made.difference(warped, np.round(expected)).max() <= 1
 
 
 def test_warp_length_scales_with_the_side():
     """The same seeds bend a small and a large picture alike."""
-    seeds = _seeds(6)
-    large = warp.random_warp(_smooth_images(6, 128), seeds)
-    small = warp.random_warp(_smooth_images(6, 64), seeds)
+    seeds = made.seeds(6)
+    large = warp.random_warp(made.smooth(6, 128), seeds)
+    small = warp.random_warp(made.smooth(6, 64), seeds)
     halved = tf.image.resize(large, [64, 64], antialias=True)
-    assert _difference(np.round(halved), small).mean() < 4
+    assert made.difference(np.round(halved), small).mean() < 4
 
 
 def test_warp_does_not_depend_on_neighbours():
-    images, seeds = _random_images(9, 33, 33, 3), _seeds(9)
+    images, seeds = made.noise(9, 33, 33, 3), made.seeds(9)
     together = warp.random_warp(images, seeds).numpy()
     for i in range(9):
         alone = warp.random_warp(images[i : i + 1], seeds[i : i + 1])
@@ -79,10 +60,12 @@ def test_warp_does_not_depend_on_neighbours():
 
 
 def test_warp_of_one_pixel():
-    images = _random_images(3, 1, 1, 3)
-    np.testing.assert_array_equal(warp.random_warp(images, _seeds(3)), images)
+    images = made.noise(3, 1, 1, 3)
+    np.testing.assert_array_equal(
+        warp.random_warp(images, made.seeds(3)), images
+    )
 
 
 def test_negative_lengths_are_refused():
     with pytest.raises(ValueError, match="`max_length` must be >= 0, got -1"):
-        warp.random_warp(_random_images(1, 8, 8, 3), _seeds(1), -1.0)
+        warp.random_warp(made.noise(1, 8, 8, 3), made.seeds(1), -1.0)

@@ -150,11 +150,13 @@ def test_extensions_in_any_case_and_hidden_files(given):
 
 @pytest.fixture
 def with_bad(given):
-    """The given folder with four bad files in train/."""
+    """The given folder with five bad files in train/."""
     cat = given / "train/cat"
     (cat / "empty.png").write_bytes(b"")
     (cat / "bytes.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     (cat / "text.jpg").write_text("not an image")
+    write_image(cat / "moving.gif")
+    (cat / "moving.gif").rename(cat / "gif.png")
     write_image(cat / "whole.jpg", size=(64, 64))
     contents = (cat / "whole.jpg").read_bytes()
     (cat / "cut.jpg").write_bytes(contents[: len(contents) // 2])
@@ -164,10 +166,10 @@ def with_bad(given):
 
 def test_bad_files_stop_with_their_paths(with_bad):
     message = (
-        "`data_dir` must hold only readable .jpg .jpeg .png images, got 4 bad "
-        f"files of 9 in {with_bad}: train/cat/bytes.png, train/cat/cut.jpg, "
-        "train/cat/empty.png, train/cat/text.jpg. Remove them, or leave them "
-        "out with `skip_bad_images`"
+        "`data_dir` must hold only readable .jpg .jpeg .png images, got 5 bad "
+        f"files of 10 in {with_bad}: train/cat/bytes.png, train/cat/cut.jpg, "
+        "train/cat/empty.png, train/cat/gif.png, train/cat/text.jpg. Remove "
+        "them, or leave them out with `skip_bad_images`"
     )
     with pytest.raises(ValueError) as error:
         load(with_bad)
@@ -188,7 +190,7 @@ def test_bad_files_can_be_skipped(with_bad):
     source = load(with_bad, skip_bad_images=True)
     assert source.num_examples == 5
     assert names(source.skipped) == [
-        "bytes.png", "cut.jpg", "empty.png", "text.jpg",
+        "bytes.png", "cut.jpg", "empty.png", "gif.png", "text.jpg",
     ]  # fmt: skip
     assert source.ids[:2] == ("train/cat/00.png", "train/cat/01.png")
     assert source.image_size == 8
@@ -197,7 +199,7 @@ def test_bad_files_can_be_skipped(with_bad):
 
 
 def test_without_check_only_the_name_counts(with_bad):
-    assert load(with_bad, check_images=False).num_examples == 9
+    assert load(with_bad, check_images=False).num_examples == 10
 
 
 def test_files_of_other_kinds_are_no_images(given):
@@ -218,92 +220,78 @@ def test_files_of_other_kinds_are_no_images(given):
         load(given)
 
 
-def test_skipping_needs_the_check(given):
-    with pytest.raises(ValueError, match="`check_images` must be True for"):
-        load(given, check_images=False, skip_bad_images=True)
-
-
-def test_a_class_of_bad_images_only(given):
-    for path in (given / "train/cat").iterdir():
+def spoil(folder):
+    """Writes text over every image."""
+    for path in folder.glob("**/*.png"):
         path.write_text("x")
-    with pytest.raises(
-        ValueError, match="class folder `cat` must hold .*one readable image"
-    ):
-        load(given, skip_bad_images=True)
 
 
-def test_a_test_split_of_bad_images_only(given):
-    for path in (given / "test").glob("*/*"):
-        path.write_text("x")
-    with pytest.raises(ValueError, match="the test split must hold images"):
-        load(given, "test", skip_bad_images=True)
+@pytest.mark.parametrize(
+    "change, options, message",
+    [
+        (
+            lambda root: None,
+            {"check_images": False, "skip_bad_images": True},
+            "`check_images` must be True for `skip_bad_images`",
+        ),
+        (
+            lambda root: spoil(root / "train/cat"),
+            {"skip_bad_images": True},
+            "class folder `cat` must hold .*one readable image",
+        ),
+        (
+            lambda root: spoil(root / "test"),
+            {"split": "test", "skip_bad_images": True},
+            "the test split must hold images",
+        ),
+        (
+            lambda root: (root / "test/dog").rename(root / "test/fox"),
+            {},
+            r"`train` and `test` must hold the same classes, got a difference "
+            r"\(- only in train, \+ only in test\): - dog, \+ fox",
+        ),
+        (
+            lambda root: write_image(root / "train/cat/more/a.png"),
+            {},
+            "`train/cat` must hold image files only, got .*`more`",
+        ),
+        (
+            lambda root: (root / "test").rename(root / "holdout"),
+            {},
+            r"`data_dir` must hold `train` and `test` \(or `val`\), .*"
+            r"got \{'train': 2\} classes in ",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_folder_is_named(given, change, options, message):
+    change(given)
+    with pytest.raises(ValueError, match=message):
+        load(given, **options)
 
 
-def test_classes_must_be_equal(given):
-    (given / "test/dog").rename(given / "test/fox")
-    with pytest.raises(
-        ValueError,
-        match=r"`train` and `test` must hold the same classes, got a "
-        r"difference \(- only in train, \+ only in test\): - dog, \+ fox",
-    ):
-        load(given)
-
-
-def test_an_empty_class(given):
-    (given / "train/ant").mkdir()
-    (given / "test/ant").mkdir()
-    with pytest.raises(
-        ValueError, match="class folder `train/ant` must hold at least one"
-    ):
-        load(given)
-
-
-def test_one_level_of_class_folders(given):
-    write_image(given / "train/cat/more/a.png")
-    with pytest.raises(
-        ValueError, match="`train/cat` must hold image files only, got .*`more`"
-    ):
-        load(given)
-
-
-def test_train_without_test(given):
-    (given / "test").rename(given / "holdout")
-    with pytest.raises(
-        ValueError,
-        match=r"`data_dir` must hold `train` and `test` \(or `val`\), .*"
-        r"got \{'train': 2\} classes in ",
-    ):
-        load(given)
-
-
-def test_splits_without_classes_are_not_classes(tmp_path):
-    make_folder(tmp_path, {"train": 3, "test": 3})
-    with pytest.raises(
-        ValueError,
-        match=r"each with one sub-folder per class, got "
-        r"\{'test': 0, 'train': 0\} classes",
-    ):
-        load(tmp_path)
-
-
-def test_the_parent_of_a_data_set(given):
-    with pytest.raises(ValueError, match="must hold image files only"):
-        load(given.parent)
-
-
-def test_no_class_folder(tmp_path):
-    write_image(tmp_path / "a.png")
-    with pytest.raises(ValueError, match="one sub-folder per class.*no folder"):
+@pytest.mark.parametrize(
+    "files, message",
+    [
+        (
+            ["train/a.png", "test/a.png"],  # splits, not classes
+            r"each with one sub-folder per class, got "
+            r"\{'test': 0, 'train': 0\} classes",
+        ),
+        (["set/train/cat/a.png"], "must hold image files only"),
+        (["a.png"], "one sub-folder per class.*no folder"),
+    ],
+)
+def test_what_is_no_data_set_is_refused(tmp_path, files, message):
+    for file in files:
+        write_image(tmp_path / file)
+    with pytest.raises(ValueError, match=message):
         load(tmp_path)
 
 
 @pytest.mark.parametrize("fraction", [0.0, 1.0, 20])
 def test_test_fraction_is_a_share(tmp_path, fraction):
     make_folder(tmp_path, {"a": 2})
-    with pytest.raises(
-        ValueError,
-        match=rf"`test_fraction` must be in \(0, 1\), got {fraction}",
-    ):
+    with pytest.raises(ValueError, match=rf"in \(0, 1\), got {fraction}"):
         load(tmp_path, test_fraction=fraction)
 
 
@@ -326,3 +314,10 @@ def test_a_vanished_file_is_an_error_that_names_it(given):
     pathlib.Path(given / source.ids[0]).unlink()
     with pytest.raises(tf.errors.NotFoundError, match="00.png"):
         source.read(tf.constant(0))
+
+
+def test_an_empty_class(given):
+    (given / "train/ant").mkdir()
+    (given / "test/ant").mkdir()
+    with pytest.raises(ValueError, match="`train/ant` must hold at least one"):
+        load(given)

@@ -81,14 +81,10 @@ def noise(*shape):
 def files(*sides):
     """The same noise in every format, each decoded in its own way."""
     image = Image.fromarray(noise(*sides, 3))
-    palette = image.convert("P")
     return {
         "jpeg": encoded(image, "JPEG"),
         "progressive": encoded(image, "JPEG", progressive=True),
         "png": encoded(image),
-        "gif": encoded(palette, "GIF"),
-        "bmp": encoded(image, "BMP"),
-        "palette_bmp": encoded(palette, "BMP"),
     }
 
 
@@ -104,8 +100,6 @@ def test_every_size_is_what_pil_reads(name, sides):
     expected = np.array(Image.open(io.BytesIO(contents)).convert("RGB"))
     tolerance = 6 if name in ("jpeg", "progressive") else 0  # a faster DCT
     for decode in (decoded, images.decode_image, images.decode_trusted):
-        if (name, decode) == ("palette_bmp", images.decode_trusted):
-            continue
         image = decode(tf.constant(contents)).numpy().astype(int)
         assert np.abs(image - expected).max() <= tolerance
         assert image.shape == (*sides, 3)
@@ -147,14 +141,15 @@ def test_a_damaged_file_is_an_image_or_an_error(name):
 @pytest.mark.parametrize(
     "contents, message",
     [
-        (b"", "PNG, GIF or BMP, got 0 bytes that begin with 0x"),
+        (b"", "must be JPEG or PNG, got 0 bytes that begin with 0x"),
         (b"not an image", "got 12 bytes that begin with 0x6e6f7420616e2069"),
-        (encoded(flat(*COLOR), "TIFF"), "bytes that begin with 0x49492a00"),
-        (encoded(flat(*COLOR), "WEBP"), "bytes that begin with 0x52494646"),
+        (b"GIF89a", "got 6 bytes that begin with 0x474946383961, as GIF does"),
+        (encoded(flat(*COLOR), "GIF"), "begin with 0x47494638.*, as GIF does"),
+        (encoded(flat(*COLOR), "BMP"), "begin with 0x424d.*, as BMP does"),
+        (encoded(flat(*COLOR), "TIFF"), "with 0x49492a00.*, as TIFF does"),
+        (encoded(flat(*COLOR), "WEBP"), "with 0x52494646.*, as WebP does"),
         (b"\xff\xd8\xff", "JPEG"),
         (b"\x89PNG\r\n\x1a\n", "PNG file must begin with its header"),
-        (b"GIF89a", "GIF file must have a whole frame, got none in 6 bytes"),
-        (b"BM", "BMP file must have a Windows header of .*, got 0 bytes"),
     ],
 )
 def test_other_bytes_are_an_error(contents, message):
@@ -280,8 +275,6 @@ def test_decode_and_crop_is_the_crop_of_the_decoded_image():
         rotated_by_exif(),
         encoded(color),
         encoded(gray),
-        encoded(color, "BMP"),
-        encoded(color, "GIF", save_all=True, append_images=[color]),
     ]
     for i, contents in enumerate(files):
         for seeds in randomness.fold_in(tf.constant([i, 1]), tf.range(8)):

@@ -71,15 +71,15 @@ def test_every_epoch_is_a_fresh_permutation(source):
 
 
 def test_the_same_seed_gives_the_same_sequence(source):
-    batches = take(data.make_views(source, 4, 2, plus_seed, seed=5), 12)
+    dataset = data.make_views(source, 4, 2, plus_seed, seed=5)
+    batches = take(dataset, 12)
     tf.random.set_seed(99)  # Nothing outside takes part.
+    assert_equal(batches, take(dataset, 12))
     again = take(data.make_views(source, 4, 2, plus_seed, seed=5), 12)
     assert_equal(batches, again)
-
-
-def test_iterating_twice_gives_the_same_sequence(source):
-    dataset = data.make_views(source, 4)
-    assert_equal(take(dataset, 6), take(dataset, 6))
+    other = take(data.make_views(source, 4, 2, plus_seed, seed=6), 5)
+    orders = [[list(labels) for _, labels in b[:5]] for b in (batches, other)]
+    assert orders[0] != orders[1]
 
 
 def test_neither_batch_size_nor_number_of_views_changes_a_view(source):
@@ -90,16 +90,6 @@ def test_neither_batch_size_nor_number_of_views_changes_a_view(source):
     others, other_labels = map(np.concatenate, zip(*small, strict=True))
     np.testing.assert_array_equal(labels, other_labels)
     np.testing.assert_array_equal(views[:, :2], others)
-
-
-def test_seeds_differ(source):
-    orders = [
-        np.concatenate(
-            [b for _, b in take(data.make_views(source, 4, seed=s), 5)]
-        )
-        for s in (0, 1, 2)
-    ]
-    assert len({tuple(order) for order in orders}) == 3
 
 
 @pytest.mark.parametrize(
@@ -151,18 +141,11 @@ def test_flips_are_drawn_per_view(source):
     assert 0.4 < (flipped[:, 0] != flipped[:, 1]).mean() < 0.6
 
 
-def test_without_crop_and_flip_the_image_is_unchanged(source):
-    dataset = data.make_views(
-        source, 22, 1, crop_area=None, horizontal_flip=False
-    )
-    ((views, labels),) = take(dataset, 1)
-    np.testing.assert_array_equal(views[:, 0], noise(22, 16, 16, 3)[labels])
-
-
-def test_crop_area_reaches_the_crop(source):
+@pytest.mark.parametrize("area", [None, (1.0, 1.0)])
+def test_without_crop_and_flip_the_image_is_unchanged(source, area):
     """Crops of the whole area and aspect 1 are the image itself."""
     dataset = data.make_views(
-        source, 22, 1, crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0),
+        source, 22, 1, crop_area=area, crop_aspect=(1.0, 1.0),
         horizontal_flip=False,
     )  # fmt: skip
     ((views, labels),) = take(dataset, 1)
@@ -303,15 +286,12 @@ def test_examples_come_once_in_order_with_the_rest(source):
 
 
 def test_examples_of_files_are_what_is_served(tmp_path):
-    """A GIF by another name, too, of which TensorFlow loses a colour."""
     for label in "ab":
         (tmp_path / label).mkdir()
         image = Image.fromarray(noise(40, 56, 3))
         image.save(tmp_path / label / "0.png")
         image.save(tmp_path / label / "1.jpg")
-        palette = Image.new("P", (56, 40), 1)
-        palette.putpalette(range(12))
-        palette.save(tmp_path / label / "2.png", "GIF", transparency=1)
+        image.convert("P").save(tmp_path / label / "2.png", transparency=1)
     source = data.load("folder", "train", str(tmp_path), test_fraction=0.3)
     ((views, _),) = take(data.make_examples(source, 4, image_size=16), -1)
     for name, view in zip(source.ids, views, strict=True):

@@ -11,7 +11,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from supcon_tf import data
-from supcon_tf.data import sampling, tfds_source
+from supcon_tf.data import subsets, tfds_source
 from tests import forks
 
 # TFDS looks for the source file of a builder and stumbles over `tests`, a
@@ -279,7 +279,7 @@ def test_a_set_can_be_class_balanced(tfds_dir, monkeypatch):
     assert set(levels.flat) == set(range(30))
     balanced = data.class_balanced(source, 10, 5)
     assert balanced.labels.tolist() == [k for _, k in gray_levels(source)]
-    monkeypatch.setattr(sampling, "_LARGEST_HELD", 29)
+    monkeypatch.setattr(subsets, "LARGEST_HELD", 29)
     with pytest.raises(ValueError, match="more than 29 images .* of 30 images"):
         data.class_balanced(source, 10, 5)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from supcon_tf import losses
+from tests.losses import made
 
 LABELS = np.array([4, 1, 4, 4, 9, 1])
 EVERY_LOSS = {
@@ -19,9 +18,7 @@ EVERY_LOSS = {
 
 
 def unit(shape, seed=0):
-    z = np.random.default_rng(seed).normal(size=shape)
-    z /= np.linalg.norm(z, axis=-1, keepdims=True)
-    return z.astype(np.float32)
+    return made.unit(shape, seed, np.float32)
 
 
 def value_and_gradient(loss, labels, z):
@@ -208,30 +205,6 @@ def test_in_a_function_with_unknown_batch(name):
         )
 
 
-@pytest.mark.parametrize("name", EVERY_LOSS)
-def test_config_holds_every_constructor_argument(name):
-    made = EVERY_LOSS[name]
-    default = made().get_config()
-    assert set(inspect.signature(made).parameters) == set(default)
-    other = {
-        "temperature": 0.3,
-        "scale_by_temperature": False,
-        "normalize": False,
-        "cross_replica": False,
-        "margin": 0.7,
-        "mining": "hard",
-        "reduction": "sum",
-        "name": "mine",
-    }
-    loss = made(**{k: v for k, v in other.items() if k in default})
-    again = tf.keras.losses.deserialize(tf.keras.losses.serialize(loss))
-    assert isinstance(again, made)
-    assert again.get_config() == loss.get_config()
-    assert not set(default.items()) & set(loss.get_config().items())
-    z = unit([6, 2, 4])
-    assert again(LABELS, z) == loss(LABELS, z)
-
-
 def test_bad_options_are_named():
     with pytest.raises(ValueError, match="`margin` must be positive, got 0"):
         losses.TripletLoss(margin=0)
@@ -255,19 +228,9 @@ def test_two_replicas_equal_one_device(mirrored_strategy, name, cross_replica):
             value = loss.call(labels, z)
         return value, tape.gradient(value, z)
 
-    def distributed(array):
-        return mirrored_strategy.experimental_distribute_values_from_function(
-            lambda c: tf.constant(array[split[c.replica_id_in_sync_group]])
-        )
-
-    step = tf.function(
-        lambda *inputs: mirrored_strategy.run(replica_step, inputs)
+    got = made.on_two_replicas(
+        mirrored_strategy, replica_step, split, z, labels
     )
-    parts = step(distributed(z), distributed(labels))
-    got = [
-        np.concatenate(mirrored_strategy.experimental_local_results(part))
-        for part in parts
-    ]
     batches = [slice(0, 7)] if cross_replica else split
     expected = [value_and_gradient(loss, labels[b], z[b]) for b in batches]
     for result, alone in zip(got, zip(*expected, strict=True), strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import losses
+from tests.losses import made
 
 NAMES = [
     "contrastive_accuracy",
@@ -20,11 +20,6 @@ NAMES = [
     "share_without_positives",
 ]
 LABELS = np.array([4, 4, -2, 4, -2, 9])
-
-
-def unit(shape, seed=0):
-    z = np.random.default_rng(seed).normal(size=shape)
-    return z / np.linalg.norm(z, axis=-1, keepdims=True)
 
 
 def oracle(z, labels):
@@ -68,7 +63,7 @@ def assert_figures(got, expected, atol=1e-5):
 @pytest.mark.parametrize("views", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(3))
 def test_equal_the_loops_over_pairs(views, seed):
-    z = unit([6, views, 5], seed)
+    z = made.unit([6, views, 5], seed)
     got = measured(z, LABELS)
     assert list(got) == NAMES
     assert_figures(got, oracle(z, LABELS))
@@ -81,7 +76,7 @@ def test_equal_the_loops_over_pairs(views, seed):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_low_precision_is_computed_in_float32(dtype, float32_policy):
-    z = tf.cast(unit([32, 2, 16]), dtype)
+    z = tf.cast(made.unit([32, 2, 16]), dtype)
     labels = np.arange(32) % 7
     rounded = tf.math.l2_normalize(tf.cast(z, tf.float32), axis=2).numpy()
     tf.keras.mixed_precision.set_global_policy(f"mixed_{dtype}")
@@ -89,7 +84,7 @@ def test_low_precision_is_computed_in_float32(dtype, float32_policy):
 
 
 def test_every_form_of_labels():
-    z = unit([6, 2, 5])
+    z = made.unit([6, 2, 5])
     expected = measured(z, LABELS)
     ids = np.unique(LABELS, return_inverse=True)[1]
     for labels in (LABELS[:, None], LABELS.astype(np.int8), np.eye(3)[ids]):
@@ -100,7 +95,7 @@ def test_every_form_of_labels():
 
 def test_order_of_samples_and_views_does_not_matter():
     rng = np.random.default_rng(0)
-    z, order = unit([6, 3, 5]), rng.permutation(6)
+    z, order = made.unit([6, 3, 5]), rng.permutation(6)
     permuted = measured(z[order][:, rng.permutation(3)], LABELS[order])
     assert_figures(permuted, measured(z, LABELS))
 
@@ -108,7 +103,7 @@ def test_order_of_samples_and_views_does_not_matter():
 @pytest.mark.parametrize("samples", [6, 4096])
 def test_collapsed_projections(samples):
     """Also in a batch where float32 sums of equal rows have lost digits."""
-    z = np.tile(unit([1, 1, 128]), [samples, 2, 1]).astype(np.float32)
+    z = np.tile(made.unit([1, 1, 128]), [samples, 2, 1]).astype(np.float32)
     got = measured(z, np.arange(samples) % 3)
     assert got["contrastive_accuracy"] == 0  # every row is a tie
     assert got["alignment"] == pytest.approx(0, abs=1e-6)
@@ -136,7 +131,7 @@ def test_classes_at_the_corners_of_a_simplex():
 
 
 def test_uniform_projections_of_128_dimensions():
-    got = measured(unit([2048, 1, 128]), np.arange(2048) % 10)
+    got = measured(made.unit([2048, 1, 128]), np.arange(2048) % 10)
     assert got["uniformity"] == pytest.approx(-3.94, abs=0.01)
     assert got["alignment"] == pytest.approx(2, abs=0.01)
     assert got["mean_cosine"] == pytest.approx(0, abs=1e-3)
@@ -145,7 +140,7 @@ def test_uniform_projections_of_128_dimensions():
 def test_tight_classes_lose_no_digits():
     """Distances of 1e-3, where |sum z|^2 - sum |z|^2 would be noise."""
     noise = np.random.default_rng(0).normal(size=[8, 2, 16])
-    z = np.repeat(unit([2, 1, 16]), 4, axis=0) + 2e-4 * noise
+    z = np.repeat(made.unit([2, 1, 16]), 4, axis=0) + 2e-4 * noise
     z = (z / np.linalg.norm(z, axis=2, keepdims=True)).astype(np.float32)
     labels = np.repeat([0, 1], 4)
     expected = oracle(z, labels)["alignment"]
@@ -155,13 +150,13 @@ def test_tight_classes_lose_no_digits():
 
 
 def test_nothing_to_measure_is_zero():
-    no_positives = measured(unit([5, 1, 4]), np.arange(5))
+    no_positives = measured(made.unit([5, 1, 4]), np.arange(5))
     assert no_positives["contrastive_accuracy"] == 0
     assert no_positives["alignment"] == 0
     assert no_positives["positives_per_anchor"] == 0
     assert no_positives["share_without_positives"] == 1
     nothing = dict.fromkeys(NAMES, 0.0)
-    assert measured(unit([1, 1, 4]), [3]) == {
+    assert measured(made.unit([1, 1, 4]), [3]) == {
         **nothing,
         "share_without_positives": 1.0,
     }
@@ -173,11 +168,11 @@ def test_nothing_to_measure_is_zero():
 
 
 def test_one_class_has_no_wrong_neighbour():
-    assert measured(unit([4, 2, 4]), [7] * 4)["contrastive_accuracy"] == 1
+    assert measured(made.unit([4, 2, 4]), [7] * 4)["contrastive_accuracy"] == 1
 
 
 def test_a_subsample_measures_its_own_anchors():
-    z = unit([9, 1, 4], seed=3)
+    z = made.unit([9, 1, 4], seed=3)
     labels = np.array([0, 1, 0, 1, 1, 0, 0, 1, 0])
     rows = [0, 2, 4, 6]  # k * 9 // 4
     cosines = z[:, 0] @ z[:, 0].T - 9 * np.eye(9)
@@ -185,9 +180,7 @@ def test_a_subsample_measures_its_own_anchors():
     kept = z[rows]
     expected = oracle(kept, labels[rows])["uniformity"]
     got = measured(
-        z,
-        labels,
-        [losses.ContrastiveAccuracy(4), losses.Uniformity(4)],
+        z, labels, [losses.ContrastiveAccuracy(4), losses.Uniformity(4)]
     )
     assert got["contrastive_accuracy"] == np.mean(correct[rows])
     assert got["uniformity"] == pytest.approx(expected, rel=1e-5)
@@ -195,7 +188,7 @@ def test_a_subsample_measures_its_own_anchors():
 
 def test_batches_weigh_by_their_anchors():
     """Uniformity is the log of the mean, not the mean of logs."""
-    one, other = unit([4, 1, 4]), np.tile(unit([1, 1, 4]), [2, 1, 1])
+    one, other = made.unit([4, 1, 4]), np.tile(made.unit([1, 1, 4]), [2, 1, 1])
     metrics = losses.diagnostics()
     measured(one, [0, 0, 1, 2], metrics)
     got = measured(other, [0, 0], metrics)
@@ -221,7 +214,7 @@ def test_in_a_function_with_unknown_batch():
         input_signature=[
             tf.TensorSpec([None, 2, 4]),
             tf.TensorSpec([None], tf.int32),
-        ],
+        ]
     )
     def step(z, labels):
         for metric in metrics:
@@ -230,7 +223,7 @@ def test_in_a_function_with_unknown_batch():
         return {metric.name: metric.result() for metric in metrics}
 
     for batch in (6, 3):
-        z = unit([batch, 2, 4]).astype(np.float32)
+        z = made.unit([batch, 2, 4]).astype(np.float32)
         got = step(z, LABELS[:batch].astype(np.int32))
         assert_figures(
             {name: float(value) for name, value in got.items()},
@@ -242,7 +235,7 @@ def test_in_a_function_with_unknown_batch():
 def test_two_replicas(mirrored_strategy, cross_replica):
     """Rows are compared within a replica; positives are counted on both."""
     strategy = mirrored_strategy
-    z = unit([6, 2, 5]).astype(np.float32)
+    z = made.unit([6, 2, 5]).astype(np.float32)
     parts = [slice(0, 4), slice(4, 6)]
     with strategy.scope():
         metrics = losses.diagnostics(cross_replica)
@@ -250,15 +243,9 @@ def test_two_replicas(mirrored_strategy, cross_replica):
     def replica_step(z, labels):
         for metric in metrics:
             metric.update_state(labels, z)
+        return [labels]
 
-    def distributed(array):
-        return strategy.experimental_distribute_values_from_function(
-            lambda c: tf.constant(array[parts[c.replica_id_in_sync_group]])
-        )
-
-    tf.function(lambda z, labels: strategy.run(replica_step, (z, labels)))(
-        distributed(z), distributed(LABELS)
-    )
+    made.on_two_replicas(strategy, replica_step, parts, z, LABELS)
     got = {metric.name: float(metric.result()) for metric in metrics}
     local = [oracle(z[part], LABELS[part]) for part in parts]
     expected = {
@@ -277,23 +264,6 @@ def test_two_replicas(mirrored_strategy, cross_replica):
     assert_figures(got, expected)
 
 
-def test_config_round_trip():
-    made = [
-        losses.ContrastiveAccuracy(3, "a"),
-        losses.Alignment("b"),
-        losses.Uniformity(4, "c"),
-        losses.MeanCosine("d", "float64"),
-        losses.PositivesPerAnchor(False, "e"),
-        losses.AnchorsWithoutPositives(False, "f"),
-    ]
-    for metric in made:
-        again = tf.keras.metrics.deserialize(tf.keras.metrics.serialize(metric))
-        assert type(again) is type(metric)
-        assert again.get_config() == metric.get_config()
-        arguments = inspect.signature(type(metric)).parameters
-        assert set(arguments) == set(metric.get_config())
-
-
 def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match="`anchors` must be positive, got 0"):
         losses.ContrastiveAccuracy(0)
@@ -301,13 +271,13 @@ def test_bad_arguments_are_named():
         losses.Uniformity(1)
     for metric in losses.diagnostics():
         with pytest.raises(ValueError, match="`sample_weight` must be None"):
-            metric.update_state([0, 1], unit([2, 1, 4]), tf.ones([2]))
+            metric.update_state([0, 1], made.unit([2, 1, 4]), tf.ones([2]))
         with pytest.raises(ValueError, match="the view axis is second"):
             metric.update_state([0, 1], np.ones([2, 1, 4, 1]))
 
 
 def test_fit_reports_them():
-    z = unit([12, 8])
+    z = made.unit([12, 8])
     labels = np.arange(12) % 3
     model = tf.keras.Sequential([tf.keras.layers.Reshape([2, 4])])
     model.add(tf.keras.layers.Dense(4, "linear", False, "identity"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
@@ -10,12 +11,11 @@ import tensorflow as tf
 
 from supcon_tf import losses
 from tests import reference
+from tests.losses import made
 
 
 def unit(shape, seed=0):
-    z = np.random.default_rng(seed).normal(size=shape)
-    z /= np.linalg.norm(z, axis=-1, keepdims=True)
-    return z.astype(np.float32)
+    return made.unit(shape, seed, np.float32)
 
 
 def filled_queue(size, rows, seed=5):
@@ -70,9 +70,7 @@ def test_filled_rows_are_contrasts():
     z, labels = unit([5, 2, 4]), np.array([0, 1, 0, 2, 7])
     queue, queued, queued_labels = filled_queue(16, 8)
     for formulation, denominator, cap in itertools.product(
-        ("out", "in"),
-        ("all", "one_positive", "only_negatives"),
-        (None, 4),
+        ("out", "in"), ("all", "one_positive", "only_negatives"), (None, 4)
     ):
         options = {
             "temperature": 0.2,
@@ -105,11 +103,7 @@ def test_gradient_flows_to_the_batch_alone():
     assert into_queue is None
     expected = reference.finite_differences(
         lambda x: reference.supcon_loss(
-            x,
-            labels,
-            temperature=0.3,
-            queue=queued,
-            queue_labels=queued_labels,
+            x, labels, temperature=0.3, queue=queued, queue_labels=queued_labels
         ).sum(),
         z,
     )
@@ -162,24 +156,14 @@ def test_two_replicas_equal_one_device(mirrored_strategy, cap):
         queue.enqueue(tf.reshape(z, [-1, 4]), tf.repeat(labels, 2))
         return value, tape.gradient(value, z)
 
-    @tf.function
-    def replicas_step(z, labels):
-        return strategy.run(lambda *batch: step(queue, *batch), (z, labels))
-
-    def distributed(array):
-        return strategy.experimental_distribute_values_from_function(
-            lambda c: tf.constant(array[split[c.replica_id_in_sync_group]])
-        )
-
     for turn in range(3):  # the last two see what the ones before enqueued
         rows = np.roll(z, turn, axis=0)
         expected = step(alone, tf.constant(rows), tf.constant(labels))
-        got = replicas_step(distributed(rows), distributed(labels))
+        got = made.on_two_replicas(
+            strategy, functools.partial(step, queue), split, rows, labels
+        )
         for parts, whole in zip(got, expected, strict=True):
-            parts = strategy.experimental_local_results(parts)
-            np.testing.assert_allclose(
-                np.concatenate(parts), whole, rtol=1e-4, atol=1e-6
-            )
+            np.testing.assert_allclose(parts, whole, rtol=1e-4, atol=1e-6)
         for one, mirrored in zip(alone.variables, queue.variables, strict=True):
             copies = strategy.experimental_local_results(mirrored)
             assert len(copies) == 2

@@ -11,13 +11,9 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import losses
-from supcon_tf.losses import tiled, unrolled
+from supcon_tf.losses import tiles_looped, tiles_unrolled
 from tests import reference
-
-
-def unit(shape, seed=0):
-    z = np.random.default_rng(seed).normal(size=shape)
-    return z / np.linalg.norm(z, axis=-1, keepdims=True)
+from tests.losses import made
 
 
 def value_and_gradient(function, z):
@@ -45,7 +41,7 @@ def test_equals_the_dense_loss(views, formulation, labels):
     """Every tile size: one tile, an even cut, padding, a row per tile."""
     if (formulation, labels) == ("in", "one class"):
         pytest.skip("constant: see the next test")
-    z = unit([7, views, 5]).astype(np.float32)
+    z = made.unit([7, views, 5]).astype(np.float32)
     y = {
         "none": None,
         "unique": [3, -1, 2**40, 7, 0, 5, 6],
@@ -91,7 +87,7 @@ def test_inside_of_one_class_is_constant(temperature):
             formulation="in",
             scale_by_temperature=False,
         ),
-        unit([6, 2, 4]),
+        made.unit([6, 2, 4]),
     )
     np.testing.assert_allclose(loss, np.full(6, np.log(11)), rtol=1e-5)
     np.testing.assert_allclose(gradient, np.zeros([6, 2, 4]), atol=1e-5)
@@ -99,7 +95,7 @@ def test_inside_of_one_class_is_constant(temperature):
 
 @pytest.mark.parametrize("formulation", ["out", "in"])
 def test_equals_the_papers_loops(formulation):
-    z, labels = unit([6, 2, 4], seed=1), [0, 1, 0, 0, 2, 1]
+    z, labels = made.unit([6, 2, 4], seed=1), [0, 1, 0, 0, 2, 1]
     options = {"temperature": 0.1, "formulation": formulation}
     np.testing.assert_allclose(
         losses.tiled_supcon_loss(z, labels, **options, tile_rows=5),
@@ -107,8 +103,7 @@ def test_equals_the_papers_loops(formulation):
         rtol=1e-5,
     )
     _, gradient = value_and_gradient(
-        lambda z: losses.tiled_supcon_loss(z, labels, **options, tile_rows=5),
-        z,
+        lambda z: losses.tiled_supcon_loss(z, labels, **options, tile_rows=5), z
     )
     weights = np.arange(1.0, 7.0)
     expected = reference.finite_differences(
@@ -137,7 +132,7 @@ def float64_gradient(z, labels, temperature):
 @pytest.mark.parametrize("options", [{"unit_length": True}, {"tile_rows": 512}])
 def test_gradient_within_5e_7_of_float64(options):
     rng = np.random.default_rng(0)
-    z = unit([1024, 2, 128]).astype(np.float32)
+    z = made.unit([1024, 2, 128]).astype(np.float32)
     labels = rng.integers(0, 1000, 1024)
     tensor = tf.constant(z)
     with tf.GradientTape() as tape:
@@ -155,10 +150,9 @@ def test_gradient_within_5e_7_of_float64(options):
 @pytest.mark.parametrize("scale", [0.0, 1.0, 100.0])
 def test_value_and_gradient_are_finite(dtype, temperature, scale):
     for views, (batch, labels) in itertools.product(
-        (1, 2),
-        ((1, [3]), (2, [0, 1]), (5, [0] * 5), (5, [0, 1, 2, 3, 4])),
+        (1, 2), ((1, [3]), (2, [0, 1]), (5, [0] * 5), (5, [0, 1, 2, 3, 4]))
     ):
-        z = tf.cast(unit([batch, views, 8]) * scale, dtype)
+        z = tf.cast(made.unit([batch, views, 8]) * scale, dtype)
         for formulation in ("out", "in"):
             loss = losses.SupConLoss(
                 temperature, formulation, implementation="tiled"
@@ -193,7 +187,7 @@ def test_in_a_function(jit_compile, options, batch):
         return loss, tape.gradient(loss, z)
 
     for size in (6,) if batch else (3, 6):
-        z = unit([size, 2, 4]).astype(np.float32)
+        z = made.unit([size, 2, 4]).astype(np.float32)
         labels = np.arange(size, dtype=np.int32) % 2
         with tf.GradientTape() as tape:
             tensor = tf.constant(z)
@@ -206,32 +200,31 @@ def test_in_a_function(jit_compile, options, batch):
 
 def test_the_schedule_follows_the_documented_rule(monkeypatch):
     used = []
-    for name in ("_looped", "_unrolled"):
-        function = getattr(tiled, name)
+    for module in (tiles_looped, tiles_unrolled):
         monkeypatch.setattr(
-            tiled,
-            name,
-            lambda *a, f=function, n=name, **k: used.append(n) or f(*a, **k),
+            module,
+            "log_sum_exp",
+            lambda *a, m=module, f=module.log_sum_exp: used.append(m) or f(*a),
         )
 
-    def schedule(z, **options):
+    def unrolls(z, **options):
         used.clear()
         losses.tiled_supcon_loss(z, [0, 1, 0, 1], **options)
-        return used[0]
+        return used[0] is tiles_unrolled
 
-    z = tf.constant(unit([4, 2, 4]).astype(np.float32))
-    assert schedule(z, unit_length=True) == "_unrolled"
-    assert schedule(z) == "_looped"
-    assert schedule(z, unit_length=True, tile_rows=2) == "_looped"
-    assert schedule(z, unit_length=True, temperature=0.02) == "_looped"
-    assert schedule(z, unit_length=True, formulation="in") == "_looped"
-    monkeypatch.setattr(unrolled, "MEMORY", 100)
-    assert schedule(z, unit_length=True) == "_looped"
+    z = tf.constant(made.unit([4, 2, 4]).astype(np.float32))
+    assert unrolls(z, unit_length=True)
+    assert not unrolls(z)
+    assert not unrolls(z, unit_length=True, tile_rows=2)
+    assert not unrolls(z, unit_length=True, temperature=0.02)
+    assert not unrolls(z, unit_length=True, formulation="in")
+    monkeypatch.setattr(tiles_unrolled, "MEMORY", 100)
+    assert not unrolls(z, unit_length=True)
 
 
 def test_what_is_affordable_stays_within_the_budget():
-    assert unrolled.is_affordable(8192)
-    assert not unrolled.is_affordable(12288)
+    assert tiles_unrolled.is_affordable(8192)
+    assert not tiles_unrolled.is_affordable(12288)
 
 
 def test_implementation_chooses():
@@ -243,7 +236,7 @@ def test_implementation_chooses():
     assert not is_tiled(implementation="dense")
     assert not is_tiled(positives_cap=3)
     assert not is_tiled(denominator="only_negatives")
-    z, labels = unit([6, 2, 4]), np.array([0, 1, 0, 2, 1, 0])
+    z, labels = made.unit([6, 2, 4]), np.array([0, 1, 0, 2, 1, 0])
     dense, tiles = (
         losses.SupConLoss(implementation=name, reduction="none")(labels, z)
         for name in ("dense", "tiled")
@@ -256,7 +249,7 @@ def test_implementation_chooses():
 
 
 def test_bad_input_is_named():
-    z = unit([4, 2, 4])
+    z = made.unit([4, 2, 4])
     with pytest.raises(ValueError, match="`tile_rows` must be at least 1"):
         losses.tiled_supcon_loss(z, tile_rows=0)
     with pytest.raises(ValueError, match=r"`labels` must have shape \[4\]"):
@@ -274,8 +267,7 @@ def test_two_replicas_equal_one_device(
     mirrored_strategy, formulation, batch, labelled
 ):
     """Also with batches of different size, and classes on one replica only."""
-    strategy = mirrored_strategy
-    z = unit([batch, 2, 4], seed=6).astype(np.float32)
+    z = made.unit([batch, 2, 4], seed=6).astype(np.float32)
     labels = np.array([0, 0, 0, 1, 1, 0, 2, 0])[:batch]
     split = [slice(0, 4), slice(4, batch)]
 
@@ -295,21 +287,10 @@ def test_two_replicas_equal_one_device(
             total = tf.reduce_sum(weights * value)
         return value, tape.gradient(total, z)
 
-    def distributed(array):
-        return strategy.experimental_distribute_values_from_function(
-            lambda c: tf.constant(array[split[c.replica_id_in_sync_group]])
-        )
-
     weights = np.arange(1.0, batch + 1, dtype=np.float32)
-    parts = tf.function(lambda *arrays: strategy.run(replica_step, arrays))(
-        distributed(z), distributed(labels), distributed(weights)
+    got = made.on_two_replicas(
+        mirrored_strategy, replica_step, split, z, labels, weights
     )
-    got = [
-        np.concatenate(
-            [v.numpy() for v in strategy.experimental_local_results(part)]
-        )
-        for part in parts
-    ]
     assert_same(got, value_and_gradient(lambda z: loss(z, labels, False), z))
 
 

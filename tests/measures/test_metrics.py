@@ -1,6 +1,9 @@
-"""Top-k accuracy and calibration against loops, closed forms, scikit-learn."""
+"""Measures of scores against loops, closed forms and scikit-learn."""
 
 from __future__ import annotations
+
+import json
+import math
 
 import numpy as np
 import pytest
@@ -131,6 +134,16 @@ def test_confidence_one_is_in_the_last_bin(dtype):
     assert metrics.calibration_bins(above, [0]).count.tolist() == [0] * 14 + [1]
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("num_bins", [5, 10, 15, 20])
+def test_edges_belong_to_the_bin_below(num_bins, dtype):
+    # Float32 0.6 exceeds float64 3/5, and linspace's 3/5 exceeds 0.6.
+    for b in range(-(-num_bins // 2), num_bins):
+        probabilities = _two_class([(b + 1) / num_bins], dtype)
+        bins = metrics.calibration_bins(probabilities, [0], num_bins)
+        assert np.flatnonzero(bins.count).tolist() == [b]
+
+
 def test_four_samples_by_hand():
     # Five bins: 0.55 and 0.6 in (0.4, 0.6], 0.9 and 1.0 in (0.8, 1].
     probabilities = _two_class([0.55, 0.6, 0.9, 1.0])
@@ -143,42 +156,147 @@ def test_four_samples_by_hand():
     assert ece == pytest.approx(0.5 * 0.075 + 0.5 * 0.05)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("num_bins", [5, 10, 15, 20])
-def test_edges_belong_to_the_bin_below(num_bins, dtype):
-    # Float32 0.6 exceeds float64 3/5, and linspace's 3/5 exceeds 0.6.
-    for b in range(-(-num_bins // 2), num_bins):
-        probabilities = _two_class([(b + 1) / num_bins], dtype)
-        bins = metrics.calibration_bins(probabilities, [0], num_bins)
-        assert np.flatnonzero(bins.count).tolist() == [b]
+def test_likelihood_and_brier_score_equal_the_loops():
+    probabilities, labels = _distributions(60, 4)
+    nll = brier = 0.0
+    for row, label in zip(probabilities, labels, strict=True):
+        nll -= math.log(row[label]) / len(labels)
+        for class_id, p in enumerate(row):
+            brier += (p - float(class_id == label)) ** 2 / len(labels)
+    for dtype, tolerance in ((np.float64, 1e-12), (np.float32, 1e-6)):
+        given = probabilities.astype(dtype), labels
+        assert metrics.negative_log_likelihood(*given) == pytest.approx(
+            nll, abs=tolerance
+        )
+        assert metrics.brier_score(*given) == pytest.approx(
+            brier, abs=tolerance
+        )
+    assert nll == pytest.approx(sklearn_metrics.log_loss(labels, probabilities))
+    assert brier == pytest.approx(
+        sklearn_metrics.brier_score_loss(
+            labels, probabilities, scale_by_half=False
+        )
+    )
 
 
-def test_bins_hold_every_example():
-    probabilities, labels = _distributions()
-    bins = metrics.calibration_bins(probabilities, labels)
-    assert len(bins.count) == len(bins.confidence) == len(bins.accuracy) == 15
-    assert bins.count.sum() == len(labels)
-    hits = np.sum(bins.count * bins.accuracy)
-    assert hits == pytest.approx(np.sum(probabilities.argmax(1) == labels))
-    assert np.isfinite(bins.confidence).all()
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_certain_and_right_or_wrong(dtype):
+    certain = np.eye(3, dtype=dtype)
+    assert metrics.negative_log_likelihood(certain, [0, 1, 2]) == 0.0
+    assert metrics.brier_score(certain, [0, 1, 2]) == 0.0
+    assert metrics.brier_score(certain, [1, 2, 0]) == 2.0
+    # Not infinite: probability 0 counts as the smallest normal float32.
+    assert metrics.negative_log_likelihood(certain, [1, 2, 0]) == pytest.approx(
+        126 * math.log(2)
+    )
+
+
+def test_equal_probabilities():
+    flat = np.full((5, 4), 0.25, np.float32)
+    labels = [0, 1, 2, 3, 0]
+    assert metrics.negative_log_likelihood(flat, labels) == pytest.approx(
+        math.log(4)
+    )
+    assert metrics.brier_score(flat, labels) == pytest.approx(0.75)
+
+
+def test_a_rounded_row_above_one_is_no_negative_score():
+    above = np.array([[1.0000001, 0.0]], np.float32)
+    assert metrics.negative_log_likelihood(above, [0]) == 0.0
+
+
+def test_rows_of_the_confusion_matrix_are_true_classes():
+    matrix = metrics.confusion_matrix([1, 1, 2, 0], [0, 0, 2, 0], 4)
+    assert matrix.dtype == np.int64
+    assert matrix.tolist() == [
+        [1, 2, 0, 0],
+        [0, 0, 0, 0],
+        [0, 0, 1, 0],
+        [0, 0, 0, 0],
+    ]
+    recall = metrics.per_class_recall([1, 1, 2, 0], [0, 0, 2, 0], 4)
+    assert recall == [pytest.approx(1 / 3), None, 1.0, None]
+    # A class with examples, none of them found, is 0 and not absent.
+    assert metrics.per_class_recall([1], [0], 2) == [0.0, None]
 
 
 @pytest.mark.parametrize(
-    ("probabilities", "labels", "num_bins", "message"),
+    ("predicted", "labels", "num_classes", "message"),
     [
-        (np.ones(3), [0], 15, "`probabilities` must have shape"),
-        (np.ones((1, 3)), [0], 15, "sum to 1 in each row, got a sum of 3.0"),
-        ([[np.nan, 1.0]], [0], 15, "sum to 1 in each row, got a sum of nan"),
-        ([[-1.0, 2.0]], [0], 15, "must not be negative, got -1.0"),
-        ([[0.5, 0.5]], [2], 15, r"`labels` must lie in \[0, 2\), got 2"),
-        ([[0.5, 0.5]], [[1, 0]], 15, r"`labels` must have shape \(1,\)"),
-        ([[0.5, 0.5]], [0], 0, "`num_bins` must be at least 1, got 0"),
+        ([0], [0, 1], 2, r"`predicted` must have shape \(2,\)"),
+        ([0, 2], [0, 1], 2, r"`predicted` must lie in \[0, 2\), got 2"),
+        ([0, 1], [0, -1], 2, r"`labels` must lie in \[0, 2\), got -1"),
+        ([0, 1], [[0, 1]], 2, "`labels` must have shape"),
+        ([], [], 0, "`num_classes` must be at least 1, got 0"),
     ],
 )
-def test_calibration_errors(probabilities, labels, num_bins, message):
-    for measure in (
+def test_confusion_errors(predicted, labels, num_classes, message):
+    with pytest.raises(ValueError, match=message):
+        metrics.confusion_matrix(predicted, labels, num_classes)
+
+
+def test_the_summary_is_its_parts_and_survives_json():
+    generator = np.random.default_rng(0)
+    probabilities = generator.dirichlet(np.ones(6), 50).astype(np.float32)
+    labels = generator.integers(5, size=50)  # None of class 5.
+    summary = metrics.classification_summary(probabilities, labels, 7)
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    assert set(summary) == {
+        *("top_1", "top_5", "ece", "nll", "brier", "per_class_recall"),
+        *("confusion_matrix", "calibration_bins"),
+    }
+    for name, measure in {
+        "ece": lambda *p: metrics.expected_calibration_error(*p, 7),
+        "nll": metrics.negative_log_likelihood,
+        "brier": metrics.brier_score,
+        "top_1": lambda *p: metrics.top_k_accuracy(*p, 1),
+        "top_5": lambda *p: metrics.top_k_accuracy(*p, 5),
+    }.items():
+        assert summary[name] == measure(probabilities, labels)
+    matrix = np.array(summary["confusion_matrix"])
+    assert matrix.sum() == 50
+    assert np.trace(matrix) / 50 == summary["top_1"]
+    assert summary["per_class_recall"][5] is None
+    bins = summary["calibration_bins"]
+    assert sum(bins["count"]) == 50 and len(bins["accuracy"]) == 7
+    assert set(bins) == {"count", "confidence", "accuracy"}
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
         metrics.calibration_bins,
         metrics.expected_calibration_error,
-    ):
-        with pytest.raises(ValueError, match=message):
-            measure(probabilities, labels, num_bins)
+        metrics.negative_log_likelihood,
+        metrics.brier_score,
+        metrics.classification_summary,
+    ],
+)
+@pytest.mark.parametrize(
+    ("probabilities", "labels", "message"),
+    [
+        (np.ones(3), [0], "`probabilities` must have shape"),
+        (np.ones((1, 3)), [0], "sum to 1 in each row, got a sum of 3.0; apply"),
+        ([[np.nan, 1.0]], [0], "sum to 1 in each row, got a sum of nan"),
+        ([[-1.0, 2.0]], [0], "must not be negative, got -1.0"),
+        ([[0.5, 0.5]], [2], r"`labels` must lie in \[0, 2\), got 2"),
+        ([[0.5, 0.5]], [[1, 0]], r"`labels` must have shape \(1,\)"),
+    ],
+)
+def test_what_is_no_distribution_is_refused(
+    measure, probabilities, labels, message
+):
+    with pytest.raises(ValueError, match=message):
+        measure(probabilities, labels)
+
+
+def test_bins_are_at_least_one():
+    with pytest.raises(ValueError, match="`num_bins` must be at least 1, g"):
+        metrics.calibration_bins([[0.5, 0.5]], [0], 0)
+
+
+def test_the_input_is_left_as_it_is():
+    probabilities, labels = _distributions()
+    before = probabilities.copy()
+    metrics.classification_summary(probabilities, labels)
+    np.testing.assert_array_equal(probabilities, before)

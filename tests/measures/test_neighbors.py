@@ -160,10 +160,17 @@ def test_inputs_are_left_as_they_are():
     [
         ({"k": 0}, "`k` must be positive, got 0"),
         ({"query_chunk": -1}, "`query_chunk` must be positive, got -1"),
+        ({"queries": np.ones(3)}, r"`queries` must have shape \[rows, dim\]"),
         ({"queries": np.ones((2, 3))}, "dimension of the bank, 4, got 3"),
+        ({"bank": np.ones((0, 4))}, "`bank` must hold at least 1"),
         ({"bank": np.full((40, 4), np.inf)}, "`bank` must be finite"),
+        ({"bank": np.full((40, 4), np.nan)}, "`bank` must be finite"),
         ({"bank": np.full((40, 4), 1e39)}, "`bank` must be finite"),
         ({"leave_one_out": True}, "got 5 queries and 40 rows"),
+        (
+            {"queries": _grid(1), "bank": _grid(1), "leave_one_out": True},
+            "of 2 rows or more",
+        ),
     ],
 )
 def test_errors_name_the_rule(changes, message):

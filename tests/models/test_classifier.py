@@ -1,8 +1,6 @@
-"""ClassifierModel: logits of every view, cosines, fit, saving."""
+"""ClassifierModel: logits of every view, cosines, fit."""
 
 from __future__ import annotations
-
-import pathlib
 
 import numpy as np
 import pytest
@@ -72,24 +70,6 @@ def test_fit_trains_encoder_and_classifier(cosine) -> None:
         value = loss(np.arange(4) % 3, model(_views(), training=True))
     for gradient in tape.gradient(value, model.trainable_variables):
         assert gradient is not None and np.isfinite(gradient).all()
-
-
-def test_round_trip(tmp_path: pathlib.Path) -> None:
-    encoder = models.Encoder("resnet18", width=0.0625)
-    model = models.ClassifierModel(encoder, 3, cosine=True)
-    expected = model(_views())
-    assert {v.name for v in model.classifier.variables} == {
-        "classifier_model/classifier/kernel:0"
-    }
-    copy = models.ClassifierModel.from_config(model.get_config())
-    assert copy.get_config() == model.get_config()
-    copy.build((None, 2, 16, 16, 3))
-    path = tf.train.Checkpoint(model=model).write(str(tmp_path / "c"))
-    tf.train.Checkpoint(model=copy).read(path).assert_consumed()
-    np.testing.assert_array_equal(copy(_views()), expected)
-    model.save(tmp_path / "model.keras")
-    loaded = tf.keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(loaded(_views()), expected)
 
 
 def test_bad_arguments_are_named() -> None:

@@ -1,8 +1,6 @@
-"""SupConModel: views, gradients, fit, saving, classifier, chunks."""
+"""SupConModel: views, gradients, fit, classifier, chunks."""
 
 from __future__ import annotations
-
-import pathlib
 
 import numpy as np
 import pytest
@@ -112,22 +110,6 @@ def test_rank_is_checked() -> None:
         model(_views()[:, 0])
     with pytest.raises(ValueError, match=r"`images` must be"):
         model(_views()[..., :1])
-
-
-def test_round_trip(tmp_path: pathlib.Path) -> None:
-    model = _model()
-    model(_views(), training=True)
-    expected = model(_views())
-    copy = models.SupConModel.from_config(model.get_config())
-    assert copy.get_config() == model.get_config()
-    copy.build((None, 2, 16, 16, 3))
-    assert [v.name for v in copy.variables] == [v.name for v in model.variables]
-    path = tf.train.Checkpoint(model=model).write(str(tmp_path / "c"))
-    tf.train.Checkpoint(model=copy).read(path).assert_consumed()
-    np.testing.assert_array_equal(copy(_views()), expected)
-    model.save(tmp_path / "model.keras")
-    loaded = tf.keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_array_equal(loaded(_views()), expected)
 
 
 def test_batch_norm_spans_two_replicas(mirrored_strategy) -> None:
@@ -343,20 +325,6 @@ def test_chunks_and_classifier_in_mixed_precision(dtype: str, joint) -> None:
     assert norms[1] > 1e-3
     np.testing.assert_allclose(norms[0], norms[1], rtol=0.2)
     assert np.dot(ours, theirs) > 0.95 * norms[0] * norms[1]
-
-
-def test_a_model_with_classifier_is_saved(tmp_path) -> None:
-    parts = models.Encoder("vgg8", width=0.05), models.ProjectionHead(4)
-    model = models.SupConModel(*parts, _dense(), 0.3, 2)
-    model.build((None, 2, 16, 16, 3))
-    assert "supcon_model/classifier/kernel:0" in {w.name for w in model.weights}
-    copy = models.SupConModel.from_config(model.get_config())
-    assert copy.get_config() == model.get_config()
-    assert (copy.classifier_weight, copy.gradient_cache_chunks) == (0.3, 2)
-    model.save(tmp_path / "model.keras")
-    loaded = tf.keras.models.load_model(tmp_path / "model.keras")
-    for ours, theirs in zip(loaded.weights, model.weights, strict=True):
-        np.testing.assert_array_equal(ours, theirs, err_msg=theirs.name)
 
 
 def test_options_are_checked() -> None:

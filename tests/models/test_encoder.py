@@ -218,19 +218,6 @@ def test_first_call_creates_no_variable_after_build() -> None:
     assert [v.ref() for v in encoder.variables] == before
 
 
-def test_config_round_trip() -> None:
-    encoder = models.Encoder(
-        "resnet34", "cifar", 0.5, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), False, False
-    )
-    copy = models.Encoder.from_config(encoder.get_config())
-    assert copy.get_config() == encoder.get_config()
-    assert encoder.get_config()["name"] == "encoder"
-    assert set(encoder.get_config()) >= {
-        "architecture", "stem", "width", "image_mean", "image_std",
-        "normalize", "synchronized_bn",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("kind", ["checkpoint", "weights", "h5", "keras"])
 def test_saving_gives_an_equal_encoder(
     kind: str, tmp_path: pathlib.Path

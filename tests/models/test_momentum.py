@@ -111,9 +111,7 @@ def test_a_step_updates_follows_and_enqueues():
         )
         assert filled.sum() == min(8 * (step + 1), 24)
     for one, other in zip(
-        averages,
-        model.momentum_encoder.non_trainable_weights,
-        strict=True,
+        averages, model.momentum_encoder.non_trainable_weights, strict=True
     ):
         assert np.abs(one - other).max() > 1e-4
 
@@ -195,16 +193,6 @@ def test_checkpoint_restores_copies_and_queue(tmp_path):
     np.testing.assert_allclose(
         *(m.queue.projections for m in (model, again)), atol=1e-5
     )
-
-
-def test_config_round_trip():
-    model = make_model(momentum=0.5, gradient_cache_chunks=2)
-    config = tf.keras.saving.serialize_keras_object(model)
-    again = tf.keras.saving.deserialize_keras_object(config)
-    assert isinstance(again, models.MomentumSupConModel)
-    assert again.get_config() == model.get_config()
-    assert again.queue is not model.queue
-    assert (again.queue.size, again.encoder_momentum) == (24, 0.5)
 
 
 def test_bad_arguments_are_named():

@@ -154,27 +154,6 @@ def test_variable_names_are_readable() -> None:
     assert "resnet18/group3_block1/second/bn/moving_mean:0" in names
 
 
-@pytest.mark.parametrize(
-    "layer",
-    [
-        layers.ConvBN(4, 5, 2, zero_gamma=True, synchronized_bn=True),
-        resnet.ResidualBlock(4, 2, bottleneck=False, project=True),
-        resnet.ResNet(34, "imagenet", 0.5, dtype="mixed_bfloat16"),
-    ],
-)
-def test_config_round_trip(layer: tf.keras.layers.Layer) -> None:
-    config = tf.keras.saving.serialize_keras_object(layer)
-    copy = tf.keras.saving.deserialize_keras_object(config)
-    assert copy.get_config() == layer.get_config()
-
-
-def test_unknown_depth_and_stem_are_named() -> None:
-    with pytest.raises(ValueError, match=r"`depth` must be one of \[18, 34"):
-        resnet.ResNet(19)
-    with pytest.raises(ValueError, match=r"`stem` must be one of .*got 'auto'"):
-        resnet.ResNet(18, "auto")
-
-
 def test_a_strided_1x1_convolution_takes_every_second_pixel() -> None:
     """8 channels: the strided gradient of TensorFlow crashed on 4 cores."""
     conv = layers.ConvBN(16, kernel_size=1, strides=2)

@@ -1,4 +1,4 @@
-"""The VGG stacks: counts, pooling, config."""
+"""The VGG stacks: counts, pooling."""
 
 from __future__ import annotations
 
@@ -14,12 +14,6 @@ from supcon_tf.models import vgg
     [
         # 13 3x3 convolutions of VGG-16 (14,714,688 with biases).
         (16, 1.0, 14_710_464, 4_224),
-        (
-            8,
-            1.0,
-            9 * (3 * 64 + 64 * 128 + 128 * 256 + 256 * 512 + 512**2),
-            1472,
-        ),
         (8, 0.25, 9 * (3 * 16 + 16 * 32 + 32 * 64 + 64 * 128 + 128**2), 368),
     ],
 )
@@ -53,15 +47,3 @@ def test_output_is_after_relu_and_equals_the_stages_by_hand() -> None:
         x = tf.nn.conv2d(x, conv.conv.kernel, 1, "SAME")
         x = tf.nn.relu(x / np.sqrt(1 + 1e-5))
     np.testing.assert_allclose(output, x, atol=1e-5)
-
-
-def test_config_round_trip() -> None:
-    stack = vgg.VGG(16, 0.5, synchronized_bn=True, name="vgg16")
-    config = tf.keras.saving.serialize_keras_object(stack)
-    copy = tf.keras.saving.deserialize_keras_object(config)
-    assert copy.get_config() == stack.get_config()
-
-
-def test_unknown_depth_is_named() -> None:
-    with pytest.raises(ValueError, match=r"`depth` must be one of \[8, 16\]"):
-        vgg.VGG(11)

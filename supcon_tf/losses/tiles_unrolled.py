@@ -24,19 +24,23 @@ def is_affordable(rows: int) -> bool:
 
 
 def log_sum_exp(
-    rows: tf.Tensor, temperature: float
+    z: tf.Tensor, temperature: float
 ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-    """lse_i of tiles.py over all rows but i, and its gradient.
+    """lse_i of tiles_looped.py over all rows but i, and its gradient.
 
     Args:
-      rows: [M, D] float32, static M; `tiles.fits_one_shift` must hold.
+      z: [B, V, D] float32, static, of B * V rows;
+        `tiles_looped.fits_one_shift` must hold.
       temperature: tau.
 
     Returns:
-      lse [M], and the function from dL / d lse [M] to dL / dz [M, D].
+      lse [B, V], and the function from dL / d lse to dL / dz [B, V, D].
     """
+    rows = tf.reshape(z, [-1, z.shape[2]])
     count = rows.shape[0]
-    blocks = _blocks(count)
+    # Few blocks for small batches, where operations cost most.
+    blocks = 1 if count <= 256 else 2 if count <= 1024 else 4
+    blocks = blocks if count <= 3072 else 8
     sizes = [count // blocks + (a < count % blocks) for a in range(blocks)]
     shift = tf.reduce_max(tf.reduce_sum(tf.square(rows), axis=1)) / temperature
     one = tf.ones([count, 1])
@@ -56,41 +60,21 @@ def log_sum_exp(
     totals = [tf.add_n(parts) for parts in sums]
 
     def gradient(weights: tf.Tensor) -> tf.Tensor:
-        parts = _pull_back(
-            kept,
-            tf.split(rows, sizes),
-            [
-                tf.math.divide_no_nan(w, total)
-                for w, total in zip(
-                    tf.split(weights, sizes), totals, strict=True
-                )
-            ],
-        )
-        return tf.concat(parts, axis=0) / temperature
+        weights = tf.split(tf.reshape(weights, [-1]), sizes)
+        weights = [  # w_i / sum_i
+            tf.math.divide_no_nan(w, total)
+            for w, total in zip(weights, totals, strict=True)
+        ]
+        own = tf.split(rows, sizes)
+        sums: list[list[tf.Tensor]] = [[] for _ in sizes]
+        for (a, b), tile in kept.items():
+            pairs = tile * (weights[a][:, tf.newaxis] + weights[b])
+            sums[a].append(tf.matmul(pairs, own[b]))
+            if a != b:
+                sums[b].append(tf.matmul(pairs, own[a], transpose_a=True))
+        parts = [tf.add_n(of_rows) for of_rows in sums]
+        return tf.reshape(tf.concat(parts, axis=0) / temperature, z.shape)
 
     # A single row has no columns: log of a number that no sum falls to.
     total = tf.maximum(tf.concat(totals, axis=0), 1e-37)
-    return tf.math.log(total) + shift, gradient
-
-
-def _pull_back(
-    kept: dict[tuple[int, int], tf.Tensor],
-    rows: list[tf.Tensor],
-    weights: list[tf.Tensor],
-) -> list[tf.Tensor]:
-    """Gradients [T, D] of the blocks of rows; weights are w_i / sum_i."""
-    sums: list[list[tf.Tensor]] = [[] for _ in rows]
-    for (a, b), tile in kept.items():
-        pairs = tile * (weights[a][:, tf.newaxis] + weights[b])
-        sums[a].append(tf.matmul(pairs, rows[b]))
-        if a != b:
-            sums[b].append(tf.matmul(pairs, rows[a], transpose_a=True))
-    return [tf.add_n(parts) for parts in sums]
-
-
-def _blocks(rows: int) -> int:
-    """Blocks of rows: few for small batches, where operations cost most."""
-    for most, blocks in ((256, 1), (1024, 2), (3072, 4)):
-        if rows <= most:
-            return blocks
-    return 8
+    return tf.reshape(tf.math.log(total) + shift, z.shape[:2]), gradient

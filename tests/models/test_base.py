@@ -1,7 +1,8 @@
-"""`load_weights`: every weight, or one error; never some in silence."""
+"""Models from configurations and files: every weight, or one error."""
 
 from __future__ import annotations
 
+import inspect
 import pathlib
 
 import numpy as np
@@ -21,15 +22,32 @@ def _head(*hidden_dims: int) -> models.ProjectionHead:
     return models.ProjectionHead(8, hidden_dims)
 
 
+def _dense() -> tf.keras.layers.Dense:
+    return tf.keras.layers.Dense(3, dtype="float32", name="classifier")
+
+
 UNBUILT = {
-    "Encoder": _encoder,
-    "ProjectionHead": lambda: _head(16),
-    "SupConModel": lambda: models.SupConModel(_encoder(), _head(16)),
-    "MomentumSupConModel": lambda: models.MomentumSupConModel(
-        _encoder(), _head(16), losses.ProjectionQueue(8, 8)
+    "Encoder": lambda: models.Encoder(
+        "resnet34", "cifar", 0.05, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), False,
+        False, name="mine",
     ),
-    "ClassifierModel": lambda: models.ClassifierModel(_encoder(), 3),
+    "ProjectionHead": lambda: models.ProjectionHead(
+        4, (6, 5), True, False, dtype="mixed_bfloat16"
+    ),
+    "SupConModel": lambda: models.SupConModel(
+        _encoder(), _head(16), _dense(), 0.3, 2
+    ),
+    "MomentumSupConModel": lambda: models.MomentumSupConModel(
+        _encoder(), _head(16), losses.ProjectionQueue(8, 8), 0.5,
+        gradient_cache_chunks=2,
+    ),
+    "ClassifierModel": lambda: models.ClassifierModel(_encoder(), 3, True),
     "LinearClassifier": lambda: models.LinearClassifier(_encoder(), 3),
+}  # fmt: skip
+DIMS = {
+    "Encoder": (16, 16, 3),
+    "ProjectionHead": (8,),
+    "LinearClassifier": (16, 16, 3),
 }
 
 
@@ -45,10 +63,37 @@ def _save(model: tf.keras.Model, path: pathlib.Path) -> str:
     return str(path)
 
 
+@pytest.mark.parametrize("name", UNBUILT)
+def test_a_model_is_rebuilt_from_its_config_and_its_files(
+    name: str, tmp_path: pathlib.Path
+) -> None:
+    model, dims = UNBUILT[name](), DIMS.get(name, (2, 16, 16, 3))
+    copy = type(model).from_config(model.get_config())
+    assert copy.get_config() == model.get_config()
+    arguments = inspect.signature(type(model)).parameters
+    assert {*arguments} - {"kwargs"} <= {*model.get_config()}
+    for one in (model, copy):
+        _built(one, *dims)
+    assert [w.name for w in copy.weights] == [w.name for w in model.weights]
+    rng = np.random.default_rng(0)
+    for weight in model.weights:
+        if "queue" not in weight.name:  # whose rows no .keras file has
+            weight.assign(rng.normal(size=weight.shape))
+    path = tf.train.Checkpoint(model=model).write(str(tmp_path / "c"))
+    tf.train.Checkpoint(model=copy).read(path).assert_consumed()
+    model.save(tmp_path / "model.keras")
+    loaded = tf.keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.get_config() == model.get_config()
+    again = _built(type(model).from_config(model.get_config()), *dims)
+    again.load_weights(tmp_path / "model.keras")
+    for other in (copy, loaded, again):
+        pairs = zip(model.weights, other.weights, strict=True)
+        for weight, read in pairs:
+            np.testing.assert_array_equal(weight, read, err_msg=weight.name)
+
+
 @pytest.fixture(scope="module")
-def encoder_files(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> dict[str, str]:
+def encoder_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Files of an encoder by their suffix."""
     encoder, root = _built(_encoder()), tmp_path_factory.mktemp("encoder")
     return {suffix: _save(encoder, root / f"w{suffix}") for suffix in SUFFIXES}
@@ -94,9 +139,7 @@ def test_a_deeper_or_flatter_head_is_refused(
 
 
 def _with_classifier(compiled: bool) -> models.SupConModel:
-    model = models.SupConModel(
-        _built(_encoder()), _head(16), tf.keras.layers.Dense(3)
-    )
+    model = models.SupConModel(_built(_encoder()), _head(16), _dense())
     if compiled:
         metrics = [losses.ContrastiveAccuracy()]
         model.compile("adam", losses.SupConLoss(), metrics=metrics)
@@ -128,25 +171,7 @@ def test_what_compile_adds_does_not_matter(
         np.testing.assert_array_equal(old, new)
 
 
-def test_a_momentum_model_and_its_copies_are_loaded(
-    tmp_path: pathlib.Path,
-) -> None:
-    saved = _built(UNBUILT["MomentumSupConModel"](), 2, 16, 16, 3)
-    saved.momentum_head.set_weights(
-        [weight + 1 for weight in saved.momentum_head.get_weights()]
-    )
-    file = _save(saved, tmp_path / "model.keras")
-    copy = _built(UNBUILT["MomentumSupConModel"](), 2, 16, 16, 3)
-    copy.load_weights(file)
-    loaded = tf.keras.models.load_model(file)
-    for model in (copy, loaded):
-        for old, new in zip(saved.weights, model.weights, strict=True):
-            np.testing.assert_array_equal(old, new)
-
-
-def test_a_saved_model_is_a_file_of_weights_too(
-    tmp_path: pathlib.Path,
-) -> None:
+def test_a_saved_model_is_a_file_of_weights_too(tmp_path: pathlib.Path) -> None:
     encoder = _encoder()
     encoder(np.zeros([1, 16, 16, 3], np.uint8))
     encoder.save(tmp_path / "saved", save_format="tf")

@@ -19,11 +19,13 @@ product is s + u + v in one pass: u and v hide padding, and v shifts.
 from __future__ import annotations
 
 import dataclasses
+import operator
+from collections.abc import Callable
 
 import tensorflow as tf
 
-# Stands for log(0), see supcon.py; the sum of two is still finite.
-LOG_ZERO = -1e30
+from supcon_tf.losses import log_space
+
 # exp(-80) = 1.8e-35 is a normal float32: while |s| <= c <= 40, no term of a sum
 # of exp(s - c) is lost.
 _LARGEST_SHIFT = 40.0
@@ -54,12 +56,6 @@ class Tiling:
     shift: tf.Tensor
 
 
-def largest_logit(columns: tf.Tensor, temperature: float) -> tf.Tensor:
-    """Bound of |s| for rows among columns [M, D], scalar float32."""
-    squares = tf.reduce_sum(tf.square(columns), axis=1)
-    return tf.reduce_max(squares) / temperature
-
-
 def fits_one_shift(largest: float | tf.Tensor) -> bool | tf.Tensor:
     """Whether logits up to `largest` can be shifted by that one number."""
     return largest <= _LARGEST_SHIFT
@@ -76,7 +72,9 @@ def make_tiling(
     symmetric: bool,
 ) -> Tiling:
     """Cuts rows [R, D] and columns [M, D], of which the rows come first."""
-    largest = largest_logit(columns, temperature)
+    # Bounds |s|, for the rows are among the columns.
+    squares = tf.reduce_sum(tf.square(columns), axis=1)
+    largest = tf.reduce_max(squares) / temperature
     one_shift = fits_one_shift(largest)
     shift = tf.where(one_shift, largest, 0.0)
     left, right = cut(rows / temperature, tile_rows), cut(columns, tile_rows)
@@ -106,7 +104,7 @@ def _hidden_padding(tiles: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """[N / T, T, 1]: 0 for the first `count` rows, `LOG_ZERO` for padding."""
     shape = tf.shape(tiles)[:2]
     index = tf.reshape(tf.range(tf.reduce_prod(shape)), shape)
-    return tf.where(index < count, 0.0, LOG_ZERO)[..., tf.newaxis]
+    return tf.where(index < count, 0.0, log_space.LOG_ZERO)[..., tf.newaxis]
 
 
 def log_sum_exp(tiling: Tiling, positives_only: bool = False) -> tf.Tensor:
@@ -115,38 +113,19 @@ def log_sum_exp(tiling: Tiling, positives_only: bool = False) -> tf.Tensor:
     Returns:
       [R / T, T] float32, less `shift`; about `LOG_ZERO` for a sum of nothing.
     """
-    symmetric = tiling.symmetric
-    blocks = tf.shape(tiling.rows)[0]
-    column_blocks = tf.shape(tiling.columns)[0]
 
-    def tile(
-        a: tf.Tensor, b: tf.Tensor, row_lse: tf.Tensor, lse: tf.TensorArray
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.TensorArray]:
+    def tile(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         logits = _logits(tiling, a, b, positives_only)
         row_sums, column_sums = tf.cond(
             tiling.one_shift,
-            lambda: _log_of_sums(tf.exp(logits)),
-            lambda: [tf.reduce_logsumexp(logits, axis=i) for i in (1, 0)],
+            lambda: [_log_of_sum(tf.exp(logits), axis) for axis in (1, 0)],
+            lambda: [tf.reduce_logsumexp(logits, axis) for axis in (1, 0)],
         )
-        if symmetric:  # a tile on the diagonal serves its rows only
-            column_sums = tf.where(a == b, LOG_ZERO, column_sums)
-            lse = lse.write(b, _log_add_exp(lse.read(b), column_sums))
-        return a, b + 1, _log_add_exp(row_lse, row_sums), lse
+        # A tile on the diagonal serves its rows only.
+        return row_sums, tf.where(a == b, log_space.LOG_ZERO, column_sums)
 
-    def tiles_of_rows(
-        a: tf.Tensor, lse: tf.TensorArray
-    ) -> tuple[tf.Tensor, tf.TensorArray]:
-        _, _, row_lse, lse = tf.while_loop(
-            lambda a, b, *_: b < column_blocks,
-            tile,
-            (a, a if symmetric else 0, lse.read(a), lse),
-            parallel_iterations=_TILES_AT_ONCE,
-        )
-        return a + 1, lse.write(a, row_lse)
-
-    lse = _array(tf.fill(tf.shape(tiling.row_ids), LOG_ZERO))
-    _, lse = tf.while_loop(lambda a, _: a < blocks, tiles_of_rows, (0, lse))
-    return lse.stack()
+    nothing = tf.fill(tf.shape(tiling.row_ids), log_space.LOG_ZERO)
+    return _over_tiles(tiling, tile, log_space.log_add_exp, nothing)
 
 
 def gradient(
@@ -167,48 +146,76 @@ def gradient(
     Returns:
       [R / T, T, D] float32.
     """
-    symmetric = tiling.symmetric
-    blocks = tf.shape(tiling.rows)[0]
-    column_blocks = tf.shape(tiling.columns)[0]
     # exp(s - lse) of a sum of nothing is 0 * inf: an lse of +inf makes it 0.
     lse = tuple(
-        tf.where(w == 0, -LOG_ZERO, one)
+        tf.where(w == 0, -log_space.LOG_ZERO, one)
         for w, one in zip(weights, lse, strict=True)
     )
 
-    def tile(
-        a: tf.Tensor, b: tf.Tensor, row_sum: tf.Tensor, sums: tf.TensorArray
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.TensorArray]:
+    def tile(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
         pairs = _pair_weights(
             tiling,
             _logits(tiling, a, b, positives_only),
             (lse[0][a], lse[1][b]),
             (weights[0][a], weights[1][b]),
         )
-        if symmetric:  # a tile on the diagonal serves its rows only
-            column_sum = tf.cond(
-                a == b,
-                lambda: tf.zeros_like(row_sum),
-                lambda: tf.matmul(pairs, tiling.columns[a], transpose_a=True),
-            )
-            sums = sums.write(b, sums.read(b) + column_sum)
-        row_sum += tf.matmul(pairs, tiling.columns[b])
-        return a, b + 1, row_sum, sums
+        row_sums = tf.matmul(pairs, tiling.columns[b])
+        if not tiling.symmetric:
+            return row_sums, None
+        return row_sums, tf.cond(
+            a == b,
+            lambda: tf.zeros_like(row_sums),
+            lambda: tf.matmul(pairs, tiling.columns[a], transpose_a=True),
+        )
 
-    def tiles_of_rows(
+    nothing = tf.zeros_like(tiling.rows)
+    return _over_tiles(tiling, tile, operator.add, nothing)[..., :-2]
+
+
+def _over_tiles(
+    tiling: Tiling,
+    tile: Callable[..., tuple[tf.Tensor, tf.Tensor | None]],
+    add: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+    sums: tf.Tensor,
+) -> tf.Tensor:
+    """Adds to `sums` [R / T, T, ...] what every tile gives its rows.
+
+    `tile` takes the numbers of a block of rows and of one of columns, and
+    returns what the rows get, and what, by symmetry, the columns get as rows.
+    """
+    symmetric = tiling.symmetric
+    blocks = tf.shape(tiling.rows)[0]
+    column_blocks = tf.shape(tiling.columns)[0]
+
+    def add_tile(
+        a: tf.Tensor, b: tf.Tensor, of_rows: tf.Tensor, sums: tf.TensorArray
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.TensorArray]:
+        rows, columns = tile(a, b)
+        if symmetric:
+            sums = sums.write(b, add(sums.read(b), columns))
+        return a, b + 1, add(of_rows, rows), sums
+
+    def add_tiles_of_rows(
         a: tf.Tensor, sums: tf.TensorArray
     ) -> tuple[tf.Tensor, tf.TensorArray]:
-        _, _, row_sum, sums = tf.while_loop(
+        _, _, of_rows, sums = tf.while_loop(
             lambda a, b, *_: b < column_blocks,
-            tile,
+            add_tile,
             (a, a if symmetric else 0, sums.read(a), sums),
             parallel_iterations=_TILES_AT_ONCE,
         )
-        return a + 1, sums.write(a, row_sum)
+        return a + 1, sums.write(a, of_rows)
 
-    sums = _array(tf.zeros_like(tiling.rows))
-    _, sums = tf.while_loop(lambda a, _: a < blocks, tiles_of_rows, (0, sums))
-    return sums.stack()[..., :-2]
+    array = tf.TensorArray(  # which a loop changes in place
+        sums.dtype,
+        size=tf.shape(sums)[0],
+        clear_after_read=False,
+        element_shape=sums.shape[1:],
+    ).unstack(sums)
+    _, array = tf.while_loop(
+        lambda a, _: a < blocks, add_tiles_of_rows, (0, array)
+    )
+    return array.stack()
 
 
 def _logits(
@@ -218,20 +225,20 @@ def _logits(
     logits = tf.matmul(tiling.rows[a], tiling.columns[b], transpose_b=True)
     if positives_only:
         same = tiling.row_ids[a][:, tf.newaxis] == tiling.column_ids[b]
-        logits = tf.where(same, logits, LOG_ZERO)
+        logits = tf.where(same, logits, log_space.LOG_ZERO)
     return tf.cond(
         a == b,
         lambda: tf.linalg.set_diag(
-            logits, tf.fill([tf.shape(logits)[0]], LOG_ZERO)
+            logits, tf.fill([tf.shape(logits)[0]], log_space.LOG_ZERO)
         ),
         lambda: logits,
     )
 
 
-def _log_of_sums(exponentials: tf.Tensor) -> list[tf.Tensor]:
-    """Logarithms of the sums of rows and of columns, [T] each."""
-    sums = [tf.reduce_sum(exponentials, axis=axis) for axis in (1, 0)]
-    return [tf.where(total > 0, tf.math.log(total), LOG_ZERO) for total in sums]
+def _log_of_sum(exponentials: tf.Tensor, axis: int) -> tf.Tensor:
+    """[T] logarithms of sums of a tile, finite of nothing."""
+    total = tf.reduce_sum(exponentials, axis)
+    return tf.where(total > 0, tf.math.log(total), log_space.LOG_ZERO)
 
 
 def _pair_weights(
@@ -255,19 +262,3 @@ def _pair_weights(
         lambda: tf.exp(logits) * (rows[:, tf.newaxis] + columns),
         each_on_its_own,
     )
-
-
-def _log_add_exp(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """log(exp(x) + exp(y)), exact also beside `LOG_ZERO`."""
-    return tf.maximum(x, y) + tf.math.log1p(tf.exp(-tf.abs(x - y)))
-
-
-def _array(tiles: tf.Tensor) -> tf.TensorArray:
-    """Tiles as a TensorArray, which a loop changes in place."""
-    array = tf.TensorArray(
-        tiles.dtype,
-        size=tf.shape(tiles)[0],
-        clear_after_read=False,
-        element_shape=tiles.shape[1:],
-    )
-    return array.unstack(tiles)

@@ -1,0 +1,110 @@
+"""The base class of all models: its configuration, weights from files."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from supcon_tf import exceptions
+
+# A weight in Keras' own format, not one of what a compiled model has besides.
+_WEIGHT = re.compile(r"(?!metrics/|optimizer/).*\bvars/\d+")
+
+
+class Model(tf.keras.Model):
+    """A Keras model with a configuration, whose weights are loaded or not.
+
+    The configuration holds every argument of the constructor, each of which
+    is kept as an attribute of its name. Keras' load_weights finds no weights
+    to fill before `build`, and of its formats some pass over what only the
+    model or only the file has: here that is an error.
+    """
+
+    @classmethod
+    def _arguments(cls) -> list[str]:
+        """Names of the constructor's arguments, but for those of Keras."""
+        makers = [c for c in cls.__mro__ if issubclass(c, Model) and c != Model]
+        names = {
+            name: None
+            for maker in reversed(makers)
+            for name in inspect.signature(maker.__init__).parameters
+        }
+        return [n for n in names if n not in ("self", "name", "kwargs")]
+
+    def get_config(self) -> dict[str, object]:
+        """Returns every constructor argument."""
+        # Model.get_config is empty for a subclass; Layer's has name and dtype.
+        config = tf.keras.layers.Layer.get_config(self)
+        for name in self._arguments():
+            value = getattr(self, name)
+            if isinstance(value, tf.Module):
+                value = tf.keras.saving.serialize_keras_object(value)
+            config[name] = list(value) if isinstance(value, tuple) else value
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, object]) -> Model:
+        """Rebuilds the model, with new weights, from its config."""
+        parts = {
+            name: tf.keras.saving.deserialize_keras_object(config[name])
+            for name in cls._arguments()
+            if isinstance(config.get(name), dict)
+        }
+        return cls(**(config | parts))
+
+    def load_weights(
+        self, filepath: str | os.PathLike[str], *args: object, **kwargs: object
+    ) -> object:
+        """Keras' load_weights.
+
+        Raises:
+          ValueError: the model is not built, or the file is not of its weights.
+        """
+        exceptions.require(
+            self.built,
+            f"`{type(self).__name__}` must be built before `load_weights`",
+            f"no weights to load {filepath} into: call it once, or build it, "
+            "as in encoder.build((None, size, size, 3))",
+        )
+        status = super().load_weights(filepath, *args, **kwargs)
+        if status is not None:  # TensorFlow's format
+            self._check_matched(filepath)
+        return status
+
+    def _check_matched(self, prefix: str | os.PathLike[str]) -> None:
+        """Raises ValueError for weights that a checkpoint does not have."""
+        if tf.saved_model.contains_saved_model(prefix):
+            prefix = os.path.join(prefix, "variables", "variables")
+        # The status has asserts too, but they want the optimizer's state.
+        view = tf.train.CheckpointView(os.fspath(prefix))
+        found = {id(trackable) for trackable in view.match(self).values()}
+        missing = [x.name for x in self.weights if id(x) not in found]
+        if missing:
+            raise exceptions.InvalidValue(
+                f"`filepath` must have all weights of `{type(self).__name__}`, "
+                f"got {prefix} without {len(missing)} such as {missing[0]}"
+            )
+
+    def load_own_variables(self, store: Mapping[str, object]) -> None:
+        """Keras' step on its way through .weights.h5 and .keras files.
+
+        Raises:
+          ValueError: the file has more or fewer weights below this model.
+        """
+        places: list[str] = []
+        if hasattr(store, "parent"):  # a group of the file, {} without one
+            store.parent.visit(places.append)
+        saved = sum(_WEIGHT.fullmatch(place) is not None for place in places)
+        parts = [x for x in self.submodules if hasattr(x, "weights")]
+        own = len({id(weight) for part in parts for weight in part.weights})
+        exceptions.require(
+            saved == own,
+            f"`filepath` must have the {own} weights of "
+            f"`{type(self).__name__}`",
+            saved,
+        )
+        super().load_own_variables(store)

@@ -1,0 +1,41 @@
+"""Images, seeds and comparisons that these tests share."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from supcon_tf.augment import operations, randomness
+from tests import pil
+
+
+def seeds(count: int, root: int = 11) -> tf.Tensor:
+    return randomness.fold_in(tf.constant([root, 1]), tf.range(count))
+
+
+def noise(*shape: int) -> tf.Tensor:
+    rng = np.random.default_rng(0)
+    return tf.constant(rng.integers(0, 256, shape), tf.uint8)
+
+
+def smooth(count: int, side: int) -> tf.Tensor:
+    """Blobs of low frequency, which bilinear resampling treats kindly."""
+    coarse = tf.cast(noise(count, 5, 5, 3), tf.float32)
+    blobs = tf.image.resize(coarse, [side, side], method="bicubic")
+    return tf.saturate_cast(blobs, tf.uint8)
+
+
+def difference(left, right) -> np.ndarray:
+    return np.abs(np.asarray(left, np.int32) - np.asarray(right, np.int32))
+
+
+def by_pil(image, drawn, ranges, fill) -> np.ndarray:
+    """What PIL makes of an image by steps and draws of `operations.apply`."""
+    for (name, level), draws in drawn:
+        side = min(image.shape[:2])
+        value = operations.argument(name, level, side, ranges)
+        if name in operations.SIGNED and draws[0] < 0.5:
+            value = -value
+        value = float(np.float32(value))
+        image = pil.apply(name, image, value, draws[1:], fill)
+    return image

@@ -1,0 +1,35 @@
+"""Unit vectors, and steps on two replicas."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+
+def unit(shape, seed=0, dtype=np.float64):
+    z = np.random.default_rng(seed).normal(size=shape)
+    return (z / np.linalg.norm(z, axis=-1, keepdims=True)).astype(dtype)
+
+
+def on_two_replicas(strategy, step, parts, *arrays):
+    """The results of a step, replica after replica.
+
+    `parts` are the rows of `arrays` that each replica gets.
+    """
+
+    def distributed(array):
+        return strategy.experimental_distribute_values_from_function(
+            lambda c: tf.constant(array[parts[c.replica_id_in_sync_group]])
+        )
+
+    # One function for all shapes, as with a partial last batch in fit.
+    run = tf.function(
+        lambda *inputs: strategy.run(step, inputs), reduce_retracing=True
+    )
+    results = run(*map(distributed, arrays))
+    return [
+        np.concatenate(
+            [r.numpy() for r in strategy.experimental_local_results(result)]
+        )
+        for result in results
+    ]

@@ -1,0 +1,61 @@
+"""Losses and metrics are rebuilt from their configurations."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import losses
+from tests.losses import made
+
+LABELS = np.array([4, 1, 4, 4, 9, 1])
+# What no constructor has by default, as far as it has such an argument.
+OTHER = {
+    "temperature": 0.2,
+    "formulation": "in",
+    "denominator": "one_positive",
+    "anchor_views": "first",
+    "positives_cap": 5,
+    "scale_by_temperature": False,
+    "normalize": False,
+    "cross_replica": False,
+    "implementation": "dense",
+    "margin": 0.7,
+    "mining": "hard",
+    "label_smoothing": 0.1,
+    "scale": 5.0,
+    "anchors": 3,
+    "reduction": "sum",
+    "name": "mine",
+}
+
+
+@pytest.mark.parametrize(
+    "made_of",
+    [
+        losses.SupConLoss,
+        losses.SimCLRLoss,
+        losses.NPairsLoss,
+        losses.TripletLoss,
+        losses.CrossEntropyLoss,
+        losses.MaxMarginLoss,
+        *map(type, losses.diagnostics()),
+    ],
+)
+def test_configuration_holds_every_constructor_argument(made_of):
+    arguments = inspect.signature(made_of).parameters
+    default = made_of()
+    options = {k: v for k, v in OTHER.items() if k in arguments}
+    one = made_of(**options)
+    assert set(arguments) == set(default.get_config())
+    assert one.get_config().items() >= options.items()
+    assert not options.items() & default.get_config().items()
+    config = tf.keras.saving.serialize_keras_object(one)
+    again = tf.keras.saving.deserialize_keras_object(config)
+    assert type(again) is made_of and again.get_config() == one.get_config()
+    if isinstance(one, tf.keras.losses.Loss):
+        z = made.unit([6, 2, 10], dtype=np.float32)
+        assert again(LABELS, z) == one(LABELS, z)
