@@ -5,23 +5,6 @@ checks follow from it (settings.py). TensorFlow is not imported.
 """
 
 from supcon_tf.config.augmentation import AugmentationSettings
-from supcon_tf.config.benchmarks import (
-    INPUT_IMPLEMENTATIONS,
-    INPUT_POLICIES,
-    INPUTS,
-    KNN_IMPLEMENTATIONS,
-    LEARNING_IMPLEMENTATIONS,
-    LOSS_IMPLEMENTATIONS,
-    SERVING_IMPLEMENTATIONS,
-    STEP_ARCHITECTURES,
-    STEP_IMPLEMENTATIONS,
-    BenchInputSettings,
-    BenchKnnSettings,
-    BenchLearningSettings,
-    BenchLossSettings,
-    BenchServingSettings,
-    BenchStepSettings,
-)
 from supcon_tf.config.convert import CONVERSION_FORMATS, ConvertSettings
 from supcon_tf.config.devices import DeviceSettings
 from supcon_tf.config.evaluation import CORRUPTIONS, EvaluateSettings
@@ -41,23 +24,8 @@ from supcon_tf.config.transfer import TransferSettings
 __all__ = [
     "CONVERSION_FORMATS",
     "CORRUPTIONS",
-    "INPUTS",
-    "INPUT_IMPLEMENTATIONS",
-    "INPUT_POLICIES",
-    "KNN_IMPLEMENTATIONS",
-    "LEARNING_IMPLEMENTATIONS",
     "LINEAR",
-    "LOSS_IMPLEMENTATIONS",
-    "SERVING_IMPLEMENTATIONS",
-    "STEP_ARCHITECTURES",
-    "STEP_IMPLEMENTATIONS",
     "AugmentationSettings",
-    "BenchInputSettings",
-    "BenchKnnSettings",
-    "BenchLearningSettings",
-    "BenchLossSettings",
-    "BenchServingSettings",
-    "BenchStepSettings",
     "ClassifierSettings",
     "ConvertSettings",
     "DataServiceSettings",
