@@ -12,7 +12,6 @@ __version__ = "0.1.0"
 
 _MODULES = (
     "augment",
-    "benchmarks",
     "clients",
     "config",
     "conversion",

@@ -12,7 +12,7 @@ from absl import flags
 
 from supcon_tf import settings
 from tests import forks
-from tests.tool_settings import TOOLS
+from tests.tool_settings import BENCHMARKS, PROGRAMS, TOOLS
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -29,13 +29,14 @@ DOCS = [path.read_text() for path in PAGES[2:]]
 def documented_commands():
     """Every command of the documents, docstrings and preset headers."""
     texts = [README, WORKSPACE, *DOCS]
-    texts += [path.read_text() for path in (ROOT / "tools").glob("*.py")]
+    for folder in ("tools", "benchmarks"):
+        texts += [path.read_text() for path in (ROOT / folder).glob("*.py")]
     texts.append((ROOT / "supcon_tf" / "commands.py").read_text())
     texts += [path.read_text() for path in (ROOT / "flags").glob("*.flags")]
     found = set()
     for text in texts:
         text = text.replace("\\\n", " ")
-        found |= set(re.findall(r"python tools/[^`\n#]+", text))
+        found |= set(re.findall(r"python (?:tools|benchmarks)/[^`\n#]+", text))
     return sorted(command.strip() for command in found)
 
 
@@ -44,7 +45,7 @@ def test_documented_commands_parse(command, monkeypatch):
     monkeypatch.chdir(ROOT)
     _, script, *arguments = shlex.split(command)
     assert (ROOT / script).exists()
-    settings_class = TOOLS[pathlib.Path(script).stem]
+    settings_class = PROGRAMS[script]
     values = flags.FlagValues()
     flags.DEFINE_string("flagfile", "", "", flag_values=values)
     settings.define_flags(settings_class, values)
@@ -57,6 +58,8 @@ def test_every_tool_is_documented_and_tested():
     assert names == {*TOOLS, "checkout"}
     for name in names - {"demo", "checkout"}:
         assert any(f"tools/{name}.py" in text for text in [README, *DOCS])
+    for name in BENCHMARKS:
+        assert any(f"benchmarks/{name}.py" in text for text in DOCS)
 
 
 def test_documented_make_targets_exist():
@@ -125,8 +128,9 @@ def test_tests_mirror_the_package():
     for path in (ROOT / "tests").glob("*/test_*.py"):
         room = path.parent.name
         name = path.stem.removeprefix("test_") + ".py"
+        parent = ROOT if room == "benchmarks" else ROOT / "supcon_tf"
         if room != "tools" and path.stem not in WHOLE:
-            assert (ROOT / "supcon_tf" / room / name).exists(), path
+            assert (parent / room / name).exists(), path
 
 
 def test_make_says_how_to_get_python(tmp_path):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+import setuptools
 from setuptools.config import pyprojecttoml
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -39,7 +40,6 @@ BELOW["training"] = {*BELOW}
 BELOW["evaluation"] = BELOW["training"] | {"training"}
 BELOW["serving"] = BELOW["training"] | {"training"}
 BELOW["conversion"] = BELOW["training"] | {"training"}
-BELOW["benchmarks"] = BELOW["serving"] | {"serving"}
 # Of what is exported, so without the model's code.
 BELOW["clients"] = {"files", "settings", "config"}
 # From files alone, so without TensorFlow.
@@ -99,6 +99,36 @@ def test_every_room_has_its_rule():
         if not p.name.startswith("_")
     }
     assert rooms == set(BELOW)
+
+
+def test_benchmarks_are_outside():
+    """Nothing imports them, and a wheel has the package alone."""
+    for path in [*FILES, *(ROOT / "tools").glob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                assert "benchmarks" not in ast.unparse(node), path
+    options = (ROOT / "pyproject.toml").read_text()
+    (include,) = re.findall(r'^include = \["(.*)"\]$', options, re.MULTILINE)
+    packages = setuptools.find_packages(str(ROOT), include=[include])
+    assert "supcon_tf.losses" in packages
+    assert {name.split(".")[0] for name in packages} == {"supcon_tf"}
+
+
+def test_benchmarks_import_no_library_at_the_top():
+    """Their processes do, each its own; the peer's module is one's alone."""
+    for path in (ROOT / "benchmarks").glob("*.py"):
+        if path.stem == "supcontrast":
+            continue
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                text = ast.unparse(node)
+                assert not re.search("tensorflow|torch|sklearn", text), path
+                if "from supcon_tf" in text:
+                    names = {alias.name for alias in node.names}
+                    assert names <= {
+                        *("command_line", "cores", "exceptions"),
+                        *("files", "palette", "settings"),
+                    }, path
 
 
 ENTRIES = {"command_line", "commands", "config", "settings"}

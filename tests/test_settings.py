@@ -13,7 +13,7 @@ from absl import flags
 
 from supcon_tf import config, exceptions, settings
 from supcon_tf.config import sweep
-from tests.tool_settings import TOOLS
+from tests.tool_settings import PROGRAMS
 
 ROOT = pathlib.Path(__file__).parent.parent
 
@@ -33,7 +33,7 @@ def parse(settings_class, *arguments):
     return settings.from_flags(settings_class, values)
 
 
-@pytest.mark.parametrize("settings_class", TOOLS.values())
+@pytest.mark.parametrize("settings_class", PROGRAMS.values())
 def test_flags_have_the_dataclass_defaults(settings_class):
     # To another data set, which must be named.
     named = {"data_dir": "y"} if "transfer" in settings_class.__doc__ else {}
@@ -42,7 +42,7 @@ def test_flags_have_the_dataclass_defaults(settings_class):
     assert parsed == settings_class("x", **named)
 
 
-@pytest.mark.parametrize("settings_class", TOOLS.values())
+@pytest.mark.parametrize("settings_class", PROGRAMS.values())
 def test_every_field_has_a_help_text(settings_class):
     for field in dataclasses.fields(settings_class):
         text = field.metadata["help"]
@@ -177,17 +177,17 @@ HELP = """
 import io, contextlib, pathlib, runpy, sys
 sys.modules["tensorflow"] = None  # to import it would raise
 sys.path.insert(0, "tools")
-for tool in sys.argv[1:]:
+for program in sys.argv[1:]:
     for flag in ("--help", "--helpfull"):
-        sys.argv = [tool, flag]
-        runpy.run_path(f"tools/{tool}.py", run_name="__main__")
+        sys.argv = [program, flag]
+        runpy.run_path(program, run_name="__main__")
         print("=====")
 """
 
 
 def test_help_shows_the_flags_and_imports_no_tensorflow():
     done = subprocess.run(
-        [sys.executable, "-c", HELP, *TOOLS],
+        [sys.executable, "-c", HELP, *PROGRAMS],
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -195,14 +195,14 @@ def test_help_shows_the_flags_and_imports_no_tensorflow():
     assert (done.returncode, done.stderr) == (0, "")
     texts = done.stdout.split("=====\n")[:-1]
     shown = [set(re.findall(r"^  --(?:\[no\])?(\w+)", x, re.M)) for x in texts]
-    for number, (tool, settings_class) in enumerate(TOOLS.items()):
+    for number, (program, settings_class) in enumerate(PROGRAMS.items()):
         short, full = shown[2 * number : 2 * number + 2]
         names = {field.name for field in dataclasses.fields(settings_class)}
-        assert full == names, tool
-        assert short <= names and "run_dir" in short, tool
-        assert f"python tools/{tool}.py" in texts[2 * number]
+        assert full == names, program
+        assert short <= names and "run_dir" in short, program
+        assert f"python {program}" in texts[2 * number]
         assert "--flagfile=FILE" in texts[2 * number]
-    pretrain = list(TOOLS).index("pretrain")
+    pretrain = list(PROGRAMS).index("tools/pretrain.py")
     assert 15 <= len(shown[2 * pretrain]) <= 25 < len(shown[2 * pretrain + 1])
     assert "--helpfull shows all" in texts[2 * pretrain]
     # By subject: what is about checkpoints stands together.
@@ -498,8 +498,6 @@ def test_every_check_raises_what_a_user_can_mend():
     """Every `raise` of the package but those of defects and of programs."""
     allowed = {"Preempted", "SystemExit", "AttributeError"}
     for path in sorted((ROOT / "supcon_tf").rglob("*.py")):
-        if path.name.endswith("_point.py"):  # processes of benchmarks
-            continue
         for name in re.findall(
             r"^ *raise ([A-Z]\w+)\(", path.read_text(), re.M
         ):

@@ -1,5 +1,7 @@
-"""Every tool and its settings."""
+"""Every tool and benchmark, and its settings."""
 
+from benchmarks import input as benchmarks_input
+from benchmarks import knn, learning, loss, serving, step
 from supcon_tf import config
 
 TOOLS = {
@@ -9,16 +11,22 @@ TOOLS = {
     "export": config.ExportSettings,
     "convert": config.ConvertSettings,
     "demo": config.DemoSettings,
-    "bench_input": config.BenchInputSettings,
-    "bench_knn": config.BenchKnnSettings,
-    "bench_learning": config.BenchLearningSettings,
-    "bench_loss": config.BenchLossSettings,
-    "bench_serving": config.BenchServingSettings,
-    "bench_step": config.BenchStepSettings,
     "data_service": config.DataServiceSettings,
     "predict": config.PredictSettings,
     "report": config.ReportSettings,
     "show_augment": config.ShowAugmentSettings,
     "sweep": config.SweepSettings,
     "transfer": config.TransferSettings,
+}
+BENCHMARKS = {
+    "input": benchmarks_input.InputBench,
+    "knn": knn.KnnBench,
+    "learning": learning.LearningBench,
+    "loss": loss.LossBench,
+    "serving": serving.ServingBench,
+    "step": step.StepBench,
+}
+# By the path of the program.
+PROGRAMS = {f"tools/{name}.py": of for name, of in TOOLS.items()} | {
+    f"benchmarks/{name}.py": of for name, of in BENCHMARKS.items()
 }

@@ -4,23 +4,6 @@ Every default and help text is written here, once; the flags of tools/ and the
 checks follow from it (settings.py). TensorFlow is not imported.
 """
 
-from supcon_tf.config.benchmarks import (
-    INPUT_IMPLEMENTATIONS,
-    INPUT_POLICIES,
-    INPUTS,
-    KNN_IMPLEMENTATIONS,
-    LEARNING_IMPLEMENTATIONS,
-    LOSS_IMPLEMENTATIONS,
-    SERVING_IMPLEMENTATIONS,
-    STEP_ARCHITECTURES,
-    STEP_IMPLEMENTATIONS,
-    BenchInputSettings,
-    BenchKnnSettings,
-    BenchLearningSettings,
-    BenchLossSettings,
-    BenchServingSettings,
-    BenchStepSettings,
-)
 from supcon_tf.config.evaluation import (
     CORRUPTIONS,
     EvaluateSettings,
@@ -48,23 +31,8 @@ from supcon_tf.config.transfer import TransferSettings
 __all__ = [
     "CONVERSION_FORMATS",
     "CORRUPTIONS",
-    "INPUTS",
-    "INPUT_IMPLEMENTATIONS",
-    "INPUT_POLICIES",
-    "KNN_IMPLEMENTATIONS",
-    "LEARNING_IMPLEMENTATIONS",
     "LINEAR",
-    "LOSS_IMPLEMENTATIONS",
-    "SERVING_IMPLEMENTATIONS",
-    "STEP_ARCHITECTURES",
-    "STEP_IMPLEMENTATIONS",
     "AugmentationSettings",
-    "BenchInputSettings",
-    "BenchKnnSettings",
-    "BenchLearningSettings",
-    "BenchLossSettings",
-    "BenchServingSettings",
-    "BenchStepSettings",
     "CheckpointSettings",
     "ClassifierSettings",
     "ConvertSettings",

@@ -1,77 +1,62 @@
-"""What of the search is measured, without measuring it."""
+"""Every search finds the nearest, here and in processes of their own."""
 
 from __future__ import annotations
 
+import argparse
 import json
+import pathlib
 
+import numpy as np
 import pytest
 
-from supcon_tf import config
-from supcon_tf.benchmarks import knn, processes
+from benchmarks import knn
+from tests import forks
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+JOB = {"bank": 90, "queries": 70, "dim": 6, "k": 5, "seed": 0, "threads": 1}
 
 
-@pytest.fixture
-def jobs(monkeypatch):
-    """Answers in place of processes; the jobs they were given."""
-    jobs = []
-
-    def run(module, job):
-        jobs.append((module, job))
-        if job["implementation"] == "sklearn_cosine":
-            return {"error": "no more memory"}
-        return {
-            "seconds": float(len(jobs)),
-            "peak_mb": 30.0,
-            "agreement": 1.0,
-            "similarity_error": 1e-6 if job["implementation"] == "ours" else 1,
-        }
-
-    monkeypatch.setattr(processes, "run", run)
-    return jobs
+@pytest.mark.parametrize("name", knn.KnnBench.NEEDS)
+def test_every_search_finds_the_nearest(name, here):
+    job = argparse.Namespace(**JOB, implementation=name)
+    measured = knn.measure(job)
+    assert measured["agreement"] == 1
+    assert measured["seconds"] > 0 and measured["peak_mb"] >= 0
 
 
-def test_rounds_are_interleaved_and_written(tmp_path, jobs, capsys):
-    directory = tmp_path / "run"
-    chosen = config.BenchKnnSettings(
-        str(directory), bank=30, queries=20, dim=4, k=3, rounds=2, threads=5
+def test_representations_have_unit_length_and_classes():
+    job = argparse.Namespace(bank=400, queries=300, dim=32, seed=1)
+    bank, queries = knn.make_representations(job)
+    assert bank.shape == (400, 32) and queries.shape == (300, 32)
+    assert bank.dtype == queries.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(bank, axis=1), 1, atol=1e-6)
+    np.testing.assert_array_equal(bank, knn.make_representations(job)[0])
+    # Some pairs share a class, far beyond chance in 32 dimensions.
+    assert np.median(np.max(queries @ bank.T, axis=1)) > 0.5
+
+
+def test_the_check_sees_another_neighbour_and_another_number():
+    bank, queries = knn.make_representations(argparse.Namespace(**JOB))
+    search = knn.make_search("sklearn_cosine", 1)
+    similarities, indices = search(queries, bank, 5)
+    assert knn.check(queries, bank, (similarities, indices)) == 1
+    unknown = np.where(indices == indices[:, :1], -1, indices)
+    agreement = knn.check(queries, bank, (similarities, unknown))
+    assert agreement == pytest.approx(4 / 5)
+    for wrong in (similarities + 0.5, np.full_like(similarities, np.nan)):
+        with pytest.raises(RuntimeError, match="a similarity is off by"):
+            knn.check(queries, bank, (wrong, indices))
+
+
+def test_the_search_is_measured(tmp_path):
+    done = forks.run(
+        ROOT / "benchmarks" / "knn.py",
+        *("--bank=90", "--queries=70", "--dim=6", "--k=5", "--rounds=1"),
+        cwd=tmp_path,
     )
-    results = knn.bench_knn(chosen)
-    assert [job["implementation"] for _, job in jobs] == [
-        *config.KNN_IMPLEMENTATIONS,
-        *config.KNN_IMPLEMENTATIONS[:2],
-    ]
-    assert jobs[0] == (
-        "knn_point",
-        {
-            **{"bank": 30, "queries": 20, "dim": 4, "k": 3, "seed": 0},
-            **{"implementation": "ours", "threads": 5},
-        },
-    )
-    statuses = [point["status"] for point in results["points"]]
-    assert statuses == ["measured", "measured", "failed"]
-    assert len(results["disagreements"]) == 1
-    assert results["machine"]["threads"] == 5
-    assert "sklearn_cosine: failed, no more memory" in capsys.readouterr().out
-    assert [path.name for path in directory.iterdir()] == ["bench_knn.json"]
-    written = json.loads((directory / "bench_knn.json").read_text())
-    assert written["points"] == results["points"]
-
-
-def test_one_implementation_alone(tmp_path, jobs):
-    chosen = config.BenchKnnSettings(
-        str(tmp_path), implementations="sklearn_euclidean", rounds=1
-    )
-    assert len(knn.bench_knn(chosen)["points"]) == len(jobs) == 1
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ({"implementations": "faiss"}, "must be all, or some of ours, sklearn"),
-        ({"k": 9, "bank": 8}, "--k must be at most --bank, 8, got 9"),
-        ({"rounds": 0}, "--rounds must be"),
-    ],
-)
-def test_broken_rules_are_named(overrides, message):
-    with pytest.raises(ValueError, match=message):
-        config.BenchKnnSettings(**overrides)
+    assert done.returncode == 0, done.stderr[-2000:]
+    file = tmp_path / "runs" / "bench_knn" / "bench_knn.json"
+    table = json.loads(file.read_text())["table"]
+    assert [row[""] for row in table] == list(knn.KnnBench.NEEDS)
+    assert all(float(row["time/ours"]) > 0 for row in table)
+    assert {row["agreement"] for row in table} == {"1.00000"}

@@ -1,90 +1,159 @@
-"""What of the training is compared, without training."""
+"""Ours learns; the peer, where PyTorch is, starts with our weights.
+
+The peer is a stand-in of the same names and shapes: its gradients are those of
+the real one only if every weight arrives at its place.
+"""
 
 from __future__ import annotations
 
+import argparse
+import itertools
 import json
+import math
+import pathlib
+import sys
 
+import numpy as np
 import pytest
 
-from supcon_tf import benchmarks, config
-from supcon_tf.benchmarks import learning, processes
+from benchmarks import harness, learning, results
+from tests import forks
 
-ALL = list(config.LEARNING_IMPLEMENTATIONS)
-ERRORS = {
-    "ours": 2e-4,
-    "theirs": 1e-5,
-    "ours_whole": 5e-5,
-    "theirs_whole": 4e-6,
+ROOT = pathlib.Path(__file__).parent.parent.parent
+JOB = {
+    **{"implementation": "ours", "data_dir": None, "peer_path": None},
+    **{"steps": 25, "knn_every": 15, "batch_size": 32, "width": 0.125},
+    **{"learning_rate": 0.01, "weight_decay": 1e-4, "temperature": 0.1},
+    **{"seed": 0, "threads": 1},
+}
+PEER = {
+    "networks/resnet_big.py": """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+def conv(a, b, size, stride=1):
+    return nn.Conv2d(a, b, size, stride, size // 2, bias=False)
+
+class BasicBlock(nn.Module):
+    def __init__(self, a, b, stride):
+        super().__init__()
+        self.conv1, self.bn1 = conv(a, b, 3, stride), nn.BatchNorm2d(b)
+        self.conv2, self.bn2 = conv(b, b, 3), nn.BatchNorm2d(b)
+        self.shortcut = nn.Sequential()
+        if stride > 1:
+            self.shortcut = nn.Sequential(
+                conv(a, b, 1, stride), nn.BatchNorm2d(b)
+            )
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        return F.relu(self.shortcut(x) + y)
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = self.bn1 = None
+
+    def _make_layer(self, block, planes, num_blocks, stride):
+        blocks = [block(self.in_planes, planes, stride)]
+        self.in_planes = planes
+        blocks += [block(planes, planes, 1) for _ in range(num_blocks - 1)]
+        return nn.Sequential(*blocks)
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)))
+        for layer in (self.layer1, self.layer2, self.layer3, self.layer4):
+            x = layer(x)
+        return x.mean(dim=(2, 3))
+
+resnet18, model_dict = Encoder, {}
+
+class SupConResNet(nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        made, dim = model_dict[name]
+        self.encoder = made()
+        self.head = nn.Sequential(
+            nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, 128)
+        )
+
+    def forward(self, x):
+        return F.normalize(self.head(self.encoder(x)), dim=1)
+""",
+    "losses.py": """
+from benchmarks import step
+
+class SupConLoss:
+    base_temperature = 0.07
+
+    def __init__(self, temperature):
+        self.temperature = temperature
+
+    def __call__(self, projections, labels):
+        loss = step.plain_loss(projections, labels, self.temperature)
+        return loss / self.base_temperature
+""",
+    "util.py": """
+import torch
+
+def set_optimizer(options, network):
+    return torch.optim.SGD(network.parameters(), lr=options.learning_rate)
+""",
 }
 
 
-@pytest.fixture
-def jobs(monkeypatch):
-    """Answers in place of processes; the jobs they were given."""
-    jobs = []
-
-    def run(module, job):
-        jobs.append(job)
-        assert module == "learning_point"
-        name, seed = job["implementation"], job["seed"]
-        if name == "supcontrast_published":
-            return {"error": "no torchvision::nms"}
-        knn = {"ours": 0.5, "supcontrast": 0.51}[name]
-        return {
-            "curve": [
-                {"step": 10, "knn": knn + 0.02 * seed, "loss": 5.0},
-                {"step": 20, "knn": 0.1 + knn * (1 + seed % 2), "loss": 4.0},
-            ],
-            "views_sha256": f"of {seed}",
-            "gradients": [ERRORS, ERRORS] if name == "supcontrast" else [],
-            "seconds": 3.0,
-        }
-
-    monkeypatch.setattr(processes, "run", run)
-    return jobs
+def test_ours_is_tested_as_it_learns(here):
+    measured = learning.measure(argparse.Namespace(**JOB))
+    assert [test["step"] for test in measured["curve"]] == [15, 25]
+    # Chance is 0.1, and log(63).
+    assert measured["curve"][-1]["knn"] > 0.2
+    assert measured["curve"][0]["loss"] == pytest.approx(math.log(63), rel=0.1)
+    assert measured["gradients"] == []
+    # The same views, whatever is trained on them.
+    job = argparse.Namespace(**JOB | {"learning_rate": 0.001})
+    another = learning.measure(job)
+    assert another["views_sha256"] == measured["views_sha256"]
+    assert another["curve"] != measured["curve"]
 
 
-@pytest.fixture
-def chosen(tmp_path):
-    (tmp_path / "losses.py").touch()
-    return config.BenchLearningSettings(
-        str(tmp_path / "run"),
-        implementations=",".join(ALL),
-        supcontrast_path=str(tmp_path),
-        data_dir="images",
-        seeds=2,
-        threads=1,
+def test_the_peer_starts_with_our_weights_and_has_our_gradients(
+    tmp_path, monkeypatch
+):
+    pytest.importorskip("torch")
+    from benchmarks import supcontrast
+    from supcon_tf import data
+
+    for name, text in PEER.items():
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name in ("losses", "util", "networks", "networks.resnet_big"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    train = data.load("digits", "train")
+    job = argparse.Namespace(
+        **JOB | {"implementation": "supcontrast", "peer_path": str(tmp_path)}
     )
-
-
-@pytest.fixture(autouse=True)
-def installed(monkeypatch):
-    """Everything is."""
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
-
-
-def test_every_seed_trains_every_implementation(chosen, jobs, capsys):
-    results = benchmarks.bench_learning(chosen)
-    assert [(job["seed"], job["implementation"]) for job in jobs] == [
-        (seed, name) for seed in (0, 1) for name in ALL
-    ]
-    assert jobs[0]["learning_rate"] == 0.0625 and jobs[0]["steps"] == 2000
-    assert results["disagreements"] == []
-    assert "published, seed 1: failed, no torchv" in capsys.readouterr().out
-    text = benchmarks.learning_table(results)
-    assert "0.510 (0.500-0.520)     0.520 (0.510-0.530)" in text
-    assert "seed 0, off float64 by: ours 5.0e-05 (2.0e-04 in a" in text
-    directory = list((jobs[0], chosen.run_dir))[1]
-    with open(f"{directory}/bench_learning.json") as file:
-        assert json.load(file)["points"] == results["points"]
-
-
-def test_what_is_there_is_kept(chosen, jobs):
-    first = benchmarks.bench_learning(chosen)
-    jobs.clear()
-    again = benchmarks.bench_learning(chosen)
-    assert [job["implementation"] for job in jobs] == [ALL[2]] * 2  # failed
-    assert again["points"] == first["points"]
+    ours = learning.Ours(job, train)
+    # Gamma 0 hides what the branches do.
+    for variable in ours.model.trainable_variables:
+        if "gamma" in variable.name:
+            variable.assign(np.linspace(0.5, 1.5, variable.shape[0]))
+    peer = supcontrast.SupContrast(job, train, ours)
+    views, labels = next(peer.batches)
+    represented = peer.represent(views[:, 0])
+    expected = ours.represent(views[:, 0])
+    np.testing.assert_allclose(represented, expected, rtol=1e-3, atol=1e-3)
+    errors = peer.gradient_errors(views, labels)
+    # A weight at a wrong place gives 1 or so; ReLUs that flip gave 0.01.
+    assert errors["ours_whole"] < 0.05 and errors["theirs_whole"] < 0.05
+    assert errors["ours"] >= errors["ours_whole"] / 10
+    # The comparison trains nothing; a step does.
+    np.testing.assert_array_equal(peer.represent(views[:, 0]), represented)
+    loss = peer.train(views, labels, 0.05)
+    assert loss == pytest.approx(ours.train(views, labels, 0.0), rel=1e-3)
+    assert np.abs(peer.represent(views[:, 0]) - represented).max() > 0
 
 
 def test_a_gap_beyond_the_seeds_and_other_views_are_told():
@@ -102,47 +171,62 @@ def test_a_gap_beyond_the_seeds_and_other_views_are_told():
         point("supcontrast", 1, 0.54, "another"),
         point("supcontrast_published", 1, 0.9, "its own"),
     ]
-    assert learning.find_disagreements(points) == [
+    bench = learning.LearningBench(seeds=2)
+    assert bench.disagreements(points) == [
         "seed 1: the views were not the same",
         "step 600: k-NN is 0.025 apart, seeds 0.020",
     ]
     # One seed has no spread, and what has failed no curve.
-    assert learning.find_disagreements([points[0], points[2]]) == []
-    failed = {"job": points[0]["job"], "error": "no more memory"}
-    assert learning.curves_by_implementation([failed]) == {}
+    assert bench.disagreements([points[0], points[2]]) == []
+    failed = {"job": points[0]["job"], "error": "failed: no more memory"}
+    assert bench.disagreements([failed]) == []
 
 
-def test_all_is_what_is_installed_and_given(chosen, monkeypatch, tmp_path):
-    def choose(**overrides):
-        settings = config.BenchLearningSettings(**overrides)
-        return learning.choose_implementations(settings)
+def test_what_was_measured_for_the_documents_is_kept(
+    tmp_path, monkeypatch, capsys
+):
+    """The table of docs/RESULTS.md, without a training."""
+    text = (ROOT / "docs" / "bench_learning.json").read_text()
+    (tmp_path / "FOLDER").mkdir()
+    (tmp_path / "bench_learning.json").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(harness, "choose", lambda b: (b.implementations, []))
+    monkeypatch.delattr(harness, "run")
+    bench = learning.LearningBench(
+        run_dir=".",
+        data_dir="DIR",
+        supcontrast_path="FOLDER",
+        implementations=("ours", "supcontrast"),
+        threads=1,
+    )
+    written = harness.measure_all(bench)
+    assert written["points"] == json.loads(text)["points"]
+    assert "seed 2, ours: k-NN " in capsys.readouterr().out
+    rows = {(row["case"], row[""]): row for row in written["table"]}
+    numbers = ("k-NN", "least", "most")
+    assert [
+        " ".join(rows[f"step {step}", name][number] for number in numbers)
+        for step, name in itertools.product((600, 2000), bench.implementations)
+    ] == [
+        *("0.392 0.390 0.396", "0.391 0.387 0.394"),
+        *("0.529 0.523 0.539", "0.530 0.520 0.535"),
+    ]
+    assert written["disagreements"] == []
+    lines = results.describe(bench, written).splitlines()
+    told = [line for line in lines if line.startswith("gradients off float64")]
+    assert len(told) == 6 and "ours_whole " in told[0]
 
-    given = {"supcontrast_path": str(tmp_path)}
-    assert choose() == ALL[:1]
-    assert choose(**given) == ALL[:2]
-    assert choose(**given, data_dir="images") == ALL
-    with pytest.raises(FileNotFoundError, match="the folder of SupContrast's"):
-        choose(supcontrast_path="nowhere")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert choose(**given, data_dir="images") == ALL[:1]
-    with pytest.raises(ImportError, match="supcontrast needs torch, not inst"):
-        learning.choose_implementations(chosen)
 
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ({"implementations": "lightly"}, "must be all, or some of ours, supc"),
-        (
-            {"implementations": "supcontrast"},
-            "--supcontrast_path must be given",
-        ),
-        (
-            {"implementations": ALL[2], "supcontrast_path": "x"},
-            "--data_dir must be given for supcontrast_published",
-        ),
-    ],
-)
-def test_broken_rules_are_named(overrides, message):
-    with pytest.raises(ValueError, match=message):
-        config.BenchLearningSettings(**overrides)
+def test_the_training_is_measured(tmp_path):
+    done = forks.run(
+        ROOT / "benchmarks" / "learning.py",
+        *("--implementations=ours", "--seeds=1", "--steps=2"),
+        *("--batch_size=32", "--width=0.0625"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    file = tmp_path / "runs" / "bench_learning" / "bench_learning.json"
+    (point,) = json.loads(file.read_text())["points"]
+    assert [test["step"] for test in point["curve"]] == [2]
+    assert "| step 2 | ours | 0." in done.stdout
+    assert file.with_suffix(".png").read_bytes().startswith(b"\x89PNG")

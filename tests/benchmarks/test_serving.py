@@ -1,144 +1,131 @@
-"""What of serving is measured: without measuring it, and once for real."""
+"""Requests to SavedModels: of a small one, and what is sent and compared."""
 
 from __future__ import annotations
 
-import json
+import argparse
+import pathlib
+import threading
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
-from supcon_tf import config
-from supcon_tf.benchmarks import (
-    input_images,
-    input_point,
-    libraries,
-    processes,
-    serving,
-    serving_comparison,
-    serving_models,
-    serving_point,
-)
+from benchmarks import harness, results, serving
+from benchmarks import input as inputs
+from tests.clock import Clock
 
 
-@pytest.fixture
-def jobs(monkeypatch):
-    """Answers in place of processes; the jobs they were given."""
-    jobs = []
-
-    def run(module, job):
-        jobs.append((module, job))
-        if module == "input_images":
-            folder = input_images.link_directory(job["folder"])
-            folder.mkdir(parents=True)
-            (folder / "0.jpg").write_bytes(b"." * 7000)
-            return {"distinct": 8}
-        if module == "serving_models":
-            return {"models": []}
-        if job["implementation"] == "keras_resnet50":
-            return {"error": "no more memory"}
-        figures = dict.fromkeys(("p50_ms", "p99_ms", "cpu_ms"), 4.0)
-        return {**figures, "images_per_second": 30.0, "difference": 2e-5}
-
-    monkeypatch.setattr(processes, "run", run)
-    return jobs
-
-
-def test_rounds_of_every_case_are_written(tmp_path, jobs, capsys):
-    chosen = config.BenchServingSettings(
-        str(tmp_path / "run"), images=(1, 8), concurrency=(3,), rounds=2
-    )
-    results = serving.bench_serving(chosen)
-    modules = [module for module, _ in jobs]
-    assert (
-        modules == ["input_images", "serving_models"] + ["serving_point"] * 10
-    )
-    assert jobs[0][1]["sizes"] == [224] and jobs[0][1]["paths"] == []
-    names = [job["implementation"] for _, job in jobs[2:7]]
-    assert names == [*config.SERVING_IMPLEMENTATIONS, *names[:2]]
-    cases = [(job["images"], job["clients"]) for _, job in jobs[2:]]
-    assert cases == [(1, 3)] * 5 + [(8, 3)] * 5
-    statuses = [point["status"] for point in results["points"]]
-    assert statuses == ["measured", "measured", "failed"] * 2
-    assert len(results["disagreements"]) == 4
-    assert results["images"] == (
-        "8 JPEG files of scikit-learn's photographs, 7 kB on average"
-    )
-    told = capsys.readouterr().out
-    assert "images 8, clients 3, images/s: ours_bytes 30.0, ours_i" in told
-    assert "keras_resnet50 failed (no more memory)" in told
-    (written,) = (tmp_path / "run").iterdir()
-    assert written.name == "bench_serving.json"
-    assert json.loads(written.read_text())["points"] == results["points"]
-
-
-@pytest.mark.parametrize("module", ["input_images", "serving_models"])
-def test_what_cannot_be_prepared_leaves_nothing(module, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        processes,
-        "run",
-        lambda of, _: {"error": "gone"} if of == module else {},
-    )
-    chosen = config.BenchServingSettings(str(tmp_path / "run"))
-    with pytest.raises(RuntimeError, match="could not be .*: gone"):
-        serving.bench_serving(chosen)
-    assert not any(tmp_path.iterdir())
-
-
-def test_a_small_model_from_files_to_the_table(tmp_path, monkeypatch):
+def test_a_small_model_from_files_to_the_table(tmp_path, monkeypatch, here):
     programs = {
-        "input_images": input_images.prepare,
-        "serving_models": serving_models.make,
-        "serving_point": serving_point.measure,
+        "input.make_arrays": inputs.make_arrays,
+        "serving.make_models": serving.make_models,
+        "serving.measure": serving.measure,
     }
     monkeypatch.setattr(
-        processes, "run", lambda module, job: programs[module](job)
+        harness,
+        "run",
+        lambda name, job: programs[name](argparse.Namespace(**job)),
     )
-    # In this process, which has its threads and shares its cores.
-    monkeypatch.setattr(libraries, "import_tensorflow", _tensorflow)
-    monkeypatch.setattr(input_point, "pin", lambda threads: None)
+
+    def make_keras(**arguments):
+        assert arguments == {"weights": None, "classes": 7}
+        layers = [tf.keras.layers.GlobalMaxPooling2D()]
+        return tf.keras.Sequential([tf.keras.Input([32, 32, 3]), *layers])
+
+    monkeypatch.setattr(tf.keras.applications, "ResNet50", make_keras)
     for name, value in (
         ("ARCHITECTURE", "vgg8"),
         ("IMAGE_SIZE", 32),
         ("CLASSES", 7),
     ):
-        monkeypatch.setattr(serving_models, name, value)
-    chosen = config.BenchServingSettings(
-        str(tmp_path),
-        implementations="ours_bytes,ours_images",
-        images=(2,),
-        concurrency=(2,),
-        rounds=1,
-        seconds=0.05,
+        monkeypatch.setattr(serving, name, value)
+    bench = serving.ServingBench(
+        str(tmp_path), images=(2,), concurrency=(2,), rounds=1, seconds=0.05
     )
-    results = serving.bench_serving(chosen)
-    assert len(results["points"]) == 2 and not results["disagreements"]
-    for point in results["points"]:
-        assert point["status"] == "measured"
-        assert point["requests"] >= 3 * point["clients"]
+    written = harness.measure_all(bench)
+    for point in written["points"]:
         assert 0 < point["p50_ms"] <= point["p99_ms"] and point["cpu_ms"] > 0
-        assert ("difference" in point) == (
-            point["implementation"] == "ours_bytes"
-        )
-    table = serving_comparison.serving_table(results)
-    assert len(table.splitlines()) == 2 + 2
+    assert [row["case"] for row in written["table"]] == [
+        "clients 2, images 2"
+    ] * 3
+    assert float(written["table"][0]["time/ours_images"]) > 0
+    assert len(results.describe(bench, written).splitlines()) == 2 + 3
 
 
-def _tensorflow(threads):
-    """TensorFlow, whose threads cannot be set once it has run."""
-    import tensorflow as tf
+def test_what_cannot_be_prepared_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(harness, "run", lambda *_: {"error": "failed: gone"})
+    bench = serving.ServingBench(str(tmp_path / "run"))
+    with pytest.raises(RuntimeError, match="input.make_arrays failed: gone"):
+        harness.measure_all(bench)
+    assert not any(tmp_path.iterdir())
 
-    return tf
+
+def test_clients_send_at_the_same_time_and_wait_for_answers(monkeypatch):
+    clock, taken = Clock(), []
+    monkeypatch.setattr(serving, "time", clock)
+
+    def pass_time():
+        clock.now += 1 / 64
+
+    together = threading.Barrier(2, pass_time, timeout=600)
+
+    def predict(request):
+        taken.append(request)
+        together.wait()  # Passes two at a time.
+
+    latencies, duration = serving.send(predict, [*range(8)], 2, 0.0)
+    assert latencies == [1 / 64] * 6 and duration == 3 / 64
+    # Each begins with another request.
+    assert sorted(taken) == [0, 1, 1, 2, 2, 3]
+    latencies, duration = serving.send(
+        lambda request: pass_time(), [0], 1, 0.125
+    )
+    assert latencies == [1 / 64] * 8 and duration == 0.125
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ({"implementations": "keras"}, "must be all, or some of ours_bytes, "),
-        ({"images": ()}, "--images must be positive, got $"),
-        ({"images": (1, 0)}, "--images must be positive, got 1,0"),
-        ({"concurrency": (0,)}, "--concurrency must be positive, got 0"),
-        ({"rounds": 0}, "--rounds must be"),
-    ],
-)
-def test_broken_rules_are_named(overrides, message):
-    with pytest.raises(ValueError, match=message):
-        config.BenchServingSettings(**overrides)
+def test_a_failing_request_ends_the_measurement():
+    def predict(request):
+        raise RuntimeError(f"no {request}")
+
+    with pytest.raises(RuntimeError, match="no first"):
+        serving.send(predict, ["first"], 1, 60.0)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Three files and their views of 2 pixels."""
+    monkeypatch.setattr(serving, "IMAGE_SIZE", 2)
+    links = pathlib.Path(tmp_path, "train", "photographs")
+    links.mkdir(parents=True)
+    for number in range(5):  # Again and again, as `prepare` links them.
+        (links / f"{number}.jpg").write_bytes(b"%d" % (number % 3))
+    views = np.arange(3, dtype=np.uint8)[:, None, None, None] * 51
+    np.save(tmp_path / "2.npy", np.broadcast_to(views, [3, 2, 2, 3]))
+    return str(tmp_path)
+
+
+def test_requests_are_of_all_images_in_turn(folder):
+    requests = serving.make_requests(folder, "files", 2)
+    assert [list(request) for request in requests[:3]] == [
+        *([b"0", b"1"], [b"2", b"0"], [b"1", b"2"])
+    ]
+    views = serving.make_requests(folder, "views", 4)
+    assert views[0].shape == (4, 2, 2, 3) and views[0].dtype == np.uint8
+    assert views[0][:, 0, 0, 0].tolist() == [0, 51, 102, 0]
+    normalised = serving.make_requests(folder, "normalised", 3)[0]
+    assert normalised.dtype == np.float32
+    np.testing.assert_allclose(normalised[:, 1, 1, 2], [-1, -0.6, -0.2], 1e-6)
+
+
+def test_the_check_sees_another_answer(folder):
+    def answer(scale):
+        return lambda request: {
+            "probabilities": scale * np.asarray(request, float).reshape(8, -1)
+        }
+
+    predicts = {"serving_default": answer(0.0), "predict_images": answer(0.0)}
+    serving.compare_inputs(predicts, folder)
+    for scale in (1.0, np.nan):
+        predicts["serving_default"] = answer(scale)
+        with pytest.raises(RuntimeError, match="a probability is off by"):
+            serving.compare_inputs(predicts, folder)

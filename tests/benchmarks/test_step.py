@@ -1,128 +1,142 @@
-"""What of the training step is measured, without measuring it."""
+"""Steps of ours and of the same network in PyTorch, where it is installed."""
 
 from __future__ import annotations
 
+import argparse
 import json
+import math
+import pathlib
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
-from supcon_tf import config
-from supcon_tf.benchmarks import processes, step
+from benchmarks import step
+from supcon_tf import losses, models
+from tests import forks
 
-ALL = list(config.STEP_IMPLEMENTATIONS)
-
-
-def test_all_is_what_is_installed(monkeypatch):
-    chosen = config.BenchStepSettings()
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
-    assert step.choose_implementations(chosen) == ALL
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert step.choose_implementations(chosen) == ["ours", "ours_bfloat16"]
-    chosen = config.BenchStepSettings(implementations="ours,torch_nchw")
-    with pytest.raises(ImportError, match="torch_nchw needs torch, not inst"):
-        step.choose_implementations(chosen)
-    chosen = config.BenchStepSettings(supcontrast_path="no.py")
-    with pytest.raises(FileNotFoundError, match="path must be a Python file"):
-        step.choose_implementations(chosen)
+ROOT = pathlib.Path(__file__).parent.parent.parent
+JOB = {
+    **{"implementation": "ours", "architecture": "resnet18", "chunks": 1},
+    **{"batch_size": 4, "views": 3, "image_size": 8, "classes": 2, "steps": 1},
+    **{"temperature": 0.1, "supcontrast_path": None, "seed": 1, "threads": 1},
+}
 
 
-def test_chunks_are_those_asked_for_and_those_of_a_size():
-    chosen = config.BenchStepSettings(
-        batch_sizes=(64, 256), chunks=(1, 4), chunk_size=64
+def test_ours_is_measured_in_chunks():
+    bench = step.StepBench(
+        architectures=("resnet18",),
+        batch_sizes=(64, 256),
+        chunks=(1, 4),
+        chunk_size=64,
     )
-    chunks = [
-        step.list_chunks(chosen, name, size)
-        for name in ("ours", "ours_bfloat16", "torch_nchw")
-        for size in (64, 256)
+    jobs = bench.jobs(["ours", "torch_nchw"])
+    assert [(job["label"], job["chunks"], job["at_once"]) for job in jobs] == [
+        ("ours", 1, 64),
+        ("ours, 16 at once", 4, 16),
+        ("torch_nchw", 1, 64),
+        ("ours", 1, 256),
+        ("ours, 64 at once", 4, 64),
+        ("torch_nchw", 1, 256),
     ]
-    assert chunks == [[1, 4], [1, 4]] * 2 + [[1], [1]]
-    chosen = config.BenchStepSettings(batch_sizes=(64, 256), chunk_size=32)
-    assert step.list_chunks(chosen, "ours", 256) == [1, 8]
+    points = [
+        {"job": jobs[0], "peak_mb": 2000.0},
+        {"job": jobs[1], "peak_mb": 900.0},
+        {"job": jobs[2], "error": "failed: gone"},
+    ]
+    # Memory grows with the images that pass the encoder at a time.
+    expected = [bench.expected_gb(job, points) for job in jobs[3:]]
+    assert expected == [8.0, 2.0, 0.0]
+    other = jobs[3] | {"architecture": "resnet50"}
+    assert bench.expected_gb(other, points) == 0.0
 
 
-@pytest.fixture
-def jobs(monkeypatch):
-    """Answers in place of processes; the jobs they were given."""
-    jobs = []
+def test_every_implementation_has_its_step(monkeypatch, here):
+    """Networks are not made: what each is given is what is looked at."""
+    made, results = {}, iter([9.0, 9.0, 0.5] * 2 + [9.0, 9.0, math.nan])
 
-    def run(module, job):
-        jobs.append((module, job))
-        if job["implementation"] == "torch_nchw" and job["batch_size"] == 8:
-            return {"error": "no more memory"}
-        rows = job["batch_size"] * job["views"]
-        return {
-            "ms": 100.0 + len(jobs),
-            "rows": rows,
-            "peak_mb": 1e3 * rows / job["chunks"],
-            "loss": 0.25,
-            "parameters": 7 + (job["implementation"] == "ours_bfloat16"),
-        }
+    def make(library):
+        def make_step(job, views, labels):
+            assert views.shape == (4, 3, 8, 8, 3) and views.dtype == np.uint8
+            assert labels.shape == (4,) and set(labels) <= {0, 1}
+            made[job.implementation] = library, views.sum()
+            return lambda: next(results), 42
 
-    monkeypatch.setattr(processes, "run", run)
-    monkeypatch.setattr(step, "choose_implementations", lambda _: [*ALL[:3]])
-    return jobs
+        return make_step
+
+    monkeypatch.setattr(step, "our_step", make("tensorflow"))
+    monkeypatch.setattr(step, "torch_step", make("torch"))
+    for name in ("ours", "ours_bfloat16"):
+        job = argparse.Namespace(**JOB | {"implementation": name})
+        measured = step.measure(job)
+        assert measured["loss"] == 0.5 and measured["views"] == 12
+    assert len(set(made.values())) == 1
+    with pytest.raises(RuntimeError, match="the loss is nan"):
+        step.measure(argparse.Namespace(**JOB))
 
 
-def test_rounds_of_every_case_are_written(tmp_path, jobs, capsys):
-    chosen = config.BenchStepSettings(
-        str(tmp_path / "run"),
-        architectures="resnet34",
-        batch_sizes=(4, 8),
-        views=3,
-        chunk_size=4,
-        max_memory_gb=20,
-        rounds=2,
-        threads=3,
+@pytest.mark.parametrize("architecture", ["resnet18", "resnet50"])
+def test_the_network_in_pytorch_is_ours(architecture):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torchvision")
+    generator = np.random.default_rng(0)
+    views = generator.integers(0, 256, (4, 2, 16, 16, 3), np.uint8)
+    labels = np.array([0, 1, 0, 2], np.int32)
+    ours = models.SupConModel(
+        models.Encoder(architecture, "cifar"), models.ProjectionHead()
     )
-    results = step.bench_step(chosen)
-    assert {module for module, _ in jobs} == {"step_point"}
-    of_jobs = [
-        (job["batch_size"], job["implementation"], job["chunks"])
-        for _, job in jobs
-    ]
-    # Of 8 images whole, 24 GB are expected from the 12 GB of 4.
-    assert of_jobs == [
-        *[(4, "ours", 1), (4, "ours_bfloat16", 1), (4, "torch_nchw", 1)] * 2,
-        *[(8, "ours", 2), (8, "ours_bfloat16", 2)] * 2,
-    ]
-    assert all(job["threads"] == 3 and job["views"] == 3 for _, job in jobs)
-    statuses = [point["status"] for point in results["points"]]
-    assert statuses == ["measured"] * 3 + [
-        *["skipped", "measured", "skipped", "measured", "skipped"]
-    ]
-    told = capsys.readouterr().out
-    assert "resnet34, 8 images, ours: skipped, about 24 GB, see --max_m" in told
-    assert "resnet34, 8 images, ours in 2 chunks: " in told
-    assert len(results["disagreements"]) == 2
-    assert results["left_out"] == ALL[3:]
-    written = json.loads((tmp_path / "run" / "bench_step.json").read_text())
-    assert written["points"] == results["points"]
-    assert (tmp_path / "run" / "bench_step.png").exists()
-
-
-def test_a_failure_is_tried_once_and_recorded(tmp_path, jobs):
-    chosen = config.BenchStepSettings(
-        str(tmp_path), architectures="resnet18", batch_sizes=(8,), rounds=3
+    ours.build((None, *views.shape[1:]))
+    theirs = step.make_network(architecture)
+    weights = list(theirs.parameters())
+    for variable, weight in zip(ours.trainable_variables, weights, strict=True):
+        if "gamma" in variable.name:  # Some start at 0, and hide a branch.
+            variable.assign(generator.uniform(0.5, 1.5, variable.shape))
+        value = variable.numpy()
+        value = value.transpose(3, 2, 0, 1) if value.ndim == 4 else value.T
+        assert value.shape == tuple(weight.shape), variable.name
+        weight.data = torch.from_numpy(np.ascontiguousarray(value))
+    z = ours(views, training=True)
+    images = torch.from_numpy(views).flatten(0, 1).permute(0, 3, 1, 2)
+    projections = theirs(2 * images.float() / 255 - 1).unflatten(0, (4, 2))
+    np.testing.assert_allclose(
+        projections.detach().numpy(), z.numpy(), atol=1e-5
     )
-    points = step.bench_step(chosen)["points"]
-    names = [job["implementation"] for _, job in jobs]
-    assert names.count("torch_nchw") == 1 and names.count("ours") == 3
-    assert [p["status"] for p in points] == ["measured", "measured", "failed"]
-    assert points[2]["reason"] == "no more memory"
+    loss = step.plain_loss(projections, torch.from_numpy(labels), 0.1)
+    expected = tf.reduce_mean(losses.supcon_loss(z, labels, temperature=0.1))
+    assert loss.item() == pytest.approx(float(expected), rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ({"architectures": "vgg8"}, "--architectures must be some of resnet18"),
-        ({"implementations": "torch"}, "must be all, or some of ours, ours_bf"),
-        ({"batch_sizes": ()}, "--batch_sizes must be positive and rising, got"),
-        ({"batch_sizes": (64, 8)}, "--batch_sizes must be positive and rising"),
-        ({"chunks": (0,)}, "--chunks must be positive and rising, got 0"),
-        ({"chunks": (1, 3)}, "--chunks must divide --batch_sizes, got 1,3 and"),
-        ({"chunk_size": 48}, "--chunk_size must divide --batch_sizes, got 48"),
-    ],
-)
-def test_broken_rules_are_named(overrides, message):
-    with pytest.raises(ValueError, match=message):
-        config.BenchStepSettings(**overrides)
+@pytest.mark.parametrize("name", step._TORCH)
+def test_pytorch_trains(name, here):
+    pytest.importorskip("torchvision")
+    job = argparse.Namespace(**JOB | {"implementation": name})
+    measured = step.measure(job)
+    assert measured["parameters"] == 11_168_832 + 513 * 2048 + 2048 * 128
+    assert 0 <= measured["loss"] < 0.1 * math.log(11)
+
+
+def test_the_training_step_is_measured(tmp_path):
+    done = forks.run(
+        ROOT / "benchmarks" / "step.py",
+        "--architectures=resnet18",
+        "--implementations=ours",
+        "--batch_sizes=4",
+        "--image_size=8",
+        "--chunks=2",
+        "--rounds=1",
+        "--steps=1",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    written = tmp_path / "runs" / "bench_step"
+    results = json.loads((written / "bench_step.json").read_text())
+    (point,) = results["points"]
+    assert point["job"]["chunks"] == 2 and point["seconds"] > 0
+    # He et al.'s 11,168,832 with this stem, and the head's 2048 and 128.
+    assert point["parameters"] == 11_168_832 + 513 * 2048 + 2048 * 128
+    # Equal projections have tau * log 7 = 0.195; these have been trained.
+    assert 0 <= point["loss"] < 0.195
+    assert point["peak_mb"] > 4e-6 * 3 * point["parameters"]
+    assert "batch_size 4 | ours, 2 at once | " in done.stdout
+    png = (written / "bench_step.png").read_bytes()
+    assert png.startswith(b"\x89PNG")

@@ -179,14 +179,6 @@ def test_predictions_are_as_accurate_as_the_evaluation(command_line_run):
         ("train_linear", ["--run_dir=x"], "run directory of tools/pretrain"),
         ("evaluate", ["--run_dir=x"], "run directory of tools/pretrain"),
         ("export", ["--run_dir=x"], "run directory of tools/pretrain"),
-        ("bench_loss", ["--official_path=no.py"], "must be a Python file"),
-        ("bench_input", ["--data_dir=/nowhere"], "--data_dir must be a folder"),
-        (
-            "bench_serving",
-            ["--data_dir=/nowhere"],
-            "--data_dir must be a folder",
-        ),
-        ("bench_step", ["--supcontrast_path=no.py"], "must be a Python file"),
     ],
 )
 def test_wrong_input_is_one_line_and_leaves_nothing(
@@ -248,116 +240,6 @@ def test_the_demo_ends_with_its_table(size, tmp_path):
         assert 0 < untrained < 1 and 0 < supcon <= 1
     assert float(rows["k-NN top-1"][1]) > float(rows["k-NN top-1"][0])
     assert (tmp_path / "runs/demo/supcon/export/1/saved_model.pb").exists()
-
-
-PEER = """
-import tensorflow as tf
-
-def contrastive_loss(features, labels, temperature):
-    if features.shape[0] == 64:
-        raise RuntimeError("this peer has had enough")
-    rows = tf.reshape(tf.transpose(features, [1, 0, 2]), [-1, 8])
-    same = tf.tile(tf.matmul(labels, labels, transpose_b=True), [2, 2])
-    others = 1 - tf.eye(rows.shape[0])
-    logits = tf.matmul(rows, rows, transpose_b=True) / temperature
-    exp = tf.exp(logits) * others
-    log_p = logits - tf.math.log(tf.reduce_sum(exp, 1, keepdims=True))
-    positive = same * others
-    loss = -tf.reduce_sum(positive * log_p, 1) / tf.reduce_sum(positive, 1)
-    return temperature * tf.reduce_mean(tf.reshape(loss, [2, -1]), 0)
-"""
-
-
-def test_the_loss_is_measured_beside_a_peer(tmp_path):
-    """At 64 rows both agree; at 128, 64 samples, the peer raises."""
-    (tmp_path / "peer.py").write_text(PEER)
-    done = run(
-        "bench_loss",
-        "--rows=64,128",
-        "--implementations=tiled,official",
-        "--official_path=peer.py",
-        "--rounds=1",
-        "--seconds=0.05",
-        "--dim=8",
-        "--classes=5",
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    written = tmp_path / "runs" / "bench_loss"
-    table = done.stdout
-    results = json.loads((written / "bench_loss.json").read_text())
-    points = {(p["rows"], p["implementation"]): p for p in results["points"]}
-    assert len(points) == 4
-    failed = points.pop((128, "official"))
-    assert failed["status"] == "failed"
-    assert "this peer has had enough" in failed["reason"]
-    for point in points.values():
-        assert point["status"] == "measured", point
-        assert point["ms"] > 0 and point["steps"] >= 3
-        assert point["time_ratio"] > 0
-        assert point["peak_mb"] >= 0
-    assert points[64, "tiled"]["time_ratio"] == 1
-    assert results["disagreements"] == []
-    assert re.search(r"128  official +failed: .*had enough", table)
-    assert re.search(r"  64  official +\d+\.\d+ +\d+\.\d", table)
-    assert "agree within 0.0001" in table
-    png = (written / "bench_loss.png").read_bytes()
-    assert png.startswith(b"\x89PNG")
-
-
-def test_the_input_pipeline_is_measured(image_folder, tmp_path):
-    done = run(
-        "bench_input",
-        f"--data_dir={image_folder}",
-        "--sizes=8",
-        "--policies=identity",
-        "--inputs=jpeg",
-        "--implementations=ours",
-        "--batch_size=16",
-        "--rounds=1",
-        "--seconds=0",
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    written = tmp_path / "runs" / "bench_input"
-    results = json.loads((written / "bench_input.json").read_text())
-    # Half of the train and test images are JPEG files, the others PNG.
-    assert results["images"] == f"33 JPEG files of {image_folder}"
-    (point,) = results["points"]
-    assert point["status"] == "measured", point
-    assert point["images_per_second"] > 0 and point["batches"] == 8
-    assert point["libraries"] == {"tensorflow": "2.15.1"}
-    assert re.search(r"8 px from JPEG, identity +\d+ +1.00\n", done.stdout)
-    png = (written / "bench_input.png").read_bytes()
-    assert png.startswith(b"\x89PNG")
-
-
-def test_the_training_step_is_measured(tmp_path):
-    done = run(
-        "bench_step",
-        "--architectures=resnet18",
-        "--implementations=ours",
-        "--batch_sizes=4",
-        "--image_size=8",
-        "--chunks=2",
-        "--rounds=1",
-        "--steps=1",
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    written = tmp_path / "runs" / "bench_step"
-    results = json.loads((written / "bench_step.json").read_text())
-    (point,) = results["points"]
-    assert point["status"] == "measured", point
-    assert point["chunks"] == 2 and point["views_per_second"] > 0
-    # He et al.'s 11,168,832 with this stem, and the head's 2048 and 128.
-    assert point["parameters"] == 11_168_832 + 513 * 2048 + 2048 * 128
-    # Equal projections have tau * log 7 = 0.195; these have been trained.
-    assert 0 <= point["loss"] < 0.195
-    assert point["peak_mb"] > 4e-6 * 3 * point["parameters"]
-    assert "resnet18, 4 images, ours in 2 chunks  " in done.stdout
-    png = (written / "bench_step.png").read_bytes()
-    assert png.startswith(b"\x89PNG")
 
 
 def test_the_augmentation_is_shown(image_folder, tmp_path):

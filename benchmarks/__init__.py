@@ -1,0 +1,1 @@
+"""Benchmarks of a checkout, beside public peers; no part of the package."""

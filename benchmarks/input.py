@@ -1,0 +1,352 @@
+"""Images per second of the input pipeline beside public peers, on the CPU.
+
+  python benchmarks/input.py --data_dir=FOLDER_OF_JPEG_FILES
+
+For every size and policy: the policy alone, on images in memory, and the whole
+pipeline from JPEG files to batches of views; with --views, also pairs of views
+per second, from one decode and (`twice`) from two pipelines of ours. `tfm` is
+the Model Garden's augmentation (tf-models-official), `pil` torchvision on
+Pillow images in a DataLoader of PyTorch; they take part where they are
+installed. With both, the defaults take some twenty minutes. Without --data_dir
+the images are scikit-learn's two photographs:
+
+  python benchmarks/input.py --sizes=32 --policies=randaugment --views
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import itertools
+import pathlib
+import time
+from collections.abc import Callable, Iterator
+
+import checkout  # noqa: F401
+import numpy as np
+
+from benchmarks import harness, measuring, results
+from supcon_tf import exceptions, settings
+
+DATA_HELP = "Folder with JPEG files; default: scikit-learn's two photographs."
+_MOST_FILES = 512
+
+_POLICIES = (
+    *("identity", "autoaugment", "randaugment", "simclr"),
+    *("simaugment", "stacked_randaugment"),
+)
+# How many of them each has.
+_HAS = {"ours": 6, "tfm": 3, "pil": 4}
+_CROP_AREA = (0.08, 1.0)
+_CROP_ASPECT = (3 / 4, 4 / 3)
+# tf.data chooses its parallelism within the first seconds.
+_MOST_WARM_UP = 2.0
+_LEAST_BATCHES = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class InputBench(harness.Bench):
+    """Settings of benchmarks/input.py."""
+
+    NEEDS = {
+        "ours": (),
+        "tfm": ("official",),
+        "pil": ("torch", "torchvision", "PIL"),
+    }
+    AXES = {"input": "inputs", "size": "sizes", "policy": "policies"}
+    COLUMNS = (results.IMAGES, results.SPREAD)
+    PEERS = ("ours",)
+
+    run_dir: str = harness.run_dir("bench_input")
+    sizes: tuple[int, ...] = settings.setting((32, 224), "Sides in pixels.")
+    policies: tuple[str, ...] = settings.setting(
+        ("autoaugment", "randaugment"),
+        "What augments; simclr is simaugment without the warp.",
+        choices=_POLICIES,
+    )
+    inputs: tuple[str, ...] = settings.setting(
+        ("memory", "jpeg"),
+        "memory: the policy alone on images in memory; jpeg: reading and "
+        "decoding files, random crop, flip, policy.",
+        choices=("memory", "jpeg"),
+    )
+    views: bool = settings.setting(False, "Also pairs of views, ours alone.")
+    data_dir: str | None = settings.setting(None, DATA_HELP)
+    batch_size: int = settings.setting(64, "Images per batch.", at_least=1)
+    rounds: int = settings.setting(3, "Processes per job.", at_least=1)
+    seconds: float = settings.setting(
+        5.0, "Seconds that are timed.", at_least=0
+    )
+    workers: int = settings.setting(
+        0, "Processes of the DataLoader; 0 for one per core.", at_least=0
+    )
+    seed: int = settings.setting(0, "Seed of our augmentation.", at_least=0)
+
+    def jobs(self, names: list[str]) -> list[dict]:
+        """Of who has the policy; and pairs of views, of ours in two ways."""
+        jobs = [
+            job
+            for job in super().jobs(names)
+            if job["policy"] in _POLICIES[: _HAS[job["implementation"]]]
+        ]
+        pairs = [
+            job | {"input": "pairs"} | way
+            for job in jobs
+            if (job["input"], job["implementation"]) == (self.inputs[0], "ours")
+            for way in ({}, {"label": "twice"})
+        ]
+        return jobs + pairs * self.views
+
+    def prepare(self, folder: str) -> str:
+        """Files and arrays."""
+        return prepare(folder, self.data_dir, self.sizes, self.batch_size)
+
+
+def prepare(
+    folder: str, data_dir: str | None, sizes: tuple[int, ...], least: int = 1
+) -> str:
+    """Fills an image folder of one class; with what, in words.
+
+    It holds links to up to 512 JPEG files, again and again until there are 512
+    and `least`; and their central squares as [files, SIZE, SIZE, 3] SIZE.npy.
+    """
+    sklearn = pathlib.Path(importlib.util.find_spec("sklearn").origin).parent
+    root = pathlib.Path(data_dir or sklearn / "datasets" / "images")
+    files = [
+        file.resolve()
+        for file in sorted(root.rglob("*"))
+        if file.suffix.lower() in (".jpg", ".jpeg")
+    ]
+    if not files:
+        raise exceptions.InvalidValue(
+            f"--data_dir must be a folder with .jpg or .jpeg files, got {root}"
+        )
+    # Spread evenly over all of them.
+    count = min(len(files), _MOST_FILES)
+    files = [files[at * len(files) // count] for at in range(count)]
+    # A folder of images has a test split.
+    for split, least_of in (("train", max(_MOST_FILES, least)), ("test", 1)):
+        directory = pathlib.Path(folder, split, "photographs")
+        directory.mkdir(parents=True)
+        linked = itertools.islice(itertools.cycle(files), least_of)
+        for number, file in enumerate(linked):
+            (directory / f"{number:06}.jpg").symlink_to(file)
+    job = {"folder": folder, "files": list(map(str, files)), "sizes": sizes}
+    harness.run_or_fail("input.make_arrays", job | {"threads": 1})
+    kilobytes = sum(file.stat().st_size for file in files) / count / 1e3
+    return f"{count} JPEG files of {root}, {kilobytes:.0f} kB on average"
+
+
+def make_arrays(job: measuring.Job) -> dict[str, object]:
+    """Writes SIZE.npy; in a process of its own, which imports TensorFlow."""
+    tf = measuring.import_tensorflow(job.threads)
+    from supcon_tf import augment, data
+
+    for size in job.sizes:
+        decoded = (data.decode_image(tf.io.read_file(f)) for f in job.files)
+        views = [augment.central_view(image, size) for image in decoded]
+        np.save(f"{job.folder}/{size}.npy", views)
+    return {}
+
+
+def list_files(folder: str) -> list[str]:
+    """Paths of the JPEG files, in order."""
+    return sorted(map(str, pathlib.Path(folder, "train").rglob("*.jpg")))
+
+
+def measure(job: measuring.Job) -> dict[str, float]:
+    """Seconds of an image, or of a pair, with all cores it may use."""
+    measuring.pin(job.threads)
+    if job.implementation == "pil":
+        measuring.import_torch(job.threads)
+    else:
+        measuring.import_tensorflow(job.threads)
+    make = {"ours": make_ours, "tfm": make_tfm, "pil": make_pil}
+    batches = make[job.implementation](job)
+    seconds, batch = time_batches(batches, job.seconds)
+    views = job.batch_size * (2 if job.input == "pairs" else 1)
+    batch, shape = np.asarray(batch), (views, job.size, job.size, 3)
+    if batch.dtype != np.uint8 or batch.shape != shape or not np.ptp(batch):
+        raise RuntimeError(f"{batch.shape} {batch.dtype} are no {shape} images")
+    return {"seconds": seconds / job.batch_size}
+
+
+def time_batches(
+    batches: Iterator[object], seconds: float
+) -> tuple[float, object]:
+    """Seconds of a batch in the steady state, and the last one.
+
+    The warm-up begins when the first batch is there, and takes two seconds, or
+    as long as what is timed where that is less.
+    """
+    next(batches)
+    for least in (min(seconds, _MOST_WARM_UP), seconds):
+        count, started, duration = 0, time.perf_counter(), 0.0
+        while count < _LEAST_BATCHES or duration < least:
+            batch = next(batches)
+            count += 1
+            duration = time.perf_counter() - started
+    return duration / count, batch
+
+
+def make_policy(name: str) -> Callable[[object, object], object]:
+    """Our policy of that name: [n, H, W, 3] uint8 images, [n, 2] seeds."""
+    from supcon_tf import augment
+
+    return {
+        "identity": augment.Identity,
+        "autoaugment": lambda: augment.AutoAugment(policy="v0"),
+        "randaugment": lambda: augment.RandAugment(2, 10.0),
+        "simaugment": augment.SimAugment,
+        "simclr": lambda: augment.SimAugment(warp_probability=0.0),
+        "stacked_randaugment": augment.StackedRandAugment,
+    }[name]()
+
+
+def make_ours(job: measuring.Job) -> Iterator[object]:
+    """Ours, as training uses it, or the policy on batches in memory."""
+    import tensorflow as tf
+
+    from supcon_tf import augment, data
+
+    policy = make_policy(job.policy)
+    if job.input == "memory":
+        arrays = tf.constant(np.load(f"{job.folder}/{job.size}.npy"))
+        run_seeds = tf.constant([job.seed, 0], tf.int32)
+
+        def make_batch(step: tf.Tensor) -> tf.Tensor:
+            within = tf.range(job.batch_size, dtype=tf.int64)
+            at = step * job.batch_size + within
+            seeds = augment.fold_in(augment.fold_in(run_seeds, step), at)
+            return policy(tf.gather(arrays, at % len(arrays)), seeds)
+
+        steps = tf.data.Dataset.counter()
+        batches = steps.map(make_batch, num_parallel_calls=tf.data.AUTOTUNE)
+        return iter(batches.prefetch(tf.data.AUTOTUNE))
+
+    def make_views(views: int, seed: int) -> tf.data.Dataset:
+        return data.make_views(
+            data.load("folder", "train", job.folder),
+            job.batch_size,
+            views,
+            policy,
+            seed,
+            image_size=job.size,
+            crop_area=_CROP_AREA,
+            crop_aspect=_CROP_ASPECT,
+        )
+
+    if getattr(job, "label", "") == "twice":  # each with its own decode
+        halves = [make_views(1, job.seed + half) for half in range(2)]
+        pairs = tf.data.Dataset.zip(tuple(halves)).map(
+            lambda one, two: (tf.concat([one[0], two[0]], axis=1), one[1])
+        )
+        batches = pairs.prefetch(tf.data.AUTOTUNE)
+    else:
+        batches = make_views(2 if job.input == "pairs" else 1, job.seed)
+    shape = [-1, job.size, job.size, 3]
+    return (tf.reshape(views, shape) for views, _ in batches)
+
+
+def make_tfm(job: measuring.Job) -> Iterator[object]:
+    """The Model Garden's policy, as it is documented: an image at a time.
+
+    Its tables and levels are its own, as torchvision's; the kind and the number
+    of operations per image are ours. Files are decoded and cropped at once.
+    """
+    import tensorflow as tf
+
+    # The file alone: its package imports all of the Model Garden.
+    (package,) = importlib.util.find_spec("official").submodule_search_locations
+    peer = measuring.load_file(f"{package}/vision/ops/augment.py")
+    distort = {
+        "identity": lambda: lambda image: image,
+        "autoaugment": lambda: peer.AutoAugment().distort,
+        "randaugment": lambda: peer.RandAugment(2, 10.0).distort,
+    }[job.policy]()
+
+    def read(path: tf.Tensor) -> tf.Tensor:
+        contents = tf.io.read_file(path)
+        begin, extent, _ = tf.image.sample_distorted_bounding_box(
+            tf.io.extract_jpeg_shape(contents),
+            tf.zeros([1, 0, 4]),
+            aspect_ratio_range=_CROP_ASPECT,
+            area_range=_CROP_AREA,
+            max_attempts=10,
+            use_image_if_no_bounding_boxes=True,
+        )
+        window = tf.concat([begin[:2], extent[:2]], axis=0)
+        crop = tf.io.decode_and_crop_jpeg(contents, window, channels=3)
+        image = tf.image.resize(crop, [job.size, job.size])
+        image = tf.image.random_flip_left_right(image)
+        return tf.saturate_cast(image, tf.uint8)
+
+    sources = tf.data.Dataset.from_tensor_slices(list_files(job.folder))
+    if job.input == "memory":
+        arrays = tf.constant(np.load(f"{job.folder}/{job.size}.npy"))
+        sources = tf.data.Dataset.range(len(arrays))
+    return iter(
+        sources.repeat()
+        .map(
+            lambda of: distort(
+                tf.gather(arrays, of) if job.input == "memory" else read(of)
+            ),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+        .batch(job.batch_size, drop_remainder=True)
+        .prefetch(tf.data.AUTOTUNE)
+    )
+
+
+def make_pil(job: measuring.Job) -> Iterator[object]:
+    """What torchvision documents: Pillow images in a DataLoader's workers.
+
+    Its AutoAugment has no v0: the table is that for ImageNet. RandAugment is
+    at the end of its range of magnitudes, as ours at level 10.
+    """
+    import torch
+    from PIL import Image
+    from torch.utils import data
+    from torchvision import transforms
+
+    jitter = transforms.ColorJitter(0.4, 0.4, 0.4, 0.1)  # strength 0.5
+    blur = transforms.GaussianBlur(job.size // 10 // 2 * 2 + 1, (0.1, 2.0))
+    steps = {
+        "identity": [],
+        "autoaugment": [transforms.AutoAugment()],
+        "randaugment": [transforms.RandAugment(2, 10, num_magnitude_bins=11)],
+        "simclr": [
+            transforms.RandomApply([jitter], 0.8),
+            transforms.RandomGrayscale(0.2),
+            transforms.RandomApply([blur], 0.5),
+        ],
+    }[job.policy]
+    sources, read = np.load(f"{job.folder}/{job.size}.npy"), Image.fromarray
+    if job.input == "jpeg":
+        sources, read = list_files(job.folder), Image.open
+        crop = transforms.RandomResizedCrop(job.size, _CROP_AREA, _CROP_ASPECT)
+        flip = transforms.RandomHorizontalFlip()
+        steps = [lambda image: image.convert("RGB"), crop, flip, *steps]
+    augment = transforms.Compose(steps)
+
+    class Images:
+        def __len__(self):
+            return 2**31
+
+        def __getitem__(self, at):
+            image = augment(read(sources[at % len(sources)]))
+            return torch.from_numpy(np.array(image))
+
+    loader = data.DataLoader(
+        Images(),
+        batch_size=job.batch_size,
+        num_workers=job.workers or job.threads,
+        prefetch_factor=4,
+        # Workers get closures; this process has no threads yet.
+        multiprocessing_context="fork",
+    )
+    return iter(loader)
+
+
+if __name__ == "__main__":
+    harness.main(InputBench)

@@ -1,0 +1,131 @@
+"""The search for nearest neighbours beside scikit-learn's brute force.
+
+  python benchmarks/knn.py --threads=2
+
+Seconds and peak memory of one exact search among unit vectors: of `ours`, by
+cosine, of `sklearn_euclidean` and `sklearn_cosine`, which find the same rows.
+Agreement is the share of them that float64 finds too: less than 1 where two are
+closer than float32 can tell. The defaults take two minutes on four cores.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+
+import checkout  # noqa: F401
+import numpy as np
+
+from benchmarks import harness, measuring, results
+from supcon_tf import exceptions, settings
+
+_CLASSES = 100  # Directions around which the made-up representations lie.
+_CHECKED = 64  # Queries that are searched again, in float64.
+_WARM_UP = 64  # Rows of a bank that loads and traces what is loaded late.
+# Float32 and float64 may order rows apart that are this similar.
+_TOLERANCE = 1e-5
+
+
+@dataclasses.dataclass(frozen=True)
+class KnnBench(harness.Bench):
+    """Settings of benchmarks/knn.py."""
+
+    NEEDS = dict.fromkeys(("ours", "sklearn_euclidean", "sklearn_cosine"), ())
+    COLUMNS = (
+        results.Column("s", lambda p: p["seconds"], drawn=True),
+        results.SPREAD,
+        results.MEMORY,
+        results.Column("agreement", lambda p: p["agreement"], ".5f"),
+    )
+    PEERS = ("ours",)
+
+    run_dir: str = harness.run_dir("bench_knn")
+    bank: int = settings.setting(50_000, "Rows that are searched.", at_least=1)
+    queries: int = settings.setting(10_000, "Rows of queries.", at_least=1)
+    dim: int = settings.setting(512, "Size of a representation.", at_least=1)
+    k: int = settings.setting(200, "Neighbours of each query.", at_least=1)
+    rounds: int = settings.setting(3, "Processes per job.", at_least=1)
+    seed: int = settings.setting(0, "Seed of representations.", at_least=0)
+
+    def _check(self) -> None:
+        super()._check()
+        if self.k > self.bank:
+            raise exceptions.InvalidValue(
+                f"--k must be at most --bank, {self.bank}, got {self.k}"
+            )
+
+
+def measure(job: measuring.Job) -> dict[str, float]:
+    """Time and peak memory of one search, its result included, and `check`."""
+    search = make_search(job.implementation, job.threads)
+    bank, queries = make_representations(job)
+    search(queries[:_WARM_UP], bank[:_WARM_UP], 1)
+    memory, started = measuring.reset_peak_mb(), time.perf_counter()
+    neighbors = search(queries, bank, job.k)
+    return {
+        "seconds": time.perf_counter() - started,
+        "peak_mb": measuring.peak_mb() - memory,
+        "agreement": check(queries, bank, neighbors),
+    }
+
+
+def make_representations(job: measuring.Job) -> tuple[np.ndarray, np.ndarray]:
+    """[bank, dim] and [queries, dim] float32 of unit length, in classes."""
+    generator = np.random.default_rng(job.seed)
+    centers = generator.standard_normal((_CLASSES, job.dim), np.float32)
+
+    def draw(rows: int) -> np.ndarray:
+        drawn = np.empty((rows, job.dim), np.float32)
+        # In small parts: what is freed here would hide what a search takes.
+        for part in np.array_split(drawn, -(-rows // 256)):
+            generator.standard_normal(dtype=np.float32, out=part)
+            part += centers[generator.integers(_CLASSES, size=len(part))]
+            part /= np.linalg.norm(part, axis=1, keepdims=True)
+        return drawn
+
+    return draw(job.bank), draw(job.queries)
+
+
+def make_search(name: str, threads: int) -> Callable[..., tuple]:
+    """Queries, bank and k to similarities and bank rows, both [queries, k]."""
+    if name == "ours":
+        measuring.import_tensorflow(threads)
+        from supcon_tf import measures
+
+        return measures.nearest_neighbors
+    from sklearn import neighbors
+
+    metric = name.removeprefix("sklearn_")
+
+    def search(queries: np.ndarray, bank: np.ndarray, k: int) -> tuple:
+        model = neighbors.NearestNeighbors(
+            n_neighbors=k, algorithm="brute", metric=metric, n_jobs=threads
+        )
+        distances, indices = model.fit(bank).kneighbors(queries)
+        # In place: the similarities are for the check, not for the memory.
+        if metric == "euclidean":
+            distances *= distances
+            distances *= 0.5
+        return np.subtract(1, distances, out=distances), indices
+
+    return search
+
+
+def check(queries: np.ndarray, bank: np.ndarray, neighbors: tuple) -> float:
+    """The share of neighbours that float64 finds too, if as similar by rank."""
+    similarities, indices = neighbors
+    checked = np.linspace(0, len(queries) - 1, _CHECKED).astype(int)
+    exact = queries[checked].astype(np.float64) @ bank.T.astype(np.float64)
+    k = indices.shape[1]
+    order = np.argsort(-exact, axis=1, kind="stable")[:, :k]
+    exact = np.take_along_axis(exact, order, axis=1)
+    error = np.abs(similarities[checked] - exact).max()
+    if not error <= _TOLERANCE:  # nor NaN
+        raise RuntimeError(f"a similarity is off by {error:.1e}")
+    common = map(np.intersect1d, indices[checked], order)
+    return sum(map(len, common)) / order.size
+
+
+if __name__ == "__main__":
+    harness.main(KnnBench)

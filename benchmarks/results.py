@@ -1,0 +1,200 @@
+"""What is shown of measurements: the table, disagreements and the figure.
+
+Numbers of the table are medians over rounds. A ratio is taken within a round,
+then its median over rounds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import itertools
+import json
+import operator
+import pathlib
+import statistics
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from supcon_tf import files, palette
+
+if TYPE_CHECKING:
+    from matplotlib import figure
+
+    from benchmarks.harness import Bench
+
+Job = dict[str, object]  # the arguments of a measurement, by name
+Point = dict[str, object]  # its `job`, and what its process gave or the `error`
+Case = dict[str, list[Point]]  # rounds of the jobs that are compared, by label
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A number of the table."""
+
+    title: str
+    value: Callable[[Point], float | None]  # of a round
+    form: str = ".2f"
+    combine: Callable[[list[float]], float] = statistics.median  # the rounds
+    drawn: bool = False  # and told as it is measured
+
+
+IMAGES = Column("images/s", lambda p: 1 / p["seconds"], ".1f", drawn=True)
+MEMORY = Column("MB", lambda p: p["peak_mb"], ".1f", max, drawn=True)
+# Where it is far from 1, something else was using the machine.
+SPREAD = Column(
+    "spread", lambda p: p["seconds"], combine=lambda s: max(s) / min(s)
+)
+
+
+def case_of(axes: Iterable[str], job: Job) -> str:
+    """What the jobs have in common that are compared."""
+    return ", ".join(f"{axis} {job[axis]}" for axis in axes)
+
+
+def label(job: Job) -> str:
+    """The implementation, and how it is used."""
+    return job.get("label", job["implementation"])
+
+
+def cases_of(axes: Iterable[str], points: list[Point]) -> dict[str, Case]:
+    """All cases, of jobs whose every round gave numbers."""
+    failed = [point["job"] for point in points if "error" in point]
+    cases = {}
+    for point in points:
+        job = point["job"]
+        if job not in failed:
+            case = cases.setdefault(case_of(axes, job), {})
+            case.setdefault(label(job), []).append(point)
+    return cases
+
+
+def write(
+    bench: Bench, file: pathlib.Path, written: Point, others: list[Point]
+) -> None:
+    """Writes results, with their table, and the figure; whole files or none.
+
+    `others` are points of other jobs, or not reached yet, which the file keeps.
+    """
+    cases = bench.cases_of(written["points"])
+    written["table"] = [
+        {"case": name, "": label} | summarize(bench, row, case)
+        for name, case in cases.items()
+        for label, row in case.items()
+    ]
+    written["disagreements"] = bench.disagreements(written["points"])
+    text = written | {"points": written["points"] + others}
+    files.write_atomically(file, json.dumps(text, indent=1) + "\n")
+    image = io.BytesIO()
+    plot(bench, cases).savefig(image, dpi=120)
+    files.write_atomically(file.with_suffix(".png"), image.getvalue())
+
+
+def summarize(bench: Bench, row: list[Point], case: Case) -> dict[str, str]:
+    """Columns of a row and its ratios to its peers, by title."""
+    line = {}
+    for column in bench.COLUMNS:
+        values = [column.value(point) for point in row]
+        if None not in values:
+            line[column.title] = f"{column.combine(values):{column.form}}"
+    for peer in bench.PEERS:
+        for what, key in (("time", "seconds"), ("memory", "peak_mb")):
+            others = [
+                point[key] for point in case.get(peer, ()) if key in point
+            ]
+            # Below 1 MB the allocator had it all already: no ratio tells.
+            if others and (key != "peak_mb" or min(others) >= 1):
+                own = [point[key] for point in row]
+                ratio = statistics.median(map(operator.truediv, own, others))
+                line[f"{what}/{peer}"] = f"{ratio:.2f}"
+    return line
+
+
+def disagreements(bench: Bench, cases: dict[str, Case]) -> list[str]:
+    """A line per result that is not that of the first peer of its case.
+
+    Without a peer, that of the first. Written so that NaN disagrees.
+    """
+    lines = []
+    for (name, case), key in itertools.product(cases.items(), bench.AGREEING):
+        got = [
+            (label, point[key])
+            for label in sorted(case, key=lambda of: of not in bench.PEERS)
+            for point in case[label]
+            if key in point
+        ]
+        for label, own in got[1:]:
+            right, other = got[0]
+            if not abs(own - other) <= bench.AGREEING[key] * abs(other):
+                lines.append(
+                    f"{name} {label}: {key} {own}, but {right} has {other}"
+                )
+    return list(dict.fromkeys(lines))
+
+
+def progress(bench: Bench, point: Point) -> str:
+    """One line about a measurement."""
+    told = point.get("error") or ", ".join(
+        f"{column.title} {column.value(point):{column.form}}"
+        for column in bench.COLUMNS
+        if column.drawn
+    )
+    case = case_of(bench.AXES, point["job"])
+    return f"{case}, {label(point['job'])}: {told}".removeprefix(", ")
+
+
+def describe(bench: Bench, written: Point) -> str:
+    """The table, what is wrong, and what is not there, as lines of text."""
+    points, wrong = written["points"], written["disagreements"]
+    agree = bench.AGREEING and not wrong
+    return "\n".join(
+        [
+            markdown(written["table"]),
+            *bench.notes(points),
+            *(progress(bench, point) for point in points if "error" in point),
+            *(f"DISAGREES: {line}" for line in wrong),
+            *([f"agree: {', '.join(bench.AGREEING)}"] if agree else []),
+            *(f"left out: {line}" for line in written["left_out"]),
+        ]
+    )
+
+
+def markdown(lines: list[dict[str, str]]) -> str:
+    """A table in Markdown; texts by title, a dict per line."""
+    titles = list(dict.fromkeys(name for line in lines for name in line))
+    cells = [[line.get(name, "-") for name in titles] for line in lines]
+    widths = [max(map(len, of)) for of in zip(titles, *cells, strict=True)]
+    rule = ["-" * (width - 1) + ":" for width in widths]
+    return "\n".join(
+        "| " + " | ".join(map(str.rjust, line, widths)) + " |"
+        for line in (titles, rule, *cells)
+    )
+
+
+def plot(bench: Bench, cases: dict[str, Case]) -> figure.Figure:
+    """A panel per column that is drawn: medians and ranges, over the case."""
+    from matplotlib import figure
+
+    drawn = figure.Figure(figsize=(11, 4.5), layout="constrained")
+    columns = [column for column in bench.COLUMNS if column.drawn]
+    panels = drawn.subplots(1, len(columns), squeeze=False)[0]
+    curves = {}
+    for name, case in cases.items():
+        for label, row in case.items():
+            curves.setdefault(label, {})[name.replace(", ", "\n")] = row
+    joined = "o-" if "\n" not in "".join(map("".join, curves.values())) else "o"
+    for column, panel in zip(columns, panels, strict=True):
+        panel.set_prop_cycle(color=palette.COLORS)
+        for label, curve in curves.items():
+            values = [sorted(map(column.value, row)) for row in curve.values()]
+            middles = list(map(statistics.median, values))
+            (line,) = panel.plot(list(curve), middles, joined, label=label)
+            lows, highs = zip(*((of[0], of[-1]) for of in values), strict=True)
+            panel.vlines(list(curve), lows, highs, color=line.get_color())
+        panel.set_yscale("log" if bench.LOGARITHMIC else "linear")
+        panel.yaxis.set_major_formatter("{x:,.6g}")
+        panel.set_title(column.title, fontsize="medium")
+        panel.tick_params(axis="x", labelsize="small")
+        panel.grid(alpha=0.3)
+    drawn.legend(*panel.get_legend_handles_labels(), loc="outside right upper")
+    return drawn

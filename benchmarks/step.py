@@ -1,0 +1,251 @@
+"""The training step beside the same network in PyTorch, on the CPU.
+
+  python benchmarks/step.py --architectures=resnet18 --supcontrast_path=FILE
+
+A ResNet with the CIFAR stem and a projection head, on views in memory: `ours`
+and `ours_bfloat16` (mixed_bfloat16) from bytes, as `fit` does; `torch_nchw`,
+`torch_channels_last` and `torch_channels_last_bf16` (autocast) from normalised
+floats, where torchvision is installed. With it, the defaults take some twenty
+minutes. Memory against the batch, whole and in chunks of 64 images:
+
+  python benchmarks/step.py --batch_sizes=64,256,1024 --chunk_size=64
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+
+import checkout  # noqa: F401
+import numpy as np
+
+from benchmarks import harness, measuring, results
+from supcon_tf import exceptions, settings
+
+_LEARNING_RATE = 0.05
+_MOMENTUM = 0.9
+_WEIGHT_DECAY = 1e-4
+_TORCH = ("torch_nchw", "torch_channels_last", "torch_channels_last_bf16")
+
+
+@dataclasses.dataclass(frozen=True)
+class StepBench(harness.Bench):
+    """Settings of benchmarks/step.py."""
+
+    NEEDS = {
+        **dict.fromkeys(("ours", "ours_bfloat16"), ()),
+        **dict.fromkeys(_TORCH, ("torch", "torchvision")),
+    }
+    AXES = {"architecture": "architectures", "batch_size": "batch_sizes"}
+    COLUMNS = (
+        results.Column(
+            "views/s", lambda p: p["views"] / p["seconds"], ".1f", drawn=True
+        ),
+        results.Column("ms", lambda p: 1e3 * p["seconds"], ".1f"),
+        results.SPREAD,
+        results.MEMORY,
+        results.Column("loss", lambda p: p["loss"], ".4f"),
+        results.Column("parameters", lambda p: p["parameters"], ",.0f"),
+    )
+    PEERS = ("ours", "torch_nchw")
+    AGREEING = {"parameters": 0.0}
+
+    run_dir: str = harness.run_dir("bench_step")
+    architectures: tuple[str, ...] = settings.setting(
+        ("resnet18", "resnet50"),
+        "Encoders.",
+        choices=("resnet18", "resnet34", "resnet50"),
+    )
+    batch_sizes: tuple[int, ...] = settings.setting((64,), "Images per step.")
+    supcontrast_path: str | None = settings.setting(
+        None, "The loss of torch: SupContrast's losses.py, else a plain one."
+    )
+    image_size: int = settings.setting(
+        32, "Side of a view, pixels.", at_least=8
+    )
+    views: int = settings.setting(2, "Views per image.", at_least=1)
+    chunks: tuple[int, ...] = settings.setting(
+        (1,), "Values of --gradient_cache_chunks that ours is measured with."
+    )
+    chunk_size: int = settings.setting(
+        0, "Also measure ours in chunks of so many images.", at_least=0
+    )
+    rounds: int = settings.setting(3, "Processes per job.", at_least=1)
+    steps: int = settings.setting(5, "Timed steps per process.", at_least=1)
+    max_memory_gb: float = settings.setting(
+        8.0, "Skip jobs that may need more, by what others needed.", above=0
+    )
+    temperature: float = settings.setting(0.1, "Temperature tau.", above=0)
+    classes: int = settings.setting(10, "Number of classes.", at_least=1)
+    seed: int = settings.setting(0, "Seed of data and weights.", at_least=0)
+
+    def _check(self) -> None:
+        super()._check()
+        parts = (*self.chunks, self.chunk_size or 1)
+        if any(size % part for size in self.batch_sizes for part in parts):
+            raise exceptions.InvalidValue(
+                "--chunks and --chunk_size must divide --batch_sizes, got "
+                f"{self.chunks}, {self.chunk_size} and {self.batch_sizes}"
+            )
+
+    def jobs(self, names: list[str]) -> list[dict]:
+        """Ours in each number of chunks."""
+        jobs = []
+        for job in super().jobs(names):
+            name, batch = job["implementation"], job["batch_size"]
+            sizes = {batch}
+            if name not in _TORCH:
+                sizes = {batch // chunks for chunks in self.chunks}
+                sizes |= {self.chunk_size} - {0}
+            for size in sorted(sizes, reverse=True):
+                part = {"chunks": batch // size, "at_once": size}
+                label = name if size == batch else f"{name}, {size} at once"
+                jobs.append(job | part | {"label": label})
+        return jobs
+
+    def expected_gb(self, job: dict, points: list) -> float:
+        """Memory that grows with the images that pass the encoder at once."""
+        known = [
+            (point["job"]["at_once"], point["peak_mb"])
+            for point in points
+            if "peak_mb" in point
+            and point["job"]["architecture"] == job["architecture"]
+            and point["job"]["implementation"] == job["implementation"]
+        ]
+        most, peak_mb = max(known, default=(1, 0.0))
+        return 1e-3 * peak_mb * job["at_once"] / most
+
+
+def measure(job: measuring.Job) -> dict[str, float]:
+    """Time and loss of a step, memory since before the network was made."""
+    generator = np.random.default_rng(job.seed)
+    shape = (job.batch_size, job.views, job.image_size, job.image_size, 3)
+    views = generator.integers(0, 256, shape, np.uint8)
+    labels = generator.integers(0, job.classes, job.batch_size, np.int32)
+    # Imported before memory is measured.
+    if job.implementation in _TORCH:
+        measuring.import_torch(job.threads)
+        import torchvision  # noqa: F401
+    else:
+        measuring.import_tensorflow(job.threads)
+        from supcon_tf import losses, models, training  # noqa: F401
+    memory = measuring.reset_peak_mb()
+    make_step = torch_step if job.implementation in _TORCH else our_step
+    step, parameters = make_step(job, views, labels)
+    seconds, loss = measuring.time_steps(step, job.steps, 0.0)
+    if not math.isfinite(loss):
+        raise RuntimeError(f"the loss is {loss}")
+    return {
+        "seconds": seconds,
+        "peak_mb": measuring.peak_mb() - memory,
+        "views": job.batch_size * job.views,
+        "loss": loss,
+        "parameters": parameters,
+    }
+
+
+def our_step(
+    job: measuring.Job, views: np.ndarray, labels: np.ndarray
+) -> tuple[Callable[[], float], int]:
+    """What `fit` calls, compiled as by tools/pretrain.py; its parameters."""
+    import tensorflow as tf
+
+    from supcon_tf import losses, models, training
+
+    if job.implementation == "ours_bfloat16":
+        tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    tf.keras.utils.set_random_seed(job.seed)
+    model = models.SupConModel(
+        models.Encoder(job.architecture, "cifar"),
+        models.ProjectionHead(),
+        gradient_cache_chunks=job.chunks,
+    )
+    model.build((None, *views.shape[1:]))
+    model.compile(
+        training.SGD(_LEARNING_RATE, _MOMENTUM, l2=_WEIGHT_DECAY),
+        losses.SupConLoss(job.temperature),
+        losses.diagnostics(),
+    )
+    batches = iter(tf.data.Dataset.from_tensors((views, labels)).repeat())
+    train = model.make_train_function()
+
+    def step() -> float:
+        # The loss that `fit` shows is a mean over the steps since this.
+        model.reset_metrics()
+        return float(train(batches)["loss"])
+
+    return step, sum(w.shape.num_elements() for w in model.trainable_variables)
+
+
+def make_network(architecture: str) -> object:
+    """Ours in PyTorch, parameter by parameter, with other initial values."""
+    import torchvision
+    from torch import nn
+
+    class Unit(nn.Module):
+        def forward(self, x: object) -> object:
+            return nn.functional.normalize(x.float(), dim=1)
+
+    encoder = torchvision.models.get_model(architecture, weights=None)
+    head = nn.Linear(encoder.fc.in_features, 2048)
+    encoder.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+    encoder.maxpool = encoder.fc = nn.Identity()
+    for module in encoder.modules():
+        module.inplace = False  # of a ReLU, as in SupContrast's
+    last = nn.Linear(2048, 128, bias=False)
+    return nn.Sequential(encoder, Unit(), head, nn.ReLU(), last, Unit())
+
+
+def torch_step(
+    job: measuring.Job, views: np.ndarray, labels: np.ndarray
+) -> tuple[Callable[[], float], int]:
+    """The same in PyTorch: NCHW as it is published, NHWC, in bfloat16."""
+    import torch
+
+    torch.manual_seed(job.seed)
+    network = make_network(job.architecture)
+    images = torch.from_numpy(views).flatten(0, 1).permute(0, 3, 1, 2)
+    images = (images.float() / 255 - 0.5) / 0.5  # [M, 3, size, size]
+    last = "channels_last" in job.implementation
+    layout = torch.channels_last if last else torch.contiguous_format
+    network.to(memory_format=layout)
+    images = images.contiguous(memory_format=layout)
+    targets = torch.from_numpy(labels).long()
+    criterion = functools.partial(plain_loss, tau=job.temperature)
+    if job.supcontrast_path:
+        criterion = measuring.load_file(job.supcontrast_path).SupConLoss(
+            temperature=job.temperature, base_temperature=1.0
+        )
+    weights = list(network.parameters())
+    optimizer = torch.optim.SGD(
+        weights, _LEARNING_RATE, _MOMENTUM, weight_decay=_WEIGHT_DECAY
+    )
+    bfloat16 = job.implementation.endswith("bf16")
+
+    def step() -> float:
+        with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+            projections = network(images)  # [M, 128]
+        loss = criterion(projections.unflatten(0, views.shape[:2]), targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step, sum(weight.numel() for weight in weights)
+
+
+def plain_loss(projections: object, labels: object, tau: float) -> object:
+    """Eq. 2 times tau, mean, of [batch, views, dim] and [batch] int64."""
+    z = projections.flatten(0, 1)  # [M, dim]
+    labels = labels.repeat_interleave(projections.shape[1])  # [M]
+    positive = (labels[:, None] == labels).float().fill_diagonal_(0)  # [M, M]
+    logits = z @ z.T / tau
+    others = logits.clone().fill_diagonal_(-math.inf).logsumexp(1)  # [M]
+    losses = (positive * (others[:, None] - logits)).sum(1)
+    return tau * (losses / positive.sum(1).clamp(min=1)).mean()
+
+
+if __name__ == "__main__":
+    harness.main(StepBench)
