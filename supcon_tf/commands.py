@@ -237,7 +237,7 @@ def run(name: str) -> None:
     command = {command.__name__: command for command in _COMMANDS}[name]
     about = inspect.getdoc(command)
     if sys.argv[0] == f"supcon {name}":
-        about = re.sub(r"python tools/(\w+)\.py", r"supcon \1", about)
+        about = re.sub(r"python\stools/(\w+)\.py", r"supcon \1", about)
     settings_class = typing.get_type_hints(command)["settings"]
     command_line.run(command, settings_class, _POSITIONAL.get(name), about)
 

@@ -23,6 +23,7 @@ import inspect
 import itertools
 import operator
 import sys
+import typing
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
@@ -134,6 +135,8 @@ class _Declared:
             for field in dataclasses.fields(base)
         }
         for name, hint in inspect.get_annotations(cls, eval_str=True).items():
+            if typing.get_origin(hint) is typing.ClassVar:
+                continue
             field = vars(cls)[name]
             if not isinstance(field, dataclasses.Field):
                 field = setting(field)

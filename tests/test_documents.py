@@ -118,6 +118,7 @@ def test_presets_are_all_documented():
 WHOLE = {
     "test_beginnings",
     "test_compilation",
+    "test_configs",
     "test_model_server",
     "test_precision",
     "test_replicas",
