@@ -1,8 +1,20 @@
 """Every tool and benchmark, and its settings."""
 
-from benchmarks import input as benchmarks_input
-from benchmarks import knn, learning, loss, serving, step
-from supcon_tf import config
+import pathlib
+import sys
+
+# As of a program there: its `import checkout`.
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "benchmarks"))
+
+from benchmarks import input as benchmarks_input  # noqa: E402
+from benchmarks import (  # noqa: E402
+    knn,
+    learning,
+    loss,
+    serving,
+    step,
+)
+from supcon_tf import config  # noqa: E402
 
 TOOLS = {
     "pretrain": config.PretrainSettings,
