@@ -158,6 +158,8 @@ def measure_all(bench: Bench) -> Point:
         }
         file.parent.mkdir(parents=True, exist_ok=True)
         earlier = _read(bench, file)
+        if earlier:
+            print(f"goes on from {len(earlier)} measurements in {file}")
         for job in list_jobs(bench, names):
             before = [point for point in points if point["job"] == job]
             if before and "error" in before[-1]:

@@ -6,9 +6,8 @@ For every size and policy: the policy alone, on images in memory, and the whole
 pipeline from JPEG files to batches of views; with --views, also pairs of views
 per second, from one decode and (`twice`) from two pipelines of ours. `tfm` is
 the Model Garden's augmentation (tf-models-official), `pil` torchvision on
-Pillow images in a DataLoader of PyTorch; they take part where they are
-installed. With both, the defaults take some twenty minutes. Without --data_dir
-the images are scikit-learn's two photographs:
+Pillow images in a DataLoader, where they are installed. With both, the defaults
+take some twenty minutes. Without a folder, on two photographs:
 
   python benchmarks/input.py --sizes=32 --policies=randaugment --views
 """
@@ -37,8 +36,7 @@ _POLICIES = (
 )
 # How many of them each has.
 _HAS = {"ours": 6, "tfm": 3, "pil": 4}
-_CROP_AREA = (0.08, 1.0)
-_CROP_ASPECT = (3 / 4, 4 / 3)
+_CROP_AREA, _CROP_ASPECT = (0.08, 1.0), (3 / 4, 4 / 3)
 # tf.data chooses its parallelism within the first seconds.
 _MOST_WARM_UP = 2.0
 _LEAST_BATCHES = 8

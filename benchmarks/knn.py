@@ -23,8 +23,7 @@ from supcon_tf import exceptions, settings
 _CLASSES = 100  # Directions around which the made-up representations lie.
 _CHECKED = 64  # Queries that are searched again, in float64.
 _WARM_UP = 64  # Rows of a bank that loads and traces what is loaded late.
-# Float32 and float64 may order rows apart that are this similar.
-_TOLERANCE = 1e-5
+_TOLERANCE = 1e-5  # Rows so similar float32 and float64 may order apart.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,6 +19,7 @@ import hashlib
 import itertools
 import statistics
 import time
+from collections.abc import Callable
 
 import checkout  # noqa: F401
 import numpy as np
@@ -29,17 +30,11 @@ from supcon_tf import settings
 # SupContrast multiplies the loss by tau / 0.07, ours by tau.
 BASE_TEMPERATURE = 0.07
 MOMENTUM = 0.9
-
-
 _PATH = "--supcontrast_path"
 
 
-def _knn(point: dict) -> float:
-    return point["curve"][-1]["knn"]
-
-
-def _loss(point: dict) -> float:
-    return point["curve"][-1]["loss"]
+def _last(name: str) -> Callable[[dict], float]:
+    return lambda point: point["curve"][-1][name]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,10 +48,10 @@ class LearningBench(harness.Bench):
     }
     AXES = {"seed": "seeds"}
     COLUMNS = (
-        results.Column("k-NN", _knn, ".3f", statistics.mean, drawn=True),
-        results.Column("least", _knn, ".3f", min),
-        results.Column("most", _knn, ".3f", max),
-        results.Column("loss / tau", _loss, ".3f", statistics.mean, drawn=True),
+        results.Column("k-NN", _last("knn"), ".3f", statistics.mean, True),
+        results.Column("least", _last("knn"), ".3f", min),
+        results.Column("most", _last("knn"), ".3f", max),
+        results.Column("loss", _last("loss"), ".3f", statistics.mean, True),
     )
     LOGARITHMIC = False
     DETERMINISTIC = True
@@ -123,7 +118,7 @@ class LearningBench(harness.Bench):
         ]
         for step, tests in self.cases_of(points).items():
             own, other = (
-                list(map(_knn, tests.get(name, ())))
+                list(map(_last("knn"), tests.get(name, ())))
                 for name in ("ours", "supcontrast")
             )
             if min(len(own), len(other)) > 1:

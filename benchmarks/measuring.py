@@ -24,17 +24,12 @@ import time
 import traceback
 import types
 from collections.abc import Callable
-from typing import TypeVar
 
 import checkout  # noqa: F401
 
-Result = TypeVar("Result")
 Job = argparse.Namespace  # what is measured, see `harness.list_jobs`
 
-_LIBRARIES = (
-    *("tensorflow", "torch", "torchvision"),
-    *("pytorch_metric_learning", "sklearn"),
-)
+_LIBRARIES = "tensorflow torch torchvision pytorch_metric_learning sklearn"
 
 
 def main() -> None:
@@ -46,7 +41,7 @@ def main() -> None:
     try:
         module = importlib.import_module(f"benchmarks.{module}")
         result = getattr(module, function)(Job(**json.loads(sys.argv[2])))
-        loaded = [name for name in _LIBRARIES if name in sys.modules]
+        loaded = [name for name in _LIBRARIES.split() if name in sys.modules]
         result["libraries"] = {n: sys.modules[n].__version__ for n in loaded}
     except Exception as error:  # Whatever a peer raises is this job's result.
         traceback.print_exc()
@@ -99,8 +94,8 @@ def pin(threads: int) -> None:
 
 
 def time_steps(
-    step: Callable[[], Result], least: int, seconds: float
-) -> tuple[float, Result]:
+    step: Callable[[], object], least: int, seconds: float
+) -> tuple[float, object]:
     """Median seconds of a step, which waits, and what the last one returned.
 
     So many steps and seconds at least are timed, after two that are not.

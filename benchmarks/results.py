@@ -1,7 +1,6 @@
 """What is shown of measurements: the table, disagreements and the figure.
 
-Numbers of the table are medians over rounds. A ratio is taken within a round,
-then its median over rounds.
+Numbers are medians over rounds, ratios medians of those within a round.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def case_of(axes: Iterable[str], job: Job) -> str:
     return ", ".join(f"{axis} {job[axis]}" for axis in axes)
 
 
-def label(job: Job) -> str:
+def label_of(job: Job) -> str:
     """The implementation, and how it is used."""
     return job.get("label", job["implementation"])
 
@@ -65,7 +64,7 @@ def cases_of(axes: Iterable[str], points: list[Point]) -> dict[str, Case]:
         job = point["job"]
         if job not in failed:
             case = cases.setdefault(case_of(axes, job), {})
-            case.setdefault(label(job), []).append(point)
+            case.setdefault(label_of(job), []).append(point)
     return cases
 
 
@@ -140,7 +139,7 @@ def progress(bench: Bench, point: Point) -> str:
         if column.drawn
     )
     case = case_of(bench.AXES, point["job"])
-    return f"{case}, {label(point['job'])}: {told}".removeprefix(", ")
+    return f"{case}, {label_of(point['job'])}: {told}".removeprefix(", ")
 
 
 def describe(bench: Bench, written: Point) -> str:
@@ -172,29 +171,36 @@ def markdown(lines: list[dict[str, str]]) -> str:
 
 
 def plot(bench: Bench, cases: dict[str, Case]) -> figure.Figure:
-    """A panel per column that is drawn: medians and ranges, over the case."""
+    """A panel per column that is drawn: the table's numbers and ranges."""
     from matplotlib import figure
 
     drawn = figure.Figure(figsize=(11, 4.5), layout="constrained")
     columns = [column for column in bench.COLUMNS if column.drawn]
     panels = drawn.subplots(1, len(columns), squeeze=False)[0]
-    curves = {}
+    curves, axes = {}, []
     for name, case in cases.items():
-        for label, row in case.items():
-            curves.setdefault(label, {})[name.replace(", ", "\n")] = row
-    joined = "o-" if "\n" not in "".join(map("".join, curves.values())) else "o"
+        parts = [part.partition(" ") for part in name.split(", ")]
+        axes, place = [part[0] for part in parts], [part[2] for part in parts]
+        for of, row in case.items():
+            curves.setdefault(of, {})["\n".join(place)] = row
+    count = len(palette.MARKERS)
+    style = {"color": palette.COLORS[:count], "marker": [*palette.MARKERS]}
     for column, panel in zip(columns, panels, strict=True):
-        panel.set_prop_cycle(color=palette.COLORS)
-        for label, curve in curves.items():
-            values = [sorted(map(column.value, row)) for row in curve.values()]
-            middles = list(map(statistics.median, values))
-            (line,) = panel.plot(list(curve), middles, joined, label=label)
-            lows, highs = zip(*((of[0], of[-1]) for of in values), strict=True)
+        panel.set_prop_cycle(**style)
+        for of, curve in curves.items():
+            values = [list(map(column.value, row)) for row in curve.values()]
+            (line,) = panel.plot(
+                list(curve),
+                list(map(column.combine, values)),
+                linestyle="none" if len(axes) > 1 else "solid",
+                label=of,
+            )
+            lows, highs = list(map(min, values)), list(map(max, values))
             panel.vlines(list(curve), lows, highs, color=line.get_color())
         panel.set_yscale("log" if bench.LOGARITHMIC else "linear")
         panel.yaxis.set_major_formatter("{x:,.6g}")
-        panel.set_title(column.title, fontsize="medium")
-        panel.tick_params(axis="x", labelsize="small")
+        panel.set(title=column.title, xlabel=", ".join(axes))
+        panel.tick_params(axis="x", labelsize="x-small")
         panel.grid(alpha=0.3)
     drawn.legend(*panel.get_legend_handles_labels(), loc="outside right upper")
     return drawn

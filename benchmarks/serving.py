@@ -7,9 +7,8 @@ cores per image. `ours_bytes` is the export of a ResNet-50 for 1,000 classes,
 asked with JPEG files (serving_default, which decodes, crops and resizes),
 `ours_images` with views of 224 pixels (predict_images, the network alone),
 `keras_resnet50` is tf.keras.applications.ResNet50, asked with normalised views.
-Weights are random, which cost as much. Each SavedModel is loaded as TF Serving
-loads it; the network between client and server is left out. The defaults take
-some fifteen minutes on four cores.
+Weights are random. Each SavedModel is loaded as TF Serving loads it, without a
+network between. The defaults take some fifteen minutes on four cores.
 """
 
 from __future__ import annotations

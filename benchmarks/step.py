@@ -24,9 +24,7 @@ import numpy as np
 from benchmarks import harness, measuring, results
 from supcon_tf import exceptions, settings
 
-_LEARNING_RATE = 0.05
-_MOMENTUM = 0.9
-_WEIGHT_DECAY = 1e-4
+_RATE, _MOMENTUM, _DECAY = 0.05, 0.9, 1e-4
 _TORCH = ("torch_nchw", "torch_channels_last", "torch_channels_last_bf16")
 
 
@@ -164,7 +162,7 @@ def our_step(
     )
     model.build((None, *views.shape[1:]))
     model.compile(
-        training.SGD(_LEARNING_RATE, _MOMENTUM, l2=_WEIGHT_DECAY),
+        training.SGD(_RATE, _MOMENTUM, l2=_DECAY),
         losses.SupConLoss(job.temperature),
         losses.diagnostics(),
     )
@@ -219,9 +217,7 @@ def torch_step(
             temperature=job.temperature, base_temperature=1.0
         )
     weights = list(network.parameters())
-    optimizer = torch.optim.SGD(
-        weights, _LEARNING_RATE, _MOMENTUM, weight_decay=_WEIGHT_DECAY
-    )
+    optimizer = torch.optim.SGD(weights, _RATE, _MOMENTUM, weight_decay=_DECAY)
     bfloat16 = job.implementation.endswith("bf16")
 
     def step() -> float:

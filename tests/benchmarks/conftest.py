@@ -1,12 +1,29 @@
-"""Benchmarks in this process, which has its threads and shares its cores."""
+"""Benchmarks as real processes, and their measurements in this process."""
 
 from __future__ import annotations
 
 import importlib
+import json
+import pathlib
 
 import pytest
 
 from benchmarks import measuring
+from tests import forks
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+SUPCONTRAST = """
+from benchmarks import step
+
+class SupConLoss:
+    def __init__(self, temperature, base_temperature=0.07):
+        self.temperature = temperature
+        self.base_temperature = base_temperature
+
+    def __call__(self, projections, labels):
+        loss = step.plain_loss(projections, labels, self.temperature)
+        return loss / self.base_temperature
+"""
 
 
 @pytest.fixture
@@ -19,3 +36,26 @@ def here(monkeypatch):
             lambda threads, name=name: importlib.import_module(name),
         )
     monkeypatch.setattr(measuring, "pin", lambda threads: None)
+
+
+@pytest.fixture
+def run_benchmark(tmp_path):
+    """Runs one as a user does; what it prints and writes."""
+
+    def run(name, *arguments):
+        program = ROOT / "benchmarks" / f"{name}.py"
+        done = forks.run(program, *arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr[-2000:]
+        file = tmp_path / "runs" / f"bench_{name}" / f"bench_{name}.json"
+        png = file.with_suffix(".png").read_bytes()
+        assert png.startswith(b"\x89PNG")
+        return done.stdout, json.loads(file.read_text())
+
+    return run
+
+
+@pytest.fixture
+def supcontrast(tmp_path):
+    """A folder with a stand-in for the losses.py of SupContrast."""
+    (tmp_path / "losses.py").write_text(SUPCONTRAST)
+    return tmp_path

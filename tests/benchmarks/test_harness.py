@@ -1,16 +1,24 @@
-"""What all benchmarks do, of a suite that measures nothing."""
+"""What all benchmarks do, of a suite that measures nothing, and show."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import pathlib
+import sys
+import types
 
+import numpy as np
 import pytest
 
-from benchmarks import harness, results
+from benchmarks import harness, measuring, results
 from supcon_tf import settings
+from tests import forks
+from tests.clock import Clock
 from tests.tool_settings import BENCHMARKS
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,16 +66,11 @@ def order(jobs):
     return "".join(f"{job['implementation'][0]}{job['rows']}" for job in jobs)
 
 
-def test_rounds_are_interleaved_and_failures_not_repeated(
-    tmp_path, asked, capsys
-):
+def test_rounds_are_interleaved_failures_not_repeated(tmp_path, asked, capsys):
     bench = MadeUp(str(tmp_path / "run"), rows=(2, 8, 9), peer_path=__file__)
     written = harness.measure_all(bench)
     assert order(asked) == "o2g2o2g2" + "o8g8o8"
-    assert asked[0] == {
-        **{"rows": 2, "implementation": "ours", "peer_path": __file__},
-        "threads": harness.cores.usable(),
-    }
+    assert asked[0].keys() == {"rows", "implementation", "peer_path", "threads"}
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "rows 2, ours: ms 1000.00"
     assert told[5] == "rows 8, given: failed: gone"
@@ -76,9 +79,8 @@ def test_rounds_are_interleaved_and_failures_not_repeated(
     assert written["finished"] and written["prepared"] == ""
     # Of rounds 2/1 and 4/3, not of medians.
     assert written["table"][1]["time/ours"] == "1.67"
-    assert [row["case"] for row in written["table"]] == ["rows 2"] * 2 + [
-        "rows 8"
-    ]
+    cases = [row["case"] for row in written["table"]]
+    assert cases == ["rows 2", "rows 2", "rows 8"]
     on_disk = json.loads((tmp_path / "run/bench_test_harness.json").read_text())
     assert on_disk["points"] == written["points"]
     png = (tmp_path / "run/bench_test_harness.png").read_bytes()
@@ -131,26 +133,16 @@ def test_what_is_asked_for_must_be_there(tmp_path):
     ("name", "overrides", "message"),
     [
         ("loss", {"rows": (512, 513)}, "--rows must be multiples of --views"),
-        ("loss", {"rows": ()}, "--rows must have values, numbers positive"),
         ("loss", {"implementations": ("dense", "fast")}, "all, or some of til"),
-        ("loss", {"implementations": ("all", "pml")}, "must be all, or some"),
         ("input", {"sizes": (32, 0)}, "--sizes must have values, .* got 32,0"),
         ("input", {"policies": ("all",)}, "--policies must be one of identity"),
         ("input", {"inputs": ("png",)}, "must be one of memory, jpeg, got 'pn"),
         ("step", {"architectures": ("vgg8",)}, "must be one of resnet18, resn"),
         ("step", {"batch_sizes": ()}, "--batch_sizes must have values"),
-        ("step", {"chunks": (0,)}, "--chunks must have values, .* got 0"),
         ("step", {"chunks": (1, 3)}, "--chunk_size must divide --batch_sizes"),
         ("step", {"chunk_size": 48}, "--chunk_size must divide --batch_sizes"),
         ("knn", {"k": 9, "bank": 8}, "--k must be at most --bank, 8, got 9"),
-        (
-            "serving",
-            {"images": (1, 0)},
-            "--images must have values, .* got 1,0",
-        ),
-        ("serving", {"concurrency": ()}, "--concurrency must have values"),
-        ("learning", {"batch_size": 1}, "--batch_size must be at least 2"),
-        ("knn", {"rounds": 0}, "--rounds must be at least 1, got 0"),
+        ("serving", {"images": (1, 0)}, "--images must .* positive, got 1,0"),
     ],
 )
 def test_broken_rules_are_named(name, overrides, message):
@@ -163,10 +155,168 @@ def test_what_a_process_raises_is_its_result():
     assert done["error"].startswith("failed: AttributeError: ")
     done = harness.run("nothing.measure", {"threads": 1})
     assert "No module named 'benchmarks.nothing'" in done["error"]
-    with pytest.raises(RuntimeError, match="could not prepare: nothing.make "):
+    with pytest.raises(RuntimeError, match="could not prepare: nothing.make f"):
         harness.run_or_fail("nothing.make", {"threads": 1})
 
 
-def test_the_machine_is_described():
-    machine = harness.describe_machine(7)
-    assert machine["threads"] == 7 and "\n" not in machine["processor"]
+@pytest.mark.parametrize(
+    ("name", "argument", "message"),
+    [
+        ("loss", "--official_path=no.py", "must be a Python file"),
+        ("input", "--data_dir=/nowhere", "--data_dir must be a folder"),
+        ("learning", "--implementations=supcontrast", "needs --supcontrast_pa"),
+    ],
+)
+def test_wrong_input_is_one_line_and_leaves_nothing(
+    name, argument, message, tmp_path
+):
+    done = forks.run(ROOT / f"benchmarks/{name}.py", argument, cwd=tmp_path)
+    assert done.returncode == 1
+    line = done.stderr.strip().splitlines()[-1]
+    assert line.startswith("error: ") and message in line
+    assert "Traceback" not in done.stderr and not any(tmp_path.iterdir())
+
+
+BENCH = types.SimpleNamespace(
+    AXES={"rows": "rows"},
+    COLUMNS=(
+        results.Column("ms", lambda p: 1e3 * p["seconds"], drawn=True),
+        results.SPREAD,
+        results.MEMORY,
+        results.Column("error", lambda p: p.get("error of"), ".1e"),
+    ),
+    PEERS=("tiled", "dense"),
+    AGREEING={"loss": 1e-4, "norm": 1e-4},
+    LOGARITHMIC=True,
+    notes=lambda points: ["a note"],
+)
+
+
+def rounds(name, *times, rows=512, peak_mb=10.0, **more):
+    return [
+        {
+            "job": {"rows": rows, "implementation": name},
+            **{"seconds": seconds, "peak_mb": peak_mb + index},
+            **more,
+        }
+        for index, seconds in enumerate(times)
+    ]
+
+
+def table(*points):
+    cases = results.cases_of(BENCH.AXES, [p for of in points for p in of])
+    return [
+        {"case": name, "": of} | results.summarize(BENCH, row, case)
+        for name, case in cases.items()
+        for of, row in case.items()
+    ]
+
+
+def test_ratios_are_taken_within_rounds():
+    tiled, dense = table(
+        rounds("tiled", 1.0, 10.0, 2.0),
+        rounds("dense", 3.0, 10.0, 10.0, peak_mb=60.0),
+    )
+    assert tiled["ms"] == "2000.00" and tiled["spread"] == "10.00"
+    assert tiled["time/tiled"] == tiled["memory/tiled"] == "1.00"
+    # Of 3, 1 and 5; not 10 / 2 of the medians. Of memory 60 / 10, 61 / 11, ...
+    assert dense["time/tiled"] == "3.00" and dense["MB"] == "62.0"
+    assert dense["memory/tiled"] == "5.55" and dense["time/dense"] == "1.00"
+
+
+def test_no_memory_ratio_over_nothing_and_none_without_the_peer():
+    _, dense = table(rounds("tiled", 1.0, peak_mb=0.0), rounds("dense", 2.0))
+    assert dense["time/tiled"] == "2.00" and "memory/tiled" not in dense
+    (gone,) = rounds("tiled", 1.0)
+    failed = {"job": gone["job"], "error": "failed: ended by SIGKILL"}
+    (dense,) = table([gone, failed], rounds("dense", 2.0))
+    assert "time/tiled" not in dense
+    # At another size it is no peer.
+    first, _ = table(rounds("dense", 2.0), rounds("tiled", 1.0, rows=64))
+    assert "time/tiled" not in first
+
+
+def test_what_disagrees_with_the_first_peer_is_named():
+    points = [
+        *rounds("floor", 1.0),
+        *rounds("supcontrast", 1.0, loss=0.50004),
+        *rounds("official", 1.0, loss=0.5001, norm=math.nan),
+        *rounds("tiled", 1.0, 1.0, loss=0.5, norm=0.2),
+        *rounds("dense", 1.0, rows=64, loss=9.0),
+    ]
+    cases = results.cases_of(BENCH.AXES, points)
+    assert results.disagreements(BENCH, cases) == [
+        "rows 512 official: loss 0.5001, but tiled has 0.5",
+        "rows 512 official: norm nan, but tiled has 0.2",
+    ]
+
+
+def test_the_description_has_it_all():
+    points = rounds("tiled", 1.0, **{"error of": 4e-7}) + rounds("dense", 2.0)
+    job = {"rows": 512, "implementation": "pml"}
+    points.append({"job": job, "error": "skipped: about 12 GB"})
+    written = {"points": points, "table": table(points)}
+    written |= {"disagreements": [], "left_out": ["official needs it"]}
+    lines = results.describe(BENCH, written).splitlines()
+    assert len({len(line) for line in lines[:4]}) == 1
+    row = "rows 512|tiled|1000.00|1.00|10.0|4.0e-07|1.00|1.00|0.50|1.00"
+    assert lines[2].replace(" ", "") == f"|{row}|".replace(" ", "")
+    assert [cell.strip() for cell in lines[3].split("|")][6:8] == ["-", "2.00"]
+    assert lines[4:6] == ["a note", "rows 512, pml: skipped: about 12 GB"]
+    assert lines[6:] == ["agree: loss, norm", "left out: official needs it"]
+    written["disagreements"] = ["one is another"]
+    assert "DISAGREES: one is another" in results.describe(BENCH, written)
+
+
+def test_every_implementation_is_drawn(tmp_path):
+    points = [
+        point
+        for rows in (512, 2048)
+        for name in ("tiled", "dense")
+        for point in rounds(name, 1.0, 3.0, 2.0, rows=rows, peak_mb=0.0)
+    ]
+    drawn = results.plot(BENCH, results.cases_of(BENCH.AXES, points[:-3]))
+    assert [panel.get_title() for panel in drawn.axes] == ["ms", "MB"]
+    tiled, dense = drawn.axes[0].lines
+    assert list(tiled.get_xdata()) == ["512", "2048"]
+    assert list(tiled.get_ydata()) == [2000.0, 2000.0]
+    assert dense.get_label() == "dense" and len(dense.get_xdata()) == 1
+    results.plot(BENCH, {}).savefig(tmp_path / "figure.png")
+
+
+def test_messages_of_tensorflow_become_one_line():
+    graph = RuntimeError("Graph execution error:\n\nnode\nOOM when allocating")
+    assert measuring.one_line(graph) == "RuntimeError: OOM when allocating"
+    autograph = ValueError("in user code:\n\n  File x\n\n    TypeError: bad\n")
+    assert measuring.one_line(autograph) == "TypeError: bad"
+
+
+def test_a_peers_file_finds_its_siblings(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "peers").mkdir()
+    (tmp_path / "peers" / "constants.py").write_text("ANSWER = 42\n")
+    file = tmp_path / "peers" / "losses.py"
+    file.write_text("from peers.constants import ANSWER\n")
+    assert measuring.load_file(file).ANSWER == 42
+
+
+def test_steps_are_timed_after_a_warm_up(monkeypatch):
+    clock, results = Clock(), iter(range(99))
+    monkeypatch.setattr(measuring, "time", clock)
+
+    def step():
+        result = next(results)
+        clock.now += 0.25 if result < 2 else 1 / 64  # Tracing: not counted.
+        return result
+
+    assert measuring.time_steps(step, 4, 0.0) == (1 / 64, 5)
+    # Two more to warm up, then half a second.
+    assert measuring.time_steps(step, 4, 0.5) == (1 / 64, 7 + 32)
+
+
+def test_peak_memory_outlives_its_release():
+    before = measuring.reset_peak_mb()
+    block = np.ones(30_000_000, np.uint8)
+    del block
+    if sys.platform == "linux":
+        assert 25 < measuring.peak_mb() - before < 60
