@@ -168,7 +168,7 @@ def test_the_network_in_pytorch_is_ours(architecture):
     )
     loss = step.plain_loss(projections, torch.from_numpy(labels), 0.1)
     expected = tf.reduce_mean(losses.supcon_loss(z, labels, temperature=0.1))
-    assert loss.item() == pytest.approx(float(expected), rel=1e-5)
+    assert loss.item() == pytest.approx(float(expected), rel=1e-4)
 
 
 @pytest.mark.parametrize("name", step._TORCH)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import pathlib
-import runpy
 
 import numpy as np
 import pytest
 
-from supcon_tf import config, data, run_files, settings, training
+from supcon_tf import commands, config, data, run_files, settings, training
 from supcon_tf.evaluation import linear_probe, transfer
 from supcon_tf.training import input_pipeline
 
@@ -148,11 +146,8 @@ def test_table_of_several_draws(results):
     assert f"± {results['test_deviation']['top_1']:.4f}" in lines[3]
 
 
-def test_the_tool_prints_the_table(finished_run, capsys, monkeypatch):
-    root = pathlib.Path(__file__).parents[2]
-    monkeypatch.syspath_prepend(root / "tools")
-    tool = runpy.run_path(str(root / "tools" / "transfer.py"))
-    tool["main"](
+def test_the_tool_prints_the_table(finished_run, capsys):
+    commands.transfer(
         chosen_for(finished_run, name="tool", repeats=1, l2=0.1, l2_values=45)
     )
     file = finished_run.stage("tool").path / "transfer.json"
