@@ -164,7 +164,7 @@ def test_what_a_process_raises_is_its_result():
     [
         ("loss", "--official_path=no.py", "must be a Python file"),
         ("input", "--data_dir=/nowhere", "--data_dir must be a folder"),
-        ("learning", "--implementations=supcontrast", "needs --supcontrast_pa"),
+        ("learning", "--implementations=supcontrast", "supcontrast needs "),
     ],
 )
 def test_wrong_input_is_one_line_and_leaves_nothing(

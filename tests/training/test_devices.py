@@ -169,8 +169,10 @@ def local(value):
     return own.numpy().tolist()
 
 result["labels"] = [local(next(batches)[1]) for _ in range(4)]
-devices.wait_for_all(strategy)
 (folder / f"{index}.json").write_text(json.dumps(result))
+# Who ends first would take a collective away from the other.
+while not all((folder / f"{i}.json").exists() for i in (0, 1)):
+    time.sleep(0.1)
 """
 
 
