@@ -316,7 +316,8 @@ def test_steps_are_timed_after_a_warm_up(monkeypatch):
 
 def test_peak_memory_outlives_its_release():
     before = measuring.reset_peak_mb()
-    block = np.ones(30_000_000, np.uint8)
+    # Too large for what the allocator keeps of freed memory.
+    block = np.ones(100_000_000, np.uint8)
     del block
     if sys.platform == "linux":
-        assert 25 < measuring.peak_mb() - before < 60
+        assert 95 < measuring.peak_mb() - before < 130
