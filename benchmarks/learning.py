@@ -75,6 +75,9 @@ class LearningBench(harness.Bench):
         1e-4, "SupContrast's; ours is times 0.07.", at_least=0
     )
     temperature: float = settings.setting(0.1, "Temperature tau.", above=0)
+    zero_init_residual: bool = settings.setting(
+        False, "Residual branches of our initial weights end in gamma 0."
+    )
 
     def shared(self) -> dict:
         """What every training has; its file knows the path by another name."""
@@ -180,7 +183,11 @@ class Ours:
 
         tf.keras.utils.set_random_seed(job.seed)
         encoder = models.Encoder(
-            "resnet18", "cifar", job.width, normalize=False
+            "resnet18",
+            "cifar",
+            job.width,
+            normalize=False,
+            zero_init_residual=job.zero_init_residual,
         )
         head = models.ProjectionHead(hidden_dims=(encoder.representation_dim,))
         self.model = models.SupConModel(encoder, head)

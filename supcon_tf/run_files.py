@@ -13,7 +13,14 @@ from collections.abc import Sequence
 import numpy as np
 from etils import epath
 
-from supcon_tf import exceptions, files, settings
+from supcon_tf import exceptions, files
+from supcon_tf.settings import (
+    Settings,
+    SettingsType,
+    changes,
+    from_flagfile,
+    to_flagfile,
+)
 
 _CHECKPOINT = "step-"  # before the step, eight digits or more
 _SHOWN_NAMES = 5  # of images, in a message
@@ -63,11 +70,9 @@ class RunDirectory:
         """Whether there is a run, or a stage."""
         return self.settings_file.exists()
 
-    def recorded(
-        self, settings_class: type[settings.SettingsType]
-    ) -> settings.SettingsType:
+    def recorded(self, settings_class: type[SettingsType]) -> SettingsType:
         """The settings of the run, or of the stage, that is here."""
-        return settings.from_flagfile(settings_class, self.settings_file)
+        return from_flagfile(settings_class, self.settings_file)
 
     def flags(self) -> dict[str, str]:
         """The recorded settings as they stand there, by flag; {} without any.
@@ -131,7 +136,7 @@ class RunDirectory:
 
     def create(
         self,
-        chosen: settings.Settings,
+        settings: Settings,
         class_names: Sequence[str],
         trained_on: Sequence[str] | None = None,
         skipped: Sequence[str] = (),
@@ -139,7 +144,7 @@ class RunDirectory:
         """Starts a run here, in place of an earlier one.
 
         Args:
-          chosen: its settings, resolved.
+          settings: its settings, resolved.
           class_names: in the order of the labels.
           trained_on: names of its training images; None where they have none.
           skipped: files that could not be read.
@@ -147,15 +152,15 @@ class RunDirectory:
         if self.exists():
             self._remove_outputs()
         self.path.mkdir(parents=True, exist_ok=True)
-        self.record(chosen)
+        self.record(settings)
         _write_json(self.classes_file, list(class_names))
         if trained_on is not None:
             record = {"trained_on": list(trained_on), "skipped": list(skipped)}
             _write_json(self.images_file, record)
 
-    def record(self, chosen: settings.Settings) -> None:
+    def record(self, settings: Settings) -> None:
         """Writes the settings of the run, in place of earlier ones."""
-        files.write_atomically(self.settings_file, settings.to_flagfile(chosen))
+        files.write_atomically(self.settings_file, to_flagfile(settings))
 
     def write_predictions(
         self,
@@ -245,17 +250,17 @@ class RunDirectory:
         """The names of the training images; none where they have no names."""
         return set(_read_json(self.images_file, {}).get("trained_on", ()))
 
-    def check_same(self, chosen: settings.Settings) -> None:
+    def check_same(self, settings: Settings) -> None:
         """Raises ValueError unless the run here has these settings.
 
         Those that do not change its result may differ, and some may grow; see
         `resumable` and `grows` of `settings.setting`.
         """
-        changes = settings.changes(self.recorded(type(chosen)), chosen)
-        if changes:
+        other = changes(self.recorded(type(settings)), settings)
+        if other:
             raise exceptions.InvalidValue(
                 f"--resume must come with the settings of {self.path}, got "
-                f"{', '.join(changes)}; --flagfile={self.settings_file} "
+                f"{', '.join(other)}; --flagfile={self.settings_file} "
                 "repeats them"
             )
 

@@ -13,29 +13,32 @@ import pathlib
 
 import checkout  # noqa: F401
 
-from supcon_tf import command_line, config, settings
+from supcon_tf import command_line, config
+from supcon_tf.settings import from_flagfile
 
 _FLAGS = pathlib.Path(__file__).parent.parent / "flags"
 
 
-def main(chosen: config.DemoSettings) -> None:
+def main(settings: config.DemoSettings) -> None:
     """Runs all stages; TensorFlow is imported once the settings are right."""
-    supcon = _run(f"{chosen.run_dir}/supcon", chosen.epochs)
-    untrained = _run(f"{chosen.run_dir}/untrained", 0)
+    supcon = _run(f"{settings.run_dir}/supcon", settings.epochs)
+    untrained = _run(f"{settings.run_dir}/untrained", 0)
 
     from supcon_tf import evaluation, reports, serving
 
-    exported = serving.export(config.ExportSettings(f"{chosen.run_dir}/supcon"))
+    exported = serving.export(
+        config.ExportSettings(f"{settings.run_dir}/supcon")
+    )
     report = reports.write_report(
-        [f"{chosen.run_dir}/untrained", f"{chosen.run_dir}/supcon"],
-        f"{chosen.run_dir}/report.html",
+        [f"{settings.run_dir}/untrained", f"{settings.run_dir}/supcon"],
+        f"{settings.run_dir}/report.html",
         ["random weights", "SupCon"],
     )
     print("\n360 held-out digits, encoder with random weights, and with SupCon")
     print(evaluation.results_table({"untrained": untrained, "SupCon": supcon}))
-    print(f"\nrun directories  {chosen.run_dir}/supcon, .../untrained")
-    print(f"evaluation       {chosen.run_dir}/supcon/evaluation.json")
-    print(f"learning curves  tensorboard --logdir {chosen.run_dir}")
+    print(f"\nrun directories  {settings.run_dir}/supcon, .../untrained")
+    print(f"evaluation       {settings.run_dir}/supcon/evaluation.json")
+    print(f"learning curves  tensorboard --logdir {settings.run_dir}")
     print(f"SavedModel       {exported}")
     print(f"report           {report}: open it in a browser")
 
@@ -43,13 +46,13 @@ def main(chosen: config.DemoSettings) -> None:
 def _run(run_dir: str, epochs: int) -> dict[str, object]:
     """Both stages and the evaluation of one run."""
     extra = (f"--run_dir={run_dir}", "--overwrite")
-    pretraining = settings.from_flagfile(
+    pretraining = from_flagfile(
         config.PretrainSettings,
         _FLAGS / "supcon_digits_resnet18.flags",
         *extra,
         f"--epochs={epochs}",
     )
-    linear = settings.from_flagfile(
+    linear = from_flagfile(
         config.LinearSettings, _FLAGS / "linear_digits.flags", *extra
     )
     from supcon_tf import evaluation, training

@@ -165,6 +165,7 @@ class ObjectiveSettings(Settings):
         return self.loss in _OF_PROJECTIONS
 
 
+_RESNETS = tuple(f"resnet{depth}" for depth in (18, 34, 50, 101, 152, 200))
 _BE_THREE = ("be three numbers, got {}", lambda values: len(values) == 3)
 
 
@@ -174,11 +175,7 @@ class EncoderSettings(Settings):
 
     architecture: str = setting(
         "resnet50",
-        choices=(
-            *(f"resnet{depth}" for depth in (18, 34, 50, 101, 152, 200)),
-            "vgg8",
-            "vgg16",
-        ),
+        choices=(*_RESNETS, "vgg8", "vgg16"),
         common=True,
     )
     """Encoder."""
@@ -191,6 +188,12 @@ class EncoderSettings(Settings):
     """Mean subtracted from R,G,B in [0, 1]."""
     image_std: tuple[float, ...] = setting((0.5, 0.5, 0.5), must=_BE_THREE)
     """Standard deviation that divides R,G,B."""
+    zero_init_residual: bool = setting(
+        False, used_by={"architecture": _RESNETS}
+    )
+    """Start the last batch norm of each residual branch at 0, as in the paper's
+    code: a deep ResNet then starts as a shallow one. Small and short runs learn
+    slower from there, see docs/TRAINING.md."""
     normalize_representation: bool = True
     """L2-normalise the encoder's output, as in Sec. 3.1."""
     hidden_dims: tuple[int, ...] = (2048,)

@@ -28,13 +28,13 @@ _ROWS = (
 _ALWAYS = ("linear.", "knn.", "prototype.")
 
 
-def to_json(found: dict[str, object]) -> str:
+def to_json(results: dict[str, object]) -> str:
     """The text of evaluation.json, a line per key of the top level.
 
     Args:
-      found: what `evaluate` returns.
+      results: what `evaluate` returns.
     """
-    lines = [f" {json.dumps(k)}: {json.dumps(v)}" for k, v in found.items()]
+    lines = [f" {json.dumps(k)}: {json.dumps(v)}" for k, v in results.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
@@ -47,7 +47,9 @@ def results_table(columns: dict[str, dict[str, object]]) -> str:
     width = max(12, *(len(name) for name in columns)) + 2
     shown = {}
     for path in _ROWS:
-        values = [scores.value_at(found, path) for found in columns.values()]
+        values = [
+            scores.value_at(results, path) for results in columns.values()
+        ]
         if path.startswith(_ALWAYS) or any(v is not None for v in values):
             shown[scores.find(path).label] = values
     first = max(map(len, shown)) + 2

@@ -32,6 +32,8 @@ class Encoder(base.Model):
       normalize: put out r / ||r|| as in the paper, not the pooled activations.
       synchronized_bn: BN statistics over all replicas of the strategy. Without
         effect on one replica.
+      zero_init_residual: in a ResNet, the gamma of the last BN of a residual
+        branch starts at 0, not 1, as in google-research's code.
       name: name of the model and first part of its variables' names.
       **kwargs: of `tf.keras.Model`.
 
@@ -56,6 +58,7 @@ class Encoder(base.Model):
         image_std: tuple[float, float, float] = (0.5, 0.5, 0.5),
         normalize: bool = True,
         synchronized_bn: bool = True,
+        zero_init_residual: bool = False,
         *,
         name: str = "encoder",
         **kwargs: object,
@@ -72,6 +75,7 @@ class Encoder(base.Model):
         self.image_std = tuple(image_std)
         self.normalize = normalize
         self.synchronized_bn = synchronized_bn
+        self.zero_init_residual = zero_init_residual
         self.representation_dim = (
             resnet.output_filters(_RESNETS[architecture], width)
             if architecture in _RESNETS
@@ -98,7 +102,12 @@ class Encoder(base.Model):
         else:
             depth = _RESNETS[self.architecture]
             self.resolved_stem = _resolve_stem(self.stem, shape[1], shape[2])
-            self.stack = resnet.ResNet(depth, self.resolved_stem, **options)
+            self.stack = resnet.ResNet(
+                depth,
+                self.resolved_stem,
+                zero_init_residual=self.zero_init_residual,
+                **options,
+            )
         # A scope ending in "/" is absolute: the variables have the same names
         # wherever this model is nested, built by `build` or by a first call.
         with tf.name_scope(f"{self.name}/"):

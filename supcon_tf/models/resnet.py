@@ -37,15 +37,14 @@ def _group_filters(group: int, width: float) -> int:
 class ResidualBlock(tf.keras.layers.Layer):
     """relu(shortcut(x) + branch(x)), a basic block or a bottleneck.
 
-    The last BN of the branch starts with gamma 0, so a new block passes its
-    shortcut through: a deep stack starts as a shallow one.
-
     Args:
       filters: inner channels; a bottleneck puts out four times as many.
       strides: stride of the block, on its first 3x3 convolution, pixels.
       bottleneck: 1x1, 3x3, 1x1 convolutions instead of two 3x3.
       project: the shortcut is a 1x1 convolution + BN, not the identity. Needed
         where the block changes channels or size.
+      zero_init_residual: the gamma of the branch's last BN starts at 0, not 1,
+        so that a new block passes its shortcut through.
       synchronized_bn: BN statistics over all replicas.
       **kwargs: of `tf.keras.layers.Layer`.
     """
@@ -56,6 +55,7 @@ class ResidualBlock(tf.keras.layers.Layer):
         strides: int = 1,
         bottleneck: bool = True,
         project: bool = False,
+        zero_init_residual: bool = False,
         synchronized_bn: bool = False,
         **kwargs: object,
     ) -> None:
@@ -66,12 +66,17 @@ class ResidualBlock(tf.keras.layers.Layer):
             self.branch = [
                 self._conv("reduce", filters, 1),
                 self._conv("spatial", filters, 3, strides),
-                self._conv("expand", self.output_filters, 1, zero_gamma=True),
+                self._conv(
+                    "expand",
+                    self.output_filters,
+                    1,
+                    zero_gamma=zero_init_residual,
+                ),
             ]
         else:
             self.branch = [
                 self._conv("first", filters, 3, strides),
-                self._conv("second", filters, 3, zero_gamma=True),
+                self._conv("second", filters, 3, zero_gamma=zero_init_residual),
             ]
         self.shortcut = None
         if project:
@@ -135,6 +140,7 @@ class ResNet(tf.keras.layers.Layer):
       stem: "cifar" (3x3 convolution) or "imagenet" (7x7 with stride 2, then
         3x3 max pooling with stride 2).
       width: multiplier of all channels, positive.
+      zero_init_residual: see `ResidualBlock`.
       synchronized_bn: BN statistics over all replicas.
       **kwargs: of `tf.keras.layers.Layer`.
 
@@ -146,6 +152,7 @@ class ResNet(tf.keras.layers.Layer):
         depth: int,
         stem: str = "imagenet",
         width: float = 1.0,
+        zero_init_residual: bool = False,
         synchronized_bn: bool = False,
         **kwargs: object,
     ) -> None:
@@ -172,6 +179,7 @@ class ResNet(tf.keras.layers.Layer):
                     strides,
                     bottleneck=depth >= 50,
                     project=strides > 1 or channels != filters * expansion,
+                    zero_init_residual=zero_init_residual,
                     synchronized_bn=synchronized_bn,
                     dtype=self.dtype_policy,
                     name=f"group{group}_block{index}",

@@ -7,75 +7,77 @@ import tensorflow as tf
 from supcon_tf import config, losses, models
 
 
-def encoder(chosen: config.PretrainSettings) -> models.Encoder:
+def encoder(settings: config.PretrainSettings) -> models.Encoder:
     """A built encoder with initial weights, of resolved settings."""
     made = models.Encoder(
-        chosen.architecture,
-        chosen.stem,
-        chosen.width,
-        chosen.image_mean,
-        chosen.image_std,
-        normalize=chosen.normalize_representation,
-        synchronized_bn=_synchronizes(chosen),
+        settings.architecture,
+        settings.stem,
+        settings.width,
+        settings.image_mean,
+        settings.image_std,
+        normalize=settings.normalize_representation,
+        synchronized_bn=_synchronizes(settings),
+        zero_init_residual=settings.zero_init_residual,
     )
-    made.build((None, chosen.image_size, chosen.image_size, 3))
+    made.build((None, settings.image_size, settings.image_size, 3))
     return made
 
 
-def _synchronizes(chosen: config.PretrainSettings) -> bool:
+def _synchronizes(settings: config.PretrainSettings) -> bool:
     """Whether BN spans the replicas; a loop over chunks cannot have it."""
-    return chosen.gradient_cache_chunks == 1
+    return settings.gradient_cache_chunks == 1
 
 
-def has_classifier(chosen: config.PretrainSettings) -> bool:
+def has_classifier(settings: config.PretrainSettings) -> bool:
     """Whether stage 1 trains a classifier, of whatever objective."""
-    beside = chosen.online_classifier or chosen.is_joint
-    return beside or not chosen.has_projections
+    beside = settings.online_classifier or settings.is_joint
+    return beside or not settings.has_projections
 
 
-def uses_cosines(chosen: config.PretrainSettings) -> bool:
+def uses_cosines(settings: config.PretrainSettings) -> bool:
     """Whether the classifier of stage 1 takes cosines."""
-    return chosen.objective == "max_margin"
+    return settings.objective == "max_margin"
 
 
 def model(
-    chosen: config.PretrainSettings, num_classes: int
+    settings: config.PretrainSettings, num_classes: int
 ) -> models.SupConModel | models.ClassifierModel:
     """The built model of stage 1 with initial weights, of resolved settings."""
-    if chosen.has_projections:
-        made = _supcon_model(chosen, num_classes)
+    if settings.has_projections:
+        made = _supcon_model(settings, num_classes)
     else:
         made = models.ClassifierModel(
-            encoder(chosen), num_classes, cosine=uses_cosines(chosen)
+            encoder(settings), num_classes, cosine=uses_cosines(settings)
         )
-    side = chosen.image_size
-    made.build((None, chosen.num_views, side, side, 3))
+    side = settings.image_size
+    made.build((None, settings.num_views, side, side, 3))
     return made
 
 
 def _supcon_model(
-    chosen: config.PretrainSettings, num_classes: int
+    settings: config.PretrainSettings, num_classes: int
 ) -> models.SupConModel:
     """With a classifier beside the projections, and a queue, if asked for."""
     head = models.ProjectionHead(
-        chosen.projection_dim,
-        chosen.hidden_dims,
-        use_batch_norm=chosen.projection_batch_norm,
-        synchronized_bn=_synchronizes(chosen),
+        settings.projection_dim,
+        settings.hidden_dims,
+        use_batch_norm=settings.projection_batch_norm,
+        synchronized_bn=_synchronizes(settings),
+        zero_init_residual=settings.zero_init_residual,
     )
-    parts = encoder(chosen), head
-    options = {"gradient_cache_chunks": chosen.gradient_cache_chunks}
-    if has_classifier(chosen):
+    parts = encoder(settings), head
+    options = {"gradient_cache_chunks": settings.gradient_cache_chunks}
+    if has_classifier(settings):
         options["classifier"] = tf.keras.layers.Dense(
             num_classes, dtype="float32", name="classifier"
         )
-    if chosen.is_joint:
-        options["classifier_weight"] = chosen.classifier_weight
-    if not chosen.queue_size:
+    if settings.is_joint:
+        options["classifier_weight"] = settings.classifier_weight
+    if not settings.queue_size:
         return models.SupConModel(*parts, **options)
-    queue = losses.ProjectionQueue(chosen.queue_size, chosen.projection_dim)
+    queue = losses.ProjectionQueue(settings.queue_size, settings.projection_dim)
     return models.MomentumSupConModel(
-        *parts, queue, chosen.encoder_momentum, **options
+        *parts, queue, settings.encoder_momentum, **options
     )
 
 
@@ -98,47 +100,47 @@ def checkpointed(model: tf.keras.Model) -> dict[str, tf.Module]:
 
 
 def loss(
-    chosen: config.PretrainSettings, model: tf.keras.Model | None = None
+    settings: config.PretrainSettings, model: tf.keras.Model | None = None
 ) -> tf.keras.losses.Loss:
     """The loss of stage 1.
 
     Args:
-      chosen: resolved settings.
+      settings: resolved settings.
       model: that of stage 1, whose queue, if it has one, the loss shares.
     """
-    shared = {"cross_replica": chosen.cross_replica}
+    shared = {"cross_replica": settings.cross_replica}
     return {
         "supcon": lambda: losses.SupConLoss(
-            chosen.temperature,
-            chosen.formulation,
-            chosen.denominator,
-            chosen.anchor_views,
-            chosen.positives_cap,
-            chosen.scale_by_temperature,
+            settings.temperature,
+            settings.formulation,
+            settings.denominator,
+            settings.anchor_views,
+            settings.positives_cap,
+            settings.scale_by_temperature,
             queue=getattr(model, "queue", None),
             **shared,
         ),
         "simclr": lambda: losses.SimCLRLoss(
-            chosen.temperature, chosen.scale_by_temperature, **shared
+            settings.temperature, settings.scale_by_temperature, **shared
         ),
         "npairs": lambda: losses.NPairsLoss(**shared),
         "triplet": lambda: losses.TripletLoss(
-            chosen.triplet_margin, chosen.triplet_mining, **shared
+            settings.triplet_margin, settings.triplet_mining, **shared
         ),
-        "ce": lambda: losses.CrossEntropyLoss(chosen.label_smoothing),
+        "ce": lambda: losses.CrossEntropyLoss(settings.label_smoothing),
         "max_margin": lambda: losses.MaxMarginLoss(
-            chosen.softmax_margin, chosen.softmax_scale
+            settings.softmax_margin, settings.softmax_scale
         ),
-    }[chosen.loss]()
+    }[settings.loss]()
 
 
-def chance(chosen: config.PretrainSettings, replicas: int) -> float | None:
+def chance(settings: config.PretrainSettings, replicas: int) -> float | None:
     """The loss of equal projections, where the objective has tau and A(i)."""
-    if chosen.loss not in ("supcon", "simclr"):
+    if settings.loss not in ("supcon", "simclr"):
         return None
-    shares = 1 if chosen.cross_replica else replicas
-    contrasts = chosen.batch_size // shares * chosen.num_views - 1
-    contrasts += chosen.queue_size  # once it is full
+    shares = 1 if settings.cross_replica else replicas
+    contrasts = settings.batch_size // shares * settings.num_views - 1
+    contrasts += settings.queue_size  # once it is full
     return losses.chance_loss(
-        contrasts, chosen.temperature, chosen.scale_by_temperature
+        contrasts, settings.temperature, settings.scale_by_temperature
     )

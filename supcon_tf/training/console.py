@@ -19,13 +19,13 @@ def print_line(name: str, text: object) -> None:
 def print_header(
     images: data.Source,
     size: int,
-    chosen: devices.StageSettings | None = None,
+    settings: devices.StageSettings | None = None,
 ) -> None:
-    """Prints versions, devices as `chosen` uses them, and the data set."""
+    """Prints versions, devices as `settings` uses them, and the data set."""
     print_line(
         "versions", ", ".join(f"{name} {v}" for name, v in versions().items())
     )
-    print_line("devices", _describe_devices(chosen))
+    print_line("devices", _describe_devices(settings))
     print_line(
         "data",
         f"{images.name}: {images.num_examples:,} {images.split} images of "
@@ -53,7 +53,7 @@ def versions() -> dict[str, str]:
 
 
 def _describe_devices(
-    chosen: devices.StageSettings | None,
+    settings: devices.StageSettings | None,
 ) -> str:
     """Strategy, replicas, workers, their devices, and how they compute."""
     strategy = tf.distribute.get_strategy()
@@ -69,85 +69,85 @@ def _describe_devices(
         f"{distribute.num_workers(strategy)} worker(s), {found} in all; "
         f"{tf.keras.mixed_precision.global_policy().name}"
     )
-    if chosen is not None:
-        text += f", XLA {'on' if chosen.jit_compile else 'off'}"
-        text += f", determinism {'on' if chosen.deterministic else 'off'}"
+    if settings is not None:
+        text += f", XLA {'on' if settings.jit_compile else 'off'}"
+        text += f", determinism {'on' if settings.deterministic else 'off'}"
     return text
 
 
 def print_pretraining(
-    chosen: config.PretrainSettings,
+    settings: config.PretrainSettings,
     model: models.SupConModel | models.ClassifierModel,
     images: data.Source,
 ) -> None:
     """Prints all of a run: `print_header`, batch, encoder, optimizer, loss."""
-    print_header(images, chosen.image_size, chosen)
+    print_header(images, settings.image_size, settings)
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     batch = (
-        f"{chosen.batch_size} images x {chosen.num_views} views, "
-        f"{chosen.batch_size // replicas} images per replica"
+        f"{settings.batch_size} images x {settings.num_views} views, "
+        f"{settings.batch_size // replicas} images per replica"
     )
-    if chosen.images_per_class:
-        classes = chosen.batch_size // chosen.images_per_class
-        batch += f", {chosen.images_per_class} of each of {classes} classes"
-    if chosen.gradient_cache_chunks > 1:
-        batch += f", in {chosen.gradient_cache_chunks} chunks"
-    steps = data.steps_per_epoch(images, chosen.batch_size)
+    if settings.images_per_class:
+        classes = settings.batch_size // settings.images_per_class
+        batch += f", {settings.images_per_class} of each of {classes} classes"
+    if settings.gradient_cache_chunks > 1:
+        batch += f", in {settings.gradient_cache_chunks} chunks"
+    steps = data.steps_per_epoch(images, settings.batch_size)
     print_line(
-        "batch", f"{batch}; {steps} steps per epoch, {chosen.epochs} epochs"
+        "batch", f"{batch}; {steps} steps per epoch, {settings.epochs} epochs"
     )
     encoder = model.encoder
     print_line(
         "encoder",
-        f"{chosen.architecture}, width {chosen.width}, "
+        f"{settings.architecture}, width {settings.width}, "
         f"stem {encoder.resolved_stem or 'none'}, "
         f"{encoder.count_params():,} parameters, "
         f"{encoder.representation_dim}-d representation",
     )
-    if encoder.resolved_stem == "cifar" and chosen.image_size > 64:
+    if encoder.resolved_stem == "cifar" and settings.image_size > 64:
         print_line(
             "note",
-            f"the cifar stem keeps images of {chosen.image_size} px at full "
+            f"the cifar stem keeps images of {settings.image_size} px at full "
             "size: --stem=imagenet needs a sixteenth of the memory and time",
         )
-    if encoder.resolved_stem == "imagenet" and chosen.image_size <= 64:
+    if encoder.resolved_stem == "imagenet" and settings.image_size <= 64:
         print_line(
             "note",
-            f"the imagenet stem shrinks images of {chosen.image_size} px to "
-            f"{-(-chosen.image_size // 32)}: --stem=cifar keeps their detail",
+            f"the imagenet stem shrinks images of {settings.image_size} px to "
+            f"{-(-settings.image_size // 32)}: --stem=cifar keeps their detail",
         )
-    print_optimizer(chosen)
-    print_line("loss", _describe_loss(chosen, replicas))
+    print_optimizer(settings)
+    print_line("loss", _describe_loss(settings, replicas))
 
 
-def _describe_loss(chosen: config.PretrainSettings, replicas: int) -> str:
+def _describe_loss(settings: config.PretrainSettings, replicas: int) -> str:
     """Objective, its numbers, and the chance level where there is one."""
-    temperature = f"temperature {chosen.temperature}"
+    temperature = f"temperature {settings.temperature}"
     numbers = {
-        "supcon": f"L_{chosen.formulation}, {temperature}",
+        "supcon": f"L_{settings.formulation}, {temperature}",
         "simclr": temperature,
         "npairs": "temperature 1",
-        "triplet": f"{chosen.triplet_mining} triplets, squared distance, "
-        f"margin {chosen.triplet_margin}",
+        "triplet": f"{settings.triplet_mining} triplets, squared distance, "
+        f"margin {settings.triplet_margin}",
         "ce": "classifier on the representation",
         "max_margin": "cosine classifier on the representation, margin "
-        f"{chosen.softmax_margin}, scale {chosen.softmax_scale}",
-    }[chosen.loss]
-    text = f"{chosen.objective}: {numbers}"
-    if chosen.is_joint:
+        f"{settings.softmax_margin}, scale {settings.softmax_scale}",
+    }[settings.loss]
+    text = f"{settings.objective}: {numbers}"
+    if settings.is_joint:
         text += (
-            f", weight {1 - chosen.classifier_weight:g}; cross-entropy, weight "
-            f"{chosen.classifier_weight:g}"
+            f", weight {1 - settings.classifier_weight:g}; cross-entropy, "
+            f"weight {settings.classifier_weight:g}"
         )
-    if chosen.queue_size:
+    if settings.queue_size:
         text += (
-            f", queue of {chosen.queue_size:,} by a momentum encoder, "
-            f"{chosen.encoder_momentum:g}"
+            f", queue of {settings.queue_size:,} by a momentum encoder, "
+            f"{settings.encoder_momentum:g}"
         )
-    text += _describe_smoothing(chosen)
-    if chosen.mixing != "none":
-        text += f", {chosen.mixing} of images and labels"
-    chance = builders.chance(chosen, replicas)
+    text += _describe_smoothing(settings)
+    if settings.mixing != "none":
+        text += f", {settings.mixing} of images and labels"
+    chance = builders.chance(settings, replicas)
     if chance is not None:
         text += (
             f"; chance level {chance:.4f}; what to expect of the first epochs: "
@@ -156,44 +156,44 @@ def _describe_loss(chosen: config.PretrainSettings, replicas: int) -> str:
     return text
 
 
-def _describe_smoothing(chosen: devices.StageSettings) -> str:
-    share = chosen.label_smoothing
+def _describe_smoothing(settings: devices.StageSettings) -> str:
+    share = settings.label_smoothing
     return f", label smoothing {share:g}" if share else ""
 
 
-def print_linear(chosen: config.LinearSettings) -> None:
+def print_linear(settings: config.LinearSettings) -> None:
     """Prints optimizer and loss of stage 2."""
-    print_optimizer(chosen)
-    print_line("loss", "cross-entropy" + _describe_smoothing(chosen))
+    print_optimizer(settings)
+    print_line("loss", "cross-entropy" + _describe_smoothing(settings))
 
 
-def print_optimizer(chosen: devices.StageSettings) -> None:
+def print_optimizer(settings: devices.StageSettings) -> None:
     """Prints the optimizer with the learning rate that it resolves to."""
-    peak = optimization.peak_learning_rate(chosen)
+    peak = optimization.peak_learning_rate(settings)
     source = (
-        f"{chosen.learning_rate:g} per 256, {chosen.learning_rate_scaling} "
+        f"{settings.learning_rate:g} per 256, {settings.learning_rate_scaling} "
         "scaling"
     )
-    if chosen.learning_rate_scaling == "none":
+    if settings.learning_rate_scaling == "none":
         source = "whatever the batch"
-    momentum = f"momentum {chosen.momentum:g}"
-    epsilon = f"epsilon {optimization.epsilon(chosen)}"
+    momentum = f"momentum {settings.momentum:g}"
+    epsilon = f"epsilon {optimization.epsilon(settings)}"
     numbers = {
-        "lars": f"{momentum}, trust {chosen.trust_coefficient:g}",
-        "sgd": ("Nesterov " if chosen.nesterov else "") + momentum,
-        "rmsprop": f"decay {chosen.rmsprop_decay:g}, {momentum}, {epsilon}",
-    }.get(chosen.optimizer, epsilon)
-    ratio = f"times {chosen.decay_rate:g}"
-    epochs = ", ".join(f"{epoch:g}" for epoch in chosen.decay_boundaries)
+        "lars": f"{momentum}, trust {settings.trust_coefficient:g}",
+        "sgd": ("Nesterov " if settings.nesterov else "") + momentum,
+        "rmsprop": f"decay {settings.rmsprop_decay:g}, {momentum}, {epsilon}",
+    }.get(settings.optimizer, epsilon)
+    ratio = f"times {settings.decay_rate:g}"
+    epochs = ", ".join(f"{epoch:g}" for epoch in settings.decay_boundaries)
     schedule = {
         "cosine": "cosine decay",
-        "exponential": f"then {ratio} every {chosen.decay_epochs:g} epochs",
+        "exponential": f"then {ratio} every {settings.decay_epochs:g} epochs",
         "step": f"then {ratio} at epochs {epochs}",
         "constant": "then constant",
-    }[chosen.schedule]
+    }[settings.schedule]
     print_line(
         "optimizer",
-        f"{chosen.optimizer}, {numbers}, weight decay {chosen.weight_decay:g}; "
-        f"learning rate {peak:g} ({source}), warm-up "
-        f"{chosen.warmup_epochs:g} epochs, {schedule}",
+        f"{settings.optimizer}, {numbers}, weight decay "
+        f"{settings.weight_decay:g}; learning rate {peak:g} ({source}), "
+        f"warm-up {settings.warmup_epochs:g} epochs, {schedule}",
     )

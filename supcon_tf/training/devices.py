@@ -11,7 +11,7 @@ from supcon_tf import config, distribute, exceptions
 StageSettings = config.PretrainSettings | config.LinearSettings
 
 
-def set_up(chosen: StageSettings) -> tf.distribute.Strategy:
+def set_up(settings: StageSettings) -> tf.distribute.Strategy:
     """Prepares TensorFlow for a run: devices, precision, seed, determinism.
 
     It comes before anything is computed: machines find each other first.
@@ -19,7 +19,7 @@ def set_up(chosen: StageSettings) -> tf.distribute.Strategy:
     the first step.
 
     Args:
-      chosen: the settings of a stage.
+      settings: the settings of a stage.
 
     Returns:
       The strategy, under whose scope everything else is made.
@@ -28,21 +28,21 @@ def set_up(chosen: StageSettings) -> tf.distribute.Strategy:
       ValueError: the strategy cannot be made, the replicas cannot share a
         batch that is given, or XLA is asked for with several of them.
     """
-    strategy = distribute.make_strategy(chosen.strategy, chosen.tpu)
+    strategy = distribute.make_strategy(settings.strategy, settings.tpu)
     replicas = strategy.num_replicas_in_sync
-    if chosen.batch_size is not None:
-        check_batch(chosen, chosen.batch_size, replicas)
+    if settings.batch_size is not None:
+        check_batch(settings, settings.batch_size, replicas)
     on_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
-    if chosen.jit_compile and replicas > 1 and not on_tpu:
+    if settings.jit_compile and replicas > 1 and not on_tpu:
         raise exceptions.InvalidValue(
             f"--jit_compile must be left out with {replicas} replicas: XLA "
             "cannot compile what they exchange through TensorFlow's "
             "collectives; take --strategy=one_device, or tpu"
         )
-    tf.keras.utils.set_random_seed(chosen.seed)
-    if chosen.deterministic:
+    tf.keras.utils.set_random_seed(settings.seed)
+    if settings.deterministic:
         tf.config.experimental.enable_op_determinism()
-    tf.keras.mixed_precision.set_global_policy(chosen.precision)
+    tf.keras.mixed_precision.set_global_policy(settings.precision)
     return strategy
 
 
@@ -83,11 +83,11 @@ def shard(strategy: tf.distribute.Strategy) -> tuple[int, int]:
 
 
 def file_shard(
-    chosen: StageSettings, strategy: tf.distribute.Strategy
+    settings: StageSettings, strategy: tf.distribute.Strategy
 ) -> tuple[int, int] | None:
     """(index, count) of this worker where each reads files of its own."""
     own = shard(strategy)
-    return own if chosen.auto_shard == "file" and own[1] > 1 else None
+    return own if settings.auto_shard == "file" and own[1] > 1 else None
 
 
 def any_worker(strategy: tf.distribute.Strategy, claim: bool) -> bool:
@@ -117,7 +117,7 @@ def _sum_over_replicas(
 
 
 def check_batch(
-    chosen: config.DeviceSettings, batch_size: int, replicas: int
+    settings: config.DeviceSettings, batch_size: int, replicas: int
 ) -> None:
     """Raises ValueError for a batch that replicas cannot share equally."""
     fewer = batch_size // replicas * replicas
@@ -125,6 +125,6 @@ def check_batch(
         nearest = [n for n in (fewer, fewer + replicas) if n]
         raise exceptions.InvalidValue(
             f"--batch_size must be a multiple of the {replicas} replicas of "
-            f"--strategy={chosen.strategy}, got {batch_size}: take "
+            f"--strategy={settings.strategy}, got {batch_size}: take "
             f"{' or '.join(map(str, nearest))}"
         )

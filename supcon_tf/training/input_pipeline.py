@@ -17,7 +17,7 @@ _LEAST_STEPS = 4  # of an epoch, where the batch is ours to choose
 
 
 def source(
-    chosen: config.PretrainSettings,
+    settings: config.PretrainSettings,
     split: str,
     shard: tuple[int, int] | None = None,
 ) -> data.Source:
@@ -26,19 +26,19 @@ def source(
     With `shard`, (index, count) of a worker, only what is in its own files.
     """
     return data.load(
-        chosen.dataset,
+        settings.dataset,
         split,
-        chosen.data_dir,
-        test_fraction=chosen.test_fraction,
-        split_seed=chosen.split_seed,
-        check_images=chosen.check_images,
-        skip_bad_images=chosen.skip_bad_images,
+        settings.data_dir,
+        test_fraction=settings.test_fraction,
+        split_seed=settings.split_seed,
+        check_images=settings.check_images,
+        skip_bad_images=settings.skip_bad_images,
         shard=shard,
     )
 
 
 def resolved(
-    chosen: config.PretrainSettings, images: data.Source
+    settings: config.PretrainSettings, images: data.Source
 ) -> config.PretrainSettings:
     """Settings that mean the same in later stages, wherever those are run.
 
@@ -47,60 +47,62 @@ def resolved(
     Raises:
       ValueError: neither the settings nor the images tell the size.
     """
-    size = chosen.image_size or images.image_size
+    size = settings.image_size or images.image_size
     if size is None:
         raise exceptions.InvalidValue(
             f"--image_size must be given: the images of {images.name} are not "
             "known to be squares of one size"
         )
-    directory = chosen.data_dir
+    directory = settings.data_dir
     if directory and "://" not in directory:
         directory = os.path.abspath(directory)
-    return dataclasses.replace(chosen, image_size=size, data_dir=directory)
+    return dataclasses.replace(settings, image_size=size, data_dir=directory)
 
 
 def resolved_batch(
-    chosen: devices.StageSettings, images: data.Source, replicas: int = 1
+    settings: devices.StageSettings, images: data.Source, replicas: int = 1
 ) -> devices.StageSettings:
     """The settings with a batch and numbers of the optimizer, where none are.
 
     Args:
-      chosen: of a stage.
+      settings: of a stage.
       images: its training split.
       replicas: of its strategy, which share each batch.
 
     Raises:
       ValueError: the replicas cannot share the batch, or it breaks a rule.
     """
-    batch_size = chosen.batch_size or _fitting_batch(chosen, images, replicas)
-    devices.check_batch(chosen, batch_size, replicas)
+    batch_size = settings.batch_size or _fitting_batch(
+        settings, images, replicas
+    )
+    devices.check_batch(settings, batch_size, replicas)
     defaults = {
-        name: getattr(chosen, f"default_{name}")
+        name: getattr(settings, f"default_{name}")
         for name in ("warmup_epochs", "learning_rate", "weight_decay")
-        if getattr(chosen, name) is None
+        if getattr(settings, name) is None
     }
-    return dataclasses.replace(chosen, batch_size=batch_size, **defaults)
+    return dataclasses.replace(settings, batch_size=batch_size, **defaults)
 
 
 def _fitting_batch(
-    chosen: devices.StageSettings, images: data.Source, replicas: int
+    settings: devices.StageSettings, images: data.Source, replicas: int
 ) -> int:
     """The largest batch that leaves an epoch some steps, and can be shared."""
-    size = chosen.LARGEST_BATCH
-    if chosen.images_per_class:
-        size = min(size, chosen.images_per_class * len(images.class_names))
+    size = settings.LARGEST_BATCH
+    if settings.images_per_class:
+        size = min(size, settings.images_per_class * len(images.class_names))
     while size > 2 and images.num_examples < _LEAST_STEPS * size:
         size //= 2
     unit = math.lcm(
         replicas,
-        chosen.images_per_class or 1,
-        getattr(chosen, "gradient_cache_chunks", 1),
+        settings.images_per_class or 1,
+        getattr(settings, "gradient_cache_chunks", 1),
     )
     return max(size // unit, 1) * unit
 
 
 def views(
-    chosen: devices.StageSettings,
+    settings: devices.StageSettings,
     images: data.Source,
     size: int,
     num_views: int,
@@ -116,7 +118,7 @@ def views(
     stays here, since it goes by the step.
 
     Args:
-      chosen: the settings of the stage.
+      settings: the settings of the stage.
       images: its training split.
       size: side of the views in pixels.
       num_views: views per example.
@@ -128,25 +130,25 @@ def views(
     Raises:
       ValueError: as `data.make_views` and `data.check_service`.
     """
-    served = chosen.data_service is not None
+    served = settings.data_service is not None
     batches = data.make_views(
         images,
-        chosen.batch_size,
+        settings.batch_size,
         num_views,
-        augmentation(chosen),
-        chosen.seed,
+        augmentation(settings),
+        settings.seed,
         image_size=size,
-        crop_area=chosen.crop_area or None,
-        horizontal_flip=chosen.horizontal_flip,
+        crop_area=settings.crop_area or None,
+        horizontal_flip=settings.horizontal_flip,
         start_step=start_step,
-        images_per_class=chosen.images_per_class,
+        images_per_class=settings.images_per_class,
         shard=(0, 1) if served else shard,
     )
     if served:
-        batches = _through_service(chosen, batches, start_step, shard[1])
+        batches = _through_service(settings, batches, start_step, shard[1])
     if mix is None:
         return batches
-    seeds = tf.constant([chosen.seed, 1], tf.int32)  # 0: seeds of make_views
+    seeds = tf.constant([settings.seed, 1], tf.int32)  # 0: seeds of make_views
 
     def mixed(
         step: tf.Tensor, batch: tuple[tf.Tensor, tf.Tensor]
@@ -162,7 +164,7 @@ def views(
 
 
 def _through_service(
-    chosen: devices.StageSettings,
+    settings: devices.StageSettings,
     batches: tf.data.Dataset,
     start_step: int,
     workers: int,
@@ -173,54 +175,54 @@ def _through_service(
     would get these views.
     """
     if workers == 1:
-        return data.through_service(batches, chosen.data_service)
+        return data.through_service(batches, settings.data_service)
     run = {
-        field.name: getattr(chosen, field.name)
-        for field in dataclasses.fields(chosen)
+        field.name: getattr(settings, field.name)
+        for field in dataclasses.fields(settings)
         if not field.metadata["resumable"]
     }
     job = hashlib.sha256(f"{start_step} {run}".encode()).hexdigest()
-    parts = batches.rebatch(chosen.batch_size // workers, drop_remainder=True)
-    return data.through_service(parts, chosen.data_service, job)
+    parts = batches.rebatch(settings.batch_size // workers, drop_remainder=True)
+    return data.through_service(parts, settings.data_service, job)
 
 
 def mixing(
-    chosen: config.PretrainSettings, num_classes: int
+    settings: config.PretrainSettings, num_classes: int
 ) -> augment.MixUp | augment.CutMix | None:
     """What mixes the images of a batch in stage 1; None for none."""
-    if chosen.mixing == "none":
+    if settings.mixing == "none":
         return None
-    made = {"mixup": augment.MixUp, "cutmix": augment.CutMix}[chosen.mixing]
-    alpha = {"alpha": chosen.mixing_alpha} if chosen.mixing_alpha else {}
+    made = {"mixup": augment.MixUp, "cutmix": augment.CutMix}[settings.mixing]
+    alpha = {"alpha": settings.mixing_alpha} if settings.mixing_alpha else {}
     return made(num_classes, **alpha)
 
 
 def augmentation(
-    chosen: config.AugmentationSettings,
+    settings: config.AugmentationSettings,
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None:
     """The policy of a stage; None for none."""
     sim_augment = {
-        "strength": chosen.jitter_strength,
-        "jitter_probability": chosen.jitter_probability,
-        "grayscale_probability": chosen.grayscale_probability,
-        "warp_probability": chosen.warp_probability,
-        "blur_probability": chosen.blur_probability,
+        "strength": settings.jitter_strength,
+        "jitter_probability": settings.jitter_probability,
+        "grayscale_probability": settings.grayscale_probability,
+        "warp_probability": settings.warp_probability,
+        "blur_probability": settings.blur_probability,
     }
     rand_augment = {
-        "num_layers": chosen.randaugment_layers,
-        "magnitude": chosen.randaugment_magnitude,
-        "num_operations": chosen.randaugment_operations,
-        "probability": chosen.randaugment_probability,
-        "fill": chosen.fill,
+        "num_layers": settings.randaugment_layers,
+        "magnitude": settings.randaugment_magnitude,
+        "num_operations": settings.randaugment_operations,
+        "probability": settings.randaugment_probability,
+        "fill": settings.fill,
     }
     return {
         "identity": lambda: None,
         "autoaugment": lambda: augment.AutoAugment(
-            chosen.autoaugment_policy, chosen.fill
+            settings.autoaugment_policy, settings.fill
         ),
         "randaugment": lambda: augment.RandAugment(**rand_augment),
         "simaugment": lambda: augment.SimAugment(**sim_augment),
         "stacked_randaugment": lambda: augment.StackedRandAugment(
             **rand_augment, **sim_augment
         ),
-    }[chosen.augmentation]()
+    }[settings.augmentation]()

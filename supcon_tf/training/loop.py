@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
-from supcon_tf import data, distribute, exceptions, run_files, settings
+from supcon_tf import data, distribute, exceptions, run_files
+from supcon_tf.settings import adopt
 from supcon_tf.training import (
     builders,
     checkpoints,
@@ -33,13 +34,13 @@ _LOST = (
 
 
 def check_run(
-    run: run_files.RunDirectory, chosen: devices.StageSettings
+    run: run_files.RunDirectory, settings: devices.StageSettings
 ) -> devices.StageSettings:
     """Finds, before anything is read, what forbids to train in a directory.
 
     Args:
       run: the directory.
-      chosen: the settings.
+      settings: the settings.
 
     Returns:
       The settings, with what they leave to the run as it has it already.
@@ -47,14 +48,14 @@ def check_run(
     Raises:
       ValueError: the directory is taken or cannot be written.
     """
-    if chosen.resume and run.exists():
-        return settings.adopt(chosen, run.recorded(type(chosen)))
-    run.check_free(chosen.overwrite)
-    return chosen
+    if settings.resume and run.exists():
+        return adopt(settings, run.recorded(type(settings)))
+    run.check_free(settings.overwrite)
+    return settings
 
 
 def open_run(
-    chosen: devices.StageSettings,
+    settings: devices.StageSettings,
     run: run_files.RunDirectory,
     images: data.Source,
     strategy: tf.distribute.Strategy,
@@ -65,7 +66,7 @@ def open_run(
     One that goes on may have more epochs than it was begun with.
 
     Args:
-      chosen: the settings, resolved.
+      settings: the settings, resolved.
       run: the directory.
       images: that it trains on.
       strategy: of the run; its chief writes.
@@ -80,31 +81,31 @@ def open_run(
     """
     if not distribute.is_chief(strategy):
         pass
-    elif chosen.resume and run.exists():
-        run.check_same(chosen)
+    elif settings.resume and run.exists():
+        run.check_same(settings)
         run.check_classes(images.class_names)
         run.check_images(images.ids)
-        epochs = run.recorded(type(chosen)).epochs
-        if chosen.epochs > epochs:
-            run.record(chosen)
+        epochs = run.recorded(type(settings)).epochs
+        if settings.epochs > epochs:
+            run.record(settings)
             console.print_line(
                 "extended",
-                f"from {epochs} to {chosen.epochs} epochs: the schedule is "
+                f"from {epochs} to {settings.epochs} epochs: the schedule is "
                 "that of a run of so many, so the learning rate goes on where "
                 "such a run would be now, not where this one was",
             )
         checkpoints.remove_partial(run.checkpoints)
     else:
-        run.check_free(chosen.overwrite)
+        run.check_free(settings.overwrite)
         unread = (*images.skipped, *skipped)
-        run.create(chosen, images.class_names, images.ids, unread)
+        run.create(settings, images.class_names, images.ids, unread)
     with _peers_may_be_lost(strategy):  # the chief, by what it found above
         devices.wait_for_all(strategy)
-    return chosen.resume and bool(run_files.steps_in(run.checkpoints))
+    return settings.resume and bool(run_files.steps_in(run.checkpoints))
 
 
 def fit(
-    chosen: devices.StageSettings,
+    settings: devices.StageSettings,
     run: run_files.RunDirectory,
     images: data.Source,
     model: tf.keras.Model,
@@ -117,7 +118,7 @@ def fit(
     """Opens a run, and trains to its last epoch from wherever it is.
 
     Args:
-      chosen: the settings of the stage, resolved.
+      settings: the settings of the stage, resolved.
       run: its directory.
       images: that it trains on.
       model: of the stage, compiled under its strategy.
@@ -135,18 +136,24 @@ def fit(
     strategy = model.distribute_strategy
     parts = builders.checkpointed(model) | {"optimizer": model.optimizer}
     make_batches(0, devices.shard(strategy))  # wrong ones begin no run
-    resumes = open_run(chosen, run, images, strategy, skipped)
-    steps = data.steps_per_epoch(images, chosen.batch_size)
+    resumes = open_run(settings, run, images, strategy, skipped)
+    steps = data.steps_per_epoch(images, settings.batch_size)
     start = _start(run, model, parts, steps, resumes)
-    if start.epoch >= chosen.epochs:
+    if start.epoch >= settings.epochs:
         if not resumes:
             is_chief = distribute.is_chief(strategy)
             checkpoints.save(run.checkpoints, parts, start, is_chief=is_chief)
         return
     wait = waiting.DataWait()
-    saver = saving.Saver(run.checkpoints, parts, chosen, start)
+    saver = saving.Saver(run.checkpoints, parts, settings, start)
     watchers = monitoring.make_callbacks(
-        chosen, run, strategy, start, wait=wait, measures=measures, views=views
+        settings,
+        run,
+        strategy,
+        start,
+        wait=wait,
+        measures=measures,
+        views=views,
     )
     # Several workers make the batches of each replica themselves.
     workers = distribute.num_workers(strategy)
@@ -158,7 +165,7 @@ def fit(
     with saver.notice, _peers_may_be_lost(strategy):
         model.fit(
             batches,
-            epochs=chosen.epochs,
+            epochs=settings.epochs,
             steps_per_epoch=steps,
             verbose=monitoring.verbosity(),
             callbacks=[*watchers, saver],

@@ -18,7 +18,7 @@ _CGROUP_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
 
 
 def warning(
-    chosen: config.PretrainSettings,
+    settings: config.PretrainSettings,
     encoder: models.Encoder,
     available: int | None,
 ) -> str | None:
@@ -28,7 +28,7 @@ def warning(
     all: 75 to 90 % of what a process grew by with ResNets and VGGs on a CPU.
 
     Args:
-      chosen: resolved settings.
+      settings: resolved settings.
       encoder: built.
       available: bytes of `available_bytes`; None if it is not known.
 
@@ -36,30 +36,30 @@ def warning(
       Estimate, limit and the flag that helps; None where it fits.
     """
     strategy = tf.distribute.get_strategy()
-    images = chosen.batch_size // chosen.gradient_cache_chunks
+    images = settings.batch_size // settings.gradient_cache_chunks
     if tf.config.list_logical_devices("GPU"):  # each has its own memory
         images //= strategy.num_replicas_in_sync
-    views = images * chosen.num_views
-    pixels = chosen.image_size**2
-    most = views * pixels * _MOST_PER_PIXEL * chosen.width
+    views = images * settings.num_views
+    pixels = settings.image_size**2
+    most = views * pixels * _MOST_PER_PIXEL * settings.width
     if available is None or most < available:
         return None
-    needed = views * activation_bytes(encoder, chosen.image_size)
+    needed = views * activation_bytes(encoder, settings.image_size)
     if needed < 0.8 * available:
         return None
     excess = needed / (0.6 * available)
-    smaller = max(int(chosen.batch_size / excess), 1)
+    smaller = max(int(settings.batch_size / excess), 1)
     remedy = (
         f"--batch_size={2 ** (smaller.bit_length() - 1)}, or a smaller "
         "--image_size"
     )
-    chunks = chosen.gradient_cache_chunks
+    chunks = settings.gradient_cache_chunks
     fitting = [
         n
-        for n in range(chunks + 1, chosen.batch_size + 1)
-        if chosen.batch_size % n == 0 and n >= excess * chunks
+        for n in range(chunks + 1, settings.batch_size + 1)
+        if settings.batch_size % n == 0 and n >= excess * chunks
     ]
-    if chosen.has_projections and fitting:
+    if settings.has_projections and fitting:
         remedy = (
             f"--gradient_cache_chunks={fitting[0]} computes the same loss in "
             f"parts; else {remedy}"

@@ -20,7 +20,7 @@ from supcon_tf.training import (
 
 
 def make_callbacks(
-    chosen: devices.StageSettings,
+    settings: devices.StageSettings,
     run: run_files.RunDirectory,
     strategy: tf.distribute.Strategy,
     start: checkpoints.Progress,
@@ -32,7 +32,7 @@ def make_callbacks(
     """Checks, figures, what shows them, warnings and files, in that order.
 
     Args:
-      chosen: the settings of the stage.
+      settings: the settings of the stage.
       run: its directory.
       strategy: of the run; its chief writes the files.
       start: where the run begins or goes on.
@@ -40,13 +40,13 @@ def make_callbacks(
       measures: callbacks that add more figures to the logs of an epoch.
       views: batches whose first is drawn for TensorBoard; None draws none.
     """
-    pretrains = isinstance(chosen, config.PretrainSettings)
+    pretrains = isinstance(settings, config.PretrainSettings)
     chance = None
     if pretrains:
-        chance = builders.chance(chosen, strategy.num_replicas_in_sync)
+        chance = builders.chance(settings, strategy.num_replicas_in_sync)
     made = [
         callbacks.StopOnNonFiniteLoss(),
-        progress.Figures(chosen.batch_size, chance),
+        progress.Figures(settings.batch_size, chance),
         *([wait] if wait else []),
         *measures,
         progress.ProgressBar(),
@@ -54,7 +54,7 @@ def make_callbacks(
     if pretrains:
         # Two epochs past the warm-up, so that the epoch's means hold nothing
         # of it, and 100 steps, so that a handful of batches is not judged.
-        epochs = chosen.warmup_epochs + 2
+        epochs = settings.warmup_epochs + 2
         settled = max(100, round(epochs * start.epoch_steps))
         made.append(callbacks.CollapseWarning(settled))
     if wait:
@@ -65,8 +65,8 @@ def make_callbacks(
     made.append(tensorboard.Scalars(run.tensorboard, run.metrics_file))
     if views is not None:
         made.append(tensorboard.Views(run.tensorboard, views))
-    if pretrains and chosen.profile:
-        made.append(tensorboard.Profile(run.tensorboard, *chosen.profile))
+    if pretrains and settings.profile:
+        made.append(tensorboard.Profile(run.tensorboard, *settings.profile))
     return made
 
 

@@ -15,70 +15,72 @@ _EPSILONS = {
 
 
 def optimizer(
-    chosen: devices.StageSettings, epoch_steps: int
+    settings: devices.StageSettings, epoch_steps: int
 ) -> tf.keras.optimizers.Optimizer | tf.keras.optimizers.legacy.Optimizer:
     """The optimizer of a stage with its schedule.
 
     Args:
-      chosen: the settings of the stage.
+      settings: the settings of the stage.
       epoch_steps: optimizer steps of an epoch.
     """
-    rate, decay = schedule(chosen, epoch_steps), chosen.weight_decay
-    momentum, small = chosen.momentum, epsilon(chosen)
-    if chosen.optimizer == "lamb":  # brings TensorFlow Addons
+    rate, decay = schedule(settings, epoch_steps), settings.weight_decay
+    momentum, small = settings.momentum, epsilon(settings)
+    if settings.optimizer == "lamb":  # brings TensorFlow Addons
         from supcon_tf.training import lamb
 
         return lamb.LAMB(rate, epsilon=small, weight_decay=decay)
     return {
         "lars": lambda: lars.LARS(
-            rate, momentum, chosen.trust_coefficient, l2=decay
+            rate, momentum, settings.trust_coefficient, l2=decay
         ),
         "sgd": lambda: optimizers.SGD(
-            rate, momentum, chosen.nesterov, l2=decay
+            rate, momentum, settings.nesterov, l2=decay
         ),
         "rmsprop": lambda: optimizers.RMSProp(
-            rate, chosen.rmsprop_decay, momentum, small, l2=decay
+            rate, settings.rmsprop_decay, momentum, small, l2=decay
         ),
         "adam": lambda: optimizers.Adam(rate, epsilon=small, l2=decay),
         "adamw": lambda: optimizers.AdamW(
             rate, weight_decay=decay, epsilon=small
         ),
-    }[chosen.optimizer]()
+    }[settings.optimizer]()
 
 
 def schedule(
-    chosen: devices.StageSettings, epoch_steps: int
+    settings: devices.StageSettings, epoch_steps: int
 ) -> schedules.Warmup:
     """The learning rate of a stage, its epochs counted in optimizer steps."""
 
     def steps(epochs: float) -> int:
         return round(epochs * epoch_steps)
 
-    peak, rate = peak_learning_rate(chosen), chosen.decay_rate
-    warmup = steps(chosen.warmup_epochs) if chosen.epochs else 0
+    peak, rate = peak_learning_rate(settings), settings.decay_rate
+    warmup = steps(settings.warmup_epochs) if settings.epochs else 0
     return {
         "cosine": lambda: schedules.WarmupCosine(
-            peak, steps(max(chosen.epochs, 1)), warmup
+            peak, steps(max(settings.epochs, 1)), warmup
         ),
         "exponential": lambda: schedules.WarmupExponential(
-            peak, max(steps(chosen.decay_epochs), 1), rate, warmup
+            peak, max(steps(settings.decay_epochs), 1), rate, warmup
         ),
         "step": lambda: schedules.WarmupStep(
-            peak, map(steps, chosen.decay_boundaries), rate, warmup
+            peak, map(steps, settings.decay_boundaries), rate, warmup
         ),
         "constant": lambda: schedules.Warmup(peak, warmup),
-    }[chosen.schedule]()
+    }[settings.schedule]()
 
 
-def peak_learning_rate(chosen: devices.StageSettings) -> float:
+def peak_learning_rate(settings: devices.StageSettings) -> float:
     """The highest learning rate of a stage, resolved for its batch."""
     return schedules.scaled_learning_rate(
-        chosen.learning_rate, chosen.batch_size, chosen.learning_rate_scaling
+        settings.learning_rate,
+        settings.batch_size,
+        settings.learning_rate_scaling,
     )
 
 
-def epsilon(chosen: devices.StageSettings) -> float | None:
+def epsilon(settings: devices.StageSettings) -> float | None:
     """The denominator's epsilon, resolved; None where there is none."""
-    if chosen.optimizer_epsilon is not None:
-        return chosen.optimizer_epsilon
-    return _EPSILONS.get(chosen.optimizer)
+    if settings.optimizer_epsilon is not None:
+        return settings.optimizer_epsilon
+    return _EPSILONS.get(settings.optimizer)

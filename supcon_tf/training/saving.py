@@ -28,7 +28,7 @@ class Saver(tf.keras.callbacks.Callback):
     Args:
       directory: of the run's checkpoints.
       parts: what is saved, by name.
-      chosen: how many epochs, how often, and how many stay.
+      settings: how many epochs, how often, and how many stay.
       start: where the run begins or goes on; `fit` must be given the batches
         from `start.step` on.
     """
@@ -37,13 +37,13 @@ class Saver(tf.keras.callbacks.Callback):
         self,
         directory: epath.Path,
         parts: dict[str, tf.Module],
-        chosen: devices.StageSettings,
+        settings: devices.StageSettings,
         start: checkpoints.Progress,
     ):
         super().__init__()
         self.directory = directory
         self.parts = parts
-        self.chosen = chosen
+        self.settings = settings
         self.start = start
         self.epoch = start.epoch
         self.notice = preemption.Notice()
@@ -83,14 +83,17 @@ class Saver(tf.keras.callbacks.Callback):
         """Saves where that is due, so many steps into the epoch; may stop."""
         step = self.epoch * self.start.epoch_steps + steps
         epochs, rest = divmod(step, self.start.epoch_steps)
-        ends = epochs == self.chosen.epochs
+        ends = epochs == self.settings.epochs
         # All workers must save the same step.
         preempted = not ends and devices.any_worker(
             self.model.distribute_strategy, self.notice.came
         )
-        every = self.chosen.checkpoint_steps
+        every = self.settings.checkpoint_steps
         if (
-            (not rest and (ends or epochs % self.chosen.checkpoint_every == 0))
+            (
+                not rest
+                and (ends or epochs % self.settings.checkpoint_every == 0)
+            )
             or (every and step % every == 0)
             or preempted
         ):
@@ -109,10 +112,10 @@ class Saver(tf.keras.callbacks.Callback):
         done = dataclasses.replace(self.start, step=step, metrics=metrics)
         checkpoints.save(self.directory, self.parts, done, is_chief=is_chief)
         if is_chief:
-            every = self.chosen.keep_every
+            every = self.settings.keep_every
             checkpoints.prune(
                 self.directory,
-                self.chosen.keep_checkpoints,
+                self.settings.keep_checkpoints,
                 every and every * self.start.epoch_steps,
             )
 

@@ -154,7 +154,7 @@ def test_the_network_in_pytorch_is_ours(architecture):
     theirs = step.make_network(architecture)
     weights = list(theirs.parameters())
     for variable, weight in zip(ours.trainable_variables, weights, strict=True):
-        if "gamma" in variable.name:  # Some start at 0, and hide a branch.
+        if "gamma" in variable.name:
             variable.assign(generator.uniform(0.5, 1.5, variable.shape))
         value = variable.numpy()
         value = value.transpose(3, 2, 0, 1) if value.ndim == 4 else value.T

@@ -86,8 +86,10 @@ def test_stride_is_on_the_3x3_convolution() -> None:
 
 
 @pytest.mark.parametrize("bottleneck", [False, True])
-def test_new_identity_block_passes_its_input_through(bottleneck: bool) -> None:
-    block = resnet.ResidualBlock(2, bottleneck=bottleneck)
+def test_a_block_of_zero_init_passes_its_input_on(bottleneck: bool) -> None:
+    block = resnet.ResidualBlock(
+        2, bottleneck=bottleneck, zero_init_residual=True
+    )
     inputs = tf.random.stateless_normal((2, 5, 5, block.output_filters), (1, 2))
     for training in (False, True):
         np.testing.assert_array_equal(
@@ -95,12 +97,16 @@ def test_new_identity_block_passes_its_input_through(bottleneck: bool) -> None:
         )
 
 
-def test_every_branch_ends_in_zero_gamma_and_nothing_else_does() -> None:
-    stack = resnet.ResNet(50, "cifar", 0.125)
+@pytest.mark.parametrize("zero", [False, True])
+@pytest.mark.parametrize("depth", [18, 50])
+def test_only_the_end_of_a_branch_may_start_at_zero(
+    depth: int, zero: bool
+) -> None:
+    stack = resnet.ResNet(depth, "cifar", 0.125, zero_init_residual=zero)
     stack.build((None, None, None, 3))
     for block in stack.blocks:
         *inner, last = [conv.bn.gamma.numpy() for conv in block.branch]
-        assert not last.any()
+        assert (last == (0 if zero else 1)).all()
         assert all((gamma == 1).all() for gamma in inner)
         if block.shortcut is not None:
             assert (block.shortcut.bn.gamma.numpy() == 1).all()
