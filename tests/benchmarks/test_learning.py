@@ -125,7 +125,7 @@ def test_the_documents_numbers_are_gone_on_from(tmp_path, monkeypatch):
         run_dir=str(tmp_path),
         data_dir="DIR",
         supcontrast_path="FOLDER",
-        implementations=("ours", "supcontrast"),
+        implementations=("ours_zero_init", "supcontrast_zero_init"),
         threads=1,
     )
     written = harness.measure_all(bench)
