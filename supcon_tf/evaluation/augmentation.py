@@ -63,11 +63,12 @@ def show_augment(settings: config.ShowAugmentSettings) -> list[pathlib.Path]:
     """
     source = _photographs(settings) or input_pipeline.source(settings, "train")
     settings = input_pipeline.resolved(settings, source)
-    if settings.image >= source.num_examples:
-        raise exceptions.InvalidValue(
-            f"--image must be below {source.num_examples}, the number of "
-            f"images of {source.name}, got {settings.image}"
-        )
+    exceptions.require(
+        settings.image < source.num_examples,
+        f"--image must be below {source.num_examples}, the number of images "
+        f"of {source.name}",
+        settings.image,
+    )
     plain = dataclasses.replace(
         settings, augmentation="identity", crop_area=(), horizontal_flip=False
     )
@@ -116,29 +117,23 @@ def plot_operations(
             settings.fill,
         ).numpy()
 
-    rows, captions = {}, {}
+    rows = []  # name, images, captions
     for name, caption in _CAPTIONS.items():
-        rows[name] = applied([(name, level) for level in _LEVELS])
-        captions[name] = [
-            caption.format(operations.argument(name, level, side, ranges))
-            for level in _LEVELS
-        ]
+        values = (operations.argument(name, x, side, ranges) for x in _LEVELS)
+        panels = applied([(name, level) for level in _LEVELS])
+        rows.append((name, panels, [caption.format(x) for x in values]))
+    shares = [level / _LEVELS[-1] for level in _LEVELS]
     for name, (operation, caption) in _sim_augment(image, settings).items():
-        shares = [level / _LEVELS[-1] for level in _LEVELS]
-        rows[name] = np.concatenate([operation(share) for share in shares])
-        captions[name] = [caption(share) for share in shares]
+        panels = np.concatenate([operation(share) for share in shares])
+        rows.append((name, panels, [caption(share) for share in shares]))
     plain = [name for name in operations.NAMES if name not in _CAPTIONS]
+    panels = applied([(name, 0.0) for name in plain])
     gray = color.to_grayscale(image[np.newaxis])
-    rows["no level"] = np.concatenate(
-        [applied([(name, 0.0) for name in plain]), gray]
-    )
-    captions["no level"] = [*plain, "Grayscale"]
-    return plots.plot_grid(
-        [*rows.values()],
-        [*rows],
-        [f"level {level:.0f}" for level in _LEVELS],
-        [*captions.values()],
-    )
+    panels = np.concatenate([panels, gray])
+    rows.append(("no level", panels, [*plain, "Grayscale"]))
+    names, images, captions = zip(*rows, strict=True)
+    levels = [f"level {level:.0f}" for level in _LEVELS]
+    return plots.plot_grid(images, names, levels, captions)
 
 
 def _ranges(settings: config.ShowAugmentSettings) -> operations.Ranges:
@@ -198,15 +193,9 @@ def _first_batch(
     settings: config.ShowAugmentSettings, source: data.Source, num_views: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The first views of training, and their labels."""
-    batches = data.make_views(
-        source,
-        min(settings.images, source.num_examples),
-        num_views,
-        input_pipeline.augmentation(settings),
-        settings.seed,
-        image_size=settings.image_size,
-        crop_area=settings.crop_area or None,
-        horizontal_flip=settings.horizontal_flip,
+    count = min(settings.images, source.num_examples)
+    batches = input_pipeline.made_here(
+        settings, source, count, settings.image_size, num_views
     )
     try:
         return next(batches.as_numpy_iterator())

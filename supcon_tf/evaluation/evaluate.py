@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from supcon_tf import config, data, distribute, files, measures
 from supcon_tf.evaluation import (
-    classifiers,
     projector,
     results,
     robustness,
@@ -109,7 +108,7 @@ def _measure(
         measured[name] = measures.classification_summary(
             values, test.labels, settings.calibration_bins
         )
-    measured |= classifiers.without_training(settings, test, bank)
+    measured |= _without_training(settings, test, bank)
     if np.bincount(test.labels).max() > 1:  # or no image has a positive
         measured["retrieval"] = measures.retrieval_summary(
             test.representations, test.labels, settings.retrieval_at
@@ -119,6 +118,78 @@ def _measure(
             "uniformity": measures.uniformity(test.representations),
         }
     return measured
+
+
+def _without_training(
+    settings: config.EvaluateSettings,
+    test: splits.EncodedSplit,
+    bank: splits.EncodedSplit,
+) -> dict[str, dict[str, object]]:
+    """k-NN, weighted and by majority, and prototypes among the training images.
+
+    And, if asked for, k-NN on the training images, each left out of its own
+    neighbours.
+    """
+    num_classes, bins = len(test.source.class_names), settings.calibration_bins
+    weighted, majority = (
+        measures.classification_summary(probabilities, test.labels, bins)
+        for probabilities in _votes(settings, test, bank)
+    )
+    similarities = measures.prototype_predict(
+        test.representations,
+        bank.representations,
+        bank.labels,
+        num_classes=num_classes,
+    )
+    k = min(settings.knn_neighbors, len(bank.labels))
+    measured = {
+        "knn": {"k": k, "temperature": settings.knn_temperature, **weighted},
+        "knn_majority": {"k": k, **majority},
+        "prototype": {
+            **_accuracies(similarities, test.labels),
+            "per_class_recall": measures.per_class_recall(
+                similarities.argmax(axis=1), test.labels, num_classes
+            ),
+        },
+    }
+    if settings.knn_leave_one_out:
+        weighted, majority = _votes(settings, bank, bank, True)
+        measured["knn_leave_one_out"] = {
+            **_accuracies(weighted, bank.labels),
+            "majority_top_1": measures.top_k_accuracy(majority, bank.labels, 1),
+        }
+    return measured
+
+
+def _votes(
+    settings: config.EvaluateSettings,
+    queries: splits.EncodedSplit,
+    bank: splits.EncodedSplit,
+    leave_one_out: bool = False,
+) -> list[np.ndarray]:
+    """Probabilities [Q, classes] of weighted votes, and of the majority."""
+    nearest = measures.nearest_neighbors(
+        queries.representations,
+        bank.representations,
+        settings.knn_neighbors,
+        leave_one_out=leave_one_out,
+    )
+    return [
+        measures.vote(
+            *nearest,
+            bank.labels,
+            num_classes=len(bank.source.class_names),
+            temperature=settings.knn_temperature,
+            weighted=weighted,
+        )
+        for weighted in (True, False)
+    ]
+
+
+def _accuracies(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    return {
+        f"top_{k}": measures.top_k_accuracy(scores, labels, k) for k in (1, 5)
+    }
 
 
 def _write(

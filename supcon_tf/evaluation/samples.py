@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import collections
-
 import numpy as np
-import tensorflow as tf
 
 from supcon_tf import config, data, measures, run_files
+from supcon_tf.data import subsets
 from supcon_tf.evaluation import plots, splits
 from supcon_tf.training import input_pipeline, runs
 
@@ -87,11 +85,7 @@ def write_samples(
 def plotted_positions(
     settings: config.EvaluateSettings, test: splits.EncodedSplit
 ) -> np.ndarray:
-    """Which test images are plotted: all, or as many, evenly spread.
-
-    Args:
-      settings: `plotted_images` is the largest number.
-      test: the split.
+    """Which test images are plotted: all, or `plotted_images`, evenly spread.
 
     Returns:
       [E] int64, ascending positions in the fixed order.
@@ -111,26 +105,20 @@ def _sample_positions(
     is_wrong = (predicted != labels) & (predicted >= 0)
     wrong, right = np.flatnonzero(is_wrong), np.flatnonzero(~is_wrong)
     num_wrong = min(len(wrong), max(count // 2, count - len(right)))
-    first = _spread(wrong, labels, num_wrong)
-    others = _spread(right, labels, count - num_wrong, labels[first])
+    first = _spread(wrong, labels, num_wrong, wrong[:0])
+    others = _spread(right, labels, count - num_wrong, first)
     return np.concatenate([first, others])
 
 
 def _spread(
-    candidates: np.ndarray,
-    labels: np.ndarray,
-    count: int,
-    shown: np.ndarray | tuple[()] = (),
+    candidates: np.ndarray, labels: np.ndarray, count: int, shown: np.ndarray
 ) -> np.ndarray:
     """`count` candidates, of the classes that are rarest among those shown.
 
     Where more classes are equally rare, the classes are evenly spread too.
     """
-    seen = collections.Counter(np.asarray(shown).tolist())
-    turns = np.empty(len(candidates), np.int64)
-    for place, label in enumerate(labels[candidates].tolist()):
-        turns[place] = seen[label]
-        seen[label] += 1
+    places = np.concatenate([shown, candidates])
+    turns = subsets.turns(labels[places])[len(shown) :]
     order = np.lexsort([labels[candidates], turns])
     rarest = np.count_nonzero(turns == turns.min(initial=len(labels)))
     if count < rarest:
@@ -153,28 +141,21 @@ def _mistakes(test: splits.EncodedSplit) -> dict[str, np.ndarray]:
 
 
 def _views(
-    pretrained: config.PretrainSettings, source: data.Source
+    stage_1: config.PretrainSettings, source: data.Source
 ) -> dict[str, np.ndarray]:
     """Views of some of the first images of stage 1, as its first epoch has.
 
     Not mixed, and made here whatever data service there was. With
     `images_per_class` stage 1 took images in another order.
     """
-    batches = data.make_views(
-        source,
-        min(_CANDIDATES, source.num_examples),
-        _VIEWS,
-        input_pipeline.augmentation(pretrained),
-        pretrained.seed,
-        image_size=pretrained.image_size,
-        crop_area=pretrained.crop_area or None,
-        horizontal_flip=pretrained.horizontal_flip,
+    count = min(_CANDIDATES, source.num_examples)
+    batches = input_pipeline.made_here(
+        stage_1, source, count, stage_1.image_size, _VIEWS
     )
     views, labels = next(batches.as_numpy_iterator())
-    shown = np.sort(_spread(np.arange(len(labels)), labels, _VIEWED_IMAGES))
-    made = np.stack(
-        [splits.reduced(tf.constant(x), _SIDE) for x in views[shown]]
-    )
+    first = np.arange(count)
+    shown = np.sort(_spread(first, labels, _VIEWED_IMAGES, first[:0]))
+    made = np.stack([splits.reduced(x, _SIDE) for x in views[shown]])
     return {"views": made, "view_labels": labels[shown]}
 
 

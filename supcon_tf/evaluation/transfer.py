@@ -31,9 +31,8 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
 
     The protocol of SimCLR's appendix B.8: a sweep is judged on validation
     images held out from the training images, the best value is then trained on
-    all of these, and the test images are used once, at the end. Their centre
-    crops are those of all of our evaluation: SimCLR's linear classifier crops
-    nothing of the short side.
+    all of these, and the test images are used once, at the end. Unlike
+    SimCLR's, their centre crops are those of all of our evaluation.
 
     Everything that can be wrong with settings, directory and data is found
     before the first training.
@@ -43,13 +42,12 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
 
     Returns:
       What transfer.json holds: the data; in "draws", for each drawing of
-      training images (one, unless few-shot), the whole sweep, what was chosen,
-      and all measures on the validation and test images; in "test", the means
-      of the draws' figures, and in "test_deviation", of several draws, their
-      standard deviation (that of a sample). Probabilities per image go to
-      predictions.npz, [draws, images, classes] where there are several draws.
-      Fine-tuning leaves a checkpoint of encoder and classifier, of the first
-      draw.
+      training images (one, unless few-shot), the sweep, what was chosen, and
+      all measures on the validation and test images; in "test", the means of
+      the draws' figures, and in "test_deviation" their standard deviation
+      (that of a sample). Probabilities go to predictions.npz, [draws, images,
+      classes] where there are several draws. Fine-tuning leaves a checkpoint
+      of encoder and classifier, of the first draw.
 
     Raises:
       ValueError: run_dir is no pretrained run, the name is taken, or the data
@@ -60,17 +58,18 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
     run = runs.Run.open(settings.run_dir)
-    pretrained, checkpoint = run.settings, run.checkpoint
+    stage_1, checkpoint = run.settings, run.checkpoint
     stage = run.files.stage(settings.name)
     stage.check_free(settings.overwrite)
     strategy = devices.set_up(settings)
-    if distribute.num_workers(strategy) > 1:  # which have nothing to share
-        raise exceptions.InvalidValue(
-            "--strategy must be one_device or mirrored where TF_CONFIG names "
-            "several workers, got auto"
-        )
-    settings, images, test = _data(settings, pretrained)
-    if settings.data_dir == pretrained.data_dir:
+    exceptions.require(  # several workers would have nothing to share
+        distribute.num_workers(strategy) == 1,
+        "--strategy must be one_device or mirrored where TF_CONFIG names "
+        "several workers",
+        "auto",
+    )
+    settings, images, test = _data(settings, stage_1)
+    if settings.data_dir == stage_1.data_dir:
         run.files.check_unseen(test.ids)
     labels, test_labels = map(subsets.labels_of, (images, test))
     draws = selection.make_draws(settings, images.class_names, labels)
@@ -100,7 +99,7 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
         "dataset": images.name,
         "image_size": settings.image_size,
         "method": settings.method,
-        "pretrained_on": pretrained.dataset,
+        "pretrained_on": stage_1.dataset,
         "encoder": checkpoint,
         "classes": len(images.class_names),
         "test_images": len(test_labels),
@@ -119,11 +118,7 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
 
 
 def transfer_table(measured: dict[str, object]) -> str:
-    """The figures on validation and test images, as text.
-
-    Args:
-      measured: what `transfer_encoder` returned.
-    """
+    """The text of what `transfer_encoder` returned."""
     draws, deviation = measured["draws"], measured.get("test_deviation")
     few = f", mean of {len(draws)} draws" if deviation else ""
     lines = [
@@ -148,21 +143,20 @@ def transfer_table(measured: dict[str, object]) -> str:
 
 
 def _data(
-    settings: config.TransferSettings, pretrained: config.PretrainSettings
+    settings: config.TransferSettings, stage_1: config.PretrainSettings
 ) -> tuple[config.TransferSettings, data.Source, data.Source]:
     """Resolved settings, and the training and the test images."""
-    settings = dataclasses.replace(
-        settings, image_size=settings.image_size or pretrained.image_size
-    )
+    size = settings.image_size or stage_1.image_size
+    settings = dataclasses.replace(settings, image_size=size)
     images, test = (
         input_pipeline.source(settings, split) for split in ("train", "test")
     )
-    if images.class_names != test.class_names or len(test.class_names) < 2:
-        raise exceptions.InvalidValue(
-            f"{images.name} must have two classes or more, the same in both "
-            f"splits, got {len(images.class_names)} and "
-            f"{len(test.class_names)}"
-        )
+    classes, test_classes = images.class_names, test.class_names
+    exceptions.require(
+        classes == test_classes and len(classes) >= 2,
+        f"{images.name} must have two classes or more, the same in both splits",
+        f"{len(classes)} and {len(test_classes)}",
+    )
     return input_pipeline.resolved(settings, images), images, test
 
 

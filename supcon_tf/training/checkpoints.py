@@ -134,11 +134,11 @@ def read_progress(path: epath.PathLike) -> Progress:
             f"{path} must be a checkpoint of this package, but its "
             f"{_PROGRESS} cannot be read: {error}"
         ) from error
-    found = _digests(path)
+    there = _digests(path)
     damaged = [
-        f"{name} ({'changed' if name in found else 'missing'})"
+        f"{name} ({'changed' if name in there else 'missing'})"
         for name, digest in expected.items()
-        if found.get(name) != digest
+        if there.get(name) != digest
     ]
     if damaged:
         raise exceptions.InvalidValue(
@@ -195,15 +195,14 @@ def _differences(prefix: str, parts: dict[str, tf.Module]) -> str:
             wanted = _shapes(written, parts)
     except (OSError, ValueError, tf.errors.OpError):
         return ""
-    lines = [
-        *(f"-{name} {wanted[name]}" for name in wanted.keys() - stored.keys()),
-        *(f"+{name} {stored[name]}" for name in stored.keys() - wanted.keys()),
-        *(
-            f"{name} {stored[name]}, not {wanted[name]}"
-            for name in wanted.keys() & stored.keys()
-            if stored[name] != wanted[name]
-        ),
-    ]
+    lines = []
+    for name in wanted.keys() | stored.keys():
+        if name not in stored:
+            lines.append(f"-{name} {wanted[name]}")
+        elif name not in wanted:
+            lines.append(f"+{name} {stored[name]}")
+        elif stored[name] != wanted[name]:
+            lines.append(f"{name} {stored[name]}, not {wanted[name]}")
     more = f" and {len(lines) - 10} more" if len(lines) > 10 else ""
     return "; ".join(sorted(lines)[:10]) + more
 

@@ -22,9 +22,7 @@ def print_header(
     settings: devices.StageSettings | None = None,
 ) -> None:
     """Prints versions, devices as `settings` uses them, and the data set."""
-    print_line(
-        "versions", ", ".join(f"{name} {v}" for name, v in versions().items())
-    )
+    print_line("versions", ", ".join(f"{k} {v}" for k, v in versions().items()))
     print_line("devices", _describe_devices(settings))
     print_line(
         "data",
@@ -52,21 +50,19 @@ def versions() -> dict[str, str]:
     }
 
 
-def _describe_devices(
-    settings: devices.StageSettings | None,
-) -> str:
+def _describe_devices(settings: devices.StageSettings | None) -> str:
     """Strategy, replicas, workers, their devices, and how they compute."""
     strategy = tf.distribute.get_strategy()
-    counts = {
-        kind: len(tf.config.list_logical_devices(kind))
+    counts = ", ".join(
+        f"{len(there)} {kind}"
         for kind in ("TPU", "GPU", "CPU")
-    }
-    found = ", ".join(f"{n} {kind}" for kind, n in counts.items() if n)
+        if (there := tf.config.list_logical_devices(kind))
+    )
     # TensorFlow's inner name of one of them.
     name = type(strategy).__name__.replace("CollectiveAllReduce", "MultiWorker")
     text = (
         f"{name}: {strategy.num_replicas_in_sync} replica(s), "
-        f"{distribute.num_workers(strategy)} worker(s), {found} in all; "
+        f"{distribute.num_workers(strategy)} worker(s), {counts} in all; "
         f"{tf.keras.mixed_precision.global_policy().name}"
     )
     if settings is not None:
@@ -96,25 +92,25 @@ def print_pretraining(
     print_line(
         "batch", f"{batch}; {steps} steps per epoch, {settings.epochs} epochs"
     )
-    encoder = model.encoder
+    encoder, size = model.encoder, settings.image_size
+    stem = encoder.resolved_stem or "none"
     print_line(
         "encoder",
-        f"{settings.architecture}, width {settings.width}, "
-        f"stem {encoder.resolved_stem or 'none'}, "
+        f"{settings.architecture}, width {settings.width}, stem {stem}, "
         f"{encoder.count_params():,} parameters, "
         f"{encoder.representation_dim}-d representation",
     )
-    if encoder.resolved_stem == "cifar" and settings.image_size > 64:
+    if stem == "cifar" and size > 64:
         print_line(
             "note",
-            f"the cifar stem keeps images of {settings.image_size} px at full "
-            "size: --stem=imagenet needs a sixteenth of the memory and time",
+            f"the cifar stem keeps images of {size} px at full size: "
+            "--stem=imagenet needs a sixteenth of the memory and time",
         )
-    if encoder.resolved_stem == "imagenet" and settings.image_size <= 64:
+    if stem == "imagenet" and size <= 64:
         print_line(
             "note",
-            f"the imagenet stem shrinks images of {settings.image_size} px to "
-            f"{-(-settings.image_size // 32)}: --stem=cifar keeps their detail",
+            f"the imagenet stem shrinks images of {size} px to "
+            f"{-(-size // 32)}: --stem=cifar keeps their detail",
         )
     print_optimizer(settings)
     print_line("loss", _describe_loss(settings, replicas))

@@ -52,12 +52,11 @@ class LARS(tf.keras.optimizers.Optimizer):
 
     def build(self, var_list: Sequence[tf.Variable]) -> None:
         super().build(var_list)
-        if getattr(self, "_built", False):
-            return
-        self._velocities = [
-            self.add_variable_from_reference(variable, "velocity")
-            for variable in var_list
-        ]
+        if not self._velocities:
+            self._velocities = [
+                self.add_variable_from_reference(variable, "velocity")
+                for variable in var_list
+            ]
         self._built = True
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
@@ -70,7 +69,6 @@ class LARS(tf.keras.optimizers.Optimizer):
         variable.assign_sub(velocity)
 
     def _trust(self, variable: tf.Variable, gradient: tf.Tensor) -> tf.Tensor:
-        """Factor of a tensor's learning rate, of the tensor's type."""
         w = tf.norm(tf.cast(variable, tf.float32))
         g = tf.norm(tf.cast(gradient, tf.float32))
         ratio = self.trust_coefficient * tf.math.divide_no_nan(w, g)

@@ -21,8 +21,8 @@ from supcon_tf.training import (
     waiting,
 )
 
-# From (first step, (index, count) of this worker) to its batches; cached, for
-# to make a pipeline takes a second.
+# From (first step, (index, count) of this worker) to its batches; cached, since
+# a pipeline takes a second to make.
 MakeBatches = Callable[[int, tuple[int, int]], tf.data.Dataset]
 
 # What the collectives of a worker raise when another one is gone.
@@ -37,10 +37,6 @@ def check_run(
     run: run_files.RunDirectory, settings: devices.StageSettings
 ) -> devices.StageSettings:
     """Finds, before anything is read, what forbids to train in a directory.
-
-    Args:
-      run: the directory.
-      settings: the settings.
 
     Returns:
       The settings, with what they leave to the run as it has it already.
@@ -66,10 +62,10 @@ def open_run(
     One that goes on may have more epochs than it was begun with.
 
     Args:
-      settings: the settings, resolved.
+      settings: resolved.
       run: the directory.
       images: that it trains on.
-      strategy: of the run; its chief writes.
+      strategy: whose chief writes.
       skipped: files of other splits that could not be read.
 
     Returns:
@@ -118,10 +114,10 @@ def fit(
     """Opens a run, and trains to its last epoch from wherever it is.
 
     Args:
-      settings: the settings of the stage, resolved.
+      settings: those of the stage, resolved.
       run: its directory.
       images: that it trains on.
-      model: of the stage, compiled under its strategy.
+      model: compiled under the strategy.
       make_batches: makes the endless batches.
       skipped: files of other splits that could not be read.
       measures: callbacks that add figures to the logs of an epoch.
@@ -147,13 +143,7 @@ def fit(
     wait = waiting.DataWait()
     saver = saving.Saver(run.checkpoints, parts, settings, start)
     watchers = monitoring.make_callbacks(
-        settings,
-        run,
-        strategy,
-        start,
-        wait=wait,
-        measures=measures,
-        views=views,
+        settings, run, strategy, start, wait, measures, views
     )
     # Several workers make the batches of each replica themselves.
     workers = distribute.num_workers(strategy)

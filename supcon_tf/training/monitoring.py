@@ -24,7 +24,6 @@ def make_callbacks(
     run: run_files.RunDirectory,
     strategy: tf.distribute.Strategy,
     start: checkpoints.Progress,
-    *,
     wait: waiting.DataWait | None = None,
     measures: Sequence[tf.keras.callbacks.Callback] = (),
     views: tf.data.Dataset | None = None,
@@ -32,18 +31,17 @@ def make_callbacks(
     """Checks, figures, what shows them, warnings and files, in that order.
 
     Args:
-      settings: the settings of the stage.
+      settings: those of the stage.
       run: its directory.
-      strategy: of the run; its chief writes the files.
+      strategy: whose chief writes the files.
       start: where the run begins or goes on.
       wait: attached to the batches, if they come from a pipeline.
       measures: callbacks that add more figures to the logs of an epoch.
       views: batches whose first is drawn for TensorBoard; None draws none.
     """
     pretrains = isinstance(settings, config.PretrainSettings)
-    chance = None
-    if pretrains:
-        chance = builders.chance(settings, strategy.num_replicas_in_sync)
+    replicas = strategy.num_replicas_in_sync
+    chance = builders.chance(settings, replicas) if pretrains else None
     made = [
         callbacks.StopOnNonFiniteLoss(),
         progress.Figures(settings.batch_size, chance),

@@ -10,8 +10,8 @@ LearningRate = float | tf.keras.optimizers.schedules.LearningRateSchedule
 def is_kernel(variable: tf.Variable) -> bool:
     """Whether weight decay and layer-wise adaptation apply to a variable.
 
-    They do to tensors of rank 2 and more, the kernels; batch norm's gamma and
-    beta and the biases are exempt by their rank, whatever their names.
+    Batch norm's gamma and beta and the biases are exempt by their rank, 1,
+    whatever their names.
     """
     return variable.shape.rank > 1
 
@@ -19,7 +19,9 @@ def is_kernel(variable: tf.Variable) -> bool:
 class _L2:
     """Mixin: adds l2 * w to the gradients of kernels."""
 
-    l2: float
+    def __init__(self, *args: object, l2: float = 0.0, **kwargs: object):
+        super().__init__(*args, **kwargs)
+        self.l2 = l2
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
         if self.l2 and is_kernel(variable):
@@ -45,9 +47,7 @@ class SGD(_L2, tf.keras.optimizers.SGD):
       learning_rate: positive float or schedule.
       momentum: in [0, 1).
       nesterov: Nesterov momentum.
-      l2: coefficient of the decay.
-      name: Keras' name of the optimizer.
-      **kwargs: further arguments of Keras' SGD.
+      **kwargs: `l2`, the coefficient of the decay, and those of Keras' SGD.
     """
 
     def __init__(
@@ -55,12 +55,9 @@ class SGD(_L2, tf.keras.optimizers.SGD):
         learning_rate: LearningRate = 0.01,
         momentum: float = 0.9,
         nesterov: bool = False,
-        l2: float = 0.0,
-        name: str = "SGD",
         **kwargs: object,
     ):
-        super().__init__(learning_rate, momentum, nesterov, name=name, **kwargs)
-        self.l2 = l2
+        super().__init__(learning_rate, momentum, nesterov, **kwargs)
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -82,9 +79,8 @@ class RMSProp(_L2, tf.keras.optimizers.RMSprop):
       rho: decay of the mean of squares, in [0, 1).
       momentum: in [0, 1).
       epsilon: added to the mean of squares.
-      l2: coefficient of the decay.
       name: Keras' name of the optimizer.
-      **kwargs: further arguments of Keras' RMSprop.
+      **kwargs: `l2`, the coefficient of the decay, and those of Keras' RMSprop.
     """
 
     def __init__(
@@ -93,14 +89,12 @@ class RMSProp(_L2, tf.keras.optimizers.RMSprop):
         rho: float = 0.9,
         momentum: float = 0.9,
         epsilon: float = 1e-3,
-        l2: float = 0.0,
         name: str = "RMSProp",
         **kwargs: object,
     ):
         super().__init__(
             learning_rate, rho, momentum, epsilon, name=name, **kwargs
         )
-        self.l2 = l2
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -113,30 +107,9 @@ class Adam(_L2, tf.keras.optimizers.Adam):
       w = w - learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t)
               * m / (sqrt(s) + epsilon)          in step t = 1, 2, ...
 
-    Args:
-      learning_rate: positive float or schedule.
-      beta_1: in [0, 1).
-      beta_2: in [0, 1).
-      epsilon: added to the root of the mean of squares.
-      l2: coefficient of the decay.
-      name: Keras' name of the optimizer.
-      **kwargs: further arguments of Keras' Adam.
+    The arguments are those of Keras' Adam and `l2`, the coefficient of the
+    decay.
     """
-
-    def __init__(
-        self,
-        learning_rate: LearningRate = 0.001,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
-        l2: float = 0.0,
-        name: str = "Adam",
-        **kwargs: object,
-    ):
-        super().__init__(
-            learning_rate, beta_1, beta_2, epsilon, name=name, **kwargs
-        )
-        self.l2 = l2
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")

@@ -28,9 +28,9 @@ _SECONDS_PER_LOOK = 0.5  # at the learning rate, which is on the device
 class Figures(tf.keras.callbacks.Callback):
     """Adds loss/chance, learning rate and images/s to the logs.
 
-    To those of every step, as they are then, and to those of the epoch. Put it
-    before the callbacks that read them. images/s counts the steps that this
-    `fit` takes of the epoch, all but its first, which traces.
+    Of every step and of the epoch. Put it before the callbacks that read them.
+    images/s counts the steps that this `fit` takes of the epoch, all but its
+    first, which traces.
 
     Args:
       images_per_step: images of a global batch.
@@ -127,11 +127,9 @@ class ProgressBar(tf.keras.callbacks.ProgbarLogger):
         if self.verbose:
             first = {name: logs[name] for name in _LIVE if name in logs}
             seconds = round(time.perf_counter() - self._began)
-            console.print_line(
-                "epoch",
-                f"{self._label}  {datetime.timedelta(seconds=seconds)}  "
-                + _text(first | logs),
-            )
+            took = datetime.timedelta(seconds=seconds)
+            figures = _text(first | logs)
+            console.print_line("epoch", f"{self._label}  {took}  {figures}")
 
 
 def end_live_line() -> None:

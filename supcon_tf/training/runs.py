@@ -14,6 +14,9 @@ from supcon_tf.training import builders, checkpoints, input_pipeline
 # From representations [images, dim] float32 to logits [images, classes].
 Classifier = Callable[[tf.Tensor], tf.Tensor]
 
+# The classifier of stage 1, as files and flags name it.
+STAGE_1 = "pretrained"
+
 
 class Run:
     """A pretrained run.
@@ -81,11 +84,11 @@ class Run:
             the test split and has images that the run was trained on.
         """
         if split not in self._splits:
-            found = input_pipeline.source(self.settings, split)
-            self.files.check_classes(found.class_names)
+            images = input_pipeline.source(self.settings, split)
+            self.files.check_classes(images.class_names)
             if split == "test":
-                self.files.check_unseen(found.ids)
-            self._splits[split] = found
+                self.files.check_unseen(images.ids)
+            self._splits[split] = images
         return self._splits[split]
 
     @functools.cached_property
@@ -101,18 +104,14 @@ class Run:
 
     @functools.cached_property
     def classifiers(self) -> tuple[str, ...]:
-        """The trained classifiers that there are: "linear", "pretrained".
+        """The classifiers that there are: of "linear" and `STAGE_1`.
 
-        The first is that of stage 2; the other was trained in stage 1 together
-        with the encoder: by ce, max_margin, a joint objective or
-        --online_classifier.
+        The first is that of stage 2; stage 1 trains one by ce, max_margin, a
+        joint objective or --online_classifier.
         """
-        stage = self.files.stage(self.linear_stage)
-        has = {
-            "linear": stage.exists(),
-            "pretrained": builders.has_classifier(self.settings),
-        }
-        return tuple(name for name in has if has[name])
+        has_linear = self.files.stage(self.linear_stage).exists()
+        of_stage_1 = builders.has_classifier(self.settings)
+        return ("linear",) * has_linear + (STAGE_1,) * of_stage_1
 
     def classifier(self, name: str) -> Classifier:
         """One of `classifiers`.
@@ -126,13 +125,25 @@ class Run:
           ValueError: there is no checkpoint, or one that does not fit, or the
             linear stage is a transfer to other data.
         """
-        if name not in self._classifiers:
-            self._classifiers[name] = self._restored_classifier(name)
-        return self._classifiers[name]
+        if name in self._classifiers:
+            return self._classifiers[name]
+        of_cosines = name == STAGE_1 and builders.uses_cosines(self.settings)
+        made = tf.keras.layers.Dense(
+            len(self.class_names),
+            use_bias=not of_cosines,
+            dtype="float32",
+            name="classifier",
+        )
+        made.build((None, self.encoder.representation_dim))
+        checkpoints.restore(self.classifier_checkpoint(name), classifier=made)
+        if of_cosines:
+            made = _ScaledCosines(made, self.settings.softmax_scale)
+        self._classifiers[name] = made
+        return made
 
     def classifier_checkpoint(self, name: str) -> str:
         """Path of the checkpoint that a classifier is in."""
-        if name == "pretrained":
+        if name == STAGE_1:
             return self.checkpoint
         stage = self.files.stage(self.linear_stage)
         if stage.transfer_file.exists():
@@ -148,28 +159,12 @@ class Run:
         Raises:
           ValueError: stage 1 trained no classifier, and its own is asked for.
         """
-        if asked == "pretrained" and asked not in self.classifiers:
+        if asked == STAGE_1 and asked not in self.classifiers:
             raise exceptions.InvalidValue(
                 "--classifier must be linear or none, got pretrained: stage 1 "
                 f"of {self.files.path} trained no classifier"
             )
         return (*self.classifiers, "none")[0] if asked == "auto" else asked
-
-    def _restored_classifier(self, name: str) -> Classifier:
-        of_cosines = name == "pretrained" and builders.uses_cosines(
-            self.settings
-        )
-        made = tf.keras.layers.Dense(
-            len(self.class_names),
-            use_bias=not of_cosines,
-            dtype="float32",
-            name="classifier",
-        )
-        made.build((None, self.encoder.representation_dim))
-        checkpoints.restore(self.classifier_checkpoint(name), classifier=made)
-        if of_cosines:
-            return _ScaledCosines(made, self.settings.softmax_scale)
-        return made
 
 
 def load_encoder(run_dir: str | os.PathLike[str]) -> models.Encoder:

@@ -90,12 +90,13 @@ def _check_learnable(
 ) -> None:
     """Raises ValueError for labels that say nothing."""
     uses_labels = getattr(settings, "objective", "") != "simclr"
-    if uses_labels and len(images.class_names) < 2:
-        raise exceptions.InvalidValue(
-            f"{images.name} must have two classes or more for labels to teach "
-            f"anything, got {', '.join(images.class_names)}; without labels "
-            "--objective=simclr learns"
-        )
+    exceptions.require(
+        not uses_labels or len(images.class_names) >= 2,
+        f"{images.name} must have two classes or more for labels to teach "
+        "anything",
+        f"{', '.join(images.class_names)}; without labels --objective=simclr "
+        "learns",
+    )
 
 
 def _compiled_model(
@@ -104,12 +105,13 @@ def _compiled_model(
     """The model of stage 1; prints what is known at its start."""
     steps = data.steps_per_epoch(images, settings.batch_size)
     model = builders.model(settings, len(images.class_names))
+    metrics = []
+    if settings.has_projections:
+        metrics = losses.diagnostics(settings.cross_replica)
     model.compile(
         optimization.optimizer(settings, steps),
         builders.loss(settings, model),
-        losses.diagnostics(settings.cross_replica)
-        if settings.has_projections
-        else [],
+        metrics,
         jit_compile=settings.jit_compile or None,
     )
     console.print_pretraining(settings, model, images)
@@ -124,11 +126,9 @@ def _batches(
 ) -> loop.MakeBatches:
     """The training batches of stage 1, mixed if its settings say so."""
     mix = input_pipeline.mixing(settings, len(images.class_names))
-    size, num_views = settings.image_size, settings.num_views
+    shape = settings.image_size, settings.num_views
     return functools.cache(
-        functools.partial(
-            input_pipeline.views, settings, images, size, num_views, mix
-        )
+        functools.partial(input_pipeline.views, settings, images, *shape, mix)
     )
 
 
@@ -170,9 +170,8 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
         classifier.build((None, size, size, 3))
         console.print_header(images, size, settings)
         console.print_line("encoder", checkpoint)
-    fit = _fit_on_views
-    if settings.views_are_constant:
-        fit = _fit_on_representations
+    constant = settings.views_are_constant
+    fit = _fit_on_representations if constant else _fit_on_views
     fit(settings, stage, images, classifier, size)
     console.print_line("classifier", stage.latest_checkpoint())
     return stage

@@ -17,13 +17,12 @@ class DataWait(tf.keras.callbacks.Callback):
 
     To the logs of every step, for the epoch so far, and to those of the epoch.
     A step waits from its start until its batch leaves the pipeline, if that
-    comes later. So batches that a strategy copies to its devices ahead of the
-    step are no wait, nor is a step that is slow because it shares its CPU cores
-    with the pipeline. The first step of a run is not counted: it traces.
+    comes later. Batches that a strategy copies ahead of the step are no wait,
+    nor is a step that is slow because it shares its cores with the pipeline.
+    The first step of a run is not counted: it traces.
 
     A step must have ended when the next one starts, as `StopOnNonFiniteLoss`
-    sees to by reading every loss; otherwise the figure of a GPU, which still
-    works on the step before, is an upper bound.
+    sees to by reading every loss; else the figure of a GPU is an upper bound.
 
     Fit on what `attach` returns, and put it before the callbacks that read the
     figure.
@@ -37,17 +36,16 @@ class DataWait(tf.keras.callbacks.Callback):
     def attach(
         self, dataset: tf.data.Dataset, batches_per_step: int = 1
     ) -> tf.data.Dataset:
-        """Ends a dataset with a clock that notes when each batch leaves it.
+        """Ends endless batches with a clock that notes when each leaves.
 
         Args:
-          dataset: endless batches.
+          dataset: the batches.
           batches_per_step: batches that a step takes of it: 1 where they are
             of all replicas, the number of replicas where each gets its own.
 
         Returns:
-          The same elements in the same order, with the same shapes,
-          cardinality and options, except that tf.data adds no buffer behind
-          the clock, as it would after a map: it might outgrow the slots.
+          The same but for a buffer that tf.data would add behind the clock, as
+          after any map: it might outgrow the slots.
         """
         self._batches_per_step = batches_per_step
 
