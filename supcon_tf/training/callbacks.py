@@ -132,7 +132,7 @@ class CollapseWarning(tf.keras.callbacks.Callback):
 class InputBoundWarning(tf.keras.callbacks.Callback):
     """Says once per run that the steps wait for data, and what to do.
 
-    Looks at `data_wait` of an epoch, so put it after `waiting.DataWait`.
+    Looks at `data_wait` of an epoch, so put it after `progress.DataWait`.
 
     Args:
       after_steps: steps of this `fit` before the first judgement: the first

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import supcon_tf
 from supcon_tf import config, data, distribute, models
-from supcon_tf.training import builders, devices, optimization
+from supcon_tf.training import builders, devices
 
 
 def print_line(name: str, text: object) -> None:
@@ -165,7 +165,7 @@ def print_linear(settings: config.LinearSettings) -> None:
 
 def print_optimizer(settings: devices.StageSettings) -> None:
     """Prints the optimizer with the learning rate that it resolves to."""
-    peak = optimization.peak_learning_rate(settings)
+    peak = builders.peak_learning_rate(settings)
     source = (
         f"{settings.learning_rate:g} per 256, {settings.learning_rate_scaling} "
         "scaling"
@@ -173,7 +173,7 @@ def print_optimizer(settings: devices.StageSettings) -> None:
     if settings.learning_rate_scaling == "none":
         source = "whatever the batch"
     momentum = f"momentum {settings.momentum:g}"
-    epsilon = f"epsilon {optimization.epsilon(settings)}"
+    epsilon = f"epsilon {builders.epsilon(settings)}"
     numbers = {
         "lars": f"{momentum}, trust {settings.trust_coefficient:g}",
         "sgd": ("Nesterov " if settings.nesterov else "") + momentum,

@@ -18,7 +18,6 @@ from supcon_tf.training import (
     preemption,
     progress,
     saving,
-    waiting,
 )
 
 # From (first step, (index, count) of this worker) to its batches; cached, since
@@ -140,7 +139,7 @@ def fit(
             is_chief = distribute.is_chief(strategy)
             checkpoints.save(run.checkpoints, parts, start, is_chief=is_chief)
         return
-    wait = waiting.DataWait()
+    wait = progress.DataWait()
     saver = saving.Saver(run.checkpoints, parts, settings, start)
     watchers = monitoring.make_callbacks(
         settings, run, strategy, start, wait, measures, views

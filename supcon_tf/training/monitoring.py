@@ -15,7 +15,6 @@ from supcon_tf.training import (
     devices,
     progress,
     tensorboard,
-    waiting,
 )
 
 
@@ -24,7 +23,7 @@ def make_callbacks(
     run: run_files.RunDirectory,
     strategy: tf.distribute.Strategy,
     start: checkpoints.Progress,
-    wait: waiting.DataWait | None = None,
+    wait: progress.DataWait | None = None,
     measures: Sequence[tf.keras.callbacks.Callback] = (),
     views: tf.data.Dataset | None = None,
 ) -> list[tf.keras.callbacks.Callback]:

@@ -18,7 +18,6 @@ from supcon_tf.training import (
     memory,
     monitoring,
     nearest_neighbors,
-    optimization,
     representations,
     runs,
 )
@@ -109,7 +108,7 @@ def _compiled_model(
     if settings.has_projections:
         metrics = losses.diagnostics(settings.cross_replica)
     model.compile(
-        optimization.optimizer(settings, steps),
+        builders.optimizer(settings, steps),
         builders.loss(settings, model),
         metrics,
         jit_compile=settings.jit_compile or None,
@@ -242,7 +241,7 @@ def _compile(
 ) -> None:
     """Cross-entropy on logits, the classifier being all that trains."""
     model.compile(
-        optimization.optimizer(settings, steps),
+        builders.optimizer(settings, steps),
         losses.CrossEntropyLoss(settings.label_smoothing),
         metrics=["accuracy"],
         jit_compile=settings.jit_compile or None,
