@@ -15,12 +15,13 @@ from supcon_tf import (
     data,
     distribute,
     evaluation,
+    measures,
     run_files,
     settings,
     training,
 )
 from supcon_tf.augment import geometry
-from supcon_tf.training import input_pipeline, representations
+from supcon_tf.training import input_pipeline, representations, runs
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,33 @@ def test_results_are_those_of_the_file(results, finished_run):
     assert set(results["knn_leave_one_out"]) == names
     assert set(results["retrieval"]["recall_at"]) == {"1", "3"}
     assert "pretrained" not in results and "corruptions" not in results
+
+
+def test_classifiers_without_training_are_those_of_the_measures(
+    results, finished_run
+):
+    run = runs.Run.open(finished_run.path)
+    (queries, labels), (bank, bank_labels) = (
+        training.represent(run.encoder, run.images(split), batch_size=5)
+        for split in ("test", "train")
+    )
+    options = {"num_classes": 3, "k": 9}
+    for name, weighted in (("knn", True), ("knn_majority", False)):
+        options["weighted"] = weighted
+        votes = measures.knn_predict(queries, bank, bank_labels, **options)
+        expected = measures.classification_summary(votes, labels)
+        assert expected.items() <= results[name].items()
+        assert results[name]["k"] == 9
+    votes = measures.knn_predict(
+        bank, bank, bank_labels, leave_one_out=True, **options
+    )
+    expected = measures.top_k_accuracy(votes, bank_labels, 1)
+    assert results["knn_leave_one_out"]["majority_top_1"] == expected
+    scores = measures.prototype_predict(
+        queries, bank, bank_labels, num_classes=3
+    )
+    expected = measures.top_k_accuracy(scores, labels, 1)
+    assert results["prototype"]["top_1"] == expected
 
 
 def test_what_a_report_shows_lies_beside_the_numbers(results, finished_run):

@@ -69,10 +69,6 @@ def test_the_first_views_are_drawn_once(count, tmp_path):
     views = np.random.default_rng(0).integers(0, 255, shape).astype(np.uint8)
     batches = tf.data.Dataset.from_tensor_slices((views, tf.zeros([2, count])))
     grid = grid_in_loops(views[0])
-    np.testing.assert_array_equal(tensorboard.view_grid(views[0]), grid)
-    np.testing.assert_array_equal(
-        tensorboard.view_grid(views[0, :, 0]), grid_in_loops(views[0, :, :1])
-    )
     for _ in range(2):  # a run, and its resumption
         tensorboard.Views(tmp_path, batches).on_train_begin()
     ((step, tag, value),) = events(tmp_path / "views")
