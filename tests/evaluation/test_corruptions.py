@@ -165,12 +165,6 @@ def test_a_process_that_ends_is_reported():
             corrupt(photos(2), "fog", 1, 0, made=made)
 
 
-def test_a_missing_library_names_the_extra(images, monkeypatch):
-    monkeypatch.setitem(sys.modules, "imagecorruptions", None)
-    with pytest.raises(ImportError, match=r"pip install 'supcon_tf\[corrupti"):
-        corrupt(images, "fog", 1, 0)
-
-
 def test_opencv_needs_no_display_libraries():
     """Both OpenCV packages are installed; the headless one must be last."""
     from cv2 import version

@@ -148,7 +148,7 @@ def test_progress_is_a_line_per_corruption(capfd):
     made(corruption_severities=(3,)).measure(classify)
     lines = capfd.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(NAMES)
-    assert lines[0].endswith(", pretrained 1.0000")
+    assert lines[0].endswith(", stage 1 1.0000")
 
 
 def test_drawn_images_are_the_same_for_all_and_in_chunks(
@@ -295,7 +295,7 @@ def test_checks_before_any_work(run, changed, message):
 def test_a_missing_library_is_found_before_any_work(monkeypatch):
     made()
     monkeypatch.setitem(__import__("sys").modules, "imagecorruptions", None)
-    with pytest.raises(ImportError, match=r"supcon_tf\[corruptions\]"):
+    with pytest.raises(ImportError, match=r"pip install 'supcon_tf\[corrupti"):
         made()
 
 

@@ -10,41 +10,50 @@ from supcon_tf.training import builders, console, lamb
 
 
 @pytest.mark.parametrize(
-    ("overrides", "weight"),
+    ("overrides", "parts", "loss", "weight"),
     [
-        ({"online_classifier": True}, None),
-        ({"objective": "supcon+ce", "classifier_weight": 0.2}, 0.2),
-        ({"objective": "triplet+ce"}, 0.5),
+        ({}, "projection_head", losses.SupConLoss, None),
+        ({"objective": "triplet"}, "projection_head", losses.TripletLoss, None),
+        ({"objective": "ce"}, "classifier", losses.CrossEntropyLoss, None),
+        ({"objective": "max_margin"}, "classifier", losses.MaxMarginLoss, None),
+        (
+            {"objective": "supcon+ce", "classifier_weight": 0.2},
+            "projection_head classifier",
+            losses.SupConLoss,
+            0.2,
+        ),
+        (
+            {"objective": "simclr+ce"},
+            "projection_head classifier",
+            losses.SimCLRLoss,
+            0.5,
+        ),
+        (
+            {"objective": "npairs", "online_classifier": True},
+            "projection_head classifier",
+            losses.NPairsLoss,
+            None,
+        ),
     ],
 )
-def test_a_classifier_beside_the_projections(tiny_settings, overrides, weight):
-    model = builders.model(tiny_settings(**overrides), 7)
-    assert isinstance(model, models.SupConModel)
-    assert model.classifier.kernel.shape == (26, 7)
-    assert model.classifier_weight == weight
-
-
-@pytest.mark.parametrize(
-    ("overrides", "top"),
-    [
-        ({}, {"projection_head"}),
-        ({"objective": "ce"}, {"classifier"}),
-        ({"objective": "max_margin"}, {"classifier"}),
-        ({"objective": "supcon+ce"}, {"projection_head", "classifier"}),
-        ({"online_classifier": True}, {"projection_head", "classifier"}),
-    ],
-)
-def test_what_is_checkpointed(tiny_settings, overrides, top):
-    settings = tiny_settings(**overrides)
+def test_every_objective_has_its_model_and_loss(
+    tiny_settings, overrides, parts, loss, weight
+):
+    settings = tiny_settings(**overrides, label_smoothing=0.0)
     model = builders.model(settings, 7)
-    assert set(builders.checkpointed(model)) == {"encoder"} | top
-    assert builders.has_classifier(settings) == ("classifier" in top)
-    if "projection_head" in top:
-        assert (model.classifier is None) == ("classifier" not in top)
+    assert set(builders.checkpointed(model)) == {"encoder", *parts.split()}
+    assert type(builders.loss(settings)) is loss
+    assert builders.has_classifier(settings) == ("classifier" in parts)
+    if "projection_head" in parts:
+        assert (model.classifier is None) == ("classifier" not in parts)
         assert model.gradient_cache_chunks == 1
+        assert model.classifier_weight == weight
     else:
         assert isinstance(model, models.ClassifierModel)
         assert model.cosine == (settings.objective == "max_margin")
+    if settings.objective == "ce":
+        smoothed = tiny_settings(objective="ce", label_smoothing=0.1)
+        assert builders.loss(smoothed).label_smoothing == 0.1
 
 
 def test_chunks_take_their_own_batch_norm(tiny_settings, mirrored_strategy):
@@ -62,28 +71,6 @@ def test_chunks_take_their_own_batch_norm(tiny_settings, mirrored_strategy):
             if isinstance(layer, tf.keras.layers.BatchNormalization)
         ]
         assert norms == [chunks == 1] * 6
-
-
-@pytest.mark.parametrize(
-    ("objective", "expected"),
-    [
-        ("supcon", losses.SupConLoss),
-        ("supcon+ce", losses.SupConLoss),
-        ("simclr+ce", losses.SimCLRLoss),
-        ("npairs+ce", losses.NPairsLoss),
-        ("triplet", losses.TripletLoss),
-        ("ce", losses.CrossEntropyLoss),
-        ("max_margin", losses.MaxMarginLoss),
-    ],
-)
-def test_losses(tiny_settings, objective, expected):
-    assert type(builders.loss(tiny_settings(objective=objective))) is expected
-
-
-def test_cross_entropy_smooths_labels(tiny_settings):
-    for smoothing in (0.0, 0.1):
-        settings = tiny_settings(objective="ce", label_smoothing=smoothing)
-        assert builders.loss(settings).label_smoothing == smoothing
 
 
 EPOCH_STEPS = 10
@@ -202,21 +189,10 @@ def test_a_run_of_no_epochs_has_an_optimizer():
     assert schedule.get_config()["warmup_steps"] == 0
 
 
-@pytest.mark.parametrize(
-    ("boundaries", "epochs", "raises"),
-    [
-        ((30.0, 60.0, 80.0), 80, True),
-        ((4.0, 60.0), 100, True),
-        ((), 100, True),
-        ((5.0, 99.0), 100, False),
-        ((5.0, 99.0), 0, False),
-    ],
-)
-def test_boundaries_that_never_decay_are_refused(boundaries, epochs, raises):
-    fields = {"decay_boundaries": boundaries, "epochs": epochs}
-    fields |= {"schedule": "step", "warmup_epochs": 5.0}
-    if not raises:
-        assert linear(**fields).decay_boundaries == boundaries
-        return
-    with pytest.raises(ValueError, match="^--decay_boundaries must be from"):
-        linear(**fields)
+def test_boundaries_that_never_decay_are_refused():
+    step = {"schedule": "step", "warmup_epochs": 5.0}
+    for epochs in (0, 100):
+        linear(**step, decay_boundaries=(5.0, 99.0), epochs=epochs)
+    for boundaries, epochs in (((30.0, 80.0), 80), ((4.0, 60.0), 100), ((), 9)):
+        with pytest.raises(ValueError, match="^--decay_boundaries must be fro"):
+            linear(**step, decay_boundaries=boundaries, epochs=epochs)

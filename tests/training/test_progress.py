@@ -169,17 +169,6 @@ def test_the_bar_of_a_step(bar, clock, capsys):
     )
 
 
-def test_the_line_is_not_longer_than_the_terminal(
-    bar, clock, capsys, monkeypatch
-):
-    monkeypatch.setattr(
-        tqdm.std, "_screen_shape_wrapper", lambda: lambda file: (60, 40)
-    )
-    steps(bar, range(3), clock, 2.0, **LOGS)
-    lines = capsys.readouterr().out.split("\r")
-    assert {len(line) for line in lines[1:]} == {60}
-
-
 def test_values_are_those_of_now_and_the_epoch_says_all(bar, clock, capsys):
     for loss in (9.0, 5.0, 1.0):
         steps(bar, [1], clock, 2.0, loss=loss)

@@ -324,49 +324,6 @@ def test_cross_entropy_learns_from_mixed_images(tiny_settings, capsys):
     assert run.recorded(config.PretrainSettings).mixing_alpha == 0.3
 
 
-def test_mixing_is_a_function_of_seed_and_step(tiny_settings):
-    """A sequence that is entered later goes on as it would have."""
-    chosen = tiny_settings(objective="ce", mixing="mixup")
-    images = input_pipeline.source(chosen, "train")
-    mix = input_pipeline.mixing(chosen, 3)
-
-    def batches(count, chosen=chosen, **options):
-        made = input_pipeline.views(chosen, images, 16, 2, mix, **options)
-        assert made.cardinality() == tf.data.INFINITE_CARDINALITY
-        return list(made.take(count).as_numpy_iterator())
-
-    whole = batches(5)
-    later = batches(1, start_step=4)[0]
-    np.testing.assert_array_equal(later[0], whole[4][0])
-    np.testing.assert_array_equal(later[1], whole[4][1])
-    weights = [soft.max(axis=1) for _, soft in whole]
-    assert len({tuple(weight) for weight in weights}) == 5
-    other = batches(1, dataclasses.replace(chosen, seed=1))[0]
-    assert (other[1].max(axis=1) != weights[0]).any()
-
-
-def test_mixing_has_its_options(tiny_settings):
-    for chosen, alpha in (
-        ({"mixing": "mixup"}, 0.2),
-        ({"mixing": "cutmix"}, 1.0),
-        ({"mixing": "cutmix", "mixing_alpha": 0.5}, 0.5),
-    ):
-        mix = input_pipeline.mixing(tiny_settings(objective="ce", **chosen), 3)
-        assert type(mix).__name__.lower() == chosen["mixing"]
-        assert mix.get_config() == {"num_classes": 3, "alpha": alpha}
-    assert input_pipeline.mixing(tiny_settings(), 3) is None
-    for overrides, message in (
-        ({"mixing": "mixup"}, "--mixing must be left out with --objective=su"),
-        ({"mixing": "mixup", "objective": "max_margin"}, "only ce"),
-        (
-            {"mixing_alpha": 0.2, "objective": "ce"},
-            "--mixing_alpha must be left out with --mixing=none, got 0.2",
-        ),
-    ):
-        with pytest.raises(ValueError, match=message):
-            tiny_settings(**overrides)
-
-
 EVERYTHING = [  # settings, what the header says of them, figures in the log
     (
         {
