@@ -33,9 +33,8 @@ _TFDS_NAMES = {
 class CorruptedImages:
     """The test images of a run, or some of them, under every condition.
 
-    Images are corrupted as the encoder sees them: generated ones are made of
-    the centre crops of the run's size; those of a TFDS set that has this size
-    are taken as they are, without a second resize or crop.
+    Generated ones are made of centre crops of the run's size, as the encoder
+    sees them; those of a TFDS set that has this size are taken as they are.
 
     Args:
       settings: with --corruptions other than none.
@@ -147,12 +146,12 @@ class CorruptedImages:
         known = self._settings.corruptions.removeprefix("tfds:")
         name, colon, version = known.partition(":")
         known_as = _TFDS_NAMES.get(name, {}).get(corruption, corruption)
-        pretrained, test = self._run.settings, self._test
-        of_tfds = pretrained.dataset.startswith("tfds:")
+        stage_1, test = self._run.settings, self._test
+        of_tfds = stage_1.dataset.startswith("tfds:")
         source = data.load(
             f"tfds:{name}/{known_as}_{severity}{colon}{version}",
             "test",
-            pretrained.data_dir if of_tfds else None,
+            stage_1.data_dir if of_tfds else None,
         )
         exceptions.require(
             source.class_names == test.class_names,

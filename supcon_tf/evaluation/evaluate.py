@@ -21,15 +21,11 @@ from supcon_tf.training import console, representations, runs
 def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
     """Measures a run on its test images, each of which counts once.
 
-    Classifiers: the linear one of stage 2, the one that stage 1 trained with
-    the encoder, if it did, and, without any training, k nearest neighbours and
-    class prototypes among the training images. Then the representations
-    themselves, by retrieval, alignment and uniformity, and, if asked for, the
-    classifiers on corrupted images. A run without a linear stage gets the
-    rest.
-
-    Args:
-      settings: which run, and what is measured.
+    The linear classifier of stage 2 and that of stage 1, where there are such,
+    and, without any training, k nearest neighbours and class prototypes among
+    the training images. Then the representations themselves, by retrieval,
+    alignment and uniformity, and, if asked for, the classifiers on corrupted
+    images.
 
     Returns:
       What evaluation.json holds: see `results`. Beside it go predictions.npz,

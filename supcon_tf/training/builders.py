@@ -7,13 +7,6 @@ import tensorflow as tf
 from supcon_tf import config, losses, models
 from supcon_tf.training import devices, optimizers, schedules
 
-_EPSILONS = {
-    "rmsprop": 1e-3,  # the paper's linear stage
-    "adam": 1e-7,
-    "adamw": 1e-7,
-    "lamb": 1e-6,
-}
-
 
 def encoder(settings: config.PretrainSettings) -> models.Encoder:
     """A built encoder with initial weights, of resolved settings."""
@@ -89,33 +82,20 @@ def _supcon_model(
     )
 
 
-_PARTS = (
-    "encoder",
-    "projection_head",
-    "classifier",
-    "momentum_encoder",
-    "momentum_head",
-    "queue",
-)
-
-
 def checkpointed(model: tf.keras.Model) -> dict[str, tf.Module]:
     """The parts of a stage's model under their names in a checkpoint."""
     if isinstance(model, models.LinearClassifier):  # whose encoder is frozen
         return {"classifier": model.classifier}
-    parts = {name: getattr(model, name, None) for name in _PARTS}
+    names = ("encoder", "projection_head", "classifier")
+    names += ("momentum_encoder", "momentum_head", "queue")
+    parts = {name: getattr(model, name, None) for name in names}
     return {name: part for name, part in parts.items() if part is not None}
 
 
 def loss(
     settings: config.PretrainSettings, model: tf.keras.Model | None = None
 ) -> tf.keras.losses.Loss:
-    """The loss of stage 1.
-
-    Args:
-      settings: resolved settings.
-      model: that of stage 1, whose queue, if it has one, the loss shares.
-    """
+    """The loss of stage 1, which shares the queue of a model that has one."""
     shared = {"cross_replica": settings.cross_replica}
     return {
         "supcon": lambda: losses.SupConLoss(
@@ -218,4 +198,6 @@ def epsilon(settings: devices.StageSettings) -> float | None:
     """The denominator's epsilon, resolved; None where there is none."""
     if settings.optimizer_epsilon is not None:
         return settings.optimizer_epsilon
-    return _EPSILONS.get(settings.optimizer)
+    # That of rmsprop is of the paper's linear stage.
+    usual = {"rmsprop": 1e-3, "adam": 1e-7, "adamw": 1e-7, "lamb": 1e-6}
+    return usual.get(settings.optimizer)

@@ -83,10 +83,9 @@ def save(
             final.rmtree()
         partial.rename(final)
     except (OSError, tf.errors.OpError) as error:
-        kept = run_files.steps_in(directory)
         remove_partial(directory)
         advice = "There is no earlier one"
-        if kept:
+        if kept := run_files.steps_in(directory):
             advice = (
                 f"That of step {kept[-1]} is good: free some space, and go on "
                 "from it with --resume"
@@ -149,11 +148,7 @@ def read_progress(path: epath.PathLike) -> Progress:
 
 
 def restore(path: epath.PathLike, **parts: tf.Module) -> None:
-    """Restores parts of a checkpoint, each completely.
-
-    Args:
-      path: the checkpoint.
-      **parts: under the names that they were saved by.
+    """Restores parts, by the names that they were saved by, completely.
 
     Raises:
       ValueError: a variable of a part is missing or has another shape; the

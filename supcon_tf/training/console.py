@@ -166,11 +166,9 @@ def print_linear(settings: config.LinearSettings) -> None:
 def print_optimizer(settings: devices.StageSettings) -> None:
     """Prints the optimizer with the learning rate that it resolves to."""
     peak = builders.peak_learning_rate(settings)
-    source = (
-        f"{settings.learning_rate:g} per 256, {settings.learning_rate_scaling} "
-        "scaling"
-    )
-    if settings.learning_rate_scaling == "none":
+    scaling = settings.learning_rate_scaling
+    source = f"{settings.learning_rate:g} per 256, {scaling} scaling"
+    if scaling == "none":
         source = "whatever the batch"
     momentum = f"momentum {settings.momentum:g}"
     epsilon = f"epsilon {builders.epsilon(settings)}"

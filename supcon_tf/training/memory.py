@@ -23,18 +23,15 @@ def warning(
     encoder: models.Encoder,
     available: int | None,
 ) -> str | None:
-    """What to say of a step that will not fit in memory.
+    """What to say of a step that will not fit in memory; None where it fits.
 
     The estimate is that of the activations, which in a large step are nearly
     all: 75 to 90 % of what a process grew by with ResNets and VGGs on a CPU.
 
     Args:
-      settings: resolved settings.
+      settings: resolved.
       encoder: built.
-      available: bytes of `available_bytes`; None if it is not known.
-
-    Returns:
-      Estimate, limit and the flag that helps; None where it fits.
+      available: of `available_bytes`.
     """
     strategy = tf.distribute.get_strategy()
     images = settings.batch_size // settings.gradient_cache_chunks

@@ -17,9 +17,8 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
     The neighbours are searched among representations of the training split:
     of all its examples, or of `max_bank`, the first of a shuffled order that
     is always the same. Representations are those of `tools/evaluate.py`,
-    centre crops in inference mode, by the `encoder` of the model; with the
-    whole split as the bank the figure is the one that it reports. Weights and
-    batch-norm statistics stay as they are.
+    centre crops in inference mode; with the whole split as the bank the figure
+    is the one that it reports.
 
     Under a strategy with several processes each computes the same, so that
     both splits must be whole in each. A part of a TFDS set that is read in

@@ -114,12 +114,11 @@ class Run:
         return ("linear",) * has_linear + (STAGE_1,) * of_stage_1
 
     def classifier(self, name: str) -> Classifier:
-        """One of `classifiers`.
+        """One of `classifiers`, a `tf.Module`.
 
         Returns:
-          A `tf.Module`: a function of representations [images, dim] float32,
-          as the encoder makes them, to logits [images, classes] float32, those
-          of max_margin its scale times cosines.
+          A function of representations, as the encoder makes them, to logits;
+          those of max_margin are its scale times cosines.
 
         Raises:
           ValueError: there is no checkpoint, or one that does not fit, or the
@@ -168,14 +167,13 @@ class Run:
 
 
 def load_encoder(run_dir: str | os.PathLike[str]) -> models.Encoder:
-    """The trained encoder of a run directory.
+    """The trained encoder of a run directory, by its newest checkpoint.
 
       encoder = supcon_tf.load_encoder("runs/mine")
       representations = encoder(images)  # [batch, S, S, 3] uint8, or 0..255
 
     Args:
-      run_dir: of a finished pretraining, or of one that has a checkpoint; the
-        newest counts.
+      run_dir: of a pretraining.
 
     Returns:
       The encoder, built for images of the size that it was trained on.
