@@ -44,7 +44,7 @@ def results_table(columns: dict[str, dict[str, object]]) -> str:
     Args:
       columns: what `evaluate` returned, by the name of the run.
     """
-    width = max(12, *map(len, columns))
+    width = max(12, *map(len, columns)) + 2
     rows = [["", *(name.rjust(width) for name in columns)]]
     for path in _ROWS:
         values = [scores.value_at(x, path) for x in columns.values()]
