@@ -51,9 +51,8 @@ def make_callbacks(
     if pretrains:
         # Two epochs past the warm-up, so that the epoch's means hold nothing
         # of it, and 100 steps, so that a handful of batches is not judged.
-        epochs = settings.warmup_epochs + 2
-        settled = max(100, round(epochs * start.epoch_steps))
-        made.append(callbacks.CollapseWarning(settled))
+        settled = round((settings.warmup_epochs + 2) * start.epoch_steps)
+        made.append(callbacks.CollapseWarning(max(100, settled)))
     if wait:
         made.append(callbacks.InputBoundWarning())
     if not distribute.is_chief(strategy):

@@ -61,8 +61,7 @@ class Figures(tf.keras.callbacks.Callback):
         now = time.perf_counter()
         self._steps += 1
         if not self._has_traced:
-            self._has_traced = True
-            self._traced_at = now
+            self._has_traced, self._traced_at = True, now
         self._add(logs, now)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
