@@ -116,14 +116,25 @@ def test_views_are_the_first_of_training(pictures, image_folder):
     assert min(errors) == 0  # of a PNG; JPEG decoders differ
 
 
-def test_every_operation_has_its_row(operation_rows):
+def test_every_operation_has_its_row(operation_rows, pictures):
     assert " ".join(operation_rows) == (
         "Posterize Solarize SolarizeAdd Color Contrast Brightness Sharpness "
         "Rotate ShearX ShearY TranslateX TranslateY Cutout "
         "ColorJitter Hue Warp GaussianBlur ResizedCrop no level"
     )
-    _, names = operation_rows["no level"]
+    panels, names = operation_rows["no level"]
     assert " ".join(names) == "Identity AutoContrast Equalize Invert Grayscale"
+    settings, *_ = pictures
+    batches = data.make_views(
+        input_pipeline.source(settings, "train"),
+        batch_size=3,
+        num_views=1,
+        image_size=SIZE,
+        crop_area=None,
+        horizontal_flip=False,
+    )
+    images, _ = next(batches.as_numpy_iterator())
+    np.testing.assert_array_equal(panels[0], images[settings.image, 0])
 
 
 def test_operations_are_pils_with_the_written_argument(
@@ -184,18 +195,6 @@ def test_effects_grow_from_none(operation_rows):
     assert operation_rows["ResizedCrop"][1][-1] == "50%"
 
 
-def test_the_image_is_the_row_of_views(pictures, operation_rows):
-    chosen, *_ = pictures
-    source = input_pipeline.source(chosen, "train")
-    batches = data.make_views(
-        source, 3, 1, image_size=SIZE, crop_area=None, horizontal_flip=False
-    )
-    images, _ = next(batches.as_numpy_iterator())
-    np.testing.assert_array_equal(
-        operation_rows["no level"][0][0], images[chosen.image, 0]
-    )
-
-
 @pytest.mark.parametrize(
     ("policy", "bits", "shift"),
     [
@@ -235,17 +234,13 @@ def test_errors_are_clear_and_nothing_is_written(image_folder, tmp_path):
     folder = tmp_path / "images"
     shutil.copytree(image_folder / "train" / "mid", folder)
     run_dir = tmp_path / "run"
-    with pytest.raises(ValueError, match="--image must be below 16, the numbe"):
-        augmentation.show_augment(
-            _settings(run_dir, folder, images=99, image=16)
-        )
-    with pytest.raises(ValueError, match="--image_size must be given"):
-        augmentation.show_augment(_settings(run_dir, folder, image_size=None))
-    with pytest.raises(ValueError, match="--image must be below --images, got"):
-        _settings(run_dir, folder, image=3)
     (folder / "03.jpg").write_text("no image")
-    with pytest.raises(ValueError, match=r"03.jpg must be an image, but is n"):
-        augmentation.show_augment(
-            _settings(run_dir, folder, images=16, crop_area=())
-        )
+    for overrides, message in (
+        ({"images": 99, "image": 16}, "--image must be below 16, the number"),
+        ({"image_size": None}, "--image_size must be given"),
+        ({"image": 3}, "--image must be below --images, got"),
+        ({"images": 16, "crop_area": ()}, "03.jpg must be an image, but is n"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            augmentation.show_augment(_settings(run_dir, folder, **overrides))
     assert not run_dir.exists()
