@@ -94,15 +94,10 @@ def show_augment(settings: config.ShowAugmentSettings) -> list[pathlib.Path]:
 def plot_operations(
     image: np.ndarray, settings: config.ShowAugmentSettings
 ) -> plots.NotebookFigure:
-    """One image under every operation.
+    """One image, [height, width, 3] uint8, under every operation.
 
-    Args:
-      image: [height, width, 3] uint8.
-      settings: those of the policy, its ranges and colours.
-
-    Returns:
-      A figure: a row per operation, from level 0 to 10, and a last row of the
-      image itself and the operations that have no level.
+    A row per operation, from level 0 to 10 of the policy of the settings, and a
+    last row of the image itself and the operations that have no level.
     """
     ranges, side = _ranges(settings), min(image.shape[:2])
 

@@ -203,19 +203,9 @@ def plot_representation(
 def to_plane(
     points: np.ndarray, method: str = "tsne", seed: int = 0
 ) -> tuple[np.ndarray, tuple[str, str]]:
-    """Points of the plane for representations, by t-SNE or PCA.
+    """[examples, 2] points of the plane for representations, and two axes.
 
-    Args:
-      points: [examples, dim] real, finite; at least 3 examples and 2
-        dimensions.
-      method: "tsne" or "pca", as in `plot_representation`.
-      seed: the same seed gives the same points.
-
-    Returns:
-      The points, [examples, 2] floating, and the names of the two axes.
-
-    Raises:
-      ValueError: all points are the same, or `method` is unknown.
+    Arguments and errors are those of `plot_representation`.
     """
     points = np.asarray(points, np.float64)
     spread = np.ptp(points, axis=0).max()

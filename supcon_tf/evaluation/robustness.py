@@ -75,13 +75,13 @@ class Robustness:
             # Of whole sets the order may differ. Drawn images are drawn by
             # their positions.
             in_order = np.asarray if settings.corruption_images else np.sort
-            if not np.array_equal(in_order(labels), in_order(expected)):
-                raise exceptions.InvalidValue(
-                    f"--corruptions={settings.corruptions} must hold the test "
-                    "images of the run, and with --corruption_images in the "
-                    "same order, got other labels in "
-                    f"{condition[0]} {condition[1]}"
-                )
+            exceptions.require(
+                np.array_equal(in_order(labels), in_order(expected)),
+                f"--corruptions={settings.corruptions} must hold the test "
+                "images of the run, and with --corruption_images in the same "
+                "order",
+                f"other labels in {' '.join(map(str, condition or ()))}",
+            )
             for name in parts[0][0]:
                 probabilities = np.concatenate([own[name] for own, _ in parts])
                 cell = {
@@ -195,7 +195,7 @@ def _print_progress(corruption: str, scores: dict[str, dict]) -> None:
     """Prints the mean accuracy over severities of each classifier."""
     means = []
     for name, score in scores.items():
-        mean = _mean(score["results"][corruption].values(), "top_1")
+        mean = _means(score["results"][corruption].values())["top_1"]
         title = "stage 1" if name == runs.STAGE_1 else name
         means.append(f"{title} {mean:.4f}")
     print(f"{corruption:<17} mean top-1: {', '.join(means)}", flush=True)
@@ -205,18 +205,11 @@ def _summary(score: dict, reference: Reference | None) -> dict[str, object]:
     """The means of one classifier, plain and against the reference."""
     errors = _errors(score["results"])
     rows = list(score["results"].values())
+    plain = measures.mean_corruption_error_unnormalized(errors)
     summary = {
-        "by_severity": {
-            severity: {
-                key: _mean([row[severity] for row in rows], key)
-                for key in ("top_1", "ece")
-            }
-            for severity in rows[0]
-        },
-        "mean_corruption_error_unnormalized": (
-            measures.mean_corruption_error_unnormalized(errors)
-        ),
-        "mean_ece": _mean([c for row in rows for c in row.values()], "ece"),
+        "by_severity": {s: _means(row[s] for row in rows) for s in rows[0]},
+        "mean_corruption_error_unnormalized": plain,
+        "mean_ece": _means(x for row in rows for x in row.values())["ece"],
     }
     if reference is None:
         return summary
@@ -230,5 +223,7 @@ def _summary(score: dict, reference: Reference | None) -> dict[str, object]:
     return summary | {k: v for k, v in ratios.items() if v is not None}
 
 
-def _mean(cells: Iterable[dict[str, float]], key: str) -> float:
-    return float(np.mean([cell[key] for cell in cells]))
+def _means(cells: Iterable[dict[str, float]]) -> dict[str, float]:
+    cells = list(cells)
+    names = ("top_1", "ece")
+    return {name: float(np.mean([x[name] for x in cells])) for name in names}

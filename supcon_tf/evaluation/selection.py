@@ -132,8 +132,7 @@ def train(
       method: left as it was trained last.
       draw: one whose `judging` is empty gets the method's one cell.
       labels: [images] integers, of all training images.
-      select_by: the figure that is to be high; of equal ones the lower
-        negative log-likelihood decides.
+      select_by: the figure that is to be high, and then the lower NLL.
 
     Returns:
       What transfer.json says of the draw, but for the test images.

@@ -49,8 +49,7 @@ class EncodedSplit:
 
         Args:
           positions: integers of any shape, positions in the fixed order.
-          side: side in pixels that larger ones are reduced to, each pixel the
-            mean of those that it covers.
+          side: side in pixels that larger ones are reduced to.
 
         Returns:
           [*shape of positions, S, S, 3] uint8, S the smaller of both sides.

@@ -52,16 +52,10 @@ def save(
     *,
     is_chief: bool = True,
 ) -> None:
-    """Saves a checkpoint.
+    """Saves parts, by name, and how far the run is, in a run's checkpoints/.
 
     With several workers all must call it, for variables that are split among
     them, and only the chief's files stay.
-
-    Args:
-      directory: of the run's checkpoints.
-      parts: what is saved, by name.
-      progress: how far the run is.
-      is_chief: whether this process keeps the files.
 
     Raises:
       OSError: it could not be written; earlier checkpoints are untouched.
@@ -105,13 +99,7 @@ def remove_partial(directory: epath.Path) -> None:
 
 
 def prune(directory: epath.Path, keep: int, keep_every: int | None) -> None:
-    """Removes all checkpoints but the newest and the ones kept for good.
-
-    Args:
-      directory: of the run's checkpoints.
-      keep: how many of the newest stay.
-      keep_every: steps whose multiples stay for good; None for none.
-    """
+    """Removes all but the newest `keep` and multiples of `keep_every` steps."""
     for step in run_files.steps_in(directory)[:-keep]:
         if not keep_every or step % keep_every:
             run_files.path_of(directory, step).rmtree()

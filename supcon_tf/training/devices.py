@@ -47,14 +47,9 @@ def distributed(
 ) -> tf.data.Dataset | tf.distribute.DistributedDataset:
     """The batches that this worker gives to `fit`.
 
-    Args:
-      strategy: of the run.
-      make: from a worker's (index, count) to its part of each global batch, of
-        static size.
-
-    Returns:
-      `make((0, 1))` itself for a single worker, whose batches Keras shares
-      among the replicas; else the batches of each replica.
+    `make` goes from a worker's (index, count) to its part of each global batch,
+    of static size. Keras shares the batches of a single worker, `make((0, 1))`,
+    among its replicas; several workers get those of each replica.
     """
     if distribute.num_workers(strategy) == 1:
         return make((0, 1))

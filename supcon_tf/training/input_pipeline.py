@@ -165,16 +165,7 @@ def made_here(
     num_views: int,
     **order: object,
 ) -> tf.data.Dataset:
-    """Views as settings have them, made by this process and not mixed.
-
-    Args:
-      settings: seed, crop, flip and policy.
-      images: the split.
-      batch_size: examples of a batch.
-      size: side of the views in pixels.
-      num_views: views per example.
-      **order: which batches; see `data.make_views`.
-    """
+    """`data.make_views` by the seed, crop, flip and policy of settings."""
     return data.make_views(
         images,
         batch_size,

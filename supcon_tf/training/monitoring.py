@@ -33,7 +33,7 @@ def make_callbacks(
       settings: those of the stage.
       run: its directory.
       strategy: whose chief writes the files.
-      start: where the run begins or goes on.
+      start: where the run is.
       wait: attached to the batches, if they come from a pipeline.
       measures: callbacks that add more figures to the logs of an epoch.
       views: batches whose first is drawn for TensorBoard; None draws none.

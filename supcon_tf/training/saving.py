@@ -29,8 +29,7 @@ class Saver(tf.keras.callbacks.Callback):
       directory: of the run's checkpoints.
       parts: what is saved, by name.
       settings: how many epochs, how often, and how many stay.
-      start: where the run begins or goes on; `fit` must be given the batches
-        from `start.step` on.
+      start: where the run is; `fit` must be given the batches from there on.
     """
 
     def __init__(

@@ -16,7 +16,6 @@ from supcon_tf.training import (
     checkpoints,
     monitoring,
     progress,
-    waiting,
 )
 
 STEPS = 4
@@ -80,7 +79,7 @@ def small_model():
 
 def fit(model, run, chosen, start_epoch=0):
     """Two epochs of `STEPS` steps."""
-    wait = waiting.DataWait()
+    wait = progress.DataWait()
     start = checkpoints.Progress(start_epoch * STEPS, STEPS)
     made = monitoring.make_callbacks(
         chosen,
