@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from collections.abc import Callable
@@ -18,6 +19,7 @@ Classifier = Callable[[tf.Tensor], tf.Tensor]
 STAGE_1 = "pretrained"
 
 
+@dataclasses.dataclass(eq=False)
 class Run:
     """A pretrained run.
 
@@ -33,15 +35,11 @@ class Run:
       linear_stage: name of the linear stage that is meant.
     """
 
-    def __init__(
-        self,
-        files: run_files.RunDirectory,
-        settings: config.PretrainSettings,
-        linear_stage: str,
-    ):
-        self.files = files
-        self.settings = settings
-        self.linear_stage = linear_stage
+    files: run_files.RunDirectory
+    settings: config.PretrainSettings
+    linear_stage: str
+
+    def __post_init__(self):
         self._splits: dict[str, data.Source] = {}
         self._classifiers: dict[str, Classifier] = {}
 
