@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -117,10 +117,8 @@ def plot_operations(
         values = (operations.argument(name, x, side, ranges) for x in _LEVELS)
         panels = applied([(name, level) for level in _LEVELS])
         rows.append((name, panels, [caption.format(x) for x in values]))
-    shares = [level / _LEVELS[-1] for level in _LEVELS]
-    for name, (operation, caption) in _sim_augment(image, settings).items():
-        panels = np.concatenate([operation(share) for share in shares])
-        rows.append((name, panels, [caption(share) for share in shares]))
+    for name, made, captions in _sim_augment(image, settings):
+        rows.append((name, np.concatenate(made), captions))
     plain = [name for name in operations.NAMES if name not in _CAPTIONS]
     panels = applied([(name, 0.0) for name in plain])
     gray = color.to_grayscale(image[np.newaxis])
@@ -140,48 +138,41 @@ def _ranges(settings: config.ShowAugmentSettings) -> operations.Ranges:
 
 def _sim_augment(
     image: np.ndarray, settings: config.ShowAugmentSettings
-) -> dict[str, tuple[Callable[[float], tf.Tensor], Callable[[float], str]]]:
+) -> Iterator[tuple[str, list[tf.Tensor], list[str]]]:
     """SimAugment's operations and the crop, each from no effect to most.
 
-    Functions of a share, 0 to 1: to [1, height, width, 3], and to a caption.
+    Yields a name, and for each level [1, height, width, 3] and its caption.
     """
     images = tf.constant(image[np.newaxis])
     seeds = tf.constant([_SEEDS], tf.int32)
     height, width = image.shape[:2]
     side = min(height, width)
+    shares = [level / _LEVELS[-1] for level in _LEVELS]
+
+    strengths = [2.5 * share for share in shares]
+    made = [color.color_jitter(images, seeds, x) for x in strengths]
+    yield "ColorJitter", made, [f"s = {x:.2f}" for x in strengths]
+
+    made = [color.adjust_hue(images, tf.constant([x / 2])) for x in shares]
+    yield "Hue", made, [f"{180 * share:.0f}°" for share in shares]
+
+    lengths = [23.0 * share for share in shares]  # pixels of an image of 224
+    made = [warp.random_warp(images, seeds, x) for x in lengths]
+    yield "Warp", made, [f"{x * side / 224:.1f} px" for x in lengths]
+
+    sigmas = [0.1 + 1.9 * share for share in shares]
+    made = [color.gaussian_blur(images, tf.constant([x])) for x in sigmas]
+    yield "GaussianBlur", made, [f"σ {x:.2f} px" for x in sigmas]
+
     low, high = settings.crop_area or (0.08, 1.0)
-
-    def sigma(share: float) -> float:
-        return 0.1 + 1.9 * share
-
-    def area(share: float) -> float:
-        return high - share * (high - low)
-
-    def cropped(share: float) -> tf.Tensor:
-        kept = max(1, round(side * area(share) ** 0.5))
+    areas = [high - share * (high - low) for share in shares]
+    made = []
+    for area in areas:
+        kept = max(1, round(side * area**0.5))
         y, x = (height - kept) // 2, (width - kept) // 2
         cut = image[y : y + kept, x : x + kept]
-        return geometry.resize_crop(cut, side)[tf.newaxis]
-
-    return {
-        "ColorJitter": (
-            lambda share: color.color_jitter(images, seeds, 2.5 * share),
-            lambda share: f"s = {2.5 * share:.2f}",
-        ),
-        "Hue": (
-            lambda share: color.adjust_hue(images, tf.constant([share / 2])),
-            lambda share: f"{180 * share:.0f}°",
-        ),
-        "Warp": (
-            lambda share: warp.random_warp(images, seeds, 23.0 * share),
-            lambda share: f"{23.0 * share * side / 224:.1f} px",
-        ),
-        "GaussianBlur": (
-            lambda x: color.gaussian_blur(images, tf.constant([sigma(x)])),
-            lambda share: f"σ {sigma(share):.2f} px",
-        ),
-        "ResizedCrop": (cropped, lambda share: f"{area(share):.0%}"),
-    }
+        made.append(geometry.resize_crop(cut, side)[tf.newaxis])
+    yield "ResizedCrop", made, [f"{area:.0%}" for area in areas]
 
 
 def _first_batch(

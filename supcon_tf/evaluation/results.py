@@ -44,11 +44,11 @@ def results_table(columns: dict[str, dict[str, object]]) -> str:
     Args:
       columns: what `evaluate` returned, by the name of the run.
     """
-    width = max(12, *map(len, columns)) + 2
+    width = max(12, *map(len, columns))
     rows = [["", *(name.rjust(width) for name in columns)]]
     for path in _ROWS:
         values = [scores.value_at(x, path) for x in columns.values()]
         if path.startswith(_ALWAYS) or any(v is not None for v in values):
             texts = ["not run" if v is None else f"{v:.4f}" for v in values]
-            rows.append([scores.find(path).label, *texts])
+            rows.append([f"{scores.find(path).label}  ", *texts])
     return text_table.text_table(rows)

@@ -67,9 +67,8 @@ def pretrain(settings: config.PretrainSettings) -> run_files.RunDirectory:
         measures = [nearest_neighbors.KnnAccuracy(bank, test, every, size)]
     batches = local = _batches(settings, images)
     if settings.data_service:  # whose batches are for training alone
-        local = _batches(
-            dataclasses.replace(settings, data_service=None), images
-        )
+        unserved = dataclasses.replace(settings, data_service=None)
+        local = _batches(unserved, images)
     loop.fit(
         settings,
         run,
