@@ -124,6 +124,9 @@ def test_five_kills_end_bit_identical(undisturbed, tmp_path):
     assert_same_run(undisturbed, run_dir)
 
 
+EACH = {"checkpoint_every": 1}
+
+
 @pytest.fixture(scope="module")
 def trained(tiny_settings):
     """A run of two epochs of three steps, each saved; tests use copies."""
@@ -134,9 +137,6 @@ def trained(tiny_settings):
 def run(trained, tmp_path):
     shutil.copytree(trained.path, tmp_path / "run")
     return run_files.RunDirectory(tmp_path / "run")
-
-
-EACH = {"checkpoint_every": 1}
 
 
 @pytest.fixture
