@@ -55,7 +55,7 @@ def _panels(path, rows: int, columns: int, pitch: int) -> np.ndarray:
 def pictures(image_folder, tmp_path_factory):
     """The settings, both pictures and what is written on them, by file."""
     path = tmp_path_factory.mktemp("pictures") / "a"
-    chosen = _settings(path, image_folder, **POLICY)
+    settings = _settings(path, image_folder, **POLICY)
     drawn = []
     plot_grid = plots.plot_grid
     with pytest.MonkeyPatch.context() as patch:
@@ -64,12 +64,12 @@ def pictures(image_folder, tmp_path_factory):
             "plot_grid",
             lambda *rows: drawn.append(plot_grid(*rows)) or drawn[-1],
         )
-        views, operations = augmentation.show_augment(chosen)
+        views, operations = augmentation.show_augment(settings)
     texts = {
         path.name: [text.get_text() for text in one.axes[0].texts]
         for path, one in zip((views, operations), drawn, strict=True)
     }
-    return chosen, views, operations, texts
+    return settings, views, operations, texts
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def operation_rows(pictures):
 
 
 def test_views_are_the_first_of_training(pictures, image_folder):
-    chosen, path, _, texts = pictures
+    settings, path, _, texts = pictures
     panels = _panels(path, 3, 3, 100)
     data_dir = str(image_folder)
     pretraining = config.PretrainSettings(
@@ -206,17 +206,17 @@ def test_effects_grow_from_none(operation_rows):
 )
 def test_ranges_are_those_of_the_policy(policy, bits, shift):
     names = ("augmentation", "autoaugment_policy")
-    chosen = dict(zip(names, policy, strict=False))
-    ranges = augmentation._ranges(_settings("x", "y", **chosen))
+    flags = dict(zip(names, policy, strict=False))
+    ranges = augmentation._ranges(_settings("x", "y", **flags))
     assert ranges.posterize == bits and ranges.translate == shift
 
 
 def test_a_folder_without_classes_will_do(image_folder, tmp_path):
     photographs = image_folder / "train" / "mid"
-    chosen = _settings(tmp_path / "run", photographs, images=99, crop_area=())
-    source = augmentation._photographs(chosen)
+    settings = _settings(tmp_path / "run", photographs, images=99, crop_area=())
+    source = augmentation._photographs(settings)
     assert source.num_examples == 16
-    views, labels = augmentation._first_batch(chosen, source, 2)
+    views, labels = augmentation._first_batch(settings, source, 2)
     assert views.shape == (16, 2, SIZE, SIZE, 3)
     assert sorted(labels) == list(range(16))
     assert source.class_names[:2] == ("00.png", "01.jpg")
@@ -226,7 +226,7 @@ def test_a_folder_without_classes_will_do(image_folder, tmp_path):
     np.testing.assert_array_equal(first, np.asarray(expected))
     # Folders of classes, and other data sets, are loaded as in training.
     assert augmentation._photographs(_settings("x", image_folder)) is None
-    digits = dataclasses.replace(chosen, dataset="digits", data_dir=None)
+    digits = dataclasses.replace(settings, dataset="digits", data_dir=None)
     assert augmentation._photographs(digits) is None
 
 

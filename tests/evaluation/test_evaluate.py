@@ -39,10 +39,10 @@ def results(finished_run):
     )
 
 
-def numbers_alone(run, **chosen):
+def numbers_alone(run, **options):
     return evaluation.evaluate(
         config.EvaluateSettings(
-            str(run.path), sample_images=0, plotted_images=0, **chosen
+            str(run.path), sample_images=0, plotted_images=0, **options
         )
     )
 

@@ -79,8 +79,8 @@ def test_figures_are_means_and_deviations_of_the_draws(results):
 def test_test_labels_choose_nothing(results, finished_run, monkeypatch):
     load = input_pipeline.source
 
-    def shuffled(chosen, split):
-        source = load(chosen, split)
+    def shuffled(settings, split):
+        source = load(settings, split)
         if split == "train":
             return source
         labels = np.random.default_rng(0).permutation(source.labels)
@@ -97,15 +97,15 @@ def test_test_labels_choose_nothing(results, finished_run, monkeypatch):
 
 
 def test_the_frozen_encoder_stays_bit_by_bit(finished_run):
-    chosen = settings_for(finished_run, image_size=16)
+    settings = settings_for(finished_run, image_size=16)
     encoder = training.load_encoder(finished_run.path)
     before = [variable.numpy() for variable in encoder.variables]
     positions = np.arange(100)
     method = linear_probe.LinearTransfer(
-        chosen,
+        settings,
         encoder,
-        input_pipeline.source(chosen, "train"),
-        input_pipeline.source(chosen, "test"),
+        input_pipeline.source(settings, "train"),
+        input_pipeline.source(settings, "test"),
         positions,
     )
     method.fit(positions, method.cells[0], seed=0)
@@ -163,7 +163,7 @@ def test_mistakes_are_found_before_anything_is_lost(
 ):
     file = finished_run.stage("digits").path / "transfer.json"
     before = file.read_text()
-    chosen = dataclasses.replace(settings_for(finished_run), **overrides)
+    settings = dataclasses.replace(settings_for(finished_run), **overrides)
     with pytest.raises(ValueError, match=message):
-        transfer.transfer_encoder(chosen)
+        transfer.transfer_encoder(settings)
     assert file.read_text() == before

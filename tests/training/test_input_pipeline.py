@@ -55,10 +55,10 @@ def test_policies_have_the_papers_defaults_and_flags_milder_ones():
         ("simaugment", augment.SimAugment()),
         ("stacked_randaugment", augment.StackedRandAugment()),
     ):
-        chosen = config.AugmentationSettings(
+        settings = config.AugmentationSettings(
             run_dir="-", augmentation=name, **paper
         )
-        made = input_pipeline.augmentation(chosen)
+        made = input_pipeline.augmentation(settings)
         assert made.get_config() == policy.get_config()
     none = config.AugmentationSettings(run_dir="-", augmentation="identity")
     assert input_pipeline.augmentation(none) is None
@@ -85,7 +85,7 @@ def blank(images, classes):
 
 
 @pytest.mark.parametrize(
-    ("images", "chosen", "expected"),
+    ("images", "options", "expected"),
     [
         (100_000, {}, 256),
         (1024, {}, 256),
@@ -97,9 +97,11 @@ def blank(images, classes):
         (48, {"images_per_class": 3}, 9),
     ],
 )
-def test_the_default_batch_leaves_an_epoch_some_steps(images, chosen, expected):
+def test_the_default_batch_leaves_an_epoch_some_steps(
+    images, options, expected
+):
     source = blank(images, 3)
-    settings = config.PretrainSettings("x", epochs=20, **chosen)
+    settings = config.PretrainSettings("x", epochs=20, **options)
     resolved = input_pipeline.resolved_batch(settings, source)
     assert resolved.batch_size == expected
     assert resolved.warmup_epochs == 2.0
@@ -110,7 +112,7 @@ def test_the_default_batch_leaves_an_epoch_some_steps(images, chosen, expected):
 
 
 @pytest.mark.parametrize(
-    ("chosen", "rate", "decay"),
+    ("options", "rate", "decay"),
     [
         ({}, 30, 1e-5),  # over and times the temperature
         ({"temperature": 0.5, "objective": "simclr"}, 6, 5e-5),
@@ -122,9 +124,9 @@ def test_the_default_batch_leaves_an_epoch_some_steps(images, chosen, expected):
         ({"optimizer": "lars", "weight_decay": 0.0}, 8, 0),
     ],
 )
-def test_the_default_optimizer_suits_the_loss(chosen, rate, decay):
+def test_the_default_optimizer_suits_the_loss(options, rate, decay):
     source = blank(48, 2)
-    settings = config.PretrainSettings("x", **chosen)
+    settings = config.PretrainSettings("x", **options)
     resolved = input_pipeline.resolved_batch(settings, source)
     assert resolved.learning_rate == pytest.approx(rate)
     assert resolved.weight_decay == pytest.approx(decay)

@@ -77,12 +77,12 @@ def small_model():
     return model
 
 
-def fit(model, run, chosen, start_epoch=0):
+def fit(model, run, settings, start_epoch=0):
     """Two epochs of `STEPS` steps."""
     wait = progress.DataWait()
     start = checkpoints.Progress(start_epoch * STEPS, STEPS)
     made = monitoring.make_callbacks(
-        chosen,
+        settings,
         run,
         tf.distribute.get_strategy(),
         start,
@@ -131,8 +131,8 @@ def test_a_terminal_shows_and_the_files_keep_everything(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setattr(tqdm.std, "time", progress.time.perf_counter)
     run = run_files.RunDirectory(tmp_path)
-    chosen = tiny_settings(profile=(3, 4))
-    fit(small_model, run, chosen)
+    settings = tiny_settings(profile=(3, 4))
+    fit(small_model, run, settings)
     first, second, _ = capsys.readouterr().out.split("\n")
     _, *drawn, cleared, end = first.split("\r")
     assert len(drawn) == STEPS and cleared.isspace()
@@ -151,15 +151,15 @@ def test_a_resumed_run_goes_on_in_its_files(
     small_model, tiny_settings, tmp_path, capsys
 ):
     run = run_files.RunDirectory(tmp_path)
-    chosen = tiny_settings()
-    fit(small_model, run, chosen)
+    settings = tiny_settings()
+    fit(small_model, run, settings)
     (grid,) = run.tensorboard.glob("views/events.*")
     drawn = grid.read_bytes()
     text = run.metrics_file.read_text().replace(
         '"loss"', '"lost": null, "loss"'
     )
     run.metrics_file.write_text(text + '{"epoch": 3, ')  # torn
-    fit(small_model, run, chosen, start_epoch=1)  # the second was not saved
+    fit(small_model, run, settings, start_epoch=1)  # the second was not saved
     assert_same_curves(run, [1, 2, 3])
     (grid,) = run.tensorboard.glob("views/events.*")
     assert grid.read_bytes() == drawn
@@ -172,8 +172,8 @@ def test_only_the_chief_writes(
 ):
     monkeypatch.setattr(distribute, "is_chief", lambda strategy: False)
     run = run_files.RunDirectory(tmp_path / "run")
-    chosen = tiny_settings(profile=(1, 1))
-    fit(small_model, run, chosen)
+    settings = tiny_settings(profile=(1, 1))
+    fit(small_model, run, settings)
     assert not run.path.exists()
     assert len(capsys.readouterr().out.splitlines()) == 2
 
@@ -181,10 +181,10 @@ def test_only_the_chief_writes(
 def test_a_stage_gets_what_it_has_figures_for(tiny_settings, tmp_path):
     run = run_files.RunDirectory(tmp_path)
 
-    def made(chosen, steps):
+    def made(settings, steps):
         start = checkpoints.Progress(0, steps)
         strategy = tf.distribute.get_strategy()
-        made = monitoring.make_callbacks(chosen, run, strategy, start)
+        made = monitoring.make_callbacks(settings, run, strategy, start)
         return {type(callback): callback for callback in made}
 
     kinds = made(config.LinearSettings(str(tmp_path), batch_size=8), 1)

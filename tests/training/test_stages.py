@@ -234,9 +234,9 @@ def test_two_replicas_train_like_one_device(
 
 def check_the_classifier_of_stage_1(run):
     """Restored alone, it gives the logits that it gave in training."""
-    chosen = run.recorded(config.PretrainSettings)
+    known = run.recorded(config.PretrainSettings)
     opened = runs.Run.open(run.path)
-    model = builders.model(chosen, 3)
+    model = builders.model(known, 3)
     parts = builders.checkpointed(model)
     assert ("pretrained" in opened.classifiers) == ("classifier" in parts)
     if "pretrained" not in opened.classifiers:
@@ -249,7 +249,7 @@ def check_the_classifier_of_stage_1(run):
     else:
         expected = model._outputs(views.astype(np.uint8), training=False)[1]
     if model.name == "classifier_model" and model.cosine:
-        expected *= chosen.softmax_scale
+        expected *= known.softmax_scale
     logits = restored(model.encoder(views[:, 0].astype(np.uint8)))
     assert logits.shape == (5, 3) and logits.dtype == tf.float32
     np.testing.assert_allclose(logits, expected[:, 0], rtol=1e-4, atol=1e-4)
@@ -263,11 +263,11 @@ def test_stage_2_after_cross_entropy_begins_anew(tiny_settings, capsys):
     )
     assert ", label smoothing 0.1\n" in capsys.readouterr().out
     one_stage = runs.Run.open(run.path).classifier("pretrained")
-    chosen = constant_views(run, epochs=0, label_smoothing=0.2)
-    training.train_linear(chosen)
+    linear = constant_views(run, epochs=0, label_smoothing=0.2)
+    training.train_linear(linear)
     assert "cross-entropy, label smoothing 0.2\n" in capsys.readouterr().out
     model = tf.keras.Sequential()
-    stages._compile(chosen, model, 1)
+    stages._compile(linear, model, 1)
     assert model.loss.label_smoothing == 0.2
     initial = runs.Run.open(run.path).classifier("linear")
     assert not initial.bias.numpy().any() and one_stage.bias.numpy().any()
@@ -358,12 +358,12 @@ EVERYTHING = [  # settings, what the header says of them, figures in the log
 ]
 
 
-@pytest.mark.parametrize(("chosen", "said", "figures"), EVERYTHING)
+@pytest.mark.parametrize(("options", "said", "figures"), EVERYTHING)
 def test_what_training_at_scale_adds(
-    tiny_settings, capsys, float32_policy, chosen, said, figures
+    tiny_settings, capsys, float32_policy, options, said, figures
 ):
     """Together, as a user would, and later stages take the encoder."""
-    run = training.pretrain(tiny_settings(**chosen))
+    run = training.pretrain(tiny_settings(**options))
     printed = capsys.readouterr().out
     for text in said:
         assert text in printed
