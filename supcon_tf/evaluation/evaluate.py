@@ -196,20 +196,18 @@ def _write(
     measured: dict[str, object],
 ) -> None:
     """Writes the numbers, and what is behind them, in place of earlier ones."""
+    there, source = run.files, test.source
     for file in (
-        run.files.predictions_file,
-        run.files.samples_file,
-        run.files.representations_file,
-        run.files.report_file,
+        there.predictions_file,
+        there.samples_file,
+        there.representations_file,
+        there.report_file,
     ):
         file.unlink(missing_ok=True)
-    files.write_atomically(run.files.evaluation_file, results.to_json(measured))
+    files.write_atomically(there.evaluation_file, results.to_json(measured))
     if test.probabilities is not None:
-        run.files.write_predictions(
-            test.probabilities,
-            test.labels,
-            test.source.ids,
-            test.source.class_names,
+        there.write_predictions(
+            test.probabilities, test.labels, source.ids, source.class_names
         )
     samples.write_samples(run, settings, test, bank)
     projector.write_projector(run, settings, test)

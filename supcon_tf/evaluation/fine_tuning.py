@@ -44,9 +44,6 @@ class FineTuning(selection.Method):
       images: the training images.
       test: the test images.
 
-    Attributes:
-      cells: the settings to try.
-
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
 

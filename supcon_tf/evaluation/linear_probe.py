@@ -43,9 +43,6 @@ class LinearTransfer(selection.Method):
       test: the test images.
       positions: those of the training images that are going to be used.
 
-    Attributes:
-      cells: the settings to try, strongest penalty first.
-
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
 

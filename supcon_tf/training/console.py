@@ -35,10 +35,9 @@ def print_header(
 
 def _listed(what: str, names: tuple[str, ...]) -> str:
     """How many of something there are, and the first of them by name."""
-    if not names:
-        return ""
     more = ", ..." if len(names) > 3 else ""
-    return f"; {len(names)} {what}: {', '.join(names[:3])}{more}"
+    listed = f"; {len(names)} {what}: {', '.join(names[:3])}{more}"
+    return listed if names else ""
 
 
 def versions() -> dict[str, str]:
@@ -131,10 +130,8 @@ def _describe_loss(settings: config.PretrainSettings, replicas: int) -> str:
     }[settings.loss]
     text = f"{settings.objective}: {numbers}"
     if settings.is_joint:
-        text += (
-            f", weight {1 - settings.classifier_weight:g}; cross-entropy, "
-            f"weight {settings.classifier_weight:g}"
-        )
+        share = settings.classifier_weight
+        text += f", weight {1 - share:g}; cross-entropy, weight {share:g}"
     if settings.queue_size:
         text += (
             f", queue of {settings.queue_size:,} by a momentum encoder, "
