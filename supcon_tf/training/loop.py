@@ -179,11 +179,11 @@ def _start(
             return checkpoints.Progress(0, epoch_steps)
         path = run.latest_checkpoint()
         done = checkpoints.read_progress(path)
-        if done.epoch_steps != epoch_steps:
-            raise exceptions.InvalidValue(
-                f"--resume must find the data of {run.path}, got {epoch_steps} "
-                f"steps per epoch (was {done.epoch_steps})"
-            )
+        exceptions.require(
+            done.epoch_steps == epoch_steps,
+            f"--resume must find the data of {run.path}",
+            f"{epoch_steps} steps per epoch (was {done.epoch_steps})",
+        )
         checkpoints.restore(path, **parts)
     console.print_line("resumed", f"{path}, {done.epoch} epochs done")
     return done

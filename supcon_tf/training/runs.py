@@ -143,11 +143,11 @@ class Run:
         if name == STAGE_1:
             return self.checkpoint
         stage = self.files.stage(self.linear_stage)
-        if stage.transfer_file.exists():
-            raise exceptions.InvalidValue(
-                "--linear_stage must be one of tools/train_linear.py, got "
-                f"{self.linear_stage}, a transfer to other data"
-            )
+        exceptions.require(
+            not stage.transfer_file.exists(),
+            "--linear_stage must be one of tools/train_linear.py",
+            f"{self.linear_stage}, a transfer to other data",
+        )
         return stage.latest_checkpoint()
 
     def choose_classifier(self, asked: str) -> str:
@@ -156,11 +156,11 @@ class Run:
         Raises:
           ValueError: stage 1 trained no classifier, and its own is asked for.
         """
-        if asked == STAGE_1 and asked not in self.classifiers:
-            raise exceptions.InvalidValue(
-                "--classifier must be linear or none, got pretrained: stage 1 "
-                f"of {self.files.path} trained no classifier"
-            )
+        exceptions.require(
+            asked != STAGE_1 or asked in self.classifiers,
+            "--classifier must be linear or none",
+            f"{asked}: stage 1 of {self.files.path} trained no classifier",
+        )
         return (*self.classifiers, "none")[0] if asked == "auto" else asked
 
 
