@@ -14,9 +14,8 @@ from supcon_tf import (
     evaluation,
     run_files,
     settings,
-    training,
 )
-from supcon_tf.evaluation import linear_probe, transfer
+from supcon_tf.evaluation import transfer
 from supcon_tf.training import input_pipeline
 
 
@@ -94,24 +93,6 @@ def test_test_labels_choose_nothing(results, finished_run, monkeypatch):
     for before, after in zip(results["draws"], other["draws"], strict=True):
         assert before.pop("test") != after.pop("test")
         assert before == after
-
-
-def test_the_frozen_encoder_stays_bit_by_bit(finished_run):
-    settings = settings_for(finished_run, image_size=16)
-    encoder = training.load_encoder(finished_run.path)
-    before = [variable.numpy() for variable in encoder.variables]
-    positions = np.arange(100)
-    method = linear_probe.LinearTransfer(
-        settings,
-        encoder,
-        input_pipeline.source(settings, "train"),
-        input_pipeline.source(settings, "test"),
-        positions,
-    )
-    method.fit(positions, method.cells[0], seed=0)
-    method.predict()
-    for old, new in zip(before, encoder.variables, strict=True):
-        np.testing.assert_array_equal(old, new)
 
 
 def test_fine_tuning_leaves_a_checkpoint(finished_run, image_folder):

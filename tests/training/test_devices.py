@@ -48,26 +48,16 @@ def test_xla_takes_one_replica(two_replicas, float32_policy, monkeypatch):
         settings(jit_compile=True, deterministic=True)
 
 
-def test_many_workers_need_their_cluster(monkeypatch):
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    with pytest.raises(ValueError, match="TF_CONFIG must be set on every"):
-        devices.set_up(settings(strategy="multi_worker"))
-
-
 def test_what_a_tpu_cannot_do_is_refused_by_the_settings():
     tpu = {"strategy": "tpu", "tpu": "name"}
     pretrain, linear = config.PretrainSettings, config.LinearSettings
     half = tpu | {"precision": "mixed_float16"}
+    local = tpu | {"data_dir": "images"}
     for make, run_dir, options, message in (
         (pretrain, "run", half, "--precision must be float32 or mix"),
         (pretrain, "run", tpu, "--run_dir must be a gs:// path .*, got run$"),
         (linear, "run", tpu, "--run_dir must be a gs:// path"),
-        (
-            pretrain,
-            "gs://b/run",
-            tpu | {"data_dir": "images"},
-            "--data_dir must be a gs:// path .*, got images$",
-        ),
+        (pretrain, "gs://b/run", local, "--data_dir must be a gs:// .*images$"),
         (pretrain, "run", {"tpu": "name"}, "--tpu must come with --strategy=t"),
     ):
         with pytest.raises(ValueError, match=message):
