@@ -48,12 +48,6 @@ def test_xla_takes_one_replica(two_replicas, float32_policy, monkeypatch):
         settings(jit_compile=True, deterministic=True)
 
 
-def test_many_workers_need_their_cluster(monkeypatch):
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    with pytest.raises(ValueError, match="TF_CONFIG must be set on every"):
-        devices.set_up(settings(strategy="multi_worker"))
-
-
 def test_what_a_tpu_cannot_do_is_refused_by_the_settings():
     tpu = {"strategy": "tpu", "tpu": "name"}
     pretrain, linear = config.PretrainSettings, config.LinearSettings
