@@ -21,11 +21,9 @@ from supcon_tf.training import console, representations, runs
 def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
     """Measures a run on its test images, each of which counts once.
 
-    The linear classifier of stage 2 and that of stage 1, where there are such,
-    and, without any training, k nearest neighbours and class prototypes among
-    the training images. Then the representations themselves, by retrieval,
-    alignment and uniformity, and, if asked for, the classifiers on corrupted
-    images.
+    The linear classifier of stage 2 and that of stage 1, where there are such;
+    k nearest neighbours and class prototypes; the representations themselves;
+    and, if asked for, the classifiers on corrupted images.
 
     Returns:
       What evaluation.json holds: see `results`. Beside it go predictions.npz,
@@ -210,4 +208,5 @@ def _write(
             test.probabilities, test.labels, source.ids, source.class_names
         )
     samples.write_samples(run, settings, test, bank)
+    samples.write_representations(run, settings, test)
     projector.write_projector(run, settings, test)

@@ -55,12 +55,10 @@ class Robustness:
 
         Returns:
           What evaluation.json holds under "corruptions": which images and
-          severities, and per classifier top-1 accuracy and ECE, shares in
-          [0, 1]: `clean`, `results` by corruption and severity, and their
-          means; `mean_corruption_error_unnormalized` is a share too. With a
-          reference, `mce` and `relative_mce` in percent of it. The first is
-          left out where the reference makes no error on a corruption, the
-          second where one adds nothing to the errors of the reference.
+          severities, and per classifier top-1 accuracy and ECE: `clean`,
+          `results` by corruption and severity, and their means, all shares in
+          [0, 1]. With a reference, `mce` and `relative_mce` in percent of it,
+          unless it makes no error on a corruption, or a corruption adds none.
 
         Raises:
           ValueError: the images of a TFDS set are not those of the test split,

@@ -23,9 +23,9 @@ def write_samples(
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit,
 ) -> None:
-    """Writes samples.npz and representations.npz of a run.
+    """Writes samples.npz of a run, or none where no image is wanted.
 
-    samples.npz: `images` [S, H, W, 3] uint8 of the test split, `labels` [S] and
+    It holds `images` [S, H, W, 3] uint8 of the test split, `labels` [S] and
     `predicted` [S] (-1 without a classifier) int32; the training images most
     similar to each, `neighbors` [S, K, H, W, 3] uint8, `neighbor_labels` [S, K]
     int32 and `neighbor_similarities` [S, K] float32, cosines; the views of some
@@ -33,53 +33,58 @@ def write_samples(
     With a classifier, the test images that it is surest of and wrong on, ten
     at most: `mistakes` [M, H, W, 3] uint8, the surest first, and their places
     in the fixed order, `mistake_positions` [M] int32. H = W is the side of the
-    images, reduced to 96 pixels at most.
-
-    representations.npz: of E test images, evenly from the fixed order,
-    `representations` [E, dim] float32, `labels` [E] int32, `ids` [E] str and
-    `plane` [E, 2] float32, by `plane_method`; `class_names` of all classes.
-    Where the representations are fewer than three or all the same, `plane` is
-    all zeros.
-
-    The same arguments give the same files; of images that the settings do not
-    want there is none.
+    images, reduced to 96 pixels at most. The same arguments give the same file.
 
     Args:
-      run: where they are written; the augmentation is its own.
-      settings: how many images, and the method of the plane.
+      run: where it is written; the augmentation is its own.
+      settings: how many images.
       test: the split that images are chosen from.
       bank: the training split.
     """
-    if settings.sample_images:
-        positions = _sample_positions(
-            test.labels, test.predicted, settings.sample_images
-        )
-        similarities, nearest = measures.nearest_neighbors(
-            test.representations[positions], bank.representations, _NEIGHBORS
-        )
-        run_files.write_arrays(
-            run.files.samples_file,
-            images=test.thumbnails(positions, _SIDE),
-            labels=test.labels[positions],
-            predicted=test.predicted[positions],
-            neighbors=bank.thumbnails(nearest, _SIDE),
-            neighbor_labels=bank.labels[nearest],
-            neighbor_similarities=similarities,
-            **_views(run.settings, bank.source),
-            **_mistakes(test),
-        )
-    if settings.plotted_images:
-        positions = plotted_positions(settings, test)
-        points = test.representations[positions]
-        run_files.write_arrays(
-            run.files.representations_file,
-            representations=points,
-            labels=test.labels[positions],
-            ids=test.names(positions),
-            plane=_plane(points, settings.plane),
-            plane_method=np.array(settings.plane),
-            class_names=np.array(test.source.class_names),
-        )
+    if not settings.sample_images:
+        return
+    positions = _sample_positions(
+        test.labels, test.predicted, settings.sample_images
+    )
+    similarities, nearest = measures.nearest_neighbors(
+        test.representations[positions], bank.representations, _NEIGHBORS
+    )
+    run_files.write_arrays(
+        run.files.samples_file,
+        images=test.thumbnails(positions, _SIDE),
+        labels=test.labels[positions],
+        predicted=test.predicted[positions],
+        neighbors=bank.thumbnails(nearest, _SIDE),
+        neighbor_labels=bank.labels[nearest],
+        neighbor_similarities=similarities,
+        **_views(run.settings, bank.source),
+        **_mistakes(test),
+    )
+
+
+def write_representations(
+    run: runs.Run, settings: config.EvaluateSettings, test: splits.EncodedSplit
+) -> None:
+    """Writes representations.npz of a run, or none where none is plotted.
+
+    Of E test images, evenly from the fixed order, `representations` [E, dim]
+    float32, `labels` [E] int32, `ids` [E] str and `plane` [E, 2] float32, by
+    `plane_method`; `class_names` of all classes. Where the representations are
+    fewer than three or all the same, `plane` is all zeros.
+    """
+    if not settings.plotted_images:
+        return
+    positions = plotted_positions(settings, test)
+    points = test.representations[positions]
+    run_files.write_arrays(
+        run.files.representations_file,
+        representations=points,
+        labels=test.labels[positions],
+        ids=test.names(positions),
+        plane=_plane(points, settings.plane),
+        plane_method=np.array(settings.plane),
+        class_names=np.array(test.source.class_names),
+    )
 
 
 def plotted_positions(

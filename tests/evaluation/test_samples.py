@@ -46,12 +46,9 @@ def written(tmp_path):
             **{"image_size": SIDE, "augmentation": "identity"} | dict(of_run),
         )
         run = runs.Run(training.RunDirectory(tmp_path), pretrained, "")
-        samples.write_samples(
-            run,
-            config.EvaluateSettings("x", **{"plane": "pca"} | settings),
-            test,
-            bank,
-        )
+        wanted = config.EvaluateSettings("x", **{"plane": "pca"} | settings)
+        samples.write_samples(run, wanted, test, bank)
+        samples.write_representations(run, wanted, test)
         return [
             run_files.read_arrays(file)
             for file in (run.files.samples_file, run.files.representations_file)
