@@ -221,6 +221,7 @@ def test_a_linear_stage_goes_on_where_it_was(run):
             name=name,
             epochs=3,
             batch_size=16,
+            checkpoint_every=2,
             checkpoint_steps=2,
             keep_checkpoints=2,
             keep_every=2,
