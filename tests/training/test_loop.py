@@ -10,7 +10,7 @@ from supcon_tf import run_files
 from supcon_tf.training import preemption
 from tests import processes, workers
 
-FLAGS = ("--epochs=1", "--batch_size=120", "--checkpoint_steps=2")
+FLAGS = ("--epochs=1", "--checkpoint_steps=2")
 
 
 def start_two(run_dir, **options):
@@ -54,8 +54,8 @@ def test_two_workers_stop_together_and_end_like_one_device(
     assert all(saved in output for output in outputs)
     for output in [processes.end(one) for one in start_two(run_dir)]:
         assert "resumed      " in output and "2 worker(s)" in output
-    assert processes.last_step(run_dir) == 11
-    assert processes.last_step(one_device) == 11
+    assert processes.last_step(run_dir) == 22
+    assert processes.last_step(one_device) == 22
     assert losses(run_dir) == pytest.approx(losses(one_device), rel=1e-3)
 
 
@@ -66,7 +66,7 @@ def test_a_worker_that_is_lost_ends_the_other_to_be_started_again(
     run_dir = tmp_path / "run"
     for killed in (1, 0):
         both = start_two(run_dir)
-        wait_for_step(run_dir, processes.last_step(run_dir) + 2, both)
+        wait_for_step(run_dir, processes.last_step(run_dir) + 4, both)
         both[killed].send_signal(signal.SIGKILL)
         output = processes.end(both[1 - killed], preemption.EXIT_CODE)
         assert "lost         another worker" in output
