@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -63,11 +63,12 @@ def show_augment(settings: config.ShowAugmentSettings) -> list[pathlib.Path]:
     """
     source = _photographs(settings) or input_pipeline.source(settings, "train")
     settings = input_pipeline.resolved(settings, source)
-    if settings.image >= source.num_examples:
-        raise exceptions.InvalidValue(
-            f"--image must be below {source.num_examples}, the number of "
-            f"images of {source.name}, got {settings.image}"
-        )
+    exceptions.require(
+        settings.image < source.num_examples,
+        f"--image must be below {source.num_examples}, the number of images "
+        f"of {source.name}",
+        settings.image,
+    )
     plain = dataclasses.replace(
         settings, augmentation="identity", crop_area=(), horizontal_flip=False
     )
@@ -93,15 +94,10 @@ def show_augment(settings: config.ShowAugmentSettings) -> list[pathlib.Path]:
 def plot_operations(
     image: np.ndarray, settings: config.ShowAugmentSettings
 ) -> plots.NotebookFigure:
-    """One image under every operation.
+    """One image, [height, width, 3] uint8, under every operation.
 
-    Args:
-      image: [height, width, 3] uint8.
-      settings: those of the policy, its ranges and colours.
-
-    Returns:
-      A figure: a row per operation, from level 0 to 10, and a last row of the
-      image itself and the operations that have no level.
+    A row per operation, from level 0 to 10 of the policy of the settings, and a
+    last row of the image itself and the operations that have no level.
     """
     ranges, side = _ranges(settings), min(image.shape[:2])
 
@@ -116,29 +112,21 @@ def plot_operations(
             settings.fill,
         ).numpy()
 
-    rows, captions = {}, {}
+    rows = []  # name, images, captions
     for name, caption in _CAPTIONS.items():
-        rows[name] = applied([(name, level) for level in _LEVELS])
-        captions[name] = [
-            caption.format(operations.argument(name, level, side, ranges))
-            for level in _LEVELS
-        ]
-    for name, (operation, caption) in _sim_augment(image, settings).items():
-        shares = [level / _LEVELS[-1] for level in _LEVELS]
-        rows[name] = np.concatenate([operation(share) for share in shares])
-        captions[name] = [caption(share) for share in shares]
+        values = (operations.argument(name, x, side, ranges) for x in _LEVELS)
+        panels = applied([(name, level) for level in _LEVELS])
+        rows.append((name, panels, [caption.format(x) for x in values]))
+    for name, made, captions in _sim_augment(image, settings):
+        rows.append((name, np.concatenate(made), captions))
     plain = [name for name in operations.NAMES if name not in _CAPTIONS]
+    panels = applied([(name, 0.0) for name in plain])
     gray = color.to_grayscale(image[np.newaxis])
-    rows["no level"] = np.concatenate(
-        [applied([(name, 0.0) for name in plain]), gray]
-    )
-    captions["no level"] = [*plain, "Grayscale"]
-    return plots.plot_grid(
-        [*rows.values()],
-        [*rows],
-        [f"level {level:.0f}" for level in _LEVELS],
-        [*captions.values()],
-    )
+    panels = np.concatenate([panels, gray])
+    rows.append(("no level", panels, [*plain, "Grayscale"]))
+    names, images, captions = zip(*rows, strict=True)
+    levels = [f"level {level:.0f}" for level in _LEVELS]
+    return plots.plot_grid(images, names, levels, captions)
 
 
 def _ranges(settings: config.ShowAugmentSettings) -> operations.Ranges:
@@ -150,63 +138,50 @@ def _ranges(settings: config.ShowAugmentSettings) -> operations.Ranges:
 
 def _sim_augment(
     image: np.ndarray, settings: config.ShowAugmentSettings
-) -> dict[str, tuple[Callable[[float], tf.Tensor], Callable[[float], str]]]:
+) -> Iterator[tuple[str, list[tf.Tensor], list[str]]]:
     """SimAugment's operations and the crop, each from no effect to most.
 
-    Functions of a share, 0 to 1: to [1, height, width, 3], and to a caption.
+    Yields a name, and for each level [1, height, width, 3] and its caption.
     """
     images = tf.constant(image[np.newaxis])
     seeds = tf.constant([_SEEDS], tf.int32)
     height, width = image.shape[:2]
     side = min(height, width)
+    shares = [level / _LEVELS[-1] for level in _LEVELS]
+
+    strengths = [2.5 * share for share in shares]
+    made = [color.color_jitter(images, seeds, x) for x in strengths]
+    yield "ColorJitter", made, [f"s = {x:.2f}" for x in strengths]
+
+    made = [color.adjust_hue(images, tf.constant([x / 2])) for x in shares]
+    yield "Hue", made, [f"{180 * share:.0f}°" for share in shares]
+
+    lengths = [23.0 * share for share in shares]  # pixels of an image of 224
+    made = [warp.random_warp(images, seeds, x) for x in lengths]
+    yield "Warp", made, [f"{x * side / 224:.1f} px" for x in lengths]
+
+    sigmas = [0.1 + 1.9 * share for share in shares]
+    made = [color.gaussian_blur(images, tf.constant([x])) for x in sigmas]
+    yield "GaussianBlur", made, [f"σ {x:.2f} px" for x in sigmas]
+
     low, high = settings.crop_area or (0.08, 1.0)
-
-    def sigma(share: float) -> float:
-        return 0.1 + 1.9 * share
-
-    def area(share: float) -> float:
-        return high - share * (high - low)
-
-    def cropped(share: float) -> tf.Tensor:
-        kept = max(1, round(side * area(share) ** 0.5))
+    areas = [high - share * (high - low) for share in shares]
+    made = []
+    for area in areas:
+        kept = max(1, round(side * area**0.5))
         y, x = (height - kept) // 2, (width - kept) // 2
         cut = image[y : y + kept, x : x + kept]
-        return geometry.resize_crop(cut, side)[tf.newaxis]
-
-    return {
-        "ColorJitter": (
-            lambda share: color.color_jitter(images, seeds, 2.5 * share),
-            lambda share: f"s = {2.5 * share:.2f}",
-        ),
-        "Hue": (
-            lambda share: color.adjust_hue(images, tf.constant([share / 2])),
-            lambda share: f"{180 * share:.0f}°",
-        ),
-        "Warp": (
-            lambda share: warp.random_warp(images, seeds, 23.0 * share),
-            lambda share: f"{23.0 * share * side / 224:.1f} px",
-        ),
-        "GaussianBlur": (
-            lambda x: color.gaussian_blur(images, tf.constant([sigma(x)])),
-            lambda share: f"σ {sigma(share):.2f} px",
-        ),
-        "ResizedCrop": (cropped, lambda share: f"{area(share):.0%}"),
-    }
+        made.append(geometry.resize_crop(cut, side)[tf.newaxis])
+    yield "ResizedCrop", made, [f"{area:.0%}" for area in areas]
 
 
 def _first_batch(
     settings: config.ShowAugmentSettings, source: data.Source, num_views: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The first views of training, and their labels."""
-    batches = data.make_views(
-        source,
-        min(settings.images, source.num_examples),
-        num_views,
-        input_pipeline.augmentation(settings),
-        settings.seed,
-        image_size=settings.image_size,
-        crop_area=settings.crop_area or None,
-        horizontal_flip=settings.horizontal_flip,
+    count = min(settings.images, source.num_examples)
+    batches = input_pipeline.made_here(
+        settings, source, count, settings.image_size, num_views
     )
     try:
         return next(batches.as_numpy_iterator())

@@ -99,14 +99,7 @@ def impulse_noise(image: np.ndarray, severity: int) -> np.ndarray:
     """Sets a share of the values to 0 or 255, half of them to each.
 
     As the library does it, but seeded: scikit-image draws from a generator of
-    its own, which the library leaves to chance.
-
-    Args:
-      image: [height, width, 3] uint8.
-      severity: 1 to 5.
-
-    Returns:
-      [height, width, 3] uint8.
+    its own, which the library leaves to chance. Shapes are as in `glass_blur`.
     """
     import skimage.util
 
@@ -149,16 +142,12 @@ def main() -> None:
 
 
 def corrupted_images(
-    images: np.ndarray,
-    indices: np.ndarray,
-    name: str,
-    severity: int,
-    seed: int,
+    images: np.ndarray, indices: np.ndarray, *options: str | int
 ) -> np.ndarray:
     """Corrupts [N, height, width, 3] images, one at a time; see `corrupted`."""
     return np.stack(
         [
-            corrupted(image, name, severity, seed, int(index))
+            corrupted(image, *options, int(index))
             for image, index in zip(images, indices, strict=True)
         ]
     )

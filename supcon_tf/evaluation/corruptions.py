@@ -15,7 +15,6 @@ Condition = tuple[str, int]  # a corruption and its severity
 # Positions in the test split [n], images [n, S, S, 3] uint8 and labels [n].
 _Chunk = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-_MIN_SIDE = 32  # pixels; the limit of imagecorruptions
 # Images held at once, uint8, beside as many corrupted: 175,000 of 32 pixels,
 # 3,500 of 224. More are read again for each corruption and severity.
 _HELD_BYTES = 2**29
@@ -34,9 +33,8 @@ _TFDS_NAMES = {
 class CorruptedImages:
     """The test images of a run, or some of them, under every condition.
 
-    Images are corrupted as the encoder sees them: generated ones are made of
-    the centre crops of the run's size; those of a TFDS set that has this size
-    are taken as they are, without a second resize or crop.
+    Generated ones are made of centre crops of the run's size, as the encoder
+    sees them; those of a TFDS set that has this size are taken as they are.
 
     Args:
       settings: with --corruptions other than none.
@@ -65,11 +63,11 @@ class CorruptedImages:
             self._sources = {x: self._tfds_source(*x) for x in self._sources}
             return
         corruptor.check_library()
-        if self._size < _MIN_SIDE:
-            raise exceptions.InvalidValue(
-                "--corruptions=generated must have images of at least "
-                f"{_MIN_SIDE} pixels, got {self._size}"
-            )
+        exceptions.require(  # the limit of imagecorruptions
+            self._size >= 32,
+            "--corruptions=generated must have images of at least 32 pixels",
+            self._size,
+        )
 
     def splits(
         self,
@@ -111,15 +109,15 @@ class CorruptedImages:
         """Positions of the drawn images in a split, rising."""
         count = self._settings.corruption_images
         seed, there = self._settings.corruption_seed, self._test.num_examples
-        if count is not None and count > there:
-            raise exceptions.InvalidValue(
-                f"--corruption_images must be at most {there}, the test "
-                f"images there are, got {count}"
-            )
-        if seed >= 2**32:
-            raise exceptions.InvalidValue(
-                f"--corruption_seed must be below 2^32, got {seed}"
-            )
+        exceptions.require(
+            count is None or count <= there,
+            f"--corruption_images must be at most {there}, the test images "
+            "there are",
+            count,
+        )
+        exceptions.require(
+            seed < 2**32, "--corruption_seed must be below 2^32", seed
+        )
         if count is None:
             return np.arange(there)
         rng = np.random.default_rng(seed)
@@ -148,21 +146,23 @@ class CorruptedImages:
         known = self._settings.corruptions.removeprefix("tfds:")
         name, colon, version = known.partition(":")
         known_as = _TFDS_NAMES.get(name, {}).get(corruption, corruption)
-        pretrained, test = self._run.settings, self._test
-        of_tfds = pretrained.dataset.startswith("tfds:")
+        stage_1, test = self._run.settings, self._test
+        of_tfds = stage_1.dataset.startswith("tfds:")
         source = data.load(
             f"tfds:{name}/{known_as}_{severity}{colon}{version}",
             "test",
-            pretrained.data_dir if of_tfds else None,
+            stage_1.data_dir if of_tfds else None,
         )
-        if source.class_names != test.class_names:
-            raise exceptions.InvalidValue(
-                f"--corruptions must have the classes of {test.name}, in "
-                f"their order, got other classes in {source.name}"
-            )
-        if source.num_examples != test.num_examples:
-            raise exceptions.InvalidValue(
-                f"--corruptions must have the {test.num_examples} test images "
-                f"of {test.name}, got {source.num_examples} in {source.name}"
-            )
+        exceptions.require(
+            source.class_names == test.class_names,
+            f"--corruptions must have the classes of {test.name}, in their "
+            "order",
+            f"other classes in {source.name}",
+        )
+        exceptions.require(
+            source.num_examples == test.num_examples,
+            f"--corruptions must have the {test.num_examples} test images of "
+            f"{test.name}",
+            f"{source.num_examples} in {source.name}",
+        )
         return source

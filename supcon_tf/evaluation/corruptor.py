@@ -94,22 +94,11 @@ class Corruptor:
         severity: int,
         seed: int,
     ) -> np.ndarray:
-        """Corrupts images; see `corrupted_image.corrupted`.
+        """Corrupts [N, height, width, 3] images, N >= 1.
 
-        An image becomes a function of itself, `name`, `severity`, `seed` and
-        its index alone: the same in any part of the set and with any number of
-        processes, on one machine with one version of the libraries.
-
-        Args:
-          images: [N, height, width, 3] uint8, N >= 1, both sides 32 pixels or
-            more.
-          indices: [N] integers from 0, the places of the images in their set.
-          name: one of `config.CORRUPTIONS`.
-          severity: 1 to 5.
-          seed: of the whole set, 0 to 2^32 - 1.
-
-        Returns:
-          [N, height, width, 3] uint8.
+        Each becomes what `corrupted_image.corrupted` makes of it: the same in
+        any part of the set and with any number of processes, on one machine
+        with one version of the libraries.
         """
         if not self._programs:
             return corrupted_image.corrupted_images(

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from supcon_tf import config, data, distribute, files, measures
 from supcon_tf.evaluation import (
-    classifiers,
     projector,
     results,
     robustness,
@@ -22,15 +21,9 @@ from supcon_tf.training import console, representations, runs
 def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
     """Measures a run on its test images, each of which counts once.
 
-    Classifiers: the linear one of stage 2, the one that stage 1 trained with
-    the encoder, if it did, and, without any training, k nearest neighbours and
-    class prototypes among the training images. Then the representations
-    themselves, by retrieval, alignment and uniformity, and, if asked for, the
-    classifiers on corrupted images. A run without a linear stage gets the
-    rest.
-
-    Args:
-      settings: which run, and what is measured.
+    The linear classifier of stage 2 and that of stage 1, where there are such;
+    k nearest neighbours and class prototypes; the representations themselves;
+    and, if asked for, the classifiers on corrupted images.
 
     Returns:
       What evaluation.json holds: see `results`. Beside it go predictions.npz,
@@ -109,7 +102,7 @@ def _measure(
         measured[name] = measures.classification_summary(
             values, test.labels, settings.calibration_bins
         )
-    measured |= classifiers.without_training(settings, test, bank)
+    measured |= _without_training(settings, test, bank)
     if np.bincount(test.labels).max() > 1:  # or no image has a positive
         measured["retrieval"] = measures.retrieval_summary(
             test.representations, test.labels, settings.retrieval_at
@@ -121,6 +114,78 @@ def _measure(
     return measured
 
 
+def _without_training(
+    settings: config.EvaluateSettings,
+    test: splits.EncodedSplit,
+    bank: splits.EncodedSplit,
+) -> dict[str, dict[str, object]]:
+    """k-NN, weighted and by majority, and prototypes among the training images.
+
+    And, if asked for, k-NN on the training images, each left out of its own
+    neighbours.
+    """
+    num_classes, bins = len(test.source.class_names), settings.calibration_bins
+    weighted, majority = (
+        measures.classification_summary(probabilities, test.labels, bins)
+        for probabilities in _votes(settings, test, bank)
+    )
+    similarities = measures.prototype_predict(
+        test.representations,
+        bank.representations,
+        bank.labels,
+        num_classes=num_classes,
+    )
+    k = min(settings.knn_neighbors, len(bank.labels))
+    measured = {
+        "knn": {"k": k, "temperature": settings.knn_temperature, **weighted},
+        "knn_majority": {"k": k, **majority},
+        "prototype": {
+            **_accuracies(similarities, test.labels),
+            "per_class_recall": measures.per_class_recall(
+                similarities.argmax(axis=1), test.labels, num_classes
+            ),
+        },
+    }
+    if settings.knn_leave_one_out:
+        weighted, majority = _votes(settings, bank, bank, True)
+        measured["knn_leave_one_out"] = {
+            **_accuracies(weighted, bank.labels),
+            "majority_top_1": measures.top_k_accuracy(majority, bank.labels, 1),
+        }
+    return measured
+
+
+def _votes(
+    settings: config.EvaluateSettings,
+    queries: splits.EncodedSplit,
+    bank: splits.EncodedSplit,
+    leave_one_out: bool = False,
+) -> list[np.ndarray]:
+    """Probabilities [Q, classes] of weighted votes, and of the majority."""
+    nearest = measures.nearest_neighbors(
+        queries.representations,
+        bank.representations,
+        settings.knn_neighbors,
+        leave_one_out=leave_one_out,
+    )
+    return [
+        measures.vote(
+            *nearest,
+            bank.labels,
+            num_classes=len(bank.source.class_names),
+            temperature=settings.knn_temperature,
+            weighted=weighted,
+        )
+        for weighted in (True, False)
+    ]
+
+
+def _accuracies(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    return {
+        f"top_{k}": measures.top_k_accuracy(scores, labels, k) for k in (1, 5)
+    }
+
+
 def _write(
     settings: config.EvaluateSettings,
     run: runs.Run,
@@ -129,20 +194,19 @@ def _write(
     measured: dict[str, object],
 ) -> None:
     """Writes the numbers, and what is behind them, in place of earlier ones."""
+    there, source = run.files, test.source
     for file in (
-        run.files.predictions_file,
-        run.files.samples_file,
-        run.files.representations_file,
-        run.files.report_file,
+        there.predictions_file,
+        there.samples_file,
+        there.representations_file,
+        there.report_file,
     ):
         file.unlink(missing_ok=True)
-    files.write_atomically(run.files.evaluation_file, results.to_json(measured))
+    files.write_atomically(there.evaluation_file, results.to_json(measured))
     if test.probabilities is not None:
-        run.files.write_predictions(
-            test.probabilities,
-            test.labels,
-            test.source.ids,
-            test.source.class_names,
+        there.write_predictions(
+            test.probabilities, test.labels, source.ids, source.class_names
         )
     samples.write_samples(run, settings, test, bank)
+    samples.write_representations(run, settings, test)
     projector.write_projector(run, settings, test)

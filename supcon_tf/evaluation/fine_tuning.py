@@ -44,9 +44,6 @@ class FineTuning(selection.Method):
       images: the training images.
       test: the test images.
 
-    Attributes:
-      cells: the settings to try.
-
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
 
@@ -73,19 +70,11 @@ class FineTuning(selection.Method):
     def fit(
         self, positions: np.ndarray, cell: dict[str, float], seed: int
     ) -> dict[str, object]:
-        """Trains once, from the pretrained encoder.
-
-        Args:
-          positions: of the training images.
-          cell: one of `cells`.
-          seed: of order and crops.
+        """As `selection.Method`, from the pretrained encoder.
 
         Returns:
           The batch size, which is at most what replicas can share of the
           images, and the mean loss over all steps.
-
-        Raises:
-          FloatingPointError: the loss is no longer finite.
         """
         images, settings = self.part(positions), self.settings
         count, strategy = images.num_examples, self.model.distribute_strategy

@@ -43,9 +43,6 @@ class LinearTransfer(selection.Method):
       test: the test images.
       positions: those of the training images that are going to be used.
 
-    Attributes:
-      cells: the settings to try, strongest penalty first.
-
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
 
@@ -73,14 +70,9 @@ class LinearTransfer(selection.Method):
     def fit(
         self, positions: np.ndarray, cell: dict[str, float], seed: int
     ) -> dict[str, object]:
-        """Trains to the optimum, from where the last strength had it.
+        """As `selection.Method`, from the optimum of the last strength.
 
-        The optimum is one, whatever the seed.
-
-        Args:
-          positions: as in `selection.Method`.
-          cell: likewise.
-          seed: unused.
+        There is one optimum, whatever the seed.
 
         Returns:
           The iterations, and whether they were enough.

@@ -18,6 +18,7 @@ from matplotlib import figure, font_manager, textpath
 from sklearn import decomposition, manifold
 
 from supcon_tf import exceptions, fonts, palette
+from supcon_tf.training import tensorboard
 
 _MAX_LEGEND = len(palette.COLORS) * len(palette.MARKERS)
 _LEGEND_ROWS = 20
@@ -30,8 +31,6 @@ _FONT_SIZE = 7.5  # points; 13 pixels
 _PANEL = 96  # pixels; smaller images are enlarged
 _GAP = 4  # pixels between panels
 _LINE = 16  # pixels for a line of text
-
-_Text = tuple[float, float, str, str]  # x, y, alignment and words
 
 
 class NotebookFigure(figure.Figure):
@@ -72,19 +71,16 @@ def plot_views(
         not fit the batch or `class_names`, or `max_rows` is not positive.
     """
     views = np.asarray(views)
-    if views.ndim != 5 or views.shape[-1] != 3 or views.size == 0:
-        raise exceptions.InvalidValue(
-            "`views` must have shape [batch, views, height, width, 3] and not "
-            f"be empty, got {views.shape}"
-        )
-    if views.dtype != np.uint8:
-        raise exceptions.InvalidValue(
-            f"`views` must be uint8, got {views.dtype}"
-        )
-    if max_rows < 1:
-        raise exceptions.InvalidValue(
-            f"`max_rows` must be at least 1, got {max_rows}"
-        )
+    exceptions.require(
+        views.ndim == 5 and views.shape[-1] == 3 and views.size,
+        "`views` must have shape [batch, views, height, width, 3] and not be "
+        "empty",
+        views.shape,
+    )
+    exceptions.require(
+        views.dtype == np.uint8, "`views` must be uint8", views.dtype
+    )
+    exceptions.require(max_rows >= 1, "`max_rows` must be at least 1", max_rows)
     names = [""] * len(views)
     if labels is not None:
         names = _names(_check_ids(labels, len(views)), class_names)
@@ -125,43 +121,28 @@ def plot_grid(
         family=fonts.families(words), size=_FONT_SIZE
     )
     margin = max(_text_width(name, font) for name in row_names) + 2 * _GAP
-    images = mosaic(panels, right=_GAP, below=line + _GAP)
+    images = tensorboard.mosaic(panels, right=_GAP, below=line + _GAP)
     canvas = np.pad(
         images, [(_LINE + _GAP, 0), (margin, 0), (0, 0)], constant_values=255
     )
     lefts = range(margin, canvas.shape[1], width + _GAP)
     tops = range(_LINE + _GAP, canvas.shape[0], height + line + _GAP)
+    size = canvas.shape[1] / _DPI, canvas.shape[0] / _DPI
+    drawn = NotebookFigure(figsize=size, dpi=_DPI)
+    axes = drawn.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    axes.imshow(canvas, interpolation="nearest", aspect="auto")
+    style = {"va": "center", "fontproperties": font, "parse_math": False}
 
-    def centered(names: Sequence[str], y: float) -> list[_Text]:
-        places = zip(lefts, names, strict=False)
-        return [(left + width / 2, y, "center", name) for left, name in places]
+    def write_below(y: float, names: Sequence[str]) -> None:
+        for left, name in zip(lefts, names, strict=False):
+            axes.text(left + width / 2, y, name, ha="center", **style)
 
-    texts = centered(column_names, _LINE / 2)
+    write_below(_LINE / 2, column_names)
     for name, below, top in zip(row_names, captions, tops, strict=True):
-        texts.append((margin - _GAP, top + height / 2, "right", name))
-        texts += centered(below, top + height + _LINE / 2)
-    return _show_canvas(canvas, texts, font)
-
-
-def mosaic(
-    rows: Sequence[np.ndarray], right: int = 0, below: int = 0
-) -> np.ndarray:
-    """Images in rows as one image, white where there is none.
-
-    Args:
-      rows: per row [columns, height, width, 3] uint8, of any number of columns.
-      right: pixels right of each image.
-      below: pixels below each image.
-
-    Returns:
-      [rows * (height + below), most columns * (width + right), 3] uint8.
-    """
-    height, width = rows[0].shape[1:3]
-    shape = len(rows), max(map(len, rows)), height + below, width + right, 3
-    cells = np.full(shape, 255, np.uint8)
-    for cell, row in zip(cells, rows, strict=True):
-        cell[: len(row), :height, :width] = row
-    return cells.swapaxes(1, 2).reshape(shape[0] * shape[2], -1, 3)
+        axes.text(margin - _GAP, top + height / 2, name, ha="right", **style)
+        write_below(top + height + _LINE / 2, below)
+    return drawn
 
 
 def plot_representation(
@@ -195,15 +176,16 @@ def plot_representation(
         `method` is unknown.
     """
     points = np.asarray(representations, np.float64)
-    if points.ndim != 2 or points.shape[0] < 3 or points.shape[1] < 2:
-        raise exceptions.InvalidValue(
-            "`representations` must have shape [examples >= 3, dim >= 2], got "
-            f"{points.shape}"
-        )
-    if not np.isfinite(points).all():
-        raise exceptions.InvalidValue(
-            "`representations` must be finite, got NaN or infinity"
-        )
+    exceptions.require(
+        points.ndim == 2 and points.shape[0] >= 3 and points.shape[1] >= 2,
+        "`representations` must have shape [examples >= 3, dim >= 2]",
+        points.shape,
+    )
+    exceptions.require(
+        np.isfinite(points).all(),
+        "`representations` must be finite",
+        "NaN or infinity",
+    )
     ids = _check_ids(labels, len(points))
     _names(ids, class_names)
     if len(points) > _MAX_POINTS:
@@ -221,28 +203,17 @@ def plot_representation(
 def to_plane(
     points: np.ndarray, method: str = "tsne", seed: int = 0
 ) -> tuple[np.ndarray, tuple[str, str]]:
-    """Points of the plane for representations, by t-SNE or PCA.
+    """[examples, 2] points of the plane for representations, and two axes.
 
-    Args:
-      points: [examples, dim] real, finite; at least 3 examples and 2
-        dimensions.
-      method: "tsne" or "pca", as in `plot_representation`.
-      seed: the same seed gives the same points.
-
-    Returns:
-      The points, [examples, 2] floating, and the names of the two axes.
-
-    Raises:
-      ValueError: all points are the same, or `method` is unknown.
+    Arguments and errors are those of `plot_representation`.
     """
     points = np.asarray(points, np.float64)
     spread = np.ptp(points, axis=0).max()
-    if spread == 0:
-        # scikit-learn's t-SNE crashes the process on this.
-        raise exceptions.InvalidValue(
-            "`representations` must differ between examples, got one point "
-            f"{len(points)} times: the encoder has collapsed"
-        )
+    exceptions.require(  # scikit-learn's t-SNE crashes the process on this
+        spread > 0,
+        "`representations` must differ between examples",
+        f"one point {len(points)} times: the encoder has collapsed",
+    )
     # Neither method minds the scale, but tiny variances underflow in them.
     points = (points - points.mean(axis=0)) / spread
     if method == "pca":
@@ -253,31 +224,13 @@ def to_plane(
             for i, share in enumerate(pca.explained_variance_ratio_, 1)
         )
         return plane, (x_name, y_name)
-    if method == "tsne":
-        # scikit-learn refuses a perplexity of the number of points or more.
-        perplexity = min(30.0, (len(points) - 1) / 3)
-        tsne = manifold.TSNE(perplexity=perplexity, random_state=seed)
-        return tsne.fit_transform(points), ("t-SNE 1", "t-SNE 2")
-    raise exceptions.InvalidValue(
-        f'`method` must be "tsne" or "pca", got "{method}"'
+    exceptions.require(
+        method == "tsne", '`method` must be "tsne" or "pca"', f'"{method}"'
     )
-
-
-def _show_canvas(
-    canvas: np.ndarray,
-    texts: Sequence[_Text],
-    font: font_manager.FontProperties,
-) -> NotebookFigure:
-    """A figure of the canvas' size."""
-    height, width, _ = canvas.shape
-    drawn = NotebookFigure(figsize=(width / _DPI, height / _DPI), dpi=_DPI)
-    axes = drawn.add_axes((0, 0, 1, 1))
-    axes.set_axis_off()
-    axes.imshow(canvas, interpolation="nearest", aspect="auto")
-    style = {"va": "center", "fontproperties": font, "parse_math": False}
-    for x, y, alignment, words in texts:
-        axes.text(x, y, words, ha=alignment, **style)
-    return drawn
+    # scikit-learn refuses a perplexity of the number of points or more.
+    perplexity = min(30.0, (len(points) - 1) / 3)
+    tsne = manifold.TSNE(perplexity=perplexity, random_state=seed)
+    return tsne.fit_transform(points), ("t-SNE 1", "t-SNE 2")
 
 
 def _text_width(text: str, font: font_manager.FontProperties) -> int:
@@ -323,11 +276,11 @@ def _scatter(
 def _check_ids(labels: npt.ArrayLike, num_examples: int) -> np.ndarray:
     """The labels as an array, once they are one integer per example."""
     ids = np.asarray(labels)
-    if ids.shape != (num_examples,) or ids.dtype.kind not in "iu":
-        raise exceptions.InvalidValue(
-            f"`labels` must be integers of shape ({num_examples},), got "
-            f"{ids.dtype} of shape {ids.shape}"
-        )
+    exceptions.require(
+        ids.shape == (num_examples,) and ids.dtype.kind in "iu",
+        f"`labels` must be integers of shape ({num_examples},)",
+        f"{ids.dtype} of shape {ids.shape}",
+    )
     return ids
 
 
@@ -335,9 +288,9 @@ def _names(ids: np.ndarray, class_names: Sequence[str] | None) -> list[str]:
     """What to write for each class id."""
     if class_names is None:
         return [str(class_id) for class_id in ids]
-    if ids.min() < 0 or ids.max() >= len(class_names):
-        raise exceptions.InvalidValue(
-            f"`class_names` must name every label, got {len(class_names)} "
-            f"names for labels from {ids.min()} to {ids.max()}"
-        )
+    exceptions.require(
+        ids.min() >= 0 and ids.max() < len(class_names),
+        "`class_names` must name every label",
+        f"{len(class_names)} names for labels from {ids.min()} to {ids.max()}",
+    )
     return [class_names[class_id] for class_id in ids]

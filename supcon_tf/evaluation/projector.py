@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from supcon_tf import config
-from supcon_tf.evaluation import plots, samples, splits
-from supcon_tf.training import runs
+from supcon_tf.evaluation import samples, splits
+from supcon_tf.training import runs, tensorboard
 
 _SIDE = 64  # pixels, of an image in the sprite
 _SPRITE_SIDE = 8192  # pixels; browsers take no larger texture
@@ -41,13 +41,9 @@ def write_projector(
     sprite.png the images. The projector looks into directories with TensorBoard
     events: hence a file of events that holds none.
 
-    Where the settings want no image plotted, an earlier one is removed.
-
-    Args:
-      run: where it is written; TensorBoard finds it with --logdir of the run,
-        of its tensorboard/ or of a directory of runs.
-      settings: how many images.
-      test: the split that images are chosen from.
+    An earlier one is removed, also where the settings want no image plotted.
+    TensorBoard finds it with --logdir of the run, of its tensorboard/ or of a
+    directory of runs.
     """
     run.files.projector.rmtree(missing_ok=True)
     if not settings.plotted_images:
@@ -95,5 +91,5 @@ def _sprite(
     columns = math.isqrt(len(positions) - 1) + 1
     images = test.thumbnails(positions, min(_SIDE, _SPRITE_SIDE // columns))
     rows = [images[i : i + columns] for i in range(0, columns**2, columns)]
-    sprite = plots.mosaic(rows)
+    sprite = tensorboard.mosaic(rows)
     return tf.io.encode_png(sprite).numpy(), images.shape[1]

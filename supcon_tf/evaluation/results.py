@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from supcon_tf import scores
+from supcon_tf import scores, text_table
 
 _ROWS = (
     "linear.top_1",
@@ -44,19 +44,11 @@ def results_table(columns: dict[str, dict[str, object]]) -> str:
     Args:
       columns: what `evaluate` returned, by the name of the run.
     """
-    width = max(12, *(len(name) for name in columns)) + 2
-    shown = {}
+    width = max(12, *map(len, columns))
+    rows = [["", *(name.rjust(width) for name in columns)]]
     for path in _ROWS:
-        values = [
-            scores.value_at(results, path) for results in columns.values()
-        ]
+        values = [scores.value_at(x, path) for x in columns.values()]
         if path.startswith(_ALWAYS) or any(v is not None for v in values):
-            shown[scores.find(path).label] = values
-    first = max(map(len, shown)) + 2
-    lines = [" " * first + "".join(f"{name:>{width}}" for name in columns)]
-    for title, values in shown.items():
-        texts = ["not run" if v is None else f"{v:.4f}" for v in values]
-        lines.append(
-            f"{title:<{first}}" + "".join(f"{t:>{width}}" for t in texts)
-        )
-    return "\n".join(lines)
+            texts = ["not run" if v is None else f"{v:.4f}" for v in values]
+            rows.append([f"{scores.find(path).label}  ", *texts])
+    return text_table.text_table(rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -20,8 +20,6 @@ Classify = Callable[[data.Source], tuple[dict[str, np.ndarray], np.ndarray]]
 # the error on the same clean images.
 Reference = tuple[measures.Errors, float]
 
-_ALEXNET_CLASSES = 1000
-
 
 class Robustness:
     """The classifiers of a run on its corrupted test images.
@@ -33,20 +31,18 @@ class Robustness:
       run: with one classifier or more.
 
     Raises:
-      ImportError: the extra `corruptions` is not installed and needed.
-      RuntimeError: a corrupted set of TFDS could not be prepared.
-      ValueError: there is no classifier, the images are too small or too few,
-        the reference does not fit, or a corrupted set of TFDS is not there or
-        not one of the test images.
+      ImportError, RuntimeError: as `corruptions.CorruptedImages`.
+      ValueError: there is no classifier, the reference does not fit, or as
+        `corruptions.CorruptedImages`.
     """
 
     def __init__(self, settings: config.EvaluateSettings, run: runs.Run):
-        if not run.classifiers:
-            raise exceptions.InvalidValue(
-                "--corruptions must be none for a run without a classifier; "
-                "train one with tools/train_linear.py, got "
-                f"{settings.corruptions}"
-            )
+        exceptions.require(
+            run.classifiers,
+            "--corruptions must be none for a run without a classifier; train "
+            "one with tools/train_linear.py",
+            settings.corruptions,
+        )
         self._settings = settings
         self._references = load_references(settings, run)
         self._images = corruptions.CorruptedImages(settings, run)
@@ -59,12 +55,10 @@ class Robustness:
 
         Returns:
           What evaluation.json holds under "corruptions": which images and
-          severities, and per classifier top-1 accuracy and ECE, shares in
-          [0, 1]: `clean`, `results` by corruption and severity, and their
-          means; `mean_corruption_error_unnormalized` is a share too. With a
-          reference, `mce` and `relative_mce` in percent of it. The first is
-          left out where the reference makes no error on a corruption, the
-          second where one adds nothing to the errors of the reference.
+          severities, and per classifier top-1 accuracy and ECE: `clean`,
+          `results` by corruption and severity, and their means, all shares in
+          [0, 1]. With a reference, `mce` and `relative_mce` in percent of it,
+          unless it makes no error on a corruption, or a corruption adds none.
 
         Raises:
           ValueError: the images of a TFDS set are not those of the test split,
@@ -79,13 +73,13 @@ class Robustness:
             # Of whole sets the order may differ. Drawn images are drawn by
             # their positions.
             in_order = np.asarray if settings.corruption_images else np.sort
-            if not np.array_equal(in_order(labels), in_order(expected)):
-                raise exceptions.InvalidValue(
-                    f"--corruptions={settings.corruptions} must hold the test "
-                    "images of the run, and with --corruption_images in the "
-                    "same order, got other labels in "
-                    f"{condition[0]} {condition[1]}"
-                )
+            exceptions.require(
+                np.array_equal(in_order(labels), in_order(expected)),
+                f"--corruptions={settings.corruptions} must hold the test "
+                "images of the run, and with --corruption_images in the same "
+                "order",
+                f"other labels in {' '.join(map(str, condition or ()))}",
+            )
             for name in parts[0][0]:
                 probabilities = np.concatenate([own[name] for own, _ in parts])
                 cell = {
@@ -117,14 +111,7 @@ class Robustness:
 def load_references(
     settings: config.EvaluateSettings, run: runs.Run
 ) -> dict[str, Reference]:
-    """Loads --reference_evaluation: AlexNet, or another run.
-
-    Args:
-      settings: which reference, corruptions, severities and images.
-      run: whose classifiers are compared.
-
-    Returns:
-      A reference for each classifier; none without --reference_evaluation.
+    """Loads --reference_evaluation, AlexNet or another run, per classifier.
 
     Raises:
       ValueError: the reference is no evaluation of corruptions, is of other
@@ -134,27 +121,31 @@ def load_references(
     if path is None:
         return {}
     if path == "alexnet":
-        if len(test.class_names) != _ALEXNET_CLASSES:
-            raise exceptions.InvalidValue(
-                "--reference_evaluation=alexnet must have the 1000 classes of "
-                f"ImageNet, got the {len(test.class_names)} of {test.name}"
-            )
+        classes = len(test.class_names)
+        exceptions.require(
+            classes == 1000,
+            "--reference_evaluation=alexnet must have the 1000 classes of "
+            "ImageNet",
+            f"the {classes} of {test.name}",
+        )
         alexnet = measures.ALEXNET_ERRORS, measures.ALEXNET_CLEAN_ERROR
         return dict.fromkeys(run.classifiers, alexnet)
     contents = {}
     with contextlib.suppress(OSError, ValueError):
         contents = json.loads(pathlib.Path(path).read_text())
-    if "corruptions" not in contents:
-        raise exceptions.InvalidValue(
-            "--reference_evaluation must be alexnet or an evaluation.json made "
-            f"with --corruptions, got {path}"
-        )
+    exceptions.require(
+        "corruptions" in contents,
+        "--reference_evaluation must be alexnet or an evaluation.json made "
+        "with --corruptions",
+        path,
+    )
     references, faults = _compared(settings, run, contents)
-    if faults:
-        raise exceptions.InvalidValue(
-            "--reference_evaluation must be of the same classifiers on the "
-            f"same corrupted images, got {path} with {', '.join(faults)}"
-        )
+    exceptions.require(
+        not faults,
+        "--reference_evaluation must be of the same classifiers on the same "
+        "corrupted images",
+        f"{path} with {', '.join(faults)}",
+    )
     return references
 
 
@@ -176,25 +167,21 @@ def _compared(
         for key, value in ours.items()
         if there.get(key) != value
     ]
+    row = dict.fromkeys(map(str, settings.corruption_severities), 0.0)
+    needed = dict.fromkeys(settings.corruption_names, row)
     references = {}
     for name in run.classifiers:
         if name not in theirs:
             faults.append(f"no {name}")
             continue
         errors = _errors(theirs[name]["results"])
-        faults += [
-            f"no {name} {corruption} {severity}"
-            for corruption in settings.corruption_names
-            for severity in settings.corruption_severities
-            if str(severity) not in errors.get(corruption, {})
-        ]
+        missing = measures.missing_errors(needed, errors)
+        faults += [f"no {name} {cell}" for cell in missing]
         references[name] = errors, 1 - theirs[name]["clean"]["top_1"]
     return references, faults
 
 
-def _errors(
-    results: Mapping[str, Mapping[str, Mapping[str, float]]],
-) -> measures.Errors:
+def _errors(results: dict[str, dict[str, dict]]) -> measures.Errors:
     """Errors by corruption and severity, of results that have `top_1`."""
     return {
         corruption: {s: 1 - cell["top_1"] for s, cell in row.items()}
@@ -204,29 +191,23 @@ def _errors(
 
 def _print_progress(corruption: str, scores: dict[str, dict]) -> None:
     """Prints the mean accuracy over severities of each classifier."""
-    means = ", ".join(
-        f"{name} {_mean(score['results'][corruption].values(), 'top_1'):.4f}"
-        for name, score in scores.items()
-    )
-    print(f"{corruption:<17} mean top-1: {means}", flush=True)
+    means = []
+    for name, score in scores.items():
+        mean = _means(score["results"][corruption].values())["top_1"]
+        title = "stage 1" if name == runs.STAGE_1 else name
+        means.append(f"{title} {mean:.4f}")
+    print(f"{corruption:<17} mean top-1: {', '.join(means)}", flush=True)
 
 
 def _summary(score: dict, reference: Reference | None) -> dict[str, object]:
     """The means of one classifier, plain and against the reference."""
     errors = _errors(score["results"])
     rows = list(score["results"].values())
+    plain = measures.mean_corruption_error_unnormalized(errors)
     summary = {
-        "by_severity": {
-            severity: {
-                key: _mean([row[severity] for row in rows], key)
-                for key in ("top_1", "ece")
-            }
-            for severity in rows[0]
-        },
-        "mean_corruption_error_unnormalized": (
-            measures.mean_corruption_error_unnormalized(errors)
-        ),
-        "mean_ece": _mean([c for row in rows for c in row.values()], "ece"),
+        "by_severity": {s: _means(row[s] for row in rows) for s in rows[0]},
+        "mean_corruption_error_unnormalized": plain,
+        "mean_ece": _means(x for row in rows for x in row.values())["ece"],
     }
     if reference is None:
         return summary
@@ -240,5 +221,7 @@ def _summary(score: dict, reference: Reference | None) -> dict[str, object]:
     return summary | {k: v for k, v in ratios.items() if v is not None}
 
 
-def _mean(cells: Iterable[dict[str, float]], key: str) -> float:
-    return float(np.mean([cell[key] for cell in cells]))
+def _means(cells: Iterable[dict[str, float]]) -> dict[str, float]:
+    cells = list(cells)
+    names = ("top_1", "ece")
+    return {name: float(np.mean([x[name] for x in cells])) for name in names}

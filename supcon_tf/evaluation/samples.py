@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import collections
-
 import numpy as np
-import tensorflow as tf
 
 from supcon_tf import config, data, measures, run_files
+from supcon_tf.data import subsets
 from supcon_tf.evaluation import plots, splits
 from supcon_tf.training import input_pipeline, runs
 
@@ -25,9 +23,9 @@ def write_samples(
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit,
 ) -> None:
-    """Writes samples.npz and representations.npz of a run.
+    """Writes samples.npz of a run, or none where no image is wanted.
 
-    samples.npz: `images` [S, H, W, 3] uint8 of the test split, `labels` [S] and
+    It holds `images` [S, H, W, 3] uint8 of the test split, `labels` [S] and
     `predicted` [S] (-1 without a classifier) int32; the training images most
     similar to each, `neighbors` [S, K, H, W, 3] uint8, `neighbor_labels` [S, K]
     int32 and `neighbor_similarities` [S, K] float32, cosines; the views of some
@@ -35,63 +33,64 @@ def write_samples(
     With a classifier, the test images that it is surest of and wrong on, ten
     at most: `mistakes` [M, H, W, 3] uint8, the surest first, and their places
     in the fixed order, `mistake_positions` [M] int32. H = W is the side of the
-    images, reduced to 96 pixels at most.
-
-    representations.npz: of E test images, evenly from the fixed order,
-    `representations` [E, dim] float32, `labels` [E] int32, `ids` [E] str and
-    `plane` [E, 2] float32, by `plane_method`; `class_names` of all classes.
-    Where the representations are fewer than three or all the same, `plane` is
-    all zeros.
-
-    The same arguments give the same files; of images that the settings do not
-    want there is none.
+    images, reduced to 96 pixels at most. The same arguments give the same file.
 
     Args:
-      run: where they are written; the augmentation is its own.
-      settings: how many images, and the method of the plane.
+      run: where it is written; the augmentation is its own.
+      settings: how many images.
       test: the split that images are chosen from.
       bank: the training split.
     """
-    if settings.sample_images:
-        positions = _sample_positions(
-            test.labels, test.predicted, settings.sample_images
-        )
-        similarities, nearest = measures.nearest_neighbors(
-            test.representations[positions], bank.representations, _NEIGHBORS
-        )
-        run_files.write_arrays(
-            run.files.samples_file,
-            images=test.thumbnails(positions, _SIDE),
-            labels=test.labels[positions],
-            predicted=test.predicted[positions],
-            neighbors=bank.thumbnails(nearest, _SIDE),
-            neighbor_labels=bank.labels[nearest],
-            neighbor_similarities=similarities,
-            **_views(run.settings, bank.source),
-            **_mistakes(test),
-        )
-    if settings.plotted_images:
-        positions = plotted_positions(settings, test)
-        points = test.representations[positions]
-        run_files.write_arrays(
-            run.files.representations_file,
-            representations=points,
-            labels=test.labels[positions],
-            ids=test.names(positions),
-            plane=_plane(points, settings.plane),
-            plane_method=np.array(settings.plane),
-            class_names=np.array(test.source.class_names),
-        )
+    if not settings.sample_images:
+        return
+    positions = _sample_positions(
+        test.labels, test.predicted, settings.sample_images
+    )
+    similarities, nearest = measures.nearest_neighbors(
+        test.representations[positions], bank.representations, _NEIGHBORS
+    )
+    run_files.write_arrays(
+        run.files.samples_file,
+        images=test.thumbnails(positions, _SIDE),
+        labels=test.labels[positions],
+        predicted=test.predicted[positions],
+        neighbors=bank.thumbnails(nearest, _SIDE),
+        neighbor_labels=bank.labels[nearest],
+        neighbor_similarities=similarities,
+        **_views(run.settings, bank.source),
+        **_mistakes(test),
+    )
+
+
+def write_representations(
+    run: runs.Run, settings: config.EvaluateSettings, test: splits.EncodedSplit
+) -> None:
+    """Writes representations.npz of a run, or none where none is plotted.
+
+    Of E test images, evenly from the fixed order, `representations` [E, dim]
+    float32, `labels` [E] int32, `ids` [E] str and `plane` [E, 2] float32, by
+    `plane_method`; `class_names` of all classes. Where the representations are
+    fewer than three or all the same, `plane` is all zeros.
+    """
+    if not settings.plotted_images:
+        return
+    positions = plotted_positions(settings, test)
+    points = test.representations[positions]
+    run_files.write_arrays(
+        run.files.representations_file,
+        representations=points,
+        labels=test.labels[positions],
+        ids=test.names(positions),
+        plane=_plane(points, settings.plane),
+        plane_method=np.array(settings.plane),
+        class_names=np.array(test.source.class_names),
+    )
 
 
 def plotted_positions(
     settings: config.EvaluateSettings, test: splits.EncodedSplit
 ) -> np.ndarray:
-    """Which test images are plotted: all, or as many, evenly spread.
-
-    Args:
-      settings: `plotted_images` is the largest number.
-      test: the split.
+    """Which test images are plotted: all, or `plotted_images`, evenly spread.
 
     Returns:
       [E] int64, ascending positions in the fixed order.
@@ -111,26 +110,20 @@ def _sample_positions(
     is_wrong = (predicted != labels) & (predicted >= 0)
     wrong, right = np.flatnonzero(is_wrong), np.flatnonzero(~is_wrong)
     num_wrong = min(len(wrong), max(count // 2, count - len(right)))
-    first = _spread(wrong, labels, num_wrong)
-    others = _spread(right, labels, count - num_wrong, labels[first])
+    first = _spread(wrong, labels, num_wrong, wrong[:0])
+    others = _spread(right, labels, count - num_wrong, first)
     return np.concatenate([first, others])
 
 
 def _spread(
-    candidates: np.ndarray,
-    labels: np.ndarray,
-    count: int,
-    shown: np.ndarray | tuple[()] = (),
+    candidates: np.ndarray, labels: np.ndarray, count: int, shown: np.ndarray
 ) -> np.ndarray:
     """`count` candidates, of the classes that are rarest among those shown.
 
     Where more classes are equally rare, the classes are evenly spread too.
     """
-    seen = collections.Counter(np.asarray(shown).tolist())
-    turns = np.empty(len(candidates), np.int64)
-    for place, label in enumerate(labels[candidates].tolist()):
-        turns[place] = seen[label]
-        seen[label] += 1
+    places = np.concatenate([shown, candidates])
+    turns = subsets.turns(labels[places])[len(shown) :]
     order = np.lexsort([labels[candidates], turns])
     rarest = np.count_nonzero(turns == turns.min(initial=len(labels)))
     if count < rarest:
@@ -153,28 +146,21 @@ def _mistakes(test: splits.EncodedSplit) -> dict[str, np.ndarray]:
 
 
 def _views(
-    pretrained: config.PretrainSettings, source: data.Source
+    stage_1: config.PretrainSettings, source: data.Source
 ) -> dict[str, np.ndarray]:
     """Views of some of the first images of stage 1, as its first epoch has.
 
     Not mixed, and made here whatever data service there was. With
     `images_per_class` stage 1 took images in another order.
     """
-    batches = data.make_views(
-        source,
-        min(_CANDIDATES, source.num_examples),
-        _VIEWS,
-        input_pipeline.augmentation(pretrained),
-        pretrained.seed,
-        image_size=pretrained.image_size,
-        crop_area=pretrained.crop_area or None,
-        horizontal_flip=pretrained.horizontal_flip,
+    count = min(_CANDIDATES, source.num_examples)
+    batches = input_pipeline.made_here(
+        stage_1, source, count, stage_1.image_size, _VIEWS
     )
     views, labels = next(batches.as_numpy_iterator())
-    shown = np.sort(_spread(np.arange(len(labels)), labels, _VIEWED_IMAGES))
-    made = np.stack(
-        [splits.reduced(tf.constant(x), _SIDE) for x in views[shown]]
-    )
+    first = np.arange(count)
+    shown = np.sort(_spread(first, labels, _VIEWED_IMAGES, first[:0]))
+    made = np.stack([splits.reduced(x, _SIDE) for x in views[shown]])
     return {"views": made, "view_labels": labels[shown]}
 
 

@@ -19,14 +19,10 @@ class Method:
 
     Make it under the scope of a strategy.
 
-    Args:
-      settings: those of the transfer.
-      encoder: on centre crops in inference mode, where it represents images.
-      images: the training images.
-      test: the test images.
-
     Attributes:
       cells: the settings to try.
+      represent: from a split to the representations of its centre crops, in
+        inference mode, and labels.
     """
 
     cells: list[dict[str, float]]
@@ -73,11 +69,7 @@ class Method:
         raise NotImplementedError
 
     def predict(self, positions: np.ndarray | None = None) -> np.ndarray:
-        """Probabilities [images, classes] float32.
-
-        Args:
-          positions: of training images; None for the test images.
-        """
+        """Probabilities [images, classes] float32, of test images by None."""
         raise NotImplementedError
 
 
@@ -105,22 +97,18 @@ def make_draws(
 ) -> list[Draw]:
     """Draws the training images of every repeat, before any is used.
 
-    Args:
-      settings: how many images, and how many of them judge.
-      class_names: of the data.
-      labels: [images] integers, of all training images.
-
     Raises:
       ValueError: a class has fewer images than are to be drawn, or none can be
         held out.
     """
     count = settings.images_per_label
     sizes = np.bincount(labels, minlength=len(class_names))
-    if count and sizes.min() < count:
-        raise exceptions.InvalidValue(
-            f"--images_per_label must be at most {sizes.min()}, the training "
-            f"images of {class_names[sizes.argmin()]}, got {count}"
-        )
+    exceptions.require(
+        not count or count <= sizes.min(),
+        f"--images_per_label must be at most {sizes.min()}, the training "
+        f"images of {class_names[sizes.argmin()]}",
+        count,
+    )
     fraction = _FEW_SHOT_FRACTION if count else settings.validation_fraction
     made = []
     for seed in range(settings.seed, settings.seed + settings.repeats):
@@ -144,8 +132,7 @@ def train(
       method: left as it was trained last.
       draw: one whose `judging` is empty gets the method's one cell.
       labels: [images] integers, of all training images.
-      select_by: name of the figure that is to be high; of equal ones the lower
-        negative log-likelihood.
+      select_by: the figure that is to be high, and then the lower NLL.
 
     Returns:
       What transfer.json says of the draw, but for the test images.
@@ -185,15 +172,9 @@ def train(
 
 
 def measure(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, object]:
-    """All measures of a classifier, and the mean of its recalls.
+    """`measures.classification_summary` and `mean_recall`.
 
-    Args:
-      probabilities: [images, classes], rows that sum to 1.
-      labels: [images] integers.
-
-    Returns:
-      As `measures.classification_summary`, and `mean_recall`, the mean over
-      the classes that have images.
+    The mean is over the classes that have images.
     """
     measured = measures.classification_summary(probabilities, labels)
     recalls = [x for x in measured["per_class_recall"] if x is not None]

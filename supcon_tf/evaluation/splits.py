@@ -39,14 +39,7 @@ class EncodedSplit:
         return self.probabilities.argmax(axis=1).astype(np.int32)
 
     def names(self, positions: np.ndarray) -> np.ndarray:
-        """What examples are called: their ids, or else their positions.
-
-        Args:
-          positions: [E] integers in the fixed order.
-
-        Returns:
-          [E] str.
-        """
+        """What examples at positions are called, [E] str: ids or positions."""
         if self.source.ids is None:
             return positions.astype(str)
         return np.array([self.source.ids[position] for position in positions])
@@ -56,8 +49,7 @@ class EncodedSplit:
 
         Args:
           positions: integers of any shape, positions in the fixed order.
-          side: side in pixels that larger ones are reduced to, each pixel the
-            mean of those that it covers.
+          side: side in pixels that larger ones are reduced to.
 
         Returns:
           [*shape of positions, S, S, 3] uint8, S the smaller of both sides.
@@ -73,15 +65,10 @@ class EncodedSplit:
         return images[places.reshape(positions.shape)]
 
 
-def reduced(images: tf.Tensor, side: int) -> np.ndarray:
-    """Reduces images by area.
+def reduced(images: tf.Tensor | np.ndarray, side: int) -> np.ndarray:
+    """Reduces [n, S, S, 3] uint8 images by area to a side in pixels.
 
-    Args:
-      images: [n, S, S, 3] uint8.
-      side: in pixels; smaller images stay as they are.
-
-    Returns:
-      [n, side, side, 3] uint8.
+    Smaller images stay as they are.
     """
     side = min(side, images.shape[1])
     resized = tf.image.resize(images, [side, side], method="area")

@@ -31,63 +31,43 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
 
     The protocol of SimCLR's appendix B.8: a sweep is judged on validation
     images held out from the training images, the best value is then trained on
-    all of these, and the test images are used once, at the end. Their centre
-    crops are those of all of our evaluation: SimCLR's linear classifier crops
-    nothing of the short side.
-
-    Everything that can be wrong with settings, directory and data is found
-    before the first training.
+    all of these, and the test images are used once, at the end. Unlike
+    SimCLR's, their centre crops are those of all of our evaluation. What can
+    be wrong is found before the first training.
 
     Args:
       settings: which encoder, which data, and how it is taken there.
 
     Returns:
-      What transfer.json holds: the data; in "draws", for each drawing of
-      training images (one, unless few-shot), the whole sweep, what was chosen,
-      and all measures on the validation and test images; in "test", the means
-      of the draws' figures, and in "test_deviation", of several draws, their
-      standard deviation (that of a sample). Probabilities per image go to
+      What transfer.json holds: see `_measured`. Probabilities go to
       predictions.npz, [draws, images, classes] where there are several draws.
-      Fine-tuning leaves a checkpoint of encoder and classifier, of the first
-      draw.
+      Fine-tuning leaves a checkpoint of the first draw.
 
     Raises:
       ValueError: run_dir is no pretrained run, the name is taken, or the data
         cannot be read, or has too few images for the settings.
-      FloatingPointError: every cell of the sweep, or the chosen one on all
-        training images, diverged.
+      FloatingPointError: every cell of a sweep, or the chosen one, diverged.
 
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
     run = runs.Run.open(settings.run_dir)
-    pretrained, checkpoint = run.settings, run.checkpoint
-    stage = run.files.stage(settings.name)
+    checkpoint, stage = run.checkpoint, run.files.stage(settings.name)
     stage.check_free(settings.overwrite)
     strategy = devices.set_up(settings)
-    if distribute.num_workers(strategy) > 1:  # which have nothing to share
-        raise exceptions.InvalidValue(
-            "--strategy must be one_device or mirrored where TF_CONFIG names "
-            "several workers, got auto"
-        )
-    settings, images, test = _data(settings, pretrained)
-    if settings.data_dir == pretrained.data_dir:
-        run.files.check_unseen(test.ids)
+    exceptions.require(  # several workers would have nothing to share
+        distribute.num_workers(strategy) == 1,
+        "--strategy must be one_device or mirrored where TF_CONFIG names "
+        "several workers",
+        "auto",
+    )
+    settings, images, test = _data(settings, run)
     labels, test_labels = map(subsets.labels_of, (images, test))
     draws = selection.make_draws(settings, images.class_names, labels)
     stage.create(settings, images.class_names, images.ids, images.skipped)
-
     with strategy.scope():
         console.print_header(images, settings.image_size, settings)
         console.print_line("encoder", checkpoint)
-        if settings.method == "finetune":
-            method = fine_tuning.FineTuning(
-                settings, run.encoder, checkpoint, images, test
-            )
-        else:
-            used = np.unique(np.concatenate([draw.images for draw in draws]))
-            method = linear_probe.LinearTransfer(
-                settings, run.encoder, images, test, used
-            )
+        method = _method(settings, run, images, test, draws)
     records, probabilities = [], []
     for draw in draws:
         record = selection.train(method, draw, labels, settings.select_by)
@@ -96,34 +76,15 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
         records.append(record)
         if settings.method == "finetune" and draw is draws[0]:
             method.save(stage.checkpoints)
-    measured = {
-        "dataset": images.name,
-        "image_size": settings.image_size,
-        "method": settings.method,
-        "pretrained_on": pretrained.dataset,
-        "encoder": checkpoint,
-        "classes": len(images.class_names),
-        "test_images": len(test_labels),
-        "select_by": settings.select_by,
-        **_over_draws([record["test"] for record in records]),
-        "draws": records,
-    }
-    stage.write_predictions(
-        np.stack(probabilities) if len(draws) > 1 else probabilities[0],
-        test_labels,
-        test.ids,
-        test.class_names,
-    )
+    every = np.stack(probabilities) if len(draws) > 1 else probabilities[0]
+    stage.write_predictions(every, test_labels, test.ids, test.class_names)
+    measured = _measured(settings, run, images, len(test_labels), records)
     files.write_atomically(stage.transfer_file, results.to_json(measured))
     return measured
 
 
 def transfer_table(measured: dict[str, object]) -> str:
-    """The figures on validation and test images, as text.
-
-    Args:
-      measured: what `transfer_encoder` returned.
-    """
+    """The text of what `transfer_encoder` returned."""
     draws, deviation = measured["draws"], measured.get("test_deviation")
     few = f", mean of {len(draws)} draws" if deviation else ""
     lines = [
@@ -148,31 +109,72 @@ def transfer_table(measured: dict[str, object]) -> str:
 
 
 def _data(
-    settings: config.TransferSettings, pretrained: config.PretrainSettings
+    settings: config.TransferSettings, run: runs.Run
 ) -> tuple[config.TransferSettings, data.Source, data.Source]:
     """Resolved settings, and the training and the test images."""
-    settings = dataclasses.replace(
-        settings, image_size=settings.image_size or pretrained.image_size
-    )
+    size = settings.image_size or run.settings.image_size
+    settings = dataclasses.replace(settings, image_size=size)
     images, test = (
         input_pipeline.source(settings, split) for split in ("train", "test")
     )
-    if images.class_names != test.class_names or len(test.class_names) < 2:
-        raise exceptions.InvalidValue(
-            f"{images.name} must have two classes or more, the same in both "
-            f"splits, got {len(images.class_names)} and "
-            f"{len(test.class_names)}"
+    classes, test_classes = images.class_names, test.class_names
+    exceptions.require(
+        classes == test_classes and len(classes) >= 2,
+        f"{images.name} must have two classes or more, the same in both splits",
+        f"{len(classes)} and {len(test_classes)}",
+    )
+    settings = input_pipeline.resolved(settings, images)
+    if settings.data_dir == run.settings.data_dir:
+        run.files.check_unseen(test.ids)
+    return settings, images, test
+
+
+def _method(
+    settings: config.TransferSettings,
+    run: runs.Run,
+    images: data.Source,
+    test: data.Source,
+    draws: list[selection.Draw],
+) -> selection.Method:
+    if settings.method == "finetune":
+        return fine_tuning.FineTuning(
+            settings, run.encoder, run.checkpoint, images, test
         )
-    return input_pipeline.resolved(settings, images), images, test
+    used = np.unique(np.concatenate([draw.images for draw in draws]))
+    return linear_probe.LinearTransfer(
+        settings, run.encoder, images, test, used
+    )
 
 
-def _over_draws(tests: list[dict[str, object]]) -> dict[str, object]:
-    """Mean of each figure and, of several draws, standard deviation."""
-    figures = [selection.figures(measured) for measured in tests]
+def _measured(
+    settings: config.TransferSettings,
+    run: runs.Run,
+    images: data.Source,
+    test_images: int,
+    records: list[dict[str, object]],
+) -> dict[str, object]:
+    """What transfer.json holds.
+
+    The data; in "draws", for each drawing of training images (one, unless
+    few-shot), the sweep, what was chosen, and all measures on the validation
+    and test images; in "test", the means of the draws' figures, and in
+    "test_deviation" their standard deviation (that of a sample).
+    """
+    figures = [selection.figures(record["test"]) for record in records]
     columns = {name: [x[name] for x in figures] for name in figures[0]}
-    means = {"test": {k: float(np.mean(v)) for k, v in columns.items()}}
-    if len(tests) > 1:
-        means["test_deviation"] = {
+    measured = {
+        "dataset": images.name,
+        "image_size": settings.image_size,
+        "method": settings.method,
+        "pretrained_on": run.settings.dataset,
+        "encoder": run.checkpoint,
+        "classes": len(images.class_names),
+        "test_images": test_images,
+        "select_by": settings.select_by,
+        "test": {k: float(np.mean(v)) for k, v in columns.items()},
+    }
+    if len(records) > 1:
+        measured["test_deviation"] = {
             k: float(np.std(v, ddof=1)) for k, v in columns.items()
         }
-    return means
+    return {**measured, "draws": records}

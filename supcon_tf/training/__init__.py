@@ -1,8 +1,7 @@
 """Training: the stages, and what they are made of."""
 
 from supcon_tf.run_files import RunDirectory
-from supcon_tf.training.lars import LARS
-from supcon_tf.training.optimizers import SGD, Adam, AdamW, RMSProp
+from supcon_tf.training.optimizers import LARS, SGD, Adam, AdamW, RMSProp
 from supcon_tf.training.representations import represent
 from supcon_tf.training.runs import Run, load_encoder
 from supcon_tf.training.schedules import (

@@ -1,10 +1,11 @@
-"""From settings to models and losses."""
+"""From settings to models, losses and optimizers."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
 from supcon_tf import config, losses, models
+from supcon_tf.training import devices, optimizers, schedules
 
 
 def encoder(settings: config.PretrainSettings) -> models.Encoder:
@@ -80,33 +81,20 @@ def _supcon_model(
     )
 
 
-_PARTS = (
-    "encoder",
-    "projection_head",
-    "classifier",
-    "momentum_encoder",
-    "momentum_head",
-    "queue",
-)
-
-
 def checkpointed(model: tf.keras.Model) -> dict[str, tf.Module]:
     """The parts of a stage's model under their names in a checkpoint."""
     if isinstance(model, models.LinearClassifier):  # whose encoder is frozen
         return {"classifier": model.classifier}
-    parts = {name: getattr(model, name, None) for name in _PARTS}
+    names = ("encoder", "projection_head", "classifier")
+    names += ("momentum_encoder", "momentum_head", "queue")
+    parts = {name: getattr(model, name, None) for name in names}
     return {name: part for name, part in parts.items() if part is not None}
 
 
 def loss(
     settings: config.PretrainSettings, model: tf.keras.Model | None = None
 ) -> tf.keras.losses.Loss:
-    """The loss of stage 1.
-
-    Args:
-      settings: resolved settings.
-      model: that of stage 1, whose queue, if it has one, the loss shares.
-    """
+    """The loss of stage 1, which shares the queue of a model that has one."""
     shared = {"cross_replica": settings.cross_replica}
     return {
         "supcon": lambda: losses.SupConLoss(
@@ -143,3 +131,72 @@ def chance(settings: config.PretrainSettings, replicas: int) -> float | None:
     return losses.chance_loss(
         contrasts, settings.temperature, settings.scale_by_temperature
     )
+
+
+def optimizer(
+    settings: devices.StageSettings, epoch_steps: int
+) -> tf.keras.optimizers.Optimizer | tf.keras.optimizers.legacy.Optimizer:
+    """The optimizer of a stage with its schedule."""
+    rate, decay = schedule(settings, epoch_steps), settings.weight_decay
+    momentum, small = settings.momentum, epsilon(settings)
+    if settings.optimizer == "lamb":  # brings TensorFlow Addons
+        from supcon_tf.training import lamb
+
+        return lamb.LAMB(rate, epsilon=small, weight_decay=decay)
+    return {
+        "lars": lambda: optimizers.LARS(
+            rate, momentum, settings.trust_coefficient, l2=decay
+        ),
+        "sgd": lambda: optimizers.SGD(
+            rate, momentum, settings.nesterov, l2=decay
+        ),
+        "rmsprop": lambda: optimizers.RMSProp(
+            rate, settings.rmsprop_decay, momentum, small, l2=decay
+        ),
+        "adam": lambda: optimizers.Adam(rate, epsilon=small, l2=decay),
+        "adamw": lambda: optimizers.AdamW(
+            rate, weight_decay=decay, epsilon=small
+        ),
+    }[settings.optimizer]()
+
+
+def schedule(
+    settings: devices.StageSettings, epoch_steps: int
+) -> schedules.Warmup:
+    """The learning rate of a stage, its epochs counted in optimizer steps."""
+
+    def steps(epochs: float) -> int:
+        return round(epochs * epoch_steps)
+
+    peak, rate = peak_learning_rate(settings), settings.decay_rate
+    warmup = steps(settings.warmup_epochs) if settings.epochs else 0
+    return {
+        "cosine": lambda: schedules.WarmupCosine(
+            peak, steps(max(settings.epochs, 1)), warmup
+        ),
+        "exponential": lambda: schedules.WarmupExponential(
+            peak, max(steps(settings.decay_epochs), 1), rate, warmup
+        ),
+        "step": lambda: schedules.WarmupStep(
+            peak, map(steps, settings.decay_boundaries), rate, warmup
+        ),
+        "constant": lambda: schedules.Warmup(peak, warmup),
+    }[settings.schedule]()
+
+
+def peak_learning_rate(settings: devices.StageSettings) -> float:
+    """The highest learning rate of a stage, resolved for its batch."""
+    return schedules.scaled_learning_rate(
+        settings.learning_rate,
+        settings.batch_size,
+        settings.learning_rate_scaling,
+    )
+
+
+def epsilon(settings: devices.StageSettings) -> float | None:
+    """The denominator's epsilon, resolved; None where there is none."""
+    if settings.optimizer_epsilon is not None:
+        return settings.optimizer_epsilon
+    # That of rmsprop is of the paper's linear stage.
+    usual = {"rmsprop": 1e-3, "adam": 1e-7, "adamw": 1e-7, "lamb": 1e-6}
+    return usual.get(settings.optimizer)

@@ -13,10 +13,9 @@ from supcon_tf.training import console, progress
 
 
 class MetricsFile(tf.keras.callbacks.Callback):
-    """Appends one JSON object per epoch to a file.
+    """Appends one JSON object per epoch to a file, null for NaN and infinity.
 
-    Values that are not finite become null, so that every line is JSON. Put it
-    behind the callbacks that add to the logs.
+    Put it behind the callbacks that add to the logs.
 
     Args:
       path: the file, metrics.jsonl of a run directory.
@@ -33,7 +32,8 @@ class MetricsFile(tf.keras.callbacks.Callback):
         if self.path.exists():
             known = run_files.read_metrics(self.path)
             kept = [x for x in known if x["epoch"] <= self.start_epoch]
-            files.write_atomically(self.path, "".join(map(_to_line, kept)))
+            lines = [json.dumps(line) + "\n" for line in kept]
+            files.write_atomically(self.path, "".join(lines))
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         figures = {
@@ -41,20 +41,15 @@ class MetricsFile(tf.keras.callbacks.Callback):
             for name, value in logs.items()
         }
         with self.path.open("a") as file:
-            file.write(_to_line({"epoch": epoch + 1, **figures}))
-
-
-def _to_line(figures: dict[str, float | None]) -> str:
-    return json.dumps(figures, allow_nan=False) + "\n"
+            file.write(json.dumps({"epoch": epoch + 1, **figures}) + "\n")
 
 
 class StopOnNonFiniteLoss(tf.keras.callbacks.Callback):
     """Ends the run at the first step whose loss is NaN or infinite.
 
-    Raises FloatingPointError, which names the step. Looks at `loss` and at
-    what is named `..._loss`: other metrics may have nothing to measure. A step
-    that mixed_float16 skips, since its scaled gradients overflow, has a finite
-    loss.
+    Raises FloatingPointError, which names the step. Looks at `loss` and
+    `..._loss`: other metrics may have nothing to measure. A step that
+    mixed_float16 skips has a finite loss.
     """
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
@@ -65,14 +60,11 @@ class StopOnNonFiniteLoss(tf.keras.callbacks.Callback):
 
 
 def check_finite_weights(model: tf.keras.Model) -> None:
-    """Checks that a model and its optimizer are worth keeping.
+    """Checks that a compiled model and its optimizer are worth keeping.
 
     A loss may be finite when its gradient is not, and the loss of the next
-    step comes too late for a checkpoint between the two.
-
-    Args:
-      model: compiled. With several workers, all of them must call this: they
-        average the statistics of batch norm.
+    step comes too late for a checkpoint between the two. All workers must call
+    this: they average the statistics of batch norm.
 
     Raises:
       FloatingPointError: a variable holds NaN or infinity; it is named.
@@ -94,14 +86,12 @@ def _are_finite(values: list[tf.Tensor]) -> tf.Tensor:
 class CollapseWarning(tf.keras.callbacks.Callback):
     """Says once per run that nothing is being learned, and what to do.
 
-    Looks at `loss/chance` and `mean_cosine` of an epoch, so put it after
-    `progress.Figures`; a figure that is not there is not judged. A fresh
-    encoder looks collapsed too, hence the wait.
+    Looks at `loss/chance` and `mean_cosine` of an epoch where they are, so put
+    it after `progress.Figures`.
 
     Args:
-      after_steps: optimizer steps before the first judgement; give the
-        warm-up and at least an epoch more, since figures are means over the
-        epoch.
+      after_steps: optimizer steps before the first judgement: a fresh encoder
+        looks collapsed too, and figures are means over the epoch.
     """
 
     def __init__(self, after_steps: int = 100):
@@ -132,7 +122,7 @@ class CollapseWarning(tf.keras.callbacks.Callback):
 class InputBoundWarning(tf.keras.callbacks.Callback):
     """Says once per run that the steps wait for data, and what to do.
 
-    Looks at `data_wait` of an epoch, so put it after `waiting.DataWait`.
+    Looks at `data_wait` of an epoch, so put it after `progress.DataWait`.
 
     Args:
       after_steps: steps of this `fit` before the first judgement: the first

@@ -52,16 +52,10 @@ def save(
     *,
     is_chief: bool = True,
 ) -> None:
-    """Saves a checkpoint.
+    """Saves parts, by name, and how far the run is, in a run's checkpoints/.
 
     With several workers all must call it, for variables that are split among
     them, and only the chief's files stay.
-
-    Args:
-      directory: of the run's checkpoints.
-      parts: what is saved, by name.
-      progress: how far the run is.
-      is_chief: whether this process keeps the files.
 
     Raises:
       OSError: it could not be written; earlier checkpoints are untouched.
@@ -83,10 +77,9 @@ def save(
             final.rmtree()
         partial.rename(final)
     except (OSError, tf.errors.OpError) as error:
-        kept = run_files.steps_in(directory)
         remove_partial(directory)
         advice = "There is no earlier one"
-        if kept:
+        if kept := run_files.steps_in(directory):
             advice = (
                 f"That of step {kept[-1]} is good: free some space, and go on "
                 "from it with --resume"
@@ -106,13 +99,7 @@ def remove_partial(directory: epath.Path) -> None:
 
 
 def prune(directory: epath.Path, keep: int, keep_every: int | None) -> None:
-    """Removes all checkpoints but the newest and the ones kept for good.
-
-    Args:
-      directory: of the run's checkpoints.
-      keep: how many of the newest stay.
-      keep_every: steps whose multiples stay for good; None for none.
-    """
+    """Removes all but the newest `keep` and multiples of `keep_every` steps."""
     for step in run_files.steps_in(directory)[:-keep]:
         if not keep_every or step % keep_every:
             run_files.path_of(directory, step).rmtree()
@@ -134,11 +121,11 @@ def read_progress(path: epath.PathLike) -> Progress:
             f"{path} must be a checkpoint of this package, but its "
             f"{_PROGRESS} cannot be read: {error}"
         ) from error
-    found = _digests(path)
+    there = _digests(path)
     damaged = [
-        f"{name} ({'changed' if name in found else 'missing'})"
+        f"{name} ({'changed' if name in there else 'missing'})"
         for name, digest in expected.items()
-        if found.get(name) != digest
+        if there.get(name) != digest
     ]
     if damaged:
         raise exceptions.InvalidValue(
@@ -149,11 +136,7 @@ def read_progress(path: epath.PathLike) -> Progress:
 
 
 def restore(path: epath.PathLike, **parts: tf.Module) -> None:
-    """Restores parts of a checkpoint, each completely.
-
-    Args:
-      path: the checkpoint.
-      **parts: under the names that they were saved by.
+    """Restores parts, by the names that they were saved by, completely.
 
     Raises:
       ValueError: a variable of a part is missing or has another shape; the
@@ -195,15 +178,14 @@ def _differences(prefix: str, parts: dict[str, tf.Module]) -> str:
             wanted = _shapes(written, parts)
     except (OSError, ValueError, tf.errors.OpError):
         return ""
-    lines = [
-        *(f"-{name} {wanted[name]}" for name in wanted.keys() - stored.keys()),
-        *(f"+{name} {stored[name]}" for name in stored.keys() - wanted.keys()),
-        *(
-            f"{name} {stored[name]}, not {wanted[name]}"
-            for name in wanted.keys() & stored.keys()
-            if stored[name] != wanted[name]
-        ),
-    ]
+    lines = []
+    for name in wanted.keys() | stored.keys():
+        if name not in stored:
+            lines.append(f"-{name} {wanted[name]}")
+        elif name not in wanted:
+            lines.append(f"+{name} {stored[name]}")
+        elif stored[name] != wanted[name]:
+            lines.append(f"{name} {stored[name]}, not {wanted[name]}")
     more = f" and {len(lines) - 10} more" if len(lines) > 10 else ""
     return "; ".join(sorted(lines)[:10]) + more
 

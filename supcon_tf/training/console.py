@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import supcon_tf
 from supcon_tf import config, data, distribute, models
-from supcon_tf.training import builders, devices, optimization
+from supcon_tf.training import builders, devices
 
 
 def print_line(name: str, text: object) -> None:
@@ -22,9 +22,7 @@ def print_header(
     settings: devices.StageSettings | None = None,
 ) -> None:
     """Prints versions, devices as `settings` uses them, and the data set."""
-    print_line(
-        "versions", ", ".join(f"{name} {v}" for name, v in versions().items())
-    )
+    print_line("versions", ", ".join(f"{k} {v}" for k, v in versions().items()))
     print_line("devices", _describe_devices(settings))
     print_line(
         "data",
@@ -37,10 +35,9 @@ def print_header(
 
 def _listed(what: str, names: tuple[str, ...]) -> str:
     """How many of something there are, and the first of them by name."""
-    if not names:
-        return ""
     more = ", ..." if len(names) > 3 else ""
-    return f"; {len(names)} {what}: {', '.join(names[:3])}{more}"
+    listed = f"; {len(names)} {what}: {', '.join(names[:3])}{more}"
+    return listed if names else ""
 
 
 def versions() -> dict[str, str]:
@@ -52,21 +49,19 @@ def versions() -> dict[str, str]:
     }
 
 
-def _describe_devices(
-    settings: devices.StageSettings | None,
-) -> str:
+def _describe_devices(settings: devices.StageSettings | None) -> str:
     """Strategy, replicas, workers, their devices, and how they compute."""
     strategy = tf.distribute.get_strategy()
-    counts = {
-        kind: len(tf.config.list_logical_devices(kind))
+    counts = ", ".join(
+        f"{len(there)} {kind}"
         for kind in ("TPU", "GPU", "CPU")
-    }
-    found = ", ".join(f"{n} {kind}" for kind, n in counts.items() if n)
+        if (there := tf.config.list_logical_devices(kind))
+    )
     # TensorFlow's inner name of one of them.
     name = type(strategy).__name__.replace("CollectiveAllReduce", "MultiWorker")
     text = (
         f"{name}: {strategy.num_replicas_in_sync} replica(s), "
-        f"{distribute.num_workers(strategy)} worker(s), {found} in all; "
+        f"{distribute.num_workers(strategy)} worker(s), {counts} in all; "
         f"{tf.keras.mixed_precision.global_policy().name}"
     )
     if settings is not None:
@@ -96,25 +91,25 @@ def print_pretraining(
     print_line(
         "batch", f"{batch}; {steps} steps per epoch, {settings.epochs} epochs"
     )
-    encoder = model.encoder
+    encoder, size = model.encoder, settings.image_size
+    stem = encoder.resolved_stem or "none"
     print_line(
         "encoder",
-        f"{settings.architecture}, width {settings.width}, "
-        f"stem {encoder.resolved_stem or 'none'}, "
+        f"{settings.architecture}, width {settings.width}, stem {stem}, "
         f"{encoder.count_params():,} parameters, "
         f"{encoder.representation_dim}-d representation",
     )
-    if encoder.resolved_stem == "cifar" and settings.image_size > 64:
+    if stem == "cifar" and size > 64:
         print_line(
             "note",
-            f"the cifar stem keeps images of {settings.image_size} px at full "
-            "size: --stem=imagenet needs a sixteenth of the memory and time",
+            f"the cifar stem keeps images of {size} px at full size: "
+            "--stem=imagenet needs a sixteenth of the memory and time",
         )
-    if encoder.resolved_stem == "imagenet" and settings.image_size <= 64:
+    if stem == "imagenet" and size <= 64:
         print_line(
             "note",
-            f"the imagenet stem shrinks images of {settings.image_size} px to "
-            f"{-(-settings.image_size // 32)}: --stem=cifar keeps their detail",
+            f"the imagenet stem shrinks images of {size} px to "
+            f"{-(-size // 32)}: --stem=cifar keeps their detail",
         )
     print_optimizer(settings)
     print_line("loss", _describe_loss(settings, replicas))
@@ -135,10 +130,8 @@ def _describe_loss(settings: config.PretrainSettings, replicas: int) -> str:
     }[settings.loss]
     text = f"{settings.objective}: {numbers}"
     if settings.is_joint:
-        text += (
-            f", weight {1 - settings.classifier_weight:g}; cross-entropy, "
-            f"weight {settings.classifier_weight:g}"
-        )
+        share = settings.classifier_weight
+        text += f", weight {1 - share:g}; cross-entropy, weight {share:g}"
     if settings.queue_size:
         text += (
             f", queue of {settings.queue_size:,} by a momentum encoder, "
@@ -169,15 +162,13 @@ def print_linear(settings: config.LinearSettings) -> None:
 
 def print_optimizer(settings: devices.StageSettings) -> None:
     """Prints the optimizer with the learning rate that it resolves to."""
-    peak = optimization.peak_learning_rate(settings)
-    source = (
-        f"{settings.learning_rate:g} per 256, {settings.learning_rate_scaling} "
-        "scaling"
-    )
-    if settings.learning_rate_scaling == "none":
+    peak = builders.peak_learning_rate(settings)
+    scaling = settings.learning_rate_scaling
+    source = f"{settings.learning_rate:g} per 256, {scaling} scaling"
+    if scaling == "none":
         source = "whatever the batch"
     momentum = f"momentum {settings.momentum:g}"
-    epsilon = f"epsilon {optimization.epsilon(settings)}"
+    epsilon = f"epsilon {builders.epsilon(settings)}"
     numbers = {
         "lars": f"{momentum}, trust {settings.trust_coefficient:g}",
         "sgd": ("Nesterov " if settings.nesterov else "") + momentum,

@@ -15,11 +15,6 @@ def set_up(settings: StageSettings) -> tf.distribute.Strategy:
     """Prepares TensorFlow for a run: devices, precision, seed, determinism.
 
     It comes before anything is computed: machines find each other first.
-    What the settings ask of devices that do not have it is found here, not in
-    the first step.
-
-    Args:
-      settings: the settings of a stage.
 
     Returns:
       The strategy, under whose scope everything else is made.
@@ -31,7 +26,7 @@ def set_up(settings: StageSettings) -> tf.distribute.Strategy:
     strategy = distribute.make_strategy(settings.strategy, settings.tpu)
     replicas = strategy.num_replicas_in_sync
     if settings.batch_size is not None:
-        check_batch(settings, settings.batch_size, replicas)
+        check_batch(settings, replicas)
     on_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
     if settings.jit_compile and replicas > 1 and not on_tpu:
         raise exceptions.InvalidValue(
@@ -52,15 +47,9 @@ def distributed(
 ) -> tf.data.Dataset | tf.distribute.DistributedDataset:
     """The batches that this worker gives to `fit`.
 
-    Args:
-      strategy: of the run.
-      make: from a worker's (index, count) to its batches, each of static size
-        and its part of a global batch.
-
-    Returns:
-      `make((0, 1))` itself for a single worker, whose batches Keras shares
-      among the replicas. For several workers, the batches of each replica,
-      from pipelines that read nothing but the part of their worker.
+    `make` goes from a worker's (index, count) to its part of each global batch,
+    of static size. Keras shares the batches of a single worker, `make((0, 1))`,
+    among its replicas; several workers get those of each replica.
     """
     if distribute.num_workers(strategy) == 1:
         return make((0, 1))
@@ -91,12 +80,7 @@ def file_shard(
 
 
 def any_worker(strategy: tf.distribute.Strategy, claim: bool) -> bool:
-    """Whether any worker claims something; all of them must ask.
-
-    Args:
-      strategy: whose workers agree.
-      claim: that of this one.
-    """
+    """Whether any worker claims something; all of them must ask."""
     if distribute.num_workers(strategy) == 1:
         return claim
     return bool(_sum_over_replicas(strategy, tf.constant(float(claim))) > 0)
@@ -116,15 +100,13 @@ def _sum_over_replicas(
     return strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None)
 
 
-def check_batch(
-    settings: config.DeviceSettings, batch_size: int, replicas: int
-) -> None:
+def check_batch(settings: StageSettings, replicas: int) -> None:
     """Raises ValueError for a batch that replicas cannot share equally."""
-    fewer = batch_size // replicas * replicas
-    if fewer != batch_size:
-        nearest = [n for n in (fewer, fewer + replicas) if n]
+    fewer = settings.batch_size // replicas * replicas
+    if fewer != settings.batch_size:
+        nearest = [str(n) for n in (fewer, fewer + replicas) if n]
         raise exceptions.InvalidValue(
             f"--batch_size must be a multiple of the {replicas} replicas of "
-            f"--strategy={settings.strategy}, got {batch_size}: take "
-            f"{' or '.join(map(str, nearest))}"
+            f"--strategy={settings.strategy}, got {settings.batch_size}: take "
+            f"{' or '.join(nearest)}"
         )

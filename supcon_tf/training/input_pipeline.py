@@ -64,30 +64,27 @@ def resolved_batch(
 ) -> devices.StageSettings:
     """The settings with a batch and numbers of the optimizer, where none are.
 
-    Args:
-      settings: of a stage.
-      images: its training split.
-      replicas: of its strategy, which share each batch.
+    The batch is the largest that leaves an epoch some steps and that the
+    replicas can share.
 
     Raises:
       ValueError: the replicas cannot share the batch, or it breaks a rule.
     """
-    batch_size = settings.batch_size or _fitting_batch(
-        settings, images, replicas
-    )
-    devices.check_batch(settings, batch_size, replicas)
-    defaults = {
+    resolved = {
         name: getattr(settings, f"default_{name}")
         for name in ("warmup_epochs", "learning_rate", "weight_decay")
         if getattr(settings, name) is None
     }
-    return dataclasses.replace(settings, batch_size=batch_size, **defaults)
+    if settings.batch_size is None:
+        resolved["batch_size"] = _fitting_batch(settings, images, replicas)
+    settings = dataclasses.replace(settings, **resolved)
+    devices.check_batch(settings, replicas)
+    return settings
 
 
 def _fitting_batch(
     settings: devices.StageSettings, images: data.Source, replicas: int
 ) -> int:
-    """The largest batch that leaves an epoch some steps, and can be shared."""
     size = settings.LARGEST_BATCH
     if settings.images_per_class:
         size = min(size, settings.images_per_class * len(images.class_names))
@@ -118,11 +115,11 @@ def views(
     stays here, since it goes by the step.
 
     Args:
-      settings: the settings of the stage.
+      settings: those of the stage.
       images: its training split.
       size: side of the views in pixels.
       num_views: views per example.
-      mix: what mixes the images of a batch; None for none.
+      mix: what mixes the images of a batch.
       start_step: step of the whole run whose batch comes first.
       shard: (index, count) of this worker, which gets its rows of each batch;
         from a data service, as many rows of any.
@@ -131,15 +128,12 @@ def views(
       ValueError: as `data.make_views` and `data.check_service`.
     """
     served = settings.data_service is not None
-    batches = data.make_views(
+    batches = made_here(
+        settings,
         images,
         settings.batch_size,
+        size,
         num_views,
-        augmentation(settings),
-        settings.seed,
-        image_size=size,
-        crop_area=settings.crop_area or None,
-        horizontal_flip=settings.horizontal_flip,
         start_step=start_step,
         images_per_class=settings.images_per_class,
         shard=(0, 1) if served else shard,
@@ -163,6 +157,28 @@ def views(
     )
 
 
+def made_here(
+    settings: config.AugmentationSettings,
+    images: data.Source,
+    batch_size: int,
+    size: int,
+    num_views: int,
+    **order: object,
+) -> tf.data.Dataset:
+    """`data.make_views` by the seed, crop, flip and policy of settings."""
+    return data.make_views(
+        images,
+        batch_size,
+        num_views,
+        augmentation(settings),
+        settings.seed,
+        image_size=size,
+        crop_area=settings.crop_area or None,
+        horizontal_flip=settings.horizontal_flip,
+        **order,
+    )
+
+
 def _through_service(
     settings: devices.StageSettings,
     batches: tf.data.Dataset,
@@ -171,8 +187,7 @@ def _through_service(
 ) -> tf.data.Dataset:
     """One worker's part of what a data service makes of the global batches.
 
-    They share a job, by a name that no other run has: one with that name
-    would get these views.
+    The workers share a job, by a name that no other run has.
     """
     if workers == 1:
         return data.through_service(batches, settings.data_service)
@@ -190,11 +205,12 @@ def mixing(
     settings: config.PretrainSettings, num_classes: int
 ) -> augment.MixUp | augment.CutMix | None:
     """What mixes the images of a batch in stage 1; None for none."""
-    if settings.mixing == "none":
-        return None
-    made = {"mixup": augment.MixUp, "cutmix": augment.CutMix}[settings.mixing]
     alpha = {"alpha": settings.mixing_alpha} if settings.mixing_alpha else {}
-    return made(num_classes, **alpha)
+    return {
+        "none": lambda: None,
+        "mixup": lambda: augment.MixUp(num_classes, **alpha),
+        "cutmix": lambda: augment.CutMix(num_classes, **alpha),
+    }[settings.mixing]()
 
 
 def augmentation(

@@ -51,13 +51,9 @@ class LAMB(_tfa_optimizers().LAMB):
         return rate
 
     def _do_use_weight_decay(self, variable: tf.Variable) -> bool:
-        """TFA's hook: whether a variable decays."""
-        return optimizers.is_kernel(variable) and super()._do_use_weight_decay(
-            variable
-        )
+        used = super()._do_use_weight_decay(variable)  # by TFA's own lists
+        return used and optimizers.is_kernel(variable)
 
     def _do_layer_adaptation(self, variable: tf.Variable) -> bool:
-        """TFA's hook: whether a step is scaled to the variable's norm."""
-        return optimizers.is_kernel(variable) and super()._do_layer_adaptation(
-            variable
-        )
+        used = super()._do_layer_adaptation(variable)
+        return used and optimizers.is_kernel(variable)

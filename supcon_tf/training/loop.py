@@ -18,11 +18,10 @@ from supcon_tf.training import (
     preemption,
     progress,
     saving,
-    waiting,
 )
 
-# From (first step, (index, count) of this worker) to its batches; cached, for
-# to make a pipeline takes a second.
+# From (first step, (index, count) of this worker) to its batches; cached, since
+# a pipeline takes a second to make.
 MakeBatches = Callable[[int, tuple[int, int]], tf.data.Dataset]
 
 # What the collectives of a worker raise when another one is gone.
@@ -37,10 +36,6 @@ def check_run(
     run: run_files.RunDirectory, settings: devices.StageSettings
 ) -> devices.StageSettings:
     """Finds, before anything is read, what forbids to train in a directory.
-
-    Args:
-      run: the directory.
-      settings: the settings.
 
     Returns:
       The settings, with what they leave to the run as it has it already.
@@ -66,10 +61,10 @@ def open_run(
     One that goes on may have more epochs than it was begun with.
 
     Args:
-      settings: the settings, resolved.
+      settings: resolved.
       run: the directory.
       images: that it trains on.
-      strategy: of the run; its chief writes.
+      strategy: whose chief writes.
       skipped: files of other splits that could not be read.
 
     Returns:
@@ -118,10 +113,10 @@ def fit(
     """Opens a run, and trains to its last epoch from wherever it is.
 
     Args:
-      settings: the settings of the stage, resolved.
+      settings: those of the stage, resolved.
       run: its directory.
       images: that it trains on.
-      model: of the stage, compiled under its strategy.
+      model: compiled under the strategy.
       make_batches: makes the endless batches.
       skipped: files of other splits that could not be read.
       measures: callbacks that add figures to the logs of an epoch.
@@ -144,16 +139,10 @@ def fit(
             is_chief = distribute.is_chief(strategy)
             checkpoints.save(run.checkpoints, parts, start, is_chief=is_chief)
         return
-    wait = waiting.DataWait()
+    wait = progress.DataWait()
     saver = saving.Saver(run.checkpoints, parts, settings, start)
     watchers = monitoring.make_callbacks(
-        settings,
-        run,
-        strategy,
-        start,
-        wait=wait,
-        measures=measures,
-        views=views,
+        settings, run, strategy, start, wait, measures, views
     )
     # Several workers make the batches of each replica themselves.
     workers = distribute.num_workers(strategy)
@@ -190,11 +179,11 @@ def _start(
             return checkpoints.Progress(0, epoch_steps)
         path = run.latest_checkpoint()
         done = checkpoints.read_progress(path)
-        if done.epoch_steps != epoch_steps:
-            raise exceptions.InvalidValue(
-                f"--resume must find the data of {run.path}, got {epoch_steps} "
-                f"steps per epoch (was {done.epoch_steps})"
-            )
+        exceptions.require(
+            done.epoch_steps == epoch_steps,
+            f"--resume must find the data of {run.path}",
+            f"{epoch_steps} steps per epoch (was {done.epoch_steps})",
+        )
         checkpoints.restore(path, **parts)
     console.print_line("resumed", f"{path}, {done.epoch} epochs done")
     return done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pathlib
 import subprocess
@@ -22,18 +23,15 @@ def warning(
     encoder: models.Encoder,
     available: int | None,
 ) -> str | None:
-    """What to say of a step that will not fit in memory.
+    """What to say of a step that will not fit in memory; None where it fits.
 
     The estimate is that of the activations, which in a large step are nearly
     all: 75 to 90 % of what a process grew by with ResNets and VGGs on a CPU.
 
     Args:
-      settings: resolved settings.
+      settings: resolved.
       encoder: built.
-      available: bytes of `available_bytes`; None if it is not known.
-
-    Returns:
-      Estimate, limit and the flag that helps; None where it fits.
+      available: of `available_bytes`.
     """
     strategy = tf.distribute.get_strategy()
     images = settings.batch_size // settings.gradient_cache_chunks
@@ -48,21 +46,18 @@ def warning(
     if needed < 0.8 * available:
         return None
     excess = needed / (0.6 * available)
-    smaller = max(int(settings.batch_size / excess), 1)
-    remedy = (
-        f"--batch_size={2 ** (smaller.bit_length() - 1)}, or a smaller "
-        "--image_size"
-    )
+    smaller = 2 ** int(math.log2(max(settings.batch_size / excess, 1)))
+    remedy = f"--batch_size={smaller}, or a smaller --image_size"
     chunks = settings.gradient_cache_chunks
-    fitting = [
+    fitting = (
         n
         for n in range(chunks + 1, settings.batch_size + 1)
         if settings.batch_size % n == 0 and n >= excess * chunks
-    ]
-    if settings.has_projections and fitting:
+    )
+    if settings.has_projections and (more := next(fitting, None)):
         remedy = (
-            f"--gradient_cache_chunks={fitting[0]} computes the same loss in "
-            f"parts; else {remedy}"
+            f"--gradient_cache_chunks={more} computes the same loss in parts; "
+            f"else {remedy}"
         )
     return (
         f"the activations of {views} views take about {needed / 1e9:.1f} GB, "
@@ -71,12 +66,7 @@ def warning(
 
 
 def activation_bytes(encoder: models.Encoder, image_size: int) -> int:
-    """Bytes that the forward pass of one view keeps for its gradient.
-
-    Args:
-      encoder: built.
-      image_size: side of the view in pixels.
-    """
+    """Bytes that the forward pass of a view of this side keeps for backward."""
     strategy = tf.distribute.get_strategy()
 
     def gradient(images: tf.Tensor) -> list[tf.Tensor]:
@@ -124,12 +114,12 @@ def available_bytes() -> int | None:
 
 def _gpu_bytes() -> int | None:
     """By the driver's own tool: TensorFlow tells what is used, not the rest."""
-    command = (
-        "nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits"
-    )
+    query = "--query-gpu=memory.total --format=csv,noheader,nounits"
     try:
         text = subprocess.check_output(
-            command.split(), text=True, stderr=subprocess.DEVNULL
+            ["nvidia-smi", *query.split()],
+            text=True,
+            stderr=subprocess.DEVNULL,
         )
     except (OSError, subprocess.CalledProcessError):
         return None

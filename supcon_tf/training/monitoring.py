@@ -15,7 +15,6 @@ from supcon_tf.training import (
     devices,
     progress,
     tensorboard,
-    waiting,
 )
 
 
@@ -24,26 +23,24 @@ def make_callbacks(
     run: run_files.RunDirectory,
     strategy: tf.distribute.Strategy,
     start: checkpoints.Progress,
-    *,
-    wait: waiting.DataWait | None = None,
+    wait: progress.DataWait | None = None,
     measures: Sequence[tf.keras.callbacks.Callback] = (),
     views: tf.data.Dataset | None = None,
 ) -> list[tf.keras.callbacks.Callback]:
     """Checks, figures, what shows them, warnings and files, in that order.
 
     Args:
-      settings: the settings of the stage.
+      settings: those of the stage.
       run: its directory.
-      strategy: of the run; its chief writes the files.
-      start: where the run begins or goes on.
+      strategy: whose chief writes the files.
+      start: where the run is.
       wait: attached to the batches, if they come from a pipeline.
       measures: callbacks that add more figures to the logs of an epoch.
       views: batches whose first is drawn for TensorBoard; None draws none.
     """
     pretrains = isinstance(settings, config.PretrainSettings)
-    chance = None
-    if pretrains:
-        chance = builders.chance(settings, strategy.num_replicas_in_sync)
+    replicas = strategy.num_replicas_in_sync
+    chance = builders.chance(settings, replicas) if pretrains else None
     made = [
         callbacks.StopOnNonFiniteLoss(),
         progress.Figures(settings.batch_size, chance),
@@ -54,9 +51,8 @@ def make_callbacks(
     if pretrains:
         # Two epochs past the warm-up, so that the epoch's means hold nothing
         # of it, and 100 steps, so that a handful of batches is not judged.
-        epochs = settings.warmup_epochs + 2
-        settled = max(100, round(epochs * start.epoch_steps))
-        made.append(callbacks.CollapseWarning(settled))
+        settled = round((settings.warmup_epochs + 2) * start.epoch_steps)
+        made.append(callbacks.CollapseWarning(max(100, settled)))
     if wait:
         made.append(callbacks.InputBoundWarning())
     if not distribute.is_chief(strategy):

@@ -10,8 +10,6 @@ import tensorflow as tf
 from supcon_tf import data, exceptions, measures
 from supcon_tf.training import representations
 
-_PART_SEEDS = (0, 0)  # Of the order whose first examples are the bank.
-
 
 class KnnAccuracy(tf.keras.callbacks.Callback):
     """Adds `knn_accuracy`, top-1 of the test split, to the figures of an epoch.
@@ -19,9 +17,8 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
     The neighbours are searched among representations of the training split:
     of all its examples, or of `max_bank`, the first of a shuffled order that
     is always the same. Representations are those of `tools/evaluate.py`,
-    centre crops in inference mode, by the `encoder` of the model; with the
-    whole split as the bank the figure is the one that it reports. Weights and
-    batch-norm statistics stay as they are.
+    centre crops in inference mode; with the whole split as the bank the figure
+    is the one that it reports.
 
     Under a strategy with several processes each computes the same, so that
     both splits must be whole in each. A part of a TFDS set that is read in
@@ -59,10 +56,9 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
     ):
         super().__init__()
         for name, value in (("every", every), ("max_bank", max_bank)):
-            if value < 1:
-                raise exceptions.InvalidValue(
-                    f"`{name}` must be at least 1, got {value}"
-                )
+            exceptions.require(
+                value >= 1, f"`{name}` must be at least 1", value
+            )
         self.every = every
         self.k = k
         self.num_classes = len(train.class_names)
@@ -91,11 +87,7 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
         if not (np.isfinite(bank).all() and np.isfinite(queries).all()):
             return float("nan")
         votes = measures.knn_predict(
-            queries,
-            bank,
-            bank_labels,
-            num_classes=self.num_classes,
-            k=self.k,
+            queries, bank, bank_labels, num_classes=self.num_classes, k=self.k
         )
         return measures.top_k_accuracy(votes, labels, 1)
 
@@ -105,9 +97,8 @@ def _part(source: data.Source, most: int) -> data.Source:
     if source.num_examples <= most:
         return source
 
-    def records(seeds: tf.Tensor | None) -> tf.data.Dataset:
-        del seeds  # one order
-        return source.records(tf.constant(_PART_SEEDS, tf.int32)).take(most)
+    def records(_: tf.Tensor | None) -> tf.data.Dataset:
+        return source.records(tf.constant([0, 0], tf.int32)).take(most)
 
     return dataclasses.replace(
         source, records=records, num_examples=most, ids=None, labels=None

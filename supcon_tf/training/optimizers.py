@@ -1,6 +1,8 @@
-"""Keras' optimizers with weight decay on kernels alone."""
+"""Keras' optimizers with weight decay on kernels alone, and LARS."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -10,8 +12,8 @@ LearningRate = float | tf.keras.optimizers.schedules.LearningRateSchedule
 def is_kernel(variable: tf.Variable) -> bool:
     """Whether weight decay and layer-wise adaptation apply to a variable.
 
-    They do to tensors of rank 2 and more, the kernels; batch norm's gamma and
-    beta and the biases are exempt by their rank, whatever their names.
+    Batch norm's gamma and beta and the biases are exempt by their rank, 1,
+    whatever their names.
     """
     return variable.shape.rank > 1
 
@@ -19,7 +21,9 @@ def is_kernel(variable: tf.Variable) -> bool:
 class _L2:
     """Mixin: adds l2 * w to the gradients of kernels."""
 
-    l2: float
+    def __init__(self, *args: object, l2: float = 0.0, **kwargs: object):
+        super().__init__(*args, **kwargs)
+        self.l2 = l2
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
         if self.l2 and is_kernel(variable):
@@ -45,9 +49,7 @@ class SGD(_L2, tf.keras.optimizers.SGD):
       learning_rate: positive float or schedule.
       momentum: in [0, 1).
       nesterov: Nesterov momentum.
-      l2: coefficient of the decay.
-      name: Keras' name of the optimizer.
-      **kwargs: further arguments of Keras' SGD.
+      **kwargs: `l2`, the coefficient of the decay, and those of Keras' SGD.
     """
 
     def __init__(
@@ -55,12 +57,9 @@ class SGD(_L2, tf.keras.optimizers.SGD):
         learning_rate: LearningRate = 0.01,
         momentum: float = 0.9,
         nesterov: bool = False,
-        l2: float = 0.0,
-        name: str = "SGD",
         **kwargs: object,
     ):
-        super().__init__(learning_rate, momentum, nesterov, name=name, **kwargs)
-        self.l2 = l2
+        super().__init__(learning_rate, momentum, nesterov, **kwargs)
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -82,9 +81,8 @@ class RMSProp(_L2, tf.keras.optimizers.RMSprop):
       rho: decay of the mean of squares, in [0, 1).
       momentum: in [0, 1).
       epsilon: added to the mean of squares.
-      l2: coefficient of the decay.
       name: Keras' name of the optimizer.
-      **kwargs: further arguments of Keras' RMSprop.
+      **kwargs: `l2`, the coefficient of the decay, and those of Keras' RMSprop.
     """
 
     def __init__(
@@ -93,14 +91,12 @@ class RMSProp(_L2, tf.keras.optimizers.RMSprop):
         rho: float = 0.9,
         momentum: float = 0.9,
         epsilon: float = 1e-3,
-        l2: float = 0.0,
         name: str = "RMSProp",
         **kwargs: object,
     ):
         super().__init__(
             learning_rate, rho, momentum, epsilon, name=name, **kwargs
         )
-        self.l2 = l2
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -113,30 +109,9 @@ class Adam(_L2, tf.keras.optimizers.Adam):
       w = w - learning_rate * sqrt(1 - beta_2^t) / (1 - beta_1^t)
               * m / (sqrt(s) + epsilon)          in step t = 1, 2, ...
 
-    Args:
-      learning_rate: positive float or schedule.
-      beta_1: in [0, 1).
-      beta_2: in [0, 1).
-      epsilon: added to the root of the mean of squares.
-      l2: coefficient of the decay.
-      name: Keras' name of the optimizer.
-      **kwargs: further arguments of Keras' Adam.
+    The arguments are those of Keras' Adam and `l2`, the coefficient of the
+    decay.
     """
-
-    def __init__(
-        self,
-        learning_rate: LearningRate = 0.001,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
-        l2: float = 0.0,
-        name: str = "Adam",
-        **kwargs: object,
-    ):
-        super().__init__(
-            learning_rate, beta_1, beta_2, epsilon, name=name, **kwargs
-        )
-        self.l2 = l2
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -152,3 +127,81 @@ class AdamW(tf.keras.optimizers.AdamW):
 
     def _use_weight_decay(self, variable: tf.Variable) -> bool:
         return is_kernel(variable) and super()._use_weight_decay(variable)
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class LARS(tf.keras.optimizers.Optimizer):
+    """Layer-wise adaptive rate scaling: SGD whose steps suit each tensor.
+
+      g = gradient + l2 * w
+      trust = trust_coefficient * |w| / |g|, or 1 where a norm is 0
+      v = momentum * v + learning_rate * trust * g
+      w = w - v
+
+    Batch norm and biases, exempt by their rank, have l2 = 0 and trust = 1:
+    SGD with momentum. The paper's code exempts batch norm by name and adapts
+    biases too. Norms are float32 whatever the variable's type.
+
+    Args:
+      learning_rate: positive float or schedule.
+      momentum: in [0, 1).
+      trust_coefficient: eta, a step's length in units of the tensor's norm
+        where the learning rate is 1.
+      l2: coefficient of the weight decay.
+      name: Keras' name of the optimizer.
+      **kwargs: further arguments of Keras' Optimizer.
+
+    Reference: https://arxiv.org/abs/1708.03888, Algorithm 1.
+    """
+
+    def __init__(
+        self,
+        learning_rate: LearningRate = 0.1,
+        momentum: float = 0.9,
+        trust_coefficient: float = 0.001,
+        l2: float = 0.0,
+        name: str = "LARS",
+        **kwargs: object,
+    ):
+        super().__init__(name=name, **kwargs)
+        self._learning_rate = self._build_learning_rate(learning_rate)
+        self.momentum = momentum
+        self.trust_coefficient = trust_coefficient
+        self.l2 = l2
+        self._velocities: list[tf.Variable] = []
+
+    def build(self, var_list: Sequence[tf.Variable]) -> None:
+        super().build(var_list)
+        if not self._velocities:
+            self._velocities = [
+                self.add_variable_from_reference(variable, "velocity")
+                for variable in var_list
+            ]
+        self._built = True
+
+    def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
+        rate = tf.cast(self.learning_rate, variable.dtype)
+        if is_kernel(variable):
+            gradient += self.l2 * variable
+            rate = rate * self._trust(variable, gradient)
+        velocity = self._velocities[self._index_dict[self._var_key(variable)]]
+        velocity.assign(self.momentum * velocity + rate * gradient)
+        variable.assign_sub(velocity)
+
+    def _trust(self, variable: tf.Variable, gradient: tf.Tensor) -> tf.Tensor:
+        w = tf.norm(tf.cast(variable, tf.float32))
+        g = tf.norm(tf.cast(gradient, tf.float32))
+        ratio = self.trust_coefficient * tf.math.divide_no_nan(w, g)
+        trust = tf.where((w > 0) & (g > 0), ratio, 1.0)
+        return tf.cast(trust, variable.dtype)
+
+    def get_config(self) -> dict[str, object]:
+        return {
+            **super().get_config(),
+            "learning_rate": self._serialize_hyperparameter(
+                self._learning_rate
+            ),
+            "momentum": self.momentum,
+            "trust_coefficient": self.trust_coefficient,
+            "l2": self.l2,
+        }

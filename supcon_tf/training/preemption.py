@@ -23,9 +23,9 @@ class Preempted(SystemExit):
 class Notice:
     """Notes that SIGTERM or SIGINT came, while it is entered as a context.
 
-    The step that is under way is not disturbed; whoever trains looks at
-    `came`. A second one has its usual effect. Threads other than the main
-    one cannot listen to signals: there, nothing is noted.
+    The step that is under way is not disturbed. A second signal has its usual
+    effect. Threads other than the main one cannot listen to signals: there,
+    nothing is noted.
 
     Attributes:
       came: whether one of them came.
@@ -45,9 +45,8 @@ class Notice:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if threading.current_thread() is threading.main_thread():
-            for number, handler in self._before.items():
-                signal.signal(number, handler)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _note(self, number: int, frame: types.FrameType | None) -> None:
         self.came = True

@@ -31,8 +31,7 @@ def represent(
       image_size: side in pixels of the evaluation's centre crops; None takes
         that of the images.
       strategy: whose replicas share each batch; the variables of `encoder`
-        must have been made in its scope. None is that in whose scope the
-        caller is, outside of any one device.
+        must have been made in its scope. None is that of the caller's scope.
 
     Returns:
       Representations [examples, dim] float32 and labels [examples] int32.
@@ -62,12 +61,11 @@ def representer(
       A function from a split to representations and labels.
     """
     strategy = strategy or tf.distribute.get_strategy()
-    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        raise exceptions.InvalidValue(
-            "`strategy` must be that of one process, got several workers, "
-            "each of which may encode the whole split by itself"
-        )
-
+    exceptions.require(
+        not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy),
+        "`strategy` must be that of one process",
+        "several workers, each of which may encode the whole split by itself",
+    )
     replicas = strategy.num_replicas_in_sync
 
     @tf.function
@@ -91,9 +89,8 @@ def representer(
             outputs = strategy.experimental_local_results(encoded)
             return tf.concat(outputs, axis=0)[: len(batch)]
 
-        return encode(
-            step, data.make_examples(images, size, image_size=image_size)
-        )
+        examples = data.make_examples(images, size, image_size=image_size)
+        return encode(step, examples)
 
     return represent_split
 
@@ -101,15 +98,7 @@ def representer(
 def encode(
     step: Callable[[tf.Tensor], tf.Tensor], examples: tf.data.Dataset
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Runs the batches of `data.make_examples` through an encoder.
-
-    Args:
-      step: from a batch of images to representations.
-      examples: finite batches of images and labels.
-
-    Returns:
-      As `represent`.
-    """
+    """`represent` of the batches of `data.make_examples`, by `step`."""
     pairs = [(step(batch).numpy(), y.numpy()) for batch, y in examples]
     representations, labels = zip(*pairs, strict=True)
     return np.concatenate(representations), np.concatenate(labels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from collections.abc import Callable
@@ -14,7 +15,11 @@ from supcon_tf.training import builders, checkpoints, input_pipeline
 # From representations [images, dim] float32 to logits [images, classes].
 Classifier = Callable[[tf.Tensor], tf.Tensor]
 
+# The classifier of stage 1, as files and flags name it.
+STAGE_1 = "pretrained"
 
+
+@dataclasses.dataclass(eq=False)
 class Run:
     """A pretrained run.
 
@@ -30,15 +35,11 @@ class Run:
       linear_stage: name of the linear stage that is meant.
     """
 
-    def __init__(
-        self,
-        files: run_files.RunDirectory,
-        settings: config.PretrainSettings,
-        linear_stage: str,
-    ):
-        self.files = files
-        self.settings = settings
-        self.linear_stage = linear_stage
+    files: run_files.RunDirectory
+    settings: config.PretrainSettings
+    linear_stage: str
+
+    def __post_init__(self):
         self._splits: dict[str, data.Source] = {}
         self._classifiers: dict[str, Classifier] = {}
 
@@ -81,11 +82,11 @@ class Run:
             the test split and has images that the run was trained on.
         """
         if split not in self._splits:
-            found = input_pipeline.source(self.settings, split)
-            self.files.check_classes(found.class_names)
+            images = input_pipeline.source(self.settings, split)
+            self.files.check_classes(images.class_names)
             if split == "test":
-                self.files.check_unseen(found.ids)
-            self._splits[split] = found
+                self.files.check_unseen(images.ids)
+            self._splits[split] = images
         return self._splits[split]
 
     @functools.cached_property
@@ -101,64 +102,29 @@ class Run:
 
     @functools.cached_property
     def classifiers(self) -> tuple[str, ...]:
-        """The trained classifiers that there are: "linear", "pretrained".
+        """The classifiers that there are: of "linear" and `STAGE_1`.
 
-        The first is that of stage 2; the other was trained in stage 1 together
-        with the encoder: by ce, max_margin, a joint objective or
-        --online_classifier.
+        The first is that of stage 2; stage 1 trains one by ce, max_margin, a
+        joint objective or --online_classifier.
         """
-        stage = self.files.stage(self.linear_stage)
-        has = {
-            "linear": stage.exists(),
-            "pretrained": builders.has_classifier(self.settings),
-        }
-        return tuple(name for name in has if has[name])
+        has_linear = self.files.stage(self.linear_stage).exists()
+        of_stage_1 = builders.has_classifier(self.settings)
+        return ("linear",) * has_linear + (STAGE_1,) * of_stage_1
 
     def classifier(self, name: str) -> Classifier:
-        """One of `classifiers`.
+        """One of `classifiers`, a `tf.Module`.
 
         Returns:
-          A `tf.Module`: a function of representations [images, dim] float32,
-          as the encoder makes them, to logits [images, classes] float32, those
-          of max_margin its scale times cosines.
+          A function of representations, as the encoder makes them, to logits;
+          those of max_margin are its scale times cosines.
 
         Raises:
           ValueError: there is no checkpoint, or one that does not fit, or the
             linear stage is a transfer to other data.
         """
-        if name not in self._classifiers:
-            self._classifiers[name] = self._restored_classifier(name)
-        return self._classifiers[name]
-
-    def classifier_checkpoint(self, name: str) -> str:
-        """Path of the checkpoint that a classifier is in."""
-        if name == "pretrained":
-            return self.checkpoint
-        stage = self.files.stage(self.linear_stage)
-        if stage.transfer_file.exists():
-            raise exceptions.InvalidValue(
-                "--linear_stage must be one of tools/train_linear.py, got "
-                f"{self.linear_stage}, a transfer to other data"
-            )
-        return stage.latest_checkpoint()
-
-    def choose_classifier(self, asked: str) -> str:
-        """What --classifier means: "auto" is the first that there is.
-
-        Raises:
-          ValueError: stage 1 trained no classifier, and its own is asked for.
-        """
-        if asked == "pretrained" and asked not in self.classifiers:
-            raise exceptions.InvalidValue(
-                "--classifier must be linear or none, got pretrained: stage 1 "
-                f"of {self.files.path} trained no classifier"
-            )
-        return (*self.classifiers, "none")[0] if asked == "auto" else asked
-
-    def _restored_classifier(self, name: str) -> Classifier:
-        of_cosines = name == "pretrained" and builders.uses_cosines(
-            self.settings
-        )
+        if name in self._classifiers:
+            return self._classifiers[name]
+        of_cosines = name == STAGE_1 and builders.uses_cosines(self.settings)
         made = tf.keras.layers.Dense(
             len(self.class_names),
             use_bias=not of_cosines,
@@ -168,19 +134,44 @@ class Run:
         made.build((None, self.encoder.representation_dim))
         checkpoints.restore(self.classifier_checkpoint(name), classifier=made)
         if of_cosines:
-            return _ScaledCosines(made, self.settings.softmax_scale)
+            made = _ScaledCosines(made, self.settings.softmax_scale)
+        self._classifiers[name] = made
         return made
+
+    def classifier_checkpoint(self, name: str) -> str:
+        """Path of the checkpoint that a classifier is in."""
+        if name == STAGE_1:
+            return self.checkpoint
+        stage = self.files.stage(self.linear_stage)
+        exceptions.require(
+            not stage.transfer_file.exists(),
+            "--linear_stage must be one of tools/train_linear.py",
+            f"{self.linear_stage}, a transfer to other data",
+        )
+        return stage.latest_checkpoint()
+
+    def choose_classifier(self, asked: str) -> str:
+        """What --classifier means: "auto" is the first that there is.
+
+        Raises:
+          ValueError: stage 1 trained no classifier, and its own is asked for.
+        """
+        exceptions.require(
+            asked != STAGE_1 or asked in self.classifiers,
+            "--classifier must be linear or none",
+            f"{asked}: stage 1 of {self.files.path} trained no classifier",
+        )
+        return (*self.classifiers, "none")[0] if asked == "auto" else asked
 
 
 def load_encoder(run_dir: str | os.PathLike[str]) -> models.Encoder:
-    """The trained encoder of a run directory.
+    """The trained encoder of a run directory, by its newest checkpoint.
 
       encoder = supcon_tf.load_encoder("runs/mine")
       representations = encoder(images)  # [batch, S, S, 3] uint8, or 0..255
 
     Args:
-      run_dir: of a finished pretraining, or of one that has a checkpoint; the
-        newest counts.
+      run_dir: of a pretraining.
 
     Returns:
       The encoder, built for images of the size that it was trained on.

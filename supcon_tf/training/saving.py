@@ -21,16 +21,15 @@ from supcon_tf.training import (
 class Saver(tf.keras.callbacks.Callback):
     """Saves checkpoints during `fit`, and starts `fit` at one of them.
 
-    Exact: weights, optimizer and whatever else is in `parts`, the position in
-    the sequence of batches, and what the metrics of an interrupted epoch had
-    added up to. Put it behind the callbacks that write an epoch's figures.
+    It keeps `parts`, the position in the sequence of batches, and what the
+    metrics of an interrupted epoch had added up to. Put it behind the callbacks
+    that write an epoch's figures.
 
     Args:
       directory: of the run's checkpoints.
       parts: what is saved, by name.
       settings: how many epochs, how often, and how many stay.
-      start: where the run begins or goes on; `fit` must be given the batches
-        from `start.step` on.
+      start: where the run is; `fit` must be given the batches from there on.
     """
 
     def __init__(
@@ -45,7 +44,6 @@ class Saver(tf.keras.callbacks.Callback):
         self.parts = parts
         self.settings = settings
         self.start = start
-        self.epoch = start.epoch
         self.notice = preemption.Notice()
         self._added_up = start.metrics
 
@@ -89,14 +87,9 @@ class Saver(tf.keras.callbacks.Callback):
             self.model.distribute_strategy, self.notice.came
         )
         every = self.settings.checkpoint_steps
-        if (
-            (
-                not rest
-                and (ends or epochs % self.settings.checkpoint_every == 0)
-            )
-            or (every and step % every == 0)
-            or preempted
-        ):
+        of_steps = every and step % every == 0
+        of_epochs = ends or epochs % self.settings.checkpoint_every == 0
+        if of_steps or preempted or (of_epochs and not rest):
             self._save(step, self._metrics() if rest else {})
         if preempted:
             progress.end_live_line()

@@ -10,8 +10,6 @@ import tensorflow as tf
 
 from supcon_tf import exceptions
 
-_BASE_BATCH = 256  # learning rates are quoted for this batch size
-
 
 def scaled_learning_rate(base: float, batch_size: int, scaling: str) -> float:
     """Peak learning rate of a batch, from that of a batch of 256.
@@ -21,7 +19,7 @@ def scaled_learning_rate(base: float, batch_size: int, scaling: str) -> float:
       batch_size: global batch size in images.
       scaling: "linear", "sqrt" or "none".
     """
-    ratio = batch_size / _BASE_BATCH
+    ratio = batch_size / 256
     factors = {"linear": ratio, "sqrt": math.sqrt(ratio), "none": 1.0}
     return base * factors[scaling]
 
@@ -45,10 +43,9 @@ class Warmup(tf.keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, peak: float, warmup_steps: int = 0):
         super().__init__()
-        if warmup_steps < 0:
-            raise exceptions.InvalidValue(
-                f"`warmup_steps` must be at least 0, got {warmup_steps}"
-            )
+        exceptions.require(
+            warmup_steps >= 0, "`warmup_steps` must be at least 0", warmup_steps
+        )
         self.peak = peak
         self.warmup_steps = warmup_steps
 
@@ -85,11 +82,12 @@ class WarmupCosine(Warmup):
     """
 
     def __init__(self, peak: float, total_steps: int, warmup_steps: int = 0):
-        if not 0 <= warmup_steps <= total_steps:
-            raise exceptions.InvalidValue(
-                f"`warmup_steps` must be between 0 and {total_steps} "
-                f"(`total_steps`), got {warmup_steps}"
-            )
+        exceptions.require(
+            0 <= warmup_steps <= total_steps,
+            f"`warmup_steps` must be between 0 and {total_steps} "
+            "(`total_steps`)",
+            warmup_steps,
+        )
         super().__init__(peak, warmup_steps)
         self.total_steps = total_steps
 
@@ -109,8 +107,7 @@ class WarmupExponential(Warmup):
 
     Args:
       peak: highest learning rate.
-      decay_steps: optimizer steps between two decays, the first of them that
-        long after the warm-up.
+      decay_steps: optimizer steps between two decays.
       decay_rate: ratio of a decay, in (0, 1].
       warmup_steps: w.
 
@@ -125,10 +122,9 @@ class WarmupExponential(Warmup):
         decay_rate: float,
         warmup_steps: int = 0,
     ):
-        if decay_steps < 1:
-            raise exceptions.InvalidValue(
-                f"`decay_steps` must be at least 1, got {decay_steps}"
-            )
+        exceptions.require(
+            decay_steps >= 1, "`decay_steps` must be at least 1", decay_steps
+        )
         super().__init__(peak, warmup_steps)
         self.decay_steps = decay_steps
         self.decay_rate = decay_rate

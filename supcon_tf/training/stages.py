@@ -18,7 +18,6 @@ from supcon_tf.training import (
     memory,
     monitoring,
     nearest_neighbors,
-    optimization,
     representations,
     runs,
 )
@@ -68,9 +67,8 @@ def pretrain(settings: config.PretrainSettings) -> run_files.RunDirectory:
         measures = [nearest_neighbors.KnnAccuracy(bank, test, every, size)]
     batches = local = _batches(settings, images)
     if settings.data_service:  # whose batches are for training alone
-        local = _batches(
-            dataclasses.replace(settings, data_service=None), images
-        )
+        unserved = dataclasses.replace(settings, data_service=None)
+        local = _batches(unserved, images)
     loop.fit(
         settings,
         run,
@@ -90,12 +88,13 @@ def _check_learnable(
 ) -> None:
     """Raises ValueError for labels that say nothing."""
     uses_labels = getattr(settings, "objective", "") != "simclr"
-    if uses_labels and len(images.class_names) < 2:
-        raise exceptions.InvalidValue(
-            f"{images.name} must have two classes or more for labels to teach "
-            f"anything, got {', '.join(images.class_names)}; without labels "
-            "--objective=simclr learns"
-        )
+    exceptions.require(
+        not uses_labels or len(images.class_names) >= 2,
+        f"{images.name} must have two classes or more for labels to teach "
+        "anything",
+        f"{', '.join(images.class_names)}; without labels --objective=simclr "
+        "learns",
+    )
 
 
 def _compiled_model(
@@ -104,12 +103,13 @@ def _compiled_model(
     """The model of stage 1; prints what is known at its start."""
     steps = data.steps_per_epoch(images, settings.batch_size)
     model = builders.model(settings, len(images.class_names))
+    metrics = []
+    if settings.has_projections:
+        metrics = losses.diagnostics(settings.cross_replica)
     model.compile(
-        optimization.optimizer(settings, steps),
+        builders.optimizer(settings, steps),
         builders.loss(settings, model),
-        losses.diagnostics(settings.cross_replica)
-        if settings.has_projections
-        else [],
+        metrics,
         jit_compile=settings.jit_compile or None,
     )
     console.print_pretraining(settings, model, images)
@@ -124,11 +124,9 @@ def _batches(
 ) -> loop.MakeBatches:
     """The training batches of stage 1, mixed if its settings say so."""
     mix = input_pipeline.mixing(settings, len(images.class_names))
-    size, num_views = settings.image_size, settings.num_views
+    shape = settings.image_size, settings.num_views
     return functools.cache(
-        functools.partial(
-            input_pipeline.views, settings, images, size, num_views, mix
-        )
+        functools.partial(input_pipeline.views, settings, images, *shape, mix)
     )
 
 
@@ -170,9 +168,8 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
         classifier.build((None, size, size, 3))
         console.print_header(images, size, settings)
         console.print_line("encoder", checkpoint)
-    fit = _fit_on_views
-    if settings.views_are_constant:
-        fit = _fit_on_representations
+    constant = settings.views_are_constant
+    fit = _fit_on_representations if constant else _fit_on_views
     fit(settings, stage, images, classifier, size)
     console.print_line("classifier", stage.latest_checkpoint())
     return stage
@@ -243,7 +240,7 @@ def _compile(
 ) -> None:
     """Cross-entropy on logits, the classifier being all that trains."""
     model.compile(
-        optimization.optimizer(settings, steps),
+        builders.optimizer(settings, steps),
         losses.CrossEntropyLoss(settings.label_smoothing),
         metrics=["accuracy"],
         jit_compile=settings.jit_compile or None,

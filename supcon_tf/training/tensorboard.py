@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import tensorflow as tf
 from etils import epath
 
@@ -55,8 +58,8 @@ class Views(tf.keras.callbacks.Callback):
 
     Args:
       directory: tensorboard/ of a run directory; the grid is in views/.
-      batches: whose first is drawn, eight images of it; views [batch, views,
-        height, width, 3] uint8 and labels.
+      batches: whose first is drawn, a row for each of eight images; views
+        [batch, views, height, width, 3] uint8 and labels.
     """
 
     def __init__(self, directory: epath.PathLike, batches: tf.data.Dataset):
@@ -67,31 +70,33 @@ class Views(tf.keras.callbacks.Callback):
     def on_train_begin(self, logs: dict | None = None) -> None:
         if self.directory.exists():  # by an earlier part of the run
             return
-        views, _ = next(iter(self.batches))
+        views, _ = next(self.batches.as_numpy_iterator())
+        grid = mosaic(views[:_ROWS], _GAP, _GAP)[:-_GAP, :-_GAP]
         writer = tf.summary.create_file_writer(str(self.directory))
         with writer.as_default(step=0):
-            tf.summary.image("views", view_grid(views)[tf.newaxis])
+            tf.summary.image("views", grid[np.newaxis])
         writer.close()
 
 
-def view_grid(views: tf.Tensor) -> tf.Tensor:
-    """A picture with a row per image and a column per view.
+def mosaic(
+    rows: Sequence[np.ndarray], right: int = 0, below: int = 0
+) -> np.ndarray:
+    """Images in rows as one image, white where there is none.
 
     Args:
-      views: [batch, views, height, width, 3], or [batch, height, width, 3] for
-        one view, uint8.
+      rows: per row [columns, height, width, 3] uint8, of any number of columns.
+      right: pixels right of each image.
+      below: pixels below each image.
 
     Returns:
-      [rows * (height + 2) - 2, views * (width + 2) - 2, 3] uint8, of the first
-      eight images at most, white between the views.
+      [rows * (height + below), most columns * (width + right), 3] uint8.
     """
-    views = views[:_ROWS] if len(views.shape) == 5 else views[:_ROWS, None]
-    rows, columns, height, width, _ = views.shape
-    gaps = [[0, 0], [0, 0], [0, _GAP], [0, _GAP], [0, 0]]
-    views = tf.pad(views, gaps, constant_values=255)
-    grid = tf.transpose(views, [0, 2, 1, 3, 4])  # [rows, H, columns, W, 3]
-    size = [rows * (height + _GAP), columns * (width + _GAP), 3]
-    return tf.reshape(grid, size)[:-_GAP, :-_GAP]
+    height, width = rows[0].shape[1:3]
+    shape = len(rows), max(map(len, rows)), height + below, width + right, 3
+    cells = np.full(shape, 255, np.uint8)
+    for cell, row in zip(cells, rows, strict=True):
+        cell[: len(row), :height, :width] = row
+    return cells.swapaxes(1, 2).reshape(shape[0] * shape[2], -1, 3)
 
 
 class Profile(tf.keras.callbacks.Callback):

@@ -55,7 +55,7 @@ def _panels(path, rows: int, columns: int, pitch: int) -> np.ndarray:
 def pictures(image_folder, tmp_path_factory):
     """The settings, both pictures and what is written on them, by file."""
     path = tmp_path_factory.mktemp("pictures") / "a"
-    chosen = _settings(path, image_folder, **POLICY)
+    settings = _settings(path, image_folder, **POLICY)
     drawn = []
     plot_grid = plots.plot_grid
     with pytest.MonkeyPatch.context() as patch:
@@ -64,12 +64,12 @@ def pictures(image_folder, tmp_path_factory):
             "plot_grid",
             lambda *rows: drawn.append(plot_grid(*rows)) or drawn[-1],
         )
-        views, operations = augmentation.show_augment(chosen)
+        views, operations = augmentation.show_augment(settings)
     texts = {
         path.name: [text.get_text() for text in one.axes[0].texts]
         for path, one in zip((views, operations), drawn, strict=True)
     }
-    return chosen, views, operations, texts
+    return settings, views, operations, texts
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def operation_rows(pictures):
 
 
 def test_views_are_the_first_of_training(pictures, image_folder):
-    chosen, path, _, texts = pictures
+    settings, path, _, texts = pictures
     panels = _panels(path, 3, 3, 100)
     data_dir = str(image_folder)
     pretraining = config.PretrainSettings(
@@ -116,14 +116,25 @@ def test_views_are_the_first_of_training(pictures, image_folder):
     assert min(errors) == 0  # of a PNG; JPEG decoders differ
 
 
-def test_every_operation_has_its_row(operation_rows):
+def test_every_operation_has_its_row(operation_rows, pictures):
     assert " ".join(operation_rows) == (
         "Posterize Solarize SolarizeAdd Color Contrast Brightness Sharpness "
         "Rotate ShearX ShearY TranslateX TranslateY Cutout "
         "ColorJitter Hue Warp GaussianBlur ResizedCrop no level"
     )
-    _, names = operation_rows["no level"]
+    panels, names = operation_rows["no level"]
     assert " ".join(names) == "Identity AutoContrast Equalize Invert Grayscale"
+    settings, *_ = pictures
+    batches = data.make_views(
+        input_pipeline.source(settings, "train"),
+        batch_size=3,
+        num_views=1,
+        image_size=SIZE,
+        crop_area=None,
+        horizontal_flip=False,
+    )
+    images, _ = next(batches.as_numpy_iterator())
+    np.testing.assert_array_equal(panels[0], images[settings.image, 0])
 
 
 def test_operations_are_pils_with_the_written_argument(
@@ -184,18 +195,6 @@ def test_effects_grow_from_none(operation_rows):
     assert operation_rows["ResizedCrop"][1][-1] == "50%"
 
 
-def test_the_image_is_the_row_of_views(pictures, operation_rows):
-    chosen, *_ = pictures
-    source = input_pipeline.source(chosen, "train")
-    batches = data.make_views(
-        source, 3, 1, image_size=SIZE, crop_area=None, horizontal_flip=False
-    )
-    images, _ = next(batches.as_numpy_iterator())
-    np.testing.assert_array_equal(
-        operation_rows["no level"][0][0], images[chosen.image, 0]
-    )
-
-
 @pytest.mark.parametrize(
     ("policy", "bits", "shift"),
     [
@@ -207,17 +206,17 @@ def test_the_image_is_the_row_of_views(pictures, operation_rows):
 )
 def test_ranges_are_those_of_the_policy(policy, bits, shift):
     names = ("augmentation", "autoaugment_policy")
-    chosen = dict(zip(names, policy, strict=False))
-    ranges = augmentation._ranges(_settings("x", "y", **chosen))
+    flags = dict(zip(names, policy, strict=False))
+    ranges = augmentation._ranges(_settings("x", "y", **flags))
     assert ranges.posterize == bits and ranges.translate == shift
 
 
 def test_a_folder_without_classes_will_do(image_folder, tmp_path):
     photographs = image_folder / "train" / "mid"
-    chosen = _settings(tmp_path / "run", photographs, images=99, crop_area=())
-    source = augmentation._photographs(chosen)
+    settings = _settings(tmp_path / "run", photographs, images=99, crop_area=())
+    source = augmentation._photographs(settings)
     assert source.num_examples == 16
-    views, labels = augmentation._first_batch(chosen, source, 2)
+    views, labels = augmentation._first_batch(settings, source, 2)
     assert views.shape == (16, 2, SIZE, SIZE, 3)
     assert sorted(labels) == list(range(16))
     assert source.class_names[:2] == ("00.png", "01.jpg")
@@ -227,7 +226,7 @@ def test_a_folder_without_classes_will_do(image_folder, tmp_path):
     np.testing.assert_array_equal(first, np.asarray(expected))
     # Folders of classes, and other data sets, are loaded as in training.
     assert augmentation._photographs(_settings("x", image_folder)) is None
-    digits = dataclasses.replace(chosen, dataset="digits", data_dir=None)
+    digits = dataclasses.replace(settings, dataset="digits", data_dir=None)
     assert augmentation._photographs(digits) is None
 
 
@@ -235,17 +234,13 @@ def test_errors_are_clear_and_nothing_is_written(image_folder, tmp_path):
     folder = tmp_path / "images"
     shutil.copytree(image_folder / "train" / "mid", folder)
     run_dir = tmp_path / "run"
-    with pytest.raises(ValueError, match="--image must be below 16, the numbe"):
-        augmentation.show_augment(
-            _settings(run_dir, folder, images=99, image=16)
-        )
-    with pytest.raises(ValueError, match="--image_size must be given"):
-        augmentation.show_augment(_settings(run_dir, folder, image_size=None))
-    with pytest.raises(ValueError, match="--image must be below --images, got"):
-        _settings(run_dir, folder, image=3)
     (folder / "03.jpg").write_text("no image")
-    with pytest.raises(ValueError, match=r"03.jpg must be an image, but is n"):
-        augmentation.show_augment(
-            _settings(run_dir, folder, images=16, crop_area=())
-        )
+    for overrides, message in (
+        ({"images": 99, "image": 16}, "--image must be below 16, the number"),
+        ({"image_size": None}, "--image_size must be given"),
+        ({"image": 3}, "--image must be below --images, got"),
+        ({"images": 16, "crop_area": ()}, "03.jpg must be an image, but is n"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            augmentation.show_augment(_settings(run_dir, folder, **overrides))
     assert not run_dir.exists()

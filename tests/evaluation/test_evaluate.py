@@ -15,12 +15,13 @@ from supcon_tf import (
     data,
     distribute,
     evaluation,
+    measures,
     run_files,
     settings,
     training,
 )
 from supcon_tf.augment import geometry
-from supcon_tf.training import input_pipeline, representations
+from supcon_tf.training import input_pipeline, representations, runs
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +39,10 @@ def results(finished_run):
     )
 
 
-def numbers_alone(run, **chosen):
+def numbers_alone(run, **options):
     return evaluation.evaluate(
         config.EvaluateSettings(
-            str(run.path), sample_images=0, plotted_images=0, **chosen
+            str(run.path), sample_images=0, plotted_images=0, **options
         )
     )
 
@@ -60,13 +61,42 @@ def test_results_are_those_of_the_file(results, finished_run):
     assert set(results["knn_leave_one_out"]) == names
     assert set(results["retrieval"]["recall_at"]) == {"1", "3"}
     assert "pretrained" not in results and "corruptions" not in results
-
-
-def test_what_a_report_shows_lies_beside_the_numbers(results, finished_run):
     samples = run_files.read_arrays(finished_run.samples_file)
     assert samples["images"].shape == (2, 16, 16, 3)
     assert finished_run.representations_file.exists()
     assert (finished_run.projector / "projector_config.pbtxt").exists()
+
+
+def test_classifiers_without_training_are_those_of_the_measures(
+    results, finished_run
+):
+    run = runs.Run.open(finished_run.path)
+    (queries, labels), (bank, bank_labels) = (
+        training.represent(
+            run.encoder, run.images(split), batch_size=5, image_size=16
+        )
+        for split in ("test", "train")
+    )
+    options = {"num_classes": 3, "k": 9}
+    for name, weighted in (("knn", True), ("knn_majority", False)):
+        options["weighted"] = weighted
+        votes = measures.knn_predict(queries, bank, bank_labels, **options)
+        expected = measures.classification_summary(votes, labels)
+        for key in ("nll", "brier"):
+            assert results[name][key] == pytest.approx(expected[key], abs=0.01)
+        assert results[name]["k"] == 9
+    votes = measures.knn_predict(
+        bank, bank, bank_labels, leave_one_out=True, **options
+    )
+    expected = measures.top_k_accuracy(votes, bank_labels, 1)
+    measured = results["knn_leave_one_out"]["majority_top_1"]
+    assert measured == pytest.approx(expected, abs=1.5 / 48)  # an image
+    scores = measures.prototype_predict(
+        queries, bank, bank_labels, num_classes=3
+    )
+    expected = measures.top_k_accuracy(scores, labels, 1)
+    measured = results["prototype"]["top_1"]
+    assert measured == pytest.approx(expected, abs=1.5 / 21)
 
 
 def test_predictions_are_per_image_and_reproduce_the_accuracy(
@@ -89,24 +119,22 @@ def test_predictions_are_per_image_and_reproduce_the_accuracy(
 def test_batch_size_and_replicas_change_nothing(
     results, finished_run, mirrored_strategy, monkeypatch
 ):
-    again = numbers_alone(finished_run, batch_size=64, knn_neighbors=9)
     monkeypatch.setattr(
         distribute, "make_strategy", lambda *_: mirrored_strategy
     )
     shared = numbers_alone(finished_run, batch_size=8, knn_neighbors=9)
-    for other in (again, shared):
-        for group in ("linear", "knn", "knn_majority", "prototype"):
-            # One of the seven images of a class may stand on the border.
-            assert other[group]["per_class_recall"] == pytest.approx(
-                results[group]["per_class_recall"], abs=0.15
-            )
-        for measure in ("ece", "nll", "brier"):
-            assert other["linear"][measure] == pytest.approx(
-                results["linear"][measure], abs=1e-5
-            )
-        assert other["representations"] == pytest.approx(
-            results["representations"], abs=1e-5
+    for group in ("linear", "knn", "knn_majority", "prototype"):
+        # One of the seven images of a class may stand on the border.
+        assert shared[group]["per_class_recall"] == pytest.approx(
+            results[group]["per_class_recall"], abs=0.15
         )
+    for measure in ("ece", "nll", "brier"):
+        assert shared["linear"][measure] == pytest.approx(
+            results["linear"][measure], abs=1e-5
+        )
+    assert shared["representations"] == pytest.approx(
+        results["representations"], abs=1e-5
+    )
     for file in (finished_run.samples_file, finished_run.representations_file):
         assert not file.exists()  # of the earlier evaluation
 
@@ -127,18 +155,12 @@ def test_representations_are_in_order_and_by_hand(finished_run):
 
 
 def test_without_a_linear_stage_the_others_still_work(finished_run):
-    results = numbers_alone(
-        finished_run, linear_stage="nothing", knn_neighbors=5
-    )
+    without = {"linear_stage": "nothing", "knn_neighbors": 5}
+    results = numbers_alone(finished_run, **without)
     assert "linear" not in results and results["knn"]["top_1"] > 1 / 3
     assert not finished_run.predictions_file.exists()
-
-
-def test_corruptions_without_a_classifier_are_refused_at_once(finished_run):
     with pytest.raises(ValueError, match="--corruptions must be none for a"):
-        numbers_alone(
-            finished_run, linear_stage="nothing", corruptions="generated"
-        )
+        numbers_alone(finished_run, **without, corruptions="generated")
 
 
 def test_other_classes_in_the_data_are_refused(

@@ -38,14 +38,18 @@ def tuned(finished_run, image_folder):
             input_pipeline.source(settings, "train"),
             input_pipeline.source(settings, "test"),
         )
+    grid = [(0.5, 0.0), (0.5, 1e-3), (0.1, 0.0), (0.1, 1e-3)]
+    assert [tuple(cell.values()) for cell in method.cells] == grid
     trained = method.fit(np.arange(40), CELL, seed=1)
     return method, trained
 
 
-def test_cells_are_the_grid(tuned):
-    assert [tuple(cell.values()) for cell in tuned[0].cells] == [
-        (0.5, 0.0), (0.5, 1e-3), (0.1, 0.0), (0.1, 1e-3),
-    ]  # fmt: skip
+def momenta(method):
+    return {
+        layer.momentum
+        for layer in method.model.encoder.submodules
+        if isinstance(layer, tf.keras.layers.BatchNormalization)
+    }
 
 
 def test_training_lowers_the_loss_and_changes_all_weights(tuned, finished_run):
@@ -70,18 +74,9 @@ def test_optimizer_and_batch_norm_are_those_of_the_appendix(tuned):
     assert optimizer.l2 == pytest.approx(1e-3 / 0.5)
     rates = [float(optimizer._learning_rate(step)) for step in (0, 5)]
     assert rates == pytest.approx([0.5, 0.0])
-    momenta = {
-        layer.momentum
-        for layer in method.model.encoder.submodules
-        if isinstance(layer, tf.keras.layers.BatchNormalization)
-    }
-    assert momenta == {0.9}  # 2 steps per epoch
+    assert momenta(method) == {0.9}  # 2 steps per epoch
     method._start(CELL, 1000)
-    assert {
-        layer.momentum
-        for layer in method.model.encoder.submodules
-        if isinstance(layer, tf.keras.layers.BatchNormalization)
-    } == {0.99}
+    assert momenta(method) == {0.99}
 
 
 def test_every_training_starts_at_the_pretrained_encoder(tuned, finished_run):

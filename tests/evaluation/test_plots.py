@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -49,12 +47,6 @@ def _offsets(drawn: figure.Figure) -> np.ndarray:
     )
 
 
-def _png_size(drawn: figure.Figure, path) -> int:
-    drawn.savefig(path)
-    assert path.read_bytes().startswith(b"\x89PNG")
-    return path.stat().st_size
-
-
 def _texts(drawn: figure.Figure) -> list[tuple[str, float, float]]:
     return [(t.get_text(), *t.get_position()) for t in drawn.axes[0].texts]
 
@@ -64,7 +56,7 @@ def _pixels(drawn: figure.Figure) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(drawn._repr_png_())).convert("RGB"))
 
 
-def test_views_rows_are_images_and_columns_are_views(digits, tmp_path):
+def test_views_rows_are_images_and_columns_are_views(digits):
     _, images, labels = digits
     views = _views(images[:12])
     drawn = plots.plot_views(views, labels[:12], NAMES, max_rows=5)
@@ -83,16 +75,11 @@ def test_views_rows_are_images_and_columns_are_views(digits, tmp_path):
         name = (NAMES[labels[row]], width - 304, y + 48)
         assert title in _texts(drawn) and name in _texts(drawn)
     assert len(_texts(drawn)) == 5 + 3
-    assert _png_size(drawn, tmp_path / "views.png") > 5000
-
-
-def test_views_without_labels_and_as_tensor(digits):
-    views = tf.constant(_views(digits[1][:2]))
-    drawn = plots.plot_views(views)
-    names = [text for text, *_ in _texts(drawn)]
-    assert names == ["view 1", "view 2", "view 3", "", ""]
-    drawn = plots.plot_views(views, tf.constant([7, 4]))
-    assert [text for text, *_ in _texts(drawn)][3:] == ["7", "4"]
+    tensor = tf.constant(views[:2])
+    for ids, names in ((None, ["", ""]), (tf.constant([7, 4]), ["7", "4"])):
+        drawn = plots.plot_views(tensor, ids)
+        written = [text for text, *_ in _texts(drawn)]
+        assert written == ["view 1", "view 2", "view 3", *names]
 
 
 def test_grid_has_rows_of_any_length_and_captions():
@@ -154,7 +141,7 @@ def test_names_that_no_font_has_are_said_once(installed, digits, capsys):
 
 
 @pytest.mark.parametrize("method", ["tsne", "pca"])
-def test_representation_draws_every_example(method, digits, tmp_path):
+def test_representation_draws_every_example(method, digits):
     points, _, labels = digits
     drawn = plots.plot_representation(points, labels, NAMES, method)
     (axes,) = drawn.axes
@@ -162,17 +149,12 @@ def test_representation_draws_every_example(method, digits, tmp_path):
     counts = [len(c.get_offsets()) for c in axes.collections]
     assert counts == np.bincount(labels).tolist()
     assert np.isfinite(_offsets(drawn)).all()
-    assert _png_size(drawn, tmp_path / "points.png") > 10000
+    assert len(drawn.png()) > 10000
     again = plots.plot_representation(points, labels, NAMES, method)
     np.testing.assert_array_equal(_offsets(drawn), _offsets(again))
-
-
-def test_pca_axes_tell_the_variance(digits):
-    points, _, labels = digits
-    drawn = plots.plot_representation(points, labels, method="pca")
-    assert drawn.axes[0].get_xlabel().startswith("component 1 (")
-    assert drawn.axes[0].get_ylabel().endswith("% of the variance)")
-    assert _legend(drawn) == [str(i) for i in range(10)]
+    if method == "pca":
+        assert axes.get_xlabel().startswith("component 1 (")
+        assert axes.get_ylabel().endswith("% of the variance)")
 
 
 def test_large_sets_are_subsampled_by_seed():
@@ -217,7 +199,10 @@ def test_figures_show_themselves_in_a_notebook(digits):
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")
     call = "plots.plot_views(np.zeros((2, 2, 8, 8, 3), np.uint8))"
-    start = "import numpy as np\nfrom supcon_tf.evaluation import plots\n"
+    start = (
+        "import sys, numpy as np\nfrom supcon_tf.evaluation import plots\n"
+        "assert 'matplotlib.pyplot' not in sys.modules\n"
+    )
     cells = [start + call, "import matplotlib.pyplot\n" + call]
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(cell) for cell in cells]
@@ -230,25 +215,15 @@ def test_figures_show_themselves_in_a_notebook(digits):
         assert "image/png" in output.data
 
 
-def test_pyplot_is_not_needed():
-    code = (
-        "import sys, numpy as np\n"
-        "from supcon_tf.evaluation import plots\n"
-        "plots.plot_views(np.zeros((1, 2, 8, 8, 3), np.uint8))._repr_png_()\n"
-        "assert 'matplotlib.pyplot' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+VIEWS = np.zeros((2, 2, 8, 8, 3), np.uint8)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            {"views": np.zeros((2, 8, 8, 3), np.uint8)},
-            "`views` must have shape",
-        ),
-        ({"views": np.zeros((0, 2, 8, 8, 3), np.uint8)}, "not be empty"),
-        ({"views": np.zeros((2, 2, 8, 8, 3))}, "must be uint8, got float64"),
+        ({"views": VIEWS[0]}, "`views` must have shape"),
+        ({"views": VIEWS[:0]}, "not be empty"),
+        ({"views": VIEWS.astype(float)}, "must be uint8, got float64"),
         ({"labels": [0]}, r"integers of shape \(2,\), got int64 of shape"),
         ({"labels": [0.0, 1.0]}, "`labels` must be integers"),
         ({"labels": [0, 2]}, "got 2 names for labels from 0 to 2"),
@@ -256,11 +231,7 @@ def test_pyplot_is_not_needed():
     ],
 )
 def test_views_errors(arguments, message):
-    valid = {
-        "views": np.zeros((2, 2, 8, 8, 3), np.uint8),
-        "labels": [0, 1],
-        "class_names": ["cat", "dog"],
-    }
+    valid = {"views": VIEWS, "labels": [0, 1], "class_names": ["cat", "dog"]}
     with pytest.raises(ValueError, match=message):
         plots.plot_views(**(valid | arguments))
 

@@ -91,7 +91,6 @@ class Board:
     ("below", "name"),
     [
         ("run/tensorboard", "projector"),
-        ("run", "tensorboard/projector"),
         ("", "run/tensorboard/projector"),
     ],
 )

@@ -126,21 +126,19 @@ def test_results_are_the_measures_of_each_condition(results, seen):
 
 def test_means(results):
     linear = results["linear"]
-    table = {
-        (name, s): cell
-        for name, row in linear["results"].items()
-        for s, cell in row.items()
+    table = {  # [corruptions, severities]
+        key: np.array(
+            [[linear["results"][n][s][key] for s in "15"] for n in NAMES]
+        )
+        for key in ("top_1", "ece")
     }
-    assert len({cell["top_1"] for cell in table.values()}) > 1
-    for severity in ("1", "5"):
-        for key in ("top_1", "ece"):
-            mean = np.mean([table[name, severity][key] for name in NAMES])
-            assert linear["by_severity"][severity][key] == pytest.approx(mean)
-    errors = [1 - cell["top_1"] for cell in table.values()]
+    assert len(np.unique(table["top_1"])) > 1
+    for key, values in table.items():
+        means = [linear["by_severity"][severity][key] for severity in "15"]
+        np.testing.assert_allclose(means, values.mean(axis=0))
     plain = linear["mean_corruption_error_unnormalized"]
-    assert plain == pytest.approx(np.mean(errors))
-    calibration = np.mean([cell["ece"] for cell in table.values()])
-    assert linear["mean_ece"] == pytest.approx(calibration)
+    assert plain == pytest.approx(1 - table["top_1"].mean())
+    assert linear["mean_ece"] == pytest.approx(table["ece"].mean())
     assert "mce" not in linear and "relative_mce" not in linear
 
 
@@ -148,7 +146,7 @@ def test_progress_is_a_line_per_corruption(capfd):
     made(corruption_severities=(3,)).measure(classify)
     lines = capfd.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(NAMES)
-    assert lines[0].endswith(", pretrained 1.0000")
+    assert lines[0].endswith(", stage 1 1.0000")
 
 
 def test_drawn_images_are_the_same_for_all_and_in_chunks(
@@ -199,15 +197,14 @@ def reference(results, tmp_path):
     return write
 
 
-def test_a_run_against_itself_is_at_100(reference):
+def test_each_classifier_has_its_reference(reference):
+    """A run against itself is at 100."""
     measured = made(reference_evaluation=reference()).measure(classify)
     assert measured["linear"]["mce"] == pytest.approx(100)
     assert measured["linear"]["relative_mce"] == pytest.approx(100)
     # Never wrong: there is nothing to divide by.
     assert not {"mce", "relative_mce"} & set(measured["pretrained"])
 
-
-def test_each_classifier_has_its_reference(reference):
     def change(contents):
         part = contents["corruptions"]["linear"]
         part["clean"]["top_1"] = 0.9
@@ -264,38 +261,30 @@ def test_references_that_do_not_fit(reference, change, message):
 
 
 @pytest.mark.parametrize(
-    ("run", "changed", "message"),
+    ("name", "value", "message"),
     [
-        ({"classifiers": ()}, {}, "--corruptions must be none for a run wit"),
-        ({}, {"corruption_images": 13}, "_images must be at most 12.*got 13"),
-        ({}, {"corruption_seed": 2**32}, "_seed must be below 2.32, got 42949"),
-        (
-            {},
-            {"reference_evaluation": "no.json"},
-            "must be alexnet or.*no.json",
-        ),
-        (
-            {},
-            {"reference_evaluation": __file__},
-            "must be alexnet or.*test_robustness.py",
-        ),
-        (
-            {},
-            {"reference_evaluation": "alexnet"},
-            "1000 classes of .*the 3 of small",
-        ),
-        ({"image_size": 31}, {}, "at least 32 pixels, got 31"),
+        ("corruption_images", 13, "_images must be at most 12.*got 13"),
+        ("corruption_seed", 2**32, "_seed must be below 2.32, got 42949"),
+        ("reference_evaluation", "no.json", "must be alexnet or.*no.json"),
+        ("reference_evaluation", __file__, "must be alexnet or.*test_robust"),
+        ("reference_evaluation", "alexnet", "1000 classes of .*the 3 of smal"),
     ],
 )
-def test_checks_before_any_work(run, changed, message):
+def test_checks_before_any_work(name, value, message):
     with pytest.raises(ValueError, match=message):
-        made(run_of(**run), **changed)
+        made(**{name: value})
 
 
-def test_a_missing_library_is_found_before_any_work(monkeypatch):
+def test_what_no_run_can_have_is_found_before_any_work(monkeypatch):
+    with pytest.raises(
+        ValueError, match="--corruptions must be none for a run"
+    ):
+        made(run_of(classifiers=()))
+    with pytest.raises(ValueError, match="at least 32 pixels, got 31"):
+        made(run_of(image_size=31))
     made()
     monkeypatch.setitem(__import__("sys").modules, "imagecorruptions", None)
-    with pytest.raises(ImportError, match=r"supcon_tf\[corruptions\]"):
+    with pytest.raises(ImportError, match=r"pip install 'supcon_tf\[corrupti"):
         made()
 
 

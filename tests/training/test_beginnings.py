@@ -24,7 +24,7 @@ def test_images_of_one_class_teach_nothing(
                 tiny_settings(data_dir=str(tmp_path), objective=objective)
             )
     training.pretrain(
-        tiny_settings(data_dir=str(tmp_path), objective="simclr", epochs=1)
+        tiny_settings(data_dir=str(tmp_path), objective="simclr", epochs=0)
     )
 
 
@@ -34,24 +34,26 @@ def test_a_bad_test_image_is_found_before_the_training(
     shutil.copytree(image_folder, tmp_path / "images")
     (tmp_path / "images/test/mid/bad.png").write_bytes(b"torn")
     data_dir = str(tmp_path / "images")
-    chosen = tiny_settings(tmp_path / "run", data_dir=data_dir, epochs=0)
+    settings = tiny_settings(tmp_path / "run", data_dir=data_dir, epochs=0)
     with pytest.raises(ValueError, match="1 bad files of 22 .*t/mid/bad.png"):
-        training.pretrain(chosen)
+        training.pretrain(settings)
     assert not (tmp_path / "run").exists()
-    run = training.pretrain(dataclasses.replace(chosen, skip_bad_images=True))
+    run = training.pretrain(dataclasses.replace(settings, skip_bad_images=True))
     record = json.loads(run.images_file.read_text())
     assert record["skipped"] == ["test/mid/bad.png"]
     assert len(record["trained_on"]) == 48
 
 
 def test_a_linear_stage_that_cannot_begin_leaves_nothing(finished_run):
-    chosen = config.LinearSettings(
+    settings = config.LinearSettings(
         str(finished_run.path), name="retried", epochs=1, batch_size=49
     )
     with pytest.raises(ValueError, match="must be in 1..num_examples, got 49"):
-        training.train_linear(chosen)
+        training.train_linear(settings)
     assert not finished_run.stage("retried").path.exists()
-    training.train_linear(dataclasses.replace(chosen, batch_size=48))
+    training.train_linear(
+        dataclasses.replace(settings, batch_size=48, epochs=0)
+    )
 
 
 def test_a_trained_encoder_is_loaded_in_one_call(finished_run):

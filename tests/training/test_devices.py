@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from supcon_tf import config, data, distribute
 from supcon_tf.training import console, devices
-from tests import forks, workers
 
 
 def settings(**options):
@@ -51,26 +48,16 @@ def test_xla_takes_one_replica(two_replicas, float32_policy, monkeypatch):
         settings(jit_compile=True, deterministic=True)
 
 
-def test_many_workers_need_their_cluster(monkeypatch):
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    with pytest.raises(ValueError, match="TF_CONFIG must be set on every"):
-        devices.set_up(settings(strategy="multi_worker"))
-
-
 def test_what_a_tpu_cannot_do_is_refused_by_the_settings():
     tpu = {"strategy": "tpu", "tpu": "name"}
     pretrain, linear = config.PretrainSettings, config.LinearSettings
     half = tpu | {"precision": "mixed_float16"}
+    local = tpu | {"data_dir": "images"}
     for make, run_dir, options, message in (
         (pretrain, "run", half, "--precision must be float32 or mix"),
         (pretrain, "run", tpu, "--run_dir must be a gs:// path .*, got run$"),
         (linear, "run", tpu, "--run_dir must be a gs:// path"),
-        (
-            pretrain,
-            "gs://b/run",
-            tpu | {"data_dir": "images"},
-            "--data_dir must be a gs:// path .*, got images$",
-        ),
+        (pretrain, "gs://b/run", local, "--data_dir must be a gs:// .*images$"),
         (pretrain, "run", {"tpu": "name"}, "--tpu must come with --strategy=t"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -115,6 +102,17 @@ def test_replicas_of_one_worker_share_its_batch(mirrored_strategy, monkeypatch):
     assert seen == [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
 
 
+def test_workers_read_files_of_their_own_where_asked(
+    mirrored_strategy, monkeypatch
+):
+    by_file = settings(auto_shard="file")
+    assert devices.file_shard(by_file, mirrored_strategy) is None  # alone
+    monkeypatch.setattr(distribute, "num_workers", lambda strategy: 2)
+    monkeypatch.setattr(distribute, "worker_index", lambda strategy: 1)
+    assert devices.file_shard(by_file, mirrored_strategy) == (1, 2)
+    assert devices.file_shard(settings(), mirrored_strategy) is None
+
+
 def test_the_header_says_where_and_how(
     mirrored_strategy, float32_policy, capsys
 ):
@@ -127,82 +125,3 @@ def test_the_header_says_where_and_how(
         "devices      MirroredStrategy: 2 replica(s), 1 worker(s), 2 CPU in "
         "all; mixed_bfloat16, XLA off, determinism on"
     )
-
-
-WORKER = """
-import json, pathlib, sys, time
-import numpy as np, tensorflow as tf
-from tensorflow.python.framework import config as framework_config
-from supcon_tf import config, data, distribute
-from supcon_tf.training import devices
-
-index, folder = int(sys.argv[1]), pathlib.Path(sys.argv[2])
-strategy = devices.set_up(config.PretrainSettings(
-    "run", strategy="multi_worker", batch_size=8,
-    precision="mixed_bfloat16", deterministic=True,
-))
-if index == 0:
-    time.sleep(0.5)
-    (folder / "written").touch()
-devices.wait_for_all(strategy)
-result = {
-    "waited": (folder / "written").exists(),
-    "workers": distribute.num_workers(strategy),
-    "is_chief": distribute.is_chief(strategy),
-    "files": devices.file_shard(
-        config.PretrainSettings("run", auto_shard="file"), strategy
-    ),
-    "elements": devices.file_shard(config.PretrainSettings("run"), strategy),
-    "policy": tf.keras.mixed_precision.global_policy().name,
-    "deterministic": framework_config.is_op_determinism_enabled(),
-}
-images = data.from_arrays(
-    np.zeros([20, 8, 8, 3], np.uint8), np.arange(20),
-    [str(i) for i in range(20)],
-)
-views = devices.distributed(
-    strategy, lambda shard: data.make_views(images, 8, shard=shard)
-)
-batches = iter(views)
-def local(value):
-    (own,) = strategy.experimental_local_results(value)
-    return own.numpy().tolist()
-
-result["labels"] = [local(next(batches)[1]) for _ in range(4)]
-(folder / f"{index}.json").write_text(json.dumps(result))
-# Who ends first would take a collective away from the other.
-while not all((folder / f"{i}.json").exists() for i in (0, 1)):
-    time.sleep(0.1)
-"""
-
-
-def test_two_workers_read_what_one_device_reads_each_image_once(tmp_path):
-    """They find each other on ports of this machine."""
-    both = [
-        forks.Fork(WORKER, str(index), str(tmp_path), env=environment)
-        for index, environment in enumerate(workers.environments(2))
-    ]
-    for process in both:
-        _, errors = process.communicate()
-        assert process.returncode == 0, errors[-3000:]
-    parts = []
-    for index in range(2):
-        result = json.loads((tmp_path / f"{index}.json").read_text())
-        parts.append(result.pop("labels"))
-        assert [len(batch) for batch in parts[index]] == [4] * 4
-        assert result == {
-            "waited": True,
-            "workers": 2,
-            "is_chief": index == 0,
-            "files": [index, 2],
-            "elements": None,
-            "policy": "mixed_bfloat16",
-            "deterministic": True,
-        }
-    names = [str(index) for index in range(20)]
-    pixels = np.zeros([20, 8, 8, 3], np.uint8)
-    images = data.from_arrays(pixels, np.arange(20), names)
-    views = data.make_views(images, 8).take(4)
-    alone = [labels.numpy().tolist() for _, labels in views]
-    assert [a + b for a, b in zip(*parts, strict=True)] == alone
-    assert len(set(alone[0] + alone[1])) == 16

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from supcon_tf import augment, config, data
 from supcon_tf.training import input_pipeline
@@ -52,10 +55,10 @@ def test_policies_have_the_papers_defaults_and_flags_milder_ones():
         ("simaugment", augment.SimAugment()),
         ("stacked_randaugment", augment.StackedRandAugment()),
     ):
-        chosen = config.AugmentationSettings(
+        settings = config.AugmentationSettings(
             run_dir="-", augmentation=name, **paper
         )
-        made = input_pipeline.augmentation(chosen)
+        made = input_pipeline.augmentation(settings)
         assert made.get_config() == policy.get_config()
     none = config.AugmentationSettings(run_dir="-", augmentation="identity")
     assert input_pipeline.augmentation(none) is None
@@ -82,7 +85,7 @@ def blank(images, classes):
 
 
 @pytest.mark.parametrize(
-    ("images", "chosen", "expected"),
+    ("images", "options", "expected"),
     [
         (100_000, {}, 256),
         (1024, {}, 256),
@@ -94,9 +97,11 @@ def blank(images, classes):
         (48, {"images_per_class": 3}, 9),
     ],
 )
-def test_the_default_batch_leaves_an_epoch_some_steps(images, chosen, expected):
+def test_the_default_batch_leaves_an_epoch_some_steps(
+    images, options, expected
+):
     source = blank(images, 3)
-    settings = config.PretrainSettings("x", epochs=20, **chosen)
+    settings = config.PretrainSettings("x", epochs=20, **options)
     resolved = input_pipeline.resolved_batch(settings, source)
     assert resolved.batch_size == expected
     assert resolved.warmup_epochs == 2.0
@@ -107,7 +112,7 @@ def test_the_default_batch_leaves_an_epoch_some_steps(images, chosen, expected):
 
 
 @pytest.mark.parametrize(
-    ("chosen", "rate", "decay"),
+    ("options", "rate", "decay"),
     [
         ({}, 5, 1e-5),  # over and times the temperature
         ({"temperature": 0.5, "objective": "simclr"}, 1, 5e-5),
@@ -119,9 +124,9 @@ def test_the_default_batch_leaves_an_epoch_some_steps(images, chosen, expected):
         ({"optimizer": "lars", "weight_decay": 0.0}, 8, 0),
     ],
 )
-def test_the_default_optimizer_suits_the_loss(chosen, rate, decay):
+def test_the_default_optimizer_suits_the_loss(options, rate, decay):
     source = blank(48, 2)
-    settings = config.PretrainSettings("x", **chosen)
+    settings = config.PretrainSettings("x", **options)
     resolved = input_pipeline.resolved_batch(settings, source)
     assert resolved.learning_rate == pytest.approx(rate)
     assert resolved.weight_decay == pytest.approx(decay)
@@ -134,3 +139,48 @@ def test_the_default_batch_can_be_shared():
     settings = config.PretrainSettings("x", batch_size=8)
     with pytest.raises(ValueError, match="of the 3 replicas .* got 8: take 6"):
         input_pipeline.resolved_batch(settings, source, 3)
+
+
+def test_mixing_is_a_function_of_seed_and_step(tiny_settings):
+    """A sequence that is entered later goes on as it would have."""
+    settings = tiny_settings(objective="ce", mixing="mixup")
+    images = input_pipeline.source(settings, "train")
+    mix = input_pipeline.mixing(settings, 3)
+
+    def batches(count, settings=settings, **options):
+        made = input_pipeline.views(settings, images, 16, 2, mix, **options)
+        assert made.cardinality() == tf.data.INFINITE_CARDINALITY
+        return list(made.take(count).as_numpy_iterator())
+
+    whole = batches(5)
+    later = batches(1, start_step=4)[0]
+    np.testing.assert_array_equal(later[0], whole[4][0])
+    np.testing.assert_array_equal(later[1], whole[4][1])
+    weights = [soft.max(axis=1) for _, soft in whole]
+    assert len({tuple(weight) for weight in weights}) == 5
+    other = batches(1, dataclasses.replace(settings, seed=1))[0]
+    assert (other[1].max(axis=1) != weights[0]).any()
+
+
+def test_mixing_has_its_options(tiny_settings):
+    for settings, alpha in (
+        ({"mixing": "mixup"}, 0.2),
+        ({"mixing": "cutmix"}, 1.0),
+        ({"mixing": "cutmix", "mixing_alpha": 0.5}, 0.5),
+    ):
+        mix = input_pipeline.mixing(
+            tiny_settings(objective="ce", **settings), 3
+        )
+        assert type(mix).__name__.lower() == settings["mixing"]
+        assert mix.get_config() == {"num_classes": 3, "alpha": alpha}
+    assert input_pipeline.mixing(tiny_settings(), 3) is None
+    for overrides, message in (
+        ({"mixing": "mixup"}, "--mixing must be left out with --objective=su"),
+        ({"mixing": "mixup", "objective": "max_margin"}, "only ce"),
+        (
+            {"mixing_alpha": 0.2, "objective": "ce"},
+            "--mixing_alpha must be left out with --mixing=none, got 0.2",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            tiny_settings(**overrides)

@@ -21,7 +21,6 @@ def start_two(run_dir, **options):
             "--strategy=multi_worker",
             *FLAGS,
             environment=environment,
-            fresh=index == 1,
             **(options if index == 1 else {}),
         )
         for index, environment in enumerate(workers.environments(2))
@@ -48,7 +47,7 @@ def test_two_workers_stop_together_and_end_like_one_device(
 ):
     """SIGTERM to one of them: both save the same step, and go on from it."""
     run_dir = tmp_path / "run"
-    both = start_two(run_dir, signalled=(signal.SIGTERM, 2))
+    both = start_two(run_dir, signalled=(signal.SIGTERM, 2), fresh=True)
     outputs = [processes.end(one, preemption.EXIT_CODE) for one in both]
     assert processes.last_step(run_dir) == 5  # after it wrote that of step 4
     saved = "preempted    saved at step 5;"

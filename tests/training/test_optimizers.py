@@ -127,3 +127,175 @@ def test_adamw_still_excludes_by_keras_lists():
     optimizer.exclude_from_weight_decay([variable])
     optimizer.apply_gradients([(tf.zeros([2, 2]), variable)])
     np.testing.assert_array_equal(variable, np.ones([2, 2]))
+
+
+# LARS at its corners, on replicas, with scaled losses, compiled, restored.
+
+LARS = dict(momentum=0.9, trust_coefficient=0.01, l2=0.1)
+
+
+def make_optimizer():
+    schedule = training.WarmupCosine(0.5, 8, warmup_steps=2)
+    return training.LARS(schedule, **LARS)
+
+
+def draw(rng):
+    """A kernel and a bias."""
+    return [rng.normal(size=shape).astype("float32") for shape in ([3, 4], [4])]
+
+
+def make_variables():
+    return [tf.Variable(values) for values in draw(np.random.default_rng(0))]
+
+
+def make_gradients(steps):
+    rng = np.random.default_rng(1)
+    return [[tf.constant(values) for values in draw(rng)] for _ in range(steps)]
+
+
+def apply(optimizer, gradients, variables):
+    optimizer.apply_gradients(zip(gradients, variables, strict=True))
+
+
+@pytest.fixture(scope="module")
+def five_steps():
+    """Weights after five plain steps, those that test_optimizers proves."""
+    optimizer, variables = make_optimizer(), make_variables()
+    for gradients in make_gradients(5):
+        apply(optimizer, gradients, variables)
+    return [variable.numpy() for variable in variables]
+
+
+def assert_equal(variables, expected):
+    for variable, values in zip(variables, expected, strict=True):
+        np.testing.assert_allclose(variable, values, rtol=1e-6, atol=1e-7)
+
+
+def first_step(weights, gradients, **options):
+    variable = tf.Variable(weights)
+    optimizer = training.LARS(0.5, **{**LARS, "l2": 0.0, **options})
+    optimizer.apply_gradients([(tf.constant(gradients), variable)])
+    return variable.numpy() - weights
+
+
+def test_trust_is_1_where_a_norm_is_0():
+    ones, zeros = np.ones([2, 2], np.float32), np.zeros([2, 2], np.float32)
+    np.testing.assert_allclose(first_step(zeros, ones), -0.5 * ones)
+    np.testing.assert_array_equal(first_step(ones, zeros), zeros)
+    np.testing.assert_array_equal(first_step(zeros, zeros), zeros)
+
+
+def test_norms_are_float32():
+    # Squares of 300 overflow float16; 300 of them do in any case.
+    w = np.full([300, 2], 300.0, np.float16)
+    step = first_step(w, np.ones_like(w))
+    np.testing.assert_allclose(step, -1.5, rtol=0.1)
+
+
+def test_replicas_take_the_step_of_one_device(mirrored_strategy, five_steps):
+    with mirrored_strategy.scope():
+        optimizer, variables = make_optimizer(), make_variables()
+
+    @tf.function
+    def step(gradients):
+        def replica():
+            # Keras adds up the gradients of the replicas.
+            own = tf.distribute.get_replica_context().replica_id_in_sync_group
+            share = tf.cast(own, tf.float32) * 0.5 + 0.25  # 0.25 + 0.75
+            apply(optimizer, [share * g for g in gradients], variables)
+
+        mirrored_strategy.run(replica)
+
+    for gradients in make_gradients(5):
+        step(gradients)
+    for variable, expected in zip(variables, five_steps, strict=True):
+        for replica in mirrored_strategy.experimental_local_results(variable):
+            assert_equal([replica], [expected])
+
+
+def test_a_scaled_loss_takes_the_same_steps(five_steps):
+    optimizer = tf.keras.mixed_precision.LossScaleOptimizer(
+        make_optimizer(), dynamic=True, initial_scale=256.0
+    )
+    variables = make_variables()
+    for gradients in make_gradients(5):
+        scaled = optimizer.get_unscaled_gradients([256 * g for g in gradients])
+        apply(optimizer, scaled, variables)
+    assert_equal(variables, five_steps)
+    infinite = [np.inf * g for g in gradients]
+    apply(optimizer, optimizer.get_unscaled_gradients(infinite), variables)
+    assert_equal(variables, five_steps)
+
+
+def test_xla_takes_the_same_steps(five_steps):
+    optimizer, variables = make_optimizer(), make_variables()
+    optimizer.build(variables)
+
+    @tf.function(jit_compile=True)
+    def step(gradients):
+        apply(optimizer, gradients, variables)
+
+    for gradients in make_gradients(5):
+        step(gradients)
+    assert_equal(variables, five_steps)
+
+
+def test_a_checkpoint_continues(tmp_path, five_steps):
+    gradients = make_gradients(5)
+    optimizer, variables = make_optimizer(), make_variables()
+    for step in gradients[:3]:
+        apply(optimizer, step, variables)
+    checkpoint = tf.train.Checkpoint(optimizer=optimizer, variables=variables)
+    assert len(optimizer.variables) == 3  # iteration, velocities
+    path = checkpoint.save(str(tmp_path / "checkpoint"))
+    optimizer = make_optimizer()
+    variables = [tf.Variable(tf.zeros_like(v)) for v in variables]
+    optimizer.build(variables)
+    status = tf.train.Checkpoint(optimizer=optimizer, variables=variables)
+    status.restore(path).assert_existing_objects_matched()
+    for step in gradients[3:]:
+        apply(optimizer, step, variables)
+    for variable, expected in zip(variables, five_steps, strict=True):
+        np.testing.assert_array_equal(variable, expected)
+
+
+# LAMB, an optimizer of the older kind, where the newer ones are expected.
+
+
+def test_lambs_learning_rate_can_be_read_and_set():
+    optimizer = lamb.LAMB(0.25)
+    optimizer.build([])
+    assert float(tf.convert_to_tensor(optimizer.learning_rate)) == 0.25
+    optimizer.learning_rate = 0.5
+    assert float(tf.convert_to_tensor(optimizer.learning_rate)) == 0.5
+
+
+def test_lamb_trains_on_replicas_with_a_scaled_loss(
+    mirrored_strategy, float32_policy
+):
+    images = np.random.default_rng(0).normal(size=[16, 3]).astype(np.float32)
+    rates = training.WarmupCosine(0.1, 8, warmup_steps=2)
+    weights = []
+    for strategy, policy in (
+        (tf.distribute.get_strategy(), "float32"),
+        (mirrored_strategy, "mixed_float16"),
+    ):
+        tf.keras.utils.set_random_seed(0)
+        tf.keras.mixed_precision.set_global_policy(policy)
+        with strategy.scope():
+            layer = tf.keras.layers.Dense(2, dtype="float32")
+            model = tf.keras.Sequential([layer])
+            model.build([None, 3])
+            optimizer = lamb.LAMB(rates, weight_decay=0.1)
+            if policy == "mixed_float16":
+                optimizer = tf.keras.mixed_precision.LossScaleOptimizer(
+                    optimizer, initial_scale=16.0
+                )
+            model.compile(optimizer, "mse")
+        model.fit(images, images[:, :2], batch_size=8, epochs=2, verbose=0)
+        weights.append(model.get_weights())
+        rate = tf.convert_to_tensor(model.optimizer.learning_rate)
+        assert float(rate) == pytest.approx(float(rates(3)))
+        assert int(tf.convert_to_tensor(model.optimizer.iterations)) == 4
+    for one, other in zip(*weights, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)

@@ -20,7 +20,12 @@ from supcon_tf import config, run_files, training
 from supcon_tf.training import preemption
 from tests import processes
 
-FLAGS = ("--deterministic", "--epochs=2", "--checkpoint_steps=4")
+FLAGS = (
+    "--deterministic",
+    "--epochs=2",
+    "--batch_size=120",
+    "--checkpoint_steps=4",
+)
 
 
 def steps(run_dir):
@@ -68,11 +73,11 @@ def figures(run_dir):
 
 
 def assert_same_run(one, other):
-    assert steps(one)[-1] == steps(other)[-1] == 44
-    expected, found = values(one), values(other)
-    assert expected.keys() == found.keys() and len(expected) > 30
+    assert steps(one)[-1] == steps(other)[-1] == 22
+    expected, results = values(one), values(other)
+    assert expected.keys() == results.keys() and len(expected) > 30
     for name, value in expected.items():
-        np.testing.assert_array_equal(value, found[name], err_msg=name)
+        np.testing.assert_array_equal(value, results[name], err_msg=name)
     assert figures(one) == figures(other)
     assert [line["epoch"] for line in figures(one)] == [1, 2]
 
@@ -91,8 +96,12 @@ def test_a_run_that_is_killed_and_stopped_ends_bit_identical(
     kill_while_saving(run_dir, 2)
     assert steps(run_dir) == [4]
     assert preemption.EXIT_CODE == 138
-    for number, saved in ((signal.SIGTERM, 13), (signal.SIGINT, 21)):
-        process = start(run_dir, signalled=(number, 2))
+    # The second ends inside of the second epoch of 11 steps.
+    for number, count, saved in (
+        (signal.SIGTERM, 1, 9),
+        (signal.SIGINT, 3, 17),
+    ):
+        process = start(run_dir, signalled=(number, count))
         output = processes.end(process, preemption.EXIT_CODE)
         assert f"preempted    saved at step {saved}; --resume goes" in output
         assert "Traceback" not in output
@@ -108,69 +117,75 @@ def test_five_kills_end_bit_identical(undisturbed, tmp_path):
     run_dir = tmp_path / "run"
     for kill in range(5):
         if kill % 2:
-            kill_while_saving(run_dir, random.randint(1, 3))
+            kill_while_saving(run_dir, random.randint(1, 2))
         else:
-            kill_after(run_dir, start(run_dir), random.randint(1, 6))
+            kill_after(run_dir, start(run_dir), random.randint(1, 3))
     processes.end(start(run_dir))
     assert_same_run(undisturbed, run_dir)
 
 
-def pretrain(tiny_settings, run_dir, **overrides):
-    return training.pretrain(
-        tiny_settings(run_dir, checkpoint_every=1, **overrides)
-    )
+EACH = {"checkpoint_every": 1}
 
 
-def test_a_finished_run_has_nothing_to_go_on_with(
-    tiny_settings, tmp_path, capsys
-):
-    run = pretrain(tiny_settings, tmp_path / "run", resume=True)
+@pytest.fixture(scope="module")
+def trained(tiny_settings):
+    """A run of two epochs of three steps, each saved; tests use copies."""
+    return training.pretrain(tiny_settings(warmup_epochs=None, **EACH))
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    shutil.copytree(trained.path, tmp_path / "run")
+    return run_files.RunDirectory(tmp_path / "run")
+
+
+@pytest.fixture
+def resume(run, tiny_settings):
+    """Goes on with the copy."""
+
+    def go_on(**overrides):
+        options = {"warmup_epochs": None, "resume": True, **EACH}
+        return training.pretrain(tiny_settings(run.path, **options | overrides))
+
+    return go_on
+
+
+def test_a_finished_run_has_nothing_to_go_on_with(run, resume, capsys):
     before = values(run.path)
-    capsys.readouterr()
-    pretrain(tiny_settings, tmp_path / "run", resume=True)
+    resume()
     printed = capsys.readouterr().out
     assert f"resumed      {run.latest_checkpoint()}, 2 epochs done" in printed
-    assert "Epoch" not in printed
+    assert "\nepoch " not in printed
     for name, value in before.items():
         np.testing.assert_array_equal(value, values(run.path)[name])
 
 
-def test_what_does_not_belong_to_a_run_is_refused(tiny_settings, tmp_path):
-    run = pretrain(tiny_settings, tmp_path / "run")
+def test_what_does_not_belong_to_a_run_is_refused(
+    run, resume, image_folder, tmp_path
+):
     for overrides, message in (
         ({"temperature": 0.2}, r"got --temperature=0.2 \(was 0.1\); --flagfil"),
-        ({"epochs": 1}, r"got --epochs=1 \(was 2\)"),
-        ({"test_fraction": 0.3}, "got --test_fraction=0.3"),
+        ({"resume": False}, "holds a run already"),
     ):
         with pytest.raises(ValueError, match=message):
-            pretrain(tiny_settings, run.path, resume=True, **overrides)
-    with pytest.raises(ValueError, match="holds a run already"):
-        pretrain(tiny_settings, run.path)
-
-
-def test_other_data_is_refused(tiny_settings, image_folder, tmp_path):
-    data_dir = tmp_path / "images"
-    shutil.copytree(image_folder, data_dir)
-    run = pretrain(tiny_settings, tmp_path / "run", data_dir=str(data_dir))
-    for path in sorted(data_dir.glob("train/*/*"))[::3]:
+            resume(**overrides)
+    images = tmp_path / "images"
+    shutil.copytree(image_folder, images)
+    for path in sorted(images.glob("train/*/*"))[::3]:
         path.unlink()
     message = r"got 0 others and 16 missing: train/bright/00.png, .*, \.\.\.$"
     with pytest.raises(ValueError, match=message):
-        pretrain(tiny_settings, run.path, data_dir=str(data_dir), resume=True)
+        resume(data_dir=str(images))
     for split in ("train", "test"):
-        (data_dir / split / "dark").rename(data_dir / split / "gloomy")
+        (images / split / "dark").rename(images / split / "gloomy")
     with pytest.raises(ValueError, match=r"got -dark \+gloomy"):
-        pretrain(tiny_settings, run.path, data_dir=str(data_dir), resume=True)
+        resume(data_dir=str(images))
 
 
-def test_a_finished_run_can_be_given_more_epochs(
-    tiny_settings, tmp_path, capsys
-):
+def test_a_finished_run_can_be_given_more_epochs(run, resume, capsys):
     """As if it had been begun with so many, from here on."""
-    run = pretrain(tiny_settings, tmp_path / "run", warmup_epochs=None)
     assert run.recorded(config.PretrainSettings).warmup_epochs == 0.2
-    longer = {"epochs": 4, "warmup_epochs": None, "resume": True}
-    pretrain(tiny_settings, run.path, **longer)
+    resume(epochs=4)
     assert "extended     from 2 to 4 epochs: " in capsys.readouterr().out
     recorded = run.recorded(config.PretrainSettings)
     assert (recorded.epochs, recorded.warmup_epochs) == (4, 0.2)
@@ -181,43 +196,41 @@ def test_a_finished_run_can_be_given_more_epochs(
     # 4: it goes up once, to where such a run would be, and then to 0.
     assert max(rates[1], rates[3]) < rates[2] < rates[0]
     with pytest.raises(ValueError, match=r"got --epochs=3 \(was 4\)"):
-        pretrain(tiny_settings, run.path, epochs=3, resume=True)
+        resume(epochs=3)
 
 
-def test_a_damaged_checkpoint_stops_a_run_that_would_go_on(
-    tiny_settings, tmp_path
-):
-    run = pretrain(tiny_settings, tmp_path / "run")
+def test_a_damaged_checkpoint_stops_a_run_that_would_go_on(run, resume):
     newest = pathlib.Path(run.latest_checkpoint())
     (newest / "variables.index").write_bytes(b"torn")
     with pytest.raises(ValueError, match=r"index \(changed\). Delete it to g"):
-        pretrain(tiny_settings, run.path, resume=True)
+        resume()
     shutil.rmtree(newest)
-    pretrain(tiny_settings, run.path, resume=True)
+    resume()
     assert run.latest_checkpoint() == str(newest)
 
 
-def test_checkpoints_are_kept_as_asked(tiny_settings, tmp_path):
-    kept = {"keep_checkpoints": 2, "keep_every": 3}
-    run = pretrain(tiny_settings, tmp_path / "run", epochs=7, **kept)
-    assert steps(run.path) == [9, 18, 21]
+def test_a_linear_stage_goes_on_where_it_was(run):
+    """Interrupted inside an epoch, it ends with the same classifier.
 
-
-def test_a_linear_stage_goes_on_where_it_was(tiny_settings, tmp_path):
-    """Interrupted inside an epoch, it ends with the same classifier."""
-    run = pretrain(tiny_settings, tmp_path / "run", epochs=0)
+    And keeps the checkpoints that it is asked to.
+    """
     ends = []
     for name in ("whole", "interrupted"):
-        kept = {"checkpoint_steps": 2, "keep_checkpoints": 9}
-        chosen = config.LinearSettings(
-            str(run.path), name=name, epochs=3, batch_size=16, **kept
+        settings = config.LinearSettings(
+            str(run.path),
+            name=name,
+            epochs=3,
+            batch_size=16,
+            checkpoint_every=2,
+            checkpoint_steps=2,
+            keep_checkpoints=2,
+            keep_every=2,
         )
-        stage = training.train_linear(chosen)
+        stage = training.train_linear(settings)
+        assert steps(stage.path) == [6, 8, 9]  # of 3 steps per epoch
         if name == "interrupted":
-            for step in steps(stage.path)[2:]:
-                shutil.rmtree(run_files.path_of(stage.checkpoints, step))
-            assert steps(stage.path) == [2, 4]  # of 3 steps per epoch
-            training.train_linear(dataclasses.replace(chosen, resume=True))
+            shutil.rmtree(stage.latest_checkpoint())
+            training.train_linear(dataclasses.replace(settings, resume=True))
         ends.append(values(stage.path))
     for name, value in ends[0].items():
         np.testing.assert_allclose(value, ends[1][name], rtol=1e-5, atol=1e-6)

@@ -1,8 +1,6 @@
-"""What TensorBoard reads: scalars, views, profiles."""
+"""Views and profiles for TensorBoard; its scalars are test_monitoring's."""
 
 from __future__ import annotations
-
-import json
 
 import numpy as np
 import pytest
@@ -11,44 +9,6 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from supcon_tf import training
 from supcon_tf.training import tensorboard
-
-
-def events(directory):
-    """(step, tag, value) of every event of a directory, in order."""
-    return [
-        (event.step, value.tag, value.tensor)
-        for file in sorted(directory.glob("events.*"))
-        for event in tf.compat.v1.train.summary_iterator(str(file))
-        for value in event.summary.value
-    ]
-
-
-def scalars(directory):
-    return [
-        (step, tag, pytest.approx(float(tf.make_ndarray(value))))
-        for step, tag, value in events(directory)
-    ]
-
-
-def write_epochs(tmp_path, first, losses):
-    """A `fit` that goes on from what metrics.jsonl says."""
-    made = tensorboard.Scalars(tmp_path, tmp_path / "metrics.jsonl")
-    made.on_train_begin()
-    for epoch, loss in enumerate(losses, first):
-        made.on_epoch_end(epoch, {"loss": loss, "images/s": 5.0})
-    made.on_train_end()
-
-
-def test_a_resumed_run_has_every_epoch_once(tmp_path):
-    write_epochs(tmp_path, 0, [4.0, 3.0, 2.0])  # of which one was saved
-    lines = [{"epoch": 1, "loss": 4.0, "images/s": 5.0, "alignment": None}]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (tmp_path / "metrics.jsonl").write_text(text)
-    write_epochs(tmp_path, 1, [2.5, 1.5])
-    expected = []
-    for epoch, loss in ((1, 4.0), (2, 2.5), (3, 1.5)):
-        expected += [(epoch, "loss", loss), (epoch, "images/s", 5.0)]
-    assert expected == scalars(tmp_path / "train")
 
 
 def grid_in_loops(views):
@@ -69,15 +29,12 @@ def test_the_first_views_are_drawn_once(count, tmp_path):
     views = np.random.default_rng(0).integers(0, 255, shape).astype(np.uint8)
     batches = tf.data.Dataset.from_tensor_slices((views, tf.zeros([2, count])))
     grid = grid_in_loops(views[0])
-    np.testing.assert_array_equal(tensorboard.view_grid(views[0]), grid)
-    np.testing.assert_array_equal(
-        tensorboard.view_grid(views[0, :, 0]), grid_in_loops(views[0, :, :1])
-    )
     for _ in range(2):  # a run, and its resumption
         tensorboard.Views(tmp_path, batches).on_train_begin()
-    ((step, tag, value),) = events(tmp_path / "views")
-    assert (step, tag) == (0, "views")
-    *size, png = tf.make_ndarray(value)
+    (file,) = tmp_path.glob("views/events.*")
+    *_, event = tf.compat.v1.train.summary_iterator(str(file))
+    assert (event.step, event.summary.value[0].tag) == (0, "views")
+    *size, png = tf.make_ndarray(event.summary.value[0].tensor)
     assert [int(x) for x in size] == [grid.shape[1], grid.shape[0]]
     np.testing.assert_array_equal(tf.io.decode_png(png), grid)
 
