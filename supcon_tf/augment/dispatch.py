@@ -10,17 +10,9 @@ from supcon_tf import exceptions
 
 
 def check_images(images: tf.Tensor) -> tf.Tensor:
-    """Refuses anything but a batch of RGB bytes whose size is known.
+    """The images as a tensor, if they are [batch, height, width, 3] uint8.
 
-    Args:
-      images: what should be [batch, height, width, 3] uint8. Only the batch
-        may be unknown while a graph is traced.
-
-    Returns:
-      `images` as a tensor: NumPy arrays are welcome.
-
-    Raises:
-      ValueError: `images` is something else.
+    Only the batch may be unknown while a graph is traced.
     """
     images = tf.convert_to_tensor(images)
     shape = images.shape

@@ -1,7 +1,6 @@
 """The published tables: which operations, how often and how strong.
 
-Rows are read at construction only, by the policies of `auto_augment.py` and
-`rand_augment.py`; `operations.py` knows what the names and levels mean.
+`operations.py` knows what the names and levels mean.
 """
 
 from __future__ import annotations
@@ -154,20 +153,9 @@ AUTO_AUGMENT = {
 }
 
 _PAPER_OPERATIONS = (
-    "Identity",
-    "AutoContrast",
-    "Equalize",
-    "Rotate",
-    "Solarize",
-    "Color",
-    "Posterize",
-    "Contrast",
-    "Brightness",
-    "Sharpness",
-    "ShearX",
-    "ShearY",
-    "TranslateX",
-    "TranslateY",
+    *("Identity", "AutoContrast", "Equalize", "Rotate", "Solarize", "Color"),
+    *("Posterize", "Contrast", "Brightness", "Sharpness"),
+    *("ShearX", "ShearY", "TranslateX", "TranslateY"),
 )
 
 # What `RandAugment(num_operations=...)` draws from, all equally often. 14: the

@@ -84,9 +84,8 @@ def _source_positions(
 def _basis(height: int, width: int) -> tf.Tensor:
     """How far each pixel follows a unit move of each point, and where it is.
 
-    Returns:
-      [height * width, 6] float64, in 1/256 pixel: the spline of each of the
-      four points, then row and column.
+    [height * width, 6] float64, in 1/256 pixel: the spline of each of the four
+    points, then row and column.
     """
     points = [[height * i / 3, width * j / 3] for i in (1, 2) for j in (1, 2)]
     rows, columns = tf.meshgrid(

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
+
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import distribute, exceptions
+
+
+def constructor_arguments(thing: object) -> dict[str, object]:
+    """What `thing` was made of, where its attributes are named likewise."""
+    arguments = inspect.signature(type(thing).__init__).parameters
+    return {name: getattr(thing, name) for name in arguments if name != "self"}
+
+
+class Loss(tf.keras.losses.Loss):
+    """A loss that keeps every argument as the attribute of its name."""
+
+    def get_config(self) -> dict[str, object]:
+        return constructor_arguments(self)
 
 
 def check_options(
@@ -14,12 +29,10 @@ def check_options(
     exceptions.require(
         temperature > 0, "`temperature` must be positive", temperature
     )
-    for name, value, known in (
-        ("formulation", formulation, ("out", "in")),
-        ("denominator", denominator, ("all", "one_positive", "only_negatives")),
-        ("anchor_views", anchor_views, ("all", "first")),
-    ):
-        exceptions.require_one_of(known, name, value)
+    exceptions.require_one_of(("out", "in"), "formulation", formulation)
+    denominators = "all", "one_positive", "only_negatives"
+    exceptions.require_one_of(denominators, "denominator", denominator)
+    exceptions.require_one_of(("all", "first"), "anchor_views", anchor_views)
 
 
 def as_views(projections: tf.Tensor, name: str) -> tf.Tensor:
@@ -42,6 +55,13 @@ def as_views(projections: tf.Tensor, name: str) -> tf.Tensor:
         f"shape {z.shape}",
     )
     return tf.cast(z, tf.float32)
+
+
+def gather(cross_replica: bool, *tensors: tf.Tensor) -> list[tf.Tensor]:
+    """Tensors [batch, ...] of all replicas, own rows first, or of this one."""
+    if not cross_replica:
+        return list(tensors)
+    return distribute.gather_across_replicas(*tensors)
 
 
 def as_contrasts(contrasts: tf.Tensor | None, z: tf.Tensor) -> tf.Tensor:
@@ -153,9 +173,7 @@ def sample_weights(
     positive_mask: tf.Tensor | None,
 ) -> tf.Tensor:
     """[B, B + C] float32 weight of each sample as positive of each sample."""
-    samples = [z.shape[0], None]
-    if further.shape[0] is not None and z.shape[0] is not None:
-        samples[1] = z.shape[0] + further.shape[0]
+    batch, others = z.shape[0], further.shape[0]
     if positive_mask is not None:
         exceptions.require(
             labels is None and contrast_labels is None,
@@ -163,30 +181,30 @@ def sample_weights(
             "both",
         )
         mask = tf.cast(positive_mask, tf.float32)
-        check_shape("positive_mask", mask, samples)
+        samples = None if None in (batch, others) else batch + others
+        check_shape("positive_mask", mask, [batch, samples])
         return mask
+    exceptions.require(
+        contrast_labels is None or labels is not None,
+        "`contrast_labels` must come with `labels`",
+        "them alone",
+    )
     if labels is None:
-        exceptions.require(
-            contrast_labels is None,
-            "`contrast_labels` must come with `labels`",
-            "them alone",
-        )
         # Each sample is its own class; further contrasts are all negatives.
         return tf.eye(tf.shape(z)[0], tf.shape(z)[0] + tf.shape(further)[0])
     ids = class_ids(labels)
-    check_shape("labels", ids, [z.shape[0]])
+    check_shape("labels", ids, [batch])
+    exceptions.require(
+        contrast_labels is not None or others == 0,
+        "`contrast_labels` must be given with `contrast_projections` and "
+        "`labels`",
+        None,
+    )
     all_ids = ids
     if contrast_labels is not None:
         further_ids = class_ids(contrast_labels, "contrast_labels")
-        check_shape("contrast_labels", further_ids, [further.shape[0]])
+        check_shape("contrast_labels", further_ids, [others])
         all_ids = tf.concat([ids, further_ids], axis=0)
-    else:
-        exceptions.require(
-            further.shape[0] == 0,
-            "`contrast_labels` must be given with `contrast_projections` and "
-            "`labels`",
-            None,
-        )
     return tf.cast(ids[:, tf.newaxis] == all_ids, tf.float32)
 
 

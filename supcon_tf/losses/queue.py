@@ -101,8 +101,7 @@ class ProjectionQueue(tf.Module):
         )
 
     def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return {"size": self.size, "dim": self.dim, "name": self.name}
+        return inputs.constructor_arguments(self)
 
     @classmethod
     def from_config(cls, config: dict[str, object]) -> ProjectionQueue:

@@ -1,4 +1,16 @@
-"""The supervised contrastive loss in memory that grows linearly."""
+"""The supervised contrastive loss in memory that grows linearly.
+
+Only the log-sum-exp over A(i) needs all pairs, and it is summed tile by tile,
+in the gradient once more. What the positives of an anchor add up to follows
+from the sum of its class: sum_{p in P(i)} z_p = C_y(i) - z_i.
+
+Two schedules of the same tiles. Unrolled, the fastest, keeps half the matrix
+for the gradient; it is used while that takes at most 256 MiB
+(`tiles_unrolled.MEMORY`), for "out", on one replica, with a static batch, where
+`unit_length` and a temperature of at least 0.025 bound the logits. Looped is
+everything else: a few tiles in memory, and where logits are too large for one
+shift (checked at run time) each row is shifted by its own maximum.
+"""
 
 from __future__ import annotations
 
@@ -27,36 +39,17 @@ def tiled_supcon_loss(
 ) -> tf.Tensor:
     """`supcon_loss`, the same value and gradient, without any [A, M] matrix.
 
-    Only the log-sum-exp over A(i) needs all pairs, and it is summed tile by
-    tile, in the gradient once more. What the positives of an anchor add up to
-    follows from the sum of its class: sum_{p in P(i)} z_p = C_y(i) - z_i.
-    Two schedules of the same tiles. Unrolled, the fastest, keeps half the
-    matrix for the gradient; it is used while that takes at most 256 MiB
-    (`tiles_unrolled.MEMORY`), for "out", on one replica, with a static batch,
-    where `unit_length` and a temperature of at least 0.025 bound the logits.
-    Looped is everything else: a few tiles in memory, and where logits are too
-    large for one shift (checked at run time) each row is shifted by its own
-    maximum.
-
-    Args:
       projections: [batch, views, dim] or [batch, dim], any float; of this
         replica. Computed in float32, not normalised.
-      labels: as in `supcon_loss`; the denominator is "all".
-      temperature: tau, positive.
-      formulation: "out" is Eq. 2, "in" is Eq. 3.
-      anchor_views: "all", or "first": only view 0 of each sample is an anchor.
-      scale_by_temperature: multiply by tau.
+      labels: as in `supcon_loss`; the denominator is "all". The options
+        without a line here are `SupConLoss`'s.
       tile_rows: rows of a tile, and looped; None chooses.
       unit_length: a promise that all projections have length 1.
       cross_replica: contrast with the views of all replicas. The gradient
         then exchanges a few numbers per row, no projections.
 
-    Returns:
-      [batch] float32, nats (times tau where scaled), averaged over the
-      anchor's views; not reduced over the batch.
-
-    Raises:
-      ValueError: a shape, dtype or option is not one of the above.
+    Returns [batch] float32, nats (times tau where scaled), the mean over views.
+    Raises ValueError for a shape, dtype or option that is none of these.
     """
     inputs.check_options(temperature, formulation, "all", anchor_views)
     exceptions.require(

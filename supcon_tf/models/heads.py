@@ -1,4 +1,4 @@
-"""What stands on the representation: projection head, linear classifier."""
+"""The projection head."""
 
 from __future__ import annotations
 
@@ -64,27 +64,21 @@ class ProjectionHead(base.Model):
         self.projection = _dense(output_dim, "projection", "float32", False)
         self.norms: list[tf.keras.layers.Layer] = []
 
-    def build(self, input_shape: tf.TensorShape) -> None:
-        """Creates the variables of all layers."""
-        if self.built:
-            return
+    def _build_parts(self, input_shape: tf.TensorShape) -> None:
         synchronized = self.synchronized_bn and layers.spans_replicas(self)
-        dims = (input_shape[-1], *self.hidden_dims)
-        for index, dense in enumerate([*self.hidden, self.projection]):
-            # Absolute scopes, as in Encoder.build.
-            with tf.name_scope(f"{self.name}/{dense.name}/"):
-                dense.build((None, dims[index]))
+        dim = input_shape[-1]
+        for dense in (*self.hidden, self.projection):
+            self._build_part(dense, (None, dim))
+            dim = dense.units
         for dense in self.hidden if self.use_batch_norm else ():
             norm = layers.batch_norm(
                 self.dtype_policy,
                 synchronized=synchronized,
                 name=f"{dense.name}_bn",
             )
-            with tf.name_scope(f"{self.name}/{norm.name}/"):
-                norm.build((None, dense.units))
+            self._build_part(norm, (None, dense.units))
             # Appended: a new list would miss a checkpoint read before `build`.
             self.norms.append(norm)
-        tf.keras.layers.Layer.build(self, input_shape)
 
     def call(
         self, representations: tf.Tensor, training: bool | None = None
@@ -136,64 +130,3 @@ def _dense(
         dtype=dtype,
         name=name,
     )
-
-
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class LinearClassifier(base.Model):
-    """The linear classifier of stage 2 on a frozen encoder.
-
-    Freezes `encoder` (sets its `trainable` to False) and always calls it in
-    inference mode under a stop-gradient: none of its weights or BN statistics
-    changes in `fit`.
-
-    Args:
-      encoder: images to representations; see `Encoder`.
-      num_classes: number of classes, at least 2.
-      name: name of the model and first part of its variables' names.
-      **kwargs: of `tf.keras.Model`.
-
-    Raises:
-      ValueError: `num_classes` is below 2.
-
-    Reference: https://arxiv.org/abs/2004.11362, Sec. 3 and Sec. 4.
-    """
-
-    def __init__(
-        self,
-        encoder: tf.keras.Model,
-        num_classes: int,
-        *,
-        name: str = "linear_classifier",
-        **kwargs: object,
-    ) -> None:
-        super().__init__(name=name, autocast=False, **kwargs)
-        exceptions.require(
-            num_classes >= 2, "`num_classes` must be at least 2", num_classes
-        )
-        self.encoder = encoder
-        self.encoder.trainable = False
-        self.num_classes = num_classes
-        self.classifier = tf.keras.layers.Dense(
-            num_classes, dtype="float32", name="classifier"
-        )
-
-    def build(self, input_shape: tf.TensorShape) -> None:
-        """Creates the variables of all layers."""
-        if self.built:
-            return
-        self.encoder.build(input_shape)
-        with tf.name_scope(f"{self.name}/{self.classifier.name}/"):
-            self.classifier.build((None, self.encoder.representation_dim))
-        tf.keras.layers.Layer.build(self, input_shape)
-
-    def call(self, images: tf.Tensor) -> tf.Tensor:
-        """Classifies images.
-
-        Args:
-          images: what `encoder` takes, [batch, height, width, 3] uint8.
-
-        Returns:
-          [batch, num_classes] float32 logits, under every precision policy.
-        """
-        representations = self.encoder(images, training=False)
-        return self.classifier(tf.stop_gradient(representations))
