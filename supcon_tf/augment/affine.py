@@ -50,13 +50,6 @@ def affine_transform(
         with a border of 1: 42,000 images of 224 x 224.
       matrices: [batch, 6] float64, rows (a, b, c, d, e, f), c and f in pixels.
       fill: RGB of what comes from outside the image.
-
-    Returns:
-      [batch, height, width, 3] uint8.
-
-    Raises:
-      ValueError: `images` is not a batch of RGB images of known size, or
-        `fill` not a colour.
     """
     images = dispatch.check_images(images)
     color = np.array(check_fill(fill), np.uint8)
@@ -104,18 +97,11 @@ def cutout(
     columns likewise.
 
     Args:
-      images: [batch, height, width, 3] uint8.
+      images: [batch, height, width, 3] uint8, as is the result.
       centers: [batch, 2] int32, row and column, in pixels.
       half_sides: [batch] int32, half the side of the square, in pixels; 0
         changes nothing.
       fill: RGB of the square.
-
-    Returns:
-      [batch, height, width, 3] uint8.
-
-    Raises:
-      ValueError: `images` is not a batch of RGB images of known size, or
-        `fill` not a colour.
     """
     images = dispatch.check_images(images)
     _, height, width, _ = images.shape

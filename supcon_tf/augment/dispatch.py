@@ -27,7 +27,7 @@ def check_images(images: tf.Tensor) -> tf.Tensor:
 
 
 def keep(images: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
-    """Returns `images`: the operation of an image that drew none."""
+    """The operation of an image that drew none."""
     return images
 
 
@@ -50,9 +50,6 @@ def dispatch(
       images: [batch, height, width, 3] uint8.
       *per_image: tensors with a leading batch axis, such as seeds or factors,
         which each operation receives for its own images.
-
-    Returns:
-      [batch, height, width, 3] uint8.
     """
     count = len(operations)
     arguments = [

@@ -48,19 +48,13 @@ def argument(name: str, level: float, side: int, ranges: Ranges) -> float:
     level * 25.6, at level 10 above all pixels. SolarizeAdd: level * 11 levels
     of brightness. Color, Contrast, Brightness, Sharpness: the factor
     0.1 + level * 0.18, which changes nothing at level 5. The others have none.
-    Numbers that count are truncated.
+    Numbers that count are truncated; signs are drawn later.
 
     Args:
       name: one of `NAMES`.
       level: 0 to 10; 0 is no change for geometric operations alone.
       side: the shorter side of the images, pixels.
       ranges: what the policy lets the levels mean.
-
-    Returns:
-      The argument, without its random sign.
-
-    Raises:
-      ValueError: `name` or `level` is out of range.
     """
     exceptions.require_one_of(NAMES, "name", name)
     exceptions.require(
@@ -107,13 +101,6 @@ def apply(
         shares of height and width.
       ranges: what the levels mean.
       fill: colour of what was outside the image, and of Cutout.
-
-    Returns:
-      [batch, height, width, 3] uint8.
-
-    Raises:
-      ValueError: `images` is of another shape or dtype, or a name or a level
-        is out of range.
     """
     images = dispatch.check_images(images)
     side = min(images.shape[1:3])

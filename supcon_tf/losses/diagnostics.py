@@ -25,11 +25,7 @@ _NO_COSINE = -2.0  # below every cosine
 
 
 def diagnostics(cross_replica: bool = True) -> list[tf.keras.metrics.Metric]:
-    """Makes one metric of each kind for `compile(metrics=...)`.
-
-    Args:
-      cross_replica: as in the loss; see `PositivesPerAnchor`.
-    """
+    """One metric of each kind for `compile(metrics=...)`."""
     return [
         ContrastiveAccuracy(),
         Alignment(),
@@ -46,15 +42,9 @@ class _Diagnostic(tf.keras.metrics.Mean):
     def update_state(
         self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
     ) -> tf.Operation | None:
-        """Adds a batch.
+        """Adds a batch: labels as in `supcon_loss`, not None, and projections.
 
-        Args:
-          y_true: labels as in `supcon_loss`, not None.
-          y_pred: [batch, views, dim] or [batch, dim] any float.
-          sample_weight: None, as it is in `compile(metrics=...)`.
-
-        Raises:
-          ValueError: a shape or dtype is wrong, or weights are given.
+        `sample_weight` must be None, as it is in `compile(metrics=...)`.
         """
         exceptions.require(
             sample_weight is None,

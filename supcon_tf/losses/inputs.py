@@ -112,14 +112,7 @@ def static_views(z: tf.Tensor, positives_cap: int | None) -> int:
 def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:
     """Labels in any accepted form as [batch] int64 class identifiers.
 
-    Args:
-      labels: [batch] or [batch, 1] integers of any size or sign, or one-hot
-        [batch, classes] of any dtype.
-      name: the argument's name in error messages.
-
-    Raises:
-      ValueError: the rank is not 1 or 2, or rank-1 labels are no integers.
-      InvalidArgumentError: a row of rank-2 labels is not one-hot.
+    InvalidArgumentError if a row of rank 2 is not one-hot.
     """
     labels = tf.convert_to_tensor(labels)
     exceptions.require(

@@ -233,12 +233,8 @@ def chance_loss(
     """Loss of equal, or uninformative, projections: log|A(i)|, Sec. 3.2.
 
     A loss that stays at this value is collapsed or untrained. It holds for
-    `denominator="all"`, both formulations, any labels.
-
-    Args:
-      contrasts: |A(i)|, global batch times views, less one.
-      temperature: tau.
-      scale_by_temperature: as in `supcon_loss`.
+    `denominator="all"`, both formulations, any labels. `contrasts` is |A(i)|,
+    global batch times views, less one.
     """
     scale = temperature if scale_by_temperature else 1.0
     return scale * math.log(contrasts)

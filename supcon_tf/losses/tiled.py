@@ -147,7 +147,15 @@ def _losses(
         plus = tiles_unrolled.log_sum_exp(own, batch.temperature)
         minus = _mean_positive(own, batch)
     else:
-        tiling = _tiling(own, batch, tile_rows)
+        views, dim = z.shape[1:]
+        tiling = tiles_looped.make_tiling(
+            tf.reshape(own, [-1, dim]),
+            tf.reshape(batch.projections, [-1, dim]),
+            tf.repeat(batch.segments, views),
+            temperature=batch.temperature,
+            tile_rows=tile_rows,
+            symmetric=batch.alone,
+        )
         plus = _looped(own, batch, tiling)
         if formulation == "out":
             minus = _mean_positive(own, batch)
@@ -162,23 +170,6 @@ def _losses(
         return plus[0] - minus[0], lambda w: plus[1](w) - minus[1](w)
 
     return difference(z)
-
-
-def _tiling(z: tf.Tensor, batch: _Batch, tile_rows: int) -> tiles_looped.Tiling:
-    """The rows of this replica and of all, with the numbers of their class."""
-    views, dim = z.shape[1:]
-    columns = tf.reshape(batch.projections, [-1, dim])
-    column_ids = tf.repeat(batch.segments, views)
-    count = tf.shape(z)[0] * views
-    return tiles_looped.make_tiling(
-        tf.reshape(z, [-1, dim]),
-        columns,
-        column_ids[:count],
-        column_ids,
-        temperature=batch.temperature,
-        tile_rows=tf.minimum(tile_rows, count),
-        symmetric=batch.alone,
-    )
 
 
 def _looped(

@@ -23,8 +23,7 @@ class ClassifierModel(base.Model):
       cosine: logits are cosines between representation and the weights of a
         class, without bias, as `MaxMarginLoss` takes them; both sides are
         normalised here.
-      name: name of the model and first part of its variables' names.
-      **kwargs: of `tf.keras.Model`.
+      name: first part of the variables' names; `**kwargs` are Keras' too.
 
     Raises:
       ValueError: `num_classes` is below 2, or the views are not rank 5.
@@ -55,15 +54,7 @@ class ClassifierModel(base.Model):
         )
 
     def call(self, views: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        """Classifies every view of every sample.
-
-        Args:
-          views: [batch, views, height, width, 3] uint8, or float in 0..255.
-          training: whether BN uses the statistics of the batch.
-
-        Returns:
-          [batch, views, num_classes] float32 logits, in -1..1 if `cosine`.
-        """
+        """[B, V, H, W, 3] uint8, or float in 0..255, to [B, V, classes]."""
         images = view_axis.fold_views(views)  # [B*V, H, W, 3]
         representations = self.encoder(images, training=training)
         if self.cosine:
@@ -87,8 +78,7 @@ class LinearClassifier(base.Model):
     Args:
       encoder: images to representations; see `Encoder`.
       num_classes: number of classes, at least 2.
-      name: name of the model and first part of its variables' names.
-      **kwargs: of `tf.keras.Model`.
+      name: first part of the variables' names; `**kwargs` are Keras' too.
 
     Raises:
       ValueError: `num_classes` is below 2.
@@ -117,14 +107,7 @@ class LinearClassifier(base.Model):
         )
 
     def call(self, images: tf.Tensor) -> tf.Tensor:
-        """Classifies images.
-
-        Args:
-          images: what `encoder` takes, [batch, height, width, 3] uint8.
-
-        Returns:
-          [batch, num_classes] float32 logits, under every precision policy.
-        """
+        """What `encoder` takes, [B, H, W, 3], to [B, classes] float32."""
         representations = self.encoder(images, training=False)
         return self.classifier(tf.stop_gradient(representations))
 

@@ -38,8 +38,7 @@ class SupConModel(base.Model):
         classifier that does not train the encoder.
       gradient_cache_chunks: chunks of a training batch, which divide the batch
         of a replica; 1 for none.
-      name: name of the model.
-      **kwargs: of `tf.keras.Model`.
+      name: of the model; `**kwargs` are Keras' too.
 
     Raises:
       ValueError: a bad argument; the views are not rank 5; the labels of a
@@ -107,15 +106,7 @@ class SupConModel(base.Model):
             )
 
     def call(self, views: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        """Projects every view of every sample.
-
-        Args:
-          views: [batch, views, height, width, 3] uint8, or float in 0..255.
-          training: whether BN uses the statistics of the batch.
-
-        Returns:
-          [batch, views, dim] float32, unit length along dim.
-        """
+        """[B, V, H, W, 3] uint8, or float in 0..255, to [B, V, dim] float32."""
         return self._outputs(views, training)[0]
 
     def _outputs(

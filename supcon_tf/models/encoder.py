@@ -34,8 +34,7 @@ class Encoder(base.Model):
         effect on one replica.
       zero_init_residual: in a ResNet, the gamma of the last BN of a residual
         branch starts at 0, not 1, as in google-research's code.
-      name: name of the model and first part of its variables' names.
-      **kwargs: of `tf.keras.Model`.
+      name: first part of the variables' names; `**kwargs` are Keras' too.
 
     Attributes:
       representation_dim: int, 512 * width below depth 50 and for VGG, else
@@ -127,15 +126,7 @@ class Encoder(base.Model):
     def call(
         self, images: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
-        """Represents images.
-
-        Args:
-          images: [batch, height, width, 3] uint8, or float in 0..255.
-          training: whether BN uses the statistics of the batch.
-
-        Returns:
-          [batch, representation_dim] float32.
-        """
+        """[B, H, W, 3] uint8, or float in 0..255, to [B, dim] float32."""
         _check_images(images.shape)
         x = tf.cast(images, tf.float32) / 255.0
         x = (x - self.image_mean) / self.image_std

@@ -22,8 +22,7 @@ class ProjectionHead(base.Model):
       use_batch_norm: BN instead of a bias on the hidden layers (SimCLR).
       synchronized_bn: BN statistics over all replicas of the strategy. Without
         effect on one replica.
-      name: name of the model and first part of its variables' names.
-      **kwargs: of `tf.keras.Model`.
+      name: first part of the variables' names; `**kwargs` are Keras' too.
 
     Raises:
       ValueError: `output_dim` or one of `hidden_dims` is not positive.
@@ -83,15 +82,7 @@ class ProjectionHead(base.Model):
     def call(
         self, representations: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
-        """Projects representations.
-
-        Args:
-          representations: [..., representation_dim] float.
-          training: whether BN uses the statistics of the batch.
-
-        Returns:
-          [..., output_dim] float32, unit length along the last axis.
-        """
+        """[..., representation_dim] float to [..., output_dim] float32."""
         # D representation_dim; BN takes one fixed rank, so rows are folded.
         shape = representations.shape
         x = tf.reshape(representations, [-1, shape[-1]])  # [rows, D]
