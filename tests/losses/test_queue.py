@@ -150,11 +150,9 @@ def test_two_replicas_equal_one_device(mirrored_strategy, cap):
         loss = losses.SupConLoss(
             positives_cap=cap, queue=queue, reduction="none"
         )
-        with tf.GradientTape() as tape:
-            tape.watch(z)
-            value = loss(labels, z)
+        results = made.value_and_gradient(lambda z: loss(labels, z), z)
         queue.enqueue(tf.reshape(z, [-1, 4]), tf.repeat(labels, 2))
-        return value, tape.gradient(value, z)
+        return results
 
     for turn in range(3):  # the last two see what the ones before enqueued
         rows = np.roll(z, turn, axis=0)
