@@ -124,16 +124,11 @@ def color_jitter(
     factors = tf.concat([factors, turns], axis=1)  # [batch, 4]
     drawn = tf.cast(draws[:, 4] * len(_ORDERS), tf.int32)
     orders = tf.gather(tf.constant(_ORDERS, tf.int32), drawn)  # [batch, 4]
-    operations = (
-        adjust_brightness,
-        adjust_contrast,
-        adjust_saturation,
-        adjust_hue,
-    )
+    kinds = adjust_brightness, adjust_contrast, adjust_saturation, adjust_hue
     for step in range(4):
         choice = orders[:, step]
         factor = tf.gather(factors, choice, batch_dims=1)  # [batch]
-        images = dispatch.dispatch(choice, operations, images, factor)
+        images = dispatch.dispatch(choice, kinds, images, factor)
     return images
 
 

@@ -77,7 +77,8 @@ class MixUp:
           ValueError: an argument is of another shape or dtype.
           InvalidArgumentError: a label is not in its range.
         """
-        views, labels, seed = _check_batch(views, labels, seed)
+        views, labels, seed = map(tf.convert_to_tensor, (views, labels, seed))
+        _check_batch(views, labels, seed)
         partner_seed, *seeds = tf.unstack(tf.random.split(seed, self._seeds))
         # Every order with the same probability.
         partners = tf.argsort(_uniform(tf.shape(views)[:1], partner_seed))
@@ -153,11 +154,7 @@ class CutMix(MixUp):
         return tf.bitwise.bitwise_xor(own, change), weights
 
 
-def _check_batch(
-    views: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The arguments as tensors; raises ValueError for another form."""
-    views, labels, seed = map(tf.convert_to_tensor, (views, labels, seed))
+def _check_batch(views: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor) -> None:
     shape = views.shape
     known = shape.rank == 5 and shape[1:].is_fully_defined() and shape[4] == 3
     exceptions.require(
@@ -177,7 +174,6 @@ def _check_batch(
         "`seed` must be [2] int32",
         f"{seed.shape} {seed.dtype.name}",
     )
-    return views, labels, seed
 
 
 def _uniform(shape: list[int | tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
@@ -212,7 +208,7 @@ def _in_box(size: int, side: tf.Tensor, center: tf.Tensor) -> tf.Tensor:
 
 
 def _count(inside: tf.Tensor) -> tf.Tensor:
-    """[batch] float64 number of the pixels of `_in_box`."""
+    """How many pixels of `_in_box`, [batch] float64."""
     return tf.reduce_sum(tf.cast(inside, tf.float64), axis=1) / 255.0
 
 

@@ -133,15 +133,10 @@ def _without(operation: _Kind) -> _Kind:
     return lambda images, *_, fill: operation(images)
 
 
-def _with_factor(operation: _Kind) -> _Kind:
-    """A kind whose argument is a factor."""
-    return lambda images, _, factors, *__, fill: operation(images, factors)
-
-
-def _with_count(operation: _Kind) -> _Kind:
-    """A kind whose argument is a whole number."""
-    return lambda images, _, counts, *__, fill: operation(
-        images, tf.cast(counts, tf.int32)
+def _with(operation: _Kind, dtype: tf.DType) -> _Kind:
+    """A kind whose argument is of this type."""
+    return lambda images, _, arguments, *__, fill: operation(
+        images, tf.cast(arguments, dtype)
     )
 
 
@@ -177,24 +172,20 @@ def _cut_out(
     return affine.cutout(images, centers, tf.cast(arguments, tf.int32), fill)
 
 
-_solarize = _with_count(tones.solarize)
+_solarize = _with(tones.solarize, tf.int32)
 _KIND_OF = {
     "Identity": _without(dispatch.keep),
     "AutoContrast": _without(tones.auto_contrast),
     "Equalize": _without(tones.equalize),
     "Invert": _solarize,  # its argument 0 is the threshold that inverts all
-    "Posterize": _with_count(tones.posterize),
+    "Posterize": _with(tones.posterize, tf.int32),
     "Solarize": _solarize,
-    "SolarizeAdd": _with_count(tones.solarize_add),
-    "Color": _with_factor(color.adjust_saturation),
-    "Contrast": _with_factor(color.adjust_contrast),
-    "Brightness": _with_factor(color.adjust_brightness),
-    "Sharpness": _with_factor(color.adjust_sharpness),
-    "Rotate": _move,
-    "ShearX": _move,
-    "ShearY": _move,
-    "TranslateX": _move,
-    "TranslateY": _move,
+    "SolarizeAdd": _with(tones.solarize_add, tf.int32),
+    "Color": _with(color.adjust_saturation, tf.float32),
+    "Contrast": _with(color.adjust_contrast, tf.float32),
+    "Brightness": _with(color.adjust_brightness, tf.float32),
+    "Sharpness": _with(color.adjust_sharpness, tf.float32),
+    **dict.fromkeys(SIGNED, _move),
     "Cutout": _cut_out,
 }
 NAMES = tuple(_KIND_OF)

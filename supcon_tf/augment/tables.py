@@ -13,13 +13,13 @@ _Pair = tuple[tuple[str, float, int], tuple[str, float, int]]
 
 def _parse(text: str) -> tuple[_Pair, ...]:
     """Reads rows of `Operation probability level, Operation ...`."""
-    rows = []
-    for line in text.strip().splitlines():
-        first, second = (step.split() for step in line.split(","))
-        rows.append(
-            tuple((n, float(p), int(level)) for n, p, level in (first, second))
+    return tuple(
+        tuple(
+            (name, float(probability), int(level))
+            for name, probability, level in map(str.split, line.split(","))
         )
-    return tuple(rows)
+        for line in text.strip().splitlines()
+    )
 
 
 # AutoAugment, Table 9: found on a reduced ImageNet. The last five rows repeat

@@ -77,10 +77,8 @@ def as_contrasts(contrasts: tf.Tensor | None, z: tf.Tensor) -> tf.Tensor:
     return contrasts
 
 
-def queued_rows(mask: tf.Tensor | None, contrasts: tf.Tensor) -> tf.Tensor:
-    """`contrast_mask` as [rows] bool, one per view; no rows for None."""
-    if mask is None:
-        return tf.zeros([0], tf.bool)
+def queued_rows(mask: tf.Tensor, contrasts: tf.Tensor) -> tf.Tensor:
+    """`contrast_mask` as [rows] bool, one per view."""
     mask = tf.convert_to_tensor(mask)
     exceptions.require(
         mask.shape.rank == 1 and mask.dtype.is_bool,
@@ -121,7 +119,19 @@ def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:
         f"shape {labels.shape}",
     )
     if labels.shape.rank == 2 and labels.shape[1] != 1:
-        return _from_one_hot(labels, name)
+        one, zero = tf.ones([], labels.dtype), tf.zeros([], labels.dtype)
+        is_one = tf.cast(tf.equal(labels, one), tf.int32)
+        is_zero = tf.cast(tf.equal(labels, zero), tf.int32)
+        rule = (
+            f"`{name}` of rank 2 must be one-hot; for several classes per "
+            "sample, or soft labels, pass `positive_mask` to supcon_loss"
+        )
+        checks = [
+            tf.debugging.assert_equal(tf.reduce_sum(is_one, 1), 1, rule),
+            tf.debugging.assert_equal(is_one + is_zero, 1, rule),
+        ]
+        with tf.control_dependencies([c for c in checks if c is not None]):
+            return tf.argmax(is_one, axis=1)
     exceptions.require(
         labels.dtype.is_integer or labels.dtype.is_bool,
         f"`{name}` must be integers",
@@ -140,22 +150,6 @@ def class_numbers(ids: tf.Tensor) -> tf.Tensor:
     is_new = tf.cast(ordered[1:] != ordered[:-1], tf.int32)
     numbers = tf.concat([tf.zeros_like(order[:1]), tf.cumsum(is_new)], axis=0)
     return tf.scatter_nd(order[:, tf.newaxis], numbers, tf.shape(ids))
-
-
-def _from_one_hot(labels: tf.Tensor, name: str) -> tf.Tensor:
-    """[batch] int64 positions of the ones; refuses multi-hot and soft rows."""
-    is_one = tf.cast(tf.equal(labels, tf.ones([], labels.dtype)), tf.int32)
-    is_zero = tf.cast(tf.equal(labels, tf.zeros([], labels.dtype)), tf.int32)
-    rule = (
-        f"`{name}` of rank 2 must be one-hot; for several classes per sample, "
-        "or soft labels, pass `positive_mask` to supcon_loss"
-    )
-    checks = [
-        tf.debugging.assert_equal(tf.reduce_sum(is_one, 1), 1, rule),
-        tf.debugging.assert_equal(is_one + is_zero, 1, rule),
-    ]
-    with tf.control_dependencies([c for c in checks if c is not None]):
-        return tf.argmax(is_one, axis=1)
 
 
 def sample_weights(

@@ -179,13 +179,22 @@ class SupConLoss(inputs.Loss):
             )
         own = tf.shape(z)[0]
         all_z, all_labels = inputs.gather(self.cross_replica, z, labels)
+        others, labels_of_others, filled = all_z[own:], all_labels[own:], None
+        if self.queue is not None:  # behind the views of other replicas
+            rows = tf.reshape(others, [-1, z.shape[2]])
+            ids = tf.repeat(inputs.class_ids(labels_of_others), z.shape[1])
+            queued, queued_labels, filled = self.queue.rows()
+            others = tf.concat([rows, self._normalized(queued)], axis=0)
+            labels_of_others = tf.concat([ids, queued_labels], axis=0)
         return supcon_loss(
             z,
             labels,
             **options,
             denominator=self.denominator,
             positives_cap=self.positives_cap,
-            **self._contrasts(all_z[own:], all_labels[own:]),
+            contrast_projections=others,
+            contrast_labels=labels_of_others,
+            contrast_mask=filled,
         )
 
     def _normalized(self, z: tf.Tensor) -> tf.Tensor:
@@ -193,23 +202,6 @@ class SupConLoss(inputs.Loss):
         if not self.normalize:
             return z
         return tf.math.l2_normalize(z, axis=-1, epsilon=_NORM_EPSILON)
-
-    def _contrasts(
-        self, z: tf.Tensor, labels: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
-        """Views [C, V, D] of other replicas, and the queue behind them."""
-        if self.queue is None:
-            return {"contrast_projections": z, "contrast_labels": labels}
-        queued, queued_labels, filled = self.queue.rows()
-        rows = tf.reshape(z, [-1, z.shape[2]])  # [C*V, D]
-        ids = tf.repeat(inputs.class_ids(labels), z.shape[1])
-        return {
-            "contrast_projections": tf.concat(
-                [rows, self._normalized(queued)], axis=0
-            ),
-            "contrast_labels": tf.concat([ids, queued_labels], axis=0),
-            "contrast_mask": filled,
-        }
 
     def get_config(self) -> dict[str, object]:
         config = super().get_config()
@@ -255,17 +247,19 @@ def _pairs(
     own_row = sample * views + tf.tile(tf.range(kept_views), [batch])
     rows = batch * views + tf.shape(further)[0] * further.shape[1]
     contrasted = own_row[:, tf.newaxis] != tf.range(rows)
-    queued = inputs.queued_rows(contrast_mask, further)  # [Q]
+    queued = 0
     if contrast_mask is not None:
-        before = tf.fill([rows - tf.shape(queued)[0]], True)
-        contrasted &= tf.concat([before, queued], axis=0)
+        filled = inputs.queued_rows(contrast_mask, further)  # [Q]
+        queued = tf.size(filled)
+        before = tf.fill([rows - queued], True)
+        contrasted &= tf.concat([before, filled], axis=0)
     weights = masks.expand_to_rows(
         weights, views, further.shape[1], kept_views
     ) * tf.cast(contrasted, tf.float32)
     negative = contrasted & (weights == 0)
     if positives_cap is not None:
         kept = masks.within_cap(
-            weights > 0, sample, views, positives_cap, tf.shape(queued)[0]
+            weights > 0, sample, views, positives_cap, queued
         )
         weights *= tf.cast(kept, tf.float32)
         contrasted = negative | kept

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import tensorflow as tf
 
 from supcon_tf import exceptions
@@ -54,13 +56,24 @@ class ProjectionHead(base.Model):
         self.hidden_dims = tuple(hidden_dims)
         self.use_batch_norm = use_batch_norm
         self.synchronized_bn = synchronized_bn
+        # The official code draws N(0, 0.01): with inputs of unit length,
+        # projections then have length 0.04, and the norm multiplies their
+        # gradients by 25. LARS rescales that; plain SGD collapsed.
+        dense = functools.partial(
+            tf.keras.layers.Dense, kernel_initializer="he_normal"
+        )
         self.hidden = [
-            _dense(
-                units, f"hidden{index}", self.dtype_policy, not use_batch_norm
+            dense(
+                units,
+                use_bias=not use_batch_norm,
+                dtype=self.dtype_policy,
+                name=f"hidden{index}",
             )
             for index, units in enumerate(self.hidden_dims)
         ]
-        self.projection = _dense(output_dim, "projection", "float32", False)
+        self.projection = dense(
+            output_dim, use_bias=False, dtype="float32", name="projection"
+        )
         self.norms: list[tf.keras.layers.Layer] = []
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
@@ -100,24 +113,3 @@ class ProjectionHead(base.Model):
         leading = tf.shape(representations)[:-1]
         x = tf.reshape(x, tf.concat([leading, [self.output_dim]], axis=0))
         return tf.ensure_shape(x, shape[:-1] + [self.output_dim])
-
-
-def _dense(
-    units: int,
-    name: str,
-    dtype: str | tf.keras.mixed_precision.Policy,
-    use_bias: bool,
-) -> tf.keras.layers.Dense:
-    """Makes a dense layer with He's initial kernel.
-
-    The official code draws N(0, 0.01): with inputs of unit length, projections
-    then have length 0.04, and the norm multiplies their gradients by 25. LARS
-    rescales that; plain SGD collapsed.
-    """
-    return tf.keras.layers.Dense(
-        units,
-        use_bias=use_bias,
-        kernel_initializer="he_normal",
-        dtype=dtype,
-        name=name,
-    )

@@ -141,23 +141,19 @@ class ResNet(tf.keras.layers.Layer):
             name="stem",
         )
         self.blocks = []
-        channels = self.stem_conv.output_filters
         for group, count in enumerate(BLOCKS_PER_GROUP[depth]):
             for index in range(count):
-                strides = 2 if group > 0 and index == 0 else 1
-                filters = _group_filters(group, width)
-                expansion = _EXPANSION if depth >= 50 else 1
                 block = ResidualBlock(
-                    filters,
-                    strides,
+                    _group_filters(group, width),
+                    strides=2 if group > 0 and index == 0 else 1,
                     bottleneck=depth >= 50,
-                    project=strides > 1 or channels != filters * expansion,
+                    # The first basic block keeps size and channels.
+                    project=index == 0 and (group > 0 or depth >= 50),
                     zero_init_residual=zero_init_residual,
                     synchronized_bn=synchronized_bn,
                     dtype=self.dtype_policy,
                     name=f"group{group}_block{index}",
                 )
-                channels = block.output_filters
                 self.blocks.append(block)
 
     def build(self, input_shape: tf.TensorShape) -> None:
