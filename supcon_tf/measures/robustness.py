@@ -60,7 +60,7 @@ def mean_corruption_error(errors: Errors, reference: Errors) -> float | None:
     Reference: Hendrycks and Dietterich 2019, https://arxiv.org/abs/1903.12261,
     Sec. 4.2.
     """
-    return _mean_ratio(errors, 0.0, reference, 0.0)
+    return relative_mean_corruption_error(errors, 0.0, reference, 0.0)
 
 
 def relative_mean_corruption_error(
@@ -77,7 +77,24 @@ def relative_mean_corruption_error(
     gains by corruptions, None if a corruption adds nothing to the errors of the
     reference. The clean errors are on the same images, not corrupted.
     """
-    return _mean_ratio(errors, clean_error, reference, reference_clean_error)
+    _check(errors)
+    missing = missing_errors(errors, reference)
+    exceptions.require(
+        not missing,
+        "`reference` must have every error of `errors`",
+        f"none of {', '.join(missing)}",
+    )
+    ratios = []
+    for name, row in errors.items():
+        added = sum(error - clean_error for error in row.values())
+        by_reference = sum(
+            reference[name][severity] - reference_clean_error
+            for severity in row
+        )
+        if by_reference <= 0:
+            return None
+        ratios.append(added / by_reference)
+    return 100 * _mean(ratios)
 
 
 def missing_errors(errors: Errors, reference: Errors) -> list[str]:
@@ -88,27 +105,6 @@ def missing_errors(errors: Errors, reference: Errors) -> list[str]:
         for severity in row
         if severity not in reference.get(name, {})
     ]
-
-
-def _mean_ratio(
-    errors: Errors, clean: float, reference: Errors, reference_clean: float
-) -> float | None:
-    """100 * mean over corruptions of the ratio of summed added errors."""
-    _check(errors)
-    missing = missing_errors(errors, reference)
-    exceptions.require(
-        not missing,
-        "`reference` must have every error of `errors`",
-        f"none of {', '.join(missing)}",
-    )
-    ratios = []
-    for name, row in errors.items():
-        added = sum(error - clean for error in row.values())
-        reference_added = sum(reference[name][s] - reference_clean for s in row)
-        if reference_added <= 0:
-            return None
-        ratios.append(added / reference_added)
-    return 100 * _mean(ratios)
 
 
 def _check(errors: Errors) -> None:

@@ -114,7 +114,17 @@ class Encoder(base.Model):
         if self.architecture in _VGGS:
             self.stack = vgg.VGG(_VGGS[self.architecture], **options)
         else:
-            self.resolved_stem = _resolve_stem(self.stem, shape[1], shape[2])
+            self.resolved_stem = self.stem
+            if self.stem == "auto":
+                height, width = shape[1:3]
+                exceptions.require(
+                    None not in (height, width),
+                    "`stem` must be 'cifar' or 'imagenet' where the image size "
+                    "is not static",
+                    f"'auto' for images of {height} x {width}",
+                )
+                small = max(height, width) <= _CIFAR_STEM_SIDE
+                self.resolved_stem = "cifar" if small else "imagenet"
             self.stack = resnet.ResNet(
                 _RESNETS[self.architecture],
                 self.resolved_stem,
@@ -148,16 +158,3 @@ def _check_images(shape: tf.TensorShape) -> list[int | None]:
         f"shape {shape}",
     )
     return shape.as_list()
-
-
-def _resolve_stem(stem: str, height: int | None, width: int | None) -> str:
-    """Returns "cifar" or "imagenet"."""
-    if stem != "auto":
-        return stem
-    exceptions.require(
-        None not in (height, width),
-        "`stem` must be 'cifar' or 'imagenet' where the image size is not "
-        "static",
-        f"'auto' for images of {height} x {width}",
-    )
-    return "cifar" if max(height, width) <= _CIFAR_STEM_SIDE else "imagenet"

@@ -247,12 +247,12 @@ def test_bad_input_is_named():
 
 
 @pytest.mark.parametrize("formulation", ["out", "in"])
-@pytest.mark.parametrize("batch", [8, 5])
 @pytest.mark.parametrize("labelled", [True, False])
 def test_two_replicas_equal_one_device(
-    mirrored_strategy, formulation, batch, labelled
+    mirrored_strategy, formulation, labelled
 ):
-    """Also with batches of different size, and classes on one replica only."""
+    """With batches of different size, and classes on one replica only."""
+    batch = 5
     z = made.unit([batch, 2, 4], seed=6).astype(np.float32)
     labels = np.array([0, 0, 0, 1, 1, 0, 2, 0])[:batch]
     split = [slice(0, 4), slice(4, batch)]

@@ -60,24 +60,12 @@ def test_knn_equals_the_loop(k, weighted):
     assert result.dtype == np.float32
     np.testing.assert_allclose(result, expected, atol=3e-6)
     np.testing.assert_allclose(result.sum(axis=1), 1, atol=1e-6)
-
-
-@pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("k", [1, 7, 100])  # the last beyond the bank
-def test_leave_one_out_equals_the_loop(k, weighted):
-    _, bank, labels = _data()
+    options["leave_one_out"] = True
     result = classifiers.knn_predict(
-        bank,
-        bank,
-        labels,
-        num_classes=NUM_CLASSES,
-        k=k,
-        weighted=weighted,
-        query_chunk=9,
-        leave_one_out=True,
+        bank, bank, labels, num_classes=NUM_CLASSES, query_chunk=9, **options
     )
-    expected = _knn_loop(bank, bank, labels, k, 0.07, weighted, True)
-    np.testing.assert_allclose(result, expected, atol=1e-5)
+    expected = _knn_loop(bank, bank, labels, **options)
+    np.testing.assert_allclose(result, expected, atol=3e-6)
 
 
 def test_majority_equals_scikit_learn():

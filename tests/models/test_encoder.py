@@ -108,16 +108,20 @@ def test_bad_images():
         _small().build((None, None, None, 3))
 
 
+def _seen_by_the_stack(encoder):
+    seen, call = [], encoder.stack.call
+    encoder.stack.call = lambda x, training: (
+        seen.append(x) or call(x, training=training)
+    )
+    return seen
+
+
 def test_images_are_normalised_inside():
     mean, std = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
     images = _images()
     encoder = _small(image_mean=mean, image_std=std)
-    seen = []
     output = encoder(images)
-    call = encoder.stack.call
-    encoder.stack.call = lambda x, training: (
-        seen.append(x) or call(x, training=training)
-    )
+    seen = _seen_by_the_stack(encoder)
     np.testing.assert_array_equal(encoder(images), output)
     expected = (images.astype(np.float64) / 255 - mean) / std
     np.testing.assert_allclose(seen[0], expected, atol=1e-6)
@@ -135,11 +139,7 @@ def test_images_are_normalised_in_float32_then_cast():
     encoder.build((None, 16, 16, 3))
     conv = encoder.stack.blocks[3].branch[1].conv
     assert conv.compute_dtype == "bfloat16"  # as made, not as when built
-    seen = []
-    call = encoder.stack.call
-    encoder.stack.call = lambda x, training: (
-        seen.append(x) or call(x, training=training)
-    )
+    seen = _seen_by_the_stack(encoder)
     images = _images()
     for inputs in (images, images.astype(np.float32)):
         encoder(inputs)
