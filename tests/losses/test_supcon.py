@@ -350,14 +350,12 @@ def test_masked_contrasts_take_no_part():
     np.testing.assert_allclose(loss, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("temperature", [0.01, 1.0])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 100.0])
 def test_value_and_gradient_are_finite(dtype, temperature, scale):
     for batch, labels in (
         (1, [3]),
-        (2, [0, 1]),
-        (2, [0, 0]),
         (5, [0, 0, 0, 0, 0]),
         (5, [0, 1, 2, 3, 4]),
         (5, [0, 0, 1, 1, 2]),

@@ -30,7 +30,7 @@ def assert_same(got, expected, rtol=5e-6):
         np.testing.assert_allclose(a / scale, b / scale, atol=rtol)
 
 
-@pytest.mark.parametrize("views", [1, 2, 3])
+@pytest.mark.parametrize("views", [1, 3])
 @pytest.mark.parametrize("formulation", ["out", "in"])
 @pytest.mark.parametrize("labels", ["none", "unique", "many", "one class"])
 def test_equals_the_dense_loss(views, formulation, labels):
@@ -56,7 +56,7 @@ def test_equals_the_dense_loss(views, formulation, labels):
             "temperature": temperature,
             "formulation": formulation,
             "anchor_views": anchor_views,
-            "scale_by_temperature": views != 2,
+            "scale_by_temperature": views != 1,
         }
         expected = value_and_gradient(
             lambda z, o=options: losses.supcon_loss(z, y, **o), z
