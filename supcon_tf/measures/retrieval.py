@@ -42,10 +42,8 @@ def retrieval_summary(
 
     Returns:
       Ready for JSON: `recall_at`, a share by k as text; `map_at_r`, in [0, 1];
-      `left_out`, the number of examples that were no query.
-
-    Raises:
-      ValueError: an argument breaks its rule, or no class has two examples.
+      `left_out`, the number of examples that were no query. ValueError if an
+      argument breaks its rule, or no class has two examples.
 
     Reference: Musgrave et al. 2020, https://arxiv.org/abs/2003.08505, Sec. 3.2.
     """
@@ -75,11 +73,9 @@ def retrieval_summary(
         sums = np.sum(precisions, axis=1, where=relevant)
         precision += (sums / np.maximum(others[part], 1)).sum()
     queries = np.count_nonzero(others)
+    recall = (hits / queries).tolist()
     return {
-        "recall_at": {
-            str(near): float(hit / queries)
-            for near, hit in zip(ks, hits, strict=True)
-        },
+        "recall_at": dict(zip(map(str, ks), recall, strict=True)),
         "map_at_r": float(precision / queries),
         "left_out": int(len(rows) - queries),
     }
