@@ -71,9 +71,8 @@ def test_all_off_changes_nothing(make):
     np.testing.assert_array_equal(views, images)
 
 
-@pytest.mark.parametrize("height, width", [(32, 32), (48, 37)])
-def test_same_everywhere(policy, height, width):
-    images = made.noise(12, height, width, 3)
+def test_same_everywhere(policy):
+    images = made.noise(12, 48, 37, 3)
     made.assert_same_everywhere(policy, images, made.seeds(12))
 
 
