@@ -7,7 +7,6 @@ MixUp and CutMix come after the views: `mix(views, labels, seed)`.
 
 from __future__ import annotations
 
-from supcon_tf.augment.auto_augment import AutoAugment
 from supcon_tf.augment.geometry import (
     central_view,
     crop_box,
@@ -17,8 +16,13 @@ from supcon_tf.augment.geometry import (
     resize_crop,
 )
 from supcon_tf.augment.mixing import CutMix, MixUp
-from supcon_tf.augment.policies import Identity, SimAugment, StackedRandAugment
-from supcon_tf.augment.rand_augment import RandAugment
+from supcon_tf.augment.policies import (
+    AutoAugment,
+    Identity,
+    RandAugment,
+    SimAugment,
+    StackedRandAugment,
+)
 from supcon_tf.augment.randomness import fold_in
 
 __all__ = [

@@ -25,17 +25,7 @@ _DIGITS = 1e15  # PIL keeps 15 decimals of a sine: that of 180 degrees is 0
 
 
 def check_fill(fill: Sequence[int]) -> Color:
-    """Refuses what is not a colour.
-
-    Args:
-      fill: red, green and blue.
-
-    Returns:
-      `fill` as a tuple.
-
-    Raises:
-      ValueError: `fill` is not three integers from 0 to 255.
-    """
+    """The colour as a tuple, if it is one."""
     fill = tuple(fill)
     exceptions.require(
         len(fill) == 3 and all(value in range(256) for value in fill),
@@ -60,44 +50,30 @@ def affine_transform(
         with a border of 1: 42,000 images of 224 x 224.
       matrices: [batch, 6] float64, rows (a, b, c, d, e, f), c and f in pixels.
       fill: RGB of what comes from outside the image.
-
-    Returns:
-      [batch, height, width, 3] uint8.
-
-    Raises:
-      ValueError: `images` is not a batch of RGB images of known size, or
-        `fill` not a colour.
     """
     images = dispatch.check_images(images)
+    color = np.array(check_fill(fill), np.uint8)
     _, height, width, _ = images.shape
-    matrices = tf.cast(matrices, tf.float64)
-    # Of the source's x and y, [2, batch]: pixels from a column to the next,
-    # from a row to the next, and of the first pixel's middle.
-    coefficients = tf.reshape(tf.transpose(matrices), [2, 3, -1])
-    across, down, offset = tf.unstack(coefficients, axis=1)
-    coefficients = across, down, offset + across * 0.5 + down * 0.5
-    scaling = (matrices[:, 1] == 0.0) & (matrices[:, 3] == 0.0)
-    parts = [
-        tf.where(scaling[:, tf.newaxis], scaled, fixed)
-        for scaled, fixed in zip(
-            _scaling_parts(*coefficients, height, width),
-            _fixed_parts(*coefficients, height, width),
-            strict=True,
-        )
-    ]
-    return _transform(images, *parts, fill)
+    rows, columns = _source_parts(matrices, height, width)
+    sums = _clip(rows)[..., tf.newaxis] + _clip(columns)[:, :, tf.newaxis]
+    x, y = tf.unstack(tf.bitwise.right_shift(sums, 16))  # [B, H, W] each
+    tint = color ^ color[0]  # tf.pad knows one value for all channels
+    borders = [[0, 0], [1, 1], [1, 1], [0, 0]]
+    bordered = tf.pad(_tinted(images, tint), borders, constant_values=color[0])
+    count, stride = (height + 2) * (width + 2), width + 2
+    first = tf.range(tf.shape(images)[0]) * count + (stride + 1)
+    index = tf.clip_by_value(x, -1, width) + (
+        tf.clip_by_value(y, -1, height) * stride
+        + first[:, tf.newaxis, tf.newaxis]
+    )
+    taken = tf.gather_nd(tf.reshape(bordered, [-1, 3]), index[..., tf.newaxis])
+    return _tinted(taken, tint)
 
 
 def rotation_matrices(degrees: tf.Tensor, height: int, width: int) -> tf.Tensor:
-    """Matrices of rotations about the middle of the image, as in PIL.
+    """Rotations about the middle of the image, for `affine_transform`.
 
-    Args:
-      degrees: [batch] float32, positive is counter-clockwise.
-      height: pixels.
-      width: pixels.
-
-    Returns:
-      [batch, 6] float64 for `affine_transform`.
+    `degrees` are [batch] float32, positive counter-clockwise, as in PIL.
     """
     degrees = tf.math.floormod(tf.cast(degrees, tf.float64), 360.0)
     radians = degrees * (-math.pi / 180.0)
@@ -121,18 +97,11 @@ def cutout(
     columns likewise.
 
     Args:
-      images: [batch, height, width, 3] uint8.
+      images: [batch, height, width, 3] uint8, as is the result.
       centers: [batch, 2] int32, row and column, in pixels.
       half_sides: [batch] int32, half the side of the square, in pixels; 0
         changes nothing.
       fill: RGB of the square.
-
-    Returns:
-      [batch, height, width, 3] uint8.
-
-    Raises:
-      ValueError: `images` is not a batch of RGB images of known size, or
-        `fill` not a colour.
     """
     images = dispatch.check_images(images)
     _, height, width, _ = images.shape
@@ -166,67 +135,43 @@ def _clip(numbers: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.clip_by_value(numbers, -_FAR, _FAR - 1.0), tf.int32)
 
 
-def _fixed_parts(
-    across: tf.Tensor,
-    down: tf.Tensor,
-    start: tf.Tensor,
-    height: int,
-    width: int,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Source coordinates as sums of fixed-point parts.
+def _source_parts(
+    matrices: tf.Tensor, height: int, width: int
+) -> list[tf.Tensor]:
+    """Source coordinates x and y as sums of parts in fixed point.
 
     Returns:
       rows, columns: [2, batch, height] and [2, batch, width] float64.
     """
+    matrices = tf.cast(matrices, tf.float64)
+    # Of the source's x and y, [2, batch]: pixels from a column to the next,
+    # from a row to the next, and of the first pixel's middle.
+    coefficients = tf.reshape(tf.transpose(matrices), [2, 3, -1])
+    across, down, offset = tf.unstack(coefficients, axis=1)
+    start = offset + across * 0.5 + down * 0.5
+    # Where b = d = 0 PIL adds up float64 coordinates, pixel after pixel.
+    x = _ONE * tf.floor(_running_sum(start[0], across[0], width))
+    y = _ONE * tf.floor(_running_sum(start[1], down[1], height))
+    scaled = tf.stack([tf.zeros_like(y), y]), tf.stack([x, tf.zeros_like(x)])
     across, down, start = (  # in units of 1 / `_ONE`, to nearest
         tf.floor(numbers * _ONE + 0.5)[..., tf.newaxis]
         for numbers in (across, down, start)
     )
-    rows = start + down * np.arange(height, dtype=np.float64)
-    return rows, across * np.arange(width, dtype=np.float64)
-
-
-def _scaling_parts(
-    across: tf.Tensor,
-    down: tf.Tensor,
-    start: tf.Tensor,
-    height: int,
-    width: int,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """As `_fixed_parts`, for matrices with b = d = 0.
-
-    For those PIL adds up the coordinates in float64, pixel after pixel.
-    """
-    x = _ONE * tf.floor(_running_sum(start[0], across[0], width))
-    y = _ONE * tf.floor(_running_sum(start[1], down[1], height))
-    return (tf.stack([tf.zeros_like(y), y]), tf.stack([x, tf.zeros_like(x)]))
+    fixed = (
+        start + down * np.arange(height, dtype=np.float64),
+        across * np.arange(width, dtype=np.float64),
+    )
+    scaling = (matrices[:, 1] == 0.0) & (matrices[:, 3] == 0.0)
+    return [
+        tf.where(scaling[:, tf.newaxis], *parts)
+        for parts in zip(scaled, fixed, strict=True)
+    ]
 
 
 def _running_sum(start: tf.Tensor, step: tf.Tensor, count: int) -> tf.Tensor:
     """start, start + step, ... as [batch, count], each from the last."""
     steps = step[:, tf.newaxis] * np.ones(count - 1)
     return tf.cumsum(tf.concat([start[:, tf.newaxis], steps], 1), axis=1)
-
-
-def _transform(
-    images: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor, fill: Color
-) -> tf.Tensor:
-    """Takes each pixel from where the parts of its coordinates add up to."""
-    sums = _clip(rows)[..., tf.newaxis] + _clip(columns)[:, :, tf.newaxis]
-    x, y = tf.unstack(tf.bitwise.right_shift(sums, 16))  # [B, H, W] each
-    _, height, width, _ = images.shape
-    color = np.array(check_fill(fill), np.uint8)
-    tint = color ^ color[0]  # tf.pad knows one value for all channels
-    borders = [[0, 0], [1, 1], [1, 1], [0, 0]]
-    bordered = tf.pad(_tinted(images, tint), borders, constant_values=color[0])
-    count, stride = (height + 2) * (width + 2), width + 2
-    first = tf.range(tf.shape(images)[0]) * count + (stride + 1)
-    index = tf.clip_by_value(x, -1, width) + (
-        tf.clip_by_value(y, -1, height) * stride
-        + first[:, tf.newaxis, tf.newaxis]
-    )
-    taken = tf.gather_nd(tf.reshape(bordered, [-1, 3]), index[..., tf.newaxis])
-    return _tinted(taken, tint)
 
 
 def _tinted(images: tf.Tensor, tint: np.ndarray) -> tf.Tensor:

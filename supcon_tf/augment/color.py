@@ -1,7 +1,8 @@
 """Colour, sharpness and blur on batches: PIL's results, a factor per image.
 
-Sums that decide pixels are made of integers small enough to be exact in
-float32, so that an image gives the same bytes alone and in any batch.
+Images are [batch, height, width, 3] uint8, as are the results; a factor is
+[batch] float32. Sums that decide pixels are made of integers small enough to be
+exact in float32, so that an image gives the same bytes alone and in any batch.
 """
 
 from __future__ import annotations
@@ -23,26 +24,14 @@ _LEVEL_STEP = 2.0**-3  # ... and of a pixel between the passes: 24 bits in all
 
 
 def to_grayscale(images: tf.Tensor) -> tf.Tensor:
-    """Replaces the three channels by luminance, exactly PIL's `convert("L")`.
-
-    Args:
-      images: [batch, height, width, 3] uint8.
-
-    Returns:
-      [batch, height, width, 3] uint8, three equal channels.
-    """
+    """Sets all channels to the luminance, exactly PIL's `convert("L")`."""
     return tf.cast(_gray(_to_floats(images)), tf.uint8)
 
 
 def adjust_brightness(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
     """Multiplies the pixels; PIL's `ImageEnhance.Brightness`.
 
-    Args:
-      images: [batch, height, width, 3] uint8.
-      factor: [batch] float32, not negative; 1 changes nothing, 0 gives black.
-
-    Returns:
-      [batch, height, width, 3] uint8, truncated as in PIL.
+    A factor is not negative; 1 changes nothing, 0 gives black.
     """
     return _to_bytes(_to_floats(images) * _per_image(factor))
 
@@ -50,12 +39,8 @@ def adjust_brightness(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
 def adjust_contrast(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
     """Blends with the image's mean luminance; PIL's `ImageEnhance.Contrast`.
 
-    Args:
-      images: [batch, height, width, 3] uint8; at most 4 million pixels each.
-      factor: [batch] float32, not negative; 1 changes nothing, 0 gives gray.
-
-    Returns:
-      [batch, height, width, 3] uint8, truncated as in PIL.
+    A factor is not negative; 1 changes nothing, 0 gives gray. Images have at
+    most 4 million pixels each.
     """
     pixels = _to_floats(images)
     # Integers: the order of a float sum would depend on the batch.
@@ -69,12 +54,7 @@ def adjust_contrast(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
 def adjust_saturation(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
     """Blends with the gray image; PIL's `ImageEnhance.Color`.
 
-    Args:
-      images: [batch, height, width, 3] uint8.
-      factor: [batch] float32, not negative; 1 changes nothing, 0 gives gray.
-
-    Returns:
-      [batch, height, width, 3] uint8, truncated as in PIL.
+    A factor is not negative; 1 changes nothing, 0 gives gray.
     """
     pixels = _to_floats(images)
     return _blend(_gray(pixels), pixels, factor)
@@ -84,15 +64,8 @@ def adjust_sharpness(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
     """Blends with a smoothed image; PIL's `ImageEnhance.Sharpness`.
 
     PIL smooths by the kernel [1 1 1; 1 5 1; 1 1 1] / 13. Pixels of the border
-    stay as they are, so an image with a side below 3 pixels does not change.
-
-    Args:
-      images: [batch, height, width, 3] uint8.
-      factor: [batch] float32, not negative; 1 changes nothing, 0 smooths, and
-        above 1 sharpens.
-
-    Returns:
-      [batch, height, width, 3] uint8, truncated as in PIL.
+    stay as they are, so an image with a side below 3 pixels does not change. A
+    factor is not negative; 1 changes nothing, 0 smooths, and above 1 sharpens.
     """
     images = dispatch.check_images(images)
     if min(images.shape[1:3]) < 3:
@@ -113,15 +86,8 @@ def adjust_hue(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
     """Turns the hue in HSV and leaves saturation and value as they are.
 
     PIL's HSV images round the hue to 8 bits; here it stays float32, and only
-    the resulting pixels are rounded, to nearest.
-
-    Args:
-      images: [batch, height, width, 3] uint8.
-      factor: [batch] float32, share of the circle, taken modulo 1; 0 changes
-        nothing.
-
-    Returns:
-      [batch, height, width, 3] uint8.
+    the resulting pixels are rounded, to nearest. A factor is a share of the
+    circle, taken modulo 1; 0 changes nothing.
     """
     images = dispatch.check_images(images)
     height, width = images.shape[1:3]
@@ -143,16 +109,8 @@ def color_jitter(
     Each image draws one of the 24 orders and the four factors: three from
     U(max(0, 1 - 0.8 s), 1 + 0.8 s), the hue shift from U(-0.2 s, 0.2 s).
     The image is rounded to bytes after each operation, as torchvision does on
-    PIL images.
-
-    Args:
-      images: [batch, height, width, 3] uint8.
-      seeds: [batch, 2] int32.
-      strength: s; 0.5 is torchvision's ColorJitter(0.4, 0.4, 0.4, 0.1), 1 is
-        SimCLR's on ImageNet.
-
-    Returns:
-      [batch, height, width, 3] uint8.
+    PIL images. `strength` is s: 0.5 is torchvision's ColorJitter(0.4, 0.4, 0.4,
+    0.1), 1 is SimCLR's on ImageNet. Seeds are [batch, 2] int32.
 
     Raises:
       ValueError: `strength` is negative, or 0.2 s is above half a circle.
@@ -166,59 +124,53 @@ def color_jitter(
     factors = tf.concat([factors, turns], axis=1)  # [batch, 4]
     drawn = tf.cast(draws[:, 4] * len(_ORDERS), tf.int32)
     orders = tf.gather(tf.constant(_ORDERS, tf.int32), drawn)  # [batch, 4]
-    operations = (
-        adjust_brightness,
-        adjust_contrast,
-        adjust_saturation,
-        adjust_hue,
-    )
+    kinds = adjust_brightness, adjust_contrast, adjust_saturation, adjust_hue
     for step in range(4):
         choice = orders[:, step]
         factor = tf.gather(factors, choice, batch_dims=1)  # [batch]
-        images = dispatch.dispatch(choice, operations, images, factor)
+        images = dispatch.dispatch(choice, kinds, images, factor)
     return images
 
 
 def gaussian_blur(images: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
     """Gaussian blur with its own width for each image.
 
-    The kernel side is 2 * (side // 10 // 2) + 1 pixels, 23 at 224 and 3 at 32,
-    as in SimCLR; below 20 pixels it is 1 and nothing changes. Borders are
-    mirrored: the zero padding of the public code darkens them. Weights are
-    rounded to 2**-13, which moves a pixel by less than one level.
-
-    Args:
-      images: [batch, height, width, 3] uint8; side is the shorter of the two.
-      sigma: [batch] float32, standard deviation in pixels, positive.
-
-    Returns:
-      [batch, height, width, 3] uint8, rounded to nearest.
+    The kernel side is 2 * (side // 10 // 2) + 1 pixels for the shorter side of
+    the images, 23 at 224 and 3 at 32, as in SimCLR; below 20 pixels it is 1 and
+    nothing changes. Borders are mirrored: the zero padding of the public code
+    darkens them. Weights are rounded to 2**-13, which moves a pixel by less
+    than one level, and pixels to nearest. `sigma`, [batch] float32, is the
+    standard deviation in pixels, positive.
     """
     pixels = _to_floats(images)
     height, width = pixels.shape[1:3]
     radius = min(height, width) // 10 // 2
     if radius == 0:
         return tf.convert_to_tensor(images)
-    weights = _gaussian_weights(sigma, radius)
+    # float64 for the reason given in `randomness.normal`.
+    offsets = tf.range(-radius, radius + 1, dtype=tf.float64)
+    scaled = offsets / tf.cast(sigma, tf.float64)[:, None]
+    weights = tf.exp(-0.5 * scaled**2)
+    weights /= tf.reduce_sum(weights, axis=1, keepdims=True)
+    weights = tf.round(weights / _WEIGHT_STEP) * _WEIGHT_STEP
+    centre = tf.one_hot(radius, 2 * radius + 1, dtype=tf.float64)
+    missing = 1.0 - tf.reduce_sum(weights, axis=1, keepdims=True)
+    weights = tf.cast(weights + missing * centre, tf.float32)
     rows = tf.reshape(pixels, [-1, height, width * 3])
     rows = _blur_matrices(weights, height) @ rows  # [batch, H, W * 3]
     rows = tf.round(rows / _LEVEL_STEP) * _LEVEL_STEP
-    columns = _swap_sides(tf.reshape(rows, [-1, height, width, 3]))
+    swap_sides = [0, 2, 1, 3]
+    columns = tf.reshape(rows, [-1, height, width, 3])
+    columns = tf.transpose(columns, swap_sides)
     columns = tf.reshape(columns, [-1, width, height * 3])
     columns = _blur_matrices(weights, width) @ columns  # [batch, W, H * 3]
-    blurred = _swap_sides(tf.reshape(columns, [-1, width, height, 3]))
+    blurred = tf.reshape(columns, [-1, width, height, 3])
+    blurred = tf.transpose(blurred, swap_sides)
     return tf.cast(tf.round(blurred), tf.uint8)
 
 
 def check_strength(strength: float) -> None:
-    """Refuses a jitter strength that `color_jitter` cannot draw from.
-
-    Args:
-      strength: the strength s of `color_jitter`.
-
-    Raises:
-      ValueError: `strength` is negative, or 0.2 s is above half a circle.
-    """
+    """Refuses a strength that `color_jitter` cannot draw from."""
     exceptions.require(
         0.0 <= 0.2 * strength <= 0.5,
         "`strength` must be in [0, 2.5], since hue turns by at most "
@@ -269,23 +221,7 @@ def _turn_hue(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
     brightest = functools.reduce(tf.maximum, planes)
     darkest = functools.reduce(tf.minimum, planes)
     chroma = brightest - darkest
-    turn = 6.0 * tf.math.floormod(factor, 1.0)[:, tf.newaxis]
-    hue = _hue(*planes, brightest, chroma) + turn
-    turned = tf.stack(
-        [darkest + chroma * _share(hue + offset) for offset in (0.0, 4.0, 2.0)]
-    )  # red, green and blue: [3, batch, H * W]
-    turned = tf.transpose(_to_bytes(turned + 0.5), [1, 2, 0])
-    return tf.reshape(turned, [-1, height, width, 3])
-
-
-def _hue(
-    red: tf.Tensor,
-    green: tf.Tensor,
-    blue: tf.Tensor,
-    brightest: tf.Tensor,
-    chroma: tf.Tensor,
-) -> tf.Tensor:
-    """Hue of HSV in sixths of the circle, -1 to 5; 0 of gray is as good."""
+    red, green, blue = planes
     # Masks, for tf.where takes many times as long.
     is_red = tf.cast(red == brightest, tf.float32)
     is_green = tf.cast(green == brightest, tf.float32) * (1.0 - is_red)
@@ -295,26 +231,20 @@ def _hue(
         + is_green * (blue - red)
         + is_blue * (red - green)
     )
-    return difference / tf.maximum(chroma, 1.0) + 2.0 * is_green + 4.0 * is_blue
+    # In sixths of the circle, -1 to 5; 0 of gray is as good.
+    hue = difference / tf.maximum(chroma, 1.0) + 2.0 * is_green + 4.0 * is_blue
+    hue += 6.0 * tf.math.floormod(factor, 1.0)[:, tf.newaxis]
+    turned = tf.stack(
+        [darkest + chroma * _share(hue + offset) for offset in (0.0, 4.0, 2.0)]
+    )  # red, green and blue: [3, batch, H * W]
+    turned = tf.transpose(_to_bytes(turned + 0.5), [1, 2, 0])
+    return tf.reshape(turned, [-1, height, width, 3])
 
 
 def _share(hue: tf.Tensor) -> tf.Tensor:
     """How much of the chroma red has at a hue of 0 or more: 0 to 1."""
     hue -= 6.0 * tf.floor(hue / 6.0)
     return tf.clip_by_value(tf.abs(hue - 3.0) - 1.0, 0.0, 1.0)
-
-
-def _gaussian_weights(sigma: tf.Tensor, radius: int) -> tf.Tensor:
-    """Weights [batch, 2 * radius + 1], multiples of `_WEIGHT_STEP`, sum 1."""
-    # float64 for the reason given in `randomness.normal`.
-    offsets = tf.range(-radius, radius + 1, dtype=tf.float64)
-    scaled = offsets / tf.cast(sigma, tf.float64)[:, None]
-    weights = tf.exp(-0.5 * scaled**2)
-    weights /= tf.reduce_sum(weights, axis=1, keepdims=True)
-    weights = tf.round(weights / _WEIGHT_STEP) * _WEIGHT_STEP
-    centre = tf.one_hot(radius, 2 * radius + 1, dtype=tf.float64)
-    missing = 1.0 - tf.reduce_sum(weights, axis=1, keepdims=True)
-    return tf.cast(weights + missing * centre, tf.float32)
 
 
 def _blur_matrices(weights: tf.Tensor, side: int) -> tf.Tensor:
@@ -325,8 +255,3 @@ def _blur_matrices(weights: tf.Tensor, side: int) -> tf.Tensor:
     shifts = tf.one_hot(sources, side)  # [taps, side, side]
     matrices = weights @ tf.reshape(shifts, [taps, side * side])
     return tf.reshape(matrices, [-1, side, side])
-
-
-def _swap_sides(images: tf.Tensor) -> tf.Tensor:
-    """[batch, height, width, 3] -> [batch, width, height, 3]."""
-    return tf.transpose(images, [0, 2, 1, 3])

@@ -10,17 +10,9 @@ from supcon_tf import exceptions
 
 
 def check_images(images: tf.Tensor) -> tf.Tensor:
-    """Refuses anything but a batch of RGB bytes whose size is known.
+    """The images as a tensor, if they are [batch, height, width, 3] uint8.
 
-    Args:
-      images: what should be [batch, height, width, 3] uint8. Only the batch
-        may be unknown while a graph is traced.
-
-    Returns:
-      `images` as a tensor: NumPy arrays are welcome.
-
-    Raises:
-      ValueError: `images` is something else.
+    Only the batch may be unknown while a graph is traced.
     """
     images = tf.convert_to_tensor(images)
     shape = images.shape
@@ -35,7 +27,7 @@ def check_images(images: tf.Tensor) -> tf.Tensor:
 
 
 def keep(images: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
-    """Returns `images`: the operation of an image that drew none."""
+    """The operation of an image that drew none."""
     return images
 
 
@@ -58,9 +50,6 @@ def dispatch(
       images: [batch, height, width, 3] uint8.
       *per_image: tensors with a leading batch axis, such as seeds or factors,
         which each operation receives for its own images.
-
-    Returns:
-      [batch, height, width, 3] uint8.
     """
     count = len(operations)
     arguments = [

@@ -1,4 +1,11 @@
-"""Crops and flips: where the pixels of a view come from."""
+"""Crops and flips: where the pixels of a view come from.
+
+An image is [height, width, 3] uint8, any size from 1 x 1; a view is [size,
+size, 3] uint8, rounded to nearest. A seed is [2] int32 for one view, or [views,
+2] for several, `views` static: then the result is [views, size, size, 3].
+`area` is the smallest and the largest share of the image's area, 0.2 to 1 on
+CIFAR, `aspect` that of width / height of a box. All else is a ValueError.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +33,8 @@ def crop_box(
     """Draws the box of a random resized crop.
 
     If no box fits in 100 attempts, or the draw is the whole image, the box is
-    the central square of the short side.
-
-    Args:
-      image_shape: [3] int32, height, width, channels in pixels.
-      seed: [2] int32.
-      area: smallest and largest share of the image's area.
-      aspect: smallest and largest width / height of the box.
-
-    Returns:
-      y, x, height, width: scalars int32, pixels, inside the image.
-
-    Raises:
-      ValueError: `area` or `aspect` is not an ordered pair in its range.
+    the central square of the short side. Returns y, x, height, width, scalars
+    int32, pixels inside an image of shape [3] int32.
     """
     begins, extents = _crop_boxes(image_shape, [seed], area, aspect)
     y, x, _ = tf.unstack(begins[0])
@@ -52,16 +48,6 @@ def resize_crop(crop: tf.Tensor, size: int) -> tf.Tensor:
     Antialiasing takes four to eight times as long as the plain resize and
     changes little where no pixel is skipped, so it is done only if the crop
     shrinks by more than a factor of 2.
-
-    Args:
-      crop: [height, width, 3] uint8.
-      size: side of the result, pixels.
-
-    Returns:
-      [size, size, 3] uint8, rounded to nearest.
-
-    Raises:
-      ValueError: `crop` is not an RGB image of bytes, or `size` not positive.
     """
     crop = _check_image(crop, size, "crop")
     return tf.cond(
@@ -78,23 +64,7 @@ def random_resized_crop(
     area: tuple[float, float] = (0.08, 1.0),
     aspect: tuple[float, float] = (3 / 4, 4 / 3),
 ) -> tf.Tensor:
-    """Cuts out a random box, or one per seed, and resizes it to a square.
-
-    Args:
-      image: [height, width, 3] uint8, any size from 1 x 1.
-      seed: [2] int32 for one view, [views, 2] for several. `views` is static.
-      size: side of the result, pixels.
-      area: smallest and largest share of the image's area; 0.2 to 1 on CIFAR.
-      aspect: smallest and largest width / height of the box.
-
-    Returns:
-      [size, size, 3] uint8, or [views, size, size, 3]; see `resize_crop`.
-
-    Raises:
-      ValueError: `image` is not an RGB image of bytes, `seed` is of another
-        shape or dtype, `size` not positive, or `area` or `aspect` is not an
-        ordered pair in its range.
-    """
+    """Cuts out a random box, or one per seed, and resizes it to a square."""
     image = _check_image(image, size, "image")
     seed = _check_seed(seed)
     begins, extents = _crop_boxes(tf.shape(image), _rows(seed), area, aspect)
@@ -113,22 +83,9 @@ def random_resized_crop_jpeg(
 
     The boxes are drawn from the size in the file's header, and only the
     smallest window that holds them all is decoded, once for all views. The
-    views are bit-identical to those of the whole image.
-
-    Args:
-      contents: [] string, the bytes of one JPEG file of any colour type.
-      seed: [2] int32 for one view, [views, 2] for several. `views` is static.
-      size: side of the result, pixels.
-      area: smallest and largest share of the image's area.
-      aspect: smallest and largest width / height of the box.
-
-    Returns:
-      [size, size, 3] uint8, or [views, size, size, 3]; see `resize_crop`.
-
-    Raises:
-      ValueError: as `random_resized_crop`.
-      tf.errors.InvalidArgumentError: `contents` is not a JPEG file, or is
-        truncated before the end of the window; what follows is not looked at.
+    views are bit-identical to those of the whole image. InvalidArgumentError if
+    `contents`, [] string, is no JPEG file of whatever colour type, or ends
+    within the window; what follows is not looked at.
     """
     seed = _check_seed(seed)
     _check_size(size)
@@ -145,22 +102,20 @@ def random_resized_crop_jpeg(
 
 
 def random_flip(images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-    """Mirrors each image left to right with probability 0.5.
+    """Mirrors images [batch, ...] left to right with probability 0.5.
 
-    Args:
-      images: [batch, height, width, 3] uint8.
-      seeds: [batch, 2] int32.
-
-    Returns:
-      [batch, height, width, 3] uint8.
-
-    Raises:
-      ValueError: `images` or `seeds` is of another shape or dtype.
+    Each draws by its own of the seeds [batch, 2] int32.
     """
+
+    def mirror(images: tf.Tensor) -> tf.Tensor:
+        # Of rank 3 for the kernel that moves a pixel at once: 5 times as fast.
+        rows = tf.reshape(images, [-1, *images.shape[2:]])  # [B * H, W, 3]
+        return tf.reshape(tf.reverse(rows, [1]), [-1, *images.shape[1:]])
+
     images = dispatch.check_images(images)
     draws = randomness.uniform(seeds, 1, randomness.Stream.FLIP)[:, 0]
     choice = tf.cast(draws < 0.5, tf.int32)
-    return dispatch.dispatch(choice, (dispatch.keep, _mirror), images)
+    return dispatch.dispatch(choice, (dispatch.keep, mirror), images)
 
 
 def central_view(image: tf.Tensor, size: int) -> tf.Tensor:
@@ -171,16 +126,6 @@ def central_view(image: tf.Tensor, size: int) -> tf.Tensor:
     square of the image is resized: the rest would be cut off anyway, and a
     panorama would not fit in memory. An image of `size` x `size` is returned
     as it is.
-
-    Args:
-      image: [height, width, 3] uint8, any size from 1 x 1.
-      size: side of the result, pixels.
-
-    Returns:
-      [size, size, 3] uint8, rounded to nearest.
-
-    Raises:
-      ValueError: `image` is not an RGB image of bytes, or `size` not positive.
     """
     image = _check_image(image, size, "image")
     if not image.shape[:2].is_compatible_with([size, size]):
@@ -197,7 +142,7 @@ def central_view(image: tf.Tensor, size: int) -> tf.Tensor:
 
 
 def _check_image(image: tf.Tensor, size: int, name: str) -> tf.Tensor:
-    """Refuses anything but one RGB image of bytes and a positive size."""
+    """The image as a tensor, if it is one, and the size is positive."""
     image = tf.convert_to_tensor(image)
     fits = image.shape.is_compatible_with([None, None, 3])
     exceptions.require(
@@ -228,7 +173,6 @@ def _check_seed(seed: tf.Tensor) -> tf.Tensor:
 
 
 def _rows(seed: tf.Tensor) -> list[tf.Tensor]:
-    """Returns the [2] seed of each view."""
     return tf.unstack(seed) if seed.shape.rank == 2 else [seed]
 
 
@@ -238,11 +182,9 @@ def _crop_boxes(
     area: tuple[float, float],
     aspect: tuple[float, float],
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Draws a box per seed; see `crop_box`.
+    """A box per seed as `tf.slice` takes it, [views, 3] int32 both.
 
-    Returns:
-      begins, extents: [views, 3] int32, what `tf.slice` takes: y, x, 0 and
-      height, width, -1 for all channels.
+    Begins are y, x, 0; extents are height, width, -1 for all channels.
     """
     exceptions.require(
         0.0 < area[0] <= area[1] <= 1.0,
@@ -315,10 +257,3 @@ def _resize_then_crop(image: tf.Tensor, size: int) -> tf.Tensor:
     )
     margin = (resized_side - size) // 2
     return square[margin : margin + size, margin : margin + size]
-
-
-def _mirror(images: tf.Tensor) -> tf.Tensor:
-    """Left to right."""
-    # Of rank 3 for the kernel that moves a pixel at once: 5 times as fast.
-    rows = tf.reshape(images, [-1, *images.shape[2:]])  # [B * H, W, 3]
-    return tf.reshape(tf.reverse(rows, [1]), [-1, *images.shape[1:]])

@@ -10,6 +10,7 @@ records the loss alone.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import tensorflow as tf
@@ -19,25 +20,8 @@ from supcon_tf import exceptions
 _WEIGHT_STEPS = 4096  # MixUp's weights are multiples of its reciprocal.
 
 
-class _Mix:
-    """What both have: their options."""
-
-    def __init__(self, num_classes: int, alpha: float) -> None:
-        exceptions.require(
-            num_classes >= 2, "`num_classes` must be at least 2", num_classes
-        )
-        exceptions.require(
-            0.0 < alpha < math.inf, "`alpha` must be positive and finite", alpha
-        )
-        self.num_classes = num_classes
-        self.alpha = alpha
-
-    def get_config(self) -> dict[str, float]:
-        """Returns the constructor's arguments."""
-        return dict(vars(self))
-
-
-class MixUp(_Mix):
+@dataclasses.dataclass(eq=False)
+class MixUp:
     """Adds to each sample another one, lambda x_i + (1 - lambda) x_j.
 
     Lambda ~ Beta(alpha, alpha), one per sample, rounded to a multiple of
@@ -55,8 +39,25 @@ class MixUp(_Mix):
     Reference: Zhang et al. 2018, https://arxiv.org/abs/1710.09412, Sec. 2.
     """
 
-    def __init__(self, num_classes: int, alpha: float = 0.2) -> None:
-        super().__init__(num_classes, alpha)
+    num_classes: int
+    alpha: float = 0.2
+    _seeds = 2  # of the partners and of `_mix`
+
+    def __post_init__(self) -> None:
+        exceptions.require(
+            self.num_classes >= 2,
+            "`num_classes` must be at least 2",
+            self.num_classes,
+        )
+        exceptions.require(
+            0.0 < self.alpha < math.inf,
+            "`alpha` must be positive and finite",
+            self.alpha,
+        )
+
+    def get_config(self) -> dict[str, float]:
+        """Returns the constructor's arguments."""
+        return dataclasses.asdict(self)
 
     def __call__(
         self, views: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor
@@ -76,11 +77,22 @@ class MixUp(_Mix):
           ValueError: an argument is of another shape or dtype.
           InvalidArgumentError: a label is not in its range.
         """
-        views, labels, seed = _check_batch(views, labels, seed)
+        views, labels, seed = map(tf.convert_to_tensor, (views, labels, seed))
+        _check_batch(views, labels, seed)
+        partner_seed, *seeds = tf.unstack(tf.random.split(seed, self._seeds))
+        # Every order with the same probability.
+        partners = tf.argsort(_uniform(tf.shape(views)[:1], partner_seed))
+        mixed, weights = self._mix(views, partners, *seeds)
+        mixed = tf.reshape(mixed, tf.shape(views))
+        mixed = tf.ensure_shape(mixed, views.shape)
+        return mixed, _soft_labels(labels, partners, weights, self.num_classes)
+
+    def _mix(
+        self, views: tf.Tensor, partners: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The bytes of the mixed views, and the weights [B, 1] of the own."""
         batch, pixels = tf.shape(views)[0], math.prod(views.shape[1:])
-        partner_seed, weight_seed = tf.unstack(tf.random.split(seed, 2))
-        partners = _permutation(batch, partner_seed)
-        weights = _beta(self.alpha, batch, weight_seed)
+        weights = _beta(self.alpha, batch, seed)
         weights = tf.round(weights * _WEIGHT_STEPS) / _WEIGHT_STEPS
         weights = tf.cast(weights, tf.float32)[:, tf.newaxis]  # [B, 1]
         own = tf.reshape(views, [batch, pixels])
@@ -88,12 +100,11 @@ class MixUp(_Mix):
         own = tf.cast(own, tf.float32)
         # Multiples of 1/4096 below 256: exact in float32, in any order.
         mixed = own * weights + (other * (1.0 - weights) + 0.5)
-        mixed = tf.reshape(tf.cast(mixed, tf.uint8), tf.shape(views))
-        mixed = tf.ensure_shape(mixed, views.shape)
-        return mixed, _soft_labels(labels, partners, weights, self.num_classes)
+        return tf.cast(mixed, tf.uint8), weights
 
 
-class CutMix(_Mix):
+@dataclasses.dataclass(eq=False)
+class CutMix(MixUp):
     """Pastes a box of another sample into each sample.
 
     The box has the aspect of the image and a share 1 - lambda of its area,
@@ -113,20 +124,20 @@ class CutMix(_Mix):
     Reference: Yun et al. 2019, https://arxiv.org/abs/1905.04899, Sec. 3.1.
     """
 
-    def __init__(self, num_classes: int, alpha: float = 1.0) -> None:
-        super().__init__(num_classes, alpha)
+    alpha: float = 1.0
+    _seeds = 3
 
-    def __call__(
-        self, views: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor
+    def _mix(
+        self,
+        views: tf.Tensor,
+        partners: tf.Tensor,
+        area_seed: tf.Tensor,
+        center_seed: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mixes a batch; see `MixUp`, whose arguments and results these are."""
-        views, labels, seed = _check_batch(views, labels, seed)
         batch = tf.shape(views)[0]
         num_views, height, width = views.shape[1:4]
-        seeds = tf.unstack(tf.random.split(seed, 3))
-        partners = _permutation(batch, seeds[0])
-        side = tf.sqrt(1.0 - _beta(self.alpha, batch, seeds[1]))
-        centers = _uniform([2, batch], seeds[2])
+        side = tf.sqrt(1.0 - _beta(self.alpha, batch, area_seed))
+        centers = _uniform([2, batch], center_seed)
         rows = _in_box(height, side, centers[0])  # [B, H]
         columns = _in_box(width, side, centers[1])  # [B, W]
         # Byte masks, 0 or 255, and long rows of all views and all colours:
@@ -138,18 +149,12 @@ class CutMix(_Mix):
         own = tf.reshape(views, [batch, num_views * height, width * 3])
         change = tf.bitwise.bitwise_xor(own, tf.gather(own, partners))
         change = tf.bitwise.bitwise_and(change, mask)
-        mixed = tf.reshape(tf.bitwise.bitwise_xor(own, change), tf.shape(views))
-        mixed = tf.ensure_shape(mixed, views.shape)
         pasted = _count(rows) * _count(columns) / (height * width)
         weights = tf.cast(1.0 - pasted, tf.float32)[:, tf.newaxis]  # [B, 1]
-        return mixed, _soft_labels(labels, partners, weights, self.num_classes)
+        return tf.bitwise.bitwise_xor(own, change), weights
 
 
-def _check_batch(
-    views: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The arguments as tensors; raises ValueError for another form."""
-    views, labels, seed = map(tf.convert_to_tensor, (views, labels, seed))
+def _check_batch(views: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor) -> None:
     shape = views.shape
     known = shape.rank == 5 and shape[1:].is_fully_defined() and shape[4] == 3
     exceptions.require(
@@ -169,17 +174,11 @@ def _check_batch(
         "`seed` must be [2] int32",
         f"{seed.shape} {seed.dtype.name}",
     )
-    return views, labels, seed
 
 
 def _uniform(shape: list[int | tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
     """Float64 draws in [0, 1)."""
     return tf.random.stateless_uniform(shape, seed, dtype=tf.float64)
-
-
-def _permutation(count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """[count] int32, every order with the same probability."""
-    return tf.argsort(_uniform([count], seed))
 
 
 def _beta(alpha: float, count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
@@ -200,10 +199,7 @@ def _beta(alpha: float, count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
 
 def _in_box(size: int, side: tf.Tensor, center: tf.Tensor) -> tf.Tensor:
-    """[batch, size] uint8, 255 for the pixels of an axis inside the box.
-
-    `side` and `center` are [batch] float64, in units of the axis.
-    """
+    """[batch, size] uint8, 255 inside the box; [batch] in units of the axis."""
     length = tf.cast(tf.round(side * size), tf.int32)[:, tf.newaxis]
     first = tf.cast(center * size, tf.int32)[:, tf.newaxis] - length // 2
     pixel = tf.range(size)
@@ -212,7 +208,7 @@ def _in_box(size: int, side: tf.Tensor, center: tf.Tensor) -> tf.Tensor:
 
 
 def _count(inside: tf.Tensor) -> tf.Tensor:
-    """[batch] float64 number of the pixels of `_in_box`."""
+    """How many pixels of `_in_box`, [batch] float64."""
     return tf.reduce_sum(tf.cast(inside, tf.float64), axis=1) / 255.0
 
 

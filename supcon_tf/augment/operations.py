@@ -48,19 +48,13 @@ def argument(name: str, level: float, side: int, ranges: Ranges) -> float:
     level * 25.6, at level 10 above all pixels. SolarizeAdd: level * 11 levels
     of brightness. Color, Contrast, Brightness, Sharpness: the factor
     0.1 + level * 0.18, which changes nothing at level 5. The others have none.
-    Numbers that count are truncated.
+    Numbers that count are truncated; signs are drawn later.
 
     Args:
       name: one of `NAMES`.
       level: 0 to 10; 0 is no change for geometric operations alone.
       side: the shorter side of the images, pixels.
       ranges: what the policy lets the levels mean.
-
-    Returns:
-      The argument, without its random sign.
-
-    Raises:
-      ValueError: `name` or `level` is out of range.
     """
     exceptions.require_one_of(NAMES, "name", name)
     exceptions.require(
@@ -107,13 +101,6 @@ def apply(
         shares of height and width.
       ranges: what the levels mean.
       fill: colour of what was outside the image, and of Cutout.
-
-    Returns:
-      [batch, height, width, 3] uint8.
-
-    Raises:
-      ValueError: `images` is of another shape or dtype, or a name or a level
-        is out of range.
     """
     images = dispatch.check_images(images)
     side = min(images.shape[1:3])
@@ -146,15 +133,10 @@ def _without(operation: _Kind) -> _Kind:
     return lambda images, *_, fill: operation(images)
 
 
-def _with_factor(operation: _Kind) -> _Kind:
-    """A kind whose argument is a factor."""
-    return lambda images, _, factors, *__, fill: operation(images, factors)
-
-
-def _with_count(operation: _Kind) -> _Kind:
-    """A kind whose argument is a whole number."""
-    return lambda images, _, counts, *__, fill: operation(
-        images, tf.cast(counts, tf.int32)
+def _with(operation: _Kind, dtype: tf.DType) -> _Kind:
+    """A kind whose argument is of this type."""
+    return lambda images, _, arguments, *__, fill: operation(
+        images, tf.cast(arguments, dtype)
     )
 
 
@@ -190,24 +172,20 @@ def _cut_out(
     return affine.cutout(images, centers, tf.cast(arguments, tf.int32), fill)
 
 
-_solarize = _with_count(tones.solarize)
+_solarize = _with(tones.solarize, tf.int32)
 _KIND_OF = {
     "Identity": _without(dispatch.keep),
     "AutoContrast": _without(tones.auto_contrast),
     "Equalize": _without(tones.equalize),
     "Invert": _solarize,  # its argument 0 is the threshold that inverts all
-    "Posterize": _with_count(tones.posterize),
+    "Posterize": _with(tones.posterize, tf.int32),
     "Solarize": _solarize,
-    "SolarizeAdd": _with_count(tones.solarize_add),
-    "Color": _with_factor(color.adjust_saturation),
-    "Contrast": _with_factor(color.adjust_contrast),
-    "Brightness": _with_factor(color.adjust_brightness),
-    "Sharpness": _with_factor(color.adjust_sharpness),
-    "Rotate": _move,
-    "ShearX": _move,
-    "ShearY": _move,
-    "TranslateX": _move,
-    "TranslateY": _move,
+    "SolarizeAdd": _with(tones.solarize_add, tf.int32),
+    "Color": _with(color.adjust_saturation, tf.float32),
+    "Contrast": _with(color.adjust_contrast, tf.float32),
+    "Brightness": _with(color.adjust_brightness, tf.float32),
+    "Sharpness": _with(color.adjust_sharpness, tf.float32),
+    **dict.fromkeys(SIGNED, _move),
     "Cutout": _cut_out,
 }
 NAMES = tuple(_KIND_OF)

@@ -10,36 +10,179 @@ import dataclasses
 import tensorflow as tf
 
 from supcon_tf import exceptions
-from supcon_tf.augment import color, dispatch, rand_augment, randomness, warp
+from supcon_tf.augment import (
+    affine,
+    color,
+    dispatch,
+    operations,
+    randomness,
+    tables,
+    warp,
+)
 
+# Draws of an operation: whether at all, and those of `operations.apply`.
+_DRAWS = 4
 _BLUR_SIGMA = (0.1, 2.0)  # pixels, SimCLR, Appendix A
 
 
-class Identity:
-    """The policy that leaves the images as they are: crop and flip only."""
+@dataclasses.dataclass(eq=False)
+class _Policy:
+    """What all have. Each states what it does in `_augment`."""
 
     def __call__(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-        """Returns the images.
+        """Augments each image with its own draws.
 
         Args:
           images: [batch, height, width, 3] uint8.
-          seeds: [batch, 2] int32, not used.
+          seeds: [batch, 2] int32.
 
         Returns:
           [batch, height, width, 3] uint8.
 
         Raises:
-          ValueError: `images` is of another shape or dtype.
+          ValueError: `images` or `seeds` is of another shape or dtype.
         """
-        return dispatch.check_images(images)
+        return self._augment(dispatch.check_images(images), seeds)
 
-    def get_config(self) -> dict[str, float]:
-        """Returns the constructor's arguments: none."""
-        return {}
+    def _augment(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
+        return images
+
+    def get_config(self) -> dict[str, object]:
+        """Returns the constructor's arguments."""
+        return dataclasses.asdict(self)
+
+
+class Identity(_Policy):
+    """The policy that leaves the images as they are: crop and flip only."""
 
 
 @dataclasses.dataclass(eq=False)
-class SimAugment:
+class AutoAugment(_Policy):
+    """Applies one of the 25 sub-policies of a table, drawn uniformly.
+
+    A sub-policy is two operations in order, each with a probability and a
+    level; geometric operations take a random sign.
+
+    The tables "imagenet", "cifar10" and "svhn" are those of the AutoAugment
+    paper, with the ranges of its Table 6: Posterize keeps 4 to 8 bits,
+    translations reach 150 / 331 of the side. "v0" is what the released code of
+    the SupCon paper runs, with the ranges of that code: Posterize keeps 1 to 4
+    bits, translations reach 250 pixels of 224. What else the levels mean is
+    told by `operations.argument`.
+
+    Args:
+      policy: "imagenet", "v0", "cifar10" or "svhn".
+      fill: colour, three numbers 0 to 255, of what was outside the image.
+
+    Raises:
+      ValueError: an argument is none of these.
+
+    Reference: https://arxiv.org/abs/1805.09501; the SupCon paper, Sec. 14.2.
+    """
+
+    policy: str = "imagenet"
+    fill: affine.Color = affine.GRAY
+
+    def __post_init__(self) -> None:
+        exceptions.require_one_of(tables.AUTO_AUGMENT, "policy", self.policy)
+        self.fill = affine.check_fill(self.fill)
+
+    def _augment(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
+        rows, ranges = tables.AUTO_AUGMENT[self.policy]
+        draws = randomness.uniform(
+            seeds, 1 + 2 * _DRAWS, randomness.Stream.AUTO_AUGMENT
+        )
+        drawn = tf.cast(draws[:, 0] * len(rows), tf.int32)  # [batch]
+        for place, own in enumerate(tf.split(draws[:, 1:], 2, axis=1)):
+            names, probabilities, levels = zip(
+                *(row[place] for row in rows), strict=True
+            )
+            acts = own[:, 0] < tf.gather(probabilities, drawn)
+            images = operations.apply(
+                images,
+                [("Identity", 0.0), *zip(names, levels, strict=True)],
+                tf.cast(acts, tf.int32) * (1 + drawn),
+                own[:, 1:],
+                ranges,
+                self.fill,
+            )
+        return images
+
+
+@dataclasses.dataclass(eq=False)
+class RandAugment(_Policy):
+    """Applies `num_layers` operations, drawn uniformly and in that order.
+
+    Every layer of every image draws its own. Geometric operations take a
+    random sign. What the levels mean is told by `operations.argument`;
+    at level 10 translations reach 100 and Cutout 80 x 80 pixels of 224.
+
+    Args:
+      num_layers: N, operations one after the other, at least 1.
+      magnitude: M, level of all operations, 0 to 10; fractions are welcome.
+      num_operations: 16 for those of the released code and, as a 17th, the
+        identity; 14 for those of the RandAugment paper, the identity being
+        one of them, without Invert, SolarizeAdd and Cutout.
+      probability: that a layer does anything; 1 as published.
+      fill: colour, three numbers 0 to 255, of what was outside the image.
+
+    Raises:
+      ValueError: an argument is out of its range.
+
+    Reference: https://arxiv.org/abs/1909.13719; the SupCon paper, Sec. 14.2.
+    """
+
+    num_layers: int = 2
+    magnitude: float = 10.0
+    num_operations: int = 16
+    probability: float = 1.0
+    fill: affine.Color = affine.GRAY
+
+    def __post_init__(self) -> None:
+        exceptions.require(
+            self.num_layers >= 1, "`num_layers` must be >= 1", self.num_layers
+        )
+        exceptions.require(
+            0.0 <= self.magnitude <= operations.MAX_LEVEL,
+            "`magnitude` must be in [0, 10]",
+            self.magnitude,
+        )
+        exceptions.require(
+            self.num_operations in tables.RAND_AUGMENT,
+            "`num_operations` must be 14 or 16",
+            self.num_operations,
+        )
+        exceptions.require(
+            0.0 <= self.probability <= 1.0,
+            "`probability` must be in [0, 1]",
+            self.probability,
+        )
+        self.fill = affine.check_fill(self.fill)
+
+    def _augment(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
+        names = tables.RAND_AUGMENT[self.num_operations]
+        steps = [(name, self.magnitude) for name in names]
+        draws = randomness.uniform(
+            seeds,
+            (1 + _DRAWS) * self.num_layers,
+            randomness.Stream.RAND_AUGMENT,
+        )
+        for layer in tf.split(draws, self.num_layers, axis=1):
+            choices = tf.cast(layer[:, 0] * len(steps), tf.int32)
+            acts = tf.cast(layer[:, 1] < self.probability, tf.int32)
+            images = operations.apply(
+                images,
+                steps,
+                choices * acts,  # step 0 is the identity
+                layer[:, 2:],
+                tables.RAND_AUGMENT_RANGES,
+                self.fill,
+            )
+        return images
+
+
+@dataclasses.dataclass(eq=False)
+class SimAugment(_Policy):
     """SimCLR's colour jitter, grayscale and blur, with a warp before the blur.
 
     In this order: colour jitter, grayscale, warp, Gaussian blur with
@@ -83,20 +226,7 @@ class SimAugment:
                 value,
             )
 
-    def __call__(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-        """Augments each image with its own draws.
-
-        Args:
-          images: [batch, height, width, 3] uint8.
-          seeds: [batch, 2] int32.
-
-        Returns:
-          [batch, height, width, 3] uint8.
-
-        Raises:
-          ValueError: `images` or `seeds` is of another shape or dtype.
-        """
-        images = dispatch.check_images(images)
+    def _augment(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
         draws = randomness.uniform(seeds, 5, randomness.Stream.SIM_AUGMENT)
         jitter, grayscale, bend, blur, width = tf.unstack(draws, axis=1)
         sigma = _BLUR_SIGMA[0] + (_BLUR_SIGMA[1] - _BLUR_SIGMA[0]) * width
@@ -119,13 +249,9 @@ class SimAugment:
                 images = dispatch.dispatch(choice, either, images, argument)
         return images
 
-    def get_config(self) -> dict[str, float]:
-        """Returns the constructor's arguments."""
-        return dataclasses.asdict(self)
-
 
 @dataclasses.dataclass(eq=False)
-class StackedRandAugment(SimAugment, rand_augment.RandAugment):
+class StackedRandAugment(SimAugment, RandAugment):
     """RandAugment, and then SimAugment on what it made.
 
     The paper's policy of ResNet-200. The released code jitters first and
@@ -133,16 +259,10 @@ class StackedRandAugment(SimAugment, rand_augment.RandAugment):
     this, put RandAugment before the jitter.
 
     Args:
-      num_layers: of RandAugment, as the next four.
-      magnitude: level of its operations, 0 to 10.
-      num_operations: 14 or 16.
-      probability: that a layer of it does anything.
-      fill: colour of what was outside the image.
-      strength: of SimAugment's jitter, 0 to 2.5, as what follows.
-      jitter_probability: probability of the colour jitter.
-      grayscale_probability: probability of dropping the colour.
-      warp_probability: probability of the warp.
-      blur_probability: probability of the blur.
+      num_layers: of RandAugment, as `magnitude`, `num_operations`,
+        `probability` and `fill`.
+      strength: of SimAugment, as `jitter_probability`,
+        `grayscale_probability`, `warp_probability` and `blur_probability`.
 
     Raises:
       ValueError: an argument is out of its range.
@@ -152,21 +272,9 @@ class StackedRandAugment(SimAugment, rand_augment.RandAugment):
     """
 
     def __post_init__(self) -> None:
-        rand_augment.RandAugment.__post_init__(self)
+        RandAugment.__post_init__(self)
         SimAugment.__post_init__(self)
 
-    def __call__(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-        """Augments each image with its own draws.
-
-        Args:
-          images: [batch, height, width, 3] uint8.
-          seeds: [batch, 2] int32.
-
-        Returns:
-          [batch, height, width, 3] uint8.
-
-        Raises:
-          ValueError: `images` or `seeds` is of another shape or dtype.
-        """
-        images = rand_augment.RandAugment.__call__(self, images, seeds)
-        return SimAugment.__call__(self, images, seeds)
+    def _augment(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
+        images = RandAugment._augment(self, images, seeds)
+        return SimAugment._augment(self, images, seeds)

@@ -37,12 +37,7 @@ def threefry(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Threefry-2x32 with 20 rounds, the counter-based generator.
 
-    Args:
-      keys: two uint32 tensors.
-      counters: two uint32 tensors; all four must broadcast.
-
-    Returns:
-      Two uint32 tensors of the broadcast shape, uniform over 32 bits each.
+    Takes four uint32 tensors, which must broadcast, and returns two.
 
     Reference: Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC11.
     """

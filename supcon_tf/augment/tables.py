@@ -1,7 +1,6 @@
 """The published tables: which operations, how often and how strong.
 
-Rows are read at construction only, by the policies of `auto_augment.py` and
-`rand_augment.py`; `operations.py` knows what the names and levels mean.
+`operations.py` knows what the names and levels mean.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ _Pair = tuple[tuple[str, float, int], tuple[str, float, int]]
 
 def _parse(text: str) -> tuple[_Pair, ...]:
     """Reads rows of `Operation probability level, Operation ...`."""
-    rows = []
-    for line in text.strip().splitlines():
-        first, second = (step.split() for step in line.split(","))
-        rows.append(
-            tuple((n, float(p), int(level)) for n, p, level in (first, second))
+    return tuple(
+        tuple(
+            (name, float(probability), int(level))
+            for name, probability, level in map(str.split, line.split(","))
         )
-    return tuple(rows)
+        for line in text.strip().splitlines()
+    )
 
 
 # AutoAugment, Table 9: found on a reduced ImageNet. The last five rows repeat
@@ -154,20 +153,9 @@ AUTO_AUGMENT = {
 }
 
 _PAPER_OPERATIONS = (
-    "Identity",
-    "AutoContrast",
-    "Equalize",
-    "Rotate",
-    "Solarize",
-    "Color",
-    "Posterize",
-    "Contrast",
-    "Brightness",
-    "Sharpness",
-    "ShearX",
-    "ShearY",
-    "TranslateX",
-    "TranslateY",
+    *("Identity", "AutoContrast", "Equalize", "Rotate", "Solarize", "Color"),
+    *("Posterize", "Contrast", "Brightness", "Sharpness"),
+    *("ShearX", "ShearY", "TranslateX", "TranslateY"),
 )
 
 # What `RandAugment(num_operations=...)` draws from, all equally often. 14: the

@@ -1,7 +1,8 @@
 """New levels for old, channel by channel, with the results of PIL's ImageOps.
 
-Everything is integer arithmetic or, for one table, PIL's own float64: results
-equal PIL's bit by bit, alone and in any batch.
+Images are [batch, height, width, 3] uint8, as are the results; one number per
+image is [batch] int32. Everything is integer arithmetic or, for one operation,
+PIL's own float64: results equal PIL's bit by bit, alone and in any batch.
 """
 
 from __future__ import annotations
@@ -18,18 +19,21 @@ _KEPT_BITS = [256 - 2 ** (8 - bits) for bits in range(9)]  # masks of 8 bits
 def auto_contrast(images: tf.Tensor) -> tf.Tensor:
     """Stretches each channel to 0..255; PIL's `ImageOps.autocontrast`.
 
-    Args:
-      images: [batch, height, width, 3] uint8.
-
-    Returns:
-      [batch, height, width, 3] uint8. A constant channel stays as it is.
+    A constant channel stays as it is.
     """
     images = dispatch.check_images(images)
     height, width = images.shape[1:3]
-    # As exact as PIL's table of 256 levels, in half the time of a look-up.
+    darkest = tf.cast(tf.reduce_min(images, axis=[1, 2]), tf.float64)
+    brightest = tf.cast(tf.reduce_max(images, axis=[1, 2]), tf.float64)
+    span = brightest - darkest  # [batch, 3]
+    # PIL's order of float64 operations: integer division differs from it by
+    # one level in 18 % of all pairs of darkest and brightest. As exact as PIL's
+    # table of 256 levels, in half the time of a look-up.
+    scale = tf.where(span > 0.0, 255.0 / tf.maximum(span, 1.0), 1.0)
+    offset = tf.where(span > 0.0, -darkest * scale, 0.0)
     scale, offset = (
         tf.tile(numbers, [1, width])[:, None]  # [batch, 1, W * 3]
-        for numbers in _stretch(images)
+        for numbers in (scale, offset)
     )
     rows = tf.reshape(images, [-1, height, width * 3])
     rows = tf.cast(rows, tf.float64) * scale + offset
@@ -39,29 +43,34 @@ def auto_contrast(images: tf.Tensor) -> tf.Tensor:
 def equalize(images: tf.Tensor) -> tf.Tensor:
     """Makes the histogram of each channel flat; PIL's `ImageOps.equalize`.
 
-    Args:
-      images: [batch, height, width, 3] uint8.
-
-    Returns:
-      [batch, height, width, 3] uint8. A channel stays as it is if its
-      brightest level leaves fewer than 255 pixels to the others.
+    A channel stays as it is if its brightest level leaves fewer than 255 pixels
+    to the others.
     """
     images = dispatch.check_images(images)
-    tables = tf.reshape(_equalizing_tables(images), [-1])
+    cells = _cells(images)
+    counts = tf.raw_ops.DenseBincount(
+        input=tf.reshape(cells, [-1]),
+        size=3 * _LEVELS * tf.shape(images)[0],
+        weights=tf.constant([], tf.int32),
+    )
+    counts = tf.reshape(counts, [-1, 3, _LEVELS])  # pixels of each level
+    darker = tf.cumsum(counts, axis=-1, exclusive=True)
+    # From the brightest level on, nothing more is added but that level.
+    others = tf.where(darker < images.shape[1] * images.shape[2], darker, 0)
+    step = tf.reduce_max(others, axis=-1, keepdims=True) // 255  # [batch, 3, 1]
+    flat = (step // 2 + darker) // tf.maximum(step, 1)
+    flat = tf.cast(tf.minimum(flat, 255), tf.uint8)
+    same = tf.constant(np.arange(_LEVELS, dtype=np.uint8))
+    tables = tf.reshape(tf.where(step > 0, flat, same), [-1])
     # gather_nd takes half the time of gather.
-    equal = tf.gather_nd(tables, _cells(images)[..., None])
+    equal = tf.gather_nd(tables, cells[..., None])
     return tf.reshape(equal, [-1, *images.shape[1:]])
 
 
 def posterize(images: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
     """Keeps the highest bits of each pixel; PIL's `ImageOps.posterize`.
 
-    Args:
-      images: [batch, height, width, 3] uint8.
-      bits: [batch] int32, 0 to 8; 8 changes nothing, 0 gives black.
-
-    Returns:
-      [batch, height, width, 3] uint8.
+    0 to 8: 8 changes nothing, 0 gives black.
     """
     images = dispatch.check_images(images)
     masks = tf.gather(tf.constant(_KEPT_BITS, tf.uint8), _per_image(bits))
@@ -71,13 +80,8 @@ def posterize(images: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
 def solarize(images: tf.Tensor, threshold: tf.Tensor) -> tf.Tensor:
     """Inverts the bright pixels; PIL's `ImageOps.solarize`.
 
-    Args:
-      images: [batch, height, width, 3] uint8.
-      threshold: [batch] int32, 0 to 256, the lowest level that is inverted;
-        256 changes nothing, 0 inverts everything.
-
-    Returns:
-      [batch, height, width, 3] uint8.
+    `threshold`, 0 to 256, is the lowest level that is inverted: 256 changes
+    nothing, 0 inverts everything.
     """
     images = dispatch.check_images(images)
     threshold = _per_image(threshold)
@@ -88,15 +92,7 @@ def solarize(images: tf.Tensor, threshold: tf.Tensor) -> tf.Tensor:
 
 
 def solarize_add(images: tf.Tensor, addition: tf.Tensor) -> tf.Tensor:
-    """Makes the dark pixels brighter, up to white. PIL has no such operation.
-
-    Args:
-      images: [batch, height, width, 3] uint8; pixels below 128 are dark.
-      addition: [batch] int32, 0 to 255 levels; 0 changes nothing.
-
-    Returns:
-      [batch, height, width, 3] uint8.
-    """
+    """Adds 0 to 255 levels to the pixels below 128, up to white. Not of PIL."""
     images = dispatch.check_images(images)
     dark = tf.cast(images < 128, tf.uint8)
     added = dark * tf.cast(_per_image(addition), tf.uint8)
@@ -108,30 +104,6 @@ def _per_image(numbers: tf.Tensor) -> tf.Tensor:
     return tf.reshape(numbers, [-1, 1, 1, 1])
 
 
-def _stretch(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Scale and offset [batch, 3] float64 that take a channel to 0..255."""
-    darkest = tf.cast(tf.reduce_min(images, axis=[1, 2]), tf.float64)
-    brightest = tf.cast(tf.reduce_max(images, axis=[1, 2]), tf.float64)
-    span = brightest - darkest
-    # PIL's order of float64 operations: integer division differs from it by
-    # one level in 18 % of all pairs of darkest and brightest.
-    scale = tf.where(span > 0.0, 255.0 / tf.maximum(span, 1.0), 1.0)
-    offset = tf.where(span > 0.0, -darkest * scale, 0.0)
-    return scale, offset
-
-
-def _equalizing_tables(images: tf.Tensor) -> tf.Tensor:
-    """The new level of each old one: [batch, 3, 256] uint8."""
-    darker = tf.cumsum(_histograms(images), axis=-1, exclusive=True)
-    # From the brightest level on, nothing more is added but that level.
-    others = tf.where(darker < images.shape[1] * images.shape[2], darker, 0)
-    step = tf.reduce_max(others, axis=-1, keepdims=True) // 255  # [batch, 3, 1]
-    flat = (step // 2 + darker) // tf.maximum(step, 1)
-    flat = tf.cast(tf.minimum(flat, 255), tf.uint8)
-    same = tf.constant(np.arange(_LEVELS, dtype=np.uint8))
-    return tf.where(step > 0, flat, same)
-
-
 def _cells(images: tf.Tensor) -> tf.Tensor:
     """Places [batch, H, W * 3] of pixels in flat tables [batch, 3, 256]."""
     height, width = images.shape[1:3]
@@ -140,13 +112,3 @@ def _cells(images: tf.Tensor) -> tf.Tensor:
     first = 3 * _LEVELS * tf.range(tf.shape(images)[0])
     offsets = first[:, None, None] + channels  # [batch, 1, W * 3]
     return tf.cast(rows, tf.int32) + offsets
-
-
-def _histograms(images: tf.Tensor) -> tf.Tensor:
-    """Counts the pixels of each level: [batch, 3, 256] int32."""
-    counts = tf.raw_ops.DenseBincount(
-        input=tf.reshape(_cells(images), [-1]),
-        size=3 * _LEVELS * tf.shape(images)[0],
-        weights=tf.constant([], tf.int32),
-    )
-    return tf.reshape(counts, [-1, 3, _LEVELS])

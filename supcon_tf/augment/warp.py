@@ -29,16 +29,11 @@ def random_warp(
     outside. Images with a side of 1 pixel are returned as they are.
 
     Args:
-      images: [batch, height, width, 3] uint8.
+      images: [batch, height, width, 3] uint8, as is the result, which is
+        bilinear and rounded to nearest.
       seeds: [batch, 2] int32.
-      max_length: pixels for images whose short side is 224; scales with it.
-
-    Returns:
-      [batch, height, width, 3] uint8, bilinear, rounded to nearest.
-
-    Raises:
-      ValueError: `images` or `seeds` is of another shape or dtype, or
-        `max_length` is negative.
+      max_length: pixels, not negative, for images whose short side is 224;
+        scales with it.
     """
     images = dispatch.check_images(images)
     exceptions.require(
@@ -84,9 +79,8 @@ def _source_positions(
 def _basis(height: int, width: int) -> tf.Tensor:
     """How far each pixel follows a unit move of each point, and where it is.
 
-    Returns:
-      [height * width, 6] float64, in 1/256 pixel: the spline of each of the
-      four points, then row and column.
+    [height * width, 6] float64, in 1/256 pixel: the spline of each of the four
+    points, then row and column.
     """
     points = [[height * i / 3, width * j / 3] for i in (1, 2) for j in (1, 2)]
     rows, columns = tf.meshgrid(

@@ -7,7 +7,7 @@ import warnings
 
 import tensorflow as tf
 
-from supcon_tf import defaults, distribute, exceptions
+from supcon_tf import defaults, exceptions
 from supcon_tf.losses import inputs, log_space, supcon
 
 _MINED = {"semi_hard": "triplet_semihard_loss", "hard": "triplet_hard_loss"}
@@ -16,7 +16,7 @@ _IDS_PER_REPLICA = 2**32
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class SimCLRLoss(tf.keras.losses.Loss):
+class SimCLRLoss(supcon.SupConLoss):
     """Self-supervised loss of SimCLR, Eq. 1: SupCon with ids for labels.
 
       L_i = -log( exp(z_i.z_j(i) / tau) / sum_{a in A(i)} exp(z_i.z_a / tau) )
@@ -32,8 +32,7 @@ class SimCLRLoss(tf.keras.losses.Loss):
       scale_by_temperature: multiply by tau, see `supcon_loss`.
       normalize: L2-normalise the projections, see `SupConLoss`.
       cross_replica: contrast with the views of all replicas.
-      reduction: Keras' reduction over the batch.
-      name: Keras' name of the loss.
+      reduction: of Keras, as is `name`.
 
     Raises:
       ValueError: an option does not exist, or there is only one view.
@@ -50,17 +49,16 @@ class SimCLRLoss(tf.keras.losses.Loss):
         reduction: str = tf.keras.losses.Reduction.AUTO,
         name: str = "simclr_loss",
     ):
-        super().__init__(reduction=reduction, name=name)
-        self.options = {
-            "temperature": temperature,
-            "scale_by_temperature": scale_by_temperature,
-            "normalize": normalize,
-            "cross_replica": cross_replica,
-        }
-        self.supcon = supcon.SupConLoss(**self.options)
+        super().__init__(
+            temperature,
+            scale_by_temperature=scale_by_temperature,
+            normalize=normalize,
+            cross_replica=cross_replica,
+            reduction=reduction,
+            name=name,
+        )
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        """Returns [batch] float32 losses; `y_true` is ignored."""
         z = inputs.as_views(y_pred, "projections")
         exceptions.require(
             z.shape[1] >= 2,
@@ -72,15 +70,11 @@ class SimCLRLoss(tf.keras.losses.Loss):
         replica = context.replica_id_in_sync_group if context else 0
         first = tf.cast(replica, tf.int64) * _IDS_PER_REPLICA
         ids = first + tf.range(tf.shape(z, tf.int64)[0])  # [B]
-        return self.supcon.call(ids, z)
-
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return {**super().get_config(), **self.options}
+        return super().call(ids, z)
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class NPairsLoss(tf.keras.losses.Loss):
+class NPairsLoss(inputs.Loss):
     """N-pairs loss as the paper has it, Suppl. Eq. 21.
 
       L_i = -log( exp(z_i.z_k(i)) / sum_{a in A(i)} exp(z_i.z_a) )
@@ -100,8 +94,7 @@ class NPairsLoss(tf.keras.losses.Loss):
 
     Args:
       cross_replica: contrast with the views of all replicas.
-      reduction: Keras' reduction over the batch.
-      name: Keras' name of the loss.
+      reduction: of Keras, as is `name`.
 
     Reference: https://arxiv.org/abs/2004.11362, Suppl. Eq. 21.
     """
@@ -116,12 +109,11 @@ class NPairsLoss(tf.keras.losses.Loss):
         self.cross_replica = cross_replica
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        """Returns [batch] float32 losses."""
         # B own samples, G of all replicas, V views, A = B*V, M = G*V
         z = inputs.as_views(y_pred, "projections")
         ids = inputs.class_ids(y_true)
         batch, views, dim = tf.shape(z)[0], z.shape[1], z.shape[2]
-        all_z, all_ids = _contrasts(z, ids, self.cross_replica)
+        all_z, all_ids = inputs.gather(self.cross_replica, z, ids)
         positive, exists = _next_of_class(ids, all_ids)
         rows = tf.reshape(all_z, [-1, dim])  # [M, D]
         anchors = rows[: batch * views]  # own samples come first
@@ -136,13 +128,9 @@ class NPairsLoss(tf.keras.losses.Loss):
         losses = tf.reduce_mean(tf.reshape(losses, [batch, views]), axis=1)
         return tf.where(exists, losses, 0.0)
 
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return {**super().get_config(), "cross_replica": self.cross_replica}
-
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class TripletLoss(tf.keras.losses.Loss):
+class TripletLoss(inputs.Loss):
     """Triplet loss with mining, by `tfa.losses`, on squared distances.
 
       L_ap = max(0, |z_a - z_p|^2 - |z_a - z_n|^2 + margin)
@@ -168,8 +156,7 @@ class TripletLoss(tf.keras.losses.Loss):
       mining: "semi_hard" or "hard".
       cross_replica: mine among the views of all replicas; each replica then
         holds the matrices of the global batch.
-      reduction: Keras' reduction over the batch.
-      name: Keras' name of the loss.
+      reduction: of Keras, as is `name`.
 
     Raises:
       ValueError: `margin` is not positive or `mining` is unknown.
@@ -200,10 +187,10 @@ class TripletLoss(tf.keras.losses.Loss):
         self.mined = getattr(tfa_losses, _MINED[mining])
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        """Returns [batch] float32, the batch's mean for every sample."""
         z = inputs.as_views(y_pred, "projections")
         batch, views, dim = tf.shape(z)[0], z.shape[1], z.shape[2]
-        z, ids = _contrasts(z, inputs.class_ids(y_true), self.cross_replica)
+        ids = inputs.class_ids(y_true)
+        z, ids = inputs.gather(self.cross_replica, z, ids)
         rows = tf.reshape(z, [-1, dim])  # [M, D]
         ids = tf.repeat(ids, views)  # [M]
         # TFA divides by the number of pairs, which gives NaN for none; a
@@ -217,36 +204,14 @@ class TripletLoss(tf.keras.losses.Loss):
         )
         return tf.fill([batch], loss)
 
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return super().get_config() | {
-            "margin": self.margin,
-            "mining": self.mining,
-            "cross_replica": self.cross_replica,
-        }
-
-
-def _contrasts(
-    z: tf.Tensor, ids: tf.Tensor, cross_replica: bool
-) -> list[tf.Tensor]:
-    """Projections and ids of all replicas, or only of this one."""
-    if cross_replica:
-        return distribute.gather_across_replicas(z, ids)
-    return [z, ids]
-
 
 def _next_of_class(
     ids: tf.Tensor, all_ids: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """The next other sample of the class, in cyclic order, of each sample.
 
-    Args:
-      ids: [batch] int64, the first ids of `all_ids`.
-      all_ids: [samples] int64, in cyclic order.
-
-    Returns:
-      [batch] int32 positions in `all_ids`, and [batch] bool whether there is
-      one; the position means nothing where there is none.
+    Takes ids [batch], the first of all ids [samples]; returns [batch] int32
+    positions among all, and [batch] bool whether there is one.
     """
     own = tf.range(tf.size(ids))[:, tf.newaxis]  # [B, 1]
     samples = tf.size(all_ids)

@@ -15,7 +15,7 @@ from supcon_tf.losses import inputs
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class CrossEntropyLoss(tf.keras.losses.Loss):
+class CrossEntropyLoss(inputs.Loss):
     """Softmax cross-entropy per sample, the mean over its views.
 
       L = -log( exp(l_y) / sum_c exp(l_c) )
@@ -27,8 +27,7 @@ class CrossEntropyLoss(tf.keras.losses.Loss):
 
     Args:
       label_smoothing: eps, a share from 0 up to, not including, 1.
-      reduction: Keras' reduction over the batch.
-      name: Keras' name of the loss.
+      reduction: of Keras, as is `name`.
 
     Raises:
       ValueError: `label_smoothing` is out of its range, `y_pred` is not
@@ -55,7 +54,6 @@ class CrossEntropyLoss(tf.keras.losses.Loss):
         self.label_smoothing = label_smoothing
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        """Returns [batch] float32 losses of logits."""
         logits = inputs.as_views(y_pred, "logits")
         labels = tf.convert_to_tensor(y_true)
         if labels.dtype.is_floating and labels.shape.rank == 2:
@@ -69,13 +67,9 @@ class CrossEntropyLoss(tf.keras.losses.Loss):
         uniform = log_sums - tf.reduce_mean(logits, axis=2)
         return (1 - share) * loss + share * tf.reduce_mean(uniform, axis=1)
 
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return super().get_config() | {"label_smoothing": self.label_smoothing}
-
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class MaxMarginLoss(tf.keras.losses.Loss):
+class MaxMarginLoss(inputs.Loss):
     """Large-margin softmax on cosines, additive: AM-Softmax, CosFace.
 
       L = -log( e^{s (c_y - m)} / (e^{s (c_y - m)} + sum_{j != y} e^{s c_j}) )
@@ -90,8 +84,7 @@ class MaxMarginLoss(tf.keras.losses.Loss):
     Args:
       margin: m, not negative, in cosine; 0 is a softmax of scaled cosines.
       scale: s, positive, no unit; logits are in -s ... s.
-      reduction: Keras' reduction over the batch.
-      name: Keras' name of the loss.
+      reduction: of Keras, as is `name`.
 
     Raises:
       ValueError: `margin` is negative, `scale` not positive, or `y_pred` not
@@ -115,20 +108,12 @@ class MaxMarginLoss(tf.keras.losses.Loss):
         self.scale = scale
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        """Returns [batch] float32 losses of cosines."""
         cosines = inputs.as_views(y_pred, "cosines")
         ids = inputs.class_ids(y_true)
         is_label = tf.one_hot(ids, cosines.shape[2])[:, tf.newaxis]  # [B, 1, C]
         return _cross_entropy(
             ids, self.scale * (cosines - self.margin * is_label)
         )
-
-    def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return super().get_config() | {
-            "margin": self.margin,
-            "scale": self.scale,
-        }
 
 
 def _cross_entropy(ids: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:

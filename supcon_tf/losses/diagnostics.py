@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from supcon_tf import distribute, exceptions
+from supcon_tf import exceptions
 from supcon_tf.losses import inputs
 
 # Two equal cosines may differ by this much in float32, on whatever processor:
@@ -25,11 +25,7 @@ _NO_COSINE = -2.0  # below every cosine
 
 
 def diagnostics(cross_replica: bool = True) -> list[tf.keras.metrics.Metric]:
-    """Makes one metric of each kind for `compile(metrics=...)`.
-
-    Args:
-      cross_replica: as in the loss; see `PositivesPerAnchor`.
-    """
+    """One metric of each kind for `compile(metrics=...)`."""
     return [
         ContrastiveAccuracy(),
         Alignment(),
@@ -43,20 +39,12 @@ def diagnostics(cross_replica: bool = True) -> list[tf.keras.metrics.Metric]:
 class _Diagnostic(tf.keras.metrics.Mean):
     """A mean over anchors, whose values and weights `_measure` returns."""
 
-    _arguments: tuple[str, ...] = ()  # of the constructor, besides Keras' own
-
     def update_state(
         self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
     ) -> tf.Operation | None:
-        """Adds a batch.
+        """Adds a batch: labels as in `supcon_loss`, not None, and projections.
 
-        Args:
-          y_true: labels as in `supcon_loss`, not None.
-          y_pred: [batch, views, dim] or [batch, dim] any float.
-          sample_weight: None, as it is in `compile(metrics=...)`.
-
-        Raises:
-          ValueError: a shape or dtype is wrong, or weights are given.
+        `sample_weight` must be None, as it is in `compile(metrics=...)`.
         """
         exceptions.require(
             sample_weight is None,
@@ -71,9 +59,7 @@ class _Diagnostic(tf.keras.metrics.Mean):
         raise NotImplementedError
 
     def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        own = {name: getattr(self, name) for name in self._arguments}
-        return {**super().get_config(), **own}
+        return inputs.constructor_arguments(self)
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -87,14 +73,11 @@ class ContrastiveAccuracy(_Diagnostic):
 
     Args:
       anchors: largest number of anchors per batch and replica.
-      name: Keras' name of the metric.
-      dtype: Keras' dtype of the metric.
+      name: of Keras, as is `dtype`.
 
     Raises:
       ValueError: `anchors` is not positive.
     """
-
-    _arguments = ("anchors",)
 
     def __init__(
         self,
@@ -131,8 +114,7 @@ class Alignment(_Diagnostic):
     the n rows of a class. 0 is collapse, at least within each class.
 
     Args:
-      name: Keras' name of the metric.
-      dtype: Keras' dtype of the metric.
+      name: of Keras, as is `dtype`.
 
     Reference: Wang and Isola 2020, https://arxiv.org/abs/2005.10242, Sec. 4.
     """
@@ -166,16 +148,13 @@ class Uniformity(_Diagnostic):
 
     Args:
       anchors: largest number of rows per batch and replica.
-      name: Keras' name of the metric.
-      dtype: Keras' dtype of the metric.
+      name: of Keras, as is `dtype`.
 
     Raises:
       ValueError: `anchors` is below 2.
 
     Reference: Wang and Isola 2020, https://arxiv.org/abs/2005.10242, Sec. 4.
     """
-
-    _arguments = ("anchors",)
 
     def __init__(
         self,
@@ -218,8 +197,7 @@ class MeanCosine(_Diagnostic):
     sphere is 0.
 
     Args:
-      name: Keras' name of the metric.
-      dtype: Keras' dtype of the metric.
+      name: of Keras, as is `dtype`.
     """
 
     def __init__(self, name: str = "mean_cosine", dtype: str | None = None):
@@ -242,11 +220,8 @@ class PositivesPerAnchor(_Diagnostic):
     Args:
       cross_replica: count positives on all replicas, as the loss contrasts
         them; False counts within each replica.
-      name: Keras' name of the metric.
-      dtype: Keras' dtype of the metric.
+      name: of Keras, as is `dtype`.
     """
-
-    _arguments = ("cross_replica",)
 
     def __init__(
         self,
@@ -259,9 +234,7 @@ class PositivesPerAnchor(_Diagnostic):
 
     def _measure(self, labels: tf.Tensor, z: tf.Tensor) -> tuple:
         ids = inputs.class_ids(labels)
-        all_ids = ids
-        if self.cross_replica:  # own rows first
-            (all_ids,) = distribute.gather_across_replicas(ids)
+        (all_ids,) = inputs.gather(self.cross_replica, ids)
         classes, samples = _classes(all_ids)
         # [B] int32 |P(i)|, the same for each view of a sample.
         own = tf.gather(samples, classes[: tf.size(ids)]) * z.shape[1] - 1
@@ -274,8 +247,7 @@ class AnchorsWithoutPositives(PositivesPerAnchor):
 
     Args:
       cross_replica: see `PositivesPerAnchor`.
-      name: Keras' name of the metric.
-      dtype: Keras' dtype of the metric.
+      name: of Keras, as is `dtype`.
     """
 
     def __init__(

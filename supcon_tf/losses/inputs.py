@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
+
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import distribute, exceptions
+
+
+def constructor_arguments(thing: object) -> dict[str, object]:
+    """What `thing` was made of, where its attributes are named likewise."""
+    arguments = inspect.signature(type(thing).__init__).parameters
+    return {name: getattr(thing, name) for name in arguments if name != "self"}
+
+
+class Loss(tf.keras.losses.Loss):
+    """A loss that keeps every argument as the attribute of its name."""
+
+    def get_config(self) -> dict[str, object]:
+        return constructor_arguments(self)
 
 
 def check_options(
@@ -14,12 +29,10 @@ def check_options(
     exceptions.require(
         temperature > 0, "`temperature` must be positive", temperature
     )
-    for name, value, known in (
-        ("formulation", formulation, ("out", "in")),
-        ("denominator", denominator, ("all", "one_positive", "only_negatives")),
-        ("anchor_views", anchor_views, ("all", "first")),
-    ):
-        exceptions.require_one_of(known, name, value)
+    exceptions.require_one_of(("out", "in"), "formulation", formulation)
+    denominators = "all", "one_positive", "only_negatives"
+    exceptions.require_one_of(denominators, "denominator", denominator)
+    exceptions.require_one_of(("all", "first"), "anchor_views", anchor_views)
 
 
 def as_views(projections: tf.Tensor, name: str) -> tf.Tensor:
@@ -44,6 +57,13 @@ def as_views(projections: tf.Tensor, name: str) -> tf.Tensor:
     return tf.cast(z, tf.float32)
 
 
+def gather(cross_replica: bool, *tensors: tf.Tensor) -> list[tf.Tensor]:
+    """Tensors [batch, ...] of all replicas, own rows first, or of this one."""
+    if not cross_replica:
+        return list(tensors)
+    return distribute.gather_across_replicas(*tensors)
+
+
 def as_contrasts(contrasts: tf.Tensor | None, z: tf.Tensor) -> tf.Tensor:
     """Further contrasts [contrasts, views', dim]; none of them for None."""
     if contrasts is None:
@@ -57,10 +77,8 @@ def as_contrasts(contrasts: tf.Tensor | None, z: tf.Tensor) -> tf.Tensor:
     return contrasts
 
 
-def queued_rows(mask: tf.Tensor | None, contrasts: tf.Tensor) -> tf.Tensor:
-    """`contrast_mask` as [rows] bool, one per view; no rows for None."""
-    if mask is None:
-        return tf.zeros([0], tf.bool)
+def queued_rows(mask: tf.Tensor, contrasts: tf.Tensor) -> tf.Tensor:
+    """`contrast_mask` as [rows] bool, one per view."""
     mask = tf.convert_to_tensor(mask)
     exceptions.require(
         mask.shape.rank == 1 and mask.dtype.is_bool,
@@ -92,14 +110,7 @@ def static_views(z: tf.Tensor, positives_cap: int | None) -> int:
 def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:
     """Labels in any accepted form as [batch] int64 class identifiers.
 
-    Args:
-      labels: [batch] or [batch, 1] integers of any size or sign, or one-hot
-        [batch, classes] of any dtype.
-      name: the argument's name in error messages.
-
-    Raises:
-      ValueError: the rank is not 1 or 2, or rank-1 labels are no integers.
-      InvalidArgumentError: a row of rank-2 labels is not one-hot.
+    InvalidArgumentError if a row of rank 2 is not one-hot.
     """
     labels = tf.convert_to_tensor(labels)
     exceptions.require(
@@ -108,7 +119,19 @@ def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:
         f"shape {labels.shape}",
     )
     if labels.shape.rank == 2 and labels.shape[1] != 1:
-        return _from_one_hot(labels, name)
+        one, zero = tf.ones([], labels.dtype), tf.zeros([], labels.dtype)
+        is_one = tf.cast(tf.equal(labels, one), tf.int32)
+        is_zero = tf.cast(tf.equal(labels, zero), tf.int32)
+        rule = (
+            f"`{name}` of rank 2 must be one-hot; for several classes per "
+            "sample, or soft labels, pass `positive_mask` to supcon_loss"
+        )
+        checks = [
+            tf.debugging.assert_equal(tf.reduce_sum(is_one, 1), 1, rule),
+            tf.debugging.assert_equal(is_one + is_zero, 1, rule),
+        ]
+        with tf.control_dependencies([c for c in checks if c is not None]):
+            return tf.argmax(is_one, axis=1)
     exceptions.require(
         labels.dtype.is_integer or labels.dtype.is_bool,
         f"`{name}` must be integers",
@@ -129,22 +152,6 @@ def class_numbers(ids: tf.Tensor) -> tf.Tensor:
     return tf.scatter_nd(order[:, tf.newaxis], numbers, tf.shape(ids))
 
 
-def _from_one_hot(labels: tf.Tensor, name: str) -> tf.Tensor:
-    """[batch] int64 positions of the ones; refuses multi-hot and soft rows."""
-    is_one = tf.cast(tf.equal(labels, tf.ones([], labels.dtype)), tf.int32)
-    is_zero = tf.cast(tf.equal(labels, tf.zeros([], labels.dtype)), tf.int32)
-    rule = (
-        f"`{name}` of rank 2 must be one-hot; for several classes per sample, "
-        "or soft labels, pass `positive_mask` to supcon_loss"
-    )
-    checks = [
-        tf.debugging.assert_equal(tf.reduce_sum(is_one, 1), 1, rule),
-        tf.debugging.assert_equal(is_one + is_zero, 1, rule),
-    ]
-    with tf.control_dependencies([c for c in checks if c is not None]):
-        return tf.argmax(is_one, axis=1)
-
-
 def sample_weights(
     z: tf.Tensor,
     further: tf.Tensor,
@@ -153,9 +160,7 @@ def sample_weights(
     positive_mask: tf.Tensor | None,
 ) -> tf.Tensor:
     """[B, B + C] float32 weight of each sample as positive of each sample."""
-    samples = [z.shape[0], None]
-    if further.shape[0] is not None and z.shape[0] is not None:
-        samples[1] = z.shape[0] + further.shape[0]
+    batch, others = z.shape[0], further.shape[0]
     if positive_mask is not None:
         exceptions.require(
             labels is None and contrast_labels is None,
@@ -163,30 +168,30 @@ def sample_weights(
             "both",
         )
         mask = tf.cast(positive_mask, tf.float32)
-        check_shape("positive_mask", mask, samples)
+        samples = None if None in (batch, others) else batch + others
+        check_shape("positive_mask", mask, [batch, samples])
         return mask
+    exceptions.require(
+        contrast_labels is None or labels is not None,
+        "`contrast_labels` must come with `labels`",
+        "them alone",
+    )
     if labels is None:
-        exceptions.require(
-            contrast_labels is None,
-            "`contrast_labels` must come with `labels`",
-            "them alone",
-        )
         # Each sample is its own class; further contrasts are all negatives.
         return tf.eye(tf.shape(z)[0], tf.shape(z)[0] + tf.shape(further)[0])
     ids = class_ids(labels)
-    check_shape("labels", ids, [z.shape[0]])
+    check_shape("labels", ids, [batch])
+    exceptions.require(
+        contrast_labels is not None or others == 0,
+        "`contrast_labels` must be given with `contrast_projections` and "
+        "`labels`",
+        None,
+    )
     all_ids = ids
     if contrast_labels is not None:
         further_ids = class_ids(contrast_labels, "contrast_labels")
-        check_shape("contrast_labels", further_ids, [further.shape[0]])
+        check_shape("contrast_labels", further_ids, [others])
         all_ids = tf.concat([ids, further_ids], axis=0)
-    else:
-        exceptions.require(
-            further.shape[0] == 0,
-            "`contrast_labels` must be given with `contrast_projections` and "
-            "`labels`",
-            None,
-        )
     return tf.cast(ids[:, tf.newaxis] == all_ids, tf.float32)
 
 

@@ -36,15 +36,8 @@ def within_cap(
     batch). Across replicas the order continues through their rows. The rows
     of a queue are no part of the cycle and come last.
 
-    Args:
-      positives: [A, M] bool, False at the anchor itself.
-      anchor_sample: [A] int32, each anchor's sample.
-      views: V, views per sample.
-      cap: largest |P(i)|, at least V - 1.
-      queued: how many of the last rows are those of a queue.
-
-    Returns:
-      [A, M] bool, a subset of `positives`.
+    Positives are [A, M] bool, False at the anchor itself; `anchor_sample` is
+    [A] int32; the cap is at least V - 1; the last `queued` rows are a queue's.
     """
     cycle = tf.shape(positives)[1] - queued
     columns = tf.range(tf.shape(positives)[1])[tf.newaxis]  # [1, M]

@@ -59,13 +59,9 @@ class ProjectionQueue(tf.Module):
         Under a strategy, call it on every replica: the rows of all replicas
         are enqueued on each of them, in the order of the global batch.
 
-        Args:
-          projections: [rows, dim] float of this replica, unit length.
-          labels: of the rows, in any form that `supcon_loss` takes.
-
-        Raises:
-          ValueError: a shape is not one of these, or `size` is no multiple of
-            the rows of all replicas, where that number is static.
+        Projections are [rows, dim] float of this replica, unit length; labels
+        are of the rows, in any form that `supcon_loss` takes. ValueError if
+        `size` is no multiple of the rows of all replicas, where it is static.
         """
         z = tf.cast(tf.stop_gradient(projections), tf.float32)
         inputs.check_shape("projections", z, [None, self.dim])
@@ -89,9 +85,8 @@ class ProjectionQueue(tf.Module):
     def rows(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """All rows as constants: no gradient flows into the queue.
 
-        Returns:
-          projections [size, dim] float32, labels [size] int64, and [size]
-          bool, which rows have been filled.
+        Projections [size, dim] float32, labels [size] int64, and [size] bool,
+        which rows have been filled.
         """
         filled = tf.range(self.size, dtype=tf.int64) < self.filled
         return (
@@ -101,8 +96,7 @@ class ProjectionQueue(tf.Module):
         )
 
     def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return {"size": self.size, "dim": self.dim, "name": self.name}
+        return inputs.constructor_arguments(self)
 
     @classmethod
     def from_config(cls, config: dict[str, object]) -> ProjectionQueue:

@@ -6,7 +6,7 @@ import math
 
 import tensorflow as tf
 
-from supcon_tf import defaults, distribute, exceptions
+from supcon_tf import defaults, exceptions
 from supcon_tf.losses import inputs, log_space, masks, tiled
 from supcon_tf.losses import queue as queues
 
@@ -37,86 +37,48 @@ def supcon_loss(
 
     A(i) is every row but i, P(i) the rows of A(i) with the label of i, N(i)
     the others. An anchor without positives has loss 0, as has one without
-    negatives under `only_negatives`, where the logarithm does not exist. All
-    [A, M] matrices are held in memory; nothing is normalised here.
+    negatives under `only_negatives`, where the logarithm does not exist.
+    Nothing is normalised; options without a line here are `SupConLoss`'s.
 
-    Args:
-      projections: [batch, views, dim] or [batch, dim] (one view), any float;
-        computed in float32.
+      projections: [batch, views, dim] or [batch, dim] (one view), any float.
       labels: [batch] or [batch, 1] integers of any size or sign, or one-hot
-        [batch, classes]. None: every sample is its own class, which is the
-        self-supervised loss of SimCLR (Eq. 1).
-      temperature: tau, positive; the paper uses 0.1.
-      formulation: "out" is Eq. 2, "in" is Eq. 3; L_in <= L_out.
-      denominator: D_ip sums exp(z_i.z_a / tau) over a in A(i) ("all", the
-        paper's), over N(i) and p ("one_positive"), or over N(i).
-      anchor_views: "all", or "first": only view 0 of each sample is an anchor.
-      positives_cap: largest |P(i)|, at least views - 1: the own other views
-        and the next positives in cyclic batch order; the rest leave the
-        denominator too (Suppl. Sec. 7).
+        [batch, classes]. None: a class per sample, SimCLR's loss (Eq. 1).
       positive_mask: [batch, batch + contrasts] non-negative weights in place
         of labels: row i weighs the positives of sample i, 0 marks negatives;
         the diagonal weighs its own other views.
-      scale_by_temperature: multiply by tau, as the paper's training does. The
-        PyTorch reference multiplies by tau / 0.07 instead, 14.29 times more.
       contrast_projections: [contrasts, views', dim] or [contrasts, dim], rows
         that are contrasts but no anchors: a queue, or other replicas' views.
       contrast_labels: like `labels`, for `contrast_projections`.
       contrast_mask: [queued] bool, for the last `queued` contrasts, which are
-        those of a queue: False takes one out of A(i). A cap keeps their
-        positives last.
+        a queue's: False takes one out of A(i). A cap keeps them last.
 
-    Returns:
-      [batch] float32, nats (times tau where scaled), averaged over the
-      anchor's views; not reduced over the batch.
-
-    Raises:
-      ValueError: a shape, dtype or option is not one of the above.
+    Returns [batch] float32, nats (times tau where scaled), the mean over views.
+    Raises ValueError for a shape, dtype or option that is none of these.
 
     Reference: https://arxiv.org/abs/2004.11362, Sec. 3.2.2.
     """
     inputs.check_options(temperature, formulation, denominator, anchor_views)
     z = inputs.as_views(projections, "projections")  # [B, V, D]
-    batch, views = tf.shape(z)[0], inputs.static_views(z, positives_cap)
     further = inputs.as_contrasts(contrast_projections, z)  # [C, V', D]
     weights = inputs.sample_weights(
         z, further, labels, contrast_labels, positive_mask
     )
-    kept_views = views if anchor_views == "all" else 1
-    anchors = tf.reshape(z[:, :kept_views], [-1, z.shape[2]])  # [A, D]
-    contrasts = tf.concat(  # [M, D]
-        [tf.reshape(t, [-1, z.shape[2]]) for t in (z, further)], axis=0
+    anchors = z if anchor_views == "all" else z[:, :1]
+    pairs = _pairs(anchors, z, further, weights, contrast_mask, positives_cap)
+    rows, *contrasts = (  # [A, D], and the rows of [M, D]
+        tf.reshape(t, [-1, z.shape[2]]) for t in (anchors, z, further)
     )
-    logits = tf.matmul(anchors, contrasts, transpose_b=True) / temperature
-
-    sample = tf.repeat(tf.range(batch), kept_views)  # [A]
-    own_row = sample * views + tf.tile(tf.range(kept_views), [batch])
-    rows = tf.shape(contrasts)[0]
-    contrasted = own_row[:, tf.newaxis] != tf.range(rows)  # [A, M]
-    queued = inputs.queued_rows(contrast_mask, further)  # [Q]
-    if contrast_mask is not None:
-        before = tf.fill([rows - tf.shape(queued)[0]], True)
-        contrasted &= tf.concat([before, queued], axis=0)
-    weights = masks.expand_to_rows(  # [A, M]
-        weights, views, further.shape[1], kept_views
-    ) * tf.cast(contrasted, tf.float32)
-    negative = contrasted & (weights == 0)
-    if positives_cap is not None:
-        kept = masks.within_cap(
-            weights > 0, sample, views, positives_cap, tf.shape(queued)[0]
-        )
-        weights *= tf.cast(kept, tf.float32)
-        contrasted = negative | kept
+    logits = tf.matmul(rows, tf.concat(contrasts, axis=0), transpose_b=True)
     losses = _anchor_losses(
-        logits, weights, contrasted, negative, formulation, denominator
+        logits / temperature, *pairs, formulation, denominator
     )
     if scale_by_temperature:
         losses *= temperature
-    return tf.reduce_mean(tf.reshape(losses, [batch, kept_views]), axis=1)
+    return tf.reduce_mean(tf.reshape(losses, [-1, anchors.shape[1]]), axis=1)
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class SupConLoss(tf.keras.losses.Loss):
+class SupConLoss(inputs.Loss):
     """Supervised contrastive loss for `compile` and `fit`.
 
     `y_true` are labels as in `supcon_loss`, `y_pred` projections [batch,
@@ -129,12 +91,16 @@ class SupConLoss(tf.keras.losses.Loss):
     then: an anchor has a row of all views of all replicas and of the queue.
 
     Args:
-      temperature: tau, positive, no unit.
-      formulation: see `supcon_loss`, as for the five arguments that follow.
-      denominator: see `supcon_loss`.
-      anchor_views: see `supcon_loss`.
-      positives_cap: see `supcon_loss`.
-      scale_by_temperature: see `supcon_loss`.
+      temperature: tau, positive, no unit; the paper uses 0.1.
+      formulation: "out" is Eq. 2, "in" is Eq. 3; L_in <= L_out.
+      denominator: D_ip sums exp(z_i.z_a / tau) over a in A(i) ("all", the
+        paper's), over N(i) and p ("one_positive"), or over N(i).
+      anchor_views: "all", or "first": only view 0 of each sample is an anchor.
+      positives_cap: largest |P(i)|, at least views - 1: the own other views
+        and the next positives in cyclic batch order; the rest leave the
+        denominator too (Suppl. Sec. 7).
+      scale_by_temperature: multiply by tau, as the paper's training does. The
+        PyTorch reference multiplies by tau / 0.07 instead, 14.29 times more.
       normalize: L2-normalise the projections along their last axis, in
         float32; without effect on unit vectors.
       cross_replica: contrast with the views of all replicas; False contrasts
@@ -145,8 +111,7 @@ class SupConLoss(tf.keras.losses.Loss):
       queue: a `ProjectionQueue`, filled by whoever trains, after each loss
         (`MomentumSupConModel` does). A cap keeps its positives last.
         `from_config` makes an empty one; sharing it is left to the caller.
-      reduction: Keras' reduction over the batch.
-      name: Keras' name of the loss.
+      reduction: of Keras, as is `name`.
 
     Raises:
       ValueError: an option does not exist, or "tiled" cannot be had with it.
@@ -183,14 +148,12 @@ class SupConLoss(tf.keras.losses.Loss):
             "`positives_cap` or another `denominator` than all",
             "tiled",
         )
-        self.options = {
-            "temperature": temperature,
-            "formulation": formulation,
-            "denominator": denominator,
-            "anchor_views": anchor_views,
-            "positives_cap": positives_cap,
-            "scale_by_temperature": scale_by_temperature,
-        }
+        self.temperature = temperature
+        self.formulation = formulation
+        self.denominator = denominator
+        self.anchor_views = anchor_views
+        self.positives_cap = positives_cap
+        self.scale_by_temperature = scale_by_temperature
         self.normalize = normalize
         self.cross_replica = cross_replica
         self.implementation = implementation
@@ -198,29 +161,40 @@ class SupConLoss(tf.keras.losses.Loss):
         self.is_tiled = can_tile and implementation != "dense"
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        """Returns [batch] float32 losses, see `supcon_loss`."""
         z = self._normalized(inputs.as_views(y_pred, "projections"))
         labels = tf.convert_to_tensor(y_true)
+        options = {
+            "temperature": self.temperature,
+            "formulation": self.formulation,
+            "anchor_views": self.anchor_views,
+            "scale_by_temperature": self.scale_by_temperature,
+        }
         if self.is_tiled:
             return tiled.tiled_supcon_loss(
                 z,
                 labels,
-                temperature=self.options["temperature"],
-                formulation=self.options["formulation"],
-                anchor_views=self.options["anchor_views"],
-                scale_by_temperature=self.options["scale_by_temperature"],
+                **options,
                 unit_length=self.normalize,
                 cross_replica=self.cross_replica,
             )
-        all_z, all_labels = z, labels
-        if self.cross_replica:
-            all_z, all_labels = distribute.gather_across_replicas(z, labels)
         own = tf.shape(z)[0]
+        all_z, all_labels = inputs.gather(self.cross_replica, z, labels)
+        others, labels_of_others, filled = all_z[own:], all_labels[own:], None
+        if self.queue is not None:  # behind the views of other replicas
+            rows = tf.reshape(others, [-1, z.shape[2]])
+            ids = tf.repeat(inputs.class_ids(labels_of_others), z.shape[1])
+            queued, queued_labels, filled = self.queue.rows()
+            others = tf.concat([rows, self._normalized(queued)], axis=0)
+            labels_of_others = tf.concat([ids, queued_labels], axis=0)
         return supcon_loss(
             z,
             labels,
-            **self._contrasts(all_z[own:], all_labels[own:]),
-            **self.options,
+            **options,
+            denominator=self.denominator,
+            positives_cap=self.positives_cap,
+            contrast_projections=others,
+            contrast_labels=labels_of_others,
+            contrast_mask=filled,
         )
 
     def _normalized(self, z: tf.Tensor) -> tf.Tensor:
@@ -229,39 +203,20 @@ class SupConLoss(tf.keras.losses.Loss):
             return z
         return tf.math.l2_normalize(z, axis=-1, epsilon=_NORM_EPSILON)
 
-    def _contrasts(
-        self, z: tf.Tensor, labels: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
-        """Views [C, V, D] of other replicas, and the queue behind them."""
-        if self.queue is None:
-            return {"contrast_projections": z, "contrast_labels": labels}
-        queued, queued_labels, filled = self.queue.rows()
-        rows = tf.reshape(z, [-1, z.shape[2]])  # [C*V, D]
-        ids = tf.repeat(inputs.class_ids(labels), z.shape[1])
-        return {
-            "contrast_projections": tf.concat(
-                [rows, self._normalized(queued)], axis=0
-            ),
-            "contrast_labels": tf.concat([ids, queued_labels], axis=0),
-            "contrast_mask": filled,
-        }
-
     def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
-        return {
-            **super().get_config(),
-            **self.options,
-            "normalize": self.normalize,
-            "cross_replica": self.cross_replica,
-            "implementation": self.implementation,
-            "queue": tf.keras.saving.serialize_keras_object(self.queue),
-        }
+        config = super().get_config()
+        if self.queue is not None:
+            queue = tf.keras.saving.serialize_keras_object(self.queue)
+            config["queue"] = queue
+        return config
 
     @classmethod
     def from_config(cls, config: dict[str, object]) -> SupConLoss:
         """Rebuilds the loss from its config, with an empty queue."""
-        queue = tf.keras.saving.deserialize_keras_object(config.get("queue"))
-        return cls(**(config | {"queue": queue}))
+        if config.get("queue") is not None:
+            queue = tf.keras.saving.deserialize_keras_object(config["queue"])
+            config = config | {"queue": queue}
+        return cls(**config)
 
 
 def chance_loss(
@@ -270,15 +225,45 @@ def chance_loss(
     """Loss of equal, or uninformative, projections: log|A(i)|, Sec. 3.2.
 
     A loss that stays at this value is collapsed or untrained. It holds for
-    `denominator="all"`, both formulations, any labels.
-
-    Args:
-      contrasts: |A(i)|, global batch times views, less one.
-      temperature: tau.
-      scale_by_temperature: as in `supcon_loss`.
+    `denominator="all"`, both formulations, any labels. `contrasts` is |A(i)|,
+    global batch times views, less one.
     """
     scale = temperature if scale_by_temperature else 1.0
     return scale * math.log(contrasts)
+
+
+def _pairs(
+    anchors: tf.Tensor,
+    z: tf.Tensor,
+    further: tf.Tensor,
+    weights: tf.Tensor,
+    contrast_mask: tf.Tensor | None,
+    positives_cap: int | None,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Weights of positives, A(i) and N(i) of each anchor: [A, M] each."""
+    batch, views = tf.shape(z)[0], inputs.static_views(z, positives_cap)
+    kept_views = anchors.shape[1]
+    sample = tf.repeat(tf.range(batch), kept_views)  # [A]
+    own_row = sample * views + tf.tile(tf.range(kept_views), [batch])
+    rows = batch * views + tf.shape(further)[0] * further.shape[1]
+    contrasted = own_row[:, tf.newaxis] != tf.range(rows)
+    queued = 0
+    if contrast_mask is not None:
+        filled = inputs.queued_rows(contrast_mask, further)  # [Q]
+        queued = tf.size(filled)
+        before = tf.fill([rows - queued], True)
+        contrasted &= tf.concat([before, filled], axis=0)
+    weights = masks.expand_to_rows(
+        weights, views, further.shape[1], kept_views
+    ) * tf.cast(contrasted, tf.float32)
+    negative = contrasted & (weights == 0)
+    if positives_cap is not None:
+        kept = masks.within_cap(
+            weights > 0, sample, views, positives_cap, queued
+        )
+        weights *= tf.cast(kept, tf.float32)
+        contrasted = negative | kept
+    return weights, contrasted, negative
 
 
 def _anchor_losses(

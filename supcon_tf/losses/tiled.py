@@ -1,4 +1,16 @@
-"""The supervised contrastive loss in memory that grows linearly."""
+"""The supervised contrastive loss in memory that grows linearly.
+
+Only the log-sum-exp over A(i) needs all pairs, and it is summed tile by tile,
+in the gradient once more. What the positives of an anchor add up to follows
+from the sum of its class: sum_{p in P(i)} z_p = C_y(i) - z_i.
+
+Two schedules of the same tiles. Unrolled, the fastest, keeps half the matrix
+for the gradient; it is used while that takes at most 256 MiB
+(`tiles_unrolled.MEMORY`), for "out", on one replica, with a static batch, where
+`unit_length` and a temperature of at least 0.025 bound the logits. Looped is
+everything else: a few tiles in memory, and where logits are too large for one
+shift (checked at run time) each row is shifted by its own maximum.
+"""
 
 from __future__ import annotations
 
@@ -27,36 +39,17 @@ def tiled_supcon_loss(
 ) -> tf.Tensor:
     """`supcon_loss`, the same value and gradient, without any [A, M] matrix.
 
-    Only the log-sum-exp over A(i) needs all pairs, and it is summed tile by
-    tile, in the gradient once more. What the positives of an anchor add up to
-    follows from the sum of its class: sum_{p in P(i)} z_p = C_y(i) - z_i.
-    Two schedules of the same tiles. Unrolled, the fastest, keeps half the
-    matrix for the gradient; it is used while that takes at most 256 MiB
-    (`tiles_unrolled.MEMORY`), for "out", on one replica, with a static batch,
-    where `unit_length` and a temperature of at least 0.025 bound the logits.
-    Looped is everything else: a few tiles in memory, and where logits are too
-    large for one shift (checked at run time) each row is shifted by its own
-    maximum.
-
-    Args:
       projections: [batch, views, dim] or [batch, dim], any float; of this
         replica. Computed in float32, not normalised.
-      labels: as in `supcon_loss`; the denominator is "all".
-      temperature: tau, positive.
-      formulation: "out" is Eq. 2, "in" is Eq. 3.
-      anchor_views: "all", or "first": only view 0 of each sample is an anchor.
-      scale_by_temperature: multiply by tau.
+      labels: as in `supcon_loss`; the denominator is "all". The options
+        without a line here are `SupConLoss`'s.
       tile_rows: rows of a tile, and looped; None chooses.
       unit_length: a promise that all projections have length 1.
       cross_replica: contrast with the views of all replicas. The gradient
         then exchanges a few numbers per row, no projections.
 
-    Returns:
-      [batch] float32, nats (times tau where scaled), averaged over the
-      anchor's views; not reduced over the batch.
-
-    Raises:
-      ValueError: a shape, dtype or option is not one of the above.
+    Returns [batch] float32, nats (times tau where scaled), the mean over views.
+    Raises ValueError for a shape, dtype or option that is none of these.
     """
     inputs.check_options(temperature, formulation, "all", anchor_views)
     exceptions.require(
@@ -154,7 +147,15 @@ def _losses(
         plus = tiles_unrolled.log_sum_exp(own, batch.temperature)
         minus = _mean_positive(own, batch)
     else:
-        tiling = _tiling(own, batch, tile_rows)
+        views, dim = z.shape[1:]
+        tiling = tiles_looped.make_tiling(
+            tf.reshape(own, [-1, dim]),
+            tf.reshape(batch.projections, [-1, dim]),
+            tf.repeat(batch.segments, views),
+            temperature=batch.temperature,
+            tile_rows=tile_rows,
+            symmetric=batch.alone,
+        )
         plus = _looped(own, batch, tiling)
         if formulation == "out":
             minus = _mean_positive(own, batch)
@@ -169,23 +170,6 @@ def _losses(
         return plus[0] - minus[0], lambda w: plus[1](w) - minus[1](w)
 
     return difference(z)
-
-
-def _tiling(z: tf.Tensor, batch: _Batch, tile_rows: int) -> tiles_looped.Tiling:
-    """The rows of this replica and of all, with the numbers of their class."""
-    views, dim = z.shape[1:]
-    columns = tf.reshape(batch.projections, [-1, dim])
-    column_ids = tf.repeat(batch.segments, views)
-    count = tf.shape(z)[0] * views
-    return tiles_looped.make_tiling(
-        tf.reshape(z, [-1, dim]),
-        columns,
-        column_ids[:count],
-        column_ids,
-        temperature=batch.temperature,
-        tile_rows=tf.minimum(tile_rows, count),
-        symmetric=batch.alone,
-    )
 
 
 def _looped(

@@ -64,29 +64,30 @@ def fits_one_shift(largest: float | tf.Tensor) -> bool | tf.Tensor:
 def make_tiling(
     rows: tf.Tensor,
     columns: tf.Tensor,
-    row_ids: tf.Tensor,
-    column_ids: tf.Tensor,
+    ids: tf.Tensor,
     *,
     temperature: float,
-    tile_rows: int | tf.Tensor,
+    tile_rows: int,
     symmetric: bool,
 ) -> Tiling:
     """Cuts rows [R, D] and columns [M, D], of which the rows come first."""
+    count = tf.shape(rows)[0]
+    tile_rows = tf.minimum(tile_rows, count)
     # Bounds |s|, for the rows are among the columns.
     squares = tf.reduce_sum(tf.square(columns), axis=1)
     largest = tf.reduce_max(squares) / temperature
     one_shift = fits_one_shift(largest)
     shift = tf.where(one_shift, largest, 0.0)
     left, right = cut(rows / temperature, tile_rows), cut(columns, tile_rows)
-    hide_rows = _hidden_padding(left, tf.shape(rows)[0])
+    hide_rows = _hidden_padding(left, count)
     hide_columns = _hidden_padding(right, tf.shape(columns)[0])
     return Tiling(
         rows=tf.concat([left, tf.ones_like(hide_rows), hide_rows], axis=2),
         columns=tf.concat(
             [right, hide_columns - shift, tf.ones_like(hide_columns)], axis=2
         ),
-        row_ids=cut(row_ids, tile_rows),
-        column_ids=cut(column_ids, tile_rows),
+        row_ids=cut(ids[:count], tile_rows),
+        column_ids=cut(ids, tile_rows),
         symmetric=symmetric,
         one_shift=one_shift,
         shift=shift,
@@ -153,11 +154,17 @@ def gradient(
     )
 
     def tile(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
-        pairs = _pair_weights(
-            tiling,
-            _logits(tiling, a, b, positives_only),
-            (lse[0][a], lse[1][b]),
-            (weights[0][a], weights[1][b]),
+        logits = _logits(tiling, a, b, positives_only)
+        lse_a, lse_b = lse[0][a], lse[1][b]
+        w_a, w_b = weights[0][a], weights[1][b]
+        rows, columns = w_a * tf.exp(-lse_a), w_b * tf.exp(-lse_b)
+        pairs = tf.cond(  # w_i exp(s_ij - lse_i) + w_j exp(s_ij - lse_j)
+            tiling.one_shift,
+            lambda: tf.exp(logits) * (rows[:, tf.newaxis] + columns),
+            lambda: (
+                w_a[:, tf.newaxis] * tf.exp(logits - lse_a[:, tf.newaxis])
+                + w_b * tf.exp(logits - lse_b)
+            ),
         )
         row_sums = tf.matmul(pairs, tiling.columns[b])
         if not tiling.symmetric:
@@ -239,26 +246,3 @@ def _log_of_sum(exponentials: tf.Tensor, axis: int) -> tf.Tensor:
     """[T] logarithms of sums of a tile, finite of nothing."""
     total = tf.reduce_sum(exponentials, axis)
     return tf.where(total > 0, tf.math.log(total), log_space.LOG_ZERO)
-
-
-def _pair_weights(
-    tiling: Tiling,
-    logits: tf.Tensor,
-    lse: tuple[tf.Tensor, tf.Tensor],
-    weights: tuple[tf.Tensor, tf.Tensor],
-) -> tf.Tensor:
-    """[T, T] w_i exp(s_ij - lse_i) + w_j exp(s_ij - lse_j) of a tile."""
-    rows, columns = (
-        (w * tf.exp(-one)) for w, one in zip(weights, lse, strict=True)
-    )
-
-    def each_on_its_own() -> tf.Tensor:
-        of_rows = tf.exp(logits - lse[0][:, tf.newaxis])
-        of_columns = tf.exp(logits - lse[1])
-        return weights[0][:, tf.newaxis] * of_rows + weights[1] * of_columns
-
-    return tf.cond(
-        tiling.one_shift,
-        lambda: tf.exp(logits) * (rows[:, tf.newaxis] + columns),
-        each_on_its_own,
-    )

@@ -20,9 +20,9 @@ _LEAST_SIMILARITY = np.nextafter(np.float32(-1), np.float32(0))
 
 
 def knn_predict(
-    queries: npt.ArrayLike | tf.Tensor,
-    bank: npt.ArrayLike | tf.Tensor,
-    bank_labels: npt.ArrayLike | tf.Tensor,
+    queries: neighbors.Given,
+    bank: neighbors.Given,
+    bank_labels: neighbors.Given,
     *,
     num_classes: int,
     k: int = 200,
@@ -37,18 +37,15 @@ def knn_predict(
     and search once.
 
     Args:
-      queries: [Q, dim] real, finite.
-      bank: [N, dim] real, finite, N >= 1; a row of zeros is similar to nothing
-        (similarity 0).
-      bank_labels: [N] integers in [0, num_classes).
+      queries: as in `nearest_neighbors`.
+      bank: as in `nearest_neighbors`.
+      bank_labels: as in `vote`.
       num_classes: number of classes.
-      k: positive int, neighbours that vote. More than there are means all: N,
-        or N - 1 with `leave_one_out`.
-      temperature: positive float, no unit; only used when `weighted`.
-      weighted: whether a vote counts exp(similarity / temperature), or 1.
-      query_chunk: positive int, as in `nearest_neighbors`.
-      leave_one_out: whether query i is bank row i and must not vote for itself,
-        as in `nearest_neighbors`.
+      k: positive int, neighbours that vote, as in `nearest_neighbors`.
+      temperature: as in `vote`.
+      weighted: as in `vote`.
+      query_chunk: as in `nearest_neighbors`.
+      leave_one_out: as in `nearest_neighbors`; query i has no vote of its own.
 
     Returns:
       [Q, num_classes] float32, each row sums to 1.
@@ -78,7 +75,7 @@ def knn_predict(
 def vote(
     similarities: npt.NDArray[np.float32],
     indices: npt.NDArray[np.integer],
-    bank_labels: npt.ArrayLike | tf.Tensor,
+    bank_labels: neighbors.Given,
     *,
     num_classes: int,
     temperature: float = 0.07,
@@ -133,9 +130,9 @@ def vote(
 
 
 def prototype_predict(
-    queries: npt.ArrayLike | tf.Tensor,
-    bank: npt.ArrayLike | tf.Tensor,
-    bank_labels: npt.ArrayLike | tf.Tensor,
+    queries: neighbors.Given,
+    bank: neighbors.Given,
+    bank_labels: neighbors.Given,
     *,
     num_classes: int,
 ) -> npt.NDArray[np.float32]:
@@ -172,25 +169,16 @@ def prototype_predict(
 
 
 def class_prototypes(
-    bank: npt.ArrayLike | tf.Tensor,
-    bank_labels: npt.ArrayLike | tf.Tensor,
+    bank: neighbors.Given,
+    bank_labels: neighbors.Given,
     *,
     num_classes: int,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
     """The mean representation of each class, as `prototype_predict` has it.
 
-    Args:
-      bank: [N, dim] real, finite, N >= 1.
-      bank_labels: [N] integers in [0, num_classes).
-      num_classes: number of classes.
-
-    Returns:
-      prototypes [num_classes, dim] float32 of unit length, zeros where the
-      representations cancel out or there are none; and [num_classes] bool,
-      whether the class has examples.
-
-    Raises:
-      ValueError: a shape or a label breaks the rules above.
+    Returns prototypes [num_classes, dim] float32 of unit length, zeros where
+    the representations cancel out or there are none; and [num_classes] bool,
+    whether the class has examples.
     """
     neighbors.check_positive(num_classes=num_classes)
     bank = neighbors.check_matrix("bank", bank)

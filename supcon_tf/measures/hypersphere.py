@@ -18,9 +18,7 @@ from supcon_tf.measures import metrics, neighbors
 _BLOCK = 1024  # Rows: a block of pairs takes 4 MB.
 
 
-def alignment(
-    representations: npt.ArrayLike | tf.Tensor, labels: npt.ArrayLike
-) -> float:
+def alignment(representations: neighbors.Given, labels: npt.ArrayLike) -> float:
     """Mean squared distance of an example and others of its class, in [0, 4].
 
       E_i E_{j != i, y_j = y_i} ||z_i - z_j||^2
@@ -36,9 +34,6 @@ def alignment(
     Args:
       representations: [N, dim] real, finite; compared at unit length.
       labels: [N] integers >= 0.
-
-    Returns:
-      The mean.
 
     Raises:
       ValueError: a shape or a number breaks the rules above, or no class has
@@ -61,7 +56,7 @@ def alignment(
     return float(total / examples)
 
 
-def uniformity(representations: npt.ArrayLike | tf.Tensor) -> float:
+def uniformity(representations: neighbors.Given) -> float:
     """Log of the mean Gaussian potential of two examples, in [-8, 0].
 
       log E_{i != j} exp(-2 ||z_i - z_j||^2)
@@ -72,9 +67,6 @@ def uniformity(representations: npt.ArrayLike | tf.Tensor) -> float:
 
     Args:
       representations: [N, dim] real, finite, N >= 2; compared at unit length.
-
-    Returns:
-      The logarithm, summed in float64.
 
     Raises:
       ValueError: `representations` is no such matrix.

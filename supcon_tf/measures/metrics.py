@@ -7,6 +7,9 @@ accuracy and calibration at once. They are not scikit-learn's: its `log_loss`
 counts a float32 probability below 1.2e-7 as that, and takes a matrix of labels
 of 8 bytes per class and example; its Brier score gives the same number in five
 times the time.
+
+Probabilities are [examples, num_classes] real, not empty, and each row sums to
+1; labels are [examples] integers in [0, num_classes). All else is a ValueError.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import numpy.typing as npt
 
 from supcon_tf import exceptions
 
+_Array = npt.ArrayLike
 # Float32 softmax rows sum to 1 within 1e-6, float16 rows within 1e-3; logits
 # given by mistake miss by far more.
 _SUM_TOLERANCE = 2e-3
@@ -44,26 +48,12 @@ class CalibrationBins(NamedTuple):
 
 
 def check_labels(
-    labels: npt.ArrayLike,
+    labels: _Array,
     num_examples: int,
     num_classes: int,
     name: str = "labels",
 ) -> npt.NDArray[np.int64]:
-    """Class ids as an array, once they are known to be usable as indices.
-
-    Args:
-      labels: [num_examples] integers in [0, num_classes).
-      num_examples: the length that `labels` must have.
-      num_classes: the number of classes.
-      name: what an error calls the labels.
-
-    Returns:
-      [num_examples] int64.
-
-    Raises:
-      ValueError: `labels` has another shape (one-hot labels have), is not of an
-        integer dtype, or leaves [0, num_classes).
-    """
+    """Class ids [num_examples] as int64, once they are usable as indices."""
     array = np.asarray(labels)
     exceptions.require(
         array.shape == (num_examples,),
@@ -83,21 +73,9 @@ def check_labels(
 
 
 def check_predictions(
-    probabilities: npt.ArrayLike, labels: npt.ArrayLike
+    probabilities: _Array, labels: _Array
 ) -> tuple[np.ndarray, npt.NDArray[np.int64]]:
-    """Probabilities and labels as arrays, once they fit each other.
-
-    Args:
-      probabilities: [examples, num_classes] real, each row sums to 1.
-      labels: [examples] integers in [0, num_classes).
-
-    Returns:
-      The probabilities in their own precision, and the labels as int64.
-
-    Raises:
-      ValueError: `probabilities` is not a non-empty matrix of distributions, or
-        `labels` does not fit it.
-    """
+    """Probabilities, in their own precision, and labels that fit each other."""
     probabilities = _check_matrix("probabilities", probabilities)
     labels = check_labels(labels, *probabilities.shape)
     sums = probabilities.sum(axis=1, dtype=np.float64)
@@ -115,9 +93,7 @@ def check_predictions(
     return probabilities, labels
 
 
-def top_k_accuracy(
-    scores: npt.ArrayLike, labels: npt.ArrayLike, k: int
-) -> float:
+def top_k_accuracy(scores: _Array, labels: _Array, k: int) -> float:
     """Share of the examples whose label is among the k highest scores.
 
     Ties count against the example: it is correct when fewer than k *other*
@@ -125,17 +101,8 @@ def top_k_accuracy(
     below `k = num_classes`, on any platform, and never a lucky hit. With
     `k >= num_classes` the result is 1.
 
-    Args:
-      scores: [examples, num_classes] real; logits, probabilities or votes.
-      labels: [examples] integers in [0, num_classes).
-      k: positive int; 1 and 5 in the paper.
-
-    Returns:
-      A share in [0, 1].
-
-    Raises:
-      ValueError: `scores` is not a non-empty matrix or holds NaN, `labels` does
-        not fit it, or `k` is not positive.
+    `scores` are [examples, num_classes] real, without NaN: logits,
+    probabilities or votes.
     """
     scores = _check_matrix("scores", scores)
     labels = check_labels(labels, *scores.shape)
@@ -151,24 +118,12 @@ def top_k_accuracy(
 
 
 def calibration_bins(
-    probabilities: npt.ArrayLike, labels: npt.ArrayLike, num_bins: int = 15
+    probabilities: _Array, labels: _Array, num_bins: int = 15
 ) -> CalibrationBins:
     """Confidence and accuracy of the top label, in bins of equal width.
 
     The confidence of an example is its highest probability, its prediction the
     class that has it (the lower class id of equal ones).
-
-    Args:
-      probabilities: [examples, num_classes] real, each row sums to 1.
-      labels: [examples] integers in [0, num_classes).
-      num_bins: positive int.
-
-    Returns:
-      `CalibrationBins`; its counts sum to the number of examples.
-
-    Raises:
-      ValueError: `probabilities` is not a non-empty matrix of distributions,
-        `labels` does not fit it, or `num_bins` is not positive.
     """
     probabilities, labels = check_predictions(probabilities, labels)
     exceptions.require(num_bins >= 1, "`num_bins` must be at least 1", num_bins)
@@ -189,22 +144,13 @@ def calibration_bins(
 
 
 def expected_calibration_error(
-    probabilities: npt.ArrayLike, labels: npt.ArrayLike, num_bins: int = 15
+    probabilities: _Array, labels: _Array, num_bins: int = 15
 ) -> float:
-    """Expected calibration error (ECE) of the top label.
+    """Expected calibration error (ECE) of the top label, in [0, 1].
 
       ECE = sum_b count_b / examples * |accuracy_b - confidence_b|
 
-    Args:
-      probabilities: [examples, num_classes] real, each row sums to 1.
-      labels: [examples] integers in [0, num_classes).
-      num_bins: positive int; bins as in `calibration_bins`.
-
-    Returns:
-      The error as a probability in [0, 1]; 0 is perfectly calibrated.
-
-    Raises:
-      ValueError: as `calibration_bins`.
+    over the bins of `calibration_bins`; 0 is perfectly calibrated.
 
     Reference: Guo et al. 2017, https://arxiv.org/abs/1706.04599, Eq. 3.
     """
@@ -213,27 +159,14 @@ def expected_calibration_error(
     return float(np.average(gaps, weights=bins.count))
 
 
-def negative_log_likelihood(
-    probabilities: npt.ArrayLike, labels: npt.ArrayLike
-) -> float:
+def negative_log_likelihood(probabilities: _Array, labels: _Array) -> float:
     """Mean negative log-likelihood (NLL) of the labels, in nats.
 
       NLL = -1/examples * sum_i log p_i(y_i)
 
     A probability below the smallest normal float32, 1.2e-38, counts as that:
-    one label of probability 0 costs 87.3 nats, and never infinity.
-
-    Args:
-      probabilities: [examples, num_classes] real, each row sums to 1.
-      labels: [examples] integers in [0, num_classes).
-
-    Returns:
-      Nats, computed in float64; 0 is certain and right, log(num_classes) is
-      the score of equal probabilities.
-
-    Raises:
-      ValueError: `probabilities` is not a non-empty matrix of distributions, or
-        `labels` does not fit it.
+    one label of probability 0 costs 87.3 nats, and never infinity. 0 is certain
+    and right, log(num_classes) is the score of equal probabilities.
     """
     probabilities, labels = check_predictions(probabilities, labels)
     own = np.take_along_axis(probabilities, labels[:, None], axis=1)
@@ -242,25 +175,14 @@ def negative_log_likelihood(
     return float(-np.mean(np.log(own)))
 
 
-def brier_score(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float:
+def brier_score(probabilities: _Array, labels: _Array) -> float:
     """Mean squared distance of distributions from the labels, in [0, 2].
 
       Brier = 1/examples * sum_i sum_c (p_i(c) - [c = y_i])^2
 
     Brier's own definition, summed over classes; others take the mean over
-    classes, or one of two classes alone, which is half of this.
-
-    Args:
-      probabilities: [examples, num_classes] real, each row sums to 1.
-      labels: [examples] integers in [0, num_classes).
-
-    Returns:
-      The score, computed in float64: 0 is certain and right, 2 certain and
-      wrong.
-
-    Raises:
-      ValueError: `probabilities` is not a non-empty matrix of distributions, or
-        `labels` does not fit it.
+    classes, or one of two classes alone, which is half of this. 0 is certain
+    and right, 2 certain and wrong.
 
     Reference: Brier 1950, Verification of forecasts expressed in terms of
       probability, Monthly Weather Review 78(1), pages 1-3.
@@ -272,22 +194,12 @@ def brier_score(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
 
 def confusion_matrix(
-    predicted: npt.ArrayLike, labels: npt.ArrayLike, num_classes: int
+    predicted: _Array, labels: _Array, num_classes: int
 ) -> npt.NDArray[np.int64]:
     """Counts of the examples by true and predicted class.
 
-    Args:
-      predicted: [examples] integers in [0, num_classes).
-      labels: [examples] integers in [0, num_classes), the true classes.
-      num_classes: positive int.
-
-    Returns:
-      [num_classes, num_classes] int64, a row per true class and a column per
-      predicted one; it sums to the number of examples.
-
-    Raises:
-      ValueError: `predicted` or `labels` is no vector of class ids, or they
-        differ in length.
+    Predicted classes are given as labels are. Returns [num_classes,
+    num_classes] int64, a row per true class and a column per predicted one.
     """
     # scikit-learn takes a second to import: only where it is used.
     from sklearn import metrics
@@ -304,21 +216,12 @@ def confusion_matrix(
 
 
 def per_class_recall(
-    predicted: npt.ArrayLike, labels: npt.ArrayLike, num_classes: int
+    predicted: _Array, labels: _Array, num_classes: int
 ) -> list[float | None]:
     """Share of each class's examples that are predicted as that class.
 
-    Args:
-      predicted: [examples] integers in [0, num_classes).
-      labels: [examples] integers in [0, num_classes), the true classes.
-      num_classes: positive int.
-
-    Returns:
-      A share in [0, 1] per class; None, JSON's null, for a class without
-      examples. The mean weighted by the examples of a class is the accuracy.
-
-    Raises:
-      ValueError: as `confusion_matrix`.
+    None, JSON's null, for a class without examples. The mean weighted by the
+    examples of a class is the accuracy.
     """
     matrix = confusion_matrix(predicted, labels, num_classes)
     return [
@@ -328,27 +231,12 @@ def per_class_recall(
 
 
 def classification_summary(
-    probabilities: npt.ArrayLike, labels: npt.ArrayLike, num_bins: int = 15
+    probabilities: _Array, labels: _Array, num_bins: int = 15
 ) -> dict[str, object]:
     """Accuracy, calibration, proper scores and confusions, ready for JSON.
 
-    Args:
-      probabilities: [examples, num_classes] real, each row sums to 1.
-      labels: [examples] integers in [0, num_classes).
-      num_bins: positive int, bins of the calibration error.
-
-    Returns:
-      Numbers and lists of Python:
-      `top_1`, `top_5`: shares; equal probabilities count against the label.
-      `ece`: expected calibration error; `nll`: nats; `brier`: in [0, 2].
-      `per_class_recall`: a share per class, None for one without examples.
-      `confusion_matrix`: counts, a row per true class. It and the recall take
-        the lower class id of equal probabilities.
-      `calibration_bins`: `count`, `confidence` and `accuracy`, a list each.
-
-    Raises:
-      ValueError: `probabilities` is not a non-empty matrix of distributions,
-        `labels` does not fit it, or `num_bins` is not positive.
+    Of equal probabilities the accuracies count against the label; confusion
+    matrix and recall take the lower class id.
     """
     probabilities, labels = check_predictions(probabilities, labels)
     predicted = probabilities.argmax(axis=1)
@@ -370,7 +258,7 @@ def classification_summary(
     }
 
 
-def _check_matrix(name: str, values: npt.ArrayLike) -> np.ndarray:
+def _check_matrix(name: str, values: _Array) -> np.ndarray:
     """The values as an array, once they are a non-empty matrix."""
     array = np.asarray(values)
     exceptions.require(

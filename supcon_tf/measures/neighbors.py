@@ -10,6 +10,17 @@ numbers are left to be sorted.
 The product is one of float32, whose last bits depend on the kernel that
 computes a column: on the processor, the shapes, the place in the tile. What it
 cannot tell apart is compared again by sums that float64 need not round.
+Of equally similar rows the earlier one comes first, of equal rows in every
+case: where the product in float32 leaves 4e-6 or less between two rows, cosines
+decide that are rounded once, to float32. So the rows are the same on every
+processor and for every chunk, as long as no product is off by more than that;
+TF32, on GPUs, is.
+
+Memory: beside the inputs and the result, which takes 8 k bytes per query, three
+times, for as many threads, 8 `query_chunk` (3 k + 1,024) + 6,144 dim bytes,
+however long bank and queries are: 30 MB for k = 200 and 512 dimensions. Where
+many more than k rows are equally similar, it takes up to three times the memory
+and five times the time.
 
 Letters in the shapes: Q queries of a chunk, T rows of a tile.
 """
@@ -26,6 +37,7 @@ import tensorflow as tf
 
 from supcon_tf import exceptions
 
+Given = npt.ArrayLike | tf.Tensor
 _Rows = npt.NDArray[np.number]
 _Singles = npt.NDArray[np.float32]
 _Doubles = npt.NDArray[np.float64]
@@ -42,8 +54,8 @@ _PAIRS = 128  # Rows compared again at once: few enough for a cache.
 
 
 def nearest_neighbors(
-    queries: npt.ArrayLike | tf.Tensor,
-    bank: npt.ArrayLike | tf.Tensor,
+    queries: Given,
+    bank: Given,
     k: int,
     *,
     leave_one_out: bool = False,
@@ -52,16 +64,7 @@ def nearest_neighbors(
     """The k most similar bank rows of each query, most similar first.
 
     Exact, by comparing every query with every row. Of equally similar rows the
-    earlier one comes first, of equal rows in every case: where the product in
-    float32 leaves 4e-6 or less between two rows, cosines decide that are
-    rounded once, to float32. The rows found are so the same on every processor
-    and for every chunk, as long as no product is off by more than that; TF32,
-    on GPUs, is.
-    Memory: beside the inputs and the result, which takes 8 k bytes per query,
-    three times, for as many threads, 8 `query_chunk` (3 k + 1,024) + 6,144 dim
-    bytes, however long bank and queries are: 30 MB for k = 200 and 512
-    dimensions. Where many more than k rows are equally similar, it takes up to
-    three times the memory and five times the time.
+    earlier one comes first.
 
     Args:
       queries: [queries, dim] real, finite.
@@ -110,15 +113,8 @@ def search(
 ) -> Neighbors:
     """The neighbours of one chunk of queries, as `nearest_neighbors`.
 
-    Args:
-      chunk: [Q, dim] real, finite.
-      bank: [N, dim] real, finite.
-      k: in [1, N], or [1, N - 1] with `own_from`.
-      own_from: bank row of query 0; query i is row `own_from` + i, and not a
-        neighbour of itself. None: no query is.
-
-    Returns:
-      [Q, k] float32 similarities and [Q, k] int32 bank rows.
+    `own_from` is the bank row of query 0, where query i is row `own_from` + i
+    and not a neighbour of itself.
     """
     chunk = _single(chunk)
     own, others = np.full(len(chunk), -1), len(bank)
@@ -133,16 +129,18 @@ def search(
     similarities, indices = _settle(queries, lengths, bank, found, rows)
     similarities, indices = similarities[:, :k], indices[:, :k]
     if again.any():
-        exact = functools.partial(
-            _exact_cosines, queries[again], lengths[again]
-        )
+        queries, lengths = queries[again], lengths[again, None]
+
+        def exact(rows: _Singles) -> _Singles:
+            rows, row_lengths = _whole(rows)
+            products = tf.matmul(queries, rows, transpose_b=True).numpy()
+            return (products / (lengths * row_lengths)).astype(np.float32)
+
         similarities[again], indices[again] = _scan(exact, bank, k, own[again])
     return similarities, indices
 
 
-def check_inputs(
-    queries: npt.ArrayLike | tf.Tensor, bank: npt.ArrayLike | tf.Tensor
-) -> tuple[_Rows, _Rows]:
+def check_inputs(queries: Given, bank: Given) -> tuple[_Rows, _Rows]:
     """Queries and bank as matrices of one dimension, once they are usable."""
     queries, bank = check_matrix("queries", queries), check_matrix("bank", bank)
     exceptions.require(
@@ -156,7 +154,7 @@ def check_inputs(
     return queries, bank
 
 
-def check_matrix(name: str, rows: npt.ArrayLike | tf.Tensor) -> _Rows:
+def check_matrix(name: str, rows: Given) -> _Rows:
     """The rows as a finite matrix; an array is not copied."""
     rows = np.asarray(rows)
     exceptions.require(
@@ -180,7 +178,7 @@ def check_positive(**values: float) -> None:
         exceptions.require(value > 0, f"`{name}` must be positive", value)
 
 
-def unit_rows(name: str, rows: npt.ArrayLike | tf.Tensor) -> _Singles:
+def unit_rows(name: str, rows: Given) -> _Singles:
     """The rows of a finite matrix, in float32 and at unit length."""
     rows = check_matrix(name, rows)
     unit = np.empty(rows.shape, np.float32)
@@ -313,15 +311,6 @@ def _whole(rows: _Singles) -> tuple[_Doubles, _Doubles]:
 def _lengths(rows: _Doubles) -> _Doubles:
     """Euclidean, [rows]."""
     return np.sqrt(np.einsum("td,td->t", rows, rows))
-
-
-def _exact_cosines(
-    queries: _Doubles, lengths: _Doubles, rows: _Singles
-) -> _Singles:
-    """[Q, T] similarities of whole queries of these lengths and bank rows."""
-    rows, row_lengths = _whole(rows)
-    products = tf.matmul(queries, rows, transpose_b=True).numpy()
-    return (products / (lengths[:, None] * row_lengths)).astype(np.float32)
 
 
 def _single(rows: _Rows) -> _Singles:

@@ -1,4 +1,12 @@
-"""Retrieval: whether the most similar others of an example share its class."""
+"""Retrieval: whether the most similar others of an example share its class.
+
+Every example is a query once and is not retrieved by itself; nearest by cosine,
+of equally similar ones the earlier row first. The only example of a class has
+nothing to retrieve: it is not a query, but may be retrieved.
+
+Memory: that of `nearest_neighbors` for one chunk with k the largest R, and its
+ranks: about 60 `query_chunk` R bytes, 40 MB for R = 5,000.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +14,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
 from supcon_tf import exceptions
 from supcon_tf.measures import metrics, neighbors
 
 
 def retrieval_summary(
-    representations: npt.ArrayLike | tf.Tensor,
+    representations: neighbors.Given,
     labels: npt.ArrayLike,
     ks: Sequence[int] = (1, 5, 10),
     *,
@@ -26,26 +33,17 @@ def retrieval_summary(
 
     R is the number of other examples of the query's class, rel(i) whether the
     i-th nearest is one of them, P(i) the share of them among the i nearest.
-    Every example is a query once and is not retrieved by itself; nearest by
-    cosine, of equally similar ones the earlier row first. The only example of
-    a class has nothing to retrieve: it is not a query, but may be retrieved.
-    Memory: that of `nearest_neighbors` for one chunk with k the largest R, and
-    its ranks: about 60 `query_chunk` R bytes, 40 MB for R = 5,000.
 
     Args:
       representations: [examples, dim] real, finite.
       labels: [examples] integers >= 0.
       ks: positive ints; one beyond the other examples means all of them.
-      query_chunk: positive int, queries compared at once; bounds the memory and
-        does not change the result.
+      query_chunk: positive int, as in `nearest_neighbors`.
 
     Returns:
       Ready for JSON: `recall_at`, a share by k as text; `map_at_r`, in [0, 1];
-      `left_out`, the number of examples that were no query.
-
-    Raises:
-      ValueError: a shape or a number breaks the rules above, or no class has
-        two examples.
+      `left_out`, the number of examples that were no query. ValueError if an
+      argument breaks its rule, or no class has two examples.
 
     Reference: Musgrave et al. 2020, https://arxiv.org/abs/2003.08505, Sec. 3.2.
     """
@@ -75,11 +73,9 @@ def retrieval_summary(
         sums = np.sum(precisions, axis=1, where=relevant)
         precision += (sums / np.maximum(others[part], 1)).sum()
     queries = np.count_nonzero(others)
+    recall = (hits / queries).tolist()
     return {
-        "recall_at": {
-            str(near): float(hit / queries)
-            for near, hit in zip(ks, hits, strict=True)
-        },
+        "recall_at": dict(zip(map(str, ks), recall, strict=True)),
         "map_at_r": float(precision / queries),
         "left_out": int(len(rows) - queries),
     }

@@ -43,17 +43,7 @@ ALEXNET_CLEAN_ERROR = 0.43478
 
 
 def mean_corruption_error_unnormalized(errors: Errors) -> float:
-    """Mean error over severities, then over corruptions; of no reference.
-
-    Args:
-      errors: shares in [0, 1], by corruption and severity.
-
-    Returns:
-      A share in [0, 1].
-
-    Raises:
-      ValueError: there are no errors.
-    """
+    """Mean error over severities, then over corruptions; of no reference."""
     _check(errors)
     return _mean([_mean(row.values()) for row in errors.values()])
 
@@ -63,22 +53,14 @@ def mean_corruption_error(errors: Errors, reference: Errors) -> float | None:
 
       CE_c = sum_s E_{s,c} / sum_s E^ref_{s,c},  mCE = 100 * mean_c CE_c
 
-    Args:
-      errors: shares in [0, 1], by corruption c and severity s.
-      reference: the same of the reference; what is not in `errors` is left
-        out.
-
-    Returns:
-      Percent, 100 for the reference itself; None if the reference makes no
-      error on a corruption.
-
-    Raises:
-      ValueError: there are no errors, or `reference` lacks one of them.
+    Percent, 100 for the reference itself; None if the reference makes no error
+    on a corruption c. What it has beyond `errors` is left out; ValueError if it
+    lacks one of them.
 
     Reference: Hendrycks and Dietterich 2019, https://arxiv.org/abs/1903.12261,
     Sec. 4.2.
     """
-    return _mean_ratio(errors, 0.0, reference, 0.0)
+    return relative_mean_corruption_error(errors, 0.0, reference, 0.0)
 
 
 def relative_mean_corruption_error(
@@ -91,24 +73,28 @@ def relative_mean_corruption_error(
 
       CE_c = sum_s (E_{s,c} - E_clean) / sum_s (E^ref_{s,c} - E^ref_clean)
 
-    Args:
-      errors: shares in [0, 1], by corruption c and severity s.
-      clean_error: on the same images, not corrupted.
-      reference: the same of the reference; what is not in `errors` is left
-        out.
-      reference_clean_error: of the reference.
-
-    Returns:
-      100 * mean_c CE_c, percent, 100 for the reference itself and below 0 for
-      who gains by corruptions; None if a corruption adds nothing to the errors
-      of the reference.
-
-    Raises:
-      ValueError: there are no errors, or `reference` lacks one of them.
-
-    Reference: as `mean_corruption_error`.
+    100 * mean_c CE_c, percent, as `mean_corruption_error`; below 0 for who
+    gains by corruptions, None if a corruption adds nothing to the errors of the
+    reference. The clean errors are on the same images, not corrupted.
     """
-    return _mean_ratio(errors, clean_error, reference, reference_clean_error)
+    _check(errors)
+    missing = missing_errors(errors, reference)
+    exceptions.require(
+        not missing,
+        "`reference` must have every error of `errors`",
+        f"none of {', '.join(missing)}",
+    )
+    ratios = []
+    for name, row in errors.items():
+        added = sum(error - clean_error for error in row.values())
+        by_reference = sum(
+            reference[name][severity] - reference_clean_error
+            for severity in row
+        )
+        if by_reference <= 0:
+            return None
+        ratios.append(added / by_reference)
+    return 100 * _mean(ratios)
 
 
 def missing_errors(errors: Errors, reference: Errors) -> list[str]:
@@ -121,29 +107,7 @@ def missing_errors(errors: Errors, reference: Errors) -> list[str]:
     ]
 
 
-def _mean_ratio(
-    errors: Errors, clean: float, reference: Errors, reference_clean: float
-) -> float | None:
-    """100 * mean over corruptions of the ratio of summed added errors."""
-    _check(errors)
-    missing = missing_errors(errors, reference)
-    exceptions.require(
-        not missing,
-        "`reference` must have every error of `errors`",
-        f"none of {', '.join(missing)}",
-    )
-    ratios = []
-    for name, row in errors.items():
-        added = sum(error - clean for error in row.values())
-        reference_added = sum(reference[name][s] - reference_clean for s in row)
-        if reference_added <= 0:
-            return None
-        ratios.append(added / reference_added)
-    return 100 * _mean(ratios)
-
-
 def _check(errors: Errors) -> None:
-    """Raises ValueError unless every corruption has an error."""
     exceptions.require(
         errors and all(errors.values()), "`errors` must not be empty", errors
     )

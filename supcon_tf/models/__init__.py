@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from supcon_tf.models.classifier import ClassifierModel
+from supcon_tf.models.classifier import ClassifierModel, LinearClassifier
 from supcon_tf.models.contrastive import SupConModel
 from supcon_tf.models.encoder import Encoder
-from supcon_tf.models.heads import LinearClassifier, ProjectionHead
+from supcon_tf.models.heads import ProjectionHead
 from supcon_tf.models.momentum import MomentumSupConModel
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -35,8 +35,26 @@ class Model(tf.keras.Model):
         }
         return [n for n in names if n not in ("self", "name", "kwargs")]
 
+    def build(self, input_shape: tf.TensorShape) -> None:
+        if not self.built:
+            self._build_parts(input_shape)
+            # Not Model.build, which would trace a forward pass.
+            tf.keras.layers.Layer.build(self, input_shape)
+
+    def _build_parts(self, input_shape: tf.TensorShape) -> None:
+        """Creates the layers and variables."""
+        raise NotImplementedError
+
+    def _build_part(
+        self, layer: tf.keras.layers.Layer, input_shape: Sequence[int | None]
+    ) -> None:
+        """Builds a layer in a scope of its name."""
+        # A scope ending in "/" is absolute: the variables have the same names
+        # wherever this model is nested, built by `build` or by a first call.
+        with tf.name_scope(f"{self.name}/{layer.name}/"):
+            layer.build(input_shape)
+
     def get_config(self) -> dict[str, object]:
-        """Returns every constructor argument."""
         # Model.get_config is empty for a subclass; Layer's has name and dtype.
         config = tf.keras.layers.Layer.get_config(self)
         for name in self._arguments():
@@ -71,23 +89,21 @@ class Model(tf.keras.Model):
             "as in encoder.build((None, size, size, 3))",
         )
         status = super().load_weights(filepath, *args, **kwargs)
-        if status is not None:  # TensorFlow's format
-            self._check_matched(filepath)
-        return status
-
-    def _check_matched(self, prefix: str | os.PathLike[str]) -> None:
-        """Raises ValueError for weights that a checkpoint does not have."""
+        if status is None:  # not TensorFlow's format
+            return None
+        prefix = filepath
         if tf.saved_model.contains_saved_model(prefix):
             prefix = os.path.join(prefix, "variables", "variables")
         # The status has asserts too, but they want the optimizer's state.
         view = tf.train.CheckpointView(os.fspath(prefix))
-        found = {id(trackable) for trackable in view.match(self).values()}
-        missing = [x.name for x in self.weights if id(x) not in found]
+        known = {id(trackable) for trackable in view.match(self).values()}
+        missing = [x.name for x in self.weights if id(x) not in known]
         if missing:
             raise exceptions.InvalidValue(
                 f"`filepath` must have all weights of `{type(self).__name__}`, "
                 f"got {prefix} without {len(missing)} such as {missing[0]}"
             )
+        return status
 
     def load_own_variables(self, store: Mapping[str, object]) -> None:
         """Keras' step on its way through .weights.h5 and .keras files.

@@ -38,8 +38,7 @@ class SupConModel(base.Model):
         classifier that does not train the encoder.
       gradient_cache_chunks: chunks of a training batch, which divide the batch
         of a replica; 1 for none.
-      name: name of the model.
-      **kwargs: of `tf.keras.Model`.
+      name: of the model; `**kwargs` are Keras' too.
 
     Raises:
       ValueError: a bad argument; the views are not rank 5; the labels of a
@@ -88,17 +87,13 @@ class SupConModel(base.Model):
             accuracy = tf.keras.metrics.SparseCategoricalAccuracy
             self._figures.accuracy = accuracy("classifier_accuracy")
 
-    def build(self, input_shape: tf.TensorShape) -> None:
-        """Creates the variables of all layers."""
-        if self.built:
-            return
+    def _build_parts(self, input_shape: tf.TensorShape) -> None:
         shape = view_axis.check_views(input_shape)
         self.encoder.build((None, *shape[2:]))
         representation_shape = (None, self.encoder.representation_dim)
         self.projection_head.build(representation_shape)
         if self.classifier is not None and not self.classifier.built:
-            with tf.name_scope(f"{self.name}/{self.classifier.name}/"):
-                self.classifier.build(representation_shape)
+            self._build_part(self.classifier, representation_shape)
         if self.gradient_cache_chunks > 1 and layers.spans_replicas(self):
             exceptions.require(
                 not any(
@@ -109,18 +104,9 @@ class SupConModel(base.Model):
                 "loop",
                 True,
             )
-        tf.keras.layers.Layer.build(self, input_shape)
 
     def call(self, views: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        """Projects every view of every sample.
-
-        Args:
-          views: [batch, views, height, width, 3] uint8, or float in 0..255.
-          training: whether BN uses the statistics of the batch.
-
-        Returns:
-          [batch, views, dim] float32, unit length along dim.
-        """
+        """[B, V, H, W, 3] uint8, or float in 0..255, to [B, V, dim] float32."""
         return self._outputs(views, training)[0]
 
     def _outputs(
@@ -129,12 +115,23 @@ class SupConModel(base.Model):
         """Projections and, with a classifier, logits, of whole batches."""
         if self.gradient_cache_chunks == 1 or not training:
             return self._forward(views, training)
+        dims = [self.projection_head.output_dim]
+        if self.classifier is not None:
+            shape = (None, self.encoder.representation_dim)
+            dims.append(self.classifier.compute_output_shape(shape)[-1])
+        return self._in_chunks(
+            lambda chunk: self._forward(chunk, training), views, dims
+        )
+
+    def _in_chunks(
+        self, forward: gradient_cache.Forward, views: tf.Tensor, dims: list[int]
+    ) -> list[tf.Tensor]:
+        """`forward(views)`, tensors [B, V, dim] of these dims."""
+        if self.gradient_cache_chunks == 1:
+            return forward(views)
+        rows = [(views.shape[1], dim) for dim in dims]
         return gradient_cache.forward_in_chunks(
-            lambda chunk: self._forward(chunk, training),
-            views,
-            self.gradient_cache_chunks,
-            [(views.shape[1], dim) for dim in self._output_dims()],
-            self,
+            forward, views, self.gradient_cache_chunks, rows, self
         )
 
     def _forward(
@@ -150,91 +147,60 @@ class SupConModel(base.Model):
             rows.append(self.classifier(representations))
         return [view_axis.unfold_views(r, views) for r in rows]
 
-    def _output_dims(self) -> list[int]:
-        """Lengths of a projection and, with a classifier, of logits."""
-        dims = [self.projection_head.output_dim]
-        if self.classifier is not None:
-            shape = (None, self.encoder.representation_dim)
-            dims.append(self.classifier.compute_output_shape(shape)[-1])
-        return dims
-
     @property
     def metrics(self) -> list[tf.keras.metrics.Metric]:
         """Keras' metrics, and those of the classifier; reset every epoch."""
         return [*super().metrics, *vars(self._figures).values()]
 
     def train_step(self, data: tuple) -> dict[str, tf.Tensor]:
-        """Keras' training step; with a classifier, of both losses."""
         if self.classifier is None:
             return super().train_step(data)
         views, labels, weights = tf.keras.utils.unpack_x_y_sample_weight(data)
-        self._build_in_step(views)
         with tf.GradientTape() as tape:
-            outputs = self._outputs(views, training=True)
-            loss = self._total_loss(views, labels, outputs, weights)
+            loss, projections = self._both_losses(views, labels, weights, True)
         self.optimizer.minimize(loss, self.trainable_variables, tape=tape)
-        return self.compute_metrics(views, labels, outputs[0], weights)
+        return self.compute_metrics(views, labels, projections, weights)
 
     def test_step(self, data: tuple) -> dict[str, tf.Tensor]:
-        """Keras' step of evaluation; with a classifier, of both losses."""
         if self.classifier is None:
             return super().test_step(data)
         views, labels, weights = tf.keras.utils.unpack_x_y_sample_weight(data)
-        self._build_in_step(views)
-        outputs = self._outputs(views, training=False)
-        self._total_loss(views, labels, outputs, weights)
-        return self.compute_metrics(views, labels, outputs[0], weights)
+        _, projections = self._both_losses(views, labels, weights, False)
+        return self.compute_metrics(views, labels, projections, weights)
 
-    def _build_in_step(self, views: tf.Tensor) -> None:
-        """Builds the model where no `call` does, outside of the graph."""
-        if not self.built:
-            with tf.init_scope():
-                self.build(views.shape)
-
-    def _total_loss(
+    def _both_losses(
         self,
         views: tf.Tensor,
         labels: tf.Tensor,
-        outputs: list[tf.Tensor],
-        sample_weight: tf.Tensor | None,
-    ) -> tf.Tensor:
-        """What is minimised, scaled as Keras does: replicas add it up."""
-        projections, logits = outputs
-        loss = self.compute_loss(views, labels, projections, sample_weight)
-        cross_entropy = self._cross_entropy(labels, logits, sample_weight)
-        if self.classifier_weight is None:
-            return loss + cross_entropy
-        share = self.classifier_weight
-        return (1 - share) * loss + share * cross_entropy
-
-    def _cross_entropy(
-        self,
-        labels: tf.Tensor,
-        logits: tf.Tensor,
-        sample_weight: tf.Tensor | None,
-    ) -> tf.Tensor:
-        """The cross-entropy as Keras would scale it; updates its metrics."""
-        batch = tf.shape(logits)[0]
-        labels = _per_view(labels, logits)  # [B, V]
+        weights: tf.Tensor | None,
+        training: bool,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """What is minimised, as Keras scales it for replicas; projections."""
+        if not self.built:  # as no `call` does it, outside of the graph
+            with tf.init_scope():
+                self.build(views.shape)
+        projections, logits = self._outputs(views, training)
+        loss = self.compute_loss(views, labels, projections, weights)
+        shape = tf.TensorShape(None) if labels is None else labels.shape
+        exceptions.require(
+            shape.rank == 1 or (shape.rank == 2 and shape[1] == 1),
+            "`labels` must be [batch] integers for a classifier",
+            f"shape {None if labels is None else shape}",
+        )
+        batch, num_views = tf.unstack(tf.shape(logits)[:2])
+        labels = tf.reshape(labels, [-1, 1])
+        labels = tf.broadcast_to(labels, [batch, num_views])
         losses = tf.keras.losses.sparse_categorical_crossentropy(
             labels, logits, from_logits=True
-        )
-        if sample_weight is not None:
-            sample_weight = tf.reshape(sample_weight, [batch, 1])
-            losses *= tf.cast(sample_weight, losses.dtype)
-        loss = tf.reduce_mean(losses)
-        self._figures.loss.update_state(loss, sample_weight=batch)
+        )  # [B, V]
+        if weights is not None:
+            weights = tf.reshape(weights, [batch, 1])
+            losses *= tf.cast(weights, losses.dtype)
+        cross_entropy = tf.reduce_mean(losses)
+        self._figures.loss.update_state(cross_entropy, sample_weight=batch)
         self._figures.accuracy.update_state(labels, logits)
-        return loss / tf.distribute.get_strategy().num_replicas_in_sync
-
-
-def _per_view(labels: tf.Tensor | None, logits: tf.Tensor) -> tf.Tensor:
-    """Labels [B] or [B, 1] repeated to [B, V], for logits [B, V, classes]."""
-    shape = None if labels is None else labels.shape
-    exceptions.require(
-        shape is not None
-        and (shape.rank == 1 or (shape.rank == 2 and shape[1] == 1)),
-        "`labels` must be [batch] integers for a classifier",
-        f"shape {shape}",
-    )
-    return tf.broadcast_to(tf.reshape(labels, [-1, 1]), tf.shape(logits)[:2])
+        cross_entropy /= tf.distribute.get_strategy().num_replicas_in_sync
+        if self.classifier_weight is None:
+            return loss + cross_entropy, projections
+        share = self.classifier_weight
+        return (1 - share) * loss + share * cross_entropy, projections

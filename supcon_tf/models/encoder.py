@@ -34,8 +34,7 @@ class Encoder(base.Model):
         effect on one replica.
       zero_init_residual: in a ResNet, the gamma of the last BN of a residual
         branch starts at 0, not 1, as in google-research's code.
-      name: name of the model and first part of its variables' names.
-      **kwargs: of `tf.keras.Model`.
+      name: first part of the variables' names; `**kwargs` are Keras' too.
 
     Attributes:
       representation_dim: int, 512 * width below depth 50 and for VGG, else
@@ -66,8 +65,26 @@ class Encoder(base.Model):
         # Keras' autocast would round float pixels to the compute dtype before
         # they are normalised.
         super().__init__(name=name, autocast=False, **kwargs)
-        _check_stack(architecture, stem, width)
-        _check_pixels(image_mean, image_std)
+        known = [*_RESNETS, *_VGGS]
+        exceptions.require_one_of(known, "architecture", architecture)
+        exceptions.require(
+            architecture in _RESNETS or stem == "auto",
+            "`stem` must be 'auto' for VGG",
+            repr(stem),
+        )
+        exceptions.require_one_of(("auto", *resnet.STEMS), "stem", stem)
+        exceptions.require(
+            0 < width < math.inf, "`width` must be positive", width
+        )
+        for key, values in ("image_mean", image_mean), ("image_std", image_std):
+            exceptions.require(
+                len(values) == 3,
+                f"`{key}` must have three channels",
+                tuple(values),
+            )
+        exceptions.require(
+            min(image_std) > 0, "`image_std` must be positive", tuple(image_std)
+        )
         self.architecture = architecture
         self.stem = stem
         self.width = width
@@ -84,10 +101,7 @@ class Encoder(base.Model):
         self.resolved_stem: str | None = None
         self.stack: tf.keras.layers.Layer | None = None
 
-    def build(self, input_shape: tf.TensorShape) -> None:
-        """Creates the layers and variables."""
-        if self.built:
-            return
+    def _build_parts(self, input_shape: tf.TensorShape) -> None:
         shape = _check_images(input_shape)
         options = {
             "width": self.width,
@@ -100,33 +114,29 @@ class Encoder(base.Model):
         if self.architecture in _VGGS:
             self.stack = vgg.VGG(_VGGS[self.architecture], **options)
         else:
-            depth = _RESNETS[self.architecture]
-            self.resolved_stem = _resolve_stem(self.stem, shape[1], shape[2])
+            self.resolved_stem = self.stem
+            if self.stem == "auto":
+                height, width = shape[1:3]
+                exceptions.require(
+                    None not in (height, width),
+                    "`stem` must be 'cifar' or 'imagenet' where the image size "
+                    "is not static",
+                    f"'auto' for images of {height} x {width}",
+                )
+                small = max(height, width) <= _CIFAR_STEM_SIDE
+                self.resolved_stem = "cifar" if small else "imagenet"
             self.stack = resnet.ResNet(
-                depth,
+                _RESNETS[self.architecture],
                 self.resolved_stem,
                 zero_init_residual=self.zero_init_residual,
                 **options,
             )
-        # A scope ending in "/" is absolute: the variables have the same names
-        # wherever this model is nested, built by `build` or by a first call.
-        with tf.name_scope(f"{self.name}/"):
-            layers.build_chain([self.stack], shape[-1])
-        # Not Model.build, which would trace a forward pass.
-        tf.keras.layers.Layer.build(self, input_shape)
+        self._build_part(self.stack, (None, None, None, shape[-1]))
 
     def call(
         self, images: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
-        """Represents images.
-
-        Args:
-          images: [batch, height, width, 3] uint8, or float in 0..255.
-          training: whether BN uses the statistics of the batch.
-
-        Returns:
-          [batch, representation_dim] float32.
-        """
+        """[B, H, W, 3] uint8, or float in 0..255, to [B, dim] float32."""
         _check_images(images.shape)
         x = tf.cast(images, tf.float32) / 255.0
         x = (x - self.image_mean) / self.image_std
@@ -139,35 +149,6 @@ class Encoder(base.Model):
         return x  # [batch, representation_dim]
 
 
-def _check_stack(architecture: str, stem: str, width: float) -> None:
-    """Raises ValueError for convolutions that do not exist."""
-    known = [*_RESNETS, *_VGGS]
-    exceptions.require_one_of(known, "architecture", architecture)
-    exceptions.require(
-        architecture in _RESNETS or stem == "auto",
-        "`stem` must be 'auto' for VGG",
-        repr(stem),
-    )
-    exceptions.require_one_of(("auto", *resnet.STEMS), "stem", stem)
-    exceptions.require(0 < width < math.inf, "`width` must be positive", width)
-
-
-def _check_pixels(
-    image_mean: tuple[float, float, float],
-    image_std: tuple[float, float, float],
-) -> None:
-    """Raises ValueError for a normalisation that is not one per channel."""
-    for name, values in (("image_mean", image_mean), ("image_std", image_std)):
-        exceptions.require(
-            len(values) == 3,
-            f"`{name}` must have three channels",
-            tuple(values),
-        )
-    exceptions.require(
-        min(image_std) > 0, "`image_std` must be positive", tuple(image_std)
-    )
-
-
 def _check_images(shape: tf.TensorShape) -> list[int | None]:
     """Returns the static shape, or raises if it cannot be one of images."""
     shape = tf.TensorShape(shape)
@@ -177,16 +158,3 @@ def _check_images(shape: tf.TensorShape) -> list[int | None]:
         f"shape {shape}",
     )
     return shape.as_list()
-
-
-def _resolve_stem(stem: str, height: int | None, width: int | None) -> str:
-    """Returns "cifar" or "imagenet"."""
-    if stem != "auto":
-        return stem
-    exceptions.require(
-        None not in (height, width),
-        "`stem` must be 'cifar' or 'imagenet' where the image size is not "
-        "static",
-        f"'auto' for images of {height} x {width}",
-    )
-    return "cifar" if max(height, width) <= _CIFAR_STEM_SIDE else "imagenet"

@@ -3,7 +3,17 @@
 A contrastive loss needs the outputs of the whole batch, not its activations:
 the chunks pass the model once without a tape, and a second time, under a tape
 each, once the gradient of the loss with respect to the outputs is known.
+
+Values and gradients are those of one pass if a row of the outputs depends on
+its own row of the inputs alone. Batch normalisation in training does not: it
+takes the statistics of a chunk on its replica, and its moving averages are
+updated once per chunk, in order. The price is one more forward pass. A random
+layer would draw anew in the second pass, so there must be none, and no
+`add_loss`. Eagerly, outside of a `tf.function`, the caller's tape keeps the
+activations all the same.
+
 Letters in the shapes: B batch, C chunks, S samples of a chunk, B = C * S.
+Reference: Gao et al. 2021, https://arxiv.org/abs/2101.06983.
 """
 
 from __future__ import annotations
@@ -26,50 +36,41 @@ def forward_in_chunks(
 ) -> list[tf.Tensor]:
     """Returns `forward(inputs)`, computed chunk by chunk in a loop.
 
-    Values and gradients are those of one pass if a row of the outputs depends
-    on its own row of the inputs alone. Batch normalisation in training does
-    not: it takes the statistics of a chunk on its replica, and its moving
-    averages are updated once per chunk, in order. The price is one more
-    forward pass. A random layer would draw anew in the second pass, so there
-    must be none, and no `add_loss` inside `forward`. Eagerly, outside of a
-    `tf.function`, the caller's tape keeps the activations all the same.
-
     Args:
-      forward: takes [S, ...], returns tensors [S, *row] float32, a function of
-        its argument and the variables of `model`.
+      forward: from [S, ...] and the variables of `model` to [S, *row] float32.
       inputs: [B, ...], any dtype.
-      chunks: C, which divides B.
+      chunks: C; ValueError if it does not divide a static B.
       row_shapes: shape of one row of every output.
-      model: the model whose trainable variables get gradients, and whose
-        moving averages `forward` updates.
+      model: its trainable variables get gradients, and `forward` updates its
+        moving averages.
 
     Returns:
       A [B, *row] float32 tensor per output.
-
-    Raises:
-      ValueError: C does not divide a static B; a dynamic one fails in the step.
-
-    Reference: Gao et al. 2021, https://arxiv.org/abs/2101.06983.
     """
-    parts = _split(inputs, chunks)
+    parts = _split(inputs, chunks)  # [C, S, ...]
     weights = model.trainable_variables
     averages = [  # which a forward pass updates, on each replica its own
         variable
         for variable in model.non_trainable_variables
         if variable.synchronization == tf.VariableSynchronization.ON_READ
     ]
-    outputs = _forward_pass(forward, parts, row_shapes)
-    outputs = [
-        _join(output, row)
-        for output, row in zip(outputs, row_shapes, strict=True)
-    ]
+    # In a loop: unrolled in Python, the chunks would run at once, each in its
+    # own memory.
+    outputs = tf.map_fn(
+        lambda index: forward(parts[index]),
+        tf.range(chunks),
+        fn_output_signature=[
+            tf.TensorSpec([parts.shape[1], *row]) for row in row_shapes
+        ],
+        parallel_iterations=1,
+    )  # [C, S, *row] each
 
     @tf.custom_gradient
     def with_gradients_of_weights(*tensors: tf.Tensor) -> tuple:
         def backward(*gradients: tf.Tensor) -> list[tf.Tensor]:
             # The second pass must not move the averages again.
             moved = [average.read_value() for average in averages]
-            of_weights = _backward_pass(
+            of_weights = _gradients_of_weights(
                 forward, parts, weights, [_split(g, chunks) for g in gradients]
             )
             for average, value in zip(averages, moved, strict=True):
@@ -79,7 +80,7 @@ def forward_in_chunks(
         return [tf.identity(t) for t in tensors[: len(outputs)]], backward
 
     return with_gradients_of_weights(
-        *(tf.stop_gradient(output) for output in outputs),
+        *(tf.stop_gradient(_join(output)) for output in outputs),
         # As stored, not cast to the compute dtype of a layer.
         *(
             tf.raw_ops.ReadVariableOp(resource=w.handle, dtype=w.dtype)
@@ -88,38 +89,15 @@ def forward_in_chunks(
     )
 
 
-def _forward_pass(
-    forward: Forward,
-    parts: tf.Tensor,
-    row_shapes: Sequence[Sequence[int | None]],
-) -> list[tf.Tensor]:
-    """Outputs [C, S, *row] of `parts` [C, S, ...], one chunk at a time."""
-    chunks, size = parts.shape[:2]
-
-    def step(index: tf.Tensor, *arrays: tf.TensorArray) -> tuple:
-        outputs = forward(parts[index])
-        written = [
-            a.write(index, o) for a, o in zip(arrays, outputs, strict=True)
-        ]
-        return index + 1, *written
-
-    arrays = [
-        tf.TensorArray(tf.float32, chunks, element_shape=(size, *row))
-        for row in row_shapes
-    ]
-    _, *arrays = _loop(chunks, step, arrays)
-    return [array.stack() for array in arrays]
-
-
-def _backward_pass(
+def _gradients_of_weights(
     forward: Forward,
     parts: tf.Tensor,
     weights: Sequence[tf.Variable],
     gradients: Sequence[tf.Tensor],
 ) -> list[tf.Tensor]:
-    """Gradients of `weights`, from those [C, S, *row] of the outputs."""
+    """From the gradients [C, S, *row] of the outputs of `parts` [C, S, ...]."""
 
-    def step(index: tf.Tensor, *sums: tf.Tensor) -> tuple:
+    def add_chunk(sums: list[tf.Tensor], index: tf.Tensor) -> list[tf.Tensor]:
         with tf.GradientTape() as tape:
             outputs = forward(parts[index])
         added = tape.gradient(
@@ -128,22 +106,12 @@ def _backward_pass(
             [gradient[index] for gradient in gradients],
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
-        return index + 1, *[s + a for s, a in zip(sums, added, strict=True)]
+        return [s + a for s, a in zip(sums, added, strict=True)]
 
-    zeros = [tf.zeros(w.shape, w.dtype) for w in weights]
-    _, *sums = _loop(parts.shape[0], step, zeros)
-    return sums
-
-
-def _loop(chunks: int, step: Callable, state: list) -> tuple:
-    """Runs `step` for every chunk, one after the other.
-
-    Unrolled in Python, the chunks would run at once, each in its own memory.
-    """
-    return tf.while_loop(
-        lambda index, *_: index < chunks,
-        step,
-        (tf.constant(0), *state),
+    return tf.foldl(
+        add_chunk,
+        tf.range(parts.shape[0]),
+        [tf.zeros(w.shape, w.dtype) for w in weights],
         parallel_iterations=1,
     )
 
@@ -164,9 +132,9 @@ def _split(tensor: tf.Tensor, chunks: int) -> tf.Tensor:
     )
 
 
-def _join(parts: tf.Tensor, row: Sequence[int | None]) -> tf.Tensor:
+def _join(parts: tf.Tensor) -> tf.Tensor:
     """Reshapes [C, S, *row] to [B, *row]."""
-    chunks, size = parts.shape[:2]
+    chunks, size, *row = parts.shape
     shape = tf.concat([[-1], tf.shape(parts)[2:]], axis=0)
     batch = None if size is None else chunks * size
     return tf.ensure_shape(tf.reshape(parts, shape), [batch, *row])

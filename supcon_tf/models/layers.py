@@ -14,16 +14,10 @@ def batch_norm(
     synchronized: bool = False,
     name: str = "bn",
 ) -> tf.keras.layers.BatchNormalization:
-    """Makes the batch normalisation of the official code.
+    """The batch normalisation of the official code, not built yet.
 
-    Args:
-      dtype: precision policy of the layer.
-      zero_gamma: gamma starts at 0 instead of 1.
-      synchronized: statistics over all replicas instead of the local ones.
-      name: layer name.
-
-    Returns:
-      An unbuilt layer, momentum 0.9, epsilon 1e-5.
+    `zero_gamma`: gamma starts at 0, not 1. `synchronized`: statistics over all
+    replicas, not the local ones.
     """
     return tf.keras.layers.BatchNormalization(
         momentum=0.9,
@@ -42,12 +36,6 @@ def spans_replicas(model: tf.keras.Model) -> bool:
     statistics several times slower, so it is used only where it matters. The
     strategy is the one the model was made under, because a first call inside
     `fit` builds in an init scope, where the current strategy is not visible.
-
-    Args:
-      model: the model about to be built.
-
-    Returns:
-      True for more than one replica in sync.
     """
     return model.distribute_strategy.num_replicas_in_sync > 1
 
@@ -57,10 +45,6 @@ def build_chain(layers: Sequence[tf.keras.layers.Layer], channels: int) -> None:
 
     `build` called directly opens no name scope: all variables would be named
     "kernel:0". Only the channels matter to the shapes of the variables.
-
-    Args:
-      layers: layers with an `output_filters`, in order.
-      channels: channels of the first layer's input.
     """
     for layer in layers:
         with tf.name_scope(layer.name):
@@ -71,9 +55,11 @@ def build_chain(layers: Sequence[tf.keras.layers.Layer], channels: int) -> None:
 class ConvBN(tf.keras.layers.Layer):
     """Convolution without bias, then batch normalisation; no activation.
 
-    A strided convolution pads symmetrically by its kernel size and is then
-    VALID, as in torch and the official code: SAME would pad even images on the
-    right and bottom only, which shifts what every output pixel sees.
+    [batch, height, width, channels] float to [batch, ceil(height / strides),
+    ceil(width / strides), filters] in the compute dtype, for odd kernels. A
+    strided convolution pads symmetrically by its kernel size and is then VALID,
+    as in torch and the official code: SAME would pad even images on the right
+    and bottom only, which shifts what every output pixel sees.
 
     Args:
       filters: output channels.
@@ -115,7 +101,6 @@ class ConvBN(tf.keras.layers.Layer):
         )
 
     def build(self, input_shape: tf.TensorShape) -> None:
-        """Creates the variables of all layers."""
         with tf.name_scope(self.conv.name):
             self.conv.build(input_shape)
         with tf.name_scope(self.bn.name):
@@ -125,16 +110,6 @@ class ConvBN(tf.keras.layers.Layer):
     def call(
         self, inputs: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
-        """Convolves and normalises.
-
-        Args:
-          inputs: [batch, height, width, channels] float.
-          training: whether the BN uses the statistics of the batch.
-
-        Returns:
-          [batch, ceil(height / strides), ceil(width / strides), filters]
-          in the compute dtype (odd kernels).
-        """
         if self.strides > 1 and self.kernel_size == 1:
             # The same as a strided convolution, whose gradient for 8 channels
             # crashes TensorFlow 2.15 on 4 cores (oneDNN: double free).

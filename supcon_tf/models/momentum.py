@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from supcon_tf import exceptions
-from supcon_tf.models import contrastive, gradient_cache
+from supcon_tf.models import contrastive
 from supcon_tf.models import views as view_axis
 
 
@@ -75,11 +75,8 @@ class MomentumSupConModel(contrastive.SupConModel):
         self.momentum_encoder = _copy(encoder)
         self.momentum_head = _copy(projection_head)
 
-    def build(self, input_shape: tf.TensorShape) -> None:
-        """Creates the variables of all layers, the copies' being equal."""
-        if self.built:
-            return
-        super().build(input_shape)
+    def _build_parts(self, input_shape: tf.TensorShape) -> None:
+        super()._build_parts(input_shape)
         self.momentum_encoder.build((None, *input_shape[2:]))
         self.momentum_head.build((None, self.encoder.representation_dim))
         self.momentum_encoder.set_weights(self.encoder.get_weights())
@@ -96,23 +93,13 @@ class MomentumSupConModel(contrastive.SupConModel):
         )
 
     def train_step(self, data: tuple) -> dict[str, tf.Tensor]:
-        """The three parts of a step, see the class."""
         logs = super().train_step(data)
         views, labels, _ = tf.keras.utils.unpack_x_y_sample_weight(data)
         # Each replica moves its own variables, by the same numbers.
-        online = (
-            self.encoder.trainable_weights
-            + self.projection_head.trainable_weights
-        )
+        parts = self.encoder, self.projection_head
+        online = [w for part in parts for w in part.trainable_weights]
         for copy, weight in zip(self._copied_weights(), online, strict=True):
             copy.assign_sub((1 - self.encoder_momentum) * (copy - weight))
-        z = self._momentum_projections(views)  # [B, V, dim]
-        labels = tf.repeat(labels, tf.shape(z)[1], axis=0)  # [B*V]
-        self.queue.enqueue(tf.reshape(z, [-1, z.shape[2]]), labels)
-        return logs
-
-    def _momentum_projections(self, views: tf.Tensor) -> tf.Tensor:
-        """Projections [B, V, dim] by the momentum copies."""
 
         def forward(views: tf.Tensor) -> list[tf.Tensor]:
             images = view_axis.fold_views(views)
@@ -120,12 +107,10 @@ class MomentumSupConModel(contrastive.SupConModel):
             rows = self.momentum_head(representations, training=True)
             return [view_axis.unfold_views(rows, views)]
 
-        if self.gradient_cache_chunks == 1:
-            return forward(views)[0]
-        row = (views.shape[1], self.momentum_head.output_dim)
-        return gradient_cache.forward_in_chunks(
-            forward, views, self.gradient_cache_chunks, [row], self
-        )[0]
+        (z,) = self._in_chunks(forward, views, [self.momentum_head.output_dim])
+        labels = tf.repeat(labels, tf.shape(z)[1], axis=0)  # [B*V]
+        self.queue.enqueue(tf.reshape(z, [-1, z.shape[2]]), labels)
+        return logs
 
     def _copied_weights(self) -> list[tf.Variable]:
         """Trainable weights of the momentum copies.

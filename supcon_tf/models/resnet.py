@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import tensorflow as tf
 
 from supcon_tf.models import layers
@@ -20,22 +22,19 @@ _EXPANSION = 4  # output channels of a bottleneck per inner channel
 
 
 def output_filters(depth: int, width: float) -> int:
-    """Returns the channels of the last group.
-
-    Args:
-      depth: one of `BLOCKS_PER_GROUP`.
-      width: multiplier of all channels.
-    """
+    """Channels of the last group."""
     return _group_filters(3, width) * (_EXPANSION if depth >= 50 else 1)
 
 
 def _group_filters(group: int, width: float) -> int:
-    """Returns the inner channels of group 0 to 3."""
     return max(1, round(64 * 2**group * width))
 
 
 class ResidualBlock(tf.keras.layers.Layer):
     """relu(shortcut(x) + branch(x)), a basic block or a bottleneck.
+
+    [batch, height, width, channels] to [batch, ceil(height / strides),
+    ceil(width / strides), output_filters] in the compute dtype.
 
     Args:
       filters: inner channels; a bottleneck puts out four times as many.
@@ -60,51 +59,31 @@ class ResidualBlock(tf.keras.layers.Layer):
         **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
-        self.synchronized_bn = synchronized_bn
         self.output_filters = filters * (_EXPANSION if bottleneck else 1)
+        conv = functools.partial(
+            layers.ConvBN,
+            synchronized_bn=synchronized_bn,
+            dtype=self.dtype_policy,
+        )
+        last = functools.partial(conv, zero_gamma=zero_init_residual)
         if bottleneck:
             self.branch = [
-                self._conv("reduce", filters, 1),
-                self._conv("spatial", filters, 3, strides),
-                self._conv(
-                    "expand",
-                    self.output_filters,
-                    1,
-                    zero_gamma=zero_init_residual,
-                ),
+                conv(filters, 1, name="reduce"),
+                conv(filters, 3, strides, name="spatial"),
+                last(self.output_filters, 1, name="expand"),
             ]
         else:
             self.branch = [
-                self._conv("first", filters, 3, strides),
-                self._conv("second", filters, 3, zero_gamma=zero_init_residual),
+                conv(filters, 3, strides, name="first"),
+                last(filters, 3, name="second"),
             ]
         self.shortcut = None
         if project:
-            self.shortcut = self._conv(
-                "shortcut", self.output_filters, 1, strides
+            self.shortcut = conv(
+                self.output_filters, 1, strides, name="shortcut"
             )
 
-    def _conv(
-        self,
-        name: str,
-        filters: int,
-        kernel_size: int,
-        strides: int = 1,
-        zero_gamma: bool = False,
-    ) -> layers.ConvBN:
-        """Makes one convolution + BN of this block."""
-        return layers.ConvBN(
-            filters,
-            kernel_size,
-            strides,
-            zero_gamma=zero_gamma,
-            synchronized_bn=self.synchronized_bn,
-            dtype=self.dtype_policy,
-            name=name,
-        )
-
     def build(self, input_shape: tf.TensorShape) -> None:
-        """Creates the variables of all layers."""
         layers.build_chain(self.branch, input_shape[-1])
         if self.shortcut is not None:
             layers.build_chain([self.shortcut], input_shape[-1])
@@ -113,16 +92,6 @@ class ResidualBlock(tf.keras.layers.Layer):
     def call(
         self, inputs: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
-        """Adds the branch to the shortcut.
-
-        Args:
-          inputs: [batch, height, width, channels] float.
-          training: whether BN uses the statistics of the batch.
-
-        Returns:
-          [batch, ceil(height / strides), ceil(width / strides),
-          output_filters] in the compute dtype.
-        """
         shortcut = inputs
         if self.shortcut is not None:
             shortcut = self.shortcut(inputs, training=training)
@@ -134,6 +103,10 @@ class ResidualBlock(tf.keras.layers.Layer):
 
 class ResNet(tf.keras.layers.Layer):
     """Images to the feature map of a ResNet v1, before pooling.
+
+    [batch, height, width, 3] float, normalised, to [batch, height / s,
+    width / s, output_filters] in the compute dtype, s = 8 ("cifar") or 32
+    ("imagenet"), rounded up.
 
     Args:
       depth: one of `BLOCKS_PER_GROUP`; basic blocks below 50.
@@ -168,43 +141,28 @@ class ResNet(tf.keras.layers.Layer):
             name="stem",
         )
         self.blocks = []
-        channels = self.stem_conv.output_filters
         for group, count in enumerate(BLOCKS_PER_GROUP[depth]):
             for index in range(count):
-                strides = 2 if group > 0 and index == 0 else 1
-                filters = _group_filters(group, width)
-                expansion = _EXPANSION if depth >= 50 else 1
                 block = ResidualBlock(
-                    filters,
-                    strides,
+                    _group_filters(group, width),
+                    strides=2 if group > 0 and index == 0 else 1,
                     bottleneck=depth >= 50,
-                    project=strides > 1 or channels != filters * expansion,
+                    # The first basic block keeps size and channels.
+                    project=index == 0 and (group > 0 or depth >= 50),
                     zero_init_residual=zero_init_residual,
                     synchronized_bn=synchronized_bn,
                     dtype=self.dtype_policy,
                     name=f"group{group}_block{index}",
                 )
-                channels = block.output_filters
                 self.blocks.append(block)
 
     def build(self, input_shape: tf.TensorShape) -> None:
-        """Creates the variables of all layers."""
         layers.build_chain([self.stem_conv, *self.blocks], input_shape[-1])
         super().build(input_shape)
 
     def call(
         self, inputs: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
-        """Computes the feature map.
-
-        Args:
-          inputs: [batch, height, width, 3] float, normalised.
-          training: whether BN uses the statistics of the batch.
-
-        Returns:
-          [batch, height / s, width / s, output_filters] in the compute
-          dtype, s = 8 ("cifar") or 32 ("imagenet"), rounded up.
-        """
         x = tf.nn.relu(self.stem_conv(inputs, training=training))
         if self.stem == "imagenet":
             x = tf.nn.max_pool2d(x, ksize=3, strides=2, padding="SAME")

@@ -11,24 +11,21 @@ _FILTERS = (64, 128, 256, 512, 512)
 
 
 def output_filters(width: float) -> int:
-    """Returns the channels of the last stage.
-
-    Args:
-      width: multiplier of all channels.
-    """
+    """Channels of the last stage."""
     return _stage_filters(len(_FILTERS) - 1, width)
 
 
 def _stage_filters(stage: int, width: float) -> int:
-    """Returns the channels of stage 0 to 4."""
     return max(1, round(_FILTERS[stage] * width))
 
 
 class VGG(tf.keras.layers.Layer):
     """Images to the feature map of a VGG, before global average pooling.
 
-    Five stages of 3x3 convolution, BN and ReLU, with 2x2 max pooling between
-    them. The pooling rounds up, so that an image below 16 pixels keeps a pixel.
+    [batch, height, width, 3] float, normalised, to [batch, ceil(height / 16),
+    ceil(width / 16), output_filters] in the compute dtype. Five stages of 3x3
+    convolution, BN and ReLU, with 2x2 max pooling between them. The pooling
+    rounds up, so that an image below 16 pixels keeps a pixel.
 
     Args:
       depth: 8 or 16, counted as in the original, with its dense layers.
@@ -64,23 +61,12 @@ class VGG(tf.keras.layers.Layer):
             ]
 
     def build(self, input_shape: tf.TensorShape) -> None:
-        """Creates the variables of all layers."""
         layers.build_chain(self.convs, input_shape[-1])
         super().build(input_shape)
 
     def call(
         self, inputs: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
-        """Computes the feature map.
-
-        Args:
-          inputs: [batch, height, width, 3] float, normalised.
-          training: whether BN uses the statistics of the batch.
-
-        Returns:
-          [batch, ceil(height / 16), ceil(width / 16), output_filters] in
-          the compute dtype.
-        """
         x = inputs
         for index, conv in enumerate(self.convs):
             if index > 0 and index in self.stage_starts:

@@ -12,14 +12,7 @@ from supcon_tf import exceptions
 
 
 def check_views(shape: tf.TensorShape) -> list[int | None]:
-    """Returns the static shape, or raises if it cannot be one of views.
-
-    Args:
-      shape: shape of a tensor of views.
-
-    Raises:
-      ValueError: the rank is not 5.
-    """
+    """The static shape, if it can be one of views."""
     shape = tf.TensorShape(shape)
     exceptions.require(
         shape.rank == 5,
@@ -30,31 +23,16 @@ def check_views(shape: tf.TensorShape) -> list[int | None]:
 
 
 def fold_views(views: tf.Tensor) -> tf.Tensor:
-    """Makes every view a row of the batch, sample by sample.
-
-    Args:
-      views: [B, V, height, width, 3], any dtype.
-
-    Returns:
-      [B * V, height, width, 3], same dtype.
-
-    Raises:
-      ValueError: `views` is not rank 5.
-    """
+    """[B, V, height, width, 3] as [B * V, height, width, 3], any dtype."""
     static = check_views(views.shape)
     shape = tf.concat([[-1], tf.shape(views)[2:]], axis=0)
     return tf.ensure_shape(tf.reshape(views, shape), [None, *static[2:]])
 
 
 def unfold_views(rows: tf.Tensor, views: tf.Tensor) -> tf.Tensor:
-    """Gives the rows that came from `fold_views` their view axis back.
+    """[B * V, dim] as [B, V, dim], where `views` [B, V, ...] were folded.
 
-    Args:
-      rows: [B * V, dim], any dtype, `dim` static.
-      views: what was folded, [B, V, ...].
-
-    Returns:
-      [B, V, dim], same dtype, `V` static where it is in `views`.
+    `dim` must be static; `V` is static where it is in `views`.
     """
     batch, num_views = tf.unstack(tf.shape(views)[:2])
     num_views = views.shape[1] or num_views

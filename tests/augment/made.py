@@ -29,6 +29,27 @@ def difference(left, right) -> np.ndarray:
     return np.abs(np.asarray(left, np.int32) - np.asarray(right, np.int32))
 
 
+def assert_same_everywhere(operation, *batch) -> np.ndarray:
+    """The same eagerly, traced, alone and in a pipeline; none for none."""
+    batch = [np.asarray(array) for array in batch]
+    eager = operation(*batch).numpy()
+    specs = [tf.TensorSpec([None, *a.shape[1:]], a.dtype) for a in batch]
+    traced = tf.function(operation, input_signature=specs)
+    static = traced.get_concrete_function().output_shapes
+    assert static.as_list() == [None, *eager.shape[1:]]
+    np.testing.assert_array_equal(traced(*batch), eager)
+    for i in range(len(eager)):
+        alone = traced(*(array[i : i + 1] for array in batch))
+        np.testing.assert_array_equal(alone[0], eager[i])
+    dataset = tf.data.Dataset.from_tensor_slices(tuple(batch)).batch(7)
+    dataset = dataset.map(operation, num_parallel_calls=2)
+    assert dataset.element_spec.shape.as_list() == [None, *eager.shape[1:]]
+    np.testing.assert_array_equal(np.concatenate(list(dataset)), eager)
+    empty = traced(*(array[:0] for array in batch))
+    assert empty.shape == (0, *eager.shape[1:]) and empty.dtype == eager.dtype
+    return eager
+
+
 def by_pil(image, drawn, ranges, fill) -> np.ndarray:
     """What PIL makes of an image by steps and draws of `operations.apply`."""
     for (name, level), draws in drawn:

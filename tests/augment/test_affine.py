@@ -6,6 +6,7 @@ import tensorflow as tf
 from PIL import Image, ImageDraw
 
 from supcon_tf.augment import affine
+from tests.augment import made
 
 _FILL = (3, 77, 200)
 _GRAY = (128, 128, 128)
@@ -124,17 +125,6 @@ def test_rotation_matrices_are_pils(monkeypatch, height, width):
     np.testing.assert_allclose(matrices, expected, rtol=0, atol=1e-12)
 
 
-def test_right_angles_have_exact_matrices():
-    matrices = affine.rotation_matrices([0.0, 90.0, -90.0, 180.0], 4, 6)
-    expected = [
-        (1, 0, 0, 0, 1, 0),
-        (0, -1, 5, 1, 0, -1),
-        (0, 1, 1, -1, 0, 5),
-        (-1, 0, 6, 0, -1, 4),
-    ]
-    np.testing.assert_array_equal(matrices, expected)
-
-
 @pytest.mark.parametrize("height, width", [(1, 1), (2, 7), (32, 32), (61, 40)])
 def test_cutout_is_a_filled_square(height, width):
     rng = np.random.default_rng(0)
@@ -186,31 +176,10 @@ _BATCHES = {
 
 
 @pytest.mark.parametrize("operation", _BATCHES)
-def test_same_in_a_function_in_a_pipeline_and_alone(operation):
-    batch = _BATCHES[operation]
-    eager = operation(*batch).numpy()
-    assert (eager != batch[0]).any((1, 2, 3)).sum() > 5
-    unknown = [
-        tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in batch
-    ]
-    traced = tf.function(operation, input_signature=unknown)
-    static = traced.get_concrete_function().output_shapes
-    assert static.as_list() == [None, 20, 20, 3]
-    np.testing.assert_array_equal(traced(*batch), eager)
-    alone = [traced(*(a[i : i + 1] for a in batch))[0] for i in range(10)]
-    np.testing.assert_array_equal(alone, eager)
-    dataset = tf.data.Dataset.from_tensor_slices(batch).batch(3).map(operation)
-    piped = np.concatenate(list(dataset.as_numpy_iterator()))
-    np.testing.assert_array_equal(piped, eager)
-    empty = traced(*(array[:0] for array in batch))
-    assert empty.shape == (0, 20, 20, 3) and empty.dtype == tf.uint8
-
-
-@pytest.mark.parametrize("operation", _BATCHES)
-def test_refuses_other_images_and_fills(operation):
+def test_same_everywhere_and_no_other_fills(operation):
     pictures, *arguments = _BATCHES[operation]
-    with pytest.raises(ValueError, match="`images` must be"):
-        operation(pictures.astype(np.float32), *arguments)
+    eager = made.assert_same_everywhere(operation, pictures, *arguments)
+    assert (eager != pictures).any((1, 2, 3)).sum() > 5
     for fill in ((0, 0), (0, 0, 256), (-1, 0, 0), (0.5, 0, 0)):
         with pytest.raises(ValueError, match="`fill` must be three numbers"):
             operation(pictures, *arguments, fill)

@@ -106,51 +106,18 @@ def test_sharpness_of_tiny_images_is_exactly_pil(shape):
         )
 
 
-def test_contrast_takes_the_mean_of_the_levels_not_of_their_counts():
-    """Public code averages the histogram: the number of pixels / 256."""
-    for shape in [(1, 1), (17, 23), (64, 48)]:
-        pictures = np.full((2, *shape, 3), 100, np.uint8)
-        pictures[1, ..., :] = (200, 10, 30)  # luminance 69
-        gray = color.adjust_contrast(tf.constant(pictures), tf.zeros([2]))
-        np.testing.assert_array_equal(gray[0], pictures[0])
-        assert set(np.ravel(gray[1])) == {69}
+@pytest.mark.parametrize(
+    "operation",
+    [*(adjust for adjust, _ in _BLENDS), color.adjust_hue, color.gaussian_blur],
+)
+def test_same_everywhere(operation):
+    for shape in ((17, 23), (40, 31)):
+        pictures = _pictures(*shape)
+        factors = np.linspace(0.1, 1.9, len(pictures), dtype=np.float32)
+        made.assert_same_everywhere(operation, pictures, factors)
 
 
-def test_blends_are_the_same_in_graphs_datasets_and_batches_of_any_size():
-    pictures = _pictures()
-    factors = np.linspace(0.1, 1.9, len(pictures), dtype=np.float32)
-    adjustments = [*(adjust for adjust, _ in _BLENDS), color.adjust_hue]
-    eager = [adjust(pictures, factors) for adjust in adjustments]
-    shape = [None, *pictures.shape[1:]]
-
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec(shape, tf.uint8),
-            tf.TensorSpec([None], tf.float32),
-        ]
-    )
-    def traced(images, factor):
-        return [adjust(images, factor) for adjust in adjustments]
-
-    dataset = tf.data.Dataset.from_tensor_slices((pictures, factors))
-    for index, expected in enumerate(eager):
-        whole = traced(pictures, factors)[index]
-        np.testing.assert_array_equal(whole, expected)
-        for size in (1, 4):
-            batches = dataset.batch(size).map(lambda *b: tuple(traced(*b)))
-            parts = tf.concat([batch[index] for batch in batches], axis=0)
-            np.testing.assert_array_equal(parts, expected)
-    for empty in traced(pictures[:0], factors[:0]):
-        assert empty.shape == (0, *pictures.shape[1:])
-
-
-def test_hue_turned_by_nothing_changes_nothing():
-    pictures = _pictures(40, 31)
-    same = color.adjust_hue(tf.constant(pictures), _factors(pictures, 0.0))
-    np.testing.assert_array_equal(same, pictures)
-
-
-@pytest.mark.parametrize("turn", [-0.5, -0.1, 0.05, 0.25, 0.5, 1.0])
+@pytest.mark.parametrize("turn", [-0.5, -0.1, 0.0, 0.05, 0.25, 0.5, 1.0])
 def test_hue_matches_colorsys_within_one_level(turn):
     pictures = _pictures(9, 8)
     turned = color.adjust_hue(tf.constant(pictures), _factors(pictures, turn))
@@ -160,19 +127,8 @@ def test_hue_matches_colorsys_within_one_level(turn):
         rgb = colorsys.hsv_to_rgb((hue + turn) % 1.0, saturation, value)
         expected[place] = np.round(np.multiply(rgb, 255))
     assert made.difference(turned, expected).max() <= 1
-
-
-def test_hue_matches_pil_within_its_8_bits():
-    rng = np.random.default_rng(1)
-    picture = rng.integers(0, 256, (1, 30, 30, 3)).astype(np.uint8)
-    turn = 26 / 255  # a whole number of PIL's steps
-    hsv = np.array(Image.fromarray(picture[0]).convert("HSV"))
-    hsv[..., 0] += 26
-    expected = np.asarray(Image.fromarray(hsv, "HSV").convert("RGB"))
-    turned = color.adjust_hue(tf.constant(picture), tf.constant([turn]))
-    # One step of PIL's hue moves a channel by up to 6 levels.
-    assert made.difference(turned[0], expected).max() <= 12
-    assert made.difference(turned[0], expected).mean() < 2
+    if turn == 0.0:
+        np.testing.assert_array_equal(turned, pictures)
 
 
 def test_jitter_is_one_order_of_the_four_operations():
@@ -258,16 +214,6 @@ def test_blur_of_small_images_is_identity():
     np.testing.assert_array_equal(blurred, pictures)
 
 
-def test_blur_does_not_depend_on_the_batch():
-    rng = np.random.default_rng(4)
-    pictures = tf.constant(rng.integers(0, 256, [33, 64, 64, 3]), tf.uint8)
-    sigmas = tf.linspace(0.1, 2.0, 33)
-    together = color.gaussian_blur(pictures, sigmas).numpy()
-    for i in range(0, 33, 4):
-        alone = color.gaussian_blur(pictures[i : i + 1], sigmas[i : i + 1])
-        np.testing.assert_array_equal(together[i], alone[0])
-
-
 @pytest.mark.parametrize("strength", [-0.1, 2.6])
 def test_strength_error(strength):
     with pytest.raises(
@@ -278,13 +224,6 @@ def test_strength_error(strength):
         )
 
 
-def test_images_error():
-    with pytest.raises(ValueError, match="`images` must be .* float32"):
-        color.adjust_contrast(tf.zeros([2, 4, 4, 3]), tf.ones([2]))
-    with pytest.raises(ValueError, match=r"`images` must be .* \(2, 4, 4, 1\)"):
-        color.to_grayscale(tf.zeros([2, 4, 4, 1], tf.uint8))
-
-
 def test_hue_of_large_images_is_that_of_their_parts():
     rng = np.random.default_rng(2)
     large = rng.integers(0, 256, (3, 96, 128, 3)).astype(np.uint8)
@@ -293,5 +232,4 @@ def test_hue_of_large_images_is_that_of_their_parts():
     strips = large.reshape(3 * 12, 8, 128, 3)
     parts = color.adjust_hue(strips, tf.repeat(factors, 12))
     np.testing.assert_array_equal(whole, tf.reshape(parts, whole.shape))
-    empty = color.adjust_hue(large[:0], factors[:0])
-    assert empty.shape == (0, 96, 128, 3)
+    made.assert_same_everywhere(color.adjust_hue, large, factors)

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from supcon_tf.augment import operations, tables
 from tests import pil
+from tests.augment import made
 
 _RANGES = tables.RAND_AUGMENT_RANGES
 _LEVELS = (0.0, 2.0, 5.0, 7.3, 10.0)
@@ -54,15 +54,14 @@ def test_same_in_a_function_in_a_pipeline_and_alone():
     choices = np.arange(len(_STEPS))
     pictures, draws = _pictures(len(choices), 20, 20), _draws(len(choices))
 
-    def apply(pictures, choices, draws):
-        return operations.apply(pictures, _STEPS, choices, draws, _RANGES)
-
-    eager = apply(pictures, choices, draws).numpy()
-    traced = tf.function(apply)(pictures, choices, draws)
-    np.testing.assert_array_equal(traced, eager)
-    dataset = tf.data.Dataset.from_tensor_slices((pictures, choices, draws))
-    one_by_one = dataset.batch(1).map(apply).unbatch()
-    np.testing.assert_array_equal(list(one_by_one.as_numpy_iterator()), eager)
+    made.assert_same_everywhere(
+        lambda pictures, choices, draws: operations.apply(
+            pictures, _STEPS, choices, draws, _RANGES
+        ),
+        pictures,
+        choices,
+        draws,
+    )
 
 
 def test_levels_that_change_nothing():
@@ -103,6 +102,22 @@ def test_levels_that_change_nothing():
 def test_arguments_of_levels_at_224_pixels(name, level, expected):
     value = operations.argument(name, level, 224, _RANGES)
     assert value == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "policy, name, levels",
+    [
+        ("imagenet", "Posterize", {5: 6, 6: 6, 7: 6, 8: 7}),
+        ("v0", "Posterize", {2: 1, 6: 2}),
+        ("v0", "TranslateY", {9: 225.0}),
+        ("cifar10", "TranslateX", {9: 0.9 * 150 * 224 / 331}),
+    ],
+)
+def test_ranges_of_levels(policy, name, levels):
+    _, ranges = tables.AUTO_AUGMENT[policy]
+    for level, expected in levels.items():
+        value = operations.argument(name, level, 224, ranges)
+        assert value == pytest.approx(expected)
 
 
 def test_lengths_scale_with_the_side():

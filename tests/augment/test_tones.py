@@ -6,6 +6,7 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 
 from supcon_tf.augment import tones
+from tests.augment import made
 
 _SHAPES = [(17, 23), (32, 32), (40, 31), (2, 128), (1, 300), (9, 1), (1, 1)]
 _THRESHOLDS = (0, 1, 2, 63, 128, 200, 254, 255, 256)
@@ -97,16 +98,6 @@ def test_solarize_add_matches_numpy():
     np.testing.assert_array_equal(ours, expected)
 
 
-def test_solarize_at_its_ends():
-    """As a byte 256 is 0: public code inverts the whole image."""
-    pictures = _pictures()
-    same = tones.solarize(pictures, np.full(len(pictures), 256, np.int32))
-    np.testing.assert_array_equal(same, pictures)
-    inverted = tones.solarize(pictures, np.zeros(len(pictures), np.int32))
-    by_pil = _by_pil(ImageOps.invert, pictures)
-    np.testing.assert_array_equal(inverted, by_pil)
-
-
 def test_auto_contrast_is_pils_for_all_darkest_and_brightest():
     darkest, brightest = np.triu_indices(256, k=1)
     scale = 255.0 / (brightest - darkest)
@@ -132,54 +123,19 @@ def test_equalize_at_the_edge_of_changing_nothing():
         assert np.array_equal(equal, image) == (count == 254)
 
 
-def _all_operations(images, bits, threshold, addition):
-    return (
-        tones.auto_contrast(images),
-        tones.equalize(images),
-        tones.posterize(images, bits),
-        tones.solarize(images, threshold),
-        tones.solarize_add(images, addition),
-    )
-
-
-def test_results_are_the_same_in_graphs_datasets_and_batches_of_any_size():
+@pytest.mark.parametrize(
+    "operation, high",
+    [
+        (tones.auto_contrast, None),
+        (tones.equalize, None),
+        (tones.posterize, 9),
+        (tones.solarize, 257),
+        (tones.solarize_add, 256),
+    ],
+)
+def test_same_everywhere(operation, high):
     pictures = _pictures()
     rng = np.random.default_rng(1)
-    batch = (
-        pictures,
-        *(
-            rng.integers(0, high, len(pictures)).astype(np.int32)
-            for high in (9, 257, 256)
-        ),
-    )
-    specs = [tf.TensorSpec([None, *pictures.shape[1:]], tf.uint8)]
-    specs += [tf.TensorSpec([None], tf.int32)] * 3
-    traced = tf.function(_all_operations, input_signature=specs)
-    eager = _all_operations(*batch)
-    alone = [
-        traced(*(tensor[i : i + 1] for tensor in batch))
-        for i in range(len(pictures))
-    ]
-    dataset = tf.data.Dataset.from_tensor_slices(batch)
-    parts = list(dataset.batch(5).map(_all_operations))
-    for runs in ([traced(*batch)], alone, parts):
-        for index, expected in enumerate(eager):
-            joined = tf.concat([run[index] for run in runs], axis=0)
-            np.testing.assert_array_equal(joined, expected)
-    for shape in traced.get_concrete_function().output_shapes:
-        assert shape.as_list() == [None, *pictures.shape[1:]]
-    for empty in traced(*(tensor[:0] for tensor in batch)):
-        assert empty.dtype == tf.uint8
-        assert empty.shape == (0, *pictures.shape[1:])
-
-
-def test_images_error():
-    for call in (
-        tones.auto_contrast,
-        tones.equalize,
-        lambda images: tones.posterize(images, [8, 8]),
-        lambda images: tones.solarize(images, [8, 8]),
-        lambda images: tones.solarize_add(images, [8, 8]),
-    ):
-        with pytest.raises(ValueError, match="`images` must be .* float32"):
-            call(tf.zeros([2, 4, 4, 3]))
+    count = len(pictures)
+    own = [rng.integers(0, high, count).astype(np.int32)] if high else []
+    made.assert_same_everywhere(operation, pictures, *own)

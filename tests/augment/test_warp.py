@@ -51,21 +51,14 @@ def test_warp_length_scales_with_the_side():
     assert made.difference(np.round(halved), small).mean() < 4
 
 
-def test_warp_does_not_depend_on_neighbours():
+def test_same_everywhere():
     images, seeds = made.noise(9, 33, 33, 3), made.seeds(9)
-    together = warp.random_warp(images, seeds).numpy()
-    for i in range(9):
-        alone = warp.random_warp(images[i : i + 1], seeds[i : i + 1])
-        np.testing.assert_array_equal(together[i], alone[0])
+    made.assert_same_everywhere(warp.random_warp, images, seeds)
 
 
-def test_warp_of_one_pixel():
+def test_one_pixel_and_negative_lengths():
     images = made.noise(3, 1, 1, 3)
-    np.testing.assert_array_equal(
-        warp.random_warp(images, made.seeds(3)), images
-    )
-
-
-def test_negative_lengths_are_refused():
+    same = warp.random_warp(images, made.seeds(3))
+    np.testing.assert_array_equal(same, images)
     with pytest.raises(ValueError, match="`max_length` must be >= 0, got -1"):
         warp.random_warp(made.noise(1, 8, 8, 3), made.seeds(1), -1.0)

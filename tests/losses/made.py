@@ -1,4 +1,4 @@
-"""Unit vectors, and steps on two replicas."""
+"""Unit vectors, gradients, and steps on two replicas."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ import tensorflow as tf
 def unit(shape, seed=0, dtype=np.float64):
     z = np.random.default_rng(seed).normal(size=shape)
     return (z / np.linalg.norm(z, axis=-1, keepdims=True)).astype(dtype)
+
+
+def value_and_gradient(function, z, weights=1.0):
+    """Losses `function(z)`, and the gradient of their weighted sum."""
+    z = tf.convert_to_tensor(z)
+    with tf.GradientTape() as tape:
+        tape.watch(z)
+        loss = function(z)
+        total = tf.reduce_sum(tf.cast(weights, loss.dtype) * loss)
+    return loss, tape.gradient(total, z)
 
 
 def on_two_replicas(strategy, step, parts, *arrays):

@@ -93,13 +93,6 @@ def test_every_form_of_labels():
         measured(z, np.ones([6, 3]))
 
 
-def test_order_of_samples_and_views_does_not_matter():
-    rng = np.random.default_rng(0)
-    z, order = made.unit([6, 3, 5]), rng.permutation(6)
-    permuted = measured(z[order][:, rng.permutation(3)], LABELS[order])
-    assert_figures(permuted, measured(z, LABELS))
-
-
 @pytest.mark.parametrize("samples", [6, 4096])
 def test_collapsed_projections(samples):
     """Also in a batch where float32 sums of equal rows have lost digits."""
@@ -274,20 +267,3 @@ def test_bad_arguments_are_named():
             metric.update_state([0, 1], made.unit([2, 1, 4]), tf.ones([2]))
         with pytest.raises(ValueError, match="the view axis is second"):
             metric.update_state([0, 1], np.ones([2, 1, 4, 1]))
-
-
-def test_fit_reports_them():
-    z = made.unit([12, 8])
-    labels = np.arange(12) % 3
-    model = tf.keras.Sequential([tf.keras.layers.Reshape([2, 4])])
-    model.add(tf.keras.layers.Dense(4, "linear", False, "identity"))
-    model.compile(
-        tf.keras.optimizers.SGD(0.0),
-        losses.SupConLoss(),
-        metrics=losses.diagnostics(),
-    )
-    history = model.fit(z, labels, batch_size=12, verbose=0).history
-    rows = z.reshape(12, 2, 4)
-    rows /= np.linalg.norm(rows, axis=2, keepdims=True)
-    got = {name: history[name][0] for name in NAMES}
-    assert_figures(got, oracle(rows, labels))

@@ -22,11 +22,9 @@ LABELS = {  # positives from other samples: none, one, many
 
 
 def value_and_gradient(z, labels, **options):
-    z = tf.convert_to_tensor(z)
-    with tf.GradientTape() as tape:
-        tape.watch(z)
-        loss = losses.supcon_loss(z, labels, **options)
-    return loss.numpy(), tape.gradient(loss, z).numpy()
+    return made.value_and_gradient(
+        lambda z: losses.supcon_loss(z, labels, **options), z
+    )
 
 
 @pytest.mark.parametrize("views", [1, 2, 3])
@@ -84,24 +82,19 @@ def test_gradient_equals_finite_differences(formulation, denominator, cap):
 def test_gradient_of_one_anchor_is_supplement_eq_8(formulation):
     z = made.unit([9, 5], seed=2)
     labels = np.array([0, 0, 1, 0, 2, 1, 0, 2, 2])
-    anchor = tf.constant(z[None, :1])  # one sample, one view
-    with tf.GradientTape() as tape:
-        tape.watch(anchor)
-        loss = losses.supcon_loss(
-            anchor,
-            labels[:1],
-            temperature=0.1,
-            formulation=formulation,
-            scale_by_temperature=False,
-            contrast_projections=z[1:],
-            contrast_labels=labels[1:],
-        )
+    _, gradient = value_and_gradient(
+        z[None, :1],  # one sample, one view
+        labels[:1],
+        temperature=0.1,
+        formulation=formulation,
+        scale_by_temperature=False,
+        contrast_projections=z[1:],
+        contrast_labels=labels[1:],
+    )
     expected = reference.anchor_gradient(
         z[0], z[1:], labels[1:] == labels[0], 0.1, formulation
     )
-    np.testing.assert_allclose(
-        tape.gradient(loss, anchor)[0, 0], expected, rtol=1e-5, atol=1e-5
-    )
+    np.testing.assert_allclose(gradient[0, 0], expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("formulation", ["out", "in"])
@@ -109,25 +102,23 @@ def test_gradient_through_the_norm_is_supplement_eq_12(formulation):
     w = np.random.default_rng(3).normal(size=[1, 1, 4]) * 7
     others = made.unit([6, 4], seed=4)
     labels = np.array([1, 0, 1, 1, 0, 2])
-    w_tensor = tf.constant(w)
-    with tf.GradientTape() as tape:
-        tape.watch(w_tensor)
-        loss = losses.supcon_loss(
-            tf.math.l2_normalize(w_tensor, axis=-1),
+    _, gradient = made.value_and_gradient(
+        lambda w: losses.supcon_loss(
+            tf.math.l2_normalize(w, axis=-1),
             [1],
             temperature=0.2,
             formulation=formulation,
             scale_by_temperature=False,
             contrast_projections=others,
             contrast_labels=labels,
-        )
+        ),
+        w,
+    )
     norm = np.linalg.norm(w)
     z = w[0, 0] / norm
     inner = reference.anchor_gradient(z, others, labels == 1, 0.2, formulation)
     expected = (inner - np.dot(z, inner) * z) / norm
-    np.testing.assert_allclose(
-        tape.gradient(loss, w_tensor)[0, 0], expected, rtol=1e-5, atol=1e-6
-    )
+    np.testing.assert_allclose(gradient[0, 0], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_tetrahedron_gives_log_3():
@@ -228,22 +219,6 @@ def test_self_supervised_is_every_sample_its_own_class():
     z = made.unit([6, 3, 4])
     np.testing.assert_array_equal(
         losses.supcon_loss(z), losses.supcon_loss(z, [9, 4, 2, 0, -1, 7])
-    )
-
-
-def test_self_supervised_is_simclrs_eq_1():
-    z = made.unit([5, 2, 4])
-    rows = z.reshape(10, 4)
-    expected = np.zeros(5)
-    for i in range(10):
-        logits = rows @ rows[i] / 0.5
-        other_view = i + 1 if i % 2 == 0 else i - 1
-        d = sum(np.exp(logits[a]) for a in range(10) if a != i)
-        expected[i // 2] += -np.log(np.exp(logits[other_view]) / d) / 2
-    np.testing.assert_allclose(
-        losses.supcon_loss(z, temperature=0.5, scale_by_temperature=False),
-        expected,
-        rtol=1e-5,
     )
 
 
@@ -375,14 +350,12 @@ def test_masked_contrasts_take_no_part():
     np.testing.assert_allclose(loss, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("temperature", [0.01, 1.0])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 100.0])
 def test_value_and_gradient_are_finite(dtype, temperature, scale):
     for batch, labels in (
         (1, [3]),
-        (2, [0, 1]),
-        (2, [0, 0]),
         (5, [0, 0, 0, 0, 0]),
         (5, [0, 1, 2, 3, 4]),
         (5, [0, 0, 1, 1, 2]),
@@ -397,15 +370,8 @@ def test_value_and_gradient_are_finite(dtype, temperature, scale):
             )
             assert loss.dtype == np.float32
             assert np.isfinite(loss).all(), (batch, views, options)
-            keras_loss = losses.SupConLoss(temperature, **options)
-            with tf.GradientTape() as tape:
-                tape.watch(z)
-                value = keras_loss(tf.constant(labels), z)
-            assert np.isfinite(value), (batch, views, options)
-            normalised = tape.gradient(value, z)
-            assert np.isfinite(tf.cast(normalised, tf.float32)).all()
             if scale <= 1:  # the raw gradient of 100 x in float16 overflows
-                assert np.isfinite(gradient.astype(np.float32)).all()
+                assert np.isfinite(tf.cast(gradient, tf.float32)).all()
 
 
 def test_very_small_temperature_equals_the_oracle():
@@ -425,7 +391,7 @@ def test_anchor_without_positives_has_loss_and_gradient_zero():
     np.testing.assert_array_equal(loss, np.zeros(3))
     np.testing.assert_array_equal(gradient, np.zeros([3, 1, 4]))
     loss, _ = value_and_gradient(z, [0, 0, 2])
-    assert loss[2] == 0 and (loss[:2] > 0).all()
+    assert loss[2] == 0 and (loss[:2].numpy() > 0).all()
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
@@ -438,10 +404,7 @@ def test_in_a_function_with_unknown_batch(jit_compile):
         ],
     )
     def step(z, labels):
-        with tf.GradientTape() as tape:
-            tape.watch(z)
-            loss = losses.supcon_loss(z, labels, positives_cap=3)
-        return loss, tape.gradient(loss, z)
+        return value_and_gradient(z, labels, positives_cap=3)
 
     for batch in (3, 6):
         z = made.unit([batch, 2, 4]).astype(np.float32)
@@ -496,70 +459,18 @@ def test_multi_hot_labels_are_refused():
             losses.supcon_loss(z, labels)
 
 
-class TestSupConLoss:
-    def test_is_per_sample_and_normalises(self):
-        z, labels = made.unit([5, 2, 4]), np.array([0, 1, 0, 1, 2])
-        per_sample = losses.SupConLoss(reduction="none")(labels, z * 37)
-        np.testing.assert_allclose(
-            per_sample, losses.supcon_loss(z, labels), rtol=1e-5
-        )
-        np.testing.assert_allclose(
-            losses.SupConLoss()(labels, z), np.mean(per_sample), rtol=1e-6
-        )
-        raw = losses.SupConLoss(normalize=False, reduction="none")
-        np.testing.assert_allclose(
-            raw(labels, z * 1.5), losses.supcon_loss(z * 1.5, labels), rtol=1e-6
-        )
-
-    def test_bad_options_fail_in_the_constructor(self):
-        with pytest.raises(ValueError, match="`formulation` must be"):
-            losses.SupConLoss(formulation="both")
-
-
-@pytest.mark.parametrize("cap", [None, 3])
-@pytest.mark.parametrize("batch", [8, 5])
-def test_two_replicas_equal_one_device(mirrored_strategy, cap, batch):
-    strategy = mirrored_strategy
-    loss = losses.SupConLoss(positives_cap=cap, reduction="none")
-    z = made.unit([batch, 2, 4], seed=6).astype(np.float32)
-    labels = np.array([0, 0, 0, 1, 1, 0, 2, 0])[:batch]
-    split = [slice(0, 4), slice(4, batch)]  # uneven for a batch of 5
-
-    def replica_step(z, labels):
-        with tf.GradientTape() as tape:
-            tape.watch(z)
-            value = loss(labels, z)
-        return value, tape.gradient(value, z)
-
-    got = made.on_two_replicas(strategy, replica_step, split, z, labels)
-    one = value_and_gradient(tf.constant(z), labels, positives_cap=cap)
-    with tf.GradientTape() as tape:
-        whole = tf.constant(z)
-        tape.watch(whole)
-        value = loss(labels, whole)
-    np.testing.assert_allclose(got[0], one[0], rtol=1e-5)
+def test_the_class_is_per_sample_and_normalises():
+    z, labels = made.unit([5, 2, 4]), np.array([0, 1, 0, 1, 2])
+    per_sample = losses.SupConLoss(reduction="none")(labels, z * 37)
     np.testing.assert_allclose(
-        got[1], tape.gradient(value, whole), rtol=1e-4, atol=1e-6
+        per_sample, losses.supcon_loss(z, labels), rtol=1e-5
     )
-
-
-def test_local_contrast_on_request(mirrored_strategy):
-    loss = losses.SupConLoss(cross_replica=False, reduction="none")
-    z, labels = made.unit([4, 2, 4]).astype(np.float32), np.array([0, 0, 1, 0])
-
-    def replica_step():
-        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        return loss(
-            tf.constant(labels)[replica * 2 :][:2],
-            tf.constant(z)[replica * 2 :][:2],
-        )
-
-    parts = mirrored_strategy.run(tf.function(replica_step))
-    for part, rows in zip(
-        mirrored_strategy.experimental_local_results(parts),
-        (slice(0, 2), slice(2, 4)),
-        strict=True,
-    ):
-        np.testing.assert_allclose(
-            part, losses.supcon_loss(z[rows], labels[rows]), rtol=1e-5
-        )
+    np.testing.assert_allclose(
+        losses.SupConLoss()(labels, z), np.mean(per_sample), rtol=1e-6
+    )
+    raw = losses.SupConLoss(normalize=False, reduction="none")
+    np.testing.assert_allclose(
+        raw(labels, z * 1.5), losses.supcon_loss(z * 1.5, labels), rtol=1e-6
+    )
+    with pytest.raises(ValueError, match="`formulation` must be"):
+        losses.SupConLoss(formulation="both")

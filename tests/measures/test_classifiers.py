@@ -60,24 +60,12 @@ def test_knn_equals_the_loop(k, weighted):
     assert result.dtype == np.float32
     np.testing.assert_allclose(result, expected, atol=3e-6)
     np.testing.assert_allclose(result.sum(axis=1), 1, atol=1e-6)
-
-
-@pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("k", [1, 7, 100])  # the last beyond the bank
-def test_leave_one_out_equals_the_loop(k, weighted):
-    _, bank, labels = _data()
+    options["leave_one_out"] = True
     result = classifiers.knn_predict(
-        bank,
-        bank,
-        labels,
-        num_classes=NUM_CLASSES,
-        k=k,
-        weighted=weighted,
-        query_chunk=9,
-        leave_one_out=True,
+        bank, bank, labels, num_classes=NUM_CLASSES, query_chunk=9, **options
     )
-    expected = _knn_loop(bank, bank, labels, k, 0.07, weighted, True)
-    np.testing.assert_allclose(result, expected, atol=1e-5)
+    expected = _knn_loop(bank, bank, labels, **options)
+    np.testing.assert_allclose(result, expected, atol=3e-6)
 
 
 def test_majority_equals_scikit_learn():
@@ -217,10 +205,7 @@ def test_zeros_are_similar_to_nothing():
     [
         ({"queries": np.ones((2, 4))}, "dimension of the bank, 7, got 4"),
         ({"bank_labels": np.zeros(60, int)}, r"shape \(61,\), .*got \(60,\)"),
-        ({"bank_labels": np.zeros((61, 5), int)}, r"got \(61, 5\)"),
-        ({"bank_labels": np.zeros(61)}, "must be integers, got float64"),
         ({"bank_labels": np.full(61, 5)}, r"must lie in \[0, 5\), got 5"),
-        ({"bank_labels": np.full(61, -1)}, "got -1; drop unlabelled"),
         ({"num_classes": 0}, "`num_classes` must be positive, got 0"),
         ({"temperature": -0.1}, "`temperature` must be positive, got -0.1"),
     ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import pathlib
 
 import numpy as np
 import pytest
@@ -15,15 +14,15 @@ from supcon_tf import exceptions, losses, models
 SUFFIXES = (".h5", ".weights.h5", ".keras", "")
 
 
-def _encoder(architecture: str = "vgg8") -> models.Encoder:
+def _encoder(architecture="vgg8"):
     return models.Encoder(architecture, width=0.125)
 
 
-def _head(*hidden_dims: int) -> models.ProjectionHead:
+def _head(*hidden_dims):
     return models.ProjectionHead(8, hidden_dims)
 
 
-def _dense() -> tf.keras.layers.Dense:
+def _dense():
     return tf.keras.layers.Dense(3, dtype="float32", name="classifier")
 
 
@@ -36,7 +35,7 @@ UNBUILT = {
         4, (6, 5), True, False, dtype="mixed_bfloat16"
     ),
     "SupConModel": lambda: models.SupConModel(
-        _encoder(), _head(16), _dense(), 0.3, 2
+        models.Encoder("resnet50", width=0.05), _head(16), _dense(), 0.3, 2
     ),
     "MomentumSupConModel": lambda: models.MomentumSupConModel(
         _encoder(), _head(16), losses.ProjectionQueue(8, 8), 0.5,
@@ -52,12 +51,12 @@ DIMS = {
 }
 
 
-def _built(model: tf.keras.Model, *dims: int) -> tf.keras.Model:
+def _built(model, *dims):
     model.build((None, *(dims or (16, 16, 3))))
     return model
 
 
-def _save(model: tf.keras.Model, path: pathlib.Path) -> str:
+def _save(model, path):
     """All of `model` to a .keras file, else its weights."""
     save = model.save if path.suffix == ".keras" else model.save_weights
     save(str(path))
@@ -65,9 +64,7 @@ def _save(model: tf.keras.Model, path: pathlib.Path) -> str:
 
 
 @pytest.mark.parametrize("name", UNBUILT)
-def test_a_model_is_rebuilt_from_its_config_and_its_files(
-    name: str, tmp_path: pathlib.Path
-) -> None:
+def test_a_model_is_rebuilt_from_its_config_and_its_files(name, tmp_path):
     model, dims = UNBUILT[name](), DIMS.get(name, (2, 16, 16, 3))
     copy = type(model).from_config(model.get_config())
     assert copy.get_config() == model.get_config()
@@ -89,7 +86,13 @@ def test_a_model_is_rebuilt_from_its_config_and_its_files(
     assert texts[0] == texts[1]
     again = _built(type(model).from_config(model.get_config()), *dims)
     again.load_weights(tmp_path / "model.keras")
-    for other in (copy, loaded, again):
+    others = [copy, loaded, again]
+    if name in ("Encoder", "ProjectionHead"):  # read, and then built
+        others.append(type(model).from_config(model.get_config()))
+        status = tf.train.Checkpoint(model=others[-1]).read(path)
+        _built(others[-1], *dims)
+        status.assert_consumed()
+    for other in others:
         by_name = {read.name: read for read in other.weights}
         assert len(by_name) == len(model.weights)
         for weight in model.weights:
@@ -98,7 +101,7 @@ def test_a_model_is_rebuilt_from_its_config_and_its_files(
 
 
 @pytest.fixture(scope="module")
-def encoder_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def encoder_files(tmp_path_factory):
     """Files of an encoder by their suffix."""
     encoder, root = _built(_encoder()), tmp_path_factory.mktemp("encoder")
     return {suffix: _save(encoder, root / f"w{suffix}") for suffix in SUFFIXES}
@@ -107,17 +110,15 @@ def encoder_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.parametrize("name", UNBUILT)
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_before_build_there_is_nothing_to_load_into(
-    name: str, suffix: str, encoder_files: dict[str, str]
-) -> None:
+    name, suffix, encoder_files
+):
     message = rf"`{name}` must be built before .*: call it once, or build it"
     with pytest.raises(exceptions.InvalidValue, match=message):
         UNBUILT[name]().load_weights(encoder_files[suffix])
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_another_architecture_is_refused(
-    suffix: str, encoder_files: dict[str, str]
-) -> None:
+def test_another_architecture_is_refused(suffix, encoder_files):
     encoder = _built(_encoder("resnet18"))
     with pytest.raises(ValueError) as caught:
         encoder.load_weights(encoder_files[suffix])
@@ -130,9 +131,7 @@ def test_another_architecture_is_refused(
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize(("saved", "loaded"), [(2, 1), (1, 2), (0, 1)])
-def test_a_deeper_or_flatter_head_is_refused(
-    suffix: str, saved: int, loaded: int, tmp_path: pathlib.Path
-) -> None:
+def test_a_deeper_or_flatter_head_is_refused(suffix, saved, loaded, tmp_path):
     # Each layer of the one fits the layer of its name in the other.
     file = _save(_built(_head(*[8] * saved), 8), tmp_path / f"w{suffix}")
     head = _built(_head(*[8] * loaded), 8)
@@ -143,7 +142,7 @@ def test_a_deeper_or_flatter_head_is_refused(
         head.load_weights(file)
 
 
-def _with_classifier(compiled: bool) -> models.SupConModel:
+def _with_classifier(compiled):
     model = models.SupConModel(_built(_encoder()), _head(16), _dense())
     if compiled:
         metrics = [losses.ContrastiveAccuracy()]
@@ -152,7 +151,7 @@ def _with_classifier(compiled: bool) -> models.SupConModel:
 
 
 @pytest.fixture(scope="module")
-def trained() -> models.SupConModel:
+def trained():
     """A model with all that a compiled one has: metrics, optimizer's slots."""
     model = _with_classifier(compiled=True)
     views = np.zeros([2, 2, 16, 16, 3], np.uint8)
@@ -162,12 +161,7 @@ def trained() -> models.SupConModel:
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("compiled", ["saved", "loaded"])
-def test_what_compile_adds_does_not_matter(
-    suffix: str,
-    compiled: str,
-    trained: models.SupConModel,
-    tmp_path: pathlib.Path,
-) -> None:
+def test_what_compile_adds_does_not_matter(suffix, compiled, trained, tmp_path):
     plain = _with_classifier(compiled=False)
     saved = trained if compiled == "saved" else plain
     loaded = _with_classifier(compiled=True) if saved is plain else plain
@@ -176,7 +170,7 @@ def test_what_compile_adds_does_not_matter(
         np.testing.assert_array_equal(old, new)
 
 
-def test_a_saved_model_is_a_file_of_weights_too(tmp_path: pathlib.Path) -> None:
+def test_a_saved_model_is_a_file_of_weights_too(tmp_path):
     encoder = _encoder()
     encoder(np.zeros([1, 16, 16, 3], np.uint8))
     encoder.save(tmp_path / "saved", save_format="tf")

@@ -9,19 +9,19 @@ import tensorflow as tf
 from supcon_tf import losses, models
 
 
-def _views(batch: int = 4, views: int = 2) -> np.ndarray:
+def _views(batch=4, views=2):
     rng = np.random.default_rng(batch)
     shape = (batch, views, 16, 16, 3)
     return rng.integers(0, 256, shape).astype(np.uint8)
 
 
-def _model(cosine: bool = False, **options: object) -> models.ClassifierModel:
+def _model(cosine=False, **options):
     encoder = models.Encoder("vgg8", width=0.0625, **options)
     return models.ClassifierModel(encoder, 3, cosine)
 
 
 @pytest.mark.parametrize("num_views", [1, 3])
-def test_logits_are_the_classifier_on_every_representation(num_views) -> None:
+def test_logits_are_the_classifier_on_every_representation(num_views):
     model, views = _model(), _views(4, num_views)
     logits = model(views)
     assert logits.dtype == tf.float32 and logits.shape == (4, num_views, 3)
@@ -34,7 +34,7 @@ def test_logits_are_the_classifier_on_every_representation(num_views) -> None:
 
 
 @pytest.mark.parametrize("normalize", [True, False])
-def test_cosines(normalize) -> None:
+def test_cosines(normalize):
     model, views = _model(True, normalize=normalize), _views()
     cosines = model(views)
     assert not model.classifier.use_bias
@@ -49,7 +49,7 @@ def test_cosines(normalize) -> None:
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_logits_are_float32_under_every_policy(float32_policy, policy) -> None:
+def test_logits_are_float32_under_every_policy(float32_policy, policy):
     tf.keras.mixed_precision.set_global_policy(policy)
     for cosine in (False, True):
         model = _model(cosine)
@@ -58,7 +58,7 @@ def test_logits_are_float32_under_every_policy(float32_policy, policy) -> None:
 
 
 @pytest.mark.parametrize("cosine", [False, True])
-def test_fit_trains_encoder_and_classifier(cosine) -> None:
+def test_fit_trains_encoder_and_classifier(cosine):
     tf.keras.utils.set_random_seed(0)
     model = _model(cosine)
     loss = losses.MaxMarginLoss() if cosine else losses.CrossEntropyLoss()
@@ -72,7 +72,7 @@ def test_fit_trains_encoder_and_classifier(cosine) -> None:
         assert gradient is not None and np.isfinite(gradient).all()
 
 
-def test_bad_arguments_are_named() -> None:
+def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match="`num_classes` must be at least 2"):
         models.ClassifierModel(models.Encoder("vgg8"), 1)
     with pytest.raises(ValueError, match="`views` must be .batch, views, "):

@@ -12,7 +12,7 @@ from tests import forks
 ROWS = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
 
 
-def _model(trains_norm: bool = False) -> tf.keras.Sequential:
+def _model(trains_norm=False):
     """Two layers around a BN, and a dense layer that nothing uses."""
     tf.keras.utils.set_random_seed(0)
     model = tf.keras.Sequential(
@@ -28,15 +28,15 @@ def _model(trains_norm: bool = False) -> tf.keras.Sequential:
     return model
 
 
-def _step(model: tf.keras.Model, chunks: int, **options: object) -> object:
+def _step(model, chunks, **options):
     """Loss that couples all rows, two outputs, and all gradients."""
 
-    def forward(rows: tf.Tensor) -> list[tf.Tensor]:
+    def forward(rows):
         outputs = model(rows, training=True)
         return [outputs, tf.stop_gradient(outputs[:, :2]) ** 2]
 
     @tf.function(**options)
-    def step(rows: tf.Tensor) -> tuple:
+    def step(rows):
         with tf.GradientTape() as tape:
             if chunks == 1:
                 outputs, squares = forward(rows)
@@ -57,7 +57,7 @@ def _step(model: tf.keras.Model, chunks: int, **options: object) -> object:
     return step
 
 
-def _assert_same(ours: object, plain: object) -> None:
+def _assert_same(ours, plain):
     for a, b in zip(tf.nest.flatten(ours), tf.nest.flatten(plain), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-5)
 
@@ -71,20 +71,20 @@ def _assert_same(ours: object, plain: object) -> None:
     ],
     ids=["static", "jit", "dynamic"],
 )
-def test_gradients_are_those_of_one_pass(options: dict) -> None:
+def test_gradients_are_those_of_one_pass(options):
     model = _model()
     plain = _step(model, 1)(ROWS)
     for chunks in (2, 4):
         _assert_same(_step(model, chunks, **options)(ROWS), plain)
 
 
-def test_eagerly_too() -> None:
+def test_eagerly_too():
     model = _model()
     plain = _step(model, 1)(ROWS)
     _assert_same(_step(model, 4).python_function(ROWS), plain)
 
 
-def test_moving_averages_move_once_per_chunk_in_order() -> None:
+def test_moving_averages_move_once_per_chunk_in_order():
     model, by_hand = _model(True), _model(True)
     _step(model, 4)(ROWS)
     for start in range(0, 8, 2):
@@ -95,7 +95,7 @@ def test_moving_averages_move_once_per_chunk_in_order() -> None:
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
-def test_chunks_divide_the_batch() -> None:
+def test_chunks_divide_the_batch():
     message = "must divide the batch of a replica, got 3 and 8"
     with pytest.raises(ValueError, match=message):
         _step(_model(), 3)(ROWS)
@@ -140,7 +140,7 @@ print(peak() - before)
 """
 
 
-def test_memory_does_not_grow_with_the_batch() -> None:
+def test_memory_does_not_grow_with_the_batch():
     # In a process of its own, whose peak is nobody else's. The activations of
     # the large batch are 150 MiB.
     result = forks.run(_PEAKS)

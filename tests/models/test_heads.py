@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,20 +9,12 @@ import tensorflow as tf
 from supcon_tf import models
 
 
-@pytest.fixture(params=["float32", "mixed_bfloat16", "mixed_float16"])
-def policy(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = tf.keras.mixed_precision.global_policy()
-    tf.keras.mixed_precision.set_global_policy(request.param)
-    yield request.param
-    tf.keras.mixed_precision.set_global_policy(before)
-
-
-def _unit(*shape: int) -> tf.Tensor:
+def _unit(*shape):
     x = tf.random.stateless_normal(shape, (1, 2))
     return tf.math.l2_normalize(x, axis=-1)
 
 
-def _images(count: int = 4) -> np.ndarray:
+def _images(count=4):
     rng = np.random.default_rng(0)
     return rng.integers(0, 256, (count, 16, 16, 3)).astype(np.uint8)
 
@@ -33,8 +22,8 @@ def _images(count: int = 4) -> np.ndarray:
 @pytest.mark.parametrize("hidden_dims", [(), (32,), (32, 16, 16)])
 @pytest.mark.parametrize("use_batch_norm", [False, True])
 def test_projections_are_float32_and_unit_length(
-    policy: str, hidden_dims: tuple[int, ...], use_batch_norm: bool
-) -> None:
+    policy, hidden_dims, use_batch_norm
+):
     tf.keras.utils.set_random_seed(0)  # no row with every hidden unit off
     head = models.ProjectionHead(8, hidden_dims, use_batch_norm)
     z = head(_unit(4, 3, 64), training=use_batch_norm)
@@ -46,7 +35,7 @@ def test_projections_are_float32_and_unit_length(
         assert dense.compute_dtype == policy.removeprefix("mixed_")
 
 
-def test_head_by_hand() -> None:
+def test_head_by_hand():
     head = models.ProjectionHead(4, (6,))
     r = _unit(5, 8)
     output = head(r)
@@ -73,9 +62,7 @@ def test_head_by_hand() -> None:
         ),
     ],
 )
-def test_variables(
-    hidden_dims: tuple[int, ...], use_batch_norm: bool, names: list[str]
-) -> None:
+def test_variables(hidden_dims, use_batch_norm, names):
     built = models.ProjectionHead(4, hidden_dims, use_batch_norm)
     called = models.ProjectionHead(4, hidden_dims, use_batch_norm)
     built.build((None, 8))
@@ -85,7 +72,7 @@ def test_variables(
     assert {v.name for v in called.trainable_variables} == expected
 
 
-def test_kernels_start_as_he_and_biases_at_zero() -> None:
+def test_kernels_start_as_he_and_biases_at_zero():
     head = models.ProjectionHead()
     head.build((None, 512))
     kernel, bias, last = head.get_weights()
@@ -96,9 +83,7 @@ def test_kernels_start_as_he_and_biases_at_zero() -> None:
 
 
 @pytest.mark.parametrize("hidden_dims", [(), (6,), (6, 6)])
-def test_zero_output_has_a_finite_gradient(
-    policy: str, hidden_dims: tuple[int, ...]
-) -> None:
+def test_zero_output_has_a_finite_gradient(policy, hidden_dims):
     head = models.ProjectionHead(4, hidden_dims)
     r = tf.zeros((2, 8))
     with tf.GradientTape() as tape:
@@ -110,7 +95,7 @@ def test_zero_output_has_a_finite_gradient(
         assert np.isfinite(gradient).all()
 
 
-def test_rank_and_empty_batch() -> None:
+def test_rank_and_empty_batch():
     head = models.ProjectionHead(4, (6,), use_batch_norm=True)
     r = _unit(3, 2, 8)
     folded = head(tf.reshape(r, (6, 8)))
@@ -124,24 +109,7 @@ def test_rank_and_empty_batch() -> None:
     assert static.output_shapes.as_list() == [None, 2, 4]
 
 
-@pytest.mark.parametrize("first", ["build", "read"])
-def test_head_restores_before_and_after_build(
-    first: str, tmp_path: pathlib.Path
-) -> None:
-    head = models.ProjectionHead(4, (6, 5), use_batch_norm=True)
-    head(_unit(9, 8), training=True)
-    path = tf.train.Checkpoint(model=head).write(str(tmp_path / "c"))
-    copy = models.ProjectionHead.from_config(head.get_config())
-    if first == "build":
-        copy.build((None, 8))
-    status = tf.train.Checkpoint(model=copy).read(path)
-    copy.build((None, 8))
-    status.assert_consumed()
-    for one, other in zip(head.get_weights(), copy.get_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_bad_sizes() -> None:
+def test_bad_sizes():
     with pytest.raises(
         ValueError, match="`output_dim` must be positive, got 0"
     ):
@@ -154,20 +122,20 @@ def test_bad_sizes() -> None:
         models.LinearClassifier(models.Encoder("vgg8"), 1)
 
 
-def _classifier() -> models.LinearClassifier:
-    encoder = models.Encoder("resnet18", width=0.125)
+def _classifier():
+    encoder = models.Encoder("vgg8", width=0.125)
     encoder(_images(), training=True)  # statistics that are not the initial
     return models.LinearClassifier(encoder, 3)
 
 
-def test_logits_are_float32(policy: str) -> None:
+def test_logits_are_float32(policy):
     classifier = _classifier()
     logits = classifier(_images())
     assert logits.dtype == tf.float32
     assert logits.shape == (4, 3)
 
 
-def test_fit_leaves_the_encoder_bit_identical() -> None:
+def test_fit_leaves_the_encoder_bit_identical():
     classifier = _classifier()
     classifier.compile(
         tf.keras.optimizers.SGD(0.5, momentum=0.9, weight_decay=0.1),
@@ -189,7 +157,7 @@ def test_fit_leaves_the_encoder_bit_identical() -> None:
     assert len(classifier.trainable_variables) == 2
 
 
-def test_gradient_stops_before_a_thawed_encoder() -> None:
+def test_gradient_stops_before_a_thawed_encoder():
     classifier = _classifier()
     classifier.trainable = True
     assert classifier.encoder.trainable_variables

@@ -17,9 +17,7 @@ from supcon_tf.models import vgg
         (8, 0.25, 9 * (3 * 16 + 16 * 32 + 32 * 64 + 64 * 128 + 128**2), 368),
     ],
 )
-def test_parameter_count(
-    depth: int, width: float, kernels: int, channels: int
-) -> None:
+def test_parameter_count(depth, width, kernels, channels):
     stack = vgg.VGG(depth, width)
     stack.build((None, 32, 32, 3))
     count = sum(int(np.prod(v.shape)) for v in stack.trainable_variables)
@@ -30,13 +28,13 @@ def test_parameter_count(
 @pytest.mark.parametrize(
     ("side", "expected"), [(32, 2), (16, 1), (8, 1), (40, 3)]
 )
-def test_four_poolings_halve_and_round_up(side: int, expected: int) -> None:
+def test_four_poolings_halve_and_round_up(side, expected):
     stack = vgg.VGG(8, 0.125)
     shape = stack(tf.zeros((2, side, side, 3))).shape
     assert shape == (2, expected, expected, 64)
 
 
-def test_output_is_after_relu_and_equals_the_stages_by_hand() -> None:
+def test_output_is_after_relu_and_equals_the_stages_by_hand():
     stack = vgg.VGG(8, 0.0625)
     images = tf.random.stateless_normal((2, 16, 16, 3), (0, 1))
     x = images
