@@ -43,25 +43,11 @@ def recall(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
 
 def calibration(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
     """Reliability diagrams side by side."""
-    shown = []
-    for run in runs:
-        if name := run.classifier("calibration_bins"):
-            results = run.evaluation[name]
-            ece = numbers.number(results.get("ece"))
-            drawing = figures.plot_reliability(
-                results["calibration_bins"],
-                f"Reliability diagram of {run.name}: accuracy against "
-                f"confidence; calibration error {ece}",
-            )
-            shown.append(
-                {
-                    "name": run.name,
-                    "classifier": contents.CLASSIFIERS[name],
-                    "ece": ece,
-                    "drawing": drawing,
-                }
-            )
-    return shown
+    return [
+        _reliability(run, name)
+        for run in runs
+        if (name := run.classifier("calibration_bins"))
+    ]
 
 
 def mistakes(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
@@ -114,15 +100,30 @@ def _cell(count: int, share: float, is_right: bool) -> tuple[int, str]:
     return count, "#" + "".join(f"{part:02x}" for part in mixed)
 
 
+def _reliability(run: contents.Run, name: str) -> dict[str, object]:
+    """A diagram, and the error that it shows."""
+    ece = numbers.number(run.evaluation[name].get("ece"))
+    drawing = figures.plot_reliability(
+        run.evaluation[name]["calibration_bins"],
+        f"Reliability diagram of {run.name}: accuracy against confidence; "
+        f"calibration error {ece}",
+    )
+    return {
+        "name": run.name,
+        "classifier": contents.CLASSIFIERS[name],
+        "ece": ece,
+        "drawing": drawing,
+    }
+
+
 def _recalls(shown: dict[int, contents.Run]) -> list[dict[str, object]]:
     """A line per class that any run has test images of, the lowest first."""
     results = [
         run.evaluation[run.classifier("per_class_recall")]
         for run in shown.values()
     ]
-    recalls = np.array(
-        [np.asarray(x["per_class_recall"], float) for x in results]
-    )  # [runs, classes], NaN for a class without test images
+    # [runs, classes], NaN for a class without test images
+    recalls = np.array([x["per_class_recall"] for x in results], float)
     known = np.isfinite(recalls).any(axis=0)
     means = np.full(recalls.shape[1], np.inf)
     means[known] = np.nanmean(recalls[:, known], axis=0)

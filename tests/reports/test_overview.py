@@ -52,22 +52,9 @@ def test_numbers_that_matter_come_first():
     assert [x[1] for x in pages.rows(every)[1:]] == ["99.4 %", "0.024", "0.500"]
 
 
-def test_the_best_of_several_runs_is_marked():
-    runs = [
-        run_files.bare_run(name, evaluation={"linear": {"top_1": value}})
-        for name, value in (("a", 0.5), ("b", 0.625))
-    ]
-    body = pages.section("results", *runs)
-    assert pages.rows(body)[:2] == [
-        ["", "a", "b"],
-        [pages.rows(body)[1][0], "50.0 %", "62.5 % +12.5!"],
-    ]
-    assert "difference to a , for percentages" in pages.words(body)
-
-
 def test_settings_that_differ_from_the_defaults(tmp_path):
     path = run_files.write_run(tmp_path / "run", parts=(), temperature=0.07)
-    rows = overview.settings_of([contents.read_run(path, "run")])
+    rows = overview.settings([contents.read_run(path, "run")])
     changed = {row["flag"]: row for row in rows if row["differs"]}
     assert {*changed} == {"dataset", "temperature", "epochs", "warmup_epochs"}
     assert changed["temperature"]["values"] == ["0.07"]

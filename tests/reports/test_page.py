@@ -172,17 +172,6 @@ def test_names_from_data_stay_text(pages):
         assert tag not in text
 
 
-def test_what_is_absent_is_named_with_its_command(pages, runs):
-    text = re.sub("<[^>]*>", "", pages["pretrained"].read_text())
-    assert "Learning curves" in text
-    end = text[text.index("What has not been made yet") :]
-    assert "Results, Augmented views, Confusions" in end
-    where = f"--run_dir={runs['pretrained']}"
-    assert f"tools/train_linear.py {where}" in end
-    assert f"tools/evaluate.py {where} --corruptions=generated" in end
-    assert "Not in this report" not in pages["two"].read_text()
-
-
 def test_the_same_runs_give_the_same_bytes(pages, runs, tmp_path):
     again = reports.write_report([runs["many"]], tmp_path / "x/report.html")
     assert again.read_bytes() == pages["many"].read_bytes()
