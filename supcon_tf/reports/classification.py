@@ -63,30 +63,19 @@ def _confusion(run: contents.Run, name: str) -> dict[str, object]:
     num_pairs = _NUM_PAIRS_BELOW_MATRIX if is_matrix else _NUM_PAIRS
     wrong = matrix - np.diag(np.diag(matrix))
     order = np.argsort(-wrong, axis=None, kind="stable")[:num_pairs]
-    totals = matrix.sum(axis=1)
     names = [run.class_name(index) for index in range(len(matrix))]
     return {
         "name": run.name,
         "classifier": contents.CLASSIFIERS[name],
         "classes": names,
         "matrix": [
-            [
-                _cell(int(n), n / max(total, 1), i == j)
-                for j, n in enumerate(row)
-            ]
-            for i, (row, total) in enumerate(zip(matrix, totals, strict=True))
-        ]
-        if is_matrix
-        else [],
+            [_cell(n, n / max(row.sum(), 1), i == j) for j, n in enumerate(row)]
+            for i, row in enumerate(matrix if is_matrix else [])
+        ],
         "pairs": [
-            {
-                "true": names[true],
-                "taken": names[taken],
-                "count": wrong[true, taken],
-                "total": totals[true],
-            }
-            for true, taken in (divmod(int(x), len(matrix)) for x in order)
-            if wrong[true, taken]
+            (names[i], names[j], wrong[i, j], matrix[i].sum())
+            for i, j in (divmod(int(x), len(matrix)) for x in order)
+            if wrong[i, j]
         ],
     }
 
@@ -158,12 +147,12 @@ def _mistakes(run: contents.Run) -> dict[str, object]:
         "num_images": len(labels),
         "pictures": [*run.samples["mistakes"]] if has_pictures else [],
         "mistakes": [
-            {
-                "file": str(run.predictions["ids"][index]),
-                "true": run.class_name(int(labels[index])),
-                "taken": run.class_name(int(predicted[index])),
-                "confidence": float(confidence[index]),
-            }
+            (
+                str(run.predictions["ids"][index]),
+                run.class_name(int(labels[index])),
+                run.class_name(int(predicted[index])),
+                float(confidence[index]),
+            )
             for index in order
         ],
     }

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-
-import numpy as np
 
 from supcon_tf import exceptions, run_files
 
@@ -18,13 +15,14 @@ CLASSIFIERS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
 class Run:
     """A run directory as far as it is filled; what is absent is empty.
 
-    Attributes:
-      name: how the report calls the run.
+    Args:
       files: the run directory.
+      name: how the report calls the run.
+
+    Attributes:
       settings: the pretraining's settings as texts, by flag.
       class_names: in the order of the labels.
       epochs: the lines of the pretraining's metrics.jsonl.
@@ -36,17 +34,21 @@ class Run:
       samples: those of samples.npz.
     """
 
-    name: str
-    files: run_files.RunDirectory
-    settings: dict[str, str]
-    class_names: tuple[str, ...]
-    epochs: list[dict[str, float | None]]
-    linear_stage: str
-    linear_epochs: list[dict[str, float | None]]
-    evaluation: dict[str, object]
-    predictions: dict[str, np.ndarray]
-    representations: dict[str, np.ndarray]
-    samples: dict[str, np.ndarray]
+    def __init__(self, files: run_files.RunDirectory, name: str):
+        self.files, self.name = files, name
+        self.settings = files.flags()
+        self.class_names = files.class_names()
+        self.epochs = files.metrics()
+        stages = files.stages()
+        first = (*stages, "")[0]
+        self.linear_stage = "linear" if "linear" in stages else first
+        self.linear_epochs = []
+        if self.linear_stage:
+            self.linear_epochs = files.stage(self.linear_stage).metrics()
+        self.evaluation = files.evaluation()
+        self.predictions = run_files.read_arrays(files.predictions_file)
+        self.representations = run_files.read_arrays(files.representations_file)
+        self.samples = run_files.read_arrays(files.samples_file)
 
     def class_name(self, label: int) -> str:
         """The name of a class id, the id where it has none."""
@@ -97,18 +99,4 @@ def read_run(path: str | os.PathLike[str], name: str) -> Run:
             f"`runs` must be run directories, got {files.path}, which has no "
             f"{files.settings_file.name}"
         )
-    stages = files.stages()
-    stage = "linear" if "linear" in stages else (stages or [""])[0]
-    return Run(
-        name=name,
-        files=files,
-        settings=files.flags(),
-        class_names=files.class_names(),
-        epochs=files.metrics(),
-        linear_stage=stage,
-        linear_epochs=files.stage(stage).metrics() if stage else [],
-        evaluation=files.evaluation(),
-        predictions=run_files.read_arrays(files.predictions_file),
-        representations=run_files.read_arrays(files.representations_file),
-        samples=run_files.read_arrays(files.samples_file),
-    )
+    return Run(files, name)

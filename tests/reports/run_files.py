@@ -25,19 +25,9 @@ ALL = ("evaluation", "corruptions", "samples", "reference")
 
 def bare_run(name="run", **filled):
     """A run of two classes that holds nothing but what is given."""
-    empty = {
-        "settings": {},
-        "class_names": ("ant", "bee"),
-        "epochs": [],
-        "linear_stage": "",
-        "linear_epochs": [],
-        "evaluation": {},
-        "predictions": {},
-        "representations": {},
-        "samples": {},
-    }
-    files = run_files.RunDirectory(f"runs/{name}")
-    return contents.Run(name=name, files=files, **empty | filled)
+    run = contents.Run(run_files.RunDirectory(f"runs/{name}"), name)
+    vars(run).update({"class_names": ("ant", "bee"), **filled})
+    return run
 
 
 def write_run(

@@ -6,13 +6,14 @@ import shlex
 
 import pytest
 
-from supcon_tf import config, settings
+from supcon_tf import config
 from supcon_tf.reports import contents, overview, page
+from supcon_tf.settings import from_flagfile
 from tests.reports import pages, run_files
 
 
 @pytest.mark.parametrize(
-    ("chosen", "epochs", "expected"),
+    ("settings", "epochs", "expected"),
     [
         (
             {"epochs": "24", "temperature": "0.1", "width": "0.25"},
@@ -33,9 +34,9 @@ from tests.reports import pages, run_files
         ),
     ],
 )
-def test_a_run_in_words(chosen, epochs, expected):
+def test_a_run_in_words(settings, epochs, expected):
     known = {"architecture": "vgg8", "dataset": "<folder>"}
-    run = run_files.bare_run(settings=known | chosen, epochs=epochs)
+    run = run_files.bare_run(settings=known | settings, epochs=epochs)
     lead = re.search('<p class="lead">.*?</p>', page.render([run]), re.DOTALL)
     assert pages.words(lead[0]) == f"{expected} Data: <folder> , 2 classes."
 
@@ -90,7 +91,7 @@ def test_the_commands_repeat_the_run(tmp_path):
         lines, (config.PretrainSettings, config.LinearSettings), strict=False
     ):
         flagfile = line[2].removeprefix("--flagfile=")
-        again = settings.from_flagfile(kind, flagfile, *line[3:])
+        again = from_flagfile(kind, flagfile, *line[3:])
         assert again.run_dir == f"{path}_again"
     assert lines[2][2:] == [f"--run_dir={path}_again"]
 

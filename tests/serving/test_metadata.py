@@ -9,12 +9,12 @@ import shutil
 import subprocess
 
 import pytest
-import tensorflow as tf
 
 from supcon_tf import config, run_files
 from supcon_tf.clients import paths
 from supcon_tf.serving import metadata
 from supcon_tf.training import console, runs
+from tests import small_export
 
 NAMES = ("dunkel", "größer", "hell")
 SUMMARY = {
@@ -35,19 +35,6 @@ EVALUATION = {
 }
 
 
-class Server(tf.Module):
-    """A model with one variable and one signature."""
-
-    def __init__(self):
-        super().__init__()
-        self.scale = tf.Variable(2.0)
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "images")])
-    def lengths(self, images):
-        lengths = tf.strings.length(images)
-        return {"length": self.scale * tf.cast(lengths, tf.float32)}
-
-
 @pytest.fixture
 def run(tmp_path, tiny_settings):
     """A run directory that was never trained."""
@@ -63,10 +50,8 @@ def run(tmp_path, tiny_settings):
 @pytest.fixture
 def directory(run):
     """A SavedModel, complete but for its metadata."""
-    server = Server()
-    made = run.export / "1"
-    tf.saved_model.save(server, str(made), {"serving_default": server.lengths})
-    return made
+    export = small_export.run_dir() / "export" / "1"
+    return shutil.copytree(export, run.export / "1")
 
 
 def written(directory, run, classifier, **more):
@@ -105,11 +90,12 @@ def test_a_linear_classifier(directory, run):
     assert (record["top_k"], record["max_pixels"]) == (3, 2**26)
     assert "short side to 256 px" in record["preprocessing"]
     assert "centre 224 x 224 px" in record["preprocessing"]
-    assert record["signatures"] == {
-        "serving_default": {
-            "inputs": {"images": {"dtype": "string", "shape": [None]}},
-            "outputs": {"length": {"dtype": "float32", "shape": [None]}},
-        }
+    assert len(record["signatures"]) == 7
+    assert record["signatures"]["represent"] == {
+        "inputs": {"image_bytes": {"dtype": "string", "shape": [None]}},
+        "outputs": {
+            "representation": {"dtype": "float32", "shape": [None, 26]}
+        },
     }
 
 
