@@ -1,19 +1,17 @@
 """A TF Serving of this process: its gRPC and REST interfaces over loopback.
 
-`ModelServer(export, "digits")` loads the newest version below `export` as TF
-Serving does, with the Session loader of TF1 and tensors by the names of the
-SignatureDef, and speaks
+It loads a model as TF Serving does, with the Session loader of TF1 and tensors
+by the names of the SignatureDef, and speaks
 
 - gRPC: PredictionService.Predict and .GetModelMetadata, in the messages of
   tensorflow_serving.apis;
-- REST: POST /v1/models/NAME[/versions/V]:predict in the row format, GET
-  /v1/models/NAME[/versions/V]/metadata.
+- REST: POST /v1/models/NAME[/versions/V]:predict in the row format with named
+  files, GET /v1/models/NAME[/versions/V]/metadata.
 
 Forms and status codes are those of
 https://www.tensorflow.org/tfx/serving/api_rest and, in the repository
 tensorflow/serving, util/json_tensor.cc, model_servers/http_server.cc and
-model_servers/http_rest_api_util.cc. What TF Serving has besides is not here:
-the column format, states, other models, batching, reloading, labels.
+model_servers/http_rest_api_util.cc. What our clients do not use is not here.
 
   with model_server.ModelServer(export, "digits") as server:
       server.grpc  # grpc://localhost:PORT
@@ -24,6 +22,7 @@ the column format, states, other models, batching, reloading, labels.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import http.server
 import json
@@ -33,6 +32,7 @@ import threading
 from concurrent import futures
 
 import grpc
+import numpy as np
 import tensorflow as tf
 from google.protobuf import json_format
 from tensorflow_serving.apis import (
@@ -40,8 +40,6 @@ from tensorflow_serving.apis import (
     predict_pb2,
     prediction_service_pb2_grpc,
 )
-
-from tests import rest_forms
 
 _THREADS = 8
 _HTTP_CODES = {
@@ -59,7 +57,7 @@ _METHODS = {"GET": "/metadata", "POST": ":predict"}
 class ServingError(Exception):
     """A status that is not OK."""
 
-    def __init__(self, message, code=grpc.StatusCode.INVALID_ARGUMENT):
+    def __init__(self, message, code):
         super().__init__(message)
         self.code = code
 
@@ -86,21 +84,27 @@ class Session:
         )
 
 
-class LoadedModel:
-    """A SavedModel in a session, and what is asked of it.
+class ModelServer:
+    """Both interfaces over the newest version of a model, on free ports.
+
+    A context manager; in it, requests are served by threads.
 
     Args:
-      export: directory of versions; the newest is loaded.
-      name: by which it is asked for.
+      export: directory of versions.
+      name: by which the model is asked for.
+
+    Attributes:
+      grpc: grpc://localhost:PORT.
+      rest: http://localhost:PORT.
+      batch_sizes: images of each Predict so far, also of those that failed.
     """
 
     def __init__(self, export, name):
         self.name = name
         names = [child.name for child in pathlib.Path(export).iterdir()]
         self.version = max(int(n) for n in names if n.isdecimal())
-        self.session = Session(pathlib.Path(export) / str(self.version))
-        self.signatures = self.session.signatures
-        self.hurry = threading.Event()  # ends the delays
+        self._session = Session(pathlib.Path(export) / str(self.version))
+        self._hurry = threading.Event()  # ends the delays
         self.batch_sizes = []
         self._lock = threading.Lock()
         self.reset()
@@ -118,11 +122,11 @@ class LoadedModel:
           fail_with: the status of those.
           delay: seconds that each Predict takes longer.
         """
-        self.hurry.set()
-        self.hurry = threading.Event()
+        self._hurry.set()
+        self._hurry = threading.Event()
         self.batch_sizes.clear()
-        self.fail_first, self.fail_with = fail_first, fail_with
-        self.delay = delay
+        self._fail_first, self._fail_with = fail_first, fail_with
+        self._delay = delay
 
     def check(self, name, version=None):
         """Raises NOT_FOUND for what is not served."""
@@ -134,41 +138,55 @@ class LoadedModel:
                 grpc.StatusCode.NOT_FOUND,
             )
 
-    def signature(self, name):
-        """The signature of a request that names it."""
-        if name not in self.signatures:
-            raise ServingError(
-                f'Serving signature name: "{name}" not found in signature def'
-            )
-        return self.signatures[name]
-
     def predict(self, name, inputs):
         """Arrays by the names of inputs to arrays by those of outputs."""
-        expected = sorted(self.signature(name).inputs)
-        if sorted(inputs) != expected:
-            raise ServingError(
-                f"input keys must be {expected}, got {sorted(inputs)}"
-            )
         with self._lock:
             self.batch_sizes.append(min(map(len, inputs.values())))
-            fails = len(self.batch_sizes) <= self.fail_first
+            fails = len(self.batch_sizes) <= self._fail_first
         if fails:
-            raise ServingError("queue is full", self.fail_with)
-        self.hurry.wait(self.delay)
+            raise ServingError("queue is full", self._fail_with)
+        self._hurry.wait(self._delay)
         try:
-            return self.session.run(name, inputs)
+            return self._session.run(name, inputs)
         except tf.errors.OpError as error:
             code = _CODES[error.error_code]
             raise ServingError(error.message, code) from error
-        except (TypeError, ValueError) as error:  # Session's own checks
-            raise ServingError(str(error)) from error
 
     def signature_map(self):
         """The signatures as a message."""
-        found = get_model_metadata_pb2.SignatureDefMap()
-        for name, signature in self.signatures.items():
-            found.signature_def[name].CopyFrom(signature)
-        return found
+        signatures = get_model_metadata_pb2.SignatureDefMap()
+        for name, signature in self._session.signatures.items():
+            signatures.signature_def[name].CopyFrom(signature)
+        return signatures
+
+    def __enter__(self):
+        unlimited = [
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_receive_message_length", -1),
+        ]
+        pool = futures.ThreadPoolExecutor(_THREADS)
+        self._grpc = grpc.server(pool, options=unlimited)
+        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
+            _GrpcService(self), self._grpc
+        )
+        port = self._grpc.add_insecure_port("localhost:0")
+        self.grpc = f"grpc://localhost:{port}"
+        self._grpc.start()
+        handler = type("Handler", (_RestHandler,), {"model": self})
+        self._rest = http.server.ThreadingHTTPServer(("localhost", 0), handler)
+        self._rest.daemon_threads = True
+        self.rest = f"http://localhost:{self._rest.server_address[1]}"
+        threading.Thread(
+            target=self._rest.serve_forever, args=(0.05,), daemon=True
+        ).start()
+        return self
+
+    def __exit__(self, *error):
+        self._hurry.set()
+        self._grpc.stop(None).wait()
+        self._rest.shutdown()
+        self._rest.server_close()
+        self._session.close()
 
 
 def _answering(method):
@@ -194,9 +212,8 @@ class _GrpcService(prediction_service_pb2_grpc.PredictionServiceServicer):
 
     @_answering
     def Predict(self, request):
-        name = request.model_spec.signature_name or "serving_default"
         inputs = {k: tf.make_ndarray(v) for k, v in request.inputs.items()}
-        outputs = self.model.predict(name, inputs)
+        outputs = self.model.predict(request.model_spec.signature_name, inputs)
         answer = predict_pb2.PredictResponse(model_spec=request.model_spec)
         answer.model_spec.version.value = self.model.version
         for name, value in outputs.items():
@@ -227,40 +244,37 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
         self._answer(self._predictions)
 
     def _metadata(self):
-        version = str(self.model.version)
         signatures = json_format.MessageToDict(
             self.model.signature_map(),
             including_default_value_fields=True,
             preserving_proto_field_name=True,
         )
-        return {
-            "model_spec": {
-                "name": self.model.name,
-                "signature_name": "",
-                "version": version,
-            },
-            "metadata": {"signature_def": signatures},
-        }
+        spec = {"name": self.model.name, "version": str(self.model.version)}
+        metadata = {"signature_def": signatures}
+        return {"model_spec": spec, "metadata": metadata}
 
     def _predictions(self):
-        try:
-            request = json.loads(self.body)
-            name = request.get("signature_name", "serving_default")
-            signature = self.model.signature(name)
-            inputs = rest_forms.inputs_of(request, signature)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ServingError(f"Failed to process JSON: {error}") from error
-        return rest_forms.answer_of(self.model.predict(name, inputs))
+        request = json.loads(self.body)
+        files = {}
+        for row in request["instances"]:
+            for key, value in row.items():
+                content = base64.b64decode(value["b64"], validate=True)
+                files.setdefault(key, []).append(content)
+        inputs = {key: np.array(x, object) for key, x in files.items()}
+        outputs = self.model.predict(request["signature_name"], inputs)
+        outputs = {key: _plain(key, array) for key, array in outputs.items()}
+        if len(outputs) == 1:
+            return {"predictions": next(iter(outputs.values()))}
+        rows = zip(*outputs.values(), strict=True)
+        rows = [dict(zip(outputs, row, strict=True)) for row in rows]
+        return {"predictions": rows}
 
     def _answer(self, make):
         """Sends what `make` makes."""
         try:
-            found = _PATH.fullmatch(self.path)
-            if not found or found[3] != _METHODS[self.command]:
-                raise ServingError(
-                    f"Malformed request: {self.command} {self.path}"
-                )
-            self.model.check(found[1], int(found[2]) if found[2] else None)
+            name, version, method = _PATH.fullmatch(self.path).groups()
+            assert method == _METHODS[self.command]
+            self.model.check(name, int(version) if version else None)
             code, body = 200, make()
         except ServingError as error:
             code, body = _HTTP_CODES.get(error.code, 500), {"error": str(error)}
@@ -277,49 +291,15 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
         """Keeps stderr clean."""
 
 
-class ModelServer:
-    """Both interfaces over one loaded model, on free ports.
+def _plain(name, array):
+    """An array of outputs as it stands in JSON."""
+    if array.dtype == np.float32:  # the shortest text of each
+        texts = [float(str(value)) for value in array.ravel()]
+        return np.array(texts).reshape(array.shape).tolist()
 
-    A context manager; in it, requests are served by threads. Arguments are
-    those of LoadedModel.
+    def text(value):
+        is_text = not name.endswith("_bytes")
+        encoded = {"b64": base64.b64encode(value).decode()}
+        return value.decode() if is_text else encoded
 
-    Attributes:
-      grpc: grpc://localhost:PORT.
-      rest: http://localhost:PORT.
-      batch_sizes: images of each Predict so far, also of those that failed.
-      reset: see LoadedModel.
-    """
-
-    def __init__(self, export, name):
-        self.model = LoadedModel(export, name)
-        self.batch_sizes = self.model.batch_sizes
-        self.reset = self.model.reset
-
-    def __enter__(self):
-        unlimited = [
-            ("grpc.max_send_message_length", -1),
-            ("grpc.max_receive_message_length", -1),
-        ]
-        pool = futures.ThreadPoolExecutor(_THREADS)
-        self._grpc = grpc.server(pool, options=unlimited)
-        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-            _GrpcService(self.model), self._grpc
-        )
-        port = self._grpc.add_insecure_port("localhost:0")
-        self.grpc = f"grpc://localhost:{port}"
-        self._grpc.start()
-        handler = type("Handler", (_RestHandler,), {"model": self.model})
-        self._rest = http.server.ThreadingHTTPServer(("localhost", 0), handler)
-        self._rest.daemon_threads = True
-        self.rest = f"http://localhost:{self._rest.server_address[1]}"
-        threading.Thread(
-            target=self._rest.serve_forever, args=(0.05,), daemon=True
-        ).start()
-        return self
-
-    def __exit__(self, *error):
-        self.model.hurry.set()
-        self._grpc.stop(None).wait()
-        self._rest.shutdown()
-        self._rest.server_close()
-        self.model.session.close()
+    return np.vectorize(text, otypes=[object])(array).tolist()

@@ -1,4 +1,4 @@
-"""A small model that is not trained, and its export."""
+"""A small model that is not trained, and an export of every signature."""
 
 from __future__ import annotations
 
@@ -12,26 +12,31 @@ import tensorflow as tf
 from supcon_tf import models, serving
 
 SIZE = 16  # pixels
-NAMES = ("zero, or so", "größer", "two")
+NAMES = ("ant", "bee, wild", "größer")
+MAX_PIXELS = 2_000_000
 _FOLDER = tempfile.TemporaryDirectory()  # until the process ends
 
 
 @functools.cache
 def encoder_and_classifier():
-    """Both built; representations have 26 numbers."""
-    encoder = models.Encoder("vgg8", width=0.05)
+    """Both built; representations have 26 numbers, and not unit length."""
+    tf.keras.utils.set_random_seed(1)
+    encoder = models.Encoder("vgg8", width=0.05, normalize=False)
     encoder.build((None, SIZE, SIZE, 3))
-    classifier = tf.keras.layers.Dense(len(NAMES))
+    classifier = tf.keras.layers.Dense(len(NAMES), kernel_initializer="normal")
     classifier.build((None, encoder.representation_dim))
     return encoder, classifier
 
 
+def prototypes():
+    """Two axes of the space; the second class has no images."""
+    first, second = np.eye(2, encoder_and_classifier()[0].representation_dim)
+    return np.stack([first, 0 * first, second])
+
+
 @functools.cache
 def run_dir():
-    """A directory with an export of every signature, as tools/export.py does.
-
-    The prototypes are the first axes of the representations.
-    """
+    """A directory with the export, as tools/export.py makes it."""
     run = pathlib.Path(_FOLDER.name) / "mine"
     encoder, classifier = encoder_and_classifier()
     serving.export_saved_model(
@@ -40,7 +45,8 @@ def run_dir():
         image_size=SIZE,
         class_names=NAMES,
         classifier=classifier,
-        prototypes=np.eye(len(NAMES), encoder.representation_dim),
+        prototypes=prototypes(),
         top_k=2,
+        max_pixels=MAX_PIXELS,
     )
     return run

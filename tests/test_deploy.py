@@ -12,7 +12,12 @@ from tests import manifests
 
 ROOT = pathlib.Path(__file__).parent.parent
 MANIFESTS = sorted((ROOT / "deploy").glob("*.yaml"))
-TOOLS = {"tools/pretrain.py": config.PretrainSettings}
+
+
+@pytest.fixture(autouse=True)
+def at_root(monkeypatch):
+    """Where the flagfiles of the commands are."""
+    monkeypatch.chdir(ROOT)
 
 
 def containers():
@@ -23,18 +28,13 @@ def containers():
 
 
 def settings_of(command):
-    """The settings of `python tools/X.py --flag ...`."""
-    python, tool, *arguments = command
-    assert python == "python" and (ROOT / tool).exists()
-    return settings.from_flags(TOOLS[tool], parsed(TOOLS[tool], arguments))
-
-
-def parsed(settings_class, arguments):
+    """The settings of `python tools/pretrain.py --flag ...`."""
+    assert command[:2] == ["python", "tools/pretrain.py"]
     values = flags.FlagValues()
     flags.DEFINE_string("flagfile", "", "", flag_values=values)
-    settings.define_flags(settings_class, values)
-    values(["tool", *arguments])
-    return values
+    settings.define_flags(config.PretrainSettings, values)
+    values(command[1:])
+    return settings.from_flags(config.PretrainSettings, values)
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
@@ -46,8 +46,7 @@ def test_manifests_are_kubernetes_objects_that_say_how_to_use_them(path):
         assert document["metadata"]["name"]
 
 
-def test_every_flag_exists_and_fits_the_others(monkeypatch):
-    monkeypatch.chdir(ROOT)
+def test_every_flag_exists_and_fits_the_others():
     commands = [c["command"] for _, _, c in containers()]
     assert commands
     for command in commands:
@@ -56,18 +55,16 @@ def test_every_flag_exists_and_fits_the_others(monkeypatch):
         settings_of([*commands[0], "--no_such_flag=1"])
 
 
-def test_mounted_volumes_exist_and_hold_what_the_command_names(monkeypatch):
-    monkeypatch.chdir(ROOT)
+def test_mounted_volumes_exist_and_hold_what_the_command_names():
     for path, pod, container in containers():
         mounts = manifests.mounts(container)
         assert set(mounts.values()) == {v["name"] for v in pod["volumes"]}, path
-        chosen = settings_of(container["command"])
-        for value in (chosen.run_dir, chosen.data_dir):
+        read = settings_of(container["command"])
+        for value in (read.run_dir, read.data_dir):
             assert any(value.startswith(f"{m}/") for m in mounts)
 
 
-def test_the_job_is_one_that_the_operator_runs_and_restarts(monkeypatch):
-    monkeypatch.chdir(ROOT)
+def test_the_job_is_one_that_the_operator_runs_and_restarts():
     (job,) = manifests.documents(ROOT / "deploy" / "tfjob.yaml")
     assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v1", "TFJob")
     assert list(job["spec"]["tfReplicaSpecs"]) == ["Worker"]
@@ -77,9 +74,9 @@ def test_the_job_is_one_that_the_operator_runs_and_restarts(monkeypatch):
     (container,) = pod["containers"]
     assert container["name"] == "tensorflow"
     assert container["ports"] == [{"name": "tfjob-port", "containerPort": 2222}]
-    chosen = settings_of(container["command"])
-    assert chosen.strategy == "multi_worker" and chosen.resume
-    assert chosen.checkpoint_steps and not chosen.jit_compile
+    read = settings_of(container["command"])
+    assert read.strategy == "multi_worker" and read.resume
+    assert read.checkpoint_steps and not read.jit_compile
     gpus = container["resources"]["limits"]["nvidia.com/gpu"]
-    assert chosen.batch_size % (workers["replicas"] * gpus) == 0
+    assert read.batch_size % (workers["replicas"] * gpus) == 0
     assert workers["replicas"] == 2

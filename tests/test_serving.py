@@ -25,6 +25,8 @@ def test_models_are_pinned_and_labels_point_to_their_versions():
         assert model.model_platform == "tensorflow"
         assert re.match(r"/|gs://", model.base_path)
         assert pathlib.PurePath(model.base_path).name == model.name
+    assert tf_serving.parsed("monitoring.config").prometheus_config.enable
+    assert tf_serving.monitoring_path().startswith("/")
 
 
 def test_batching_parameters_fit_each_other():
@@ -43,14 +45,9 @@ def test_batching_parameters_fit_each_other():
         tf_serving.parsed("batching.config", "max_batch { value: 1 }")
 
 
-def test_monitoring_is_on():
-    assert tf_serving.parsed("monitoring.config").prometheus_config.enable
-    assert tf_serving.monitoring_path().startswith("/")
-
-
 def one(kind):
-    (found,) = [d for d in MANIFEST if d["kind"] == kind]
-    return found
+    (document,) = [d for d in MANIFEST if d["kind"] == kind]
+    return document
 
 
 def container():
@@ -126,18 +123,12 @@ def test_the_server_finds_its_models_and_configurations():
     named = {v for n, v in flags.items() if n.endswith("_file")}
     texts = one("ConfigMap")["data"]
     assert named == {f"/config/{key}" for key in texts}
+    for name, text in texts.items():
+        assert tf_serving.parsed(name, text) == tf_serving.parsed(name)
     for model in tf_serving.served_models().values():
         place = volumes[mounts[str(pathlib.Path(model.base_path).parent)]]
         assert place["persistentVolumeClaim"]["readOnly"]
-
-
-def test_the_manifest_has_the_configurations_of_the_files():
-    for name, text in one("ConfigMap")["data"].items():
-        assert tf_serving.parsed(name, text) == tf_serving.parsed(name)
-
-
-def test_threads_are_the_cpus_that_are_asked_for():
-    flags, (_, server) = server_flags(), container()
+    # Threads are the CPUs that are asked for.
     cpus = str(server["resources"]["requests"]["cpu"])
     for which in ("intra", "inter"):
         assert flags[f"tensorflow_{which}_op_parallelism"] == cpus

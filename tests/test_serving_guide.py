@@ -24,25 +24,25 @@ README = (tf_serving.FOLDER / "README.md").read_text()
 def blocks(language):
     # All in turn: the end of one must not count as the start of the next.
     fence = r"^ *```(\w*)\n(.*?)^ *```$"
-    found = re.findall(fence, README, re.DOTALL | re.MULTILINE)
-    return [text for kind, text in found if kind == language]
+    pairs = re.findall(fence, README, re.DOTALL | re.MULTILINE)
+    return [text for kind, text in pairs if kind == language]
 
 
 def lines(program):
-    found = [
+    commands = [
         shlex.split(line)
         for block in blocks("")
         for line in block.splitlines()
         if line.startswith(f"{program} ")
     ]
-    assert found
-    return found
+    assert commands
+    return commands
 
 
 def documented_signatures():
     """Of every signature of the table, tensors as {name: (shape, dtype)}."""
     rows = re.findall(r"^\| `(\w+)` \| (`\w+` \[.*?) \| (.*) \|$", README, re.M)
-    found = {}
+    signatures = {}
     for name, *cells in rows:
         tensors = [
             {
@@ -55,9 +55,9 @@ def documented_signatures():
         ]
         reference = re.fullmatch(r"as `(\w+)`", cells[1])
         if reference:
-            tensors[1] = found[reference[1]][1]
-        found[name] = tuple(tensors)
-    return found
+            tensors[1] = signatures[reference[1]][1]
+        signatures[name] = tuple(tensors)
+    return signatures
 
 
 def check_tensors(actual, documented, sizes):

@@ -125,9 +125,9 @@ def check_model(model):
 
 def flags_of(arguments):
     """Flags of tensorflow_model_server, all of which exist."""
-    found = {}
+    flags = {}
     for argument in arguments:
         name, _, value = argument.partition("=")
         assert name.startswith("--") and name[2:] in FLAGS, argument
-        found[name[2:]] = value
-    return found
+        flags[name[2:]] = value
+    return flags

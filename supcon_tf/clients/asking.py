@@ -122,9 +122,8 @@ def _in_halves(
             if isinstance(error, model.Overloaded):
                 raise
             return [{"error": str(error)}]
-    return _in_halves(request, contents[:half], retries) + _in_halves(
-        request, contents[half:], retries
-    )
+    parts = contents[:half], contents[half:]
+    return sum((_in_halves(request, part, retries) for part in parts), [])
 
 
 def _start(function: Callable[[], Result]) -> futures.Future[Result]:

@@ -50,47 +50,30 @@ class GrpcModel(model.Served):
         if self.version is not None:
             self._spec.version.value = self.version
 
-    def signatures(self) -> dict[str, model.Signature]:
-        """The signatures that take image files, by their names.
-
-        Raises:
-          Unavailable: the server does not answer.
-          RuntimeError: it does not serve the model.
-        """
+    def _tensors(self) -> model.Tensors:
         request = get_model_metadata_pb2.GetModelMetadataRequest(
             model_spec=self._spec, metadata_field=["signature_def"]
         )
         answer = self._ask(self._stub.GetModelMetadata, request)
         signatures = get_model_metadata_pb2.SignatureDefMap()
         answer.metadata["signature_def"].Unpack(signatures)
-        return {
-            name: model.Signature(name, *spec.inputs, (*spec.outputs,))
-            for name, spec in signatures.signature_def.items()
-            if [i.dtype for i in spec.inputs.values()] == [tf.string]
-        }
+        for name, spec in signatures.signature_def.items():
+            dtypes = {
+                k: tf.as_dtype(x.dtype).name for k, x in spec.inputs.items()
+            }
+            yield name, dtypes, spec.outputs
 
     def predict(
         self, signature: model.Signature, contents: Sequence[bytes]
     ) -> list[model.Row]:
-        """The outputs of each of the files.
-
-        Raises:
-          Refused: the model does not take them.
-          Unavailable: the server does not answer.
-          Overloaded: they are too much for it now.
-          RuntimeError: any other error of the server.
-        """
+        """See `model.Model.predict`."""
         request = predict_pb2.PredictRequest(model_spec=self._spec)
         request.model_spec.signature_name = signature.name
         images = tf.make_tensor_proto(contents, tf.string)
         request.inputs[signature.input].CopyFrom(images)
         outputs = self._ask(self._stub.Predict, request).outputs
-        return model.rows(
-            {
-                n: tf.make_ndarray(tensor).tolist()
-                for n, tensor in outputs.items()
-            }
-        )
+        arrays = {n: tf.make_ndarray(tensor) for n, tensor in outputs.items()}
+        return model.rows({n: array.tolist() for n, array in arrays.items()})
 
     def _ask(self, method: Callable[..., Answer], request: object) -> Answer:
         """What the server answers; an error becomes one of ours."""
@@ -99,7 +82,7 @@ class GrpcModel(model.Served):
         except grpc.RpcError as error:
             code, why = error.code(), model.reason(error.details() or "")
         if code == grpc.StatusCode.DEADLINE_EXCEEDED:
-            raise self.too_slow()
+            raise self._too_slow()
         kind = _ERRORS.get(code, exceptions.Failed)
         if kind is model.Unavailable:
             raise kind(f"{self.server} is not there: {why}")

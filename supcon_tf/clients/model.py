@@ -1,23 +1,21 @@
 """What every way to a model has in common.
 
-`rest_model.RestModel`, `grpc_model.GrpcModel` and `saved_model.SavedModel` have
-the same two methods: `signatures() -> dict[str, Signature]`, those that take
-image files, and `predict(signature, contents) -> list[Row]`, one row per file.
-Both raise `Unavailable`, the second also `Refused`, and of servers
-`Overloaded`, which is either.
+`rest_model.RestModel`, `grpc_model.GrpcModel` and `saved_model.SavedModel` are
+a `Model`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
 
 from supcon_tf import exceptions
 
 # Of one image: names of outputs to numbers, strings or nested lists of them.
 Row = dict[str, object]
+# Of each signature its name, the types of its inputs, the names of its outputs.
+Tensors = Iterable[tuple[str, Mapping[str, str], Iterable[str]]]
 
 _PREFIX = re.compile(r"^(\{\{.*?\}\}|\(\d+\) \w+:)\s*")
 _MAX_REASON = 300  # characters
@@ -50,20 +48,41 @@ class Signature:
     outputs: tuple[str, ...]
 
 
-class Model(Protocol):
+class Model:
     """A model that answers, wherever it is."""
 
     def signatures(self) -> dict[str, Signature]:
-        """The signatures that take image files, by their names."""
+        """The signatures that take image files, by their names.
+
+        Raises:
+          Unavailable: the server does not answer.
+          RuntimeError: it does not serve the model.
+        """
+        return {
+            name: Signature(name, *inputs, tuple(outputs))
+            for name, inputs, outputs in self._tensors()
+            if [*inputs.values()] == ["string"]
+        }
 
     def predict(
         self, signature: Signature, contents: Sequence[bytes]
     ) -> list[Row]:
-        """The outputs of each of the files."""
+        """The outputs of each of the files.
+
+        Raises:
+          Refused: the model does not take them.
+          Unavailable: the server does not answer.
+          Overloaded: they are too much for it now.
+          RuntimeError: any other error of the server.
+        """
+        raise NotImplementedError
+
+    def _tensors(self) -> Tensors:
+        raise NotImplementedError
 
 
 @dataclasses.dataclass(eq=False)
-class Served:
+class Served(Model):
     """A model at a server.
 
     Attributes:
@@ -78,7 +97,7 @@ class Served:
     version: int | None = None
     timeout: float = 60.0
 
-    def too_slow(self) -> exceptions.Failed:
+    def _too_slow(self) -> exceptions.Failed:
         """Of a request that took too long; another would too."""
         return exceptions.Failed(
             f"{self.server} must answer within --timeout={self.timeout:g} "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import itertools
 import json
 import os
@@ -66,7 +67,6 @@ def csv_lines(rows: Iterable[model.Row], top: int = 5) -> Iterator[str]:
     class and its probability for each of the `top`, error. Of others: path, a
     column for each number of their outputs, error.
     """
-    line = csv.writer(_Echo(), lineterminator="\n").writerow
     rows = iter(rows)
     begun = []  # until the first answer tells the columns
     for row in rows:
@@ -74,20 +74,18 @@ def csv_lines(rows: Iterable[model.Row], top: int = 5) -> Iterator[str]:
         if "error" not in row:
             break
     columns = list(_cells(begun[-1], top)) if begun else []
-    yield line(["path", *columns, "error"])
+    yield _csv_line(["path", *columns, "error"])
     for row in itertools.chain(begun, rows):
-        if "error" in row:
-            yield line([row["path"], *[""] * len(columns), row["error"]])
-        else:
-            yield line([row["path"], *_cells(row, top).values(), ""])
+        cells = [""] * len(columns)
+        if "error" not in row:
+            cells = _cells(row, top).values()
+        yield _csv_line([row["path"], *cells, row.get("error", "")])
 
 
-class _Echo:
-    """A file that returns what is written."""
-
-    def write(self, text: str) -> str:
-        """Returns a line."""
-        return text
+def _csv_line(cells: Iterable[object]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(cells)
+    return line.getvalue()
 
 
 def json_lines(rows: Iterable[model.Row]) -> Iterator[str]:

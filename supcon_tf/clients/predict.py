@@ -34,16 +34,15 @@ def predict(settings: config.PredictSettings) -> int:
         _check_output(settings)
     asked = _open_model(settings)
     known = asking.patiently(asked.signatures, settings.retries)
-    wanted = ("serving_default", "represent")
-    if settings.signature:
-        wanted = (settings.signature,)
-    signature = next((known[name] for name in wanted if name in known), None)
-    if signature is None:
-        raise exceptions.InvalidValue(
-            "--signature must be one of the model that takes image files, "
-            f"{', '.join(sorted(known)) or 'which has none'}, got "
-            f"{settings.signature or 'none'}"
-        )
+    signature = known.get(settings.signature)
+    if not settings.signature:
+        signature = known.get("serving_default") or known.get("represent")
+    exceptions.require(
+        signature is not None,
+        "--signature must be one of the model that takes image files, "
+        f"{', '.join(sorted(known)) or 'which has none'}",
+        settings.signature or "none",
+    )
     rows = asking.answers(
         lambda contents: asked.predict(signature, contents),
         images,
@@ -95,10 +94,11 @@ def _open_model(settings: config.PredictSettings) -> model.Model:
 
 def _check_output(settings: config.PredictSettings) -> None:
     path = epath.Path(settings.output)
-    if path.is_dir():
-        raise exceptions.InvalidValue(
-            f"--output must be a file, got {settings.output}, a directory"
-        )
+    exceptions.require(
+        not path.is_dir(),
+        "--output must be a file",
+        f"{settings.output}, a directory",
+    )
     if path.exists() and not settings.overwrite:
         raise exceptions.InvalidValue(
             f"{settings.output} exists already; choose another --output, or "

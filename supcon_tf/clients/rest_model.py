@@ -7,10 +7,11 @@ Reference: https://www.tensorflow.org/tfx/serving/api_rest
 from __future__ import annotations
 
 import base64
+import ctypes
 import dataclasses
 import http.client
 import json
-import struct
+import math
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -27,7 +28,6 @@ _ERRORS = {
     503: model.Unavailable,
 }
 _TOO_SLOW = 504
-_FLOAT32 = struct.Struct("<f")  # with "f" what is too large becomes infinite
 
 
 @dataclasses.dataclass(eq=False)
@@ -44,40 +44,24 @@ class RestModel(model.Served):
         if self.version is not None:
             self.url += f"/versions/{self.version}"
 
-    def signatures(self) -> dict[str, model.Signature]:
-        """The signatures that take image files, by their names.
-
-        Raises:
-          Unavailable: the server does not answer.
-          RuntimeError: it does not serve the model.
-        """
+    def _tensors(self) -> model.Tensors:
         metadata = self._ask("/metadata")["metadata"]
-        return {
-            name: model.Signature(name, *spec["inputs"], (*spec["outputs"],))
-            for name, spec in metadata["signature_def"]["signature_def"].items()
-            if [i["dtype"] for i in spec["inputs"].values()] == ["DT_STRING"]
-        }
+        for name, spec in metadata["signature_def"]["signature_def"].items():
+            inputs = spec["inputs"].items()
+            dtypes = {k: x["dtype"][len("DT_") :].lower() for k, x in inputs}
+            yield name, dtypes, spec["outputs"]
 
     def predict(
         self, signature: model.Signature, contents: Sequence[bytes]
     ) -> list[model.Row]:
-        """The outputs of each of the files.
-
-        In the row format: of a signature with one output the answer has plain
-        values, of several one object per row.
-
-        Raises:
-          Refused: the model does not take them.
-          Unavailable: the server does not answer.
-          Overloaded: they are too much for it now.
-          RuntimeError: any other error of the server.
-        """
+        """See `model.Model.predict`."""
         instances = [
             {signature.input: {"b64": base64.b64encode(file).decode()}}
             for file in contents
         ]
         body = {"signature_name": signature.name, "instances": instances}
         rows = self._ask(":predict", json.dumps(body).encode())["predictions"]
+        # Of several outputs an object per row, of one its plain value.
         if len(signature.outputs) == 1:
             return [{signature.outputs[0]: value} for value in rows]
         return rows
@@ -97,7 +81,7 @@ class RestModel(model.Served):
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "reason", error)
             if isinstance(why, TimeoutError):
-                raise self.too_slow() from None
+                raise self._too_slow() from None
             raise model.Unavailable(f"{self.url} is not there: {why}") from None
         if isinstance(answer, urllib.error.HTTPError):
             raise self._error(answer.code, content.decode("utf-8", "replace"))
@@ -128,7 +112,6 @@ class RestModel(model.Served):
 def _float32(text: str) -> float:
     """The number that the server means: it has float32, and JSON decimals."""
     number = float(text)
-    try:
-        return _FLOAT32.unpack(_FLOAT32.pack(number))[0]
-    except OverflowError:  # of another model, which has float64
-        return number
+    rounded = ctypes.c_float(number).value
+    # Another model may have float64.
+    return rounded if math.isfinite(rounded) else number

@@ -12,7 +12,7 @@ from supcon_tf.clients import model
 _REFUSED = (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)
 
 
-class SavedModel:
+class SavedModel(model.Model):
     """A SavedModel of this machine.
 
     Args:
@@ -22,24 +22,16 @@ class SavedModel:
     def __init__(self, directory: str | os.PathLike[str]):
         self._functions = tf.saved_model.load(str(directory)).signatures
 
-    def signatures(self) -> dict[str, model.Signature]:
-        """The signatures that take image files, by their names."""
-        signatures = {}
+    def _tensors(self) -> model.Tensors:
         for name, function in self._functions.items():
-            inputs = function.structured_input_signature[1]
-            if [spec.dtype for spec in inputs.values()] == [tf.string]:
-                outputs = tuple(function.structured_outputs)
-                signatures[name] = model.Signature(name, *inputs, outputs)
-        return signatures
+            inputs = function.structured_input_signature[1].items()
+            dtypes = {key: spec.dtype.name for key, spec in inputs}
+            yield name, dtypes, function.structured_outputs
 
     def predict(
         self, signature: model.Signature, contents: Sequence[bytes]
     ) -> list[model.Row]:
-        """The outputs of each of the files.
-
-        Raises:
-          Refused: the model does not take them.
-        """
+        """See `model.Model.predict`."""
         function = self._functions[signature.name]
         try:
             outputs = function(**{signature.input: tf.constant(contents)})

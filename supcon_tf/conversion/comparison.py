@@ -9,21 +9,18 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from supcon_tf import cores, measures, text_table
+from supcon_tf import cores, measures, scores, text_table
 from supcon_tf.conversion import formats
 
-_FIGURES = ("top_1", "top_5", "ece", "nll")
+_SCORES = ("top_1", "top_5", "ece", "nll")
 _COLUMNS = {  # of a model in conversion.json: title, format
-    "bytes": ("MB", lambda value: f"{value / 1e6:.2f}"),
-    "top_1": ("top-1", "{:.4f}".format),
-    "top_5": ("top-5", "{:.4f}".format),
-    "ece": ("ECE", "{:.4f}".format),
-    "nll": ("NLL", "{:.4f}".format),
-    "max_difference": ("max diff", "{:.1e}".format),
-    "mean_difference": ("mean diff", "{:.1e}".format),
-    "agreement": ("agreement", "{:.4f}".format),
-    "least_cosine": ("least cosine", "{:.4f}".format),
-    "milliseconds": ("ms/image", "{:.2f}".format),
+    "bytes": ("MB", ".2f"),
+    **{x: (scores.find(f"linear.{x}").short, ".4f") for x in _SCORES},
+    "max_difference": ("max diff", ".1e"),
+    "mean_difference": ("mean diff", ".1e"),
+    "agreement": ("agreement", ".4f"),
+    "least_cosine": ("least cosine", ".4f"),
+    "milliseconds": ("ms/image", ".2f"),
 }
 _WARM_UP_RUNS, _TIMED_RUNS = 3, 30
 # Each has an interpreter of every format, with the weights of the model.
@@ -75,7 +72,7 @@ def accuracy(
       labels: [examples] integers.
     """
     summary = measures.classification_summary(probabilities, labels)
-    return {name: summary[name] for name in _FIGURES}
+    return {name: summary[name] for name in _SCORES}
 
 
 def differences(
@@ -97,14 +94,14 @@ def differences(
       probable class, of representations `least_cosine` of a pair.
     """
     distance = np.abs(output.astype(np.float64) - expected)
-    shared = {
+    results = {
         "max_difference": float(distance.max()),
         "mean_difference": float(distance.mean()),
     }
     if classifies:
         same = output.argmax(axis=1) == expected.argmax(axis=1)
-        return {**shared, "agreement": float(same.mean())}
-    return {**shared, "least_cosine": float((output * expected).sum(1).min())}
+        return results | {"agreement": float(same.mean())}
+    return results | {"least_cosine": float((output * expected).sum(1).min())}
 
 
 def milliseconds(function: formats.Function, image_size: int) -> float:
@@ -125,13 +122,12 @@ def conversion_table(results: dict[str, object]) -> str:
       results: what `convert` returns.
     """
     models = {"float model": results["float_model"], **results["models"]}
-    measured = {name for model in models.values() for name in model}
-    names = [name for name in _COLUMNS if name in measured]
-    rows = [["", *(_COLUMNS[name][0] for name in names)]]
-    for title, model in models.items():
-        cells = [
-            _COLUMNS[name][1](model[name]) if name in model else "-"
-            for name in names
-        ]
-        rows.append([title, *cells])
-    return text_table.text_table(rows)
+    columns = [["", *models]]
+    for name, (title, form) in _COLUMNS.items():
+        values = [model.get(name) for model in models.values()]
+        if name == "bytes":
+            values = [value and value / 1e6 for value in values]
+        if any(value is not None for value in values):
+            texts = ["-" if x is None else f"{x:{form}}" for x in values]
+            columns.append([title, *texts])
+    return text_table.text_table(zip(*columns, strict=True))

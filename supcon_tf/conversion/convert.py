@@ -31,17 +31,16 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
     """Converts encoder and classifier of a run, and measures what came out.
 
     Every file is run on all test images by its own runtime, TFLite's
-    interpreter or ONNX Runtime.
+    interpreter or ONNX Runtime. The directory converted/ of the run directory
+    appears with all its files at once.
 
     Args:
       settings: those of the conversion.
 
     Returns:
       What conversion.json holds: `float_model`, the measures of the model that
-      was converted, and in `models`, by format, those of each file, with its
-      name, bytes, SHA-256, input, output, differences from the float model and
-      milliseconds per image on one thread. The directory converted/ of the run
-      directory appears with all its files at once.
+      was converted, and in `models`, by format, those of each file, its
+      differences from the float model, and milliseconds per image.
 
     Raises:
       ImportError: the extra `onnx` is not installed and needed.
@@ -57,8 +56,8 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
     versions = console.versions()
     if "onnx" in settings.formats:
         formats.import_onnx()
-        for package in ("tf2onnx", "onnx", "onnxruntime"):
-            versions[package] = importlib.metadata.version(package)
+        packages = ("tf2onnx", "onnx", "onnxruntime")
+        versions |= {x: importlib.metadata.version(x) for x in packages}
     test, size = run.images("test"), run.settings.image_size
     name = run.choose_classifier(settings.classifier)
     classifier = None if name == "none" else run.classifier(name)
@@ -107,15 +106,13 @@ def _contents(
         calibrating = examples.get_single_element()[0].numpy()
     contents = {}
     for form in settings.formats:
-        kind, _, precision = form.partition("_")
-        contents[form] = (
-            formats.to_onnx(model)
-            if kind == "onnx"
-            else formats.to_tflite(model, precision, calibrating)
-        )
-        console.print_line(
-            "made", f"{_FILES[form]} ({len(contents[form]):,} B)"
-        )
+        if form == "onnx":
+            content = formats.to_onnx(model)
+        else:
+            precision = form.removeprefix("tflite_")
+            content = formats.to_tflite(model, precision, calibrating)
+        console.print_line("made", f"{_FILES[form]} ({len(content):,} B)")
+        contents[form] = content
     return contents
 
 
@@ -139,7 +136,7 @@ def _measured(
         data.make_examples(test, settings.batch_size, image_size=size),
     )
     classifies = model.classifier is not None
-    accuracy = comparison.accuracy(expected, labels) if classifies else {}
+    accuracy = comparison.accuracy if classifies else lambda *_: {}
     models = {
         form: {
             "file": _FILES[form],
@@ -156,10 +153,10 @@ def _measured(
                 "shape": ["N", output.shape[1]],
                 "dtype": "float32",
             },
-            **(comparison.accuracy(output, labels) if classifies else {}),
+            **accuracy(output, labels),
             **comparison.differences(output, expected, classifies),
             "milliseconds": comparison.milliseconds(runtimes[form], size),
         }
         for form, output in outputs.items()
     }
-    return {"float_model": accuracy, "models": models}
+    return {"float_model": accuracy(expected, labels), "models": models}

@@ -77,19 +77,17 @@ def to_tflite(
     precision: str = "float32",
     calibration_images: npt.NDArray[np.uint8] | None = None,
 ) -> bytes:
-    """Converts a model to TFLite.
+    """Converts a model to TFLite, with the signature `serving_default`.
 
     The file takes `images` [N, S, S, 3], of any N after `resize_tensor_input`
-    and of N = 1 before, and puts out what the model does, in float32. It has
-    the signature `serving_default`. Batch normalisation is folded into the
-    convolutions.
+    and of N = 1 before: uint8 for int8, else float32 in 0..255. It puts out
+    what the model does, in float32.
 
     Args:
       model: what is converted.
       precision: "float32"; "float16", in which the weights are stored; or
         "int8", in which convolutions store and compute, while all that follows
-        the last of them is float32. The images are uint8 for int8, and float32
-        in 0..255 for the others.
+        the last of them is float32.
       calibration_images: [n, S, S, 3] uint8, as the model will see; the ranges
         of their activations are those of int8, which needs them.
 
@@ -101,27 +99,15 @@ def to_tflite(
 
     Reference: https://arxiv.org/abs/1712.05877 (int8).
     """
-    if precision not in _PRECISIONS:
-        raise exceptions.InvalidValue(
-            f"`precision` must be one of {', '.join(_PRECISIONS)}, got "
-            f"{precision!r}"
-        )
+    exceptions.require_one_of(_PRECISIONS, "precision", precision)
     if precision == "int8":
-        side, images = model.image_size, calibration_images
-        images = np.empty(0) if images is None else images
-        fits = images.dtype == np.uint8 and images.shape[1:] == (side, side, 3)
-        if not (fits and len(images)):
-            raise exceptions.InvalidValue(
-                f"`calibration_images` must be [n, {side}, {side}, 3] uint8, "
-                f"n >= 1, got {list(images.shape)} {images.dtype}"
-            )
+        _check_calibration(calibration_images, model.image_size)
     # The converter saves its input first: no more than the weights, for Keras
     # would trace every layer to save it, for seconds.
     weights = tf.Module()
     with silenced():
-        function = model.function(
-            tf.uint8 if precision == "int8" else tf.float32
-        ).get_concrete_function()
+        dtype = tf.uint8 if precision == "int8" else tf.float32
+        function = model.function(dtype).get_concrete_function()
         weights.all = list(function.variables)
         converter = tf.lite.TFLiteConverter.from_concrete_functions(
             [function], weights
@@ -144,6 +130,16 @@ def to_tflite(
         return tf.lite.experimental.QuantizationDebugger(
             converter=converter, debug_options=options
         ).get_nondebug_quantized_model()
+
+
+def _check_calibration(images: npt.NDArray[np.uint8] | None, side: int) -> None:
+    images = np.empty(0) if images is None else images
+    fits = images.dtype == np.uint8 and images.shape[1:] == (side, side, 3)
+    exceptions.require(
+        fits and len(images),
+        f"`calibration_images` must be [n, {side}, {side}, 3] uint8, n >= 1",
+        f"{list(images.shape)} {images.dtype}",
+    )
 
 
 def tflite_function(content: bytes) -> Function:

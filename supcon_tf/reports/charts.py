@@ -24,36 +24,30 @@ _STYLE = {
     "font.size": 11,
     "axes.edgecolor": SOFT,
     "axes.labelcolor": INK,
-    "axes.linewidth": 0.8,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "axes.titlesize": 11,
     "grid.color": "#e7eaee",
-    "grid.linewidth": 0.8,
     "xtick.color": SOFT,
     "ytick.color": SOFT,
     "xtick.labelcolor": INK,
     "ytick.labelcolor": INK,
-    "xtick.labelsize": 11,
-    "ytick.labelsize": 11,
     "lines.linewidth": 1.8,
 }
 
 
 @contextlib.contextmanager
 def drawing(
-    height: int = HEIGHT, width: int = WIDTH
+    height: int = HEIGHT,
 ) -> Iterator[tuple[figure.Figure, axes.Axes]]:
-    """A figure of `width` x `height` pixels and its axes, in the page's style.
+    """A figure of WIDTH x `height` pixels and its axes, in the page's style.
 
     An SVG has 72 dots per inch, so a point is a pixel of the page.
     """
+    size = WIDTH / 72, height / 72
     with matplotlib.rc_context(_STYLE):
-        drawn = figure.Figure(
-            figsize=(width / 72, height / 72), layout="constrained"
-        )
+        drawn = figure.Figure(figsize=size, layout="constrained")
         yield drawn, drawn.subplots()
 
 
@@ -70,24 +64,19 @@ def to_svg(drawn: figure.Figure, label: str) -> markupsafe.Markup:
     drawn.savefig(buffer, format="svg", transparent=True)
     text = buffer.getvalue()
     content = text[text.index(">", text.index("<svg")) + 1 :]
-    content = re.sub(r"<metadata>.*?</metadata>", "", content, flags=re.S)
-    content = re.sub(r"<style.*?</style>", "", content, flags=re.S)
-    content = re.sub(r"<!--.*?-->", "", content, flags=re.S)
+    for part in ("<metadata>.*?</metadata>", "<style.*?</style>", "<!--.*?-->"):
+        content = re.sub(part, "", content, flags=re.S)
     # A font shorthand or a family of matplotlib's would overrule the page's.
     content = re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", content)
     content = re.sub(r"font-family: [^;\"]*;?", "", content)
     # Hundredths of a pixel; what stands between the tags is text.
     content = re.sub(
-        "<[^>]*>",
-        lambda tag: re.sub(r"(\d+\.\d\d)\d+", r"\1", tag[0]),
-        content,
+        "<[^>]*>", lambda x: re.sub(r"(\d+\.\d\d)\d+", r"\1", x[0]), content
     )
     content = content.replace("xlink:href", "href")
     used = set(re.findall(r'(?:href="|url\()#([^")]+)', content))
     content = re.sub(
-        r' id="([^"]*)"',
-        lambda match: match[0] if match[1] in used else "",
-        content,
+        r' id="([^"]*)"', lambda x: x[0] if x[1] in used else "", content
     )
     content = re.sub(r">\s+<", "><", content).strip()
     width, height = drawn.get_size_inches() * 72

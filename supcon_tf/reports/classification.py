@@ -43,25 +43,11 @@ def recall(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
 
 def calibration(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
     """Reliability diagrams side by side."""
-    shown = []
-    for run in runs:
-        if name := run.classifier("calibration_bins"):
-            results = run.evaluation[name]
-            ece = numbers.number(results.get("ece"))
-            drawing = figures.plot_reliability(
-                results["calibration_bins"],
-                f"Reliability diagram of {run.name}: accuracy against "
-                f"confidence; calibration error {ece}",
-            )
-            shown.append(
-                {
-                    "name": run.name,
-                    "classifier": contents.CLASSIFIERS[name],
-                    "ece": ece,
-                    "drawing": drawing,
-                }
-            )
-    return shown
+    return [
+        _reliability(run, name)
+        for run in runs
+        if (name := run.classifier("calibration_bins"))
+    ]
 
 
 def mistakes(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
@@ -77,30 +63,19 @@ def _confusion(run: contents.Run, name: str) -> dict[str, object]:
     num_pairs = _NUM_PAIRS_BELOW_MATRIX if is_matrix else _NUM_PAIRS
     wrong = matrix - np.diag(np.diag(matrix))
     order = np.argsort(-wrong, axis=None, kind="stable")[:num_pairs]
-    totals = matrix.sum(axis=1)
     names = [run.class_name(index) for index in range(len(matrix))]
     return {
         "name": run.name,
         "classifier": contents.CLASSIFIERS[name],
         "classes": names,
         "matrix": [
-            [
-                _cell(int(n), n / max(total, 1), i == j)
-                for j, n in enumerate(row)
-            ]
-            for i, (row, total) in enumerate(zip(matrix, totals, strict=True))
-        ]
-        if is_matrix
-        else [],
+            [_cell(n, n / max(row.sum(), 1), i == j) for j, n in enumerate(row)]
+            for i, row in enumerate(matrix if is_matrix else [])
+        ],
         "pairs": [
-            {
-                "true": names[true],
-                "taken": names[taken],
-                "count": wrong[true, taken],
-                "total": totals[true],
-            }
-            for true, taken in (divmod(int(x), len(matrix)) for x in order)
-            if wrong[true, taken]
+            (names[i], names[j], wrong[i, j], matrix[i].sum())
+            for i, j in (divmod(int(x), len(matrix)) for x in order)
+            if wrong[i, j]
         ],
     }
 
@@ -114,15 +89,30 @@ def _cell(count: int, share: float, is_right: bool) -> tuple[int, str]:
     return count, "#" + "".join(f"{part:02x}" for part in mixed)
 
 
+def _reliability(run: contents.Run, name: str) -> dict[str, object]:
+    """A diagram, and the error that it shows."""
+    ece = numbers.number(run.evaluation[name].get("ece"))
+    drawing = figures.plot_reliability(
+        run.evaluation[name]["calibration_bins"],
+        f"Reliability diagram of {run.name}: accuracy against confidence; "
+        f"calibration error {ece}",
+    )
+    return {
+        "name": run.name,
+        "classifier": contents.CLASSIFIERS[name],
+        "ece": ece,
+        "drawing": drawing,
+    }
+
+
 def _recalls(shown: dict[int, contents.Run]) -> list[dict[str, object]]:
     """A line per class that any run has test images of, the lowest first."""
     results = [
         run.evaluation[run.classifier("per_class_recall")]
         for run in shown.values()
     ]
-    recalls = np.array(
-        [np.asarray(x["per_class_recall"], float) for x in results]
-    )  # [runs, classes], NaN for a class without test images
+    # [runs, classes], NaN for a class without test images
+    recalls = np.array([x["per_class_recall"] for x in results], float)
     known = np.isfinite(recalls).any(axis=0)
     means = np.full(recalls.shape[1], np.inf)
     means[known] = np.nanmean(recalls[:, known], axis=0)
@@ -157,12 +147,12 @@ def _mistakes(run: contents.Run) -> dict[str, object]:
         "num_images": len(labels),
         "pictures": [*run.samples["mistakes"]] if has_pictures else [],
         "mistakes": [
-            {
-                "file": str(run.predictions["ids"][index]),
-                "true": run.class_name(int(labels[index])),
-                "taken": run.class_name(int(predicted[index])),
-                "confidence": float(confidence[index]),
-            }
+            (
+                str(run.predictions["ids"][index]),
+                run.class_name(int(labels[index])),
+                run.class_name(int(predicted[index])),
+                float(confidence[index]),
+            )
             for index in order
         ],
     }

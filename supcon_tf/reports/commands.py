@@ -9,17 +9,15 @@ from supcon_tf.reports import contents
 
 def pretrain(run: contents.Run) -> str:
     """The command that continues a pretraining."""
-    flagfile = shlex.quote(str(run.path / "settings.flags"))
-    return f"python tools/pretrain.py --flagfile={flagfile} --resume"
+    return f"{_line('pretrain', flagfile=run.files.settings_file)} --resume"
 
 
 def evaluate(run: contents.Run) -> str:
     """The command that evaluates a run."""
-    where = shlex.quote(str(run.path))
-    line = f"python tools/evaluate.py --run_dir={where}"
+    line = _line("evaluate", run_dir=run.files.path)
     if run.linear_stage:
         return line
-    return f"python tools/train_linear.py --run_dir={where} && {line}"
+    return f"{_line('train_linear', run_dir=run.files.path)} && {line}"
 
 
 def corrupt(run: contents.Run) -> str:
@@ -29,13 +27,17 @@ def corrupt(run: contents.Run) -> str:
 
 def repeat(run: contents.Run) -> list[str]:
     """Pretraining, linear stage where there is one, evaluation: once more."""
-    again = shlex.quote(f"{run.path}_again")
-    stages = {"pretrain": run.path}
+    again = f"{run.files.path}_again"
+    stages = {"pretrain": run.files}
     if run.linear_stage:
-        stages["train_linear"] = run.path / run.linear_stage
+        stages["train_linear"] = run.files.stage(run.linear_stage)
     lines = [
-        f"python tools/{tool}.py --flagfile="
-        f"{shlex.quote(str(path / 'settings.flags'))} --run_dir={again}"
-        for tool, path in stages.items()
+        _line(tool, flagfile=stage.settings_file, run_dir=again)
+        for tool, stage in stages.items()
     ]
-    return [*lines, f"python tools/evaluate.py --run_dir={again}"]
+    return [*lines, _line("evaluate", run_dir=again)]
+
+
+def _line(tool: str, **paths: object) -> str:
+    flags = (f"--{k}={shlex.quote(str(v))}" for k, v in paths.items())
+    return f"python tools/{tool}.py {' '.join(flags)}"

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-import io
-import json
 import os
 
-import numpy as np
-from etils import epath
-
-from supcon_tf import exceptions
+from supcon_tf import exceptions, run_files
 
 # Of what was evaluated, the first that is there is shown in figures.
 CLASSIFIERS = {
@@ -21,13 +15,14 @@ CLASSIFIERS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
 class Run:
     """A run directory as far as it is filled; what is absent is empty.
 
-    Attributes:
+    Args:
+      files: the run directory.
       name: how the report calls the run.
-      path: the run directory.
+
+    Attributes:
       settings: the pretraining's settings as texts, by flag.
       class_names: in the order of the labels.
       epochs: the lines of the pretraining's metrics.jsonl.
@@ -39,17 +34,21 @@ class Run:
       samples: those of samples.npz.
     """
 
-    name: str
-    path: epath.Path
-    settings: dict[str, str]
-    class_names: tuple[str, ...]
-    epochs: list[dict[str, float | None]]
-    linear_stage: str
-    linear_epochs: list[dict[str, float | None]]
-    evaluation: dict[str, object]
-    predictions: dict[str, np.ndarray]
-    representations: dict[str, np.ndarray]
-    samples: dict[str, np.ndarray]
+    def __init__(self, files: run_files.RunDirectory, name: str):
+        self.files, self.name = files, name
+        self.settings = files.flags()
+        self.class_names = files.class_names()
+        self.epochs = files.metrics()
+        stages = files.stages()
+        first = (*stages, "")[0]
+        self.linear_stage = "linear" if "linear" in stages else first
+        self.linear_epochs = []
+        if self.linear_stage:
+            self.linear_epochs = files.stage(self.linear_stage).metrics()
+        self.evaluation = files.evaluation()
+        self.predictions = run_files.read_arrays(files.predictions_file)
+        self.representations = run_files.read_arrays(files.representations_file)
+        self.samples = run_files.read_arrays(files.samples_file)
 
     def class_name(self, label: int) -> str:
         """The name of a class id, the id where it has none."""
@@ -58,14 +57,30 @@ class Run:
 
     def classifier(self, key: str) -> str | None:
         """The first classifier that was evaluated for `key`, or None."""
-        found = (x for x in CLASSIFIERS if key in self.evaluation.get(x, {}))
-        return next(found, None)
+        known = (x for x in CLASSIFIERS if key in self.evaluation.get(x, {}))
+        return next(known, None)
+
+    @property
+    def parts(self) -> set[str]:
+        """Names of what is there: files, arrays, numbers of classifiers."""
+        whole = {
+            "settings": True,
+            "evaluation": self.evaluation,
+            "predictions": self.predictions,
+            "robustness": self.robustness(),
+            # A run of no epochs has no more to come.
+            "epochs": self.epochs or self.settings.get("epochs") == "0",
+        }
+        parts = {name for name in whole if whole[name]}
+        parts |= self.samples.keys() | self.representations.keys()
+        measured = (self.evaluation.get(x, {}) for x in CLASSIFIERS)
+        return parts.union(*measured)
 
     def robustness(self) -> dict | None:
         """Results on corrupted images: of the linear classifier if it has."""
         corruptions = self.evaluation.get("corruptions", {})
-        found = (corruptions[x] for x in CLASSIFIERS if x in corruptions)
-        return next(found, None)
+        results = (corruptions[x] for x in CLASSIFIERS if x in corruptions)
+        return next(results, None)
 
 
 def read_run(path: str | os.PathLike[str], name: str) -> Run:
@@ -78,60 +93,10 @@ def read_run(path: str | os.PathLike[str], name: str) -> Run:
     Raises:
       ValueError: there is no run at `path`.
     """
-    path = epath.Path(path)
-    if not (path / "settings.flags").is_file():
+    files = run_files.RunDirectory(path)
+    if not files.exists():
         raise exceptions.InvalidValue(
-            f"`runs` must be run directories, got {path}, which has no "
-            "settings.flags"
+            f"`runs` must be run directories, got {files.path}, which has no "
+            f"{files.settings_file.name}"
         )
-    stages = sorted(x.parent.name for x in path.glob("*/settings.flags"))
-    stage = "linear" if "linear" in stages else (stages or [""])[0]
-    return Run(
-        name=name,
-        path=path,
-        settings=_read_flags(path / "settings.flags"),
-        class_names=tuple(_read_json(path / "classes.json", [])),
-        epochs=_read_lines(path / "metrics.jsonl"),
-        linear_stage=stage,
-        linear_epochs=_read_lines(path / stage / "metrics.jsonl")
-        if stage
-        else [],
-        evaluation=_read_json(path / "evaluation.json", {}),
-        predictions=_read_arrays(path / "predictions.npz"),
-        representations=_read_arrays(path / "representations.npz"),
-        samples=_read_arrays(path / "samples.npz"),
-    )
-
-
-def _read_flags(path: epath.Path) -> dict[str, str]:
-    """The values of a flagfile as they stand there.
-
-    Not settings.from_flagfile: a report must open runs of other versions too,
-    whose flags may be others.
-    """
-    values: dict[str, str] = {}
-    for line in path.read_text().splitlines():
-        if line.startswith("--"):
-            flag, _, value = line.removeprefix("--").partition("=")
-            known = values.get(flag)
-            values[flag] = value if known is None else f"{known}; {value}"
-    return values
-
-
-def _read_json(path: epath.Path, absent: object) -> object:
-    return json.loads(path.read_text()) if path.is_file() else absent
-
-
-def _read_lines(path: epath.Path) -> list[dict[str, float | None]]:
-    """The whole lines of a metrics.jsonl; a run may be writing the last."""
-    if not path.is_file():
-        return []
-    lines = path.read_text().splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
-
-
-def _read_arrays(path: epath.Path) -> dict[str, np.ndarray]:
-    if not path.is_file():
-        return {}
-    with np.load(io.BytesIO(path.read_bytes())) as arrays:
-        return dict(arrays)
+    return Run(files, name)

@@ -1,4 +1,4 @@
-"""The figures of a report, as inline SVG.
+"""The figures of a report: <svg> elements.
 
 None holds a name from data: the page writes those, in fonts that have them.
 """
@@ -38,20 +38,11 @@ def plot_curves(
       chance: y value of a run that has learned nothing, by its index.
       in_percent: whether y values are shares.
       from_zero: whether the y axis begins there.
-
-    Returns:
-      An <svg> element.
     """
     with charts.drawing() as (drawn, plot):
         for index, (x, y) in curves.items():
-            plot.plot(
-                x,
-                y,
-                color=palette.COLORS[index % 10],
-                linestyle=_DASHES[index % len(_DASHES)],
-                marker=palette.MARKERS[index % 7] if len(x) <= _FEW else "",
-                markersize=4,
-            )
+            few = {} if len(x) <= _FEW else {"marker": ""}
+            plot.plot(x, y, **_style(index) | few, markersize=4)
         _draw_chance(plot, chance or {})
         plot.set(xlabel="epoch", xlim=(0, 1.02 * last_epoch))
         plot.xaxis.set_major_locator(
@@ -71,9 +62,6 @@ def plot_reliability(
     Args:
       bins: count, confidence and accuracy of equal bins of confidence.
       label: what the figure shows, plain text.
-
-    Returns:
-      An <svg> element.
     """
     count = np.asarray(bins["count"], float)
     filled = count > 0
@@ -124,24 +112,14 @@ def plot_severities(
       singles: of every corruption, by the same; drawn thin behind.
       label: what the figure shows, plain text.
       in_percent: whether the measure is a share.
-
-    Returns:
-      An <svg> element.
     """
     with charts.drawing(height=250) as (drawn, plot):
         for index, lines in singles.items():
-            color = palette.COLORS[index % 10]
+            color = _style(index)["color"]
             for line in lines:
                 plot.plot(*_points(line), color=color, lw=0.8, alpha=0.3)
         for index, line in means.items():
-            plot.plot(
-                *_points(line),
-                color=palette.COLORS[index % 10],
-                linestyle=_DASHES[index % len(_DASHES)],
-                marker=palette.MARKERS[index % 7],
-                lw=2.2,
-                markersize=6,
-            )
+            plot.plot(*_points(line), **_style(index), lw=2.2, markersize=6)
         plot.set_xlabel("severity")
         severities = sorted({x for line in means.values() for x in line})
         words = [str(x) if x else "clean" for x in severities]
@@ -160,9 +138,6 @@ def plot_plane(
       plane: [examples, 2] float.
       labels: [examples] integers.
       label: what the figure shows, plain text.
-
-    Returns:
-      An <svg> element.
     """
     with charts.drawing(height=340) as (drawn, plot):
         for class_id in np.unique(labels):
@@ -177,6 +152,15 @@ def plot_plane(
         plot.spines[["top", "right"]].set_visible(True)
         plot.grid(False)
         return charts.to_svg(drawn, label)
+
+
+def _style(index: int) -> dict[str, object]:
+    """Colour, dashes and mark of a run."""
+    return {
+        "color": palette.COLORS[index % len(palette.COLORS)],
+        "linestyle": _DASHES[index % len(_DASHES)],
+        "marker": palette.MARKERS[index % len(palette.MARKERS)],
+    }
 
 
 def _in_percent(share: float, _: int | None = None) -> str:
@@ -205,7 +189,7 @@ def _draw_chance(plot: axes.Axes, chance: Mapping[int, float]) -> None:
     if is_shared:
         levels = {-1: float(np.mean(values))}
     for index, level in levels.items():
-        color = charts.INK if is_shared else palette.COLORS[index % 10]
+        color = charts.INK if is_shared else _style(index)["color"]
         plot.axhline(level, color=color, lw=1, ls=(0, (1, 2)))
         plot.annotate(
             "chance",

@@ -87,12 +87,7 @@ def _samples(run: contents.Run) -> Iterator[dict[str, object]]:
             "predicted": guess,
             "is_right": predicted == label,
             "neighbors": [
-                {
-                    "pixels": pixels,
-                    "class": run.class_name(int(which)),
-                    "is_right": which == label,
-                    "similarity": float(similarity),
-                }
-                for pixels, which, similarity in neighbors
+                (pixels, run.class_name(int(x)), x == label, float(similarity))
+                for pixels, x, similarity in neighbors
             ],
         }

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from supcon_tf import scores
 from supcon_tf.reports import contents
 
 
-@dataclasses.dataclass(frozen=True)
-class Cell:
-    """A score of a run.
+class Cell(NamedTuple):
+    """A score of a run, and whether no other run of the row has a better one.
 
-    Attributes:
-      text: the score.
-      is_best: whether no other run of the row has a better one.
-      change: difference to the first run, with its sign; "" for none.
+    `change` is the difference to the first run, with its sign; "" for none.
     """
 
     text: str
@@ -25,8 +21,7 @@ class Cell:
     change: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A score of all runs, a cell each."""
 
     score: scores.Score
@@ -35,14 +30,14 @@ class Row:
 
 def number(value: float | None, digits: int = 3) -> str:
     """A number with a true minus; a dash for one that is absent."""
-    if value is None or not math.isfinite(value):
+    if not _is_known(value):
         return "–"
     return f"{value:,.{digits}f}".replace("-", "−")
 
 
 def percent(share: float | None, digits: int = 1) -> str:
     """A share as a percentage."""
-    if share is None or not math.isfinite(share):
+    if not _is_known(share):
         return "–"
     return f"{number(100 * share, digits)}\N{NO-BREAK SPACE}%"
 
@@ -94,12 +89,11 @@ def _is_known(value: float | None) -> bool:
 
 def _cells(score: scores.Score, values: Sequence[float | None]) -> list[Cell]:
     texts = [score_text(score, value) for value in values]
-    known = [value for value in values if _is_known(value)]
     best = None
     # What looks the same is not better.
     if score.better and len({*texts} - {"–"}) > 1:
         choose = max if score.better == "higher" else min
-        best = score_text(score, choose(known))
+        best = score_text(score, choose(filter(_is_known, values)))
     return [
         Cell(text, text == best, _change(score, value, values[0]) if i else "")
         for i, (text, value) in enumerate(zip(texts, values, strict=True))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from supcon_tf import config, scores, settings
+from supcon_tf import config, scores
 from supcon_tf.reports import commands, contents, numbers
+from supcon_tf.settings import to_text
 
 _OBJECTIVES = {
     "supcon": "the supervised contrastive loss",
@@ -54,7 +55,7 @@ def results(runs: Sequence[contents.Run]) -> dict[str, object]:
     }
 
 
-def settings_of(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
+def settings(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
     """What differs: from the other runs, or from the defaults."""
     flags = [*dict.fromkeys(flag for run in runs for flag in run.settings)]
     return [
@@ -68,16 +69,11 @@ def settings_of(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
     ]
 
 
-def reproduction(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
+def reproduction(
+    runs: Sequence[contents.Run],
+) -> list[tuple[contents.Run, list[str]]]:
     """The commands that repeat the runs."""
-    return [
-        {
-            "name": run.name,
-            "commands": commands.repeat(run),
-            "versions": run.evaluation.get("versions"),
-        }
-        for run in runs
-    ]
+    return [(run, commands.repeat(run)) for run in runs]
 
 
 def _training(run: contents.Run) -> str:
@@ -100,13 +96,13 @@ def _training(run: contents.Run) -> str:
 
 def _uncertainties(runs: Sequence[contents.Run]) -> list[tuple[str, float]]:
     """How much of a difference between accuracies is chance, in points."""
-    found = []
+    known = []
     for run in runs:
         count, name = run.evaluation.get("test_images"), run.classifier("top_1")
         if count and name:
             share = run.evaluation[name]["top_1"]
-            found.append((run.name, 100 * numbers.uncertainty(share, count)))
-    return found
+            known.append((run.name, 100 * numbers.uncertainty(share, count)))
+    return known
 
 
 def _about(flag: str) -> str:
@@ -122,4 +118,4 @@ def _differs(runs: Sequence[contents.Run], flag: str) -> bool:
         return len(values) > 1
     if flag not in _FIELDS:
         return True
-    return values != {settings.to_text(_FIELDS[flag].default)}
+    return values != {to_text(_FIELDS[flag].default)}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
 
 import jinja2
 from etils import epath
@@ -24,87 +24,46 @@ from supcon_tf.reports import (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """A part of the page.
 
     Attributes:
-      name: its address on the page, and its template's name.
       title: a few words.
       view: what the template shows, from the runs; empty for nothing to show.
-      is_made: true of a run that has it.
-      command: what makes it where a run has not.
+      needs: one of `contents.Run.parts`; a run without it has not made it.
+      command: what makes it then.
     """
 
-    name: str
     title: str
     view: Callable[[Sequence[contents.Run]], Collection[object]]
-    is_made: Callable[[contents.Run], object] = lambda run: True
+    needs: str = "settings"
     command: Callable[[contents.Run], str] = commands.evaluate
+
+    @property
+    def name(self) -> str:
+        """Its address on the page, and its template's name: the view's."""
+        return self.view.__name__
 
 
 SECTIONS = (
-    Section("results", "Results", overview.results, lambda run: run.evaluation),
-    Section("settings", "Settings", overview.settings_of),
+    Section("Results", overview.results, "evaluation"),
+    Section("Settings", overview.settings),
+    Section("Learning curves", learning.curves, "epochs", commands.pretrain),
+    Section("Augmented views", learning.views, "views"),
+    Section("Confusions", classification.confusions, "confusion_matrix"),
+    Section("Recall of each class", classification.recall, "per_class_recall"),
+    Section("Calibration", classification.calibration, "calibration_bins"),
+    Section("Most confident mistakes", classification.mistakes, "predictions"),
     Section(
-        "curves",
-        "Learning curves",
-        learning.curves,
-        learning.are_drawn,
-        commands.pretrain,
-    ),
-    Section(
-        "views",
-        "Augmented views",
-        learning.views,
-        lambda run: "views" in run.samples,
-    ),
-    Section(
-        "confusions",
-        "Confusions",
-        classification.confusions,
-        lambda run: run.classifier("confusion_matrix"),
-    ),
-    Section(
-        "recall",
-        "Recall of each class",
-        classification.recall,
-        lambda run: run.classifier("per_class_recall"),
-    ),
-    Section(
-        "calibration",
-        "Calibration",
-        classification.calibration,
-        lambda run: run.classifier("calibration_bins"),
-    ),
-    Section(
-        "mistakes",
-        "Most confident mistakes",
-        classification.mistakes,
-        lambda run: run.predictions,
-    ),
-    Section(
-        "robustness",
         "Corrupted images",
         robustness.robustness,
-        lambda run: run.robustness(),
+        "robustness",
         commands.corrupt,
     ),
-    Section(
-        "representations",
-        "Representations",
-        neighborhood.representations,
-        lambda run: "plane" in run.representations,
-    ),
-    Section(
-        "neighbors",
-        "Nearest neighbours",
-        neighborhood.neighbors,
-        lambda run: "images" in run.samples,
-    ),
-    Section("reproduction", "Repeat it", overview.reproduction),
+    Section("Representations", neighborhood.representations, "plane"),
+    Section("Nearest neighbours", neighborhood.neighbors, "images"),
+    Section("Repeat it", overview.reproduction),
 )
-
 
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("supcon_tf.reports"),
@@ -174,7 +133,7 @@ def render(runs: Sequence[contents.Run]) -> str:
         missing = tuple(
             (run.name if len(runs) > 1 else "", section.command(run))
             for run in runs
-            if not section.is_made(run)
+            if section.needs not in run.parts
         )
         view = section.view(runs)
         if view:

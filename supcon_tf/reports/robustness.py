@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from supcon_tf import scores
 from supcon_tf.reports import contents, figures, numbers
@@ -19,52 +19,48 @@ _MEANS = (
 
 def robustness(runs: Sequence[contents.Run]) -> dict[str, object]:
     """Two figures against severity, and two tables."""
-    found = {
-        index: results
-        for index, run in enumerate(runs)
-        if (results := run.robustness())
-    }
-    if not found:
+    results = {i: x for i, run in enumerate(runs) if (x := run.robustness())}
+    if not results:
         return {}
     return {
-        "legend": {index: runs[index].name for index in found},
-        "runs": [runs[index] for index in found],
-        "curves": [*_curves(found)],
-        "by_corruption": _by_corruption([*found.values()]),
-        "means": _means([*found.values()]),
+        "legend": {index: runs[index].name for index in results},
+        "runs": [runs[index] for index in results],
+        "curves": [
+            _curve(results, "top_1", "Accuracy", "top-1; higher is better"),
+            _curve(
+                results, "ece", "Calibration error (ECE)", "lower is better"
+            ),
+        ],
+        "by_corruption": _by_corruption([*results.values()]),
+        "means": _means([*results.values()]),
         "conditions": _conditions(runs),
     }
 
 
-def _curves(found: Mapping[int, Mapping]) -> Iterator[dict[str, str]]:
-    """Accuracy and ECE against severity."""
-    for key, title, note in (
-        ("top_1", "Accuracy", "top-1; higher is better"),
-        ("ece", "Calibration error (ECE)", "lower is better"),
-    ):
-        means = {
-            index: _with_clean(results, results["by_severity"], key)
-            for index, results in found.items()
-        }
-        singles = {
-            index: [
-                _with_clean(results, single, key)
-                for single in results["results"].values()
-            ]
-            for index, results in found.items()
-        }
-        words = "; ".join(
-            f"line {index + 1}: "
-            + ", ".join(f"{x}: {y:.3f}" for x, y in sorted(line.items()))
-            for index, line in means.items()
-        )
-        drawing = figures.plot_severities(
-            means,
-            singles,
-            f"{title} by severity of corruption. {words}",
-            in_percent=key == "top_1",
-        )
-        yield {"title": title, "note": note, "drawing": drawing}
+def _curve(
+    results: Mapping[int, Mapping], key: str, title: str, note: str
+) -> dict[str, str]:
+    """A measure against severity."""
+    means = {
+        index: _with_clean(of_run, of_run["by_severity"], key)
+        for index, of_run in results.items()
+    }
+    singles = {
+        index: [_with_clean(of_run, x, key) for x in of_run["results"].values()]
+        for index, of_run in results.items()
+    }
+    words = "; ".join(
+        f"line {index + 1}: "
+        + ", ".join(f"{x}: {y:.3f}" for x, y in sorted(line.items()))
+        for index, line in means.items()
+    )
+    drawing = figures.plot_severities(
+        means,
+        singles,
+        f"{title} by severity of corruption. {words}",
+        in_percent=key == "top_1",
+    )
+    return {"title": title, "note": note, "drawing": drawing}
 
 
 def _with_clean(
@@ -77,28 +73,26 @@ def _with_clean(
 
 
 def _by_corruption(
-    found: Sequence[Mapping],
+    results: Sequence[Mapping],
 ) -> dict[str, list[float | None]]:
     """Accuracy of each corruption and run, a mean over the severities."""
-    names = dict.fromkeys(name for x in found for name in x["results"])
+    names = dict.fromkeys(name for x in results for name in x["results"])
     rows = {name: [] for name in names}
     for name, means in rows.items():
-        for results in found:
-            single = results["results"].get(name, {}).values()
+        for of_run in results:
+            single = of_run["results"].get(name, {}).values()
             known = [x["top_1"] for x in single if x.get("top_1") is not None]
             means.append(statistics.fmean(known) if known else None)
     return rows
 
 
-def _means(found: Sequence[Mapping]) -> list[tuple[scores.Score, list[str]]]:
+def _means(results: Sequence[Mapping]) -> list[tuple[scores.Score, list[str]]]:
     """Scores over all corruptions, a text per run."""
     rows = []
     for path in _MEANS:
         score = scores.find(f"corruptions.linear.{path}")
-        texts = [
-            numbers.score_text(score, scores.value_at(results, path))
-            for results in found
-        ]
+        values = (scores.value_at(of_run, path) for of_run in results)
+        texts = [numbers.score_text(score, value) for value in values]
         if {*texts} != {"–"}:
             rows.append((score, texts))
     return rows
@@ -112,8 +106,7 @@ def _conditions(runs: Sequence[contents.Run]) -> dict[str, list[str]]:
         if "images" in known:
             line = f"{known['images']:,} test images, corruptions "
             line += known.get("source", "unknown")
-            reference = known.get("reference")
-            if reference:
+            if reference := known.get("reference"):
                 name = "AlexNet" if reference == "alexnet" else reference
                 line += f", reference {name}"
             lines.setdefault(line, []).append(run.name)

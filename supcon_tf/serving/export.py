@@ -5,7 +5,7 @@ from __future__ import annotations
 from etils import epath
 
 from supcon_tf import config, exceptions, measures
-from supcon_tf.serving import metadata, saved_model
+from supcon_tf.serving import metadata, model, saved_model
 from supcon_tf.training import console, representations, runs
 
 
@@ -25,14 +25,13 @@ def export(settings: config.ExportSettings) -> epath.Path:
     """
     run = runs.Run.open(settings.run_dir, settings.linear_stage)
     size, versions = run.settings.image_size, run.files.export
-    taken = [child.name for child in versions.glob("*")]
-    newest = max((int(n) for n in taken if n.isdecimal()), default=0)
-    directory = versions / str(settings.version or newest + 1)
+    taken = [int(x.name) for x in versions.glob("*") if x.name.isdecimal()]
+    directory = versions / str(settings.version or max(taken, default=0) + 1)
     if directory.exists():
         raise exceptions.InvalidValue(
             f"--version must not exist in {versions}, got {settings.version}"
         )
-    saved_model.check_max_pixels(settings.max_pixels, size)
+    model.check_max_pixels(settings.max_pixels, size)
     name = run.choose_classifier(settings.classifier)
     is_named = name != "none" or settings.prototypes
     prototypes = None

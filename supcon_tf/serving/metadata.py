@@ -14,7 +14,7 @@ from etils import epath
 from google.protobuf import message
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-from supcon_tf import config, exceptions, files
+from supcon_tf import config, exceptions, files, scores
 from supcon_tf.augment import geometry
 from supcon_tf.training import console, runs
 
@@ -27,7 +27,6 @@ _PREPROCESSING = (
     "{size} x {size} px; an image of that size stays as it is; EXIF rotation "
     "not applied, transparency dropped"
 )
-_MEASURES = ("top_1", "top_5", "ece", "nll", "brier")
 
 
 def write_metadata(
@@ -38,11 +37,8 @@ def write_metadata(
 ) -> None:
     """Writes assets.extra/metadata.json, the last file of an export.
 
-    Its keys: `time` (UTC), `versions`, `git_revision` of this code (null where
-    it is in no checkout), `run` (its name), `classifier`, `checkpoints` and
-    `settings` of export, encoder and classifier, `metrics` (null where this
-    checkpoint was not evaluated), `image_size`, `preprocessing`, `max_pixels`,
-    `classes`, `top_k`, `signatures`, and `files`: SHA-256 and bytes of each
+    `git_revision` is null where this code is in no checkout, `metrics` where
+    this checkpoint was not evaluated; `files` has SHA-256 and bytes of each
     other file.
 
     Args:
@@ -57,6 +53,30 @@ def write_metadata(
     """
     directory = epath.Path(directory)
     signatures = read_signatures(directory)
+    is_named = classifier != "none" or settings.prototypes
+    classes = run.class_names if is_named else ()
+    size = run.settings.image_size
+    record = {
+        **_origin(run, settings, classifier),
+        "image_size": size,
+        "preprocessing": _PREPROCESSING.format(
+            size=size, resized=round(size / geometry.CENTRAL_FRACTION)
+        ),
+        "max_pixels": settings.max_pixels,
+        "classes": list(classes),
+        "top_k": min(settings.top_k, len(classes)),
+        "signatures": {n: _described(s) for n, s in signatures.items()},
+        "files": _digests(directory),
+    }
+    text = json.dumps(record, indent=1, ensure_ascii=False)
+    (directory / EXTRAS).mkdir(parents=True, exist_ok=True)
+    files.write_atomically(directory / FILE, text + "\n")
+
+
+def _origin(
+    run: runs.Run, settings: config.ExportSettings, classifier: str
+) -> dict[str, object]:
+    """What was exported, by whom, and how good it is."""
     checkpoints = {"encoder": run.checkpoint}
     recorded = {"export": settings, "encoder": run.settings}
     if classifier != "none":
@@ -65,11 +85,8 @@ def write_metadata(
     if classifier == "linear":
         stage = run.files.stage(run.linear_stage)
         recorded["classifier"] = stage.recorded(config.LinearSettings)
-    is_named = classifier != "none" or settings.prototypes
-    classes = run.class_names if is_named else ()
-    size = run.settings.image_size
     now = datetime.datetime.now(datetime.timezone.utc)
-    record = {
+    return {
         "time": now.isoformat(timespec="seconds"),
         "versions": console.versions(),
         "git_revision": git_revision(),
@@ -92,19 +109,7 @@ def write_metadata(
             for part, one in recorded.items()
         },
         "metrics": _metrics(run, classifier, checkpoints),
-        "image_size": size,
-        "preprocessing": _PREPROCESSING.format(
-            size=size, resized=round(size / geometry.CENTRAL_FRACTION)
-        ),
-        "max_pixels": settings.max_pixels,
-        "classes": list(classes),
-        "top_k": min(settings.top_k, len(classes)),
-        "signatures": {n: _described(s) for n, s in signatures.items()},
-        "files": _digests(directory),
     }
-    text = json.dumps(record, indent=1, ensure_ascii=False)
-    (directory / EXTRAS).mkdir(parents=True, exist_ok=True)
-    files.write_atomically(directory / FILE, text + "\n")
 
 
 def read_signatures(
@@ -168,10 +173,10 @@ def _metrics(
         below_run = epath.Path(path).relative_to(run.files.path)
         if not str(results.get(key)).endswith(f"/{below_run}"):
             return None
-    wanted = {classifier: _MEASURES, "prototype": ("top_1",)}
+    named = {score.path for score in scores.SCORES}
     return {key: results[key] for key in ("dataset", "test_images")} | {
-        part: {measure: results[part][measure] for measure in measures}
-        for part, measures in wanted.items()
+        part: {k: v for k, v in results[part].items() if f"{part}.{k}" in named}
+        for part in (classifier, "prototype")
         if part in results
     }
 

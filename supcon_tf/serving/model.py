@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+import pathlib
+import tempfile
+from collections.abc import Callable, Sequence
 
 import numpy.typing as npt
 import tensorflow as tf
+from etils import epath
 
-from supcon_tf import data, models
+from supcon_tf import data, exceptions, models
 from supcon_tf.augment import geometry
 from supcon_tf.data import image_bytes
+from supcon_tf.serving import requests
 
 # Files of one request that are decoded at once: of the largest that are
 # accepted, no more are in memory.
@@ -36,35 +40,39 @@ class ServedModel(tf.Module):
     Args:
       encoder: built encoder.
       image_size: side of the encoder's images in pixels.
-      max_pixels: of the largest file that is decoded.
-      classifier: from representations to logits [N, classes] float32, a Keras
-        layer or `tf.Module`; or None.
-      prototypes: [classes, dim] float32 of unit length, rows of zeros for
-        classes without one, or None.
-      class_names_file: a class name per line; is copied into the SavedModel.
-        Needed by classifier and prototypes.
-      num_classes: lines of that file.
-      top_k: classes named first, at most all.
-      max_batch_size: images of several requests that the encoder takes at once;
-        0 for none.
-      batch_timeout: how long such a batch waits to be filled, seconds.
+      class_names: one per logit and per prototype.
+      classifier: from representations [N, dim] to logits [N, classes] float32;
+        a Keras layer or `tf.Module`.
+      prototypes: [classes, dim] real, unit length; a row of zeros is a class
+        without one, which is never predicted.
+      top_k: classes in `top_classes`, at most all.
+      max_pixels: a file of more, by its header, is refused before it is
+        decoded.
+      max_batch_size: images of several requests that the encoder takes at
+        once, after each request has decoded its own; 0 for none.
+      batch_timeout: how long a batch waits to be filled, seconds.
+
+    Raises:
+      ValueError: the class names do not fit, or `max_pixels` refuses ordinary
+        photographs.
     """
 
     def __init__(
         self,
         encoder: models.Encoder,
-        image_size: int,
-        max_pixels: int,
         *,
-        classifier: Callable[[tf.Tensor], tf.Tensor] | None,
-        prototypes: npt.ArrayLike | None,
-        class_names_file: str,
-        num_classes: int,
-        top_k: int,
-        max_batch_size: int,
-        batch_timeout: float,
+        image_size: int,
+        class_names: Sequence[str] = (),
+        classifier: Callable[[tf.Tensor], tf.Tensor] | None = None,
+        prototypes: npt.ArrayLike | None = None,
+        top_k: int = 5,
+        max_pixels: int = 2**26,
+        max_batch_size: int = 0,
+        batch_timeout: float = 0.002,
     ):
         super().__init__()
+        _check_names(class_names, encoder, classifier, prototypes)
+        check_max_pixels(max_pixels, image_size)
         # Their variables alone: of layers a SavedModel would hold functions
         # that nobody calls. `partial` hides the layer from its tracking.
         self.weights = [
@@ -86,50 +94,52 @@ class ServedModel(tf.Module):
         self.prototypes = None
         self.image_size = image_size
         self.max_pixels = max_pixels
-        self.num_classes = num_classes
-        self.top_k = min(top_k, num_classes)
+        self.class_lines = "".join(f"{name}\n" for name in class_names)
+        self.num_classes = len(class_names)
+        self.top_k = min(top_k, self.num_classes)
         if prototypes is not None:
             self.prototypes = tf.Variable(
                 prototypes, trainable=False, dtype=tf.float32
             )
-        if num_classes:
-            # A table of the lines of the file, which becomes an asset.
-            part = tf.lookup.TextFileIndex
-            lines = tf.lookup.TextFileInitializer(
-                class_names_file,
-                tf.int64,
-                part.LINE_NUMBER,
-                tf.string,
-                part.WHOLE_LINE,
-            )
-            self.class_names = tf.lookup.StaticHashTable(lines, "")
 
-    def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
+    def save(self, directory: epath.Path) -> None:
+        """Writes the SavedModel, with a signature for all it can answer."""
+        with tempfile.TemporaryDirectory() as scratch:
+            if self.num_classes:
+                # A table of the lines of a file, which becomes an asset.
+                file = pathlib.Path(scratch) / "class_names.txt"
+                file.write_text(self.class_lines, "utf-8")
+                part = tf.lookup.TextFileIndex
+                lines = tf.lookup.TextFileInitializer(
+                    str(file),
+                    tf.int64,
+                    part.LINE_NUMBER,
+                    tf.string,
+                    part.WHOLE_LINE,
+                )
+                self.class_names = tf.lookup.StaticHashTable(lines, "")
+            tf.saved_model.save(
+                self, str(directory), signatures=self._signatures()
+            )
+
+    def _signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """The signatures that this model can answer, by name."""
-        answers = {
-            "represent": (_FILES, self._represent),
-            "represent_images": (_IMAGES, self._represent),
-            "represent_images_float": (_FLOAT_IMAGES, self._represent),
-        }
-        if self.classify is not None:
-            answers |= {
-                "serving_default": (_FILES, self._classify),
-                "predict_images": (_IMAGES, self._classify),
-                "predict_images_float": (_FLOAT_IMAGES, self._classify),
-            }
-        if self.prototypes is not None:
-            answers["classify_by_neighbours"] = (_FILES, self._compare)
-        views_of = {
-            _FILES: _traced_once(self._views_of_files, _FILES),
-            _IMAGES: _traced_once(self._views_of_images, _IMAGES),
-            _FLOAT_IMAGES: _traced_once(
-                self._views_of_float_images, _FLOAT_IMAGES
-            ),
-        }
-        return {
-            name: _signature(spec, views_of[spec], answer)
-            for name, (spec, answer) in answers.items()
-        }
+        signatures = {}
+        for suffix, spec, views_of in (
+            ("", _FILES, self._views_of_files),
+            ("_images", _IMAGES, self._views_of_images),
+            ("_images_float", _FLOAT_IMAGES, self._views_of_float_images),
+        ):
+            answers = {f"represent{suffix}": self._represent}
+            if self.classify is not None:
+                name = f"predict{suffix}" if suffix else "serving_default"
+                answers[name] = self._classify
+            if self.prototypes is not None and not suffix:
+                answers["classify_by_neighbours"] = self._compare
+            views_of = _traced_once(views_of, spec)
+            for name, answer in answers.items():
+                signatures[name] = _signature(spec, views_of, answer)
+        return signatures
 
     def _classify(self, views: tf.Tensor) -> _Answer:
         """Probabilities and the classes of the highest."""
@@ -269,3 +279,45 @@ def _batched(
     )(encode)
     # A batch function forgets the shape.
     return lambda views: tf.ensure_shape(batched(views), [None, dim])
+
+
+def check_max_pixels(max_pixels: int, image_size: int) -> None:
+    """Raises ValueError for a bound that refuses ordinary photographs.
+
+    The requests of the warm-up are such, and would keep TF Serving from loading
+    the model.
+    """
+    least = requests.photograph(image_size)[..., 0].size
+    exceptions.require(
+        max_pixels >= least,
+        f"`max_pixels` must be at least {least}, an ordinary photograph for "
+        f"images of {image_size} px",
+        max_pixels,
+    )
+
+
+def _check_names(
+    class_names: Sequence[str],
+    encoder: models.Encoder,
+    classifier: Callable[[tf.Tensor], tf.Tensor] | None,
+    prototypes: npt.ArrayLike | None,
+) -> None:
+    counts = set()
+    if classifier is not None:
+        example = tf.zeros([1, encoder.representation_dim])
+        counts.add(int(classifier(example).shape[1]))
+    if prototypes is not None:
+        counts.add(len(prototypes))
+    counts = counts or {0}
+    exceptions.require(
+        counts == {len(class_names)},
+        f"`class_names` must be {max(counts)} names",
+        len(class_names),
+    )
+    for name in class_names:
+        encodable = name.encode("utf-8", "ignore").decode("utf-8")
+        exceptions.require(
+            encodable.splitlines() == [name],
+            "`class_names` must be a line of text each",
+            repr(name),
+        )

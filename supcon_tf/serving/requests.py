@@ -28,20 +28,16 @@ _REFERENCE_SIZE = 224  # the views of such photographs, pixels
 def write_requests(directory: epath.PathLike, image_size: int) -> None:
     """Writes assets.extra/tf_serving_warmup_requests and request.json there.
 
-    TF Serving runs the first when it loads a model, and refuses to load a
-    version whose requests fail. The first request of a signature prunes and
-    optimizes the graph and lets the kernels choose their algorithms, which
-    takes many times as long as an answer. Per signature there is a request of
-    one image and one of eight: image files as a photograph in JPEG and a small
-    PNG, so that both decoders have run, arrays as gray images, which take a few
-    bytes on disk.
+    TF Serving runs the first when it loads a model, since the first request of
+    a signature takes many times as long as an answer, and refuses to load a
+    version whose requests fail. Per signature there is a request of one image
+    and one of eight: files as a photograph in JPEG and a small PNG, so that
+    both decoders have run, arrays as gray images, a few bytes on disk.
 
-    The second is the body of a REST request that works as it is,
+    The second is the body of a REST request with one small JPEG file, for
+    `serving_default` or, without a classifier, `represent`:
 
       curl -d @request.json http://localhost:8501/v1/models/NAME:predict
-
-    with one small JPEG file in the row format, for `serving_default` or,
-    without a classifier, `represent`.
 
     Args:
       directory: a SavedModel that nobody reads yet.
@@ -62,7 +58,6 @@ def write_requests(directory: epath.PathLike, image_size: int) -> None:
             for size in BATCH_SIZES:
                 log = prediction_log_pb2.PredictionLog()
                 sent = log.predict_log.request
-                # Without the model's name, which the server decides on.
                 sent.model_spec.signature_name = name
                 # Whoever reads a batch repeats the last value given.
                 values, shape = [png, jpeg] if size > 1 else [jpeg], [size]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import collections
 import math
 import statistics
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def plot_sweep(results: dict[str, object]) -> figure.Figure:
     are not drawn.
 
     Args:
-      results: what sweep.json holds, see `records.describe`.
+      results: what sweep.json holds, see `grid.describe`.
 
     Returns:
       A figure outside pyplot, an axis per setting, at least one.
@@ -41,9 +41,9 @@ def plot_sweep(results: dict[str, object]) -> figure.Figure:
     metric = results["metric"]
     varying = [axis for axis in results["axes"] if not axis["is_repetition"]]
     points = [
-        (one.values, one.numbers(metric))
+        (one.values, numbers)
         for one in table.group(results)
-        if one.numbers(metric)
+        if (numbers := one.numbers(metric))
     ]
     drawn = figure.Figure(layout="constrained")
     panels = _panels(drawn, max(len(varying), 1), scores.find(metric).label)
@@ -61,15 +61,11 @@ def plot_sweep(results: dict[str, object]) -> figure.Figure:
             _draw_boxes(panel, axis, points, colors)
         panel.set_xlabel(axis["name"].replace("_", " "))
     lines = [x.get_legend_handles_labels() for x in panels]
-    handles, labels = next((x for x in lines if x[0]), ([], []))
-    if handles:
-        drawn.legend(
-            handles,
-            labels,
-            loc="outside right upper",
-            title=split["name"].replace("_", " "),
-            frameon=False,
-        )
+    legend = next((x for x in lines if x[0]), None)
+    if legend:
+        title = split["name"].replace("_", " ")
+        place = "outside right upper"
+        drawn.legend(*legend, loc=place, title=title, frameon=False)
     return drawn
 
 
@@ -126,19 +122,14 @@ def _draw_boxes(
     colors: Sequence[str],
 ) -> None:
     """A box per value over all others; points, if few, with their ranges."""
-    for position, (value, color) in enumerate(
-        zip(axis["values"], itertools.cycle(colors), strict=False)
-    ):
-        own = [
-            numbers
-            for values, numbers in points
-            if values[axis["name"]] == value
-        ]
-        means = np.array([statistics.fmean(numbers) for numbers in own])
+    for place, value in enumerate(axis["values"]):
+        own = [x for values, x in points if values[axis["name"]] == value]
+        means = np.array([*map(statistics.fmean, own)])
+        color = colors[place % len(colors)]
         if len(means) > 1:
             panel.boxplot(
                 [means],
-                positions=[position],
+                positions=[place],
                 widths=0.6,
                 showfliers=len(means) > _FEW,
                 flierprops={"marker": ".", "markeredgecolor": color},
@@ -148,9 +139,9 @@ def _draw_boxes(
         if 1 <= len(means) <= _FEW:
             shares = (np.arange(len(means)) + 0.5) / len(means) - 0.5
             panel.errorbar(
-                position + shares * _SPREAD,
+                place + shares * _SPREAD,
                 means,
-                [means - [min(x) for x in own], [max(x) for x in own] - means],
+                [means - [*map(min, own)], [*map(max, own)] - means],
                 fmt="o",
                 markersize=4,
                 linewidth=1,
@@ -171,40 +162,27 @@ def _draw_lines(
     points: Sequence[_Point],
 ) -> None:
     """Means over all other settings against a number, one line per name."""
-    places = sorted(axis["values"])
-    for name, color in zip(
-        split["values"] if split else [None],
-        itertools.cycle(palette.COLORS),
-        strict=False,
-    ):
-        numbers = {place: [] for place in places}
-        for values, several in points:
+    for index, name in enumerate(split["values"] if split else [None]):
+        known = collections.defaultdict(list)
+        for values, numbers in points:
             if split is None or values[split["name"]] == name:
-                numbers[values[axis["name"]]] += several
-        numbers = {
-            place: several for place, several in numbers.items() if several
-        }
-        if not numbers:
+                known[values[axis["name"]]] += numbers
+        if not known:
             continue
-        panel.plot(
-            [*numbers],
-            [statistics.fmean(several) for several in numbers.values()],
-            "o-",
-            color=color,
-            label=_text(name) if split else None,
-            markersize=4,
-        )
-        if any(len(several) > 1 for several in numbers.values()):
+        places = sorted(known)
+        groups = [known[place] for place in places]
+        color = palette.COLORS[index % len(palette.COLORS)]
+        means = [*map(statistics.fmean, groups)]
+        label = _text(name) if split else None
+        panel.plot(places, means, "o-", color=color, label=label, markersize=4)
+        if any(len(numbers) > 1 for numbers in groups):
+            ranges = [*map(min, groups)], [*map(max, groups)]
             panel.fill_between(
-                [*numbers],
-                [min(several) for several in numbers.values()],
-                [max(several) for several in numbers.values()],
-                color=color,
-                alpha=0.15,
-                linewidth=0,
+                places, *ranges, color=color, alpha=0.15, linewidth=0
             )
-    if places[0] > 0 and places[-1] / places[0] >= _LOG_FROM:
+    ticks = sorted(axis["values"])
+    if ticks[0] > 0 and ticks[-1] / ticks[0] >= _LOG_FROM:
         panel.set_xscale("log")
-    panel.xaxis.set_major_locator(ticker.FixedLocator(places))
+    panel.xaxis.set_major_locator(ticker.FixedLocator(ticks))
     panel.xaxis.set_minor_locator(ticker.NullLocator())
     panel.xaxis.set_major_formatter("{x:g}")

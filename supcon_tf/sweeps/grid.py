@@ -1,4 +1,4 @@
-"""From the settings of a sweep to those of its cells, all of them checked."""
+"""The cells of a sweep, and what sweep.json says of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pathlib
 import re
 
 from supcon_tf import config, exceptions, settings
+from supcon_tf.sweeps import records
 
 _LONGEST = 40  # characters of a value in a name
 _LONGEST_NAME = 200  # file systems take 255
@@ -20,7 +21,7 @@ class Cell:
 
     Attributes:
       name: "name=value,name=value", unique, fit for a file system.
-      directory: cells/NAME of the sweep; see `records.CellDirectory`.
+      directory: cells/NAME of the sweep.
       values: what stands for it in the table, by the name of the axis.
       pretraining: settings of stage 1; cells that differ in stage 2 alone
         share its run_dir.
@@ -29,7 +30,7 @@ class Cell:
     """
 
     name: str
-    directory: pathlib.Path
+    directory: records.CellDirectory
     values: dict[str, object]
     pretraining: config.PretrainSettings
     linear: config.LinearSettings
@@ -72,13 +73,10 @@ def list_cells(sweep: config.SweepSettings) -> list[Cell]:
         )
     cells, places = [], {}
     for rows in itertools.product(*(axis.rows for axis in axes)):
-        combination = list(zip(axes, rows, strict=True))
-        values = {
-            name: value
-            for axis, row in combination
-            for name, value in zip(axis.names, row, strict=True)
-        }
-        labels = {axis.name: axis.label(row) for axis, row in combination}
+        values, labels = {}, {}
+        for axis, row in zip(axes, rows, strict=True):
+            values |= zip(axis.names, row, strict=True)
+            labels[axis.name] = axis.label(row)
         try:
             cell = _cell(sweep, values, labels, linear, evaluation)
         except ValueError as error:
@@ -96,6 +94,52 @@ def list_cells(sweep: config.SweepSettings) -> list[Cell]:
     return cells
 
 
+def describe(
+    sweep: config.SweepSettings, cells: list[Cell]
+) -> dict[str, object]:
+    """What sweep.json holds; read by the table and the figure.
+
+    Returns:
+      `metric`; `axes`, a list of `name`, `values` and `is_repetition`;
+      `cells`, a list of `name`, `values` by axis, `status`, `seconds`, `part`,
+      `error`, `metrics` by path, the paths `log`, `run_dir` and
+      `linear_stage`, and `settings` of the three tools. Lists that vary are
+      texts.
+    """
+
+    def as_json(value: object) -> object:
+        return config.axis_text(value) if isinstance(value, tuple) else value
+
+    return {
+        "metric": sweep.metric,
+        "axes": [
+            {
+                "name": axis.name,
+                "values": [as_json(axis.label(row)) for row in axis.rows],
+                "is_repetition": axis.is_repetition,
+            }
+            for axis in sweep.axes
+        ],
+        "cells": [
+            {
+                "name": cell.name,
+                "values": {n: as_json(v) for n, v in cell.values.items()},
+                **dataclasses.asdict(cell.directory.state()),
+                "metrics": cell.directory.metrics(),
+                "log": str(cell.directory.log),
+                "run_dir": cell.run_dir,
+                "linear_stage": cell.linear.name,
+                "settings": {
+                    "pretrain": dataclasses.asdict(cell.pretraining),
+                    "linear": dataclasses.asdict(cell.linear),
+                    "evaluate": dataclasses.asdict(cell.evaluation),
+                },
+            }
+            for cell in cells
+        ],
+    }
+
+
 def _cell(
     sweep: config.SweepSettings,
     values: dict[str, object],
@@ -104,12 +148,16 @@ def _cell(
     evaluation: config.EvaluateSettings,
 ) -> Cell:
     """The settings of one combination; raises ValueError."""
-    of_stage_1, of_stage_2 = {}, {}
-    for name, value in values.items():
-        if name.startswith(config.LINEAR):
-            of_stage_2[name.removeprefix(config.LINEAR)] = value
-        else:
-            of_stage_1[name] = value
+    of_stage_2 = {
+        name.removeprefix(config.LINEAR): value
+        for name, value in values.items()
+        if name.startswith(config.LINEAR)
+    }
+    of_stage_1 = {
+        name: value
+        for name, value in values.items()
+        if not name.startswith(config.LINEAR)
+    }
     name, root = _file_name(values), pathlib.Path(sweep.run_dir)
     run_dir = str(root / "runs" / (_file_name(of_stage_1) or "base"))
     base = {
@@ -118,15 +166,14 @@ def _cell(
     }
     base |= {"run_dir": run_dir, "overwrite": False, "resume": True}
     # The name of a stage has fewer characters to choose from.
-    texts = {
-        name: config.axis_text(value).replace(".", "_")
-        for name, value in of_stage_2.items()
-    }
-    parts = [f"{k}-{_plain(v, 'A-Za-z0-9_-')}" for k, v in texts.items()]
-    stage = _short("-".join([linear.name, *parts]))
+    parts = [linear.name]
+    for setting, value in of_stage_2.items():
+        text = config.axis_text(value).replace(".", "_")
+        parts.append(f"{setting}-{_plain(text, 'A-Za-z0-9_-')}")
+    stage = _short("-".join(parts))
     return Cell(
         name=name,
-        directory=root / "cells" / name,
+        directory=records.CellDirectory(root / "cells" / name),
         values=labels,
         pretraining=config.PretrainSettings(**base | of_stage_1),
         linear=dataclasses.replace(
@@ -140,8 +187,10 @@ def _cell(
 
 def _file_name(values: dict[str, object]) -> str:
     """Settings and values as the name of a directory."""
-    texts = {name: config.axis_text(value) for name, value in values.items()}
-    parts = [f"{k}={_plain(v, 'A-Za-z0-9._+-')}" for k, v in texts.items()]
+    parts = (
+        f"{name}={_plain(config.axis_text(value), 'A-Za-z0-9._+-')}"
+        for name, value in values.items()
+    )
     return _short(",".join(parts))
 
 

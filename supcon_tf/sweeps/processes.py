@@ -35,14 +35,13 @@ class CellProcess(subprocess.Popen):
         cores: set[int] | None = None,
     ):
         self.cell, self.cores = cell, cores
-        self._directory = records.CellDirectory(cell.directory)
-        self._before = self._directory.state().seconds
+        self._before = cell.directory.state().seconds
         self._began = time.monotonic()
-        self._directory.write_state(records.State("running", self._before))
-        with self._directory.log.open("ab") as log:
+        cell.directory.write_state(records.State("running", self._before))
+        with cell.directory.log.open("ab") as log:
             self._log_begins = log.tell()
             super().__init__(
-                [sys.executable, "-m", _PROGRAM, str(cell.directory)],
+                [sys.executable, "-m", _PROGRAM, str(cell.directory.path)],
                 stdin=subprocess.PIPE,  # closed by our end: the cell's too
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -61,18 +60,18 @@ class CellProcess(subprocess.Popen):
         """
         self.stdin.close()
         seconds = self._before + time.monotonic() - self._began
-        if self._directory.evaluation_file.exists():
+        if self.cell.directory.evaluation_file.exists():
             state = records.State("finished", seconds)
         elif interrupted:
             state = records.State("pending", seconds)
         else:
             state = self._failed(seconds)
-        self._directory.write_state(state)
+        self.cell.directory.write_state(state)
         return state
 
     def _failed(self, seconds: float) -> records.State:
         """What the log and the exit status tell of a failure."""
-        with self._directory.log.open("rb") as log:
+        with self.cell.directory.log.open("rb") as log:
             log.seek(self._log_begins)
             text = log.read().decode(errors="replace")
         lines = [x.strip() for x in text.splitlines() if x.strip()]
@@ -96,13 +95,9 @@ def shares(count: int) -> list[set[int] | None]:
     usable = []
     if hasattr(os, "sched_getaffinity"):  # Linux
         usable = sorted(os.sched_getaffinity(0))
-    if (
-        count < 2
-        or count > len(usable)
-        or tf.config.list_physical_devices("GPU")
-    ):
+    size = len(usable) // max(count, 1)
+    if count < 2 or not size or tf.config.list_physical_devices("GPU"):
         return [None] * count
-    size = len(usable) // count
     return [set(usable[i * size : (i + 1) * size]) for i in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""What is on disk of a cell, and what sweep.json says of all."""
+"""What is on disk of a cell: settings, log, state and result."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import math
 import pathlib
 
 from supcon_tf import config, exceptions, files, settings
-from supcon_tf.sweeps import grid
 
 # How lines of a cell's log begin: a part of it, and its last words.
 HEADING = "=== "
 STAGE_1 = "pretraining"  # the heading of a part that cells may share
 ERROR = "error: "
+_FLAGFILES = {
+    config.PretrainSettings: "pretrain.flags",
+    config.LinearSettings: "linear.flags",
+    config.EvaluateSettings: "evaluate.flags",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +38,7 @@ class State:
 
 
 class CellDirectory:
-    """cells/NAME of a sweep: settings, log, state and result of a cell.
+    """cells/NAME of a sweep.
 
     The settings are flagfiles of the three tools; the models are elsewhere,
     in the run directories that the settings name.
@@ -48,43 +52,38 @@ class CellDirectory:
         self.log = path / "log.txt"
         self.evaluation_file = path / "evaluation.json"
         self._state_file = path / "state.json"
-        self._settings = {
-            config.PretrainSettings: path / "pretrain.flags",
-            config.LinearSettings: path / "linear.flags",
-            config.EvaluateSettings: path / "evaluate.flags",
-        }
 
     def read_settings(
         self, settings_class: type[settings.SettingsType], *extra: str
     ) -> settings.SettingsType:
         """The settings of one tool; `extra` flags overrule them."""
-        path = self._settings[settings_class]
+        path = self.path / _FLAGFILES[settings_class]
         return settings.from_flagfile(settings_class, path, *extra)
 
-    def check_same(self, cell: grid.Cell) -> None:
+    def check_same(self, *trained: settings.Settings) -> None:
         """Raises ValueError where an earlier cell was trained otherwise."""
-        for own in (cell.pretraining, cell.linear):
+        for own in trained:
             changes = self._changes(own)
             if changes:
                 raise exceptions.InvalidValue(
                     f"--run_dir must hold cells of the same settings, got "
-                    f"{', '.join(changes)} for {cell.name}; choose another "
-                    "directory, or replace all with --overwrite"
+                    f"{', '.join(changes)} for {self.path.name}; choose "
+                    "another directory, or replace all with --overwrite"
                 )
 
-    def write_settings(self, cell: grid.Cell) -> None:
+    def write_settings(self, *parts: settings.Settings) -> None:
         """Writes what the cell's process reads; drops an outdated result."""
         self.path.mkdir(parents=True, exist_ok=True)
-        if self.evaluation_file.exists() and self._changes(cell.evaluation):
-            self.evaluation_file.unlink()
-        for own in (cell.pretraining, cell.linear, cell.evaluation):
+        for own in parts:
+            if isinstance(own, config.EvaluateSettings) and self._changes(own):
+                self.evaluation_file.unlink(missing_ok=True)
             files.write_atomically(
-                self._settings[type(own)], settings.to_flagfile(own)
+                self.path / _FLAGFILES[type(own)], settings.to_flagfile(own)
             )
 
     def _changes(self, own: settings.Settings) -> list[str]:
         """What differs from the settings that are there, if any are."""
-        if not self._settings[type(own)].exists():
+        if not (self.path / _FLAGFILES[type(own)]).exists():
             return []
         return settings.changes(self.read_settings(type(own)), own)
 
@@ -109,56 +108,6 @@ class CellDirectory:
         if not self.evaluation_file.exists():
             return {}
         return flatten(json.loads(self.evaluation_file.read_text()))
-
-
-def describe(
-    sweep: config.SweepSettings, cells: list[grid.Cell]
-) -> dict[str, object]:
-    """What sweep.json holds; read by the table and the figure.
-
-    Args:
-      sweep: its settings.
-      cells: all its cells.
-
-    Returns:
-      `metric`; `axes`, a list of `name`, `values` and `is_repetition`;
-      `cells`, a list of `name`, `values` by axis, `status`, `seconds`, `part`,
-      `error`, `metrics` by path, the paths `log`, `run_dir` and
-      `linear_stage`, and `settings` of the three tools. Lists that vary are
-      texts.
-    """
-
-    def as_json(value: object) -> object:
-        return config.axis_text(value) if isinstance(value, tuple) else value
-
-    described = []
-    for cell in cells:
-        directory = CellDirectory(cell.directory)
-        described.append(
-            {
-                "name": cell.name,
-                "values": {n: as_json(v) for n, v in cell.values.items()},
-                **dataclasses.asdict(directory.state()),
-                "metrics": directory.metrics(),
-                "log": str(directory.log),
-                "run_dir": cell.run_dir,
-                "linear_stage": cell.linear.name,
-                "settings": {
-                    "pretrain": dataclasses.asdict(cell.pretraining),
-                    "linear": dataclasses.asdict(cell.linear),
-                    "evaluate": dataclasses.asdict(cell.evaluation),
-                },
-            }
-        )
-    axes = [
-        {
-            "name": axis.name,
-            "values": [as_json(axis.label(row)) for row in axis.rows],
-            "is_repetition": axis.is_repetition,
-        }
-        for axis in sweep.axes
-    ]
-    return {"metric": sweep.metric, "axes": axes, "cells": described}
 
 
 def flatten(tree: dict[str, object], prefix: str = "") -> dict[str, float]:

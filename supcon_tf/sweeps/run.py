@@ -32,7 +32,7 @@ def run_sweep(sweep: config.SweepSettings) -> dict[str, object]:
         done again.
 
     Returns:
-      What sweep.json holds, see `records.describe`. It is written into
+      What sweep.json holds, see `grid.describe`. It is written into
       run_dir after every cell, with the table, sweep.md, and the figure,
       sweep.png and sweep.svg.
 
@@ -44,29 +44,24 @@ def run_sweep(sweep: config.SweepSettings) -> dict[str, object]:
     """
     cells = grid.list_cells(sweep)
     _open(sweep, cells)
-    todo = [
-        cell
-        for cell in cells
-        if records.CellDirectory(cell.directory).state().status != "finished"
-    ]
-    print(
-        f"sweep        {len(cells)} cells, {len(cells) - len(todo)} finished",
-        flush=True,
-    )
+    todo = [x for x in cells if x.directory.state().status != "finished"]
+    finished = len(cells) - len(todo)
+    print(f"sweep        {len(cells)} cells, {finished} finished", flush=True)
     _write(sweep, cells)
 
     def note(cell: grid.Cell, state: records.State) -> None:
         told = state.error or "not finished"
         if state.status == "finished":
-            metrics = records.CellDirectory(cell.directory).metrics()
-            number = table.number_text(metrics.get(sweep.metric))
-            took = table.duration(state.seconds)
-            told = f"{sweep.metric} {number}, {took}"
+            number = cell.directory.metrics().get(sweep.metric)
+            told = (
+                f"{sweep.metric} {table.number_text(number)}, "
+                f"{table.duration(state.seconds)}"
+            )
         print(f"{state.status:<13}{cell.name}: {told}", flush=True)
         _write(sweep, cells)
 
     _run(sweep, todo, note)
-    results = records.describe(sweep, cells)
+    results = grid.describe(sweep, cells)
     measured = [x["metrics"] for x in results["cells"] if x["metrics"]]
     if measured and not any(sweep.metric in metrics for metrics in measured):
         there = dict.fromkeys(name for metrics in measured for name in metrics)
@@ -90,12 +85,14 @@ def _open(sweep: config.SweepSettings, cells: list[grid.Cell]) -> None:
         for name in ("cells", "runs"):
             shutil.rmtree(root / name, ignore_errors=True)
     for cell in cells:
-        records.CellDirectory(cell.directory).check_same(cell)
+        cell.directory.check_same(cell.pretraining, cell.linear)
     files.check_writable("run_dir", root)
     root.mkdir(parents=True, exist_ok=True)
     _write_record(sweep, cells)  # by which a directory is known as a sweep's
     for cell in cells:
-        records.CellDirectory(cell.directory).write_settings(cell)
+        cell.directory.write_settings(
+            cell.pretraining, cell.linear, cell.evaluation
+        )
 
 
 def _run(
@@ -114,25 +111,15 @@ def _run(
                 for cell in list(waiting):
                     taken = {process.cell.run_dir for process in running}
                     if free and cell.run_dir not in taken:
-                        log = records.CellDirectory(cell.directory).log
-                        print(
-                            f"cell         {cell.name}, log {log}", flush=True
-                        )
                         waiting.remove(cell)
-                        running.append(
-                            processes.CellProcess(
-                                cell, sweep.parallel > 1, free.pop(0)
-                            )
-                        )
+                        running.append(_start(cell, sweep, free.pop(0)))
                 for process in [x for x in running if x.poll() is not None]:
                     running.remove(process)
                     free.append(process.cores)
                     state = process.note_end(interrupted=notice.came)
                     note(process.cell, state)
-                    if (
-                        state.status == "failed"
-                        and state.part == records.STAGE_1
-                    ):
+                    failed = state.status == "failed"
+                    if failed and state.part == records.STAGE_1:
                         _give_up(process.cell, waiting, note)
                 if notice.came:
                     raise preemption.Preempted
@@ -141,18 +128,24 @@ def _run(
             _end(running, note)
 
 
+def _start(
+    cell: grid.Cell, sweep: config.SweepSettings, cores: set[int] | None
+) -> processes.CellProcess:
+    print(f"cell         {cell.name}, log {cell.directory.log}", flush=True)
+    return processes.CellProcess(cell, sweep.parallel > 1, cores)
+
+
 def _give_up(failed: grid.Cell, waiting: list[grid.Cell], note: _Note) -> None:
     """Fails the cells that wait for a stage 1 that has just failed."""
     for cell in [x for x in waiting if x.run_dir == failed.run_dir]:
         waiting.remove(cell)
-        directory = records.CellDirectory(cell.directory)
         state = records.State(
             "failed",
-            directory.state().seconds,
+            cell.directory.state().seconds,
             records.STAGE_1,
             f"stage 1 is that of {failed.name}, which failed",
         )
-        directory.write_state(state)
+        cell.directory.write_state(state)
         note(cell, state)
 
 
@@ -178,8 +171,7 @@ def _end(running: list[processes.CellProcess], note: _Note) -> None:
 def _write(sweep: config.SweepSettings, cells: list[grid.Cell]) -> None:
     """Writes sweep.json, the table and the figure of what there is."""
     root, results = pathlib.Path(sweep.run_dir), _write_record(sweep, cells)
-    text = table.sweep_table(results) + "\n"
-    files.write_atomically(root / "sweep.md", text)
+    files.write_atomically(root / "sweep.md", table.sweep_table(results) + "\n")
     drawn = figure.plot_sweep(results)
     for kind in ("png", "svg"):
         content = io.BytesIO()
@@ -191,7 +183,7 @@ def _write_record(
     sweep: config.SweepSettings, cells: list[grid.Cell]
 ) -> dict[str, object]:
     """Writes sweep.json, and returns what it holds."""
-    results = records.describe(sweep, cells)
+    results = grid.describe(sweep, cells)
     files.write_atomically(
         pathlib.Path(sweep.run_dir) / "sweep.json",
         json.dumps(results, indent=1) + "\n",

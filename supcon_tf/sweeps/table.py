@@ -7,7 +7,7 @@ import statistics
 
 from supcon_tf import config, scores
 
-# Shown beside the chosen metric, where there are any.
+# Shown beside the metric of the sweep, where there are any.
 _OTHERS = ("linear.top_1", "linear.ece", "knn.top_1")
 
 
@@ -25,8 +25,12 @@ class Group:
 
     def numbers(self, metric: str) -> list[float]:
         """The metric of the cells that have it."""
-        found = [cell["metrics"].get(metric) for cell in self.cells]
-        return [number for number in found if number is not None]
+        values = (cell["metrics"].get(metric) for cell in self.cells)
+        return [number for number in values if number is not None]
+
+    def mean(self, metric: str) -> float:
+        """Their mean; some cell has the metric."""
+        return statistics.fmean(self.numbers(metric))
 
 
 def sweep_table(results: dict[str, object]) -> str:
@@ -36,26 +40,26 @@ def sweep_table(results: dict[str, object]) -> str:
     and standard deviation. The best by `metric` is in bold type.
 
     Args:
-      results: what sweep.json holds, see `records.describe`.
+      results: what sweep.json holds, see `grid.describe`.
     """
     axes = [a["name"] for a in results["axes"] if not a["is_repetition"]]
     repeats = len(axes) < len(results["axes"])
-    groups = group(results)
-    metrics = _columns(results["metric"], groups)
-    best = _best(groups, results["metric"])
-    header = [
-        *axes,
-        *(["runs"] if repeats else []),
-        *(scores.find(metric).label for metric in metrics),
+    groups, metric = group(results), results["metric"]
+    metrics = [metric] + [
+        other
+        for other in _OTHERS
+        if other != metric and any(one.numbers(other) for one in groups)
     ]
-    rows = [[*header, "time"]]
+    best = _best(groups, metric)
+    labels = [scores.find(metric).label for metric in metrics]
+    rows = [[*axes, *(["runs"] if repeats else []), *labels, "time"]]
     for one in groups:
         runs = [_runs(one)] if repeats else []
         numbers = [_number(one, metric) for metric in metrics]
         if one is best:
             numbers[0] = f"**{numbers[0]}**"
-        labels = [config.axis_text(one.values[axis]) for axis in axes]
-        rows.append([*labels, *runs, *numbers, _time(one)])
+        values = [config.axis_text(one.values[axis]) for axis in axes]
+        rows.append([*values, *runs, *numbers, _time(one)])
     lines = _markdown(rows, left=len(axes))
     failures = [
         f"- {cell['name']}, {cell['part'] or 'at its start'}: "
@@ -97,15 +101,6 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def _columns(metric: str, groups: list[Group]) -> list[str]:
-    """The chosen metric, and the usual ones that any cell has."""
-    return [metric] + [
-        other
-        for other in _OTHERS
-        if other != metric and any(one.numbers(other) for one in groups)
-    ]
-
-
 def _best(groups: list[Group], metric: str) -> Group | None:
     """The best mean of the metric; None where there is none, or none yet."""
     measured = [one for one in groups if one.numbers(metric)]
@@ -113,9 +108,7 @@ def _best(groups: list[Group], metric: str) -> Group | None:
     if not measured or better is None:
         return None
     choose = max if better == "higher" else min
-    return choose(
-        measured, key=lambda one: statistics.fmean(one.numbers(metric))
-    )
+    return choose(measured, key=lambda one: one.mean(metric))
 
 
 def _number(one: Group, metric: str) -> str:
@@ -123,10 +116,10 @@ def _number(one: Group, metric: str) -> str:
     numbers = one.numbers(metric)
     if not numbers:
         return "-"
-    text = number_text(statistics.fmean(numbers))
-    if len(numbers) < 2:
-        return text
-    return f"{text} ± {number_text(statistics.stdev(numbers))}"
+    text = number_text(one.mean(metric))
+    if len(numbers) > 1:
+        text += f" ± {number_text(statistics.stdev(numbers))}"
+    return text
 
 
 def _runs(one: Group) -> str:
@@ -147,18 +140,12 @@ def _markdown(rows: list[list[str]], left: int) -> list[str]:
     """A table whose columns line up as text too, the first `left` leftwards."""
     rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
-    rule = [
-        "-" * width if number < left else "-" * (width - 1) + ":"
-        for number, width in enumerate(widths)
-    ]
-    return [
-        "| "
-        + " | ".join(
-            text.ljust(width) if number < left else text.rjust(width)
-            for number, (text, width) in enumerate(
-                zip(row, widths, strict=True)
-            )
-        )
-        + " |"
-        for row in [rows[0], rule, *rows[1:]]
-    ]
+    rule = ["-" * width for width in widths[:left]]
+    rule += ["-" * (width - 1) + ":" for width in widths[left:]]
+    sides = "<" * left + ">" * (len(widths) - left)
+    lines = []
+    for row in (rows[0], rule, *rows[1:]):
+        cells = zip(row, sides, widths, strict=True)
+        texts = (f"{text:{side}{width}}" for text, side, width in cells)
+        lines.append(f"| {' | '.join(texts)} |")
+    return lines

@@ -95,13 +95,11 @@ def test_bad_files_do_not_take_the_others_with_them(files):
         files[index].write_bytes(contents)
     asked = Sizes()
     rows = ask(asked, files, batch_size=8)
-    for index, row in enumerate(rows):
+    for index, (file, row) in enumerate(zip(files, rows, strict=True)):
+        answer = {"size": index + 1}
         if index in bad:
-            reason = f"no image: {bad[index].decode()}"
-            assert row == {"path": str(files[index]), "error": reason}
-        else:
-            assert row == {"path": str(files[index]), "size": index + 1}
-    assert len(rows) == 23
+            answer = {"error": f"no image: {bad[index].decode()}"}
+        assert row == {"path": str(file), **answer}
     assert len(asked.asked) < 8 + 23, "halves, not single images"
 
 
@@ -110,46 +108,39 @@ def test_a_file_that_cannot_be_read_has_an_error(files):
     files[2].unlink()
     files[2].mkdir()
     rows = ask(Sizes(), files[:3], batch_size=3)
-    assert [row.get("error") for row in rows] == [
-        None,
-        "No such file or directory",
-        "Is a directory",
-    ]
+    reasons = [None, "No such file or directory", "Is a directory"]
+    assert [row.get("error") for row in rows] == reasons
     assert "error" in ask(Sizes(), files[1:2])[0]
 
 
-def test_a_server_that_is_away_for_a_while_is_asked_again(files, waits):
-    asked = Sizes(fail_first=3)
-    rows = ask(asked, files[:4], requests_in_flight=1)
-    assert [row["size"] for row in rows] == [1, 2, 3, 4]
-    assert waits == [1, 2, 4]
-    assert asked.asked == asked.asked[:1] * 4
-
-
-def test_a_server_that_stays_away_is_an_error(files, waits):
-    with pytest.raises(model.Unavailable, match="away"):
-        ask(Sizes(99), files, retries=2, requests_in_flight=1)
-    assert waits == [1, 2]
-    with pytest.raises(model.Unavailable, match="away"):
-        asking.patiently(lambda: Sizes(1)([]), 0)
-
-
-def test_an_overloaded_server_is_asked_for_less_then_later(files, waits):
-    asked = Sizes(5, model.Overloaded)
+@pytest.mark.parametrize(
+    ("fails", "error", "sizes", "seconds"),
+    [
+        (3, model.Unavailable, [8, 8, 8, 8], [1, 2, 4]),
+        # For less first, then later.
+        (5, model.Overloaded, [8, 4, 2, 1, 1, 1, 1, 2, 4], [1, 2]),
+    ],
+)
+def test_a_server_that_fails_for_a_while_is_asked_again(
+    files, waits, fails, error, sizes, seconds
+):
+    asked = Sizes(fails, error)
     rows = ask(asked, files[:8], batch_size=8, requests_in_flight=1)
     assert [row["size"] for row in rows] == [*range(1, 9)]
-    assert [len(batch) for batch in asked.asked] == [8, 4, 2, 1, 1, 1, 1, 2, 4]
-    assert waits == [1, 2]
+    assert [len(batch) for batch in asked.asked] == sizes
+    assert waits == seconds
 
 
-def test_a_server_that_stays_overloaded_is_an_error(files, waits):
-    asked = Sizes(99, model.Overloaded)
-    with pytest.raises(model.Unavailable, match="away"):
+@pytest.mark.parametrize(
+    ("error", "sizes"),
+    [(model.Unavailable, [8] * 3), (model.Overloaded, [8, 4, 2, 1, 1, 1])],
+)
+def test_a_server_that_goes_on_failing_is_an_error(files, waits, error, sizes):
+    asked = Sizes(99, error)
+    with pytest.raises(error, match="away"):
         ask(asked, files, batch_size=8, requests_in_flight=1, retries=2)
-    assert [len(batch) for batch in asked.asked] == [8, 4, 2, 1, 1, 1]
+    assert [len(batch) for batch in asked.asked] == sizes
     assert waits == [1, 2]
-    asked = Sizes(2, model.Overloaded)
-    assert asking.patiently(lambda: asked([]), 2) == []
 
 
 def test_names_that_are_no_text_can_be_written(tmp_path):

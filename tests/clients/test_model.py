@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-
 import grpc
 import pytest
 
@@ -58,26 +56,6 @@ def test_a_photograph_of_many_megabytes_is_sent(server):
     asked = by_grpc(server, "lengths")
     (row,) = asked.predict(asked.signatures()["represent"], [bytes(2**23)])
     assert row["representation"][0] == 2**23
-
-
-def test_the_channel_of_grpc_is_closed_with_it(monkeypatch):
-    closed = []
-
-    class Channel:
-        def unary_unary(self, *args, **options):
-            pass
-
-        def close(self):
-            closed.append(self)
-
-    monkeypatch.setattr(
-        grpc_model.grpc, "insecure_channel", lambda *_, **__: Channel()
-    )
-    asked = grpc_model.GrpcModel("localhost:1", "lengths")
-    assert not closed
-    del asked
-    gc.collect()
-    assert len(closed) == 1
 
 
 def test_errors_of_grpc_say_what_to_do(server):

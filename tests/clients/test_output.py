@@ -45,26 +45,20 @@ def test_csv_of_a_classifier():
     assert worse == ["worse.jpg", *[""] * 6, "empty"]
 
 
-def test_csv_has_no_more_classes_than_there_are():
-    header, *_ = read_csv(output.csv_lines(CLASSIFIED, top=9))
+def test_csv_of_other_rows():
+    header, *_ = read_csv(output.csv_lines(CLASSIFIED, top=9))  # there are 3
     assert header[-3:-1] == ["top_3_class", "top_3_probability"]
     header, *_ = read_csv(output.csv_lines(CLASSIFIED, top=0))
     assert header == ["path", "predicted_class", "probability", "error"]
-
-
-def test_csv_of_similarities_and_of_numbers():
     row = dict(CLASSIFIED[1])
     row["similarities"] = row.pop("probabilities")
-    header, line = read_csv(output.csv_lines([row], top=1))
+    header, _ = read_csv(output.csv_lines([row], top=1))
     assert header[2:5] == ["similarity", "top_1_class", "top_1_similarity"]
     header, line, bad = read_csv(output.csv_lines(REPRESENTED))
     columns = "path,representation_0,representation_1,count,error"
     assert ",".join(header) == columns
     assert line == ["a.jpg", "0.5", "-1.0", "3", ""]
     assert bad == ["bad.jpg", "", "", "", "no image"]
-
-
-def test_csv_where_nothing_was_answered():
     bad = [row for row in CLASSIFIED if "error" in row]
     assert read_csv(output.csv_lines(bad)) == [
         ["path", "error"],

@@ -79,10 +79,8 @@ def test_a_file_gives_what_the_model_gives(
     converted, expected, name, tolerance
 ):
     assert len(set(expected.argmax(axis=1))) > 2  # these images differ
-    run = formats.tflite_function
-    if name == "onnx":
-        run = formats.onnx_function
-    run = run(converted[name])
+    kind = "onnx" if name == "onnx" else "tflite"
+    run = getattr(formats, f"{kind}_function")(converted[name])
     for images in (IMAGES[:1], IMAGES, IMAGES[:5], IMAGES[:1]):
         got = run(images)
         assert got.dtype == np.float32
@@ -92,24 +90,18 @@ def test_a_file_gives_what_the_model_gives(
     np.testing.assert_allclose(got.sum(axis=1), 1, rtol=1e-5)
 
 
-def details(content):
-    """Input, output and the operations of a file."""
-    interpreter = tf.lite.Interpreter(model_content=content)
-    (images,) = interpreter.get_input_details()
-    (answer,) = interpreter.get_output_details()
-    names = {op["op_name"] for op in interpreter._get_ops_details()}
-    return images, answer, names, interpreter.get_signature_list()
-
-
 @pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
 def test_a_file_is_what_an_app_expects(converted, precision):
-    images, answer, operations, signatures = details(converted[precision])
+    interpreter = tf.lite.Interpreter(model_content=converted[precision])
+    (images,) = interpreter.get_input_details()
+    (answer,) = interpreter.get_output_details()
     assert list(images["shape_signature"]) == [-1, SIDE, SIDE, 3]
     assert images["dtype"] == (np.uint8 if precision == "int8" else np.float32)
     assert answer["dtype"] == np.float32
-    assert signatures == {
+    assert interpreter.get_signature_list() == {
         "serving_default": {"inputs": ["images"], "outputs": ["probabilities"]}
     }
+    operations = {op["op_name"] for op in interpreter._get_ops_details()}
     # No Flex, no custom operation; batch norm is in the convolutions.
     assert operations <= {
         *("CONV_2D", "ADD", "MUL", "SUB", "PAD", "CAST"),
@@ -126,29 +118,24 @@ def test_smaller_precisions_make_smaller_files(converted):
 
 def test_calibration_images_matter(model, converted, expected):
     """What one black image tells of the ranges is wrong."""
-    black = np.zeros_like(CALIBRATION[:1])
-    broken = formats.to_tflite(model, "int8", black)
-    error = {
-        name: np.abs(formats.tflite_function(content)(IMAGES) - expected).mean()
-        for name, content in (("good", converted["int8"]), ("broken", broken))
-    }
-    assert error["good"] < 0.2 * error["broken"], error
-
-
-def test_without_classifier_it_represents(model):
-    bare = formats.ImageModel(model.encoder, SIDE)
-    expected = bare.function()(IMAGES)["representation"].numpy()
-    got = formats.tflite_function(formats.to_tflite(bare))(IMAGES)
-    np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1, rtol=1e-5)
-    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5)
+    black = formats.to_tflite(model, "int8", np.zeros_like(CALIBRATION[:1]))
+    right, wrong = (
+        np.abs(formats.tflite_function(content)(IMAGES) - expected).mean()
+        for content in (converted["int8"], black)
+    )
+    assert right < 0.2 * wrong
 
 
 def test_representations_have_unit_length_whatever_the_encoder_does():
     encoder = models.Encoder("vgg8", width=0.05, normalize=False)
     encoder.build((None, SIDE, SIDE, 3))
-    answer = formats.ImageModel(encoder, SIDE).function()(IMAGES)
-    lengths = np.linalg.norm(answer["representation"], axis=1)
-    np.testing.assert_allclose(lengths, 1, rtol=1e-5)
+    bare = formats.ImageModel(encoder, SIDE)
+    expected = encoder(IMAGES).numpy()
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    answer = bare.function()(IMAGES)["representation"]
+    np.testing.assert_allclose(answer, expected, rtol=0, atol=1e-5)
+    got = formats.tflite_function(formats.to_tflite(bare))(IMAGES)
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5)
 
 
 def test_wrong_arguments_are_named(model):

@@ -11,8 +11,8 @@ from supcon_tf.reports import page
 def section(name, *runs):
     """The HTML of a section; "" where the page has none of this name."""
     start = f'<section id="{name}">'
-    _, found, rest = page.render(runs).partition(start)
-    return found and rest.partition("</section>")[0]
+    _, start, rest = page.render(runs).partition(start)
+    return start and rest.partition("</section>")[0]
 
 
 def left_out(*runs):

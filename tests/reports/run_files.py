@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 
 import numpy as np
-from etils import epath
 
-from supcon_tf import config, measures, settings
+from supcon_tf import config, measures, run_files
 from supcon_tf.reports import contents
 
 HOSTILE = (
@@ -26,19 +25,9 @@ ALL = ("evaluation", "corruptions", "samples", "reference")
 
 def bare_run(name="run", **filled):
     """A run of two classes that holds nothing but what is given."""
-    empty = {
-        "settings": {},
-        "class_names": ("ant", "bee"),
-        "epochs": [],
-        "linear_stage": "",
-        "linear_epochs": [],
-        "evaluation": {},
-        "predictions": {},
-        "representations": {},
-        "samples": {},
-    }
-    path = epath.Path("runs") / name
-    return contents.Run(name=name, path=path, **empty | filled)
+    run = contents.Run(run_files.RunDirectory(f"runs/{name}"), name)
+    vars(run).update({"class_names": ("ant", "bee"), **filled})
+    return run
 
 
 def write_run(
@@ -51,7 +40,7 @@ def write_run(
     test_images=360,
     epochs=24,
     parts=ALL[:3],
-    **chosen,
+    **settings,
 ):
     """Writes a run directory.
 
@@ -64,54 +53,36 @@ def write_run(
       test_images: how many are evaluated.
       epochs: lines of metrics.jsonl.
       parts: those of ALL that there are beside the pretraining.
-      **chosen: settings of the pretraining.
+      **settings: of the pretraining.
     """
-    rng = np.random.default_rng(seed)
-    path.mkdir(parents=True)
-    chosen = config.PretrainSettings(
-        str(path), epochs=epochs, warmup_epochs=1.0, **chosen
-    )
-    (path / "settings.flags").write_text(settings.to_flagfile(chosen))
-    (path / "classes.json").write_text(
-        json.dumps(list(class_names), ensure_ascii=False)
-    )
-    _write_epochs(path, epochs, skill, rng)
+    rng, files = np.random.default_rng(seed), run_files.RunDirectory(path)
+    settings = {"epochs": epochs, "warmup_epochs": 1.0, **settings}
+    files.create(config.PretrainSettings(str(path), **settings), class_names)
+    _write_lines(files, _epochs(epochs, skill, rng))
     if "evaluation" not in parts:
         return path
-    linear = path / "linear"
-    linear.mkdir()
-    (linear / "settings.flags").write_text(
-        settings.to_flagfile(config.LinearSettings(str(path)))
-    )
-    _write_lines(
-        linear,
-        [
-            {
-                "epoch": epoch,
-                "loss": 2 / epoch,
-                "accuracy": 1 - 0.8 / epoch,
-                "learning_rate": 2.5,
-                "images/s": 5e5,
-            }
-            for epoch in range(1, 41)
-        ],
-    )
+    linear = files.stage("linear")
+    linear.create(config.LinearSettings(str(path)), class_names)
+    line = {"learning_rate": 2.5, "images/s": 5e5}
+    lines = [
+        {"epoch": x, "loss": 2 / x, "accuracy": 1 - 0.8 / x, **line}
+        for x in range(1, 41)
+    ]
+    _write_lines(linear, lines)
     labels = np.arange(test_images) % len(class_names)
     probabilities = _probabilities(labels, len(class_names), skill, rng)
-    _write_evaluation(path, labels, probabilities, parts, rng)
-    np.savez(
-        path / "predictions.npz",
-        ids=np.array([f"test/<i>{i:05}.png" for i in range(test_images)]),
-        labels=labels,
-        probabilities=probabilities,
-        class_names=np.array(class_names),
+    files.evaluation_file.write_text(
+        json.dumps(_evaluation(labels, probabilities, parts, rng))
     )
+    ids = [f"test/<i>{i:05}.png" for i in range(test_images)]
+    files.write_predictions(probabilities, labels, ids, class_names)
     if "samples" in parts:
-        _write_samples(path, labels, probabilities, class_names, size, rng)
+        _write_samples(files, labels, probabilities, class_names, size, rng)
     return path
 
 
-def _write_epochs(path, epochs, skill, rng):
+def _epochs(epochs, skill, rng):
+    """The lines of metrics.jsonl."""
     lines = []
     for epoch in range(1, epochs + 1):
         share = np.exp(-epoch * skill / 30) * 0.5 + 0.5
@@ -137,12 +108,12 @@ def _write_epochs(path, epochs, skill, rng):
         if epoch == 3:
             line["alignment"] = None
         lines.append(line)
-    _write_lines(path, lines)
+    return lines
 
 
-def _write_lines(path, lines):
+def _write_lines(files, lines):
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    (path / "metrics.jsonl").write_text(text + '{"epoch": 99, "lo')
+    files.metrics_file.write_text(text + '{"epoch": 99, "lo')  # killed there
 
 
 def _probabilities(labels, num_classes, skill, rng):
@@ -154,7 +125,8 @@ def _probabilities(labels, num_classes, skill, rng):
     return (scores / scores.sum(1, keepdims=True)).astype(np.float32)
 
 
-def _write_evaluation(path, labels, probabilities, parts, rng):
+def _evaluation(labels, probabilities, parts, rng):
+    """What evaluation.json holds."""
     linear = measures.classification_summary(probabilities, labels)
     accuracy = linear["top_1"]
     results = {
@@ -179,47 +151,49 @@ def _write_evaluation(path, labels, probabilities, parts, rng):
         "representations": {"alignment": 0.31, "uniformity": -2.9},
     }
     if "corruptions" in parts:
-        single = {
-            name: {
-                str(severity): {
-                    "top_1": accuracy
-                    * (1 - rng.uniform(0.02, 0.13) * severity),
-                    "ece": 0.02 + rng.uniform(0.01, 0.05) * severity,
-                }
-                for severity in range(1, 6)
-            }
-            for name in config.CORRUPTIONS
-        }
-        means = {
-            str(s): {
-                key: float(np.mean([x[str(s)][key] for x in single.values()]))
-                for key in ("top_1", "ece")
-            }
-            for s in range(1, 6)
-        }
-        error = 1 - np.mean([x["top_1"] for x in means.values()])
+        has_reference = "reference" in parts
         results["corruptions"] = {
             "source": "generated",
             "images": len(labels),
             "severities": [1, 2, 3, 4, 5],
-            "reference": "alexnet" if "reference" in parts else None,
-            "linear": {
-                "clean": {"top_1": accuracy, "ece": linear["ece"]},
-                "results": single,
-                "by_severity": means,
-                "mean_corruption_error_unnormalized": float(error),
-                "mean_ece": 0.11,
-            }
-            | (
-                {"mce": 71.3, "relative_mce": 102.9}
-                if "reference" in parts
-                else {}
-            ),
+            "reference": "alexnet" if has_reference else None,
+            "linear": _robustness(accuracy, linear["ece"], has_reference, rng),
         }
-    (path / "evaluation.json").write_text(json.dumps(results))
+    return results
 
 
-def _write_samples(path, labels, probabilities, class_names, size, rng):
+def _robustness(accuracy, ece, has_reference, rng):
+    """A classifier's results on corrupted images."""
+    single = {
+        name: {
+            str(severity): {
+                "top_1": accuracy * (1 - rng.uniform(0.02, 0.13) * severity),
+                "ece": 0.02 + rng.uniform(0.01, 0.05) * severity,
+            }
+            for severity in range(1, 6)
+        }
+        for name in config.CORRUPTIONS
+    }
+    means = {
+        str(s): {
+            key: float(np.mean([x[str(s)][key] for x in single.values()]))
+            for key in ("top_1", "ece")
+        }
+        for s in range(1, 6)
+    }
+    error = 1 - np.mean([x["top_1"] for x in means.values()])
+    results = {
+        "clean": {"top_1": accuracy, "ece": ece},
+        "results": single,
+        "by_severity": means,
+        "mean_corruption_error_unnormalized": float(error),
+        "mean_ece": 0.11,
+    }
+    percents = {"mce": 71.3, "relative_mce": 102.9}
+    return results | (percents if has_reference else {})
+
+
+def _write_samples(files, labels, probabilities, class_names, size, rng):
     num_classes = len(class_names)
     prototypes = rng.integers(0, 256, [num_classes, size, size, 3])
 
@@ -230,20 +204,20 @@ def _write_samples(path, labels, probabilities, class_names, size, rng):
     predicted = probabilities.argmax(1)
     wrong = np.flatnonzero(predicted != labels)[:4]
     right = np.flatnonzero(predicted == labels)[: 8 - len(wrong)]
-    chosen = np.concatenate([wrong, right])
+    shown = np.concatenate([wrong, right])
     neighbors = np.where(
-        rng.uniform(size=[len(chosen), 8]) < 0.8,
-        labels[chosen, None],
-        predicted[chosen, None],
+        rng.uniform(size=[len(shown), 8]) < 0.8,
+        labels[shown, None],
+        predicted[shown, None],
     )
     mistakes = np.flatnonzero(predicted != labels)
     surest = np.argsort(-probabilities.max(1)[mistakes], kind="stable")
     mistakes = mistakes[surest[:10]]
-    np.savez(
-        path / "samples.npz",
-        images=images(labels[chosen]),
-        labels=labels[chosen],
-        predicted=predicted[chosen],
+    run_files.write_arrays(
+        files.samples_file,
+        images=images(labels[shown]),
+        labels=labels[shown],
+        predicted=predicted[shown],
         neighbors=images(neighbors),
         neighbor_labels=neighbors,
         neighbor_similarities=-np.sort(
@@ -256,12 +230,12 @@ def _write_samples(path, labels, probabilities, class_names, size, rng):
     )
     angles = 2 * np.pi * labels / num_classes
     plane = 40 * np.stack([np.cos(angles), np.sin(angles)], 1)
-    np.savez(
-        path / "representations.npz",
+    run_files.write_arrays(
+        files.representations_file,
         representations=rng.normal(size=[len(labels), 16]).astype(np.float32),
         labels=labels,
         ids=np.array([str(i) for i in range(len(labels))]),
         plane=(plane + rng.normal(0, 4, plane.shape)).astype(np.float32),
-        plane_method="tsne",
+        plane_method=np.array("tsne"),
         class_names=np.array(class_names),
     )

@@ -34,11 +34,6 @@ def test_right_and_wrong_are_told_by_sign_and_frame():
     assert 'alt="test image of bee, predicted ant"' in second
     assert 'alt="training image of 5, similarity 0.988"' in second
     assert "<small>0.988</small>" in second
-
-
-def test_images_are_the_pixels_that_were_sampled():
-    run = run_files.bare_run(samples=sampled())
-    body = pages.section("neighbors", run)
     encoded = re.search('src="data:image/png;base64,([^"]*)"', body)[1]
     pixels = image.imread(io.BytesIO(base64.b64decode(encoded)), "png")
     shown = np.round(255 * pixels[..., :3]).astype(np.uint8)
@@ -87,13 +82,10 @@ def test_the_plane_and_its_legend():
     assert body.count('<ul class="legend">') == 2
 
 
-def test_more_classes_than_marks_have_no_legend():
+def test_what_a_plane_lacks_is_said():
     run = run_files.bare_run(representations=planar(list(range(71))))
     body = pages.section("representations", run)
-    assert "there is no legend" in pages.words(body)
-
-
-def test_representations_without_a_plane_are_said_to_be_so():
+    assert "there is no legend" in pages.words(body)  # as marks repeat
     arrays = planar([0, 1], np.zeros([2, 2]))
     run = run_files.bare_run(representations=arrays)
     body = pages.section("representations", run)

@@ -10,19 +10,16 @@ from tests.reports import run_files
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (1234.5, "1,234.500"),
-        (-0.25, "−0.250"),
-        (None, "–"),
-        (float("inf"), "–"),
+        (numbers.number(1234.5), "1,234.500"),
+        (numbers.number(-0.25), "−0.250"),
+        (numbers.number(None), "–"),
+        (numbers.number(float("inf")), "–"),
+        (numbers.percent(0.5), "50.0\N{NO-BREAK SPACE}%"),
+        (numbers.percent(float("nan")), "–"),
     ],
 )
-def test_numbers(value, text):
-    assert numbers.number(value) == text
-
-
-def test_percentages_are_not_broken():
-    assert numbers.percent(0.5) == "50.0\N{NO-BREAK SPACE}%"
-    assert numbers.percent(float("nan")) == "–"
+def test_numbers_are_typeset(value, text):
+    assert value == text
 
 
 def cells(path, *values):
@@ -38,25 +35,28 @@ def cells(path, *values):
     ]
 
 
-def test_the_better_run_is_marked_and_the_difference_stated():
-    top_1 = cells("linear.top_1", 0.5, 0.625, None)
-    assert top_1 == ["50.0\xa0%", "62.5\xa0%! +12.5", "–"]
-    ece = cells("linear.ece", 0.1, 0.15, float("nan"))
-    assert ece == ["0.100!", "0.150 +0.050", "–"]
-
-
-def test_what_looks_the_same_is_not_marked():
-    shown = cells("linear.top_1", 0.50001, 0.50002)
-    assert shown == ["50.0\xa0%", "50.0\xa0% ±0.0"]
-
-
-def test_one_run_has_no_best():
-    assert cells("linear.top_1", 0.994) == ["99.4\xa0%"]
-
-
-def test_a_score_without_a_direction_has_no_best():
-    shown = cells("representations.alignment", 0.2, 0.1)
-    assert shown == ["0.200", "0.100 −0.100"]
+@pytest.mark.parametrize(
+    ("path", "values", "shown"),
+    [
+        # The better run is marked, and the difference to the first stated.
+        (
+            "linear.top_1",
+            (0.5, 0.625, None),
+            ["50.0\xa0%", "62.5\xa0%! +12.5", "–"],
+        ),
+        (
+            "linear.ece",
+            (0.1, 0.15, float("nan")),
+            ["0.100!", "0.150 +0.050", "–"],
+        ),
+        # Not what looks the same, one run, or a score without a direction.
+        ("linear.top_1", (0.50001, 0.50002), ["50.0\xa0%", "50.0\xa0% ±0.0"]),
+        ("linear.top_1", (0.994,), ["99.4\xa0%"]),
+        ("representations.alignment", (0.2, 0.1), ["0.200", "0.100 −0.100"]),
+    ],
+)
+def test_a_row_of_scores(path, values, shown):
+    assert cells(path, *values) == shown
 
 
 def test_what_no_run_has_is_no_row():
@@ -68,8 +68,8 @@ def test_recall_has_a_row_for_each_depth_in_their_order():
         run_files.bare_run(evaluation={"retrieval": {"recall_at": x}})
         for x in ({"10": 0.9}, {"2": 0.7, "10": 0.8})
     ]
-    found = [score.title for score in numbers.recalls(runs)]
-    assert found == ["Recall@2", "Recall@10"]
+    titles = [score.title for score in numbers.recalls(runs)]
+    assert titles == ["Recall@2", "Recall@10"]
 
 
 @pytest.mark.parametrize(

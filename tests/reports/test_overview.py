@@ -6,13 +6,14 @@ import shlex
 
 import pytest
 
-from supcon_tf import config, settings
+from supcon_tf import config
 from supcon_tf.reports import contents, overview, page
+from supcon_tf.settings import from_flagfile
 from tests.reports import pages, run_files
 
 
 @pytest.mark.parametrize(
-    ("chosen", "epochs", "expected"),
+    ("settings", "epochs", "expected"),
     [
         (
             {"epochs": "24", "temperature": "0.1", "width": "0.25"},
@@ -33,9 +34,9 @@ from tests.reports import pages, run_files
         ),
     ],
 )
-def test_a_run_in_words(chosen, epochs, expected):
+def test_a_run_in_words(settings, epochs, expected):
     known = {"architecture": "vgg8", "dataset": "<folder>"}
-    run = run_files.bare_run(settings=known | chosen, epochs=epochs)
+    run = run_files.bare_run(settings=known | settings, epochs=epochs)
     lead = re.search('<p class="lead">.*?</p>', page.render([run]), re.DOTALL)
     assert pages.words(lead[0]) == f"{expected} Data: <folder> , 2 classes."
 
@@ -52,22 +53,9 @@ def test_numbers_that_matter_come_first():
     assert [x[1] for x in pages.rows(every)[1:]] == ["99.4 %", "0.024", "0.500"]
 
 
-def test_the_best_of_several_runs_is_marked():
-    runs = [
-        run_files.bare_run(name, evaluation={"linear": {"top_1": value}})
-        for name, value in (("a", 0.5), ("b", 0.625))
-    ]
-    body = pages.section("results", *runs)
-    assert pages.rows(body)[:2] == [
-        ["", "a", "b"],
-        [pages.rows(body)[1][0], "50.0 %", "62.5 % +12.5!"],
-    ]
-    assert "difference to a , for percentages" in pages.words(body)
-
-
 def test_settings_that_differ_from_the_defaults(tmp_path):
     path = run_files.write_run(tmp_path / "run", parts=(), temperature=0.07)
-    rows = overview.settings_of([contents.read_run(path, "run")])
+    rows = overview.settings([contents.read_run(path, "run")])
     changed = {row["flag"]: row for row in rows if row["differs"]}
     assert {*changed} == {"dataset", "temperature", "epochs", "warmup_epochs"}
     assert changed["temperature"]["values"] == ["0.07"]
@@ -103,7 +91,7 @@ def test_the_commands_repeat_the_run(tmp_path):
         lines, (config.PretrainSettings, config.LinearSettings), strict=False
     ):
         flagfile = line[2].removeprefix("--flagfile=")
-        again = settings.from_flagfile(kind, flagfile, *line[3:])
+        again = from_flagfile(kind, flagfile, *line[3:])
         assert again.run_dir == f"{path}_again"
     assert lines[2][2:] == [f"--run_dir={path}_again"]
 

@@ -53,11 +53,3 @@ def test_runs_side_by_side():
     assert "c : 9 test images" in text
     assert "Not made yet for b : python" in text
     assert text.endswith("--corruptions=generated")
-
-
-def test_a_classifier_of_stage_1_stands_in():
-    run = run_of()
-    corruptions = run.evaluation["corruptions"]
-    corruptions["pretrained"] = corruptions.pop("linear")
-    text = pages.words(pages.section("robustness", run))
-    assert "not an mCE 30.0 %" in text

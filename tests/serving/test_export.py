@@ -25,7 +25,7 @@ import numpy as np
 import tensorflow as tf
 files = [pathlib.Path(path).read_bytes() for path in sys.argv[3:]]
 loaded = tf.saved_model.load(sys.argv[1])
-found = {}
+arrays = {}
 for name, signature in loaded.signatures.items():
     if "image_bytes" not in signature.structured_input_signature[1]:
         continue
@@ -36,10 +36,10 @@ for name, signature in loaded.signatures.items():
         ]
         for key in answers[0]:
             rows = np.concatenate([a[key].numpy() for a in answers])
-            found[f"{name}/{size}/{key}"] = (
+            arrays[f"{name}/{size}/{key}"] = (
                 rows.astype(str) if rows.dtype == object else rows
             )
-np.savez(sys.argv[2], **found)
+np.savez(sys.argv[2], **arrays)
 """
 # An export that is killed when its model is written, but not its metadata.
 KILLED = """
@@ -59,21 +59,23 @@ COPIES = 4  # of the test images, so that 64 are in a request
 
 
 @pytest.fixture(scope="module")
-def evaluated(finished_run):
-    found = evaluation.evaluate(config.EvaluateSettings(str(finished_run.path)))
-    return finished_run, found
-
-
-@pytest.fixture(scope="module")
-def exported(evaluated):
-    run, _ = evaluated
-    return serving.export(config.ExportSettings(str(run.path), prototypes=True))
+def results(finished_run):
+    """Those of the evaluation; the run is exported then."""
+    path = str(finished_run.path)
+    results = evaluation.evaluate(config.EvaluateSettings(path))
+    exported = serving.export(config.ExportSettings(path, prototypes=True))
+    assert exported == finished_run.export / "1"
+    return results
 
 
 def test_a_fresh_process_answers_as_evaluation_did(
-    exported, evaluated, tmp_path
+    finished_run, results, tmp_path
 ):
-    run, summary = evaluated
+    run, exported = finished_run, finished_run.export / "1"
+    recorded = json.loads((exported / metadata.FILE).read_text())
+    assert recorded["metrics"]["linear"]["top_1"] == results["linear"]["top_1"]
+    assert recorded["classes"] == list(run.class_names())
+    paths.check_files(exported)
     with np.load(run.predictions_file) as saved:
         expected = np.tile(saved["probabilities"], [COPIES, 1])
         labels = np.tile(saved["labels"], COPIES)
@@ -98,10 +100,10 @@ def test_a_fresh_process_answers_as_evaluation_did(
         predicted = answers[f"{part}/predicted_class"]
         assert (predicted == names[expected.argmax(axis=1)]).all()
         top_1 = (predicted == names[labels]).mean()
-        assert top_1 == pytest.approx(summary["linear"]["top_1"])
+        assert top_1 == pytest.approx(results["linear"]["top_1"])
         nearest = answers[f"classify_by_neighbours/{size}/predicted_class"]
         assert (nearest == names[labels]).mean() == pytest.approx(
-            summary["prototype"]["top_1"]
+            results["prototype"]["top_1"]
         )
         lengths = np.linalg.norm(
             answers[f"represent/{size}/representation"], axis=1
@@ -109,43 +111,23 @@ def test_a_fresh_process_answers_as_evaluation_did(
         np.testing.assert_allclose(lengths, 1, rtol=1e-5)
 
 
-def test_metadata_has_the_metrics_of_evaluation(exported, evaluated):
-    run, summary = evaluated
-    found = json.loads((exported / metadata.FILE).read_text())
-    assert found["metrics"]["linear"]["top_1"] == summary["linear"]["top_1"]
-    assert found["classes"] == list(run.class_names())
-    paths.check_files(exported)
-
-
-def test_versions_count_up_and_are_never_replaced(exported, evaluated):
-    run, _ = evaluated
-    assert exported == run.export / "1"
-    chosen = config.ExportSettings(str(run.path), classifier="none")
-    assert serving.export(chosen).name == "2"
-    signatures = metadata.read_signatures(run.export / "2")
-    assert set(signatures) == {
-        "represent",
-        "represent_images",
-        "represent_images_float",
-    }
+def test_versions_count_up_and_a_killed_export_leaves_none(
+    finished_run, results
+):
+    run = finished_run
+    assert forks.run(KILLED, str(run.path)).returncode == -signal.SIGKILL
+    (partial,) = run.export.glob(".2.*.partial")
+    names = {path.name for path in run.export.iterdir()}
+    assert names == {"1", partial.name}
+    settings = config.ExportSettings(str(run.path), classifier="none")
+    assert serving.export(settings).name == "2"
+    assert {path.name for path in run.export.iterdir()} == {"1", "2"}
+    kinds = {"represent", "represent_images", "represent_images_float"}
+    assert {*metadata.read_signatures(run.export / "2")} == kinds
     for version in (1, 2):
         taken = config.ExportSettings(str(run.path), version=version)
         with pytest.raises(ValueError, match="--version must not exist in"):
             serving.export(taken)
-    names = sorted(path.name for path in run.export.iterdir())
-    assert names == ["1", "2"], "no partial directory is left"
-
-
-def test_an_export_that_is_killed_leaves_no_version(evaluated):
-    run, _ = evaluated
-    before = {path.name for path in run.export.iterdir()}
-    assert forks.run(KILLED, str(run.path)).returncode == -signal.SIGKILL
-    (partial,) = run.export.glob(".3.*.partial")
-    after = {path.name for path in run.export.iterdir()}
-    assert after == before | {partial.name}
-    chosen = config.ExportSettings(str(run.path), classifier="none")
-    assert serving.export(chosen).name == "3"
-    assert not partial.exists()
 
 
 def test_what_the_run_does_not_have_is_refused(finished_run):
@@ -163,9 +145,8 @@ def test_what_the_run_does_not_have_is_refused(finished_run):
 def test_the_classifier_of_stage_1_is_exported_where_there_is_no_other(
     tiny_settings,
 ):
-    run = training.pretrain(
-        tiny_settings(objective="max_margin", epochs=1, batch_size=48)
-    )
+    settings = {"objective": "max_margin", "epochs": 0, "warmup_epochs": 0.0}
+    run = training.pretrain(tiny_settings(**settings))
     directory = serving.export(config.ExportSettings(str(run.path)))
     images = np.random.default_rng(0).integers(0, 256, (5, 16, 16, 3), np.uint8)
     opened = runs.Run.open(run.path)

@@ -9,12 +9,12 @@ import shutil
 import subprocess
 
 import pytest
-import tensorflow as tf
 
 from supcon_tf import config, run_files
 from supcon_tf.clients import paths
 from supcon_tf.serving import metadata
 from supcon_tf.training import console, runs
+from tests import small_export
 
 NAMES = ("dunkel", "größer", "hell")
 SUMMARY = {
@@ -35,19 +35,6 @@ EVALUATION = {
 }
 
 
-class Server(tf.Module):
-    """A model with one variable and one signature."""
-
-    def __init__(self):
-        super().__init__()
-        self.scale = tf.Variable(2.0)
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "images")])
-    def lengths(self, images):
-        lengths = tf.strings.length(images)
-        return {"length": self.scale * tf.cast(lengths, tf.float32)}
-
-
 @pytest.fixture
 def run(tmp_path, tiny_settings):
     """A run directory that was never trained."""
@@ -63,95 +50,89 @@ def run(tmp_path, tiny_settings):
 @pytest.fixture
 def directory(run):
     """A SavedModel, complete but for its metadata."""
-    server = Server()
-    made = run.export / "1"
-    tf.saved_model.save(server, str(made), {"serving_default": server.lengths})
-    return made
+    export = small_export.run_dir() / "export" / "1"
+    return shutil.copytree(export, run.export / "1")
 
 
-def written(directory, run, classifier, **chosen):
+def written(directory, run, classifier, **more):
     settings = config.ExportSettings(
-        str(run.path), linear_stage="probe", **chosen
+        str(run.path), linear_stage="probe", **more
     )
     opened = runs.Run.open(run.path, "probe")
     metadata.write_metadata(directory, opened, settings, classifier)
     file = directory / "assets.extra" / "metadata.json"
-    return json.loads(file.read_bytes().decode("utf-8"))
+    return json.loads(file.read_text("utf-8"))
 
 
 def test_a_linear_classifier(directory, run):
     run.evaluation_file.write_text(json.dumps(EVALUATION))
-    found = written(directory, run, "linear")
-    assert found["versions"] == console.versions()
-    time = datetime.datetime.fromisoformat(found["time"])
+    record = written(directory, run, "linear")
+    assert record["versions"] == console.versions()
+    time = datetime.datetime.fromisoformat(record["time"])
     assert time.utcoffset() == datetime.timedelta(0)
-    assert found["run"] == "run"
-    assert found["checkpoints"] == {
+    assert record["run"] == "run"
+    assert record["checkpoints"] == {
         "encoder": {"name": "step-00000012", "step": 12},
         "classifier": {"name": "step-00000003", "step": 3},
     }
-    assert found["settings"]["encoder"]["crop_area"] == [0.5, 1.0]
-    assert found["settings"]["encoder"]["architecture"] == "vgg8"
-    assert found["settings"]["classifier"]["name"] == "probe"
-    assert found["settings"]["export"]["max_batch_size"] == 0
-    assert "resume" not in found["settings"]["encoder"]
-    assert found["metrics"] == {
+    assert record["settings"]["encoder"]["crop_area"] == [0.5, 1.0]
+    assert record["settings"]["encoder"]["architecture"] == "vgg8"
+    assert record["settings"]["classifier"]["name"] == "probe"
+    assert record["settings"]["export"]["max_batch_size"] == 0
+    assert "resume" not in record["settings"]["encoder"]
+    assert record["metrics"] == {
         "dataset": "folder",
         "test_images": 12,
         "linear": {k: SUMMARY[k] for k in list(SUMMARY)[:5]},
         "prototype": {"top_1": 0.5},
     }
-    assert found["classes"] == list(NAMES)
-    assert (found["top_k"], found["max_pixels"]) == (3, 2**26)
-    assert "short side to 256 px" in found["preprocessing"]
-    assert "centre 224 x 224 px" in found["preprocessing"]
-    assert found["signatures"] == {
-        "serving_default": {
-            "inputs": {"images": {"dtype": "string", "shape": [None]}},
-            "outputs": {"length": {"dtype": "float32", "shape": [None]}},
-        }
+    assert record["classes"] == list(NAMES)
+    assert (record["top_k"], record["max_pixels"]) == (3, 2**26)
+    assert "short side to 256 px" in record["preprocessing"]
+    assert "centre 224 x 224 px" in record["preprocessing"]
+    assert len(record["signatures"]) == 7
+    assert record["signatures"]["represent"] == {
+        "inputs": {"image_bytes": {"dtype": "string", "shape": [None]}},
+        "outputs": {
+            "representation": {"dtype": "float32", "shape": [None, 26]}
+        },
     }
 
 
 def test_an_encoder_alone_has_no_classes(directory, run, monkeypatch):
     monkeypatch.chdir(run.path)
-    found = written(directory, run_files.RunDirectory("."), "none")
-    assert found["run"] == "run"
-    assert (found["classes"], found["top_k"]) == ([], 0)
-    assert set(found["checkpoints"]) == {"encoder"}
-    assert found["metrics"] is None
+    record = written(directory, run_files.RunDirectory("."), "none")
+    assert record["run"] == "run"
+    assert (record["classes"], record["top_k"]) == ([], 0)
+    assert set(record["checkpoints"]) == {"encoder"}
+    assert record["metrics"] is None
     named = written(directory, run, "none", prototypes=True, top_k=2)
     assert (named["classes"], named["top_k"]) == (list(NAMES), 2)
 
 
-def test_a_classifier_of_stage_1_is_of_the_checkpoint_of_its_encoder(
-    directory, run
-):
+def test_metrics_are_those_of_the_checkpoint(directory, run):
     run.evaluation_file.write_text(json.dumps(EVALUATION))
-    found = written(directory, run, "pretrained")
-    checkpoints = found["checkpoints"]
+    # A classifier of stage 1 is in the checkpoint of its encoder.
+    record = written(directory, run, "pretrained")
+    checkpoints = record["checkpoints"]
     assert checkpoints["classifier"] == checkpoints["encoder"]
-    assert found["settings"]["classifier"] == found["settings"]["encoder"]
-    assert set(found["metrics"]) == {"dataset", "test_images", "prototype"}
-
-
-def test_metrics_of_another_checkpoint_are_left_out(directory, run):
-    run.evaluation_file.write_text(json.dumps(EVALUATION))
+    assert record["settings"]["classifier"] == record["settings"]["encoder"]
+    assert set(record["metrics"]) == {"dataset", "test_images", "prototype"}
     (run.checkpoints / "step-00000024").mkdir()
-    found = written(directory, run, "linear")
-    assert found["checkpoints"]["encoder"]["step"] == 24
-    assert found["metrics"] is None
+    record = written(directory, run, "linear")
+    assert record["checkpoints"]["encoder"]["step"] == 24
+    assert record["metrics"] is None
 
 
 def test_every_other_file_is_listed_as_clients_check_it(directory, run):
-    found = written(directory, run, "none")["files"]
+    listed = written(directory, run, "none")["files"]
     names = [
         path.relative_to(directory).as_posix()
         for path in pathlib.Path(directory).rglob("*")
         if path.is_file() and path.name != "metadata.json"
     ]
-    assert list(found) == sorted(names)
-    assert "variables/variables.index" in found
+    assert list(listed) == sorted(names)
+    assert "variables/variables.index" in listed
     paths.check_files(directory)
     (directory / "variables" / "variables.index").unlink()
     with pytest.raises(ValueError, match="variables.index is missing"):
@@ -167,7 +148,7 @@ def test_what_is_no_saved_model_is_refused(content, tmp_path):
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="needs git")
-def test_the_revision_is_that_of_the_code(tmp_path):
+def test_the_revision_is_that_of_the_code(tmp_path, monkeypatch):
     package = tmp_path / "supcon_tf"
     package.mkdir()
     code = package / "__init__.py"
@@ -194,8 +175,5 @@ def test_the_revision_is_that_of_the_code(tmp_path):
     assert metadata.git_revision(package) == revision
     code.write_text("changed = True\n")
     assert metadata.git_revision(package) == f"{revision}-dirty"
-
-
-def test_without_git_there_is_no_revision(monkeypatch):
     monkeypatch.setenv("PATH", "")
-    assert metadata.git_revision() is None
+    assert metadata.git_revision(package) is None, "no git"

@@ -13,12 +13,11 @@ import tensorflow as tf
 from PIL import Image
 from tensorflow.core.protobuf import saved_model_pb2
 
-from supcon_tf import data, measures, models, serving
+from supcon_tf import data, measures, serving
 from supcon_tf.augment import geometry
-from tests import model_server
+from tests import model_server, small_export
 
-NAMES = ("ant", "bee, wild", "größer")
-SIZE = 16
+NAMES, SIZE = small_export.NAMES, small_export.SIZE
 PICTURES = np.random.default_rng(0).integers(0, 256, (4, 20, 29, 3), np.uint8)
 
 
@@ -39,6 +38,19 @@ FILES = [
 ]
 
 
+def exported():
+    return small_export.run_dir() / "export" / "1"
+
+
+def encode(views):
+    return small_export.encoder_and_classifier()[0](views).numpy()
+
+
+def classify(views):
+    _, classifier = small_export.encoder_and_classifier()
+    return tf.nn.softmax(classifier(encode(views))).numpy()
+
+
 class Session(model_server.Session):
     """Asked for a signature by its only input."""
 
@@ -50,50 +62,8 @@ class Session(model_server.Session):
 
 
 @pytest.fixture(scope="module")
-def encoder():
-    tf.keras.utils.set_random_seed(1)
-    # Pooled activations, not of unit length.
-    made = models.Encoder("vgg8", width=0.05, normalize=False)
-    made.build((None, SIZE, SIZE, 3))
-    return made
-
-
-@pytest.fixture(scope="module")
-def classifier(encoder):
-    made = tf.keras.layers.Dense(len(NAMES), kernel_initializer="normal")
-    made.build((None, encoder.representation_dim))
-    return made
-
-
-@pytest.fixture(scope="module")
-def prototypes(encoder):
-    """Of the first and the third class; the second has no images."""
-    bank = encoder(
-        np.zeros([2, SIZE, SIZE, 3], np.uint8) + [[[[9]]], [[[200]]]]
-    )
-    found, _ = measures.class_prototypes(bank, [0, 2], num_classes=3)
-    return found.astype(np.float64)
-
-
-@pytest.fixture(scope="module")
-def exported(encoder, classifier, prototypes, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("model") / "1"
-    serving.export_saved_model(
-        encoder,
-        directory,
-        image_size=SIZE,
-        class_names=NAMES,
-        classifier=classifier,
-        prototypes=prototypes,
-        top_k=2,
-        max_pixels=2_000_000,
-    )
-    return directory
-
-
-@pytest.fixture(scope="module")
-def ask(exported):
-    return Session(exported)
+def ask():
+    return Session(exported())
 
 
 @pytest.fixture(scope="module")
@@ -104,11 +74,9 @@ def views():
     )
 
 
-def test_files_are_answered_as_evaluation_would(
-    ask, encoder, classifier, views
-):
+def test_files_are_answered_as_evaluation_would(ask, views):
     answer = ask("serving_default", FILES)
-    expected = tf.nn.softmax(classifier(encoder(views))).numpy()
+    expected = classify(views)
     np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-6)
     order = np.argsort(-expected, axis=1)
     names = np.array([name.encode() for name in NAMES], object)
@@ -149,9 +117,7 @@ def files_of_every_mode():
     }
 
 
-def test_files_of_every_mode_are_answered_as_evaluation_would(
-    ask, encoder, classifier
-):
+def test_files_of_every_mode_are_answered_as_evaluation_would(ask):
     files = files_of_every_mode()
     views = {
         mode: data.decode_central_view(file, SIZE).numpy()
@@ -162,12 +128,9 @@ def test_files_of_every_mode_are_answered_as_evaluation_would(
         assert len({views[mode].tobytes() for mode in same}) == 1, same
     assert len({view.tobytes() for view in views.values()}) == 11
     stacked = np.stack(list(views.values()))
-    expected = tf.nn.softmax(classifier(encoder(stacked))).numpy()
+    expected = classify(stacked)
     answer = ask("serving_default", list(files.values()))
-    for mode, found, right in zip(
-        files, answer["probabilities"], expected, strict=True
-    ):
-        np.testing.assert_allclose(found, right, atol=1e-6, err_msg=mode)
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-6)
 
 
 def test_arrays_are_answered_as_the_files_that_hold_them(ask):
@@ -191,20 +154,18 @@ def test_arrays_are_answered_as_the_files_that_hold_them(ask):
             )
 
 
-def test_representations_are_of_unit_length(ask, encoder, views):
-    pooled = encoder(views).numpy()
+def test_representations_are_of_unit_length(ask, views):
+    pooled = encode(views)
     lengths = np.linalg.norm(pooled, axis=1, keepdims=True)
     assert abs(lengths - 1).min() > 0.01  # The encoder does not do it.
-    found = ask("represent", FILES)["representation"]
-    np.testing.assert_allclose(found, pooled / lengths, atol=1e-6)
+    answer = ask("represent", FILES)["representation"]
+    np.testing.assert_allclose(answer, pooled / lengths, atol=1e-6)
 
 
-def test_neighbours_are_those_of_evaluation(ask, encoder, views):
-    bank = encoder(
-        np.zeros([2, SIZE, SIZE, 3], np.uint8) + [[[[9]]], [[[200]]]]
-    )
+def test_neighbours_are_those_of_evaluation(ask, views):
+    bank = small_export.prototypes()[[0, 2]]  # an image of each
     expected = measures.prototype_predict(
-        encoder(views), bank, [0, 2], num_classes=3
+        encode(views), bank, [0, 2], num_classes=3
     )
     answer = ask("classify_by_neighbours", FILES)
     np.testing.assert_allclose(answer["similarities"], expected, atol=1e-6)
@@ -277,8 +238,8 @@ def test_black_and_white_floats_are_images(ask):
     )
 
 
-def test_there_is_nothing_but_operations_of_tensorflow(exported):
-    file = exported / "saved_model.pb"
+def test_there_is_nothing_but_operations_of_tensorflow():
+    file = exported() / "saved_model.pb"
     model = saved_model_pb2.SavedModel.FromString(file.read_bytes())
     (graph,) = model.meta_graphs
     parts = {part.name: value for part, value in graph.graph_def.ListFields()}
@@ -300,28 +261,8 @@ def test_there_is_nothing_but_operations_of_tensorflow(exported):
     assert not [user for user in users if "keras" in user], users
 
 
-def test_an_encoder_alone_only_represents(encoder, prototypes, tmp_path):
-    serving.export_saved_model(encoder, tmp_path / "1", image_size=SIZE)
-    loaded = tf.saved_model.load(str(tmp_path / "1"))
-    assert set(loaded.signatures) == {
-        "represent",
-        "represent_images",
-        "represent_images_float",
-    }
-    assert not (tmp_path / "1" / "assets" / "class_names.txt").exists()
-
-
-def shapes(tensors):
-    """Shapes of a signature, -1 for any number."""
-    return {
-        name: [dim.size for dim in info.tensor_shape.dim]
-        for name, info in tensors.items()
-    }
-
-
-def test_requests_are_batched_after_they_are_decoded(
-    encoder, classifier, ask, tmp_path
-):
+def test_requests_are_batched_after_they_are_decoded(ask, tmp_path):
+    encoder, classifier = small_export.encoder_and_classifier()
     serving.export_saved_model(
         encoder,
         tmp_path / "1",
@@ -332,8 +273,11 @@ def test_requests_are_batched_after_they_are_decoded(
         batch_timeout=0.1,
     )
     batched = Session(tmp_path / "1")
-    name = "serving_default"
-    assert shapes(batched.signatures[name].outputs) == {
+    shapes = {
+        name: [dim.size for dim in info.tensor_shape.dim]
+        for name, info in batched.signatures["serving_default"].outputs.items()
+    }
+    assert shapes == {
         "probabilities": [-1, 3],
         "class_names": [-1, 3],
         "predicted_class": [-1],
@@ -350,10 +294,10 @@ def test_requests_are_batched_after_they_are_decoded(
         return batched("serving_default", [FILES[i % 4]])["probabilities"]
 
     with concurrent.futures.ThreadPoolExecutor(10) as pool:
-        for i, found in enumerate(pool.map(answer, range(40))):
-            if found is not None:
+        for i, answered in enumerate(pool.map(answer, range(40))):
+            if answered is not None:
                 np.testing.assert_allclose(
-                    found, expected[i % 4 : i % 4 + 1], atol=1e-5
+                    answered[0], expected[i % 4], atol=1e-5
                 )
     # More than the 64 batches that wait of small requests.
     whole = batched("serving_default", FILES * 60)["probabilities"]
@@ -377,8 +321,8 @@ def test_bad_requests_among_a_thousand_change_nothing(ask):
                 ask("serving_default", [FILES[0], broken[i // 10 % 5]])
             continue
         row = i % len(FILES)
-        found = ask("serving_default", [FILES[row]])["probabilities"]
-        np.testing.assert_allclose(found[0], expected[row], atol=1e-5)
+        answer = ask("serving_default", [FILES[row]])["probabilities"]
+        np.testing.assert_allclose(answer[0], expected[row], atol=1e-5)
         if i % 100 == 99:
             memory.append(_resident_bytes())
     assert memory[-1] - memory[2] < 10e6, memory

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import serving
+from supcon_tf.serving import metadata
 from tests import small_export
 
 
@@ -38,18 +39,13 @@ def test_class_names_are_a_line_per_class(tmp_path, class_names, message):
     assert not list(tmp_path.iterdir())
 
 
-def test_names_without_classifier_are_refused(tmp_path):
+def test_wrong_arguments_are_named(tmp_path):
     with pytest.raises(ValueError, match="`class_names` must be 0 names"):
         export(tmp_path / "1", class_names=("a",))
-
-
-def test_a_bound_that_refuses_every_photograph_is_refused(tmp_path):
+    # A bound that refuses every photograph.
     with pytest.raises(ValueError, match="`max_pixels` must be at least 972"):
         export(tmp_path / "1", max_pixels=971)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_version_is_never_replaced(tmp_path):
     (tmp_path / "1").mkdir()
     with pytest.raises(ValueError, match="`directory` must not exist, got"):
         export(tmp_path / "1")
@@ -80,5 +76,9 @@ def test_an_interrupted_export_is_not_seen_by_the_server(tmp_path, monkeypatch):
     (tmp_path / ".7.killed.partial").mkdir()
     export(tmp_path / "7")
     assert [path.name for path in tmp_path.iterdir()] == ["7"]
+    signatures = metadata.read_signatures(tmp_path / "7")
+    kinds = {"represent", "represent_images", "represent_images_float"}
+    assert {*signatures} == kinds  # of an encoder alone
+    assert not (tmp_path / "7" / "assets" / "class_names.txt").exists()
     request = tmp_path / "7" / "assets.extra" / "request.json"
     assert json.loads(request.read_text())["signature_name"] == "represent"

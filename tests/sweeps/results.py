@@ -15,8 +15,8 @@ def make_results(axes, metrics, metric="linear.top_1", statuses=None):
       statuses: by number of the cell; finished where none is given.
     """
     cells = []
-    for number, chosen in enumerate(itertools.product(*axes.values())):
-        values = dict(zip(axes, chosen, strict=True))
+    for number, combination in enumerate(itertools.product(*axes.values())):
+        values = dict(zip(axes, combination, strict=True))
         status = (statuses or {}).get(number, "finished")
         failed = status == "failed"
         cells.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import re
 
@@ -20,14 +21,14 @@ def cells(*axes, **overrides):
 
 
 def test_every_combination_is_a_cell_and_the_last_axis_is_fastest():
-    found = cells("temperature=0.05,0.1", "optimizer=lars,sgd", epochs=20)
-    assert [cell.name for cell in found] == [
+    results = cells("temperature=0.05,0.1", "optimizer=lars,sgd", epochs=20)
+    assert [cell.name for cell in results] == [
         "temperature=0.05,optimizer=lars",
         "temperature=0.05,optimizer=sgd",
         "temperature=0.1,optimizer=lars",
         "temperature=0.1,optimizer=sgd",
     ]
-    last = found[3]
+    last = results[3]
     assert last.values == {"temperature": 0.1, "optimizer": "sgd"}
     assert last.pretraining == config.PretrainSettings(
         f"runs/s/runs/{last.name}",
@@ -44,15 +45,17 @@ def test_every_combination_is_a_cell_and_the_last_axis_is_fastest():
 
 
 def test_cells_that_differ_in_stage_2_share_stage_1():
-    found = cells(
+    results = cells(
         "linear.optimizer=lars,sgd", "temperature=0.1,0.5", "linear.epochs=9"
     )
-    assert len(found) == 4
-    assert len({cell.pretraining for cell in found}) == 2
-    assert found[0].pretraining == found[2].pretraining
-    assert found[0].pretraining.run_dir == "runs/s/runs/temperature=0.1"
-    assert found[0].linear.name == "linear-optimizer-lars-epochs-9"
-    assert found[2].linear.optimizer == "sgd" and found[2].linear.epochs == 9
+    assert len(results) == 4
+    assert len({cell.pretraining for cell in results}) == 2
+    assert results[0].pretraining == results[2].pretraining
+    assert results[0].pretraining.run_dir == "runs/s/runs/temperature=0.1"
+    assert results[0].linear.name == "linear-optimizer-lars-epochs-9"
+    assert (
+        results[2].linear.optimizer == "sgd" and results[2].linear.epochs == 9
+    )
     (only,) = cells("linear.weight_decay=0.5")
     assert only.pretraining.run_dir == "runs/s/runs/base"
     assert only.linear.name == "linear-weight_decay-0_5"
@@ -74,13 +77,13 @@ def test_values_are_of_the_fields_type(text, values):
 
 def test_settings_that_belong_together_vary_together():
     """As in Suppl. Table 4: each optimizer with its own learning rate."""
-    found = cells(
+    results = cells(
         "optimizer:learning_rate=lars:0.3,rmsprop:0.01",
         "linear.optimizer:linear.learning_rate=sgd:2.5,lars:5",
     )
-    names = [cell.values["optimizer:learning_rate"] for cell in found]
+    names = [cell.values["optimizer:learning_rate"] for cell in results]
     assert names == ["lars:0.3"] * 2 + ["rmsprop:0.01"] * 2
-    last = found[3]
+    last = results[3]
     assert last.name == (
         "optimizer=rmsprop,learning_rate=0.01,linear.optimizer=lars,"
         "linear.learning_rate=5.0"
@@ -131,11 +134,8 @@ def test_a_wrong_cell_is_named_with_its_rule():
 
 
 def test_rules_hold_in_the_cells_and_not_in_the_base():
-    found = cells("warmup_epochs=0,2", epochs=5)  # the default is 10
-    assert [cell.pretraining.warmup_epochs for cell in found] == [0, 2]
-    # But for what a cell does not have.
-    with pytest.raises(ValueError, match="--resume must be left out with --ov"):
-        sweep("seed=1", overwrite=True, resume=True)
+    results = cells("warmup_epochs=0,2", epochs=5)  # the default is 10
+    assert [cell.pretraining.warmup_epochs for cell in results] == [0, 2]
 
 
 @pytest.mark.parametrize(
@@ -144,20 +144,24 @@ def test_rules_hold_in_the_cells_and_not_in_the_base():
         ({"run_dir": "gs://a/b"}, "--run_dir must be a directory of this mach"),
         ({"strategy": "multi_worker"}, "--strategy must not be multi_worker"),
         ({"parallel": 0}, "--parallel must be at least 1"),
+        (
+            {"overwrite": True, "resume": True},  # which a cell does not have
+            "--resume must be left out with --overwrite",
+        ),
     ],
 )
-def test_a_sweep_is_of_one_machine(overrides, message):
+def test_what_is_wrong_with_the_base_is_named(overrides, message):
     with pytest.raises(ValueError, match=message):
         config.SweepSettings(**{"run_dir": "x", **overrides})
 
 
 def test_names_are_fit_for_a_file_system_and_unique():
-    found = cells(
+    results = cells(
         "data_dir=/a b/c,/a b-c,none",
         "hidden_dims=" + ",".join(["+".join(["2048"] * 20), "64+32", ""]),
         dataset="tfds:digits",
     )
-    names = [cell.name for cell in found]
+    names = [cell.name for cell in results]
     assert len(set(names)) == 9
     for name in names:
         assert len(name) < 255
@@ -178,14 +182,33 @@ def test_flagfiles_set_the_later_parts(tmp_path):
     linear, evaluate = tmp_path / "l.flags", tmp_path / "e.flags"
     linear.write_text("--epochs=7\n--name=probe\n")
     evaluate.write_text("--knn_neighbors=5\n--run_dir=elsewhere\n")
-    found = cells(
+    results = cells(
         "linear.momentum=0.5,0.9",
         linear_flagfile=str(linear),
         evaluate_flagfile=str(evaluate),
     )
-    assert found[1].linear.epochs == 7
-    assert found[1].linear.name == "probe-momentum-0_9"
-    assert found[1].evaluation.knn_neighbors == 5
-    assert found[1].evaluation.run_dir == found[1].pretraining.run_dir
+    assert results[1].linear.epochs == 7
+    assert results[1].linear.name == "probe-momentum-0_9"
+    assert results[1].evaluation.knn_neighbors == 5
+    assert results[1].evaluation.run_dir == results[1].pretraining.run_dir
     with pytest.raises(FileNotFoundError, match="no settings file"):
         cells("seed=0", linear_flagfile=str(pathlib.Path("none.flags")))
+
+
+def test_the_description_is_json(tmp_path):
+    varied = config.SweepSettings(
+        str(tmp_path), sweep=("crop_area=0.2+1,", "seed=1,2")
+    )
+    described = grid.describe(varied, grid.list_cells(varied))
+    assert json.loads(json.dumps(described, allow_nan=False))["axes"] == [
+        {
+            "name": "crop_area",
+            "values": ["0.2+1.0", ""],
+            "is_repetition": False,
+        },
+        {"name": "seed", "values": [1, 2], "is_repetition": True},
+    ]
+    cell = described["cells"][3]
+    assert cell["values"] == {"crop_area": "", "seed": 2}
+    assert cell["status"] == "pending" and cell["metrics"] == {}
+    assert cell["settings"]["pretrain"]["seed"] == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import pytest
 
@@ -18,38 +17,57 @@ def sweep(tmp_path):
     )
 
 
-def first(sweep):
+def parts(cell):
+    return cell.pretraining, cell.linear, cell.evaluation
+
+
+@pytest.fixture
+def cell(sweep):
+    """The first cell, its settings written."""
     cell = grid.list_cells(sweep)[0]
-    return cell, records.CellDirectory(cell.directory)
+    cell.directory.write_settings(*parts(cell))
+    return cell
 
 
-def test_a_process_reads_the_settings_of_its_cell(sweep):
-    cell, directory = first(sweep)
-    directory.write_settings(cell)
+def test_a_process_reads_the_settings_of_its_cell(cell):
     for wanted in (cell.pretraining, cell.linear):
-        assert directory.read_settings(type(wanted), "--resume") == wanted
-    read = directory.read_settings(config.EvaluateSettings)
+        read = cell.directory.read_settings(type(wanted), "--resume")
+        assert read == wanted
+    read = cell.directory.read_settings(config.EvaluateSettings)
     assert read == cell.evaluation
 
 
-def test_a_cell_is_finished_when_its_result_is_there(sweep):
-    cell, directory = first(sweep)
+def test_a_cell_is_finished_when_its_result_is_there(cell):
+    directory = cell.directory
     assert directory.state() == records.State()
-    directory.write_settings(cell)
     directory.write_state(records.State("running", 3.0))
     assert directory.state() == records.State("running", 3.0)
-    directory.evaluation_file.write_text('{"linear": {"top_1": 0.5}}')
+    assert directory.metrics() == {}
+    directory.evaluation_file.write_text(
+        '{"images": 3, "name": "x", "linear": {"top_1": 0.5, "nll": Infinity, '
+        '"bins": [1, 2]}, "retrieval": {"recall_at": {"1": 0.25}}}'
+    )
     assert directory.state() == records.State("finished", 3.0)
-    assert directory.metrics() == {"linear.top_1": 0.5}
+    assert directory.metrics() == {
+        "images": 3,
+        "linear.top_1": 0.5,
+        "retrieval.recall_at.1": 0.25,
+    }
 
 
-def test_other_settings_are_refused(sweep):
-    cell, directory = first(sweep)
-    directory.write_settings(cell)
-    directory.check_same(cell)
-    moved = dataclasses.replace(sweep, checkpoint_every=1, resume=True)
-    directory.check_same(first(moved)[0])
-    other, _ = first(dataclasses.replace(sweep, temperature=0.5))
+def test_another_evaluation_is_done_again_and_other_trainings_refused(cell):
+    directory = cell.directory
+    directory.write_state(records.State("finished", 3.0))
+    directory.evaluation_file.write_text("{}")
+    # What does not change the result may differ.
+    moved = dataclasses.replace(cell.pretraining, checkpoint_every=1)
+    directory.check_same(moved, cell.linear)
+    directory.write_settings(moved, cell.linear, cell.evaluation)
+    assert directory.state().status == "finished"
+    evaluation = dataclasses.replace(cell.evaluation, knn_neighbors=7)
+    directory.write_settings(moved, cell.linear, evaluation)
+    assert directory.state() == records.State("pending", 3.0)
+    other = dataclasses.replace(cell.pretraining, temperature=0.5)
     with pytest.raises(
         ValueError,
         match="--run_dir must hold cells of the same settings, got "
@@ -58,49 +76,4 @@ def test_other_settings_are_refused(sweep):
         directory.check_same(other)
     linear = dataclasses.replace(cell.linear, epochs=3)
     with pytest.raises(ValueError, match=r"--epochs=3 \(was 100\)"):
-        directory.check_same(dataclasses.replace(cell, linear=linear))
-
-
-def test_another_evaluation_is_done_again(sweep):
-    cell, directory = first(sweep)
-    directory.write_settings(cell)
-    directory.write_state(records.State("finished", 3.0))
-    directory.evaluation_file.write_text("{}")
-    directory.write_settings(cell)
-    assert directory.state().status == "finished"
-    evaluation = dataclasses.replace(cell.evaluation, knn_neighbors=7)
-    other = dataclasses.replace(cell, evaluation=evaluation)
-    directory.check_same(other)
-    directory.write_settings(other)
-    assert directory.state() == records.State("pending", 3.0)
-
-
-def test_the_description_is_json(sweep):
-    cells = grid.list_cells(sweep)
-    described = records.describe(sweep, cells)
-    assert json.loads(json.dumps(described, allow_nan=False))["axes"] == [
-        {
-            "name": "crop_area",
-            "values": ["0.2+1.0", ""],
-            "is_repetition": False,
-        },
-        {"name": "seed", "values": [1, 2], "is_repetition": True},
-    ]
-    cell = described["cells"][3]
-    assert cell["values"] == {"crop_area": "", "seed": 2}
-    assert cell["status"] == "pending" and cell["metrics"] == {}
-    assert cell["settings"]["pretrain"]["seed"] == 2
-
-
-def test_only_finite_numbers_are_metrics():
-    tree = {
-        "images": 3,
-        "name": "x",
-        "linear": {"top_1": 0.5, "nll": float("inf"), "bins": [1, 2]},
-        "retrieval": {"recall_at": {"1": 0.25}},
-    }
-    assert records.flatten(tree) == {
-        "images": 3,
-        "linear.top_1": 0.5,
-        "retrieval.recall_at.1": 0.25,
-    }
+        directory.check_same(cell.pretraining, linear)

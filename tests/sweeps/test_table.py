@@ -26,42 +26,33 @@ def test_a_row_per_cell_and_the_best_marked():
     results = make_results(
         {"temperature": [0.05, 0.1, 0.5], "optimizer": ["lars"]}, by_temperature
     )
-    found = rows(results)
-    assert found[0] == [
-        "temperature",
-        "optimizer",
-        "linear top-1",
-        "linear ECE",
-        "time",
-    ]
-    assert found[2:] == [
+    assert rows(results)[0] == (
+        ["temperature", "optimizer", "linear top-1", "linear ECE", "time"]
+    )
+    assert rows(results)[2:] == [
         ["0.05", "lars", "0.9500", "0.0500", "40 s"],
         ["0.1", "lars", "**1.0000**", "0.1000", "40 s"],
         ["0.5", "lars", "0.6000", "0.5000", "40 s"],
     ]
-    assert (
-        len({len(line) for line in table.sweep_table(results).split("\n")}) == 1
-    )
+    lengths = map(len, table.sweep_table(results).split("\n"))
+    assert len({*lengths}) == 1
 
 
-def test_the_least_calibration_error_is_the_best():
-    results = make_results(
-        {"temperature": [0.5, 0.05]}, by_temperature, metric="linear.ece"
-    )
-    assert [row[1] for row in rows(results)[2:]] == ["0.5000", "**0.0500**"]
-
-
-@pytest.mark.parametrize("metric", ["alignment", "uniformity"])
-def test_a_metric_without_a_direction_has_no_best(metric):
-    path = f"representations.{metric}"
+@pytest.mark.parametrize(
+    ("metric", "title", "best"),
+    [
+        ("linear.ece", "linear ECE", "**0.0500**"),
+        ("representations.alignment", "alignment", "0.0500"),  # no direction
+    ],
+)
+def test_the_best_is_the_best_of_its_kind(metric, title, best):
     results = make_results(
         {"temperature": [0.5, 0.05]},
-        lambda values: {path: values["temperature"]},
-        metric=path,
+        lambda values: {metric: values["temperature"]},
+        metric=metric,
     )
-    found = rows(results)
-    assert found[0][1] == metric
-    assert [row[1] for row in found[2:]] == ["0.5000", "0.0500"]
+    assert rows(results)[0][1] == title
+    assert [row[1] for row in rows(results)[2:]] == ["0.5000", best]
 
 
 def test_seeds_are_one_row_of_mean_and_deviation():
@@ -70,11 +61,11 @@ def test_seeds_are_one_row_of_mean_and_deviation():
         by_temperature,
         statuses={4: "pending"},
     )
-    found = rows(results)
-    assert found[0][:3] == ["temperature", "runs", "linear top-1"]
-    assert found[2][:3] == ["0.1", "2/3", "**0.9950 ± 0.0071**"]
-    assert found[3][:3] == ["0.2", "3", "0.8900 ± 0.0100"]
-    assert found[3][-1] == "2 min 0 s"
+    titles, _, first, second = rows(results)
+    assert titles[:3] == ["temperature", "runs", "linear top-1"]
+    assert first[:3] == ["0.1", "2/3", "**0.9950 ± 0.0071**"]
+    assert second[:3] == ["0.2", "3", "0.8900 ± 0.0100"]
+    assert second[-1] == "2 min 0 s"
 
 
 def test_what_failed_is_listed_with_its_log():
@@ -83,10 +74,10 @@ def test_what_failed_is_listed_with_its_log():
         by_temperature,
         statuses={0: "failed", 1: "pending"},
     )
-    found = rows(results)
-    assert found[2] == ["0.1", "-", "-", "failed"]
-    assert found[3][-1] == "pending"
-    assert found[4][1] == "**0.8000**"
+    _, _, failed, pending, finished = rows(results)
+    assert failed == ["0.1", "-", "-", "failed"]
+    assert pending[-1] == "pending"
+    assert finished[1] == "**0.8000**"
     assert table.sweep_table(results).endswith(
         "1 failed:\n\n- temperature=0.1, pretraining: FloatingPointError: loss "
         "| nan; runs/s/cells/0/log.txt"
