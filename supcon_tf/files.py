@@ -59,9 +59,6 @@ def check_writable(argument: str, path: epath.PathLike) -> None:
 def digest(path: epath.PathLike) -> dict[str, object]:
     """What tells whether a file is the same, which need not fit in memory.
 
-    Args:
-      path: local or gs://.
-
     Returns:
       `sha256`, hexadecimal digits, and `bytes`, the length.
     """

@@ -66,10 +66,7 @@ class Source:
 
 
 def index_records(num_examples: int) -> Records:
-    """Makes the `records` of a source whose examples are read by index.
-
-    Args:
-      num_examples: how many indices, 0..num_examples-1.
+    """Makes the `records` of a source of so many examples, read by index.
 
     Returns:
       A function from None or a [2] int32 seed pair to a dataset of [] int64
@@ -144,14 +141,8 @@ def from_arrays(
 def load_digits(split: str) -> Source:
     """Loads scikit-learn's 8x8 digits, enlarged to 32 pixels and RGB.
 
-    The 1,797 images are part of the scikit-learn package. The stratified
-    split into 1,437 and 360 is the same for everyone.
-
-    Args:
-      split: "train" or "test".
-
-    Returns:
-      The source, with image_size 32 and classes "0" to "9".
+    The 1,797 images are part of the package. The stratified split into 1,437
+    for "train" and 360 for "test" is the same for everyone.
     """
     # scikit-learn takes a second to import: only where it is used.
     from sklearn import datasets, model_selection
