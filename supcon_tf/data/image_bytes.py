@@ -46,8 +46,8 @@ def decode_jpeg(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
       [height, width, 3] uint8.
 
     Raises:
-      tf.errors.InvalidArgumentError: the file is too large, has more than 100
-        scans, or is truncated.
+      tf.errors.InvalidArgumentError: it has too many pixels or scans, or ends
+        too early.
     """
     height, width, _ = tf.unstack(tf.io.extract_jpeg_shape(contents))
     contents = _require_pixels(contents, height, width, max_pixels, "JPEG")
@@ -79,12 +79,11 @@ def decode_png(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
         of more than 10^6 is an error to libpng.
 
     Returns:
-      [height, width, 3] uint8; of an animation the image that is shown
-      without it.
+      [height, width, 3] uint8; of an animation the image shown without it.
 
     Raises:
-      tf.errors.InvalidArgumentError: the file is too large, has more than 64
-        texts that may be compressed, or is truncated or damaged.
+      tf.errors.InvalidArgumentError: it has too many pixels or texts that may
+        be compressed, or is truncated or damaged.
     """
     # Zeros stand for what the file lacks: a cut past its end is an error whose
     # message holds the file. libpng checks the rest of the header.

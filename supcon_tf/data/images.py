@@ -120,7 +120,7 @@ def decode_and_crop(
     of a JPEG file only the window that holds all crops is decoded, once.
 
     Args:
-      contents: [] string, the bytes of one file; see `decode_trusted`.
+      contents: [] string, the bytes of one file.
       seed: [2] int32 for one view, [views, 2] for several. `views` is static.
       size: side of the result, pixels.
       area: smallest and largest share of the image's area.
@@ -131,9 +131,8 @@ def decode_and_crop(
 
     Raises:
       ValueError: as `geometry.random_resized_crop`.
-      tf.errors.InvalidArgumentError: `contents` is not an image, or is
-        truncated. A JPEG file that lacks only what no view needs is not
-        noticed.
+      tf.errors.InvalidArgumentError: `contents` is no image, or truncated where
+        a view needs it.
     """
     draw = {"seed": seed, "size": size, "area": area, "aspect": aspect}
     return tf.cond(
