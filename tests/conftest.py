@@ -1,7 +1,5 @@
 """Options and fixtures of the whole suite."""
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import gc

@@ -1,7 +1,5 @@
 """The command line of tools: help, wrong flags, and errors in one line."""
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import re

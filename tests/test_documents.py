@@ -1,7 +1,5 @@
 """README.md and WORKSPACE.md say what is there, and their commands run."""
 
-from __future__ import annotations
-
 import pathlib
 import re
 import shlex

@@ -1,7 +1,5 @@
 """An error as one line, as a log ends with it."""
 
-from __future__ import annotations
-
 from supcon_tf import exceptions
 
 

@@ -1,7 +1,5 @@
 """Names that matplotlib's font lacks, whatever fonts are installed."""
 
-from __future__ import annotations
-
 import matplotlib
 import pytest
 from matplotlib import font_manager

@@ -1,7 +1,5 @@
 """The import direction of WORKSPACE.md, proven on the source."""
 
-from __future__ import annotations
-
 import ast
 import pathlib
 import re

@@ -1,7 +1,5 @@
 """The notebooks run from a fresh kernel, and show what they promise."""
 
-from __future__ import annotations
-
 import ast
 import pathlib
 import re

@@ -1,7 +1,5 @@
 """The run directory: nothing is mixed, nothing is half-written."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

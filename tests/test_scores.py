@@ -1,7 +1,5 @@
 """Names, meanings and directions of scores."""
 
-from __future__ import annotations
-
 import pytest
 
 from supcon_tf import scores

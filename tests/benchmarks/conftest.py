@@ -1,7 +1,5 @@
 """Benchmarks as real processes, and their measurements in this process."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import json

@@ -1,7 +1,5 @@
 """Our pipelines and the peers', with a made-up peer where none is installed."""
 
-from __future__ import annotations
-
 import argparse
 import pathlib
 import re

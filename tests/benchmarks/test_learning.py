@@ -1,7 +1,5 @@
 """Ours learns; a stand-in for the peer starts with our weights."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

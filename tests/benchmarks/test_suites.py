@@ -1,7 +1,5 @@
 """Loss, step, search, serving: implementations agree, here and as processes."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import pathlib

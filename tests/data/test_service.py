@@ -1,7 +1,5 @@
 """A tf.data service: which batches come, and what can be wrong."""
 
-from __future__ import annotations
-
 import collections
 import signal
 import socket

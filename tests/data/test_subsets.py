@@ -1,7 +1,5 @@
 """Parts of a split: which examples, and that nothing else is read."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The data service as processes of a machine, one of them killed."""
 
-from __future__ import annotations
-
 import collections
 import pathlib
 import signal

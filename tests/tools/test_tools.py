@@ -1,7 +1,5 @@
 """The command lines as real processes, from image files to a SavedModel."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
