@@ -139,7 +139,7 @@ def _given_split(data_dir: str, split: str) -> tuple[list[str], str]:
         if name in _SPLIT_FOLDERS
     }
     test_folder = next((n for n in _TEST_FOLDERS if classes.get(n)), "")
-    counts = {name: len(found) for name, found in classes.items()}
+    counts = {name: len(names) for name, names in classes.items()}
     exceptions.require(
         classes.get("train") and test_folder,
         "`data_dir` must hold `train` and `test` (or `val`), each with one "
@@ -195,16 +195,16 @@ def _list_files(
                 f"got the folder `{nested[0]}` in {path}"
             )
         names = sorted(n for n in os.listdir(path) if not n.startswith("."))
-        found = [n for n in names if n.lower().endswith(_EXTENSIONS)]
-        others = [n for n in names if n not in set(found)]
-        if not found:
+        files = [n for n in names if n.lower().endswith(_EXTENSIONS)]
+        others = [n for n in names if n not in set(files)]
+        if not files:
             raise exceptions.InvalidValue(
                 f"class folder `{class_folder}` must hold at least one "
                 f"{' '.join(_EXTENSIONS)} image, got none in {path}"
                 + (f" but {others[0]}" if others else "")
             )
-        ids.extend(os.path.join(class_folder, name) for name in found)
-        labels.extend([label] * len(found))
+        ids.extend(os.path.join(class_folder, name) for name in files)
+        labels.extend([label] * len(files))
         ignored.extend(os.path.join(class_folder, name) for name in others)
     return np.array(ids), np.array(labels), tuple(ignored)
 
@@ -225,9 +225,9 @@ def _has_splits(data_dir: str) -> bool:
     A lone class may be called `train`. Two such names are splits even if they
     hold files only: as classes, they would train a model to tell them apart.
     """
-    found = [name for name in _folders(data_dir) if name in _SPLIT_FOLDERS]
-    return len(found) > 1 or any(
-        _folders(os.path.join(data_dir, name)) for name in found
+    splits = [name for name in _folders(data_dir) if name in _SPLIT_FOLDERS]
+    return len(splits) > 1 or any(
+        _folders(os.path.join(data_dir, name)) for name in splits
     )
 
 

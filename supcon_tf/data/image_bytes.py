@@ -28,11 +28,11 @@ _OTHERS = {
 
 def find_format(contents: tf.Tensor) -> tf.Tensor:
     """What a file is by its first bytes, [] int32: 0 JPEG, 1 PNG, 2 another."""
-    found = [
+    matches = [
         tf.strings.substr(contents, 0, len(beginning)) == beginning
         for beginning in _BEGINNINGS
     ]
-    return tf.argmax([*found, True], output_type=tf.int32)
+    return tf.argmax([*matches, True], output_type=tf.int32)
 
 
 def decode_jpeg(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
@@ -212,8 +212,8 @@ def _count_places(
         data = tf.io.decode_raw(window, tf.uint8)
         places = tf.where(data[before:-after] == byte)  # [places, 1]
         others = tf.gather(data, places + [before + o for o in offsets])
-        found = is_place(*tf.unstack(others, len(offsets), axis=1))
-        return at + _WINDOW, count + tf.size(tf.where(found))
+        is_match = is_place(*tf.unstack(others, len(offsets), axis=1))
+        return at + _WINDOW, count + tf.size(tf.where(is_match))
 
     size = tf.strings.length(contents)
     _, count = tf.while_loop(

@@ -92,12 +92,12 @@ def _checked(
             f"{name} of {source.num_examples} images",
         )
         source = subsets.subset(source, np.arange(source.num_examples))
-    present, chosen = len(set(source.labels)), batch_size // images_per_class
+    present, needed = len(set(source.labels)), batch_size // images_per_class
     exceptions.require(
-        chosen <= present,
+        needed <= present,
         "`images_per_class` must be so large that a batch has at most the "
         f"{present} classes of {name}",
-        f"{images_per_class} for batches of {batch_size}: {chosen} classes",
+        f"{images_per_class} for batches of {batch_size}: {needed} classes",
     )
     return source
 

@@ -154,14 +154,14 @@ def load_digits(split: str) -> Source:
         random_state=0,
         stratify=digits.target,
     )
-    chosen = np.sort({"train": train, "test": test}[split])
-    images = digits.images[chosen, :, :, None] * (255 / 16)  # were 0..16
+    positions = np.sort({"train": train, "test": test}[split])
+    images = digits.images[positions, :, :, None] * (255 / 16)  # were 0..16
     # 8 px is too small for five stages of a ResNet.
     images = tf.image.resize(images, [32, 32], method="bicubic")
     # Bicubic overshoots at edges; saturate_cast clips to 0..255.
     images = tf.saturate_cast(tf.round(images), tf.uint8).numpy()
     names = [str(digit) for digit in digits.target_names]
-    return from_arrays(images, digits.target[chosen], names, "digits", split)
+    return from_arrays(images, digits.target[positions], names, "digits", split)
 
 
 def _checked_images(images: np.ndarray) -> np.ndarray:

@@ -85,9 +85,9 @@ def turns(labels: npt.ArrayLike) -> np.ndarray:
     labels = np.asarray(labels)
     order = np.argsort(labels, kind="stable")
     ranked = labels[order]
-    found = np.empty(len(labels), np.int64)
-    found[order] = np.arange(len(labels)) - np.searchsorted(ranked, ranked)
-    return found
+    ranks = np.empty(len(labels), np.int64)
+    ranks[order] = np.arange(len(labels)) - np.searchsorted(ranked, ranked)
+    return ranks
 
 
 def hold_out(
