@@ -95,8 +95,8 @@ def make_views(
         source = sampling.class_balanced(source, batch_size, images_per_class)
     _check_shard(source, batch_size, shard)
     size = _known_image_size(source, image_size)
-    for name, value in (("seed", seed), ("start_step", start_step)):
-        _check_at_least(name, value, 0)
+    _check_at_least("seed", seed, 0)
+    _check_at_least("start_step", start_step, 0)
     seeds = tf.constant([seed, 0], tf.int32)
     chunks = _ordered_chunks(source, batch_size, seeds, start_step, shard)
     read = _chunk_reader(source, num_views, seeds, size, crop_area, crop_aspect)

@@ -53,7 +53,7 @@ def class_balanced(
     classes, sizes = np.unique(
         source.labels, return_inverse=True, return_counts=True
     )[1:]
-    num_chosen = batch_size // images_per_class
+    shape = images_per_class, batch_size // images_per_class
     # Eager tensors are captured, not copied into the graph.
     classes, sizes = tf.constant(classes, tf.int32), tf.constant(sizes)
 
@@ -61,12 +61,8 @@ def class_balanced(
         if seeds is None:
             return source.records(None)
         order = _by_class(classes, randomness.fold_in(seeds, _IMAGES))
-        batches = _batches(
-            order,
-            sizes,
-            (images_per_class, num_chosen),
-            randomness.fold_in(seeds, _CLASSES),
-        )
+        class_seeds = randomness.fold_in(seeds, _CLASSES)
+        batches = _batches(order, sizes, shape, class_seeds)
         return batches.unbatch().take(source.num_examples)
 
     return dataclasses.replace(source, records=records)
@@ -92,7 +88,8 @@ def _checked(
             f"{name} of {source.num_examples} images",
         )
         source = subsets.subset(source, np.arange(source.num_examples))
-    present, needed = len(set(source.labels)), batch_size // images_per_class
+    present = len(np.unique(source.labels))
+    needed = batch_size // images_per_class
     exceptions.require(
         needed <= present,
         "`images_per_class` must be so large that a batch has at most the "
@@ -118,22 +115,23 @@ def _batches(
 
     `order` [N] has the images class by class, `sizes` [C] of each.
     """
+    per_class, num_classes = shape
     starts = tf.cumsum(sizes, exclusive=True)
-    ranks_of_batch = tf.range(shape[0], dtype=tf.int64)[:, tf.newaxis]  # [K, 1]
+    next_ranks = tf.range(per_class, dtype=tf.int64)[:, tf.newaxis]  # [K, 1]
 
     def next_batch(
         used: tf.Tensor, step: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         # `used` [C]: in how many batches each class was.
         step_seeds = tf.random.experimental.stateless_fold_in(seeds, step)
-        chosen = _least_used(used, shape[1], step_seeds)  # [P]
-        ranks = tf.gather(used, chosen) * shape[0] + ranks_of_batch
+        chosen = _least_used(used, num_classes, step_seeds)  # [P]
+        ranks = tf.gather(used, chosen) * per_class + next_ranks
         ranks %= tf.gather(sizes, chosen)  # [K, P]
         indices = tf.gather(order, tf.gather(starts, chosen) + ranks)
         used = tf.tensor_scatter_nd_add(
             used, chosen[:, tf.newaxis], tf.ones_like(chosen, tf.int64)
         )
-        return used, tf.reshape(indices, [shape[0] * shape[1]])
+        return used, tf.reshape(indices, [per_class * num_classes])
 
     counted = tf.data.Dataset.counter()
     return counted.scan(tf.zeros_like(sizes), next_batch)
