@@ -24,9 +24,19 @@ PAGES = [
 DOCS = [path.read_text() for path in PAGES[2:]]
 
 
+def _unwrapped(text):
+    """A document with each `code` of its prose on one line."""
+    prose_and_blocks = text.split("```")
+    prose_and_blocks[::2] = (
+        re.sub("`[^`]+`", lambda code: code[0].replace("\n", " "), prose)
+        for prose in prose_and_blocks[::2]
+    )
+    return "```".join(prose_and_blocks)
+
+
 def documented_commands():
     """Every command of the documents, docstrings and preset headers."""
-    texts = [README, WORKSPACE, *DOCS]
+    texts = [_unwrapped(text) for text in (README, WORKSPACE, *DOCS)]
     for folder in ("tools", "benchmarks"):
         texts += [path.read_text() for path in (ROOT / folder).glob("*.py")]
     texts.append((ROOT / "supcon_tf" / "commands.py").read_text())

@@ -29,8 +29,8 @@ class OptimizerSettings(Settings):
         None, above=0, adaptive=True, common=True
     )
     """Peak learning rate for a batch of 256 images, see
-    --learning_rate_scaling. Default: sgd 1, of supcon and simclr 3 over what
-    multiplies the loss (30 at a temperature of 0.1); lars 8, rmsprop 0.01,
+    --learning_rate_scaling. Default: sgd 1, of supcon and simclr 0.5 over what
+    multiplies the loss (5 at a temperature of 0.1); lars 8, rmsprop 0.01,
     adam, adamw and lamb 0.001."""
     learning_rate_scaling: str = setting(
         "linear", choices=("linear", "sqrt", "none")
@@ -129,7 +129,7 @@ class OptimizerSettings(Settings):
         """
         multiple = self.loss_multiple
         return {
-            "sgd": 3.0 / multiple if multiple else 1.0,
+            "sgd": 0.5 / multiple if multiple else 1.0,
             "lars": 8.0,
             "rmsprop": 0.01,
         }.get(self.optimizer, 0.001)

@@ -63,7 +63,6 @@ def _supcon_model(
         settings.hidden_dims,
         use_batch_norm=settings.projection_batch_norm,
         synchronized_bn=_synchronizes(settings),
-        zero_init_residual=settings.zero_init_residual,
     )
     parts = encoder(settings), head
     options = {"gradient_cache_chunks": settings.gradient_cache_chunks}

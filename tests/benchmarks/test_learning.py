@@ -67,7 +67,6 @@ def test_the_peer_starts_with_our_weights_and_has_our_gradients(
         **{"implementation": "supcontrast", "peer_path": str(supcontrast)},
         **{"batch_size": 32, "width": 0.125, "temperature": 0.1, "seed": 0},
         **{"learning_rate": 0.05, "weight_decay": 1e-4},
-        zero_init_residual=False,
     )
     ours = learning.Ours(job, train)
     for variable in ours.model.trainable_variables:

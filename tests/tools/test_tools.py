@@ -109,7 +109,7 @@ def test_the_start_up_report_says_what_runs(command_line_run):
         "48 train images of 3 classes, views of 16 px",
         "16 images x 2 views, 16 images per replica; 3 steps per epoch",
         "vgg8, width 0.05",
-        "learning rate 1.875 (30 per 256, linear scaling)",
+        "learning rate 0.3125 (5 per 256, linear scaling)",
         "chance level 0.3434",
         "loss/chance",
         "images/s",

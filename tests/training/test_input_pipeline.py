@@ -109,9 +109,9 @@ def test_the_default_batch_leaves_an_epoch_some_steps(images, chosen, expected):
 @pytest.mark.parametrize(
     ("chosen", "rate", "decay"),
     [
-        ({}, 30, 1e-5),  # over and times the temperature
-        ({"temperature": 0.5, "objective": "simclr"}, 6, 5e-5),
-        ({"scale_by_temperature": False}, 3, 1e-4),
+        ({}, 5, 1e-5),  # over and times the temperature
+        ({"temperature": 0.5, "objective": "simclr"}, 1, 5e-5),
+        ({"scale_by_temperature": False}, 0.5, 1e-4),
         ({"objective": "ce"}, 1, 1e-4),
         ({"objective": "supcon+ce"}, 1, 1e-4),
         ({"optimizer": "adam"}, 0.001, 1e-5),
