@@ -7,11 +7,8 @@ imported by the implementation that needs it, so that its process holds neither
 threads nor memory of another. Peers are loaded from where the user has them.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
-import importlib
 import importlib.util
 import json
 import os
