@@ -48,7 +48,6 @@ class KnnBench(harness.Bench):
     seed: int = settings.setting(0, "Seed of representations.", at_least=0)
 
     def _check(self) -> None:
-        super()._check()
         if self.k > self.bank:
             raise exceptions.InvalidValue(
                 f"--k must be at most --bank, {self.bank}, got {self.k}"

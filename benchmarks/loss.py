@@ -75,7 +75,6 @@ class LossBench(harness.Bench):
     seed: int = settings.setting(0, "Seed of the rows.", at_least=0)
 
     def _check(self) -> None:
-        super()._check()
         if any(rows < 2 or rows % self.views for rows in self.rows):
             raise exceptions.InvalidValue(
                 "--rows must be multiples of --views, at least 2, got "

@@ -7,11 +7,8 @@ imported by the implementation that needs it, so that its process holds neither
 threads nor memory of another. Peers are loaded from where the user has them.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
-import importlib
 import importlib.util
 import json
 import os
@@ -26,6 +23,8 @@ import types
 from collections.abc import Callable
 
 import checkout  # noqa: F401
+
+from supcon_tf import exceptions
 
 Job = argparse.Namespace  # what is measured, see `harness.list_jobs`
 
@@ -45,17 +44,8 @@ def main() -> None:
         result["libraries"] = {n: sys.modules[n].__version__ for n in loaded}
     except Exception as error:  # Whatever a peer raises is this job's result.
         traceback.print_exc()
-        result = {"error": f"failed: {one_line(error)}"}
+        result = {"error": f"failed: {exceptions.one_line(error)}"}
     print(json.dumps(result))
-
-
-def one_line(error: Exception) -> str:
-    """Kind and message, without the source lines that AutoGraph quotes."""
-    lines = str(error).strip().splitlines() or [""]
-    if lines[0] == "in user code:":
-        return lines[-1].strip()
-    told = next((line for line in lines if "OOM" in line), lines[0])
-    return f"{type(error).__name__}: {told.strip()}"
 
 
 def import_tensorflow(threads: int) -> types.ModuleType:

@@ -80,7 +80,6 @@ class StepBench(harness.Bench):
     seed: int = settings.setting(0, "Seed of data and weights.", at_least=0)
 
     def _check(self) -> None:
-        super()._check()
         parts = (*self.chunks, self.chunk_size or 1)
         if any(size % part for size in self.batch_sizes for part in parts):
             raise exceptions.InvalidValue(

@@ -11,22 +11,9 @@ import importlib
 __version__ = "0.1.0"
 
 _MODULES = (
-    "augment",
-    "clients",
-    "config",
-    "conversion",
-    "data",
-    "distribute",
-    "evaluation",
-    "losses",
-    "measures",
-    "models",
-    "reports",
-    "serving",
-    "settings",
-    "sweeps",
-    "training",
-)
+    "augment clients config conversion data distribute evaluation losses "
+    "measures models reports serving settings sweeps training"
+).split()
 _NAMES = {
     "SupConLoss": "losses",
     "supcon_loss": "losses",

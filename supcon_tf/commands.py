@@ -9,7 +9,9 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import signal
 import sys
+import threading
 import typing
 
 from supcon_tf import command_line, config
@@ -204,37 +206,36 @@ def data_service(settings: config.DataServiceSettings) -> None:
     """
     from supcon_tf.data import service
 
-    service.serve(
-        settings.role,
-        port=settings.port,
-        dispatcher=settings.dispatcher,
-        workers=settings.workers,
-        host=settings.host,
-        worker_port=settings.worker_port,
-        journal=settings.run_dir if settings.journal else None,
-    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # Not sys.exit: a server is stopped by waiting for those that it talks
+        # to, up to an hour for one that is gone. There is nothing to save.
+        signal.signal(number, lambda *_: os._exit(0))
+    address, host, servers = settings.dispatcher, settings.host, []
+    if settings.role != "worker":
+        journal = settings.run_dir if settings.journal else None
+        servers.append(service.start_dispatcher(settings.port, journal))
+        address = f"grpc://{host}:{servers[0].target.rpartition(':')[2]}"
+        print(f"dispatcher   --data_service={address}", flush=True)
+    if settings.role != "dispatcher":
+        count, port = settings.workers, settings.worker_port
+        servers += service.start_workers(address, count, host, port)
+        print(f"workers      {count} at {host}", flush=True)
+    threading.Event().wait()
 
 
-_COMMANDS = (
-    pretrain,
-    train_linear,
-    evaluate,
-    report,
-    transfer,
-    sweep,
-    export,
-    predict,
-    convert,
-    show_augment,
-    data_service,
-)
+# All functions above, by name.
+_COMMANDS = {
+    name: command
+    for name, command in dict(globals()).items()
+    if inspect.isfunction(command)
+}
 # What arguments without a flag make up.
 _POSITIONAL = {"predict": "images", "report": "runs"}
 
 
 def run(name: str) -> None:
     """Runs a command with the flags of this process."""
-    command = {command.__name__: command for command in _COMMANDS}[name]
+    command = _COMMANDS[name]
     about = inspect.getdoc(command)
     if sys.argv[0] == f"supcon {name}":
         about = re.sub(r"python\stools/(\w+)\.py", r"supcon \1", about)
@@ -244,14 +245,14 @@ def run(name: str) -> None:
 
 def main() -> None:
     """The console script `supcon`: its first argument names the command."""
-    known = {command.__name__: command.__doc__ for command in _COMMANDS}
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
-    if name in known:
+    if name in _COMMANDS:
         sys.argv[:2] = [f"supcon {name}"]
         run(name)
     elif name in ("--help", "-h", "help"):
         print("supcon COMMAND --help tells more.\n")
-        for name, text in known.items():
-            print(f"  {name:<14}{text.splitlines()[0]}")
+        for name, command in _COMMANDS.items():
+            print(f"  {name:<14}{command.__doc__.splitlines()[0]}")
     else:
-        sys.exit(f"error: no command {name}; there are {', '.join(known)}")
+        known = ", ".join(_COMMANDS)
+        sys.exit(f"error: no command {name}; there are {known}")

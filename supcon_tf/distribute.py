@@ -34,40 +34,21 @@ def make_strategy(
       ValueError: `name` is none of these, TF_CONFIG does not describe a
         cluster with this task in it, or the TPU cannot be had.
     """
-    makers = {
-        "auto": _auto,
-        "one_device": _one_device,
-        "mirrored": _mirrored,
-        "multi_worker": _multi_worker,
-        "tpu": lambda: _tpu(tpu),
-    }
-    if name not in makers:
-        raise exceptions.InvalidValue(
-            f"`name` must be one of {', '.join(makers)}, got {name!r}"
-        )
-    return makers[name]()
-
-
-def _auto() -> tf.distribute.Strategy:
-    """The strategy for what is there."""
-    if os.environ.get("TF_CONFIG") and _num_tasks() > 1:
+    names = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
+    exceptions.require_one_of(names, "name", name)
+    if name == "tpu":
+        return _tpu(tpu)
+    is_auto = name == "auto"
+    is_cluster = is_auto and os.environ.get("TF_CONFIG") and _num_tasks() > 1
+    if name == "multi_worker" or is_cluster:
         return _multi_worker()
-    if len(tf.config.list_logical_devices("GPU")) > 1:
-        return _mirrored()
-    return _one_device()
-
-
-def _one_device() -> tf.distribute.Strategy:
-    """The first GPU, or the CPU."""
-    gpus = tf.config.list_logical_devices("GPU")
-    return tf.distribute.OneDeviceStrategy(gpus[0].name if gpus else "/cpu:0")
-
-
-def _mirrored() -> tf.distribute.Strategy:
-    """All GPUs, or all logical CPU devices."""
     devices = tf.config.list_logical_devices("GPU")
-    devices = devices or tf.config.list_logical_devices("CPU")
-    return tf.distribute.MirroredStrategy([d.name for d in devices])
+    if name == "mirrored" or (is_auto and len(devices) > 1):
+        devices = devices or tf.config.list_logical_devices("CPU")
+        return tf.distribute.MirroredStrategy([d.name for d in devices])
+    return tf.distribute.OneDeviceStrategy(
+        devices[0].name if devices else "/cpu:0"
+    )
 
 
 def _multi_worker() -> tf.distribute.Strategy:
@@ -142,13 +123,7 @@ def _tpu(name: str | None) -> tf.distribute.Strategy:
 
 
 def num_workers(strategy: tf.distribute.Strategy) -> int:
-    """Processes that train together, or hosts of a TPU, 1 or more.
-
-    Each of them reads its own part of the data.
-
-    Args:
-      strategy: of the run.
-    """
+    """Processes, or hosts of a TPU, that each read a part of the data."""
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return strategy.extended.num_hosts
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
@@ -158,11 +133,7 @@ def num_workers(strategy: tf.distribute.Strategy) -> int:
 
 
 def worker_index(strategy: tf.distribute.Strategy) -> int:
-    """Number of this process among those that train together, from 0.
-
-    Args:
-      strategy: of the run; all but multi_worker have this one process.
-    """
+    """Number of this process among those that train together, from 0."""
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         resolver = strategy.cluster_resolver
         chiefs = len(resolver.cluster_spec().as_dict().get("chief", []))
@@ -172,11 +143,7 @@ def worker_index(strategy: tf.distribute.Strategy) -> int:
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this process is the one that writes files.
-
-    Args:
-      strategy: of the run; all but multi_worker have this one process.
-    """
+    """Whether this process is the one that writes files."""
     return strategy.extended.should_checkpoint
 
 

@@ -54,30 +54,18 @@ def one_line(error: Exception) -> str:
 
 
 def require(holds: bool, rule: str, value: object) -> None:
-    """Raises unless a value keeps its rule.
+    """Raises ValueError "<rule>, got <value>" unless a value keeps its rule.
 
     Args:
       holds: whether it does.
       rule: in words, such as "`width` must be positive".
       value: what was given.
-
-    Raises:
-      ValueError: "<rule>, got <value>".
     """
     if not holds:
         raise InvalidValue(f"{rule}, got {value}")
 
 
 def require_one_of(known: Iterable[str], name: str, value: str) -> None:
-    """Raises unless an argument is one of the names that are known.
-
-    Args:
-      known: the names.
-      name: of the argument.
-      value: what was given.
-
-    Raises:
-      ValueError: "`name` must be one of <known>, got '<value>'".
-    """
+    """Raises ValueError unless an argument, `name`, has a known value."""
     rule = f"`{name}` must be one of {', '.join(known)}"
     require(value in known, rule, repr(value))

@@ -21,7 +21,7 @@ def write_atomically(path: epath.PathLike, content: str | bytes) -> None:
     """Writes a file under another name, and gives it its own at the end.
 
     Args:
-      path: local or gs://; what is there stays until the new one is complete.
+      path: local or gs://.
       content: text becomes UTF-8.
     """
     path = epath.Path(path)
@@ -59,9 +59,6 @@ def check_writable(argument: str, path: epath.PathLike) -> None:
 def digest(path: epath.PathLike) -> dict[str, object]:
     """What tells whether a file is the same, which need not fit in memory.
 
-    Args:
-      path: local or gs://.
-
     Returns:
       `sha256`, hexadecimal digits, and `bytes`, the length.
     """
@@ -84,9 +81,8 @@ def make_atomically(
 
     Args:
       path: of the directory; is not touched if the block fails.
-      overwrite: take the place of a directory, which stays until the new one
-        is complete. A process that is killed leaves one of the two, under this
-        name or a hidden one beside it.
+      overwrite: take the place of a directory. A process that is killed leaves
+        one of the two, under this name or a hidden one beside it.
 
     Yields:
       An empty directory beside `path`, to be filled in the block.

@@ -23,9 +23,6 @@ def families(texts: Iterable[str]) -> list[str]:
     that none has are boxes; one line on stderr says so once, and which package
     of Debian has them.
 
-    Args:
-      texts: what a figure says, or what of it comes from data.
-
     Returns:
       The `family` of `matplotlib.font_manager.FontProperties`.
     """

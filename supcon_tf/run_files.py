@@ -29,12 +29,9 @@ _SHOWN_NAMES = 5  # of images, in a message
 class RunDirectory:
     """Paths and records of one run, or of a stage below it.
 
-    Holds settings.flags, classes.json, images.json where images have names,
-    checkpoints/, metrics.jsonl and tensorboard/; evaluation adds
-    evaluation.json, predictions.npz, representations.npz, samples.npz and
-    tensorboard/projector/, the report report.html, export export/<version>/,
-    conversion converted/. Each linear stage, and each transfer to other data
-    with its transfer.json, is a RunDirectory below.
+    Evaluation adds what it measured, the report report.html, export
+    export/<version>/, conversion converted/. Each linear stage, and each
+    transfer to other data with its transfer.json, is a RunDirectory below.
 
     Args:
       path: the directory, local or gs://; need not exist.
@@ -81,13 +78,12 @@ class RunDirectory:
         """
         if not self.exists():
             return {}
-        values: dict[str, str] = {}
+        values: dict[str, list[str]] = {}
         for line in self.settings_file.read_text().splitlines():
             if line.startswith("--"):
                 flag, _, value = line.removeprefix("--").partition("=")
-                known = values.get(flag)
-                values[flag] = value if known is None else f"{known}; {value}"
-        return values
+                values.setdefault(flag, []).append(value)
+        return {flag: "; ".join(given) for flag, given in values.items()}
 
     def class_names(self) -> tuple[str, ...]:
         """Class names in the order of the labels; none before a run."""
@@ -228,11 +224,7 @@ class RunDirectory:
         known = self._trained_on()
         # One that lies in a test folder by now may have been trained on
         # before there was any.
-        seen = {
-            name
-            for name in ids
-            if name in known or name.partition("/")[2] in known
-        }
+        seen = {x for x in ids if {x, x.partition("/")[2]} & known}
         if seen:
             raise exceptions.InvalidValue(
                 f"the test images must be none that {self.path} was trained "
@@ -282,10 +274,9 @@ def steps_in(checkpoints: epath.Path) -> list[int]:
 def read_metrics(path: epath.Path) -> list[dict[str, float | None]]:
     """The epochs of a metrics.jsonl, in order; none where there is no file.
 
-    Returns:
-      Per epoch its number, `epoch`, and its figures by name; None for one that
-      was not finite. A last line without its end, whose process was killed
-      while it wrote, is left out.
+    Per epoch its number, `epoch`, and its figures by name; None for one that
+    was not finite. A last line without its end, whose process was killed while
+    it wrote, is left out.
     """
     if not path.exists():
         return []

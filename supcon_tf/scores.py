@@ -41,12 +41,7 @@ class Score:
 
 
 def value_at(results: object, path: str) -> float | None:
-    """The number at a path of keys with dots between, None where none is.
-
-    Args:
-      results: what evaluation.json holds, or a part of it.
-      path: such as that of a `Score`.
-    """
+    """The number at a path of keys with dots between, None where none is."""
     for key in path.split("."):
         results = results.get(key) if isinstance(results, Mapping) else None
     return results if isinstance(results, int | float) else None
@@ -65,14 +60,11 @@ def recall_at(k: int) -> Score:
 
 
 def find(path: str) -> Score:
-    """The score at a path of evaluation.json.
+    """The score at a path of evaluation.json, keys with dots between.
 
     The table lacks some, such as the ECE at one severity. Their names are the
     words of the path, the rest is that of scores with the same last key: any
     ECE is better lower. Where there is none, neither is better.
-
-    Args:
-      path: keys with dots between.
     """
     start, _, key = path.rpartition(".")
     if start == "retrieval.recall_at":
@@ -88,28 +80,18 @@ def find(path: str) -> Score:
     return Score(path, words, words, better=better, unit=known.unit)
 
 
-def _both(
-    path: str,
-    short: str,
-    title: str,
-    meaning: str,
-    of: str = "",
-    **more: str | bool,
-) -> tuple[Score, Score]:
+def _both(path: str, *parts: str, **more: str | bool) -> tuple[Score, Score]:
     """A score of the linear classifier, and that of stage 1's classifier."""
-    return (
-        Score(path.format("linear"), short, title, meaning, of, **more),
-        Score(
-            path.format("pretrained"),
-            short,
-            f"{title}, trained together",
-            meaning,
-            "stage 1",
-            **more,
-        ),
+    linear = Score(path.format("linear"), *parts, **more)
+    return linear, dataclasses.replace(
+        linear,
+        path=path.format("pretrained"),
+        title=f"{linear.title}, trained together",
+        of="stage 1",
     )
 
 
+_ERROR = {"better": "lower", "unit": "number"}
 # In the order of a report.
 SCORES = (
     *_both(
@@ -134,8 +116,7 @@ SCORES = (
         "Calibration error (ECE)",
         "how far confidence is from accuracy on average; 0 is perfect",
         "linear",
-        better="lower",
-        unit="number",
+        **_ERROR,
         is_key=True,
     ),
     *_both(
@@ -198,8 +179,7 @@ SCORES = (
         "Negative log-likelihood",
         "in nats; grows with confident mistakes",
         "linear",
-        better="lower",
-        unit="number",
+        **_ERROR,
     ),
     *_both(
         "{}.brier",
@@ -207,12 +187,9 @@ SCORES = (
         "Brier score",
         "squared error of the probabilities, 2 at most",
         "linear",
-        better="lower",
-        unit="number",
+        **_ERROR,
     ),
-    Score(
-        "knn.ece", "ECE", "k-NN ECE", of="k-NN", better="lower", unit="number"
-    ),
+    Score("knn.ece", "ECE", "k-NN ECE", of="k-NN", **_ERROR),
     *_both(
         "corruptions.{}.relative_mce",
         "relative mCE (%)",
@@ -226,8 +203,7 @@ SCORES = (
         "mean ECE, corrupted",
         "Calibration error on corrupted images",
         "mean ECE over all corruptions and severities",
-        better="lower",
-        unit="number",
+        **_ERROR,
     ),
     *_both(
         "corruptions.{}.clean.top_1",

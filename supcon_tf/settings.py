@@ -180,12 +180,11 @@ class Settings(_Declared):
         """Checks rules between fields: `used_by`, `_check` of every group."""
         for field in dataclasses.fields(self):
             for name, values in (field.metadata["used_by"] or {}).items():
-                chosen = getattr(self, name, None)  # a tool may not have it
-                if chosen not in (None, *values):
+                value = getattr(self, name, None)  # a tool may not have it
+                if value not in (None, *values):
                     only = f"only {', '.join(values)} can use it"
-                    self._check_left_out(
-                        f"with --{name}={chosen}: {only}", field.name
-                    )
+                    where = f"with --{name}={value}: {only}"
+                    self._check_left_out(where, field.name)
         for group in reversed(type(self).__mro__):
             if "_check" in vars(group):
                 group._check(self)
@@ -324,23 +323,18 @@ def changes(before: Settings, after: Settings) -> list[str]:
     What only one command means, or may differ where a run goes on, is left
     out: `recorded`, `resumable` and `grows` of `setting`.
     """
-    found = []
+    texts = []
     for field in dataclasses.fields(after):
         old, new = getattr(before, field.name), getattr(after, field.name)
         rules = field.metadata
         is_other = new != old and rules["recorded"] and not rules["resumable"]
         if is_other and not (rules["grows"] and new > old):
-            found.append(f"--{field.name}={to_text(new)} (was {to_text(old)})")
-    return found
+            texts.append(f"--{field.name}={to_text(new)} (was {to_text(old)})")
+    return texts
 
 
 def adopt(settings: SettingsType, before: Settings) -> SettingsType:
-    """The settings, with what they leave to the run as an earlier one had it.
-
-    Args:
-      settings: of a command that goes on with a run.
-      before: that the run has recorded.
-    """
+    """The settings of a command, resolved as the run that it goes on with."""
     resolved = {
         field.name: getattr(before, field.name)
         for field in dataclasses.fields(settings)

@@ -10,9 +10,6 @@ def text_table(rows: Iterable[Sequence[str]]) -> str:
 
     Args:
       rows: the cells of each row, the titles first; all rows as long.
-
-    Returns:
-      A line per row, two spaces between columns.
     """
     rows = list(rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

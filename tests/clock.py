@@ -1,7 +1,5 @@
 """A clock for what measures time, so that no test depends on the machine."""
 
-from __future__ import annotations
-
 
 class Clock:
     """Goes on only where a test says so; takes the place of the module time.

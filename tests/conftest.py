@@ -1,10 +1,10 @@
 """Options and fixtures of the whole suite."""
 
-from __future__ import annotations
-
 import ctypes
+import fcntl
 import gc
 import os
+import shutil
 import signal
 
 import pytest
@@ -68,6 +68,8 @@ def two_logical_cpus():
         tf.config.list_physical_devices("CPU")[0],
         [tf.config.LogicalDeviceConfiguration()] * 2,
     )
+    # What all tests have imported stays: no collection looks at it again.
+    gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -101,6 +103,18 @@ def float32_policy():
     tf.keras.mixed_precision.set_global_policy(before)
 
 
+def made_once(tmp_path_factory, name, make):
+    """A folder that one worker of the suite makes, for all of them to read."""
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+    with open(root / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (root / name).exists():
+            make(root / name)
+    return root / name
+
+
 @pytest.fixture(scope="session")
 def image_folder(tmp_path_factory):
     """A folder of real image files: three classes of coloured noise.
@@ -111,20 +125,21 @@ def image_folder(tmp_path_factory):
     import numpy as np
     from PIL import Image
 
-    root = tmp_path_factory.mktemp("images")
-    rng = np.random.default_rng(0)
-    for split, count in (("train", 16), ("test", 7)):
-        for level, name in ((40, "dark"), (120, "mid"), (210, "bright")):
-            directory = root / split / name
-            directory.mkdir(parents=True)
-            for index in range(count):
-                shape = [20, 24] if index % 4 == 0 else [20, 24, 3]
-                pixels = np.clip(rng.normal(level, 25, shape), 0, 255)
-                suffix = ("png", "jpg")[index % 2]
-                Image.fromarray(pixels.astype(np.uint8)).save(
-                    directory / f"{index:02}.{suffix}"
-                )
-    return root
+    def make(root):
+        rng = np.random.default_rng(0)
+        for split, count in (("train", 16), ("test", 7)):
+            for level, name in ((40, "dark"), (120, "mid"), (210, "bright")):
+                directory = root / split / name
+                directory.mkdir(parents=True)
+                for index in range(count):
+                    shape = [20, 24] if index % 4 == 0 else [20, 24, 3]
+                    pixels = np.clip(rng.normal(level, 25, shape), 0, 255)
+                    suffix = ("png", "jpg")[index % 2]
+                    Image.fromarray(pixels.astype(np.uint8)).save(
+                        directory / f"{index:02}.{suffix}"
+                    )
+
+    return made_once(tmp_path_factory, "images", make)
 
 
 @pytest.fixture(scope="session")
@@ -161,20 +176,28 @@ def tiny_settings(image_folder, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def finished_run(tiny_settings):
-    """A run with both stages, read by tests of what comes after."""
-    from supcon_tf import config, training
+def finished_run(tiny_settings, tmp_path_factory):
+    """A run with both stages, for the tests of what comes after."""
+    from supcon_tf import config, run_files, training
 
-    run = training.pretrain(
-        tiny_settings(augmentation="simaugment", warp_probability=0.0)
-    )
-    training.train_linear(
-        config.LinearSettings(
-            str(run.path),
-            epochs=20,
-            batch_size=16,
-            crop_area=(),
-            horizontal_flip=False,
+    def make(path):
+        settings = tiny_settings(
+            path, augmentation="simaugment", warp_probability=0.0
         )
-    )
-    return run
+        training.pretrain(settings)
+        training.train_linear(
+            config.LinearSettings(
+                str(path),
+                epochs=20,
+                batch_size=16,
+                crop_area=(),
+                horizontal_flip=False,
+            )
+        )
+
+    made = made_once(tmp_path_factory, "finished_run", make)
+    path = tmp_path_factory.mktemp("run") / "run"  # where tests may write
+    shutil.copytree(made, path)
+    for file in path.rglob("settings.flags"):
+        file.write_text(file.read_text().replace(str(made), str(path)))
+    return run_files.RunDirectory(path)

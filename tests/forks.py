@@ -6,8 +6,6 @@ with an environment, signals, devices and memory of its own. What forks share
 is what an import decides, as the seed of hashes.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """Fonts made here, and a system that has no others."""
 
-from __future__ import annotations
-
 import contextlib
 import pathlib
 import warnings

@@ -1,7 +1,5 @@
 """The named operations on one image in PIL: the oracle of the policies."""
 
-from __future__ import annotations
-
 import numpy as np
 from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 

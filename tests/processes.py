@@ -1,7 +1,5 @@
 """Pretraining as users run it: processes of tools/pretrain.py."""
 
-from __future__ import annotations
-
 import pathlib
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Nothing here is shared with the package; it is written from the equations.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 

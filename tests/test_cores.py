@@ -1,7 +1,5 @@
 """Threads and processes go by the cores that are there for them."""
 
-from __future__ import annotations
-
 import os
 
 from supcon_tf import cores

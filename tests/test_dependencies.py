@@ -1,7 +1,5 @@
 """A broken resolution of the dependencies is caught here, by name."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import pathlib

@@ -1,7 +1,5 @@
 """Strategies by name and by what is there; the exchange between replicas."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

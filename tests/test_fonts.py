@@ -1,7 +1,5 @@
 """Names that matplotlib's font lacks, whatever fonts are installed."""
 
-from __future__ import annotations
-
 import matplotlib
 import pytest
 from matplotlib import font_manager
@@ -59,9 +57,7 @@ def test_what_no_font_has_is_said_once_with_its_package(installed, capsys):
     fonts.families([CAT, "กา"])
     said = capsys.readouterr().err
     assert "has กา: boxes" in said and "install fonts-noto-core\n" in said
-
-
-def test_many_are_not_all_listed(installed, capsys):
+    # Many are not all listed.
     fonts.families(["".join(map(chr, range(0x4E00, 0x4E00 + 300)))])
     said = capsys.readouterr().err
     assert "... (300 characters)" in said and len(said) < 200

@@ -1,7 +1,5 @@
 """The notebooks run from a fresh kernel, and show what they promise."""
 
-from __future__ import annotations
-
 import ast
 import pathlib
 import re
@@ -22,6 +20,9 @@ def test_quickstart_runs_and_shows_its_pictures(epochs, tmp_path):
     notebook = nbformat.read(QUICKSTART, as_version=4)
     (cell,) = [c for c in notebook.cells if "\nepochs = 12\n" in c.source]
     cell.source = cell.source.replace("epochs = 12", f"epochs = {epochs}")
+    if epochs < 12:  # and a smaller network
+        for cell in notebook.cells:
+            cell.source = cell.source.replace("width=0.5", "width=0.25")
     nbclient.NotebookClient(
         notebook,
         timeout=900,
@@ -37,7 +38,8 @@ def test_quickstart_runs_and_shows_its_pictures(epochs, tmp_path):
         r"linear top-1 (.+), k-NN top-1 (.+)", text
     ).groups()
     assert float(linear) > 0.95 and float(knn) > 0.95
-    assert outputs[-1]["data"]["text/plain"] == "TensorShape([64, 256])"
+    dim = 256 if epochs == 12 else 128
+    assert outputs[-1]["data"]["text/plain"] == f"TensorShape([64, {dim}])"
 
 
 def test_quickstart_is_short_and_imports_two_packages():

@@ -1,7 +1,5 @@
 """The run directory: nothing is mixed, nothing is half-written."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 
@@ -29,11 +27,7 @@ def test_a_taken_directory_is_refused(run):
     ):
         run.check_free(overwrite=False)
     run.check_free(overwrite=True)
-
-
-def test_a_directory_of_somebody_else_is_never_taken(tmp_path):
-    (tmp_path / "thesis.tex").write_text("mine")
-    run = run_files.RunDirectory(tmp_path)
+    (run.path / "settings.flags").unlink()  # one of somebody else
     for overwrite in (True, False):
         with pytest.raises(ValueError, match="must be empty or a run dir"):
             run.check_free(overwrite)
@@ -44,25 +38,15 @@ def test_overwriting_removes_outputs_and_stages_but_nothing_else(run):
     stage.create(config.LinearSettings(str(run.path)), ("cat", "öl"))
     run.checkpoints.mkdir()
     (run.checkpoints / "epoch-1.index").write_text("old")
-    run.metrics_file.write_text("{}\n")
     run.projector.mkdir(parents=True)
-    for file in (
-        run.evaluation_file,
-        run.predictions_file,
-        run.representations_file,
-        run.samples_file,
-        run.report_file,
-        run.images_file,
-        run.projector / "metadata.tsv",
-    ):
-        file.write_text("old")
+    (run.projector / "metadata.tsv").write_text("old")
+    for name, path in vars(run).items():
+        if name.endswith("_file"):
+            path.write_text("old")
     (run.path / "notes.txt").write_text("mine")
     run.create(config.PretrainSettings(str(run.path)), ("dog", "cat"))
-    assert sorted(p.name for p in run.path.iterdir()) == [
-        "classes.json",
-        "notes.txt",
-        "settings.flags",
-    ]
+    left = {path.name for path in run.path.iterdir()}
+    assert left == {"classes.json", "notes.txt", "settings.flags"}
     assert run.class_names() == ("dog", "cat")
 
 
@@ -83,13 +67,13 @@ def test_missing_parts_are_named(run, tmp_path):
 
 
 def test_a_run_goes_on_with_its_own_settings_only(tmp_path):
-    chosen = config.PretrainSettings(str(tmp_path / "run"), temperature=0.2)
-    run = run_files.RunDirectory(chosen.run_dir)
-    run.create(chosen, ("a", "b"))
+    settings = config.PretrainSettings(str(tmp_path / "run"), temperature=0.2)
+    run = run_files.RunDirectory(settings.run_dir)
+    run.create(settings, ("a", "b"))
     # Where it runs, how often it saves and what is shown do not change it.
     run.check_same(
         dataclasses.replace(
-            chosen,
+            settings,
             run_dir=str(tmp_path / "." / "run"),
             strategy="mirrored",
             checkpoint_steps=5,
@@ -98,7 +82,7 @@ def test_a_run_goes_on_with_its_own_settings_only(tmp_path):
             resume=True,
         )
     )
-    changed = dataclasses.replace(chosen, temperature=0.1, hidden_dims=(8,))
+    changed = dataclasses.replace(settings, temperature=0.1, hidden_dims=(8,))
     with pytest.raises(ValueError, match="--resume must come with") as raised:
         run.check_same(changed)
     message = str(raised.value)

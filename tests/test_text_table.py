@@ -1,7 +1,5 @@
 """Tables line up."""
 
-from __future__ import annotations
-
 from supcon_tf import text_table
 
 

@@ -1,7 +1,5 @@
 """Several workers on this machine, as environments of their processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -14,13 +14,13 @@ from supcon_tf.config.export import (
     ClassifierSettings,
     ConvertSettings,
     ExportSettings,
+    PredictSettings,
 )
 from supcon_tf.config.images import AugmentationSettings
-from supcon_tf.config.predict import PredictSettings
 from supcon_tf.config.pretraining import PretrainSettings
 from supcon_tf.config.running import CheckpointSettings, DeviceSettings
-from supcon_tf.config.service import DataServiceSettings
 from supcon_tf.config.stages import (
+    DataServiceSettings,
     DemoSettings,
     LinearSettings,
     ShowAugmentSettings,

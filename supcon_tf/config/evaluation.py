@@ -10,22 +10,10 @@ from supcon_tf.config import running, stages
 from supcon_tf.settings import Settings, setting, to_text
 
 # The benchmark's order, Sec. 4.1 of https://arxiv.org/abs/1903.12261.
-CORRUPTIONS = (
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "defocus_blur",
-    "glass_blur",
-    "motion_blur",
-    "zoom_blur",
-    "snow",
-    "frost",
-    "fog",
-    "brightness",
-    "contrast",
-    "elastic_transform",
-    "pixelate",
-    "jpeg_compression",
+CORRUPTIONS = tuple(
+    "gaussian_noise shot_noise impulse_noise defocus_blur glass_blur "
+    "motion_blur zoom_blur snow frost fog brightness contrast "
+    "elastic_transform pixelate jpeg_compression".split()
 )
 
 

@@ -1,18 +1,17 @@
-"""Settings of export and conversion, and of which classifier is meant."""
+"""Settings of export, conversion and prediction: a run that is used."""
 
 from __future__ import annotations
 
 import dataclasses
+import pathlib
+import urllib.parse
 
+from supcon_tf import exceptions
 from supcon_tf.config import evaluation, running, stages
 from supcon_tf.settings import Settings, setting, with_default
 
-CONVERSION_FORMATS = (
-    "tflite_float32",
-    "tflite_float16",
-    "tflite_int8",
-    "onnx",
-)
+_SUFFIXES = (".csv", ".json", ".jsonl")
+CONVERSION_FORMATS = ("tflite_float32", "tflite_float16", "tflite_int8", "onnx")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,3 +82,80 @@ class ConvertSettings(ClassifierSettings):
     overwrite: bool = with_default(
         running.CheckpointSettings, "overwrite", False
     )
+
+
+def _is_server(address: str) -> bool:
+    """Whether an address of a server is complete."""
+    try:
+        url = urllib.parse.urlsplit(address)
+        has_port = url.port is not None
+    except ValueError:  # of a port that is no number
+        return False
+    is_grpc = url.scheme == "grpc" and has_port and not url.path
+    return bool(url.hostname) and (is_grpc or url.scheme in ("http", "https"))
+
+
+@dataclasses.dataclass(frozen=True)
+class PredictSettings(Settings):
+    """Settings of tools/predict.py."""
+
+    run_dir: str = "."
+    """Run directory whose newest export is asked in this process; default: the
+    working directory."""
+    images: tuple[str, ...] = ()
+    """Image files, and folders that are searched for .jpg, .jpeg, .png, .gif
+    and .bmp; also as arguments without a flag."""
+    model_dir: str | None = None
+    """SavedModel, or directory of its versions, in place of the run's
+    export."""
+    server: str | None = setting(
+        None,
+        must=(
+            "be grpc://HOST:PORT, http://HOST:PORT or https://HOST:PORT, got "
+            "{}",
+            _is_server,
+        ),
+    )
+    """TF Serving to ask in place of this process: grpc://HOST:8500,
+    http://HOST:8501 or https://HOST."""
+    model_name: str | None = None
+    """Name of the model there; default: the last part of run_dir."""
+    model_version: int | None = setting(None, at_least=0)
+    """Version of the model; default: the newest."""
+    signature: str | None = None
+    """Signature to ask; default: serving_default, or represent of a model
+    without classifier."""
+    batch_size: int = setting(32, at_least=1)
+    """Images per request."""
+    requests_in_flight: int = setting(2, at_least=1)
+    """Requests at a time: one is read while another is answered."""
+    timeout: float = setting(60.0, above=0)
+    """Seconds that a server has for an answer."""
+    retries: int = setting(3, at_least=0)
+    """How often a server is asked again that is not there or too busy, after 1,
+    2, 4, ... seconds."""
+    output: str | None = setting(
+        None,
+        must=(
+            f"end in {', '.join(_SUFFIXES)}, got {{}}",
+            lambda path: not path or path.lower().endswith(_SUFFIXES),
+        ),
+    )
+    """File of the answers, .csv, .json or .jsonl; default: CSV on stdout."""
+    overwrite: bool = setting(False, recorded=False)
+    """Replace an output file that exists."""
+    top: int = setting(5, at_least=0)
+    """Most probable classes that have columns in CSV."""
+
+    def _check(self) -> None:
+        if self.server is None:
+            if self.model_name:
+                self._check_left_out("without --server", "model_name")
+            return
+        if self.model_dir:
+            self._check_left_out("with --server", "model_dir")
+        if not self.model_name and not pathlib.PurePath(self.run_dir).name:
+            raise exceptions.InvalidValue(
+                "--model_name must be given with --server where no --run_dir "
+                "tells it"
+            )

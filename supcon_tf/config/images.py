@@ -125,10 +125,7 @@ class ViewSettings(Settings):
     """Seed of weights, order and augmentation: same seed, same run."""
     crop_area: tuple[float, ...] = setting(
         (0.5, 1.0),
-        must=(
-            "be empty or two numbers 0 < low <= high <= 1, got {}",
-            _is_area,
-        ),
+        must=("be empty or two numbers 0 < low <= high <= 1, got {}", _is_area),
         common=True,
     )
     """Range of the random crop's share of the image area, two numbers; empty
@@ -155,11 +152,7 @@ class BatchSettings(Settings):
     images_per_class classes; default: as the shuffled images come."""
 
     def _check(self) -> None:
-        if (
-            self.batch_size
-            and self.images_per_class
-            and self.batch_size % self.images_per_class
-        ):
+        if (self.batch_size or 0) % (self.images_per_class or 1):
             raise exceptions.InvalidValue(
                 "--images_per_class must divide --batch_size, got "
                 f"{self.images_per_class} and {self.batch_size}"

@@ -174,9 +174,7 @@ class EncoderSettings(Settings):
     """Which layers there are, and how wide."""
 
     architecture: str = setting(
-        "resnet50",
-        choices=(*_RESNETS, "vgg8", "vgg16"),
-        common=True,
+        "resnet50", choices=(*_RESNETS, "vgg8", "vgg16"), common=True
     )
     """Encoder."""
     stem: str = setting("auto", choices=("auto", "cifar", "imagenet"))
@@ -232,10 +230,7 @@ class MonitorSettings(Settings):
     choosing on the test split."""
     profile: tuple[int, ...] = setting(
         (),
-        must=(
-            "be empty or two steps 1 <= first <= last, got {}",
-            _are_steps,
-        ),
+        must=("be empty or two steps 1 <= first <= last, got {}", _are_steps),
         resumable=True,
     )
     """First and last step of a profile for TensorBoard, counted from where the

@@ -103,11 +103,7 @@ def axis_text(value: object) -> str:
 
 
 def axis_value(field: dataclasses.Field, text: str) -> object:
-    """The value of a field from the text that `axis_text` makes of it.
-
-    Raises:
-      ValueError: the text is no value of the field's type, or breaks its rule.
-    """
+    """The value of a field from the text that `axis_text` makes of it."""
     kind = field.metadata["kind"]
     if kind.is_optional and text.lower() == "none":
         return None

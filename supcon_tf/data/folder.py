@@ -18,34 +18,27 @@ _SHOWN_PATHS = 5  # How many bad paths a message lists.
 
 
 def load_folder(
-    data_dir: str,
+    data_dir: str | None,
     split: str,
-    *,
     test_fraction: float,
     split_seed: int,
     check_images: bool,
     skip_bad_images: bool,
 ) -> sources.Source:
-    """Loads one split of an image folder; see `loading.load`.
-
-    Args:
-      data_dir: folder with `train/` and `test/` (or `val/`), each with one
-        sub-folder per class; or directly with one sub-folder per class.
-      split: "train" or "test".
-      test_fraction: probability, in (0, 1), of an image to be in the test
-        split where the folder has no split of its own. A hash of its file
-        name decides, whatever its class and whatever other files there are.
-      split_seed: seed of that hash.
-      check_images: decode every file of the split once, before use.
-      skip_bad_images: leave out image files that cannot be read.
+    """Loads one split of an image folder; for the arguments see `loading.load`.
 
     Returns:
       The source. Its `read` returns encoded images, its `ids` are the paths
       relative to `data_dir`, sorted by class and name.
 
     Raises:
-      ValueError: the folder, a class or a file is not as described above.
+      ValueError: the folder, a class or a file is not as described there.
     """
+    exceptions.require(
+        data_dir is not None,
+        "`data_dir` must be given for the dataset `folder`",
+        None,
+    )
     exceptions.require(
         check_images or not skip_bad_images,
         "`check_images` must be True for `skip_bad_images` to find the bad "
@@ -55,20 +48,9 @@ def load_folder(
     exceptions.require(
         os.path.isdir(data_dir), "`data_dir` must be a folder", data_dir
     )
-    if _has_splits(data_dir):
-        class_names, folder = _given_split(data_dir, split)
-        ids, labels, ignored = _list_files(data_dir, folder, class_names)
-    else:
-        class_names = _folders(data_dir)
-        exceptions.require(
-            class_names,
-            "`data_dir` must hold one sub-folder per class, or `train` and "
-            "`test` with such sub-folders",
-            f"no folder in {data_dir}",
-        )
-        ids, labels, ignored = _list_files(data_dir, "", class_names)
-        chosen = _is_test(ids, test_fraction, split_seed) == (split == "test")
-        ids, labels = ids[chosen], labels[chosen]
+    class_names, ids, labels, ignored = _list_split(
+        data_dir, split, test_fraction, split_seed
+    )
     is_good, image_size = np.ones(len(ids), bool), None
     if check_images:
         is_good, image_size = _check_images(data_dir, ids)
@@ -76,13 +58,6 @@ def load_folder(
     if not skip_bad_images:
         _refuse_bad_images(data_dir, bad, len(is_good))
     _check_classes(data_dir, split, class_names, labels)
-    paths = tf.constant([os.path.join(data_dir, name) for name in ids])
-    all_labels = tf.constant(labels, tf.int32)
-
-    def read(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        contents = tf.io.read_file(tf.gather(paths, index))
-        return contents, tf.gather(all_labels, index)
-
     return sources.Source(
         name="folder",
         split=split,
@@ -90,11 +65,39 @@ def load_folder(
         num_examples=len(ids),
         image_size=image_size,
         records=sources.index_records(len(ids)),
-        read=read,
+        read=_reader([os.path.join(data_dir, name) for name in ids], labels),
         skipped=tuple(bad),
         ignored=ignored,
         ids=tuple(ids.tolist()),
         labels=labels,
+    )
+
+
+def _list_split(
+    data_dir: str, split: str, test_fraction: float, split_seed: int
+) -> tuple[list[str], np.ndarray, np.ndarray, tuple[str, ...]]:
+    """The classes of a folder, and what `_list_files` says of a split."""
+    if _has_splits(data_dir):
+        class_names, folder = _given_split(data_dir, split)
+        return class_names, *_list_files(data_dir, folder, class_names)
+    class_names = _folders(data_dir)
+    exceptions.require(
+        class_names,
+        "`data_dir` must hold one sub-folder per class, or `train` and `test` "
+        "with such sub-folders",
+        f"no folder in {data_dir}",
+    )
+    ids, labels, ignored = _list_files(data_dir, "", class_names)
+    is_own = _is_test(ids, test_fraction, split_seed) == (split == "test")
+    return class_names, ids[is_own], labels[is_own], ignored
+
+
+def _reader(paths: list[str], labels: np.ndarray) -> sources.Read:
+    """Reads the contents of the file at an index."""
+    paths, labels = tf.constant(paths), tf.constant(labels, tf.int32)
+    return lambda index: (
+        tf.io.read_file(tf.gather(paths, index)),
+        tf.gather(labels, index),
     )
 
 
@@ -136,7 +139,7 @@ def _given_split(data_dir: str, split: str) -> tuple[list[str], str]:
         if name in _SPLIT_FOLDERS
     }
     test_folder = next((n for n in _TEST_FOLDERS if classes.get(n)), "")
-    counts = {name: len(found) for name, found in classes.items()}
+    counts = {name: len(names) for name, names in classes.items()}
     exceptions.require(
         classes.get("train") and test_folder,
         "`data_dir` must hold `train` and `test` (or `val`), each with one "
@@ -192,16 +195,16 @@ def _list_files(
                 f"got the folder `{nested[0]}` in {path}"
             )
         names = sorted(n for n in os.listdir(path) if not n.startswith("."))
-        found = [n for n in names if n.lower().endswith(_EXTENSIONS)]
-        others = [n for n in names if n not in set(found)]
-        if not found:
+        files = [n for n in names if n.lower().endswith(_EXTENSIONS)]
+        others = [n for n in names if n not in set(files)]
+        if not files:
             raise exceptions.InvalidValue(
                 f"class folder `{class_folder}` must hold at least one "
                 f"{' '.join(_EXTENSIONS)} image, got none in {path}"
                 + (f" but {others[0]}" if others else "")
             )
-        ids.extend(os.path.join(class_folder, name) for name in found)
-        labels.extend([label] * len(found))
+        ids.extend(os.path.join(class_folder, name) for name in files)
+        labels.extend([label] * len(files))
         ignored.extend(os.path.join(class_folder, name) for name in others)
     return np.array(ids), np.array(labels), tuple(ignored)
 
@@ -222,9 +225,9 @@ def _has_splits(data_dir: str) -> bool:
     A lone class may be called `train`. Two such names are splits even if they
     hold files only: as classes, they would train a model to tell them apart.
     """
-    found = [name for name in _folders(data_dir) if name in _SPLIT_FOLDERS]
-    return len(found) > 1 or any(
-        _folders(os.path.join(data_dir, name)) for name in found
+    splits = [name for name in _folders(data_dir) if name in _SPLIT_FOLDERS]
+    return len(splits) > 1 or any(
+        _folders(os.path.join(data_dir, name)) for name in splits
     )
 
 

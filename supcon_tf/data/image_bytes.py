@@ -27,19 +27,12 @@ _OTHERS = {
 
 
 def find_format(contents: tf.Tensor) -> tf.Tensor:
-    """Finds out by its first bytes what a file is.
-
-    Args:
-      contents: [] string, the bytes of one file.
-
-    Returns:
-      [] int32: 0 for JPEG, 1 for PNG, 2 for anything else.
-    """
-    found = [
+    """What a file is by its first bytes, [] int32: 0 JPEG, 1 PNG, 2 another."""
+    matches = [
         tf.strings.substr(contents, 0, len(beginning)) == beginning
         for beginning in _BEGINNINGS
     ]
-    return tf.argmax([*found, True], output_type=tf.int32)
+    return tf.argmax([*matches, True], output_type=tf.int32)
 
 
 def decode_jpeg(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
@@ -53,8 +46,8 @@ def decode_jpeg(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
       [height, width, 3] uint8.
 
     Raises:
-      tf.errors.InvalidArgumentError: the file is too large, has more than 100
-        scans, or is truncated.
+      tf.errors.InvalidArgumentError: it has too many pixels or scans, or ends
+        too early.
     """
     height, width, _ = tf.unstack(tf.io.extract_jpeg_shape(contents))
     contents = _require_pixels(contents, height, width, max_pixels, "JPEG")
@@ -86,12 +79,11 @@ def decode_png(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
         of more than 10^6 is an error to libpng.
 
     Returns:
-      [height, width, 3] uint8; of an animation the image that is shown
-      without it.
+      [height, width, 3] uint8; of an animation the image shown without it.
 
     Raises:
-      tf.errors.InvalidArgumentError: the file is too large, has more than 64
-        texts that may be compressed, or is truncated or damaged.
+      tf.errors.InvalidArgumentError: it has too many pixels or texts that may
+        be compressed, or is truncated or damaged.
     """
     # Zeros stand for what the file lacks: a cut past its end is an error whose
     # message holds the file. libpng checks the rest of the header.
@@ -125,16 +117,9 @@ def decode_png(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
 
 
 def refuse(contents: tf.Tensor) -> tf.Tensor:
-    """Says what a file begins with that is neither JPEG nor PNG.
+    """Raises InvalidArgumentError with what the bytes [] of a file begin with.
 
-    Args:
-      contents: [] string, the bytes of one file.
-
-    Returns:
-      A tensor of the type of an image, never any value.
-
-    Raises:
-      tf.errors.InvalidArgumentError: always.
+    It returns, for the other branches' sake, a tensor of the type of an image.
     """
     begin = tf.strings.substr(contents, 0, 8)
     numbers = tf.cast(tf.io.decode_raw(begin, tf.uint8), tf.int32)
@@ -160,16 +145,12 @@ def require(
 ) -> tf.Tensor:
     """Passes a value on, such as the bytes of a file, if a condition holds.
 
-    It goes through its checks one by one, so that whatever reads what is
-    returned comes after them, in a graph too.
+    What reads the value that is returned comes after the check, in a graph too.
 
     Args:
       condition: [] bool.
       value: of any shape and type.
       *message: parts of one sentence, text or [] numbers.
-
-    Returns:
-      `value`.
 
     Raises:
       tf.errors.InvalidArgumentError: `condition` does not hold.
@@ -231,8 +212,8 @@ def _count_places(
         data = tf.io.decode_raw(window, tf.uint8)
         places = tf.where(data[before:-after] == byte)  # [places, 1]
         others = tf.gather(data, places + [before + o for o in offsets])
-        found = is_place(*tf.unstack(others, len(offsets), axis=1))
-        return at + _WINDOW, count + tf.size(tf.where(found))
+        is_match = is_place(*tf.unstack(others, len(offsets), axis=1))
+        return at + _WINDOW, count + tf.size(tf.where(is_match))
 
     size = tf.strings.length(contents)
     _, count = tf.while_loop(

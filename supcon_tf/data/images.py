@@ -80,8 +80,7 @@ def decode_trusted(contents: tf.Tensor) -> tf.Tensor:
       [height, width, 3] uint8, sides in pixels.
 
     Raises:
-      tf.errors.InvalidArgumentError: `contents` is not an image, or is
-        truncated.
+      tf.errors.InvalidArgumentError: `contents` is truncated, or no image.
     """
     image = tf.io.decode_image(contents, channels=3, expand_animations=False)
     # decode_image leaves even the rank unknown.
@@ -91,18 +90,15 @@ def decode_trusted(contents: tf.Tensor) -> tf.Tensor:
 def decode_central_view(
     contents: tf.Tensor, size: int, max_pixels: int | None = None
 ) -> tf.Tensor:
-    """The one view of evaluation and of serving, from an image file.
+    """The one view of evaluation and of serving: [size, size, 3] uint8.
 
-    The file is decoded whole. To decode only the central square of a JPEG
-    file saves 2 % at 4:3, for its codes must be read in any case.
+    The file is decoded whole: to decode the central square of a JPEG file alone
+    saves 2 % at 4:3, for its codes must be read in any case.
 
     Args:
       contents: [] string, the bytes of one file; see `decode_image`.
       size: side of the result, pixels.
       max_pixels: see `decode_image`.
-
-    Returns:
-      [size, size, 3] uint8, `geometry.central_view` of the image.
 
     Raises:
       ValueError: `size` or `max_pixels` is not positive.
@@ -124,7 +120,7 @@ def decode_and_crop(
     of a JPEG file only the window that holds all crops is decoded, once.
 
     Args:
-      contents: [] string, the bytes of one file; see `decode_trusted`.
+      contents: [] string, the bytes of one file.
       seed: [2] int32 for one view, [views, 2] for several. `views` is static.
       size: side of the result, pixels.
       area: smallest and largest share of the image's area.
@@ -135,9 +131,8 @@ def decode_and_crop(
 
     Raises:
       ValueError: as `geometry.random_resized_crop`.
-      tf.errors.InvalidArgumentError: `contents` is not an image, or is
-        truncated. A JPEG file that lacks only what no view needs is not
-        noticed.
+      tf.errors.InvalidArgumentError: `contents` is no image, or truncated where
+        a view needs it.
     """
     draw = {"seed": seed, "size": size, "area": area, "aspect": aspect}
     return tf.cond(

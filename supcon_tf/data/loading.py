@@ -21,10 +21,9 @@ def load(
 
     "digits" is scikit-learn's 1,797 digits, 32 pixels, no download. "folder"
     is `data_dir` with one sub-folder of .jpg, .jpeg and .png files per class,
-    inside `train/` and `test/` (or `val/`), or directly: then a split is made
-    by a hash of each file's name, in which an image stays whatever others come
-    and go. "tfds:NAME" is a set of TensorFlow Datasets, downloaded and prepared
-    under `data_dir` when it is not there yet.
+    inside `train/` and `test/` (or `val/`), or directly: then a hash of each
+    file's name decides, whatever others come and go. "tfds:NAME" is a set of
+    TensorFlow Datasets, downloaded and prepared where it is not there yet.
 
     Args:
       dataset: "digits", "folder" or "tfds:NAME".
@@ -32,35 +31,26 @@ def load(
       data_dir: the image folder, or where TFDS keeps its sets.
       test_fraction: folder without splits: share of the test split, (0, 1).
       split_seed: folder without splits: seed of the split.
-      check_images: folder: decode every file of the split once, first. Finds
-        bad files now, not hours into training, and learns the image size;
-        50,000 files of 32 pixels take 3 s on 4 cores.
-      skip_bad_images: folder: leave out image files that cannot be read,
-        listed in `skipped`, instead of stopping.
-      shard: TFDS: (index, count) to read only one worker's part of the files;
-        None for all.
-
-    Returns:
-      The source of the split.
+      check_images: folder: decode every file of the split first. Finds bad
+        files before a training, and the image size; 50,000 take 3 s.
+      skip_bad_images: folder: leave files out that cannot be read.
+      shard: TFDS: (index, count) of one worker's part of the files; None: all.
 
     Raises:
-      ValueError: a name is not known, `data_dir` does not fit `dataset`, or
-        the set cannot be shared by file.
-      ImportError: TensorFlow Datasets does not import.
-      RuntimeError: TensorFlow Datasets could not prepare the set.
+      ValueError: a name is not known, or `data_dir` or `shard` does not fit.
+      ImportError, RuntimeError: TFDS does not import, or prepare the set.
     """
-    prefix, _, tfds_name = dataset.partition(":")
-    is_tfds = prefix == "tfds" and tfds_name
     exceptions.require(
         split in ("train", "test"), "`split` must be train or test", split
     )
+    if dataset.startswith("tfds:") and dataset != "tfds:":
+        name = dataset.removeprefix("tfds:")
+        return tfds_source.load_tfds(name, split, data_dir, shard)
     exceptions.require(
-        shard is None or is_tfds,
+        shard is None,
         "`shard` must be None except for TFDS, whose files it divides",
         f"{shard} for {dataset}",
     )
-    if is_tfds:
-        return tfds_source.load_tfds(tfds_name, split, data_dir, shard)
     if dataset == "digits":
         return sources.load_digits(split)
     exceptions.require(
@@ -68,16 +58,11 @@ def load(
         "`dataset` must be digits, folder or tfds:NAME",
         dataset,
     )
-    exceptions.require(
-        data_dir is not None,
-        "`data_dir` must be given for the dataset `folder`",
-        None,
-    )
     return folder.load_folder(
         data_dir,
         split,
-        test_fraction=test_fraction,
-        split_seed=split_seed,
-        check_images=check_images,
-        skip_bad_images=skip_bad_images,
+        test_fraction,
+        split_seed,
+        check_images,
+        skip_bad_images,
     )

@@ -31,14 +31,7 @@ _Policy = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 def steps_per_epoch(source: sources.Source, batch_size: int) -> int:
-    """Counts the full batches in one epoch: num_examples // batch_size.
-
-    Args:
-      source: the training split.
-      batch_size: examples per batch, over all replicas.
-
-    Returns:
-      The number of steps, at least 1.
+    """The full batches in one epoch, at least 1: num_examples // batch_size.
 
     Raises:
       ValueError: `batch_size` is not in 1..num_examples.
@@ -69,101 +62,49 @@ def make_views(
 ) -> tf.data.Dataset:
     """Makes the endless multiviewed batches of training.
 
-    Each view is an independent random resized crop, flip and `augmentation`
-    of its example. Every epoch is a fresh permutation cut into exactly
-    `steps_per_epoch` full batches; what remains is left out of that epoch.
-    With `images_per_class`, the batches of an epoch are those of
-    `sampling.class_balanced` instead.
-    Order and views are a function of (seed, epoch, position in the epoch,
-    view) alone: the same seed gives the same sequence, and `start_step`
-    enters it anywhere, without reading the images before. An image file is
-    decoded once for all its views; see `images.decode_and_crop`.
-
-    Workers that give `shard` read and augment only their own, consecutive
-    rows of every global batch: put together they are the batches of a single
-    worker, bit by bit. Where the source is itself a worker's part, by file,
-    the worker fills its rows from there, starting over within an epoch that
-    needs more images than it has; `shard` must then be that of the source.
+    Each view is an independent random resized crop, flip and `augmentation` of
+    its example, every epoch a fresh permutation cut into `steps_per_epoch` full
+    batches. Order and views depend on (seed, epoch, position in the epoch,
+    view) alone, so that `start_step` enters the same sequence anywhere.
 
     Args:
       source: the training split.
       batch_size: examples per batch, over all replicas.
-      num_views: views per example, at least 1.
+      num_views: views per example, all of one decoding of its file.
       augmentation: a policy on ([n, S, S, 3] uint8 images, [n, 2] int32
         seeds) that returns the same shape and dtype; None for none.
       seed: integer in 0..2^31-1.
       image_size: side S of the views in pixels; None takes the source's.
-      crop_area: range of the crop's area as a share of the image's, in
-        (0, 1]; None turns the random crop off, for the evaluation's crop.
+      crop_area: range of the share of the area; None for a central crop.
       crop_aspect: range of the crop's width / height.
       horizontal_flip: mirror each view with probability 0.5.
       start_step: step of the whole run whose batch comes first.
-      images_per_class: images of each class in a batch, over all replicas;
-        None takes the images as they come.
-      shard: (index, count) of this worker; (0, 1) for the whole batches.
+      images_per_class: as of `sampling.class_balanced`; None for any.
+      shard: (index, count) of a worker, which reads its consecutive rows of
+        every global batch, or fills them from its own part of the files.
 
     Returns:
       An infinite dataset of (views [batch_size / count, num_views, S, S, 3]
       uint8, labels [batch_size / count] int32).
 
     Raises:
-      ValueError: `batch_size` is not in 1..num_examples, `num_views` < 1,
-        `seed` or `start_step` is out of range, no image size is known,
-        `images_per_class` does not fit (see `sampling.class_balanced`), or
+      ValueError: an argument is out of range, no image size is known, or
         `shard` does not divide the batch or is not that of the source.
     """
     if images_per_class is not None:
         source = sampling.class_balanced(source, batch_size, images_per_class)
     _check_shard(source, batch_size, shard)
     size = _known_image_size(source, image_size)
-    _check_at_least("num_views", num_views, 1)
     _check_at_least("seed", seed, 0)
     _check_at_least("start_step", start_step, 0)
-    run_seeds = tf.constant([seed, 0], tf.int32)
-
-    is_small = (
-        source.image_size is not None and source.image_size <= _SMALL_SIDE
-    )
-    decode = is_small or crop_area is None
-
-    def read_views(
-        example: tuple[sources.Record, tf.Tensor],
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        record, seeds = example  # Seeds are [V, 2].
-        image, label = _read_image(source, record, decode=decode)
-        return _cut_views(image, seeds, size, crop_area, crop_aspect), label
-
-    def read_chunk(
-        records: sources.Record, epochs: tf.Tensor, positions: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        seeds = _view_seeds(run_seeds, epochs, positions, num_views)
-        views, labels = tf.map_fn(
-            read_views,
-            (records, randomness.fold_in(seeds, _CROP)),
-            fn_output_signature=(
-                tf.TensorSpec([num_views, size, size, 3], tf.uint8),
-                tf.TensorSpec([], tf.int32),
-            ),
-            parallel_iterations=1,
-        )
-        return views, labels, seeds
-
+    seeds = tf.constant([seed, 0], tf.int32)
+    chunks = _ordered_chunks(source, batch_size, seeds, start_step, shard)
+    read = _chunk_reader(source, num_views, seeds, size, crop_area, crop_aspect)
     augment = functools.partial(
         _augment, flip=horizontal_flip, policy=augmentation
     )
-    # Endless, for Keras to ask for steps_per_epoch rather than run for ever.
-    endless = tf.data.experimental.assert_cardinality(
-        tf.data.INFINITE_CARDINALITY
-    )
-    return (
-        _ordered_chunks(source, batch_size, run_seeds, start_step, shard)
-        .map(read_chunk, num_parallel_calls=tf.data.AUTOTUNE)
-        .rebatch(batch_size // shard[1], drop_remainder=True)
-        .map(augment, num_parallel_calls=tf.data.AUTOTUNE)
-        .prefetch(tf.data.AUTOTUNE)
-        .with_options(_options())
-        .apply(endless)
-    )
+    chunks = chunks.map(read, num_parallel_calls=tf.data.AUTOTUNE)
+    return _endless_batches(chunks, batch_size // shard[1], augment)
 
 
 def make_examples(
@@ -175,16 +116,12 @@ def make_examples(
 ) -> tf.data.Dataset:
     """Makes the batches of evaluation: every example once, in fixed order.
 
-    Of examples at `positions` only their own images are read. A source that
-    is read in file order still passes the records before the last of them.
-
     Args:
       source: any split.
-      batch_size: examples per batch, over all replicas; the last batch holds
-        what is left.
+      batch_size: examples per batch; the last one holds what is left.
       image_size: side S in pixels; None takes the source's.
-      positions: [n] integers in 0..num_examples-1, ascending, each once: the
-        places in the fixed order of the examples that are made; None for all.
+      positions: [n] places in the fixed order, ascending, each once, of the
+        examples that are made and whose images alone are read; None for all.
 
     Returns:
       A finite dataset of (images [<= batch_size, S, S, 3] uint8, labels
@@ -253,34 +190,69 @@ def _ordered_chunks(
     return epochs.flat_map(one_epoch).batch(_CHUNK)
 
 
-def _view_seeds(
-    run_seeds: tf.Tensor, epochs: tf.Tensor, positions: tf.Tensor, views: int
-) -> tf.Tensor:
-    """Returns a seed per view, [n, V, 2] int32.
-
-    Hashing costs as much for one image as for many: hence for n at a time,
-    `epochs` and `positions` [n].
-    """
-    seeds = randomness.fold_in(run_seeds, _VIEW)
-    seeds = randomness.fold_in(seeds, epochs)  # [n, 2]
-    seeds = randomness.fold_in(seeds, positions)[:, tf.newaxis]  # [n, 1, 2]
-    return randomness.fold_in(seeds, tf.range(views))
-
-
-def _cut_views(
-    image: tf.Tensor,
-    seeds: tf.Tensor,
+def _chunk_reader(
+    source: sources.Source,
+    num_views: int,
+    run_seeds: tf.Tensor,
     size: int,
     area: tuple[float, float] | None,
     aspect: tuple[float, float],
-) -> tf.Tensor:
-    """Makes the views of one image or file up to their size: [V, S, S, 3]."""
-    if area is None:
-        view = geometry.central_view(image, size)
-        return tf.stack([view] * seeds.shape[0])
-    is_file = image.dtype == tf.string
-    crop = images.decode_and_crop if is_file else geometry.random_resized_crop
-    return crop(image, seeds, size, area, aspect)
+) -> Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
+    """Makes what reads and crops n examples: views, labels, views' seeds."""
+    _check_at_least("num_views", num_views, 1)
+    is_small = 0 < (source.image_size or 0) <= _SMALL_SIDE
+    decode = is_small or area is None
+
+    def read_views(
+        example: tuple[sources.Record, tf.Tensor],
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        record, seeds = example  # Seeds are [V, 2].
+        image, label = _read_image(source, record, decode=decode)
+        if area is None:
+            view = geometry.central_view(image, size)
+            return tf.stack([view] * num_views), label  # [V, S, S, 3]
+        is_file = image.dtype == tf.string
+        crop = (
+            images.decode_and_crop if is_file else geometry.random_resized_crop
+        )
+        return crop(image, seeds, size, area, aspect), label
+
+    def read_chunk(
+        records: sources.Record, epochs: tf.Tensor, positions: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        # Hashing costs as much for one image as for many: n at a time.
+        seeds = randomness.fold_in(run_seeds, _VIEW)
+        seeds = randomness.fold_in(seeds, epochs)  # [n, 2]
+        seeds = randomness.fold_in(seeds, positions)[:, tf.newaxis]
+        seeds = randomness.fold_in(seeds, tf.range(num_views))  # [n, V, 2]
+        views, labels = tf.map_fn(
+            read_views,
+            (records, randomness.fold_in(seeds, _CROP)),
+            fn_output_signature=(
+                tf.TensorSpec([num_views, size, size, 3], tf.uint8),
+                tf.TensorSpec([], tf.int32),
+            ),
+            parallel_iterations=1,
+        )
+        return views, labels, seeds
+
+    return read_chunk
+
+
+def _endless_batches(
+    chunks: tf.data.Dataset, batch_size: int, augment: Callable[..., tuple]
+) -> tf.data.Dataset:
+    # Endless, for Keras to ask for steps_per_epoch rather than run for ever.
+    endless = tf.data.experimental.assert_cardinality(
+        tf.data.INFINITE_CARDINALITY
+    )
+    return (
+        chunks.rebatch(batch_size, drop_remainder=True)
+        .map(augment, num_parallel_calls=tf.data.AUTOTUNE)
+        .prefetch(tf.data.AUTOTUNE)
+        .with_options(_options())
+        .apply(endless)
+    )
 
 
 def _augment(

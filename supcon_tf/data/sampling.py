@@ -17,7 +17,7 @@ _IMAGES, _CLASSES = 0, 1  # What the seeds of an epoch's order are for.
 def class_balanced(
     source: sources.Source, batch_size: int, images_per_class: int
 ) -> sources.Source:
-    """Returns the source with epochs of class-balanced batches.
+    """The source with epochs of class-balanced batches.
 
     With K = `images_per_class` and P = `batch_size` / K, in each epoch:
       * Every batch has P distinct classes and K images of each. Image k of
@@ -32,8 +32,8 @@ def class_balanced(
         fewer than K images; those share its K places evenly.
 
     A large class is not used up in an epoch and a small one is repeated; over
-    the run, every image is reached. As for any source, the order is a function
-    of the epoch's seeds. A set that is read in file order is held in memory.
+    the run, every image is reached. A set that is read in file order is held in
+    memory.
 
     Args:
       source: the training split.
@@ -49,11 +49,35 @@ def class_balanced(
         would need more classes than have images, or the source has no labels
         and is a part of a set or too large for the memory.
     """
+    source = _checked(source, batch_size, images_per_class)
+    classes, sizes = np.unique(
+        source.labels, return_inverse=True, return_counts=True
+    )[1:]
+    shape = images_per_class, batch_size // images_per_class
+    # Eager tensors are captured, not copied into the graph.
+    classes, sizes = tf.constant(classes, tf.int32), tf.constant(sizes)
+
+    def records(seeds: tf.Tensor | None) -> tf.data.Dataset:
+        if seeds is None:
+            return source.records(None)
+        order = _by_class(classes, randomness.fold_in(seeds, _IMAGES))
+        class_seeds = randomness.fold_in(seeds, _CLASSES)
+        batches = _batches(order, sizes, shape, class_seeds)
+        return batches.unbatch().take(source.num_examples)
+
+    return dataclasses.replace(source, records=records)
+
+
+def _checked(
+    source: sources.Source, batch_size: int, images_per_class: int
+) -> sources.Source:
+    """The source, in memory if it has no labels; raises ValueError."""
     exceptions.require(
         images_per_class >= 1 and batch_size % images_per_class == 0,
         "`images_per_class` must divide `batch_size`",
         f"{images_per_class} and {batch_size}",
     )
+    name = f"{source.name} ({source.split})"
     if source.labels is None:
         exceptions.require(
             subsets.can_be_held(source, source.num_examples),
@@ -61,64 +85,60 @@ def class_balanced(
             f"by file and for one of more than {subsets.LARGEST_HELD} images "
             "that is read in file order, for it picks images one by one; a "
             "folder has no such limit",
-            f"{source.name} ({source.split}) of {source.num_examples} images",
+            f"{name} of {source.num_examples} images",
         )
         source = subsets.subset(source, np.arange(source.num_examples))
-    present, classes, sizes = np.unique(
-        source.labels, return_inverse=True, return_counts=True
-    )
-    num_chosen = batch_size // images_per_class
+    present = len(np.unique(source.labels))
+    needed = batch_size // images_per_class
     exceptions.require(
-        num_chosen <= len(present),
+        needed <= present,
         "`images_per_class` must be so large that a batch has at most the "
-        f"{len(present)} classes of {source.name} ({source.split})",
-        f"{images_per_class} for batches of {batch_size}: {num_chosen} classes",
+        f"{present} classes of {name}",
+        f"{images_per_class} for batches of {batch_size}: {needed} classes",
     )
-    # Eager tensors are captured, not copied into the graph.
-    classes, sizes = tf.constant(classes, tf.int32), tf.constant(sizes)
+    return source
+
+
+def _by_class(classes: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
+    """All indices [N] int64, class by class, each class shuffled."""
+    order = tf.random.experimental.stateless_shuffle(
+        tf.range(classes.shape[0], dtype=tf.int64), seeds
+    )
+    by_class = tf.argsort(tf.gather(classes, order), stable=True)
+    return tf.gather(order, by_class)
+
+
+def _batches(
+    order: tf.Tensor, sizes: tf.Tensor, shape: tuple[int, int], seeds: tf.Tensor
+) -> tf.data.Dataset:
+    """Batches of indices [K * P] without end, `shape` being (K, P).
+
+    `order` [N] has the images class by class, `sizes` [C] of each.
+    """
+    per_class, num_classes = shape
     starts = tf.cumsum(sizes, exclusive=True)
+    next_ranks = tf.range(per_class, dtype=tf.int64)[:, tf.newaxis]  # [K, 1]
 
-    def records(seeds: tf.Tensor | None) -> tf.data.Dataset:
-        if seeds is None:
-            return source.records(None)
-        # All indices [N], class by class, each class shuffled.
-        order = tf.random.experimental.stateless_shuffle(
-            tf.range(classes.shape[0], dtype=tf.int64),
-            randomness.fold_in(seeds, _IMAGES),
+    def next_batch(
+        used: tf.Tensor, step: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        # `used` [C]: in how many batches each class was.
+        step_seeds = tf.random.experimental.stateless_fold_in(seeds, step)
+        chosen = _least_used(used, num_classes, step_seeds)  # [P]
+        ranks = tf.gather(used, chosen) * per_class + next_ranks
+        ranks %= tf.gather(sizes, chosen)  # [K, P]
+        indices = tf.gather(order, tf.gather(starts, chosen) + ranks)
+        used = tf.tensor_scatter_nd_add(
+            used, chosen[:, tf.newaxis], tf.ones_like(chosen, tf.int64)
         )
-        by_class = tf.argsort(tf.gather(classes, order), stable=True)
-        order = tf.gather(order, by_class)
-        class_seeds = randomness.fold_in(seeds, _CLASSES)
+        return used, tf.reshape(indices, [per_class * num_classes])
 
-        def next_batch(
-            used: tf.Tensor, step: tf.Tensor
-        ) -> tuple[tf.Tensor, tf.Tensor]:
-            # `used` [C]: in how many batches each class was.
-            step_seeds = tf.random.experimental.stateless_fold_in(
-                class_seeds, step
-            )
-            chosen = _least_used(used, num_chosen, step_seeds)  # [P]
-            ranks = tf.gather(used, chosen) * images_per_class
-            ranks += tf.range(images_per_class, dtype=tf.int64)[:, tf.newaxis]
-            ranks %= tf.gather(sizes, chosen)  # [K, P]
-            indices = tf.gather(order, tf.gather(starts, chosen) + ranks)
-            used = tf.tensor_scatter_nd_add(
-                used, chosen[:, tf.newaxis], tf.ones_like(chosen, tf.int64)
-            )
-            return used, tf.reshape(indices, [batch_size])
-
-        return (
-            tf.data.Dataset.counter()
-            .scan(tf.zeros_like(sizes), next_batch)
-            .unbatch()
-            .take(source.num_examples)
-        )
-
-    return dataclasses.replace(source, records=records)
+    counted = tf.data.Dataset.counter()
+    return counted.scan(tf.zeros_like(sizes), next_batch)
 
 
 def _least_used(used: tf.Tensor, count: int, seeds: tf.Tensor) -> tf.Tensor:
-    """Returns the `count` classes that were used least, [count] int32.
+    """The `count` classes that were used least, [count] int32.
 
     `used` [C] differ by at most 1, before and after; ties fall at random.
     """

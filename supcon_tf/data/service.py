@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import queue
-import signal
 import socket
 import threading
 import time
@@ -25,13 +23,11 @@ def through_service(
     """Lets the workers of a tf.data service make the batches of `make_views`.
 
     Every worker takes an epoch that no other has, makes its batches in order,
-    and takes another. So no batch comes twice, but those of as many epochs as
-    there are workers come mixed, as fast as each is made: neither their order
-    nor where an epoch ends is that of a local run, and a run cannot be
-    repeated bit by bit. A worker that starts later joins in with an epoch of
-    its own. The rest of the epoch of a worker that dies is lost, the others
-    go on. With `start_step`, as in a resumed run, the epochs begin where they
-    would in a local run, whatever came before.
+    and takes another. So no batch comes twice, but those of several epochs
+    come mixed, as fast as each is made: a run cannot be repeated bit by bit.
+    A worker that starts later joins in with an epoch of its own; the rest of
+    the epoch of one that dies is lost. With `start_step`, as in a resumed run,
+    the epochs begin where they would in a local run.
 
     The workers need this package in the same version, and must see image files
     and TFDS sets under the same paths. Images in memory travel in the graph of
@@ -39,13 +35,12 @@ def through_service(
 
     Args:
       dataset: of `make_views`, the same in all processes that share a job. A
-        pipeline that counts batches, with `Dataset.counter` or `enumerate`,
-        would be counted by each worker: append that to what this returns.
+        count of batches (`Dataset.counter`, `enumerate`) would be each worker's
+        own: append that to what this returns.
       address: grpc://host:port of the dispatcher.
       job_name: processes of one run that name the same job share its batches,
-        each of which goes to one of them; None for a job of its own. A name
-        must be new to the service: under one that it knows come the batches
-        of the earlier job, whatever `dataset` is.
+        each of which goes to one of them; None for a job of its own. Under a
+        name that the service knows come the batches of the earlier job.
 
     Returns:
       A dataset of the same element spec, cardinality and options.
@@ -143,9 +138,6 @@ def start_workers(
       first_port: the ports are counted from here; 0 takes free ones.
       seconds: how long to wait for the dispatcher.
 
-    Returns:
-      The servers.
-
     Raises:
       ValueError: `dispatcher` cannot be reached, or a port is taken.
     """
@@ -167,46 +159,6 @@ def start_workers(
         )
         for port in ports
     ]
-
-
-def serve(
-    role: str,
-    *,
-    port: int,
-    dispatcher: str | None,
-    workers: int,
-    host: str,
-    worker_port: int,
-    journal: str | None,
-) -> None:
-    """Runs a part of a tf.data service; SIGTERM or SIGINT exit with 0.
-
-    Args:
-      role: "dispatcher", "worker" (as many as `workers`), or "all" of these.
-      port: of the dispatcher; 0 for a free one.
-      dispatcher: its address, for workers of a dispatcher elsewhere.
-      workers: how many.
-      host: name of this machine by which others reach it.
-      worker_port: of the first worker; 0 for free ones.
-      journal: directory of the dispatcher's journal; None for none.
-
-    Raises:
-      ValueError: as `start_dispatcher` and `start_workers`.
-    """
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # Not sys.exit: a server is stopped by waiting for those that it talks
-        # to, up to an hour for one that is gone. There is nothing to save.
-        signal.signal(number, lambda *_: os._exit(0))
-    servers: list[service.DispatchServer | service.WorkerServer] = []
-    if role != "worker":
-        servers.append(start_dispatcher(port, journal))
-        bound_port = servers[0].target.rpartition(":")[2]
-        dispatcher = f"grpc://{host}:{bound_port}"
-        print(f"dispatcher   --data_service={dispatcher}", flush=True)
-    if role != "dispatcher":
-        servers += start_workers(dispatcher, workers, host, worker_port)
-        print(f"workers      {workers} at {host}", flush=True)
-    threading.Event().wait()
 
 
 def _register_operations() -> None:

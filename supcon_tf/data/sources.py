@@ -66,10 +66,7 @@ class Source:
 
 
 def index_records(num_examples: int) -> Records:
-    """Makes the `records` of a source whose examples are read by index.
-
-    Args:
-      num_examples: how many indices, 0..num_examples-1.
+    """Makes the `records` of a source of so many examples, read by index.
 
     Returns:
       A function from None or a [2] int32 seed pair to a dataset of [] int64
@@ -144,14 +141,8 @@ def from_arrays(
 def load_digits(split: str) -> Source:
     """Loads scikit-learn's 8x8 digits, enlarged to 32 pixels and RGB.
 
-    The 1,797 images are part of the scikit-learn package. The stratified
-    split into 1,437 and 360 is the same for everyone.
-
-    Args:
-      split: "train" or "test".
-
-    Returns:
-      The source, with image_size 32 and classes "0" to "9".
+    The 1,797 images are part of the package. The stratified split into 1,437
+    for "train" and 360 for "test" is the same for everyone.
     """
     # scikit-learn takes a second to import: only where it is used.
     from sklearn import datasets, model_selection
@@ -163,14 +154,14 @@ def load_digits(split: str) -> Source:
         random_state=0,
         stratify=digits.target,
     )
-    chosen = np.sort({"train": train, "test": test}[split])
-    images = digits.images[chosen, :, :, None] * (255 / 16)  # were 0..16
+    positions = np.sort({"train": train, "test": test}[split])
+    images = digits.images[positions, :, :, None] * (255 / 16)  # were 0..16
     # 8 px is too small for five stages of a ResNet.
     images = tf.image.resize(images, [32, 32], method="bicubic")
     # Bicubic overshoots at edges; saturate_cast clips to 0..255.
     images = tf.saturate_cast(tf.round(images), tf.uint8).numpy()
     names = [str(digit) for digit in digits.target_names]
-    return from_arrays(images, digits.target[chosen], names, "digits", split)
+    return from_arrays(images, digits.target[positions], names, "digits", split)
 
 
 def _checked_images(images: np.ndarray) -> np.ndarray:

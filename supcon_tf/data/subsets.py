@@ -17,13 +17,9 @@ LARGEST_HELD = 100_000
 
 
 def labels_of(source: sources.Source) -> np.ndarray:
-    """The labels of a split, in its fixed order.
+    """The labels of a split in its fixed order, [num_examples] integers.
 
-    Args:
-      source: the split; one that is read in file order is read once.
-
-    Returns:
-      [num_examples] integers.
+    A split that is read in file order is read once for them.
     """
     if source.labels is not None:
         return source.labels
@@ -64,8 +60,8 @@ def draw_per_class(labels: npt.ArrayLike, count: int, seed: int) -> np.ndarray:
 def draw_alike(labels: npt.ArrayLike, count: int, seed: int) -> np.ndarray:
     """Draws as many examples of each class as of any other, as far as it goes.
 
-    Their numbers differ by one where the classes do not divide `count`, and
-    are lower for classes that have no more.
+    Numbers differ by one where the classes do not divide `count`, and are lower
+    for classes that have no more.
 
     Args:
       labels: [examples] integers.
@@ -82,20 +78,16 @@ def draw_alike(labels: npt.ArrayLike, count: int, seed: int) -> np.ndarray:
 
 
 def turns(labels: npt.ArrayLike) -> np.ndarray:
-    """How often each label was there before.
+    """How often each of `labels` [n] was there before, [n] int64.
 
-    Args:
-      labels: [n] integers.
-
-    Returns:
-      [n] int64: 0 for the first of its class, 1 for the second, ...
+    0 for the first of its class, 1 for the second, ...
     """
     labels = np.asarray(labels)
     order = np.argsort(labels, kind="stable")
     ranked = labels[order]
-    found = np.empty(len(labels), np.int64)
-    found[order] = np.arange(len(labels)) - np.searchsorted(ranked, ranked)
-    return found
+    ranks = np.empty(len(labels), np.int64)
+    ranks[order] = np.arange(len(labels)) - np.searchsorted(ranked, ranked)
+    return ranks
 
 
 def hold_out(
@@ -138,15 +130,11 @@ def hold_out(
 def subset(source: sources.Source, positions: npt.ArrayLike) -> sources.Source:
     """The source with some of its examples.
 
-    The chosen examples of a set that is read in file order are held in memory.
+    Those of a set that is read in file order are held in memory.
 
     Args:
       source: any split.
-      positions: [examples] different integers in 0..num_examples-1, rising:
-        places in the split's fixed order.
-
-    Returns:
-      A source whose fixed order is that of `positions`.
+      positions: [examples] places in the split's fixed order, rising.
 
     Raises:
       ValueError: `positions` is empty, not rising or out of range, or there
@@ -186,27 +174,19 @@ def subset(source: sources.Source, positions: npt.ArrayLike) -> sources.Source:
 
 
 def can_be_held(source: sources.Source, count: int) -> bool:
-    """Whether so many examples of a set that is read in file order may be.
-
-    Args:
-      source: the set.
-      count: examples of it that are to be held in memory.
-    """
+    """Whether so many examples of a set that is read in file order may be."""
     return source.shard is None and count <= LARGEST_HELD
 
 
 def records_at(
     source: sources.Source, positions: np.ndarray
 ) -> tf.data.Dataset:
-    """The records at places of the fixed order.
+    """The records at `positions` [n] int64 of the fixed order of a split.
 
-    Args:
-      source: any split; one that is read in file order passes the records
-        before the last of them.
-      positions: [n] int64, ascending, each once.
+    One that is read in file order passes the records before the last of them.
 
     Raises:
-      ValueError: `positions` are not as above, or out of range.
+      ValueError: `positions` are not ascending, each once, or out of range.
     """
     bounded = np.concatenate([[-1], positions, [source.num_examples]])
     exceptions.require(

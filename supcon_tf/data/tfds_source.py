@@ -36,17 +36,13 @@ def load_tfds(
       split: "train" or "test"; "test" is the first of the splits test and
         validation that has labels (the test split of imagenet2012 has none).
       data_dir: where TFDS keeps its sets; None is TFDS's own default.
-      shard: (index, count) to read every count-th file only, from that of
-        `index` on; None for all.
-
-    Returns:
-      The source. Its `read` returns encoded images.
+      shard: (index, count) to read only every count-th file; None for all.
 
     Raises:
       ImportError: `tensorflow_datasets` does not import.
       RuntimeError: the set could not be downloaded and prepared.
-      ValueError: there is no such set, it lacks images or class labels, it
-        lacks the split, or the split has fewer files than `shard` parts.
+      ValueError: there is no such set, it lacks images, class labels or the
+        split, or the split has fewer files than `shard` parts.
     """
     tfds = _import_tfds()
     builder = _prepared_builder(tfds, name, data_dir)

@@ -1,15 +1,15 @@
 """Benchmarks as real processes, and their measurements in this process."""
 
-from __future__ import annotations
-
+import argparse
 import importlib
 import json
 import pathlib
 
 import pytest
 
-from benchmarks import measuring
+from benchmarks import harness, measuring, results
 from tests import forks
+from tests.tool_settings import BENCHMARKS
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 SUPCONTRAST = """
@@ -36,6 +36,24 @@ def here(monkeypatch):
             lambda threads, name=name: importlib.import_module(name),
         )
     monkeypatch.setattr(measuring, "pin", lambda threads: None)
+
+
+@pytest.fixture
+def measure(here, monkeypatch, tmp_path):
+    """Measures a suite in this process; what it tells and writes."""
+
+    def run(function, job):
+        module, name = function.split(".")
+        module = importlib.import_module(f"benchmarks.{module}")
+        return getattr(module, name)(argparse.Namespace(**job))
+
+    def measure(suite, **fields):
+        bench = BENCHMARKS[suite](str(tmp_path / "run"), **fields)
+        written = harness.measure_all(bench)
+        return results.describe(bench, written), written
+
+    monkeypatch.setattr(harness, "run", run)
+    return measure
 
 
 @pytest.fixture

@@ -268,29 +268,6 @@ def test_the_description_has_it_all():
     assert "DISAGREES: one is another" in results.describe(BENCH, written)
 
 
-def test_every_implementation_is_drawn(tmp_path):
-    points = [
-        point
-        for rows in (512, 2048)
-        for name in ("tiled", "dense")
-        for point in rounds(name, 1.0, 3.0, 2.0, rows=rows, peak_mb=0.0)
-    ]
-    drawn = results.plot(BENCH, results.cases_of(BENCH.AXES, points[:-3]))
-    assert [panel.get_title() for panel in drawn.axes] == ["ms", "MB"]
-    tiled, dense = drawn.axes[0].lines
-    assert list(tiled.get_xdata()) == ["512", "2048"]
-    assert list(tiled.get_ydata()) == [2000.0, 2000.0]
-    assert dense.get_label() == "dense" and len(dense.get_xdata()) == 1
-    results.plot(BENCH, {}).savefig(tmp_path / "figure.png")
-
-
-def test_messages_of_tensorflow_become_one_line():
-    graph = RuntimeError("Graph execution error:\n\nnode\nOOM when allocating")
-    assert measuring.one_line(graph) == "RuntimeError: OOM when allocating"
-    autograph = ValueError("in user code:\n\n  File x\n\n    TypeError: bad\n")
-    assert measuring.one_line(autograph) == "TypeError: bad"
-
-
 def test_a_peers_file_finds_its_siblings(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "peers").mkdir()

@@ -1,7 +1,5 @@
 """Our pipelines and the peers', with a made-up peer where none is installed."""
 
-from __future__ import annotations
-
 import argparse
 import pathlib
 import re
@@ -39,12 +37,9 @@ def test_jobs_are_of_who_has_the_policy():
     assert len(jobs) == 12
 
 
-def test_all_implementations_find_what_they_read(tmp_path, monkeypatch, here):
-    def run(function, job):
-        assert function == "input.make_arrays"
-        return suite.make_arrays(argparse.Namespace(**job))
-
-    monkeypatch.setattr(harness, "run", run)
+def test_all_implementations_find_what_they_read(
+    tmp_path, monkeypatch, measure
+):
     monkeypatch.setattr(suite, "_MOST_FILES", 5)
     told = suite.prepare(str(tmp_path), None, (8, 12), least=7)
     assert re.match("2 JPEG files of .*/sklearn/datasets/images, ", told)
@@ -147,12 +142,12 @@ def test_torchvision_gives_the_same_batches(of, make_job):
         assert other.shape == batch.shape and np.any(other != batch)
 
 
-def test_the_input_pipeline_is_measured(image_folder, run_benchmark):
-    told, written = run_benchmark(
+def test_the_input_pipeline_is_measured(image_folder, measure):
+    told, written = measure(
         "input",
-        *(f"--data_dir={image_folder}", "--implementations=ours"),
-        *("--sizes=8", "--policies=stacked_randaugment", "--inputs=jpeg"),
-        *("--batch_size=16", "--rounds=1", "--seconds=0"),
+        **{"data_dir": str(image_folder), "implementations": ("ours",)},
+        **{"sizes": (8,), "policies": ("stacked_randaugment",)},
+        **{"inputs": ("jpeg",), "batch_size": 16, "rounds": 1, "seconds": 0.0},
     )
     # Half of the train and test images are JPEG files, the others PNG.
     assert written["prepared"].startswith(f"33 JPEG files of {image_folder}, ")

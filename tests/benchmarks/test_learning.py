@@ -1,7 +1,5 @@
 """Ours learns; a stand-in for the peer starts with our weights."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -140,12 +138,12 @@ def test_the_documents_numbers_are_gone_on_from(tmp_path, monkeypatch):
     assert told.count("gradients off float64, seed ") == 6
 
 
-def test_ours_is_tested_as_it_learns(run_benchmark):
-    told, written = run_benchmark(
+def test_ours_is_tested_as_it_learns(measure):
+    told, written = measure(
         "learning",
-        *("--implementations=ours", "--seeds=1", "--steps=25"),
-        *("--knn_every=15", "--batch_size=32", "--width=0.125"),
-        "--learning_rate=0.01",
+        **{"implementations": ("ours",), "seeds": 1, "steps": 25},
+        **{"knn_every": 15, "batch_size": 32, "width": 0.125},
+        learning_rate=0.01,
     )
     first, last = written["points"][0]["curve"]
     assert (first["step"], last["step"]) == (15, 25)

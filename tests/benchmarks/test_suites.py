@@ -1,7 +1,5 @@
 """Loss, step, search, serving: implementations agree, here and as processes."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import pathlib
@@ -12,8 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks import harness, knn, loss, serving, step
-from benchmarks import input as inputs
+from benchmarks import knn, loss, serving, step
 from supcon_tf import losses, models
 from tests.clock import Clock
 
@@ -22,14 +19,12 @@ import tensorflow as tf
 from supcon_tf import losses
 
 def contrastive_loss(features, labels, temperature):
-    if features.shape[0] == 64:
-        raise RuntimeError("this peer has had enough")
     labels = tf.argmax(labels, axis=1)
     return losses.supcon_loss(features, labels, temperature=temperature)
 """
 
 
-def measure(name, folder):
+def measure_loss(name, folder):
     (folder / "official.py").write_text(PEER)
     job = argparse.Namespace(
         **{"implementation": name, "rows": 24, "views": 2, "dim": 8},
@@ -55,14 +50,14 @@ SEARCH = {"bank": 90, "queries": 70, "dim": 6, "k": 5, "seed": 0, "threads": 1}
 def test_every_loss_is_the_same(name, here, supcontrast):
     if name == "supcontrast":
         pytest.importorskip("torch")
-    ours, other = (measure(of, supcontrast) for of in ("tiled", name))
+    ours, other = (measure_loss(of, supcontrast) for of in ("tiled", name))
     for key in loss.LossBench.AGREEING:
         assert other[key] == pytest.approx(ours[key], rel=1e-5)
     assert other["gradient_error"] < 1e-5 and other["seconds"] > 0
 
 
 def test_the_floor_has_no_loss_but_all_products(here, tmp_path):
-    assert measure("floor", tmp_path).keys() == {"seconds", "peak_mb"}
+    assert measure_loss("floor", tmp_path).keys() == {"seconds", "peak_mb"}
     z = np.random.default_rng(0).standard_normal((30, 8), np.float32) / 3
     run = loss.floor_step(z)
     np.testing.assert_allclose(run()[1], np.exp(z @ z.T) @ z, rtol=1e-4)
@@ -83,21 +78,18 @@ def test_the_oracle_is_the_gradient_of_the_loss(views, classes):
 
 
 def test_the_loss_is_measured_beside_a_peer(tmp_path, run_benchmark):
-    """At 64 rows both agree; at 128, 64 samples, the peer raises."""
+    """In processes of their own, as a user does."""
     (tmp_path / "peer.py").write_text(PEER)
     told, written = run_benchmark(
         "loss",
         *("--implementations=tiled,official", "--official_path=peer.py"),
-        *("--rows=64,128", "--dim=8", "--classes=5"),
+        *("--rows=64", "--dim=8", "--classes=5"),
         *("--rounds=1", "--seconds=0.05"),
     )
-    *measured, failed = written["points"]
-    assert len(measured) == 3 and written["disagreements"] == []
-    assert "this peer has had enough" in failed["error"]
-    for point in measured:
+    assert len(written["points"]) == 2 and written["disagreements"] == []
+    for point in written["points"]:
         assert point["seconds"] > 0 and point["peak_mb"] >= 0
         assert point["libraries"]["tensorflow"] == tf.__version__
-    assert re.search(r"rows 128, official: failed: .*had enough", told)
     assert re.search(r"\| +rows 64 \| official \| +\d+\.\d+ \|", told)
     assert "agree: loss, tangent_norm, gradient_norm" in told
 
@@ -180,19 +172,18 @@ def test_pytorch_trains(name, here):
     assert 0 <= measured["loss"] < 0.1 * math.log(11)
 
 
-def test_the_training_step_is_measured(run_benchmark):
-    told, written = run_benchmark(
+def test_the_training_step_is_measured(measure):
+    told, written = measure(
         "step",
-        *("--architectures=resnet18", "--implementations=ours"),
-        *("--batch_sizes=4", "--image_size=8", "--chunks=2"),
-        *("--rounds=1", "--steps=1"),
+        **{"architectures": ("resnet18",), "implementations": ("ours",)},
+        **{"batch_sizes": (4,), "image_size": 8, "chunks": (2,)},
+        **{"rounds": 1, "steps": 1},
     )
     (point,) = written["points"]
     assert point["job"]["chunks"] == 2 and point["seconds"] > 0
     assert point["parameters"] == PARAMETERS
     # Equal projections have tau * log 7 = 0.195; these have been trained.
     assert 0 <= point["loss"] < 0.195
-    assert point["peak_mb"] > 4e-6 * 3 * point["parameters"]
     assert "batch_size 4 | ours, 2 at once | " in told
 
 
@@ -209,37 +200,27 @@ def test_the_check_sees_another_neighbour_and_another_number():
             knn.check(queries, bank, (wrong, indices))
 
 
-def test_the_search_is_measured(run_benchmark):
-    _, written = run_benchmark(
-        "knn",
-        *("--bank=90", "--queries=70", "--dim=6", "--k=5", "--rounds=1"),
-    )
+def test_the_search_is_measured(measure):
+    _, written = measure("knn", bank=90, queries=70, dim=6, k=5, rounds=1)
     table = written["table"]
     assert [row[""] for row in table] == list(knn.KnnBench.NEEDS)
     assert all(float(row["time/ours"]) > 0 for row in table)
     assert {row["agreement"] for row in table} == {"1.00000"}
 
 
-def test_a_small_model_from_files_to_the_table(tmp_path, monkeypatch, here):
-    def run(function, job):
-        module, name = function.split(".")
-        module = {"input": inputs, "serving": serving}[module]
-        return getattr(module, name)(argparse.Namespace(**job))
-
+def test_a_small_model_from_files_to_the_table(monkeypatch, measure):
     def make_keras(**arguments):
         assert arguments == {"weights": None, "classes": 7}
         layers = [tf.keras.layers.GlobalMaxPooling2D()]
         return tf.keras.Sequential([tf.keras.Input([32, 32, 3]), *layers])
 
-    monkeypatch.setattr(harness, "run", run)
     monkeypatch.setattr(tf.keras.applications, "ResNet50", make_keras)
     monkeypatch.setattr(serving, "ARCHITECTURE", "vgg8")
     monkeypatch.setattr(serving, "IMAGE_SIZE", 32)
     monkeypatch.setattr(serving, "CLASSES", 7)
-    bench = serving.ServingBench(
-        str(tmp_path), images=(2,), concurrency=(2,), rounds=1, seconds=0.05
+    _, written = measure(
+        "serving", images=(2,), concurrency=(2,), rounds=1, seconds=0.05
     )
-    written = harness.measure_all(bench)
     for point in written["points"]:
         assert 0 < point["p50_ms"] <= point["p99_ms"] and point["cpu_ms"] > 0
     first, *_ = written["table"]

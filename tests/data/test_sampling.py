@@ -1,7 +1,6 @@
 """Class-balanced batches: what each batch, epoch and run holds."""
 
 import collections
-import dataclasses
 
 import numpy as np
 import pytest
@@ -82,10 +81,7 @@ def test_the_run_reaches_every_image_in_fresh_orders(source):
     assert len(set(of_largest)) == 40
     first_classes = {tuple(LABELS[epoch[0, :4]]) for epoch in epochs}
     assert len(first_classes) > 35  # of 840 orders of four classes
-
-
-def test_every_batch_draws_its_own_classes(source):
-    """Even where each batch has all classes, their order differs."""
+    # Even where each batch has all classes, their order differs.
     (epoch,) = epochs_of(data.class_balanced(source, 14, 2), 14, 1)
     assert len({tuple(LABELS[batch[:7]]) for batch in epoch}) == len(epoch) == 6
 
@@ -120,25 +116,6 @@ def test_seeds_alone_determine_the_order(source):
     assert len(set(orders)) == 3
     assert len(orders[0]) == balanced.num_examples == 88
     assert list(balanced.records(None).as_numpy_iterator()) == list(range(88))
-
-
-def test_labels_are_those_of_the_images(source, tmp_path):
-    """Sources tell their labels without reading an image."""
-    for i in range(6):
-        folder = tmp_path / "train" / "abc"[i % 3]
-        folder.mkdir(parents=True, exist_ok=True)
-        image = np.full([4, 4, 3], i, np.uint8)
-        (folder / f"{i}.png").write_bytes(tf.io.encode_png(image).numpy())
-    (tmp_path / "test").symlink_to(tmp_path / "train")
-    files = data.load("folder", "train", str(tmp_path))
-    for known in (source, files, data.load("digits", "test")):
-        read = known.records(None).map(known.read)
-        labels = [int(label) for _, label in read.as_numpy_iterator()]
-        assert known.labels.tolist() == labels
-
-
-def test_sources_with_labels_can_be_compared(source):
-    assert source == dataclasses.replace(source, labels=source.labels + 1)
 
 
 @pytest.mark.parametrize(

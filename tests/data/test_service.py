@@ -1,7 +1,5 @@
 """A tf.data service: which batches come, and what can be wrong."""
 
-from __future__ import annotations
-
 import collections
 import signal
 import socket
@@ -25,20 +23,18 @@ def source():
     return data.from_arrays(noise(22, 16, 16, 3), np.arange(22))
 
 
+@pytest.fixture
+def closed_port():
+    with socket.create_server(("", 0)) as listener:
+        return listener.getsockname()[1]
+
+
 @pytest.fixture(scope="module")
 def address():
     """Of a dispatcher with two workers, in a process of their own."""
-    arguments = {
-        "port": 0,
-        "dispatcher": None,
-        "workers": 2,
-        "host": "localhost",
-        "worker_port": 0,
-        "journal": None,
-    }
     process = forks.Fork(
-        "from supcon_tf.data import service\n"
-        f"service.serve('all', **{arguments})"
+        "from supcon_tf import commands, config\n"
+        "commands.data_service(config.DataServiceSettings(port=0, workers=2))"
     )
     yield process.read_line().strip().partition("=")[2]
     process.send_signal(signal.SIGTERM)
@@ -119,13 +115,14 @@ def test_consumers_of_one_job_share_its_batches(source, address):
     assert len({reference.find(batch) for batch in batches}) == 40
 
 
-def test_a_service_that_cannot_be_used_is_an_error(port_in_use):
-    with socket.create_server(("", 0)) as listener:
-        closed = listener.getsockname()[1]
+def test_a_service_that_cannot_be_used_is_an_error(closed_port):
     for address, message in (
         ("localhost:5050", "`address` must be grpc://host:port, got localhost"),
         ("grpc://localhost", "`address` must be grpc://host:port"),
-        (f"grpc://localhost:{closed}", r"\(--data_service\), got .*refused"),
+        (
+            f"grpc://localhost:{closed_port}",
+            r"\(--data_service\), got .*refused",
+        ),
         ("grpc://nowhere.invalid:5050", r"\(--data_service\), got grpc://now"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -159,8 +156,6 @@ def test_a_port_is_not_shared(port_in_use, address):
         service.start_workers(address, 2, first_port=port_in_use - 1)
 
 
-def test_workers_need_a_dispatcher():
-    with socket.create_server(("", 0)) as listener:
-        closed = listener.getsockname()[1]
+def test_workers_need_a_dispatcher(closed_port):
     with pytest.raises(ValueError, match="`dispatcher` must be the address"):
-        service.start_workers(f"grpc://localhost:{closed}", seconds=0.2)
+        service.start_workers(f"grpc://localhost:{closed_port}", seconds=0.2)

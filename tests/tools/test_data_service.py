@@ -1,7 +1,5 @@
 """The data service as processes of a machine, one of them killed."""
 
-from __future__ import annotations
-
 import collections
 import pathlib
 import signal
@@ -140,24 +138,24 @@ def test_batches_go_on_without_a_worker(services):
 def test_workers_of_a_run_share_an_epoch(services, tiny_settings):
     """Each gets half batches; what is mixed is mixed behind the service."""
     address = address_of(services("--port=0", "--workers=2"))
-    chosen = tiny_settings(
+    settings = tiny_settings(
         data_service=address,
         augmentation="identity",
         objective="ce",
         mixing="mixup",
     )
-    images = input_pipeline.source(chosen, "train")
+    images = input_pipeline.source(settings, "train")
 
     def views(shard, mix=None):
         return input_pipeline.views(
-            chosen, images, 16, 2, mix, start_step=2, shard=shard
+            settings, images, 16, 2, mix, start_step=2, shard=shard
         )
 
     both = [iter(views((index, 2))) for index in range(2)]
     parts = [next(iterator)[0] for _ in range(24) for iterator in both]
     seen = {pair.tobytes() for part in parts for pair in part.numpy()}
     assert len(seen) == 2 * 24 * 8
-    mix = input_pipeline.mixing(chosen, 3)
+    mix = input_pipeline.mixing(settings, 3)
     mixed, labels = next(iter(views((0, 1), mix)))
     assert mixed.shape == (16, 2, 16, 16, 3)
     assert ((labels > 0.01) & (labels < 0.99)).numpy().any()
@@ -212,29 +210,14 @@ def test_a_run_trains_on_a_service(services, tmp_path):
     assert len((tmp_path / "run/metrics.jsonl").read_text().splitlines()) == 2
 
 
-def test_a_service_that_is_not_there_is_one_line(tmp_path):
-    done = subprocess.run(
-        [
-            sys.executable,
-            str(TOOL),
-            "--role=worker",
-            "--dispatcher=localhost:5050",
-        ],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
-    assert done.returncode == 1
-    assert done.stderr == (
-        "error: --dispatcher must be the grpc:// address of the dispatcher "
-        "with --role=worker, got localhost:5050\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         ({"role": "worker"}, "--dispatcher must be the grpc:// address of"),
+        (
+            {"role": "worker", "dispatcher": "localhost:5050"},
+            "with --role=worker, got localhost:5050",
+        ),
         (
             {"role": "worker", "dispatcher": "grpc://host0:5050"},
             "--host must be the name of this machine with a dispatcher on an",
@@ -255,10 +238,3 @@ def test_flags_fit_the_role(flags, message):
     config.DataServiceSettings(
         role="worker", dispatcher="grpc://host0:5050", host="host1"
     )
-
-
-def test_a_run_shares_no_files_through_a_service():
-    with pytest.raises(ValueError, match="--auto_shard must be element with"):
-        config.PretrainSettings(
-            "x", data_service="grpc://host0:5050", auto_shard="file"
-        )

@@ -1,7 +1,5 @@
 """tools/predict.py as a user calls it, at a server, without TensorFlow."""
 
-from __future__ import annotations
-
 import pathlib
 import signal
 import subprocess

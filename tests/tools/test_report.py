@@ -1,7 +1,5 @@
 """tools/report.py as a user calls it."""
 
-from __future__ import annotations
-
 import pathlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """tools/sweep.py as a process, and signals to it and to its cells."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """The command lines as real processes, from image files to a SavedModel."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -19,14 +17,8 @@ from tests import forks
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 TINY = [
-    "--architecture=vgg8",
-    "--width=0.05",
-    "--hidden_dims=16",
-    "--image_size=16",
-    "--batch_size=16",
-    "--epochs=2",
-    "--warmup_epochs=1",
-    "--warp_probability=0",
+    *("--architecture=vgg8", "--width=0.05", "--hidden_dims=16"),
+    *("--image_size=16", "--batch_size=16", "--augmentation=identity"),
 ]
 
 
@@ -35,24 +27,23 @@ def run(tool, *arguments, cwd, root=ROOT):
     return forks.run(root / "tools" / f"{tool}.py", *arguments, cwd=cwd)
 
 
-def run_afresh(tool, *arguments, cwd):
-    """The same, as a shell does."""
+def run_uninstalled(tool, *arguments, cwd):
+    """The same as a shell does, after `pip install -r requirements.txt`."""
+    packages = [path for path in sys.path if path.endswith("-packages")]
     return subprocess.run(
-        [sys.executable, str(ROOT / "tools" / f"{tool}.py"), *arguments],
+        # -S: what is in the packages is there, what they point to is not.
+        [sys.executable, "-S", ROOT / "tools" / f"{tool}.py", *arguments],
         capture_output=True,
         text=True,
         cwd=cwd,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(packages)},
     )
 
 
 def supcon(*arguments):
     """The console script of an installation."""
-    code = "import sys; from supcon_tf import commands; commands.main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
+    return forks.run(
+        "from supcon_tf import commands; commands.main()", *arguments, cwd=ROOT
     )
 
 
@@ -74,45 +65,37 @@ def test_the_console_script_has_the_tools_as_commands():
 def command_line_run(image_folder, tmp_path_factory):
     """All tools in a row, as a user calls them, outside the repository."""
     cwd = tmp_path_factory.mktemp("elsewhere")
-    data = ["--dataset=folder", f"--data_dir={image_folder}"]
+    data = ["--dataset=folder", f"--data_dir={image_folder}", "--epochs=2"]
+    linear = ["--epochs=5", "--batch_size=16"]
     outputs = {
-        "pretrain": run_afresh(
+        "pretrain": run_uninstalled(
             "pretrain", "--run_dir=run", *data, *TINY, cwd=cwd
         ),
-        "train_linear": run(
-            "train_linear",
-            "--run_dir=run",
-            "--epochs=5",
-            "--batch_size=16",
-            cwd=cwd,
-        ),
+        "train_linear": run("train_linear", "--run_dir=run", *linear, cwd=cwd),
         "evaluate": run("evaluate", "--run_dir=run", cwd=cwd),
         "export": run("export", "--run_dir=run", cwd=cwd),
+        "convert": run(
+            "convert", "--run_dir=run", "--formats=tflite_float32", cwd=cwd
+        ),
         "predict": run(
             "predict", "--run_dir=run", f"{image_folder}/test", cwd=cwd
         ),
     }
     for tool, done in outputs.items():
         assert done.returncode == 0, f"{tool}: {done.stderr[-2000:]}"
+        # No line of TensorFlow's C++ log or TFA's notice.
+        assert "tensorflow/core" not in done.stderr, tool
+        assert "TensorFlow Addons" not in done.stderr, tool
     return cwd / "run", outputs
 
 
 def test_the_run_directory_is_complete(command_line_run):
     path, _ = command_line_run
     assert {entry.name for entry in path.iterdir()} == {
-        "settings.flags",
-        "classes.json",
-        "checkpoints",
-        "metrics.jsonl",
-        "tensorboard",
-        "linear",
-        "evaluation.json",
-        "predictions.npz",
-        "images.json",
-        "representations.npz",
-        "samples.npz",
-        "report.html",
-        "export",
+        *("settings.flags", "classes.json", "images.json", "checkpoints"),
+        *("metrics.jsonl", "tensorboard", "linear", "evaluation.json"),
+        *("predictions.npz", "representations.npz", "samples.npz"),
+        *("report.html", "export", "converted"),
     }
     assert (path / "export" / "1" / "saved_model.pb").exists()
 
@@ -121,6 +104,7 @@ def test_the_start_up_report_says_what_runs(command_line_run):
     _, outputs = command_line_run
     report = outputs["pretrain"].stdout
     for text in (
+        f"supcon_tf {supcon_tf.__version__}, ",
         "TensorFlow 2.15.1",
         "48 train images of 3 classes, views of 16 px",
         "16 images x 2 views, 16 images per replica; 3 steps per epoch",
@@ -133,15 +117,7 @@ def test_the_start_up_report_says_what_runs(command_line_run):
         assert text in report, text
 
 
-def test_a_run_is_silent_but_for_its_report(command_line_run):
-    """No line of TensorFlow's C++ log or TFA's notice among the output."""
-    _, outputs = command_line_run
-    for tool, done in outputs.items():
-        assert "tensorflow/core" not in done.stderr, tool
-        assert "TensorFlow Addons" not in done.stderr, tool
-
-
-def test_the_table_is_the_evaluation(command_line_run):
+def test_table_and_predictions_are_the_evaluation(command_line_run):
     path, outputs = command_line_run
     results = json.loads((path / "evaluation.json").read_text())
     table = outputs["evaluate"].stdout
@@ -152,18 +128,23 @@ def test_the_table_is_the_evaluation(command_line_run):
         ("prototype top-1", results["prototype"]["top_1"]),
     ):
         assert re.search(rf"{title} +{value:.4f}\n", table + "\n")
-
-
-def test_predictions_are_as_accurate_as_the_evaluation(command_line_run):
-    path, outputs = command_line_run
     rows = list(csv.DictReader(io.StringIO(outputs["predict"].stdout)))
     right = [
         row["predicted_class"] == pathlib.Path(row["path"]).parent.name
         for row in rows
     ]
-    results = json.loads((path / "evaluation.json").read_text())
     assert len(rows) == 21
     assert sum(right) / 21 == pytest.approx(results["linear"]["top_1"])
+
+
+def test_a_conversion_ends_with_its_table(command_line_run):
+    """And nothing of what the converter prints."""
+    done = command_line_run[1]["convert"]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [
+        *("versions", "devices", "data", "encoder", "classifier"),
+        *("made", "converted", "MB", "float", "tflite_float32"),
+    ]
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize(
@@ -201,8 +182,7 @@ def test_a_file_that_is_no_image_is_named_or_skipped(image_folder, tmp_path):
         "--data_dir=images",
         "--run_dir=run",
         "--epochs=0",
-        "--augmentation=identity",
-        *[flag for flag in TINY if "epochs" not in flag],
+        *TINY,
     ]
     done = run("pretrain", *arguments, cwd=tmp_path)
     assert done.returncode == 1
@@ -220,6 +200,8 @@ def smaller_demo(folder):
     shutil.copytree(ROOT / "flags", folder / "flags")
     with open(folder / "flags/supcon_digits_resnet18.flags", "a") as preset:
         preset.write("--architecture=vgg8\n--augmentation=identity\n")
+    with open(folder / "flags/linear_digits.flags", "a") as preset:
+        preset.write("--epochs=20\n")
     (folder / "tools").mkdir()
     for name in ("demo.py", "checkout.py"):
         shutil.copy(ROOT / "tools" / name, folder / "tools")
@@ -259,19 +241,3 @@ def test_the_augmentation_is_shown(image_folder, tmp_path):
     for path in paths:
         assert (tmp_path / path).read_bytes().startswith(b"\x89PNG")
     assert len(list((tmp_path / "runs" / "show_augment").iterdir())) == 2
-
-
-def test_a_tool_runs_where_the_package_is_not_installed(tmp_path):
-    """As after `pip install -r requirements.txt`, from any folder."""
-    packages = [path for path in sys.path if path.endswith("-packages")]
-    done = subprocess.run(
-        # -S: what is in the packages is there, what they point to is not.
-        [sys.executable, "-S", str(ROOT / "tools/pretrain.py")]
-        + ["--run_dir=run", "--augmentation=identity", *TINY, "--epochs=0"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(packages)},
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert f"supcon_tf {supcon_tf.__version__}, " in done.stdout

@@ -1,0 +1,131 @@
+"""The command line of tools: help, wrong flags, and errors in one line."""
+
+import dataclasses
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests import forks
+from tests.tool_settings import PROGRAMS
+
+ROOT = pathlib.Path(__file__).parent.parent
+HELP = """
+import io, contextlib, pathlib, runpy, sys
+sys.modules["tensorflow"] = None  # to import it would raise
+sys.path.insert(0, "tools")
+for program in sys.argv[1:]:
+    for flag in ("--help", "--helpfull"):
+        sys.argv = [program, flag]
+        runpy.run_path(program, run_name="__main__")
+        print("=====")
+"""
+
+
+def test_help_shows_the_flags_and_imports_no_tensorflow():
+    done = subprocess.run(
+        [sys.executable, "-c", HELP, *PROGRAMS],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    texts = done.stdout.split("=====\n")[:-1]
+    shown = [set(re.findall(r"^  --(?:\[no\])?(\w+)", x, re.M)) for x in texts]
+    for number, (program, settings_class) in enumerate(PROGRAMS.items()):
+        short, full = shown[2 * number : 2 * number + 2]
+        names = {field.name for field in dataclasses.fields(settings_class)}
+        assert full == names, program
+        assert short <= names and "run_dir" in short, program
+        assert f"python {program}" in texts[2 * number]
+        assert "--flagfile=FILE" in texts[2 * number]
+    pretrain = list(PROGRAMS).index("tools/pretrain.py")
+    assert 15 <= len(shown[2 * pretrain]) <= 25 < len(shown[2 * pretrain + 1])
+    assert "--helpfull shows all" in texts[2 * pretrain]
+    # By subject: what is about checkpoints stands together.
+    assert re.search(
+        r"\nCheckpoints of a run [^\n]*:\n  --\[no\]overwrite",
+        texts[2 * pretrain],
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--bogus=1"], "Unknown command line flag 'bogus'"),
+        (["--epochs=ten"], "invalid literal for int"),
+        (["--run_dir=x", "--temperature=-1"], "--temperature must be above 0"),
+        (["--run_dir=x", "--crop_area=a,b"], "must be numbers separated by"),
+        (["--run_dir=x", "extra"], "error: arguments must be flags, got extra"),
+        (["--formulation=up"], "value should be one of <out|in>"),
+    ],
+)
+def test_a_wrong_flag_is_one_clear_line(arguments, message):
+    done = forks.run(ROOT / "tools" / "pretrain.py", *arguments)
+    assert done.returncode != 0
+    assert message in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+    assert len((done.stderr + done.stdout).splitlines()) <= 2
+
+
+def run_main(statement, *arguments):
+    """Runs a tool whose work is one statement, and takes words as arguments."""
+    return forks.run(
+        "from supcon_tf import command_line, exceptions\n"
+        "from tests.test_settings import Lists\n"
+        f"def main(settings):\n    {statement}\n"
+        "command_line.run(main, Lists, 'words', 'Help.')",
+        "--run_dir=here",
+        *arguments,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["a,b", "c"], "('a,b', 'c')"),
+        ([], "()"),
+        (["--words=z"], "('z',)"),
+        (["--colors=red", "a", "--limit=2", "b"], "('a', 'b')"),
+    ],
+)
+def test_arguments_without_a_flag_fill_a_list(arguments, expected):
+    done = run_main("print(settings.words)", *arguments)
+    assert done.stdout.strip() == expected, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("statement", "line"),
+    [
+        (
+            "raise exceptions.InvalidValue('`limit` must be 2, `lim` not')",
+            "error: --limit must be 2, `lim` not",
+        ),
+        ("raise exceptions.Failed('no answer')", "error: no answer"),
+        (
+            "raise PermissionError(13, 'Permission denied', 'here/deeper')",
+            "error: --run_dir must be a path that can be read and written, got "
+            "here/deeper: Permission denied",
+        ),
+        ("raise KeyboardInterrupt", "interrupted"),
+    ],
+)
+def test_what_a_user_can_mend_is_one_line(statement, line):
+    done = run_main(statement)
+    assert done.returncode and done.stderr == line + "\n"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "list(zip([1], [], strict=True))",  # a ValueError
+        "open('here/settings')",  # of a file that we forgot to write
+        "raise PermissionError(13, 'Permission denied', 'elsewhere')",
+        "raise RuntimeError('a defect')",
+    ],
+)
+def test_a_defect_of_ours_keeps_its_traceback(statement):
+    done = run_main(statement)
+    assert done.returncode and "Traceback" in done.stderr
