@@ -127,7 +127,6 @@ WHOLE = {
     "test_beginnings",
     "test_compilation",
     "test_configs",
-    "test_model_server",
     "test_precision",
     "test_replicas",
     "test_suites",
