@@ -127,6 +127,7 @@ WHOLE = {
     "test_beginnings",
     "test_compilation",
     "test_configs",
+    "test_draws",
     "test_precision",
     "test_replicas",
     "test_suites",
