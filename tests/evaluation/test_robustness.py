@@ -1,7 +1,5 @@
 """Classifiers on corrupted test images: which images, which numbers."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import types

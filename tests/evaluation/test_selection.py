@@ -1,7 +1,5 @@
 """The choice of a setting, with a method that trains nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

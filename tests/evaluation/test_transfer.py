@@ -1,7 +1,5 @@
 """An encoder of the image folder, taken to the digits and elsewhere."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """What a run needs of its devices, and what each worker reads."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
