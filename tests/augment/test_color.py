@@ -41,10 +41,6 @@ def _pictures(height: int = 17, width: int = 23) -> np.ndarray:
     return np.stack(pictures).astype(np.uint8)
 
 
-def _factors(images: np.ndarray, factor: float) -> tf.Tensor:
-    return tf.fill([len(images)], tf.constant(factor, tf.float32))
-
-
 def test_gray_is_exactly_pil_on_a_cube_of_colors():
     levels = np.arange(0, 256, 5, dtype=np.uint8)
     cube = np.stack(np.meshgrid(levels, levels, levels), axis=-1)
@@ -89,7 +85,8 @@ def test_same_everywhere(operation):
 @pytest.mark.parametrize("turn", [-0.5, -0.1, 0.0, 0.05, 0.25, 0.5, 1.0])
 def test_hue_matches_colorsys_within_one_level(turn):
     pictures = _pictures(9, 8)
-    turned = color.adjust_hue(tf.constant(pictures), _factors(pictures, turn))
+    turns = tf.fill([len(pictures)], turn)
+    turned = color.adjust_hue(tf.constant(pictures), turns)
     expected = np.empty_like(pictures)
     for place in np.ndindex(pictures.shape[:3]):
         hue, saturation, value = colorsys.rgb_to_hsv(*pictures[place] / 255)

@@ -99,10 +99,8 @@ def test_batch_norm_is_synchronized_on_replicas_alone(mirrored_strategy):
                 models.ProjectionHead(4, (8,), use_batch_norm=True),
             )
             model.build((None, 2, 8, 8, 3))
-        for norm in (
-            model.encoder.stack.convs[0].bn,
-            *model.projection_head.norms,
-        ):
+        norms = model.projection_head.norms
+        for norm in (model.encoder.stack.convs[0].bn, *norms):
             assert norm.synchronized == (strategy is mirrored_strategy)
 
 

@@ -121,10 +121,7 @@ def test_the_optimizer_leaves_the_copies_alone():
     model.train_on_batch(*make_batch())
     for one, other in zip(before, model._copied_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
-    online = (
-        model.encoder.trainable_weights
-        + model.projection_head.trainable_weights
-    )
+    online = [w for _, part in parts(model) for w in part.trainable_weights]
     assert {id(w) for w in trainable} == {id(w) for w in online}
     every = {id(w) for w in model.variables}
     assert every == {id(w) for w in model.weights}

@@ -157,7 +157,7 @@ def apply(optimizer, gradients, variables):
 
 @pytest.fixture(scope="module")
 def five_steps():
-    """Weights after five plain steps, those that test_optimizers proves."""
+    """Weights after five plain steps, which the formula proves."""
     optimizer, variables = make_optimizer(), make_variables()
     for gradients in make_gradients(5):
         apply(optimizer, gradients, variables)
