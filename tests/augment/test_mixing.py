@@ -186,10 +186,8 @@ def test_the_seed_decides_everywhere_alike(mix_class):
 @pytest.mark.parametrize("mix_class", _MIXES)
 def test_errors_name_value_and_rule(mix_class):
     for alpha in (0.0, -1.0, float("inf"), float("nan")):
-        with pytest.raises(
-            ValueError,
-            match=f"`alpha` must be positive and finite, got {alpha}",
-        ):
+        message = f"`alpha` must be positive and finite, got {alpha}"
+        with pytest.raises(ValueError, match=message):
             mix_class(10, alpha)
     with pytest.raises(ValueError, match="`num_classes` must be at least 2, g"):
         mix_class(1)
@@ -204,7 +202,5 @@ def test_errors_name_value_and_rule(mix_class):
         with pytest.raises(ValueError, match=r"`seed` must be \[2\] int32, go"):
             mix(views, labels, bad)
     for bad in (labels + 1, labels - 1):
-        with pytest.raises(
-            tf.errors.InvalidArgumentError, match="`labels` must be in 0 ... 3"
-        ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="in 0 ... 3"):
             tf.function(mix)(views, bad, _SEED)

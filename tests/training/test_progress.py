@@ -183,9 +183,14 @@ def test_values_are_those_of_now_and_the_epoch_says_all(bar, clock, capsys):
     assert capsys.readouterr().out.startswith("\repoch 3/3  1/1251")
 
 
-def test_fast_steps_are_not_all_drawn(bar, clock, capsys):
-    steps(bar, range(1000), clock, 0.001, loss=1.0)
-    assert 9 <= capsys.readouterr().out.count("\r") <= 11
+def test_fast_steps_are_not_all_drawn_and_none_where_silent(bar, clock, capsys):
+    for verbose, least, most in ((0, 0, 0), (1, 9, 13)):
+        bar.verbose = verbose
+        steps(bar, range(1000), clock, 0.001, loss=1.0)
+        bar.on_epoch_end(1, LOGS)
+        printed = capsys.readouterr().out
+        assert least <= printed.count("\r") <= most
+        assert bool(printed) == bool(verbose)
 
 
 def batches(clock=None, seconds=0.0):
