@@ -6,13 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from supcon_tf import (
-    commands,
-    config,
-    evaluation,
-    run_files,
-    settings,
-)
+from supcon_tf import commands, config, evaluation, run_files, settings
 from supcon_tf.evaluation import transfer
 from supcon_tf.training import input_pipeline
 

@@ -10,12 +10,7 @@ import tensorflow as tf
 import tqdm
 
 from supcon_tf import config, distribute, losses, run_files, training
-from supcon_tf.training import (
-    callbacks,
-    checkpoints,
-    monitoring,
-    progress,
-)
+from supcon_tf.training import callbacks, checkpoints, monitoring, progress
 
 STEPS = 4
 DURING = (  # an epoch
