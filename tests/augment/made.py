@@ -1,7 +1,5 @@
 """Images, seeds and comparisons that these tests share."""
 
-from __future__ import annotations
-
 import numpy as np
 import tensorflow as tf
 

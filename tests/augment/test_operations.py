@@ -1,10 +1,7 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from supcon_tf.augment import operations, tables
-from tests import pil
 from tests.augment import made
 
 _RANGES = tables.RAND_AUGMENT_RANGES
@@ -41,13 +38,9 @@ def test_every_operation_at_every_level_is_exactly_pil(height, width):
     for picture, result, choice, draw in zip(
         pictures, results, choices, draws, strict=True
     ):
-        name, level = _STEPS[choice]
-        value = operations.argument(name, level, min(height, width), _RANGES)
-        if name in operations.SIGNED and draw[0] < 0.5:
-            value = -value
-        value = float(np.float32(value))
-        expected = pil.apply(name, picture, value, draw[1:], fill)
-        np.testing.assert_array_equal(result, expected, f"{name} {level}")
+        drawn = [(_STEPS[choice], draw)]
+        expected = made.by_pil(picture, drawn, _RANGES, fill)
+        np.testing.assert_array_equal(result, expected, f"{_STEPS[choice]}")
 
 
 def test_same_in_a_function_in_a_pipeline_and_alone():
@@ -81,43 +74,30 @@ def test_levels_that_change_nothing():
 
 
 @pytest.mark.parametrize(
-    "name, level, expected",
-    [
-        ("Rotate", 10, 30.0),
-        ("ShearX", 5, 0.15),
-        ("TranslateY", 10, 100.0),
-        ("Cutout", 10, 40),
-        ("Cutout", 3, 12),
-        ("Posterize", 10, 4),
-        ("Posterize", 5, 2),
-        ("Posterize", 2, 1),  # int(0.8) bits would leave a black image
-        ("Solarize", 10, 256),
-        ("Solarize", 5, 128),
-        ("SolarizeAdd", 10, 110),
-        ("Contrast", 0, 0.1),
-        ("Contrast", 10, 1.9),
-        ("Invert", 7, 0.0),
-    ],
-)
-def test_arguments_of_levels_at_224_pixels(name, level, expected):
-    value = operations.argument(name, level, 224, _RANGES)
-    assert value == pytest.approx(expected, abs=1e-12)
-
-
-@pytest.mark.parametrize(
     "policy, name, levels",
     [
+        (None, "Rotate", {10: 30.0}),
+        (None, "ShearX", {5: 0.15}),
+        (None, "TranslateY", {10: 100.0}),
+        (None, "Cutout", {10: 40, 3: 12}),
+        # int(0.8) bits would leave a black image.
+        (None, "Posterize", {10: 4, 5: 2, 2: 1}),
+        (None, "Solarize", {10: 256, 5: 128}),
+        (None, "SolarizeAdd", {10: 110}),
+        (None, "Contrast", {0: 0.1, 10: 1.9}),
+        (None, "Invert", {7: 0.0}),
         ("imagenet", "Posterize", {5: 6, 6: 6, 7: 6, 8: 7}),
         ("v0", "Posterize", {2: 1, 6: 2}),
         ("v0", "TranslateY", {9: 225.0}),
         ("cifar10", "TranslateX", {9: 0.9 * 150 * 224 / 331}),
     ],
 )
-def test_ranges_of_levels(policy, name, levels):
-    _, ranges = tables.AUTO_AUGMENT[policy]
+def test_arguments_of_levels_at_224_pixels(policy, name, levels):
+    """Of RandAugment, and of the policies of AutoAugment."""
+    ranges = tables.AUTO_AUGMENT[policy][1] if policy else _RANGES
     for level, expected in levels.items():
         value = operations.argument(name, level, 224, ranges)
-        assert value == pytest.approx(expected)
+        assert value == pytest.approx(expected, rel=1e-6, abs=1e-12)
 
 
 def test_lengths_scale_with_the_side():

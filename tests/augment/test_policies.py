@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import inspect
 import itertools
 
@@ -57,18 +55,20 @@ def test_dispatch_gives_each_image_its_operation_and_arguments():
     assert result.shape == images.shape
 
 
-@pytest.mark.parametrize("count, side", [(0, 32), (1, 32), (5, 1), (6, 20)])
+@pytest.mark.parametrize("count, side", [(1, 32), (5, 1), (6, 20)])
 def test_policy_keeps_shape_and_dtype(policy, count, side):
     views = policy(_images(count, side), made.seeds(count))
     assert views.shape == (count, side, side, 3) and views.dtype == tf.uint8
 
 
-@pytest.mark.parametrize("make", [augment.Identity, augment.SimAugment])
-def test_all_off_changes_nothing(make):
-    images = _images(4)
-    options = _NEVER if make is augment.SimAugment else {}
-    views = make(**options)(images, made.seeds(4))
-    np.testing.assert_array_equal(views, images)
+def test_all_off_changes_nothing():
+    images, seeds = _images(4), made.seeds(4)
+    for policy in (
+        augment.Identity(),
+        augment.SimAugment(**_NEVER),
+        augment.RandAugment(probability=0.0),
+    ):
+        np.testing.assert_array_equal(policy(images, seeds), images)
 
 
 def test_same_everywhere(policy):
@@ -198,18 +198,13 @@ def test_config_rebuilds_the_policy(policy):
     )
 
 
-@pytest.mark.parametrize("name", [*_ALWAYS])
-@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
-def test_probability_errors(name, value):
-    with pytest.raises(
-        ValueError, match=rf"`{name}` must be in \[0, 1\], got {value}"
-    ):
-        augment.SimAugment(**{name: value})
-
-
-def test_other_errors():
+def test_errors():
+    for name, value in itertools.product(_ALWAYS, (-0.1, 1.1, float("nan"))):
+        message = rf"`{name}` must be in \[0, 1\], got {value}"
+        with pytest.raises(ValueError, match=message):
+            augment.SimAugment(**{name: value})
     with pytest.raises(ValueError, match=r"`strength` must be in \[0, 2.5\]"):
-        augment.SimAugment(strength=3.0)
+        augment.SimAugment(strength=2.6)
     for policy in _POLICIES.values():
         for images in (tf.zeros([2, 4, 4, 3]), tf.zeros([4, 4, 3], tf.uint8)):
             with pytest.raises(ValueError, match="`images` must be "):

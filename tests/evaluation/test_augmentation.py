@@ -1,7 +1,5 @@
 """What the pictures of the augmentation show, against training and PIL."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 

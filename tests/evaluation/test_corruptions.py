@@ -1,7 +1,5 @@
 """Corrupted images: the library's, the two mended ones, in any processes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Evaluation of a finished run."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Fine-tuning: where it starts, what it changes, what it leaves."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Logistic regression beside a minimiser of its formula."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -55,10 +53,10 @@ def minimised(rows, labels, num_classes, l2):
         return total + l2 * np.sum(weights[:, 1:] ** 2), gradient.ravel()
 
     start = np.zeros(num_classes * (rows.shape[1] + 1))
-    found = optimize.minimize(
+    best = optimize.minimize(
         loss, start, jac=True, method="BFGS", options={"gtol": 1e-6}
     )
-    return found.x.reshape(num_classes, -1)
+    return best.x.reshape(num_classes, -1)
 
 
 @pytest.mark.parametrize("num_classes", [2, 4])

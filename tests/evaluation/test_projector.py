@@ -1,7 +1,5 @@
 """Projector data, as a real TensorBoard serves it."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json
@@ -81,10 +79,10 @@ class Board:
     def runs(self):
         """Names of runs, once the directory is read for the first time."""
         until = time.monotonic() + 600
-        while not (found := json.loads(self.get("runs"))):
+        while not (names := json.loads(self.get("runs"))):
             assert time.monotonic() < until
             time.sleep(0.1)
-        return found
+        return names
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Which images a report shows, and that they are the images they are said."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

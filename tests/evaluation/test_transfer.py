@@ -1,20 +1,12 @@
 """An encoder of the image folder, taken to the digits and elsewhere."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 
 import numpy as np
 import pytest
 
-from supcon_tf import (
-    commands,
-    config,
-    evaluation,
-    run_files,
-    settings,
-)
+from supcon_tf import commands, config, evaluation, run_files, settings
 from supcon_tf.evaluation import transfer
 from supcon_tf.training import input_pipeline
 

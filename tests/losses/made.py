@@ -1,9 +1,18 @@
-"""Unit vectors, gradients, and steps on two replicas."""
+"""Options, unit vectors, gradients, and steps on two replicas."""
 
-from __future__ import annotations
+import itertools
 
 import numpy as np
 import tensorflow as tf
+
+FORMULATIONS = ("out", "in")
+DENOMINATORS = ("all", "one_positive", "only_negatives")
+
+
+def combinations(**values):
+    """Options of every combination of these values."""
+    for combination in itertools.product(*values.values()):
+        yield dict(zip(values, combination, strict=True))
 
 
 def unit(shape, seed=0, dtype=np.float64):

@@ -1,7 +1,5 @@
 """Losses and metrics are rebuilt from their configurations."""
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np

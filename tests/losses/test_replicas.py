@@ -4,8 +4,6 @@ One and four logical CPU devices, and two workers over the loopback interface,
 train the same batch-normalised encoder for three steps.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests import forks, workers

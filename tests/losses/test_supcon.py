@@ -1,7 +1,5 @@
 """supcon_loss and SupConLoss against the paper's loops and closed forms."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -31,23 +29,15 @@ def value_and_gradient(z, labels, **options):
 @pytest.mark.parametrize("positives", list(LABELS))
 @pytest.mark.parametrize("temperature", [0.1, 1.0])
 def test_equals_the_papers_loops(views, positives, temperature):
-    z = made.unit([5, views, 4])
-    labels = LABELS[positives]
-    caps = [None, max(views - 1, 1), views + 1, 100]
-    for formulation, denominator, anchor_views, cap in itertools.product(
-        ("out", "in"),
-        ("all", "one_positive", "only_negatives"),
-        ("all", "first"),
-        caps,
+    z, labels = made.unit([5, views, 4]), LABELS[positives]
+    for options in made.combinations(
+        formulation=made.FORMULATIONS,
+        denominator=made.DENOMINATORS,
+        anchor_views=("all", "first"),
+        positives_cap=(None, max(views - 1, 1), views + 1, 100),
+        temperature=[temperature],
+        scale_by_temperature=[views == 2],
     ):
-        options = {
-            "temperature": temperature,
-            "formulation": formulation,
-            "denominator": denominator,
-            "anchor_views": anchor_views,
-            "positives_cap": cap,
-            "scale_by_temperature": views == 2,
-        }
         np.testing.assert_allclose(
             losses.supcon_loss(z, labels, **options),
             reference.supcon_loss(z, labels, **options),
@@ -57,25 +47,22 @@ def test_equals_the_papers_loops(views, positives, temperature):
         )
 
 
-@pytest.mark.parametrize("formulation", ["out", "in"])
-@pytest.mark.parametrize(
-    "denominator", ["all", "one_positive", "only_negatives"]
-)
-@pytest.mark.parametrize("cap", [None, 2])
-def test_gradient_equals_finite_differences(formulation, denominator, cap):
-    z = made.unit([4, 2, 3], seed=1)
-    options = {
-        "temperature": 0.3,
-        "formulation": formulation,
-        "denominator": denominator,
-        "positives_cap": cap,
-    }
-    labels = [0, 1, 0, 0]
-    _, gradient = value_and_gradient(z, labels, **options)
-    expected = reference.finite_differences(
-        lambda x: reference.supcon_loss(x, labels, **options).sum(), z
-    )
-    np.testing.assert_allclose(gradient, expected, atol=2e-6)
+@pytest.mark.parametrize("formulation", made.FORMULATIONS)
+def test_gradient_equals_finite_differences(formulation):
+    z, labels = made.unit([4, 2, 3], seed=1), [0, 1, 0, 0]
+    for options in made.combinations(
+        formulation=[formulation],
+        denominator=made.DENOMINATORS,
+        positives_cap=(None, 2),
+        temperature=[0.3],
+    ):
+        _, gradient = value_and_gradient(z, labels, **options)
+        expected = reference.finite_differences(
+            lambda x, o=options: reference.supcon_loss(x, labels, **o).sum(), z
+        )
+        np.testing.assert_allclose(
+            gradient, expected, atol=2e-6, err_msg=str(options)
+        )
 
 
 @pytest.mark.parametrize("formulation", ["out", "in"])
@@ -189,7 +176,7 @@ def test_in_a_narrow_cone_l_out_costs_the_variance_of_similarities():
         "in": math.log(95) - pull + (spread - spread_of_same) / 2,
     }
     for formulation, by_anchor in expected.items():
-        found = losses.supcon_loss(
+        results = losses.supcon_loss(
             z[:, np.newaxis],
             labels,
             temperature=0.2,
@@ -197,7 +184,7 @@ def test_in_a_narrow_cone_l_out_costs_the_variance_of_similarities():
             scale_by_temperature=False,
         )
         # What is left out is of the third order.
-        error = abs(np.mean(found) - by_anchor.mean())
+        error = abs(np.mean(results) - by_anchor.mean())
         assert error < 0.1 * spread.mean() / 2
 
 
@@ -273,15 +260,12 @@ def test_positive_mask_replaces_labels():
         rtol=1e-6,
     )
     weights = np.random.default_rng(0).uniform(size=[4, 4]) * same
-    for formulation, denominator in itertools.product(
-        ("out", "in"), ("all", "one_positive", "only_negatives")
+    for options in made.combinations(
+        formulation=made.FORMULATIONS,
+        denominator=made.DENOMINATORS,
+        positive_mask=[weights],  # asymmetric, not binary
+        temperature=[0.2],
     ):
-        options = {
-            "temperature": 0.2,
-            "formulation": formulation,
-            "denominator": denominator,
-            "positive_mask": weights,  # asymmetric, not binary
-        }
         np.testing.assert_allclose(
             losses.supcon_loss(z, **options),
             reference.supcon_loss(z, **options),
@@ -314,15 +298,12 @@ def test_masked_contrasts_take_no_part():
     further_labels = np.array([0, 2, 1, 0, 0, 1, 3])
     mask = np.array([True, False, True, True, False])  # of the last five
     kept = np.array([True, True, *mask])
-    for formulation, denominator, cap in itertools.product(
-        ("out", "in"), ("all", "one_positive", "only_negatives"), (None, 1, 3)
+    for options in made.combinations(
+        formulation=made.FORMULATIONS,
+        denominator=made.DENOMINATORS,
+        positives_cap=(None, 1, 3),
+        temperature=[0.2],
     ):
-        options = {
-            "temperature": 0.2,
-            "formulation": formulation,
-            "denominator": denominator,
-            "positives_cap": cap,
-        }
         np.testing.assert_allclose(
             losses.supcon_loss(
                 z,
@@ -354,35 +335,27 @@ def test_masked_contrasts_take_no_part():
 @pytest.mark.parametrize("temperature", [0.01, 1.0])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 100.0])
 def test_value_and_gradient_are_finite(dtype, temperature, scale):
-    for batch, labels in (
-        (1, [3]),
-        (5, [0, 0, 0, 0, 0]),
-        (5, [0, 1, 2, 3, 4]),
-        (5, [0, 0, 1, 1, 2]),
+    for views, labels in itertools.product(
+        (1, 2), ([3], [0] * 5, [0, 1, 2, 3, 4], [0, 0, 1, 1, 2])
     ):
-        for views, formulation, denominator in itertools.product(
-            (1, 2), ("out", "in"), ("all", "one_positive", "only_negatives")
+        z = tf.cast(made.unit([len(labels), views, 8]) * scale, dtype)
+        for options in made.combinations(
+            formulation=made.FORMULATIONS,
+            denominator=made.DENOMINATORS,
+            temperature=[temperature],
         ):
-            z = tf.cast(made.unit([batch, views, 8]) * scale, dtype)
-            options = {"formulation": formulation, "denominator": denominator}
-            loss, gradient = value_and_gradient(
-                z, labels, temperature=temperature, **options
-            )
+            loss, gradient = value_and_gradient(z, labels, **options)
             assert loss.dtype == np.float32
-            assert np.isfinite(loss).all(), (batch, views, options)
+            assert np.isfinite(loss).all(), (labels, views, options)
             if scale <= 1:  # the raw gradient of 100 x in float16 overflows
                 assert np.isfinite(tf.cast(gradient, tf.float32)).all()
 
 
 def test_very_small_temperature_equals_the_oracle():
-    z = made.unit([6, 2, 8])
-    labels = [0, 1, 0, 1, 2, 2]
-    np.testing.assert_allclose(
-        losses.supcon_loss(z, labels, temperature=0.01),
-        reference.supcon_loss(z, labels, temperature=0.01),
-        rtol=1e-4,
-        atol=1e-5,
-    )
+    z, labels = made.unit([6, 2, 8]), [0, 1, 0, 1, 2, 2]
+    loss = losses.supcon_loss(z, labels, temperature=0.01)
+    expected = reference.supcon_loss(z, labels, temperature=0.01)
+    np.testing.assert_allclose(loss, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_anchor_without_positives_has_loss_and_gradient_zero():
@@ -395,7 +368,10 @@ def test_anchor_without_positives_has_loss_and_gradient_zero():
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_in_a_function_with_unknown_batch(jit_compile):
+@pytest.mark.parametrize(
+    "options", [{}, {"positives_cap": 3, "denominator": "one_positive"}]
+)
+def test_in_a_function_with_unknown_batch(jit_compile, options):
     @tf.function(
         jit_compile=jit_compile,
         input_signature=[
@@ -404,13 +380,13 @@ def test_in_a_function_with_unknown_batch(jit_compile):
         ],
     )
     def step(z, labels):
-        return value_and_gradient(z, labels, positives_cap=3)
+        return value_and_gradient(z, labels, **options)
 
     for batch in (3, 6):
         z = made.unit([batch, 2, 4]).astype(np.float32)
         labels = np.arange(batch, dtype=np.int32) % 2
         got = step(z, labels)
-        expected = value_and_gradient(z, labels, positives_cap=3)
+        expected = value_and_gradient(z, labels, **options)
         for a, b in zip(got, expected, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 

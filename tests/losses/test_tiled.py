@@ -1,7 +1,5 @@
 """tiled_supcon_loss is supcon_loss, in value, gradient, and less memory."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys
@@ -162,7 +160,9 @@ def test_value_and_gradient_are_finite(dtype, temperature, scale):
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize("options", [{"unit_length": True}, {"tile_rows": 4}])
+@pytest.mark.parametrize(
+    "options", [{"unit_length": True}, {"tile_rows": 4}, {"formulation": "in"}]
+)
 @pytest.mark.parametrize("batch", [None, 6])
 def test_in_a_function(jit_compile, options, batch):
     @tf.function(
@@ -181,7 +181,10 @@ def test_in_a_function(jit_compile, options, batch):
         z = made.unit([size, 2, 4]).astype(np.float32)
         labels = np.arange(size, dtype=np.int32) % 2
         expected = made.value_and_gradient(
-            lambda z, y=labels: losses.supcon_loss(z, y), z
+            lambda z, y=labels: losses.supcon_loss(
+                z, y, formulation=options.get("formulation", "out")
+            ),
+            z,
         )
         expected = [tensor.numpy() for tensor in expected]
         for _ in range(2):  # the second use of a trace, too
@@ -208,42 +211,40 @@ def test_the_schedule_follows_the_documented_rule(monkeypatch):
     assert not unrolls(z, unit_length=True, tile_rows=2)
     assert not unrolls(z, unit_length=True, temperature=0.02)
     assert not unrolls(z, unit_length=True, formulation="in")
+    assert tiles_unrolled.is_affordable(8192)
+    assert not tiles_unrolled.is_affordable(12288)
     monkeypatch.setattr(tiles_unrolled, "MEMORY", 100)
     assert not unrolls(z, unit_length=True)
 
 
-def test_what_is_affordable_stays_within_the_budget():
-    assert tiles_unrolled.is_affordable(8192)
-    assert not tiles_unrolled.is_affordable(12288)
-
-
 def test_implementation_chooses():
-    def is_tiled(**options):
-        return losses.SupConLoss(**options).is_tiled
-
-    assert is_tiled()
-    assert is_tiled(formulation="in", anchor_views="first")
-    assert not is_tiled(implementation="dense")
-    assert not is_tiled(positives_cap=3)
-    assert not is_tiled(denominator="only_negatives")
+    for options in ({}, {"formulation": "in", "anchor_views": "first"}):
+        assert losses.SupConLoss(**options).is_tiled
+    for name, value in (
+        ("implementation", "dense"),
+        ("positives_cap", 3),
+        ("denominator", "only_negatives"),
+    ):
+        assert not losses.SupConLoss(**{name: value}).is_tiled
     z, labels = made.unit([6, 2, 4]), np.array([0, 1, 0, 2, 1, 0])
     dense, tiles = (
         losses.SupConLoss(implementation=name, reduction="none")(labels, z)
         for name in ("dense", "tiled")
     )
     np.testing.assert_allclose(tiles, dense, rtol=1e-5)
-    with pytest.raises(ValueError, match="`implementation` must be auto or d"):
-        losses.SupConLoss(implementation="tiled", positives_cap=3)
-    with pytest.raises(ValueError, match="`implementation` must be one of a"):
-        losses.SupConLoss(implementation="fast")
-
-
-def test_bad_input_is_named():
-    z = made.unit([4, 2, 4])
-    with pytest.raises(ValueError, match="`tile_rows` must be at least 1"):
-        losses.tiled_supcon_loss(z, tile_rows=0)
-    with pytest.raises(ValueError, match=r"`labels` must have shape \[4\]"):
-        losses.tiled_supcon_loss(z, [0, 1])
+    for function, options, message in (
+        (
+            losses.SupConLoss,
+            {"implementation": "tiled", "positives_cap": 3},
+            "`implementation` must be auto or d",
+        ),
+        (losses.SupConLoss, {"implementation": "fast"}, "must be one of auto"),
+        (losses.tiled_supcon_loss, {"tile_rows": 0}, "must be at least 1"),
+        (losses.tiled_supcon_loss, {"labels": [0, 1]}, "`labels` must have sh"),
+    ):
+        arguments = () if function is losses.SupConLoss else (z,)
+        with pytest.raises(ValueError, match=message):
+            function(*arguments, **options)
 
 
 @pytest.mark.parametrize("formulation", ["out", "in"])

@@ -1,7 +1,5 @@
 """k-NN and prototypes against loops, scikit-learn and hand-made cases."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """Measures of scores against loops, closed forms and scikit-learn."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -30,18 +28,14 @@ def _two_class(confidences, dtype=np.float64):
     return np.stack([confidences, 1 - confidences], axis=1)
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 5])
-def test_top_k_equals_scikit_learn_without_ties(k):
+def test_top_k_equals_scikit_learn_without_ties():
     scores, labels = _distributions()
-    expected = sklearn_metrics.top_k_accuracy_score(
-        labels, scores, k=k, labels=np.arange(6)
-    )
-    assert metrics.top_k_accuracy(scores, labels, k) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(("k", "expected"), [(1, 0.0), (2, 0.0), (3, 1.0)])
-def test_constant_scores_never_hit(k, expected):
-    assert metrics.top_k_accuracy(np.ones((4, 3)), [0, 1, 2, 0], k) == expected
+    for k in (1, 2, 3, 5):
+        expected = sklearn_metrics.top_k_accuracy_score(
+            labels, scores, k=k, labels=np.arange(6)
+        )
+        value = metrics.top_k_accuracy(scores, labels, k)
+        assert value == pytest.approx(expected)
 
 
 def test_ties_count_against_the_label():
@@ -53,6 +47,9 @@ def test_ties_count_against_the_label():
     scores, labels = _distributions()
     for k in (6, 100):  # all classes, and more than there are
         assert metrics.top_k_accuracy(scores, labels, k) == 1.0
+    for k, expected in ((1, 0.0), (2, 0.0), (3, 1.0)):
+        same = np.ones((4, 3))
+        assert metrics.top_k_accuracy(same, [0, 1, 2, 0], k) == expected
     # Masked logits are scores.
     scores = np.array([[-np.inf, 2.0], [np.inf, 2.0]])
     assert metrics.top_k_accuracy(scores, [1, 1], 1) == 0.5
@@ -106,19 +103,6 @@ def test_ece_equals_the_loop(num_bins):
     assert single == pytest.approx(expected, abs=1e-6)
 
 
-def test_perfectly_calibrated_gives_zero():
-    # 4 examples at confidence 0.75 with 3 right, 2 at 0.5 with 1 right.
-    probabilities = _two_class([0.75] * 4 + [0.5] * 2)
-    labels = [0, 0, 0, 1, 0, 1]
-    assert metrics.expected_calibration_error(probabilities, labels) == 0.0
-
-
-def test_sure_and_always_wrong_gives_one():
-    probabilities = np.eye(3)[[0, 1, 2, 0]]
-    labels = [1, 2, 0, 2]
-    assert metrics.expected_calibration_error(probabilities, labels) == 1.0
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
 def test_confidence_one_is_in_the_last_bin(dtype):
     bins = metrics.calibration_bins(np.eye(3, dtype=dtype), [0, 1, 0])
@@ -140,16 +124,21 @@ def test_edges_belong_to_the_bin_below(num_bins, dtype):
         assert np.flatnonzero(bins.count).tolist() == [b]
 
 
-def test_four_samples_by_hand():
+def test_calibration_by_hand():
     # Five bins: 0.55 and 0.6 in (0.4, 0.6], 0.9 and 1.0 in (0.8, 1].
     probabilities = _two_class([0.55, 0.6, 0.9, 1.0])
-    labels = [0, 1, 0, 0]
-    bins = metrics.calibration_bins(probabilities, labels, num_bins=5)
+    bins = metrics.calibration_bins(probabilities, [0, 1, 0, 0], num_bins=5)
     assert bins.count.tolist() == [0, 0, 2, 0, 2]
     np.testing.assert_allclose(bins.confidence, [0, 0, 0.575, 0, 0.95])
     np.testing.assert_allclose(bins.accuracy, [0, 0, 0.5, 0, 1.0])
-    ece = metrics.expected_calibration_error(probabilities, labels, 5)
-    assert ece == pytest.approx(0.5 * 0.075 + 0.5 * 0.05)
+    for rows, labels, expected in (
+        (probabilities, [0, 1, 0, 0], 0.5 * 0.075 + 0.5 * 0.05),
+        # Perfect: at confidence 0.75 3 of 4 are right, at 0.5 1 of 2.
+        (_two_class([0.75] * 4 + [0.5] * 2), [0, 0, 0, 1, 0, 1], 0.0),
+        (np.eye(3)[[0, 1, 2, 0]], [1, 2, 0, 2], 1.0),  # sure, always wrong
+    ):
+        ece = metrics.expected_calibration_error(rows, labels, 5)
+        assert ece == pytest.approx(expected)
 
 
 def test_likelihood_and_brier_score_equal_the_loops():
@@ -176,29 +165,20 @@ def test_likelihood_and_brier_score_equal_the_loops():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
-def test_certain_and_right_or_wrong(dtype):
+def test_likelihood_and_brier_score_by_hand(dtype):
     certain = np.eye(3, dtype=dtype)
-    assert metrics.negative_log_likelihood(certain, [0, 1, 2]) == 0.0
-    assert metrics.brier_score(certain, [0, 1, 2]) == 0.0
-    assert metrics.brier_score(certain, [1, 2, 0]) == 2.0
-    # Not infinite: probability 0 counts as the smallest normal float32.
-    assert metrics.negative_log_likelihood(certain, [1, 2, 0]) == pytest.approx(
-        126 * math.log(2)
-    )
-
-
-def test_equal_probabilities():
     flat = np.full((5, 4), 0.25, np.float32)
-    labels = [0, 1, 2, 3, 0]
-    assert metrics.negative_log_likelihood(flat, labels) == pytest.approx(
-        math.log(4)
-    )
-    assert metrics.brier_score(flat, labels) == pytest.approx(0.75)
-
-
-def test_a_rounded_row_above_one_is_no_negative_score():
-    above = np.array([[1.0000001, 0.0]], np.float32)
-    assert metrics.negative_log_likelihood(above, [0]) == 0.0
+    above = np.array([[1.0000001, 0.0]], np.float32)  # rounded up
+    # Not infinite: probability 0 counts as the smallest normal float32.
+    for rows, labels, nll, brier in (
+        (certain, [0, 1, 2], 0.0, 0.0),
+        (certain, [1, 2, 0], 126 * math.log(2), 2.0),
+        (flat, [0, 1, 2, 3, 0], math.log(4), 0.75),
+        (above, [0], 0.0, 0.0),
+    ):
+        assert metrics.brier_score(rows, labels) == pytest.approx(brier)
+        likelihood = metrics.negative_log_likelihood(rows, labels)
+        assert likelihood == pytest.approx(nll) and likelihood >= 0
 
 
 def test_rows_of_the_confusion_matrix_are_true_classes():

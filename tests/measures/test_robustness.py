@@ -1,7 +1,5 @@
 """The numbers of the ImageNet-C benchmark against its formulas in loops."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

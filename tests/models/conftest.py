@@ -1,7 +1,5 @@
 """What the tests of encoders and heads share."""
 
-from __future__ import annotations
-
 import pytest
 import tensorflow as tf
 

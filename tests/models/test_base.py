@@ -1,7 +1,5 @@
 """Models from configurations and files: every weight, or one error."""
 
-from __future__ import annotations
-
 import inspect
 import json
 

@@ -1,7 +1,5 @@
 """ClassifierModel: logits of every view, cosines, fit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -21,10 +19,14 @@ def _model(cosine=False, **options):
 
 
 @pytest.mark.parametrize("num_views", [1, 3])
-def test_logits_are_the_classifier_on_every_representation(num_views):
+def test_logits_are_the_classifier_on_every_representation(policy, num_views):
     model, views = _model(), _views(4, num_views)
     logits = model(views)
     assert logits.dtype == tf.float32 and logits.shape == (4, num_views, 3)
+    assert _model(cosine=True)(views).dtype == tf.float32
+    assert model.classifier.kernel.dtype == tf.float32
+    if policy != "float32":  # others round each batch in their own way
+        return
     for view in range(num_views):
         np.testing.assert_allclose(
             logits[:, view],
@@ -46,15 +48,6 @@ def test_cosines(normalize):
     assert np.abs(cosines).max() <= 1 + 1e-6
     model.classifier.kernel.assign(5 * w)
     np.testing.assert_allclose(model(views), cosines, atol=1e-5)
-
-
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_logits_are_float32_under_every_policy(float32_policy, policy):
-    tf.keras.mixed_precision.set_global_policy(policy)
-    for cosine in (False, True):
-        model = _model(cosine)
-        assert model(_views()).dtype == tf.float32
-        assert model.classifier.kernel.dtype == tf.float32
 
 
 @pytest.mark.parametrize("cosine", [False, True])

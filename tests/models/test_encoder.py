@@ -1,7 +1,5 @@
 """Encoder: contract of its output, stem, normalisation, saving, strategy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

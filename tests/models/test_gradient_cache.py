@@ -1,7 +1,5 @@
 """forward_in_chunks: one pass in the memory of a chunk, gradients exact."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -68,20 +66,18 @@ def _assert_same(ours, plain):
         {},
         {"jit_compile": True},
         {"input_signature": [tf.TensorSpec([None, 3])]},
+        None,
     ],
-    ids=["static", "jit", "dynamic"],
+    ids=["static", "jit", "dynamic", "eager"],
 )
 def test_gradients_are_those_of_one_pass(options):
     model = _model()
     plain = _step(model, 1)(ROWS)
     for chunks in (2, 4):
-        _assert_same(_step(model, chunks, **options)(ROWS), plain)
-
-
-def test_eagerly_too():
-    model = _model()
-    plain = _step(model, 1)(ROWS)
-    _assert_same(_step(model, 4).python_function(ROWS), plain)
+        step = _step(model, chunks, **options or {})
+        if options is None:
+            step = step.python_function
+        _assert_same(step(ROWS), plain)
 
 
 def test_moving_averages_move_once_per_chunk_in_order():

@@ -1,7 +1,5 @@
 """Projection head and linear classifier."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -48,28 +46,24 @@ def test_head_by_hand():
 @pytest.mark.parametrize(
     ("hidden_dims", "use_batch_norm", "names"),
     [
-        ((), False, ["projection/kernel"]),
-        ((6,), False, ["hidden0/kernel", "hidden0/bias", "projection/kernel"]),
+        ((), False, "projection/kernel"),
+        ((6,), False, "hidden0/kernel hidden0/bias projection/kernel"),
         (
             (6,),
             True,
-            [
-                "hidden0/kernel",
-                "projection/kernel",
-                "hidden0_bn/gamma",
-                "hidden0_bn/beta",
-            ],  # fmt: skip
+            "hidden0/kernel projection/kernel hidden0_bn/gamma hidden0_bn/beta",
         ),
     ],
 )
 def test_variables(hidden_dims, use_batch_norm, names):
-    built = models.ProjectionHead(4, hidden_dims, use_batch_norm)
-    called = models.ProjectionHead(4, hidden_dims, use_batch_norm)
+    built, called = (
+        models.ProjectionHead(4, hidden_dims, use_batch_norm) for _ in range(2)
+    )
     built.build((None, 8))
     called(_unit(2, 8))
-    expected = {f"projection_head/{name}:0" for name in names}
-    assert {v.name for v in built.trainable_variables} == expected
-    assert {v.name for v in called.trainable_variables} == expected
+    expected = {f"projection_head/{name}:0" for name in names.split()}
+    for head in (built, called):
+        assert {v.name for v in head.trainable_variables} == expected
 
 
 def test_kernels_start_as_he_and_biases_at_zero():
@@ -110,16 +104,17 @@ def test_rank_and_empty_batch():
 
 
 def test_bad_sizes():
-    with pytest.raises(
-        ValueError, match="`output_dim` must be positive, got 0"
+    for kind, arguments, message in (
+        (models.ProjectionHead, (0,), "`output_dim` must be positive, got 0"),
+        (models.ProjectionHead, (4, (8, 0)), "`hidden_dims` must be positive"),
+        (
+            models.LinearClassifier,
+            (models.Encoder("vgg8"), 1),
+            "`num_classes` must be at least 2",
+        ),
     ):
-        models.ProjectionHead(0)
-    with pytest.raises(
-        ValueError, match=r"`hidden_dims` must be positive, got"
-    ):
-        models.ProjectionHead(4, (8, 0))
-    with pytest.raises(ValueError, match="`num_classes` must be at least 2"):
-        models.LinearClassifier(models.Encoder("vgg8"), 1)
+        with pytest.raises(ValueError, match=message):
+            kind(*arguments)
 
 
 def _classifier():

@@ -1,7 +1,5 @@
 """The ResNet stack: published parameter counts, strides, zero gamma."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """The VGG stacks: counts, pooling."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

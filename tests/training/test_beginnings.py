@@ -1,7 +1,5 @@
 """What is found, or found again, before a stage begins."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

@@ -1,7 +1,5 @@
 """From settings to models, losses and optimizers, and what is printed."""
 
-from __future__ import annotations
-
 import pytest
 import tensorflow as tf
 

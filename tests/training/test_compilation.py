@@ -3,8 +3,6 @@
 XLA for the CPU is the nearest that there is to the compiler of a TPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -63,29 +61,6 @@ def test_xla_trains_as_tensorflow_does():
         np.testing.assert_allclose(
             xla[name], expected, rtol=1e-5, atol=1e-5, err_msg=name
         )
-
-
-def test_xla_compiles_every_kind_of_loss():
-    """Looped, dense, and dense with a cap; test_tiled.py has the others."""
-    kinds = [
-        losses.SupConLoss(0.02, "in"),
-        losses.SupConLoss(implementation="dense"),
-        losses.SupConLoss(denominator="one_positive", positives_cap=2),
-    ]
-    z = np.random.default_rng(1).normal(size=[6, 2, 4]).astype(np.float32)
-    labels = np.arange(6, dtype=np.int32) % 4
-
-    def step(z, labels):
-        with tf.GradientTape() as tape:
-            tape.watch(z)
-            values = [loss(labels, z) for loss in kinds]
-        return values, tape.gradient(values, z)
-
-    arguments = tf.constant(z), tf.constant(labels)
-    values, gradient = tf.function(step, jit_compile=True)(*arguments)
-    expected = step(*arguments)
-    np.testing.assert_allclose(values, expected[0], rtol=1e-5)
-    np.testing.assert_allclose(gradient, expected[1], rtol=1e-4, atol=1e-5)
 
 
 def test_every_shape_of_the_step_is_static():

@@ -1,7 +1,5 @@
 """Runs of two workers: real processes, real signals."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

@@ -1,7 +1,5 @@
 """The memory of a training step, estimated before it is taken."""
 
-from __future__ import annotations
-
 import pytest
 import tensorflow as tf
 

@@ -1,7 +1,5 @@
 """k-NN accuracy in real fits, beside what is computed afterwards."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

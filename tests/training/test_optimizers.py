@@ -1,7 +1,5 @@
 """Every optimizer against its formula in NumPy, step by step."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -159,7 +157,7 @@ def apply(optimizer, gradients, variables):
 
 @pytest.fixture(scope="module")
 def five_steps():
-    """Weights after five plain steps, those that test_optimizers proves."""
+    """Weights after five plain steps, which the formula proves."""
     optimizer, variables = make_optimizer(), make_variables()
     for gradients in make_gradients(5):
         apply(optimizer, gradients, variables)
@@ -255,8 +253,7 @@ def test_a_checkpoint_continues(tmp_path, five_steps):
     status.restore(path).assert_existing_objects_matched()
     for step in gradients[3:]:
         apply(optimizer, step, variables)
-    for variable, expected in zip(variables, five_steps, strict=True):
-        np.testing.assert_array_equal(variable, expected)
+    assert_equal(variables, five_steps)
 
 
 # LAMB, an optimizer of the older kind, where the newer ones are expected.
@@ -265,9 +262,9 @@ def test_a_checkpoint_continues(tmp_path, five_steps):
 def test_lambs_learning_rate_can_be_read_and_set():
     optimizer = lamb.LAMB(0.25)
     optimizer.build([])
-    assert float(tf.convert_to_tensor(optimizer.learning_rate)) == 0.25
-    optimizer.learning_rate = 0.5
-    assert float(tf.convert_to_tensor(optimizer.learning_rate)) == 0.5
+    for rate in (0.25, 0.5):
+        optimizer.learning_rate = rate
+        assert float(tf.convert_to_tensor(optimizer.learning_rate)) == rate
 
 
 def test_lamb_trains_on_replicas_with_a_scaled_loss(

@@ -1,7 +1,5 @@
 """Training under each of Keras' precision policies."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """Every example is encoded once, whatever shares the work."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -57,39 +55,41 @@ def test_replicas_give_what_one_device_gives(
     assert np.abs(np.diff(expected, axis=0)).max(1).min() > 1e-3  # all differ
 
 
+class Spy:
+    """The encoder, which notes the shapes that it is traced with."""
+
+    def __init__(self, encoder):
+        self.encoder, self.seen = encoder, []
+
+    def __call__(self, images, training):
+        assert training is False
+        self.seen.append(images.shape.as_list())
+        tf.debugging.assert_equal(tf.shape(images)[0], images.shape[0])
+        return self.encoder(images, training=training)
+
+
 def test_replicas_get_full_parts_of_static_size(
     encoder, source, mirrored_strategy
 ):
     """Also in the last batch, which holds two images of seven."""
-    seen = []
-
-    class Spy:
-        def __call__(self, images, training):
-            seen.append(images.shape.as_list())
-            tf.debugging.assert_equal(tf.shape(images)[0], 4)
-            assert training is False
-            return encoder(images, training=training)
-
+    spy = Spy(encoder)
+    before = [v.numpy() for v in encoder.variables]
     got, _ = representations.represent(
-        Spy(), source, batch_size=7, strategy=mirrored_strategy
+        spy, source, batch_size=7, strategy=mirrored_strategy
     )
     assert len(got) == NUM_IMAGES
-    assert seen == [[4, 8, 8, 3]] * 2  # traced once, by both replicas
+    assert spy.seen == [[4, 8, 8, 3]] * 2  # traced once, by both replicas
+    for variable, value in zip(encoder.variables, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)
 
 
 def test_splits_of_one_size_share_a_trace(encoder, source):
-    traced = []
-
-    class Spy:
-        def __call__(self, images, training):
-            traced.append(len(images))
-            return encoder(images, training=training)
-
-    represent = representations.representer(Spy(), batch_size=10)
+    spy = Spy(encoder)
+    represent = representations.representer(spy, batch_size=10)
     first, _ = represent(source)
     again, _ = represent(source)
     np.testing.assert_array_equal(first, again)
-    assert traced == [10]
+    assert len(spy.seen) == 1
 
 
 def test_a_strategy_of_one_device_works_too(source):
@@ -102,15 +102,6 @@ def test_a_strategy_of_one_device_works_too(source):
         for x in (strategy, None)
     )
     np.testing.assert_allclose(got, alone, rtol=0, atol=1e-6)
-
-
-def test_weights_and_statistics_stay(encoder, source, mirrored_strategy):
-    before = [v.numpy() for v in encoder.variables]
-    representations.represent(
-        encoder, source, batch_size=8, strategy=mirrored_strategy
-    )
-    for variable, value in zip(encoder.variables, before, strict=True):
-        np.testing.assert_array_equal(variable.numpy(), value)
 
 
 def test_mistakes_are_named(encoder, source):

@@ -3,8 +3,6 @@
 Every process is tools/pretrain.py with the same command; only signals differ.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import pathlib
 import random

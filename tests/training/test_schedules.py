@@ -1,7 +1,5 @@
 """Learning rates against the formula in NumPy, step by step."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

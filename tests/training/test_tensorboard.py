@@ -1,7 +1,5 @@
 """Views and profiles for TensorBoard; its scalars are test_monitoring's."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
