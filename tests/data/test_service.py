@@ -119,14 +119,13 @@ def test_a_service_that_cannot_be_used_is_an_error(closed_port):
     for address, message in (
         ("localhost:5050", "`address` must be grpc://host:port, got localhost"),
         ("grpc://localhost", "`address` must be grpc://host:port"),
-        (
-            f"grpc://localhost:{closed_port}",
-            r"\(--data_service\), got .*refused",
-        ),
+        (f"grpc://localhost:{closed_port}", r"--data_service\), got .*refused"),
         ("grpc://nowhere.invalid:5050", r"\(--data_service\), got grpc://now"),
     ):
         with pytest.raises(ValueError, match=message):
             service.check_service(address, seconds=0.2)
+    with pytest.raises(ValueError, match="`dispatcher` must be the address"):
+        service.start_workers(f"grpc://localhost:{closed_port}", seconds=0.2)
 
 
 # What asks in vain goes on asking until its process ends: of a dispatcher
@@ -154,8 +153,3 @@ def test_a_port_is_not_shared(port_in_use, address):
         service.start_dispatcher(port_in_use)
     with pytest.raises(ValueError, match=message):
         service.start_workers(address, 2, first_port=port_in_use - 1)
-
-
-def test_workers_need_a_dispatcher(closed_port):
-    with pytest.raises(ValueError, match="`dispatcher` must be the address"):
-        service.start_workers(f"grpc://localhost:{closed_port}", seconds=0.2)
