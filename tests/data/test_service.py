@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from supcon_tf import data
 from supcon_tf.data import service
-from tests import forks
+from tests import forks, served
 
 
 def noise(*shape):
@@ -47,27 +47,6 @@ def port_in_use():
         yield listener.getsockname()[1]
 
 
-class Reference:
-    """The batches of a local run, by pixels and labels."""
-
-    def __init__(self, dataset, steps, first=0):
-        self.batches = enumerate(dataset.take(400 * steps), first)
-        self.steps = steps
-        self.step_of = {}
-
-    def find(self, batch):
-        """Returns the epoch of a batch and its step in there."""
-        key = to_bytes(batch)
-        while key not in self.step_of:
-            step, made = next(self.batches)  # ends, for what is not made here
-            self.step_of[to_bytes(made)] = step
-        return divmod(self.step_of[key], self.steps)
-
-
-def to_bytes(batch):
-    return b"".join(part.numpy().tobytes() for part in batch)
-
-
 def test_each_worker_makes_epochs_of_its_own(source, address):
     """From step 7 on, the third of the second epoch of 5 steps."""
     local = data.make_views(source, 4, 2, start_step=7)
@@ -75,7 +54,7 @@ def test_each_worker_makes_epochs_of_its_own(source, address):
     assert served.element_spec == local.element_spec
     assert served.cardinality() == tf.data.INFINITE_CARDINALITY
     assert served.options() == local.options()
-    reference = Reference(local, 5, first=7)
+    reference = served.Reference(local, 5, first=7)
     found = collections.defaultdict(list)
     for batch in served:
         epoch, step = reference.find(batch)
@@ -100,7 +79,7 @@ def test_other_pipelines_travel(kind, address, image_folder):
         source = data.from_arrays(noise(22, 8, 8, 3), np.arange(22) % 4)
         options["images_per_class"] = 2
     local = data.make_views(source, num_views=1, **options)
-    reference = Reference(local, data.steps_per_epoch(source, 8))
+    reference = served.Reference(local, data.steps_per_epoch(source, 8))
     for batch in data.through_service(local, address).take(4):
         reference.find(batch)
 
@@ -111,7 +90,7 @@ def test_consumers_of_one_job_share_its_batches(source, address):
         iter(data.through_service(local, address, "shared")) for _ in range(2)
     ]
     batches = [next(iterator) for _ in range(20) for iterator in both]
-    reference = Reference(local, 5)
+    reference = served.Reference(local, 5)
     assert len({reference.find(batch) for batch in batches}) == 40
 
 
