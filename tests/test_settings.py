@@ -125,11 +125,8 @@ def test_stage_names_are_plain(name):
 def test_presets_parse_and_say_where_they_come_from(path, monkeypatch):
     monkeypatch.chdir(ROOT)  # where a preset that includes one looks for it
     is_linear = path.stem.startswith("linear_")
-    settings.from_flagfile(
-        config.LinearSettings if is_linear else config.PretrainSettings,
-        path,
-        "--run_dir=x",
-    )
+    kind = config.LinearSettings if is_linear else config.PretrainSettings
+    settings.from_flagfile(kind, path, "--run_dir=x")
     header = path.read_text().split("\n--")[0]
     assert f"--flagfile=flags/{path.name}" in header
     assert "Cost" in header or "seconds" in header
@@ -217,9 +214,8 @@ def test_lists_of_words_are_separated_by_commas():
     parsed = parse(Lists, "--run_dir=x", "--colors=green,red", "--words=a b,c")
     assert parsed == Lists("x", ("green", "red"), ("a b", "c"))
     assert parse(Lists, "--run_dir=x", "--colors=").colors == ()
-    with pytest.raises(
-        ValueError, match="--colors must be one of red, green, blue, got 'pink'"
-    ):
+    message = "--colors must be one of red, green, blue, got 'pink'"
+    with pytest.raises(ValueError, match=message):
         parse(Lists, "--run_dir=x", "--colors=red,pink")
     with pytest.raises(ValueError, match="--words must be tuple.*got 'ab'"):
         Lists("x", words="ab")
@@ -299,8 +295,7 @@ def test_every_check_raises_what_a_user_can_mend():
     """Every `raise` of the package but those of defects and of programs."""
     allowed = {"InvalidValue", "Preempted", "SystemExit", "AttributeError"}
     for path in sorted((ROOT / "supcon_tf").rglob("*.py")):
-        for name in re.findall(
-            r"^ *raise ([A-Z]\w+)\(", path.read_text(), re.M
-        ):
+        raised = re.findall(r"^ *raise ([A-Z]\w+)\(", path.read_text(), re.M)
+        for name in raised:
             assert name in allowed, f"{path} raises {name}"
     assert issubclass(exceptions.InvalidValue, ValueError)
