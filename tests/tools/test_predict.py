@@ -87,10 +87,7 @@ def test_ctrl_c_ends_at_once(command, server, tmp_path):
     [
         ({"output": "a.txt"}, "--output must end in .csv, .json, .jsonl, got"),
         ({"model_name": "m"}, "--model_name must be left out without --server"),
-        (
-            {"server": "http://h", "model_dir": "d"},
-            "--model_dir must be left o",
-        ),
+        ({"server": "http://h", "model_dir": "d"}, "--model_dir must be left"),
         ({"server": "http://h"}, "--model_name must be given with --server"),
         ({"server": "localhost:8500"}, "--server must be grpc://HOST:PORT, ht"),
         ({"server": "grpc://host"}, "--server must be grpc://HOST:PORT, http"),
