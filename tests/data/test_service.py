@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from supcon_tf import data
 from supcon_tf.data import service
-from tests import forks, served
+from tests import forks
+from tests.served import Reference
 
 
 def noise(*shape):
@@ -54,7 +55,7 @@ def test_each_worker_makes_epochs_of_its_own(source, address):
     assert served.element_spec == local.element_spec
     assert served.cardinality() == tf.data.INFINITE_CARDINALITY
     assert served.options() == local.options()
-    reference = served.Reference(local, 5, first=7)
+    reference = Reference(local, 5, first=7)
     found = collections.defaultdict(list)
     for batch in served:
         epoch, step = reference.find(batch)
@@ -79,7 +80,7 @@ def test_other_pipelines_travel(kind, address, image_folder):
         source = data.from_arrays(noise(22, 8, 8, 3), np.arange(22) % 4)
         options["images_per_class"] = 2
     local = data.make_views(source, num_views=1, **options)
-    reference = served.Reference(local, data.steps_per_epoch(source, 8))
+    reference = Reference(local, data.steps_per_epoch(source, 8))
     for batch in data.through_service(local, address).take(4):
         reference.find(batch)
 
@@ -90,7 +91,7 @@ def test_consumers_of_one_job_share_its_batches(source, address):
         iter(data.through_service(local, address, "shared")) for _ in range(2)
     ]
     batches = [next(iterator) for _ in range(20) for iterator in both]
-    reference = served.Reference(local, 5)
+    reference = Reference(local, 5)
     assert len({reference.find(batch) for batch in batches}) == 40
 
 

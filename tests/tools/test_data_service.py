@@ -9,7 +9,8 @@ import pytest
 from supcon_tf import config, data
 from supcon_tf.augment import warp
 from supcon_tf.training import input_pipeline
-from tests import forks, processes, served
+from tests import forks, processes
+from tests.served import Reference
 
 TOOL = processes.ROOT / "tools" / "data_service.py"
 
@@ -64,7 +65,7 @@ class Log:
         # An operation of TensorFlow Addons, not of TensorFlow.
         local = data.make_views(digits, 16, 2, warp.random_warp, **options)
         self.batches = iter(data.through_service(local, address))
-        self.reference = served.Reference(local, self.steps, start_step)
+        self.reference = Reference(local, self.steps, start_step)
         self.epochs = collections.defaultdict(list)
         self.latest = collections.deque(maxlen=6)
 
