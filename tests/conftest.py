@@ -24,13 +24,7 @@ def pytest_addoption(parser):
 
 
 # The longest files: begun first, they do not end last.
-_LONG = (
-    "test_tools",
-    "test_stages",
-    "test_saving",
-    "test_loop",
-    "test_replicas",
-)
+_LONG = {f"test_{x}" for x in "tools stages saving loop replicas".split()}
 
 
 def pytest_collection_modifyitems(config, items):
@@ -185,15 +179,9 @@ def finished_run(tiny_settings, tmp_path_factory):
             path, augmentation="simaugment", warp_probability=0.0
         )
         training.pretrain(settings)
-        training.train_linear(
-            config.LinearSettings(
-                str(path),
-                epochs=20,
-                batch_size=16,
-                crop_area=(),
-                horizontal_flip=False,
-            )
-        )
+        constant = {"crop_area": (), "horizontal_flip": False}  # views
+        options = {"epochs": 20, "batch_size": 16, **constant}
+        training.train_linear(config.LinearSettings(str(path), **options))
 
     made = made_once(tmp_path_factory, "finished_run", make)
     path = tmp_path_factory.mktemp("run") / "run"  # where tests may write

@@ -12,15 +12,9 @@ from tests import forks
 ROOT = pathlib.Path(__file__).parents[1]
 Process = subprocess.Popen | forks.Fork
 FLAGS = (  # digits, seconds
-    "--resume",
-    "--architecture=vgg8",
-    "--width=0.05",
-    "--hidden_dims=16",
-    "--projection_dim=8",
-    "--batch_size=64",
-    "--warmup_epochs=1",
-    "--learning_rate=0.5",
-    "--checkpoint_every=1",
+    *("--resume", "--checkpoint_every=1", "--warmup_epochs=1"),
+    *("--architecture=vgg8", "--width=0.05", "--hidden_dims=16"),
+    *("--projection_dim=8", "--batch_size=64", "--learning_rate=0.5"),
     "--augmentation=identity",  # the policies are slow to trace
 )
 # Runs a tool that gets a signal as it writes its n-th checkpoint, whose files

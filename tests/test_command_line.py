@@ -25,12 +25,8 @@ for program in sys.argv[1:]:
 
 
 def test_help_shows_the_flags_and_imports_no_tensorflow():
-    done = subprocess.run(
-        [sys.executable, "-c", HELP, *PROGRAMS],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
+    command = [sys.executable, "-c", HELP, *PROGRAMS]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
     texts = done.stdout.split("=====\n")[:-1]
     shown = [set(re.findall(r"^  --(?:\[no\])?(\w+)", x, re.M)) for x in texts]
@@ -45,10 +41,8 @@ def test_help_shows_the_flags_and_imports_no_tensorflow():
     assert 15 <= len(shown[2 * pretrain]) <= 25 < len(shown[2 * pretrain + 1])
     assert "--helpfull shows all" in texts[2 * pretrain]
     # By subject: what is about checkpoints stands together.
-    assert re.search(
-        r"\nCheckpoints of a run [^\n]*:\n  --\[no\]overwrite",
-        texts[2 * pretrain],
-    )
+    together = r"\nCheckpoints of a run [^\n]*:\n  --\[no\]overwrite"
+    assert re.search(together, texts[2 * pretrain])
 
 
 @pytest.mark.parametrize(
@@ -97,23 +91,19 @@ def test_arguments_without_a_flag_fill_a_list(arguments, expected):
 
 
 @pytest.mark.parametrize(
-    ("statement", "line"),
+    ("error", "line"),
     [
-        (
-            "raise exceptions.InvalidValue('`limit` must be 2, `lim` not')",
-            "error: --limit must be 2, `lim` not",
-        ),
-        ("raise exceptions.Failed('no answer')", "error: no answer"),
-        (
-            "raise PermissionError(13, 'Permission denied', 'here/deeper')",
-            "error: --run_dir must be a path that can be read and written, got "
-            "here/deeper: Permission denied",
-        ),
-        ("raise KeyboardInterrupt", "interrupted"),
+        ("exceptions.InvalidValue('`limit` must be 2, `lim` not')",
+         "error: --limit must be 2, `lim` not"),
+        ("exceptions.Failed('no answer')", "error: no answer"),
+        ("PermissionError(13, 'Permission denied', 'here/deeper')",
+         "error: --run_dir must be a path that can be read and written, got "
+         "here/deeper: Permission denied"),
+        ("KeyboardInterrupt", "interrupted"),
     ],
-)
-def test_what_a_user_can_mend_is_one_line(statement, line):
-    done = run_main(statement)
+)  # fmt: skip
+def test_what_a_user_can_mend_is_one_line(error, line):
+    done = run_main(f"raise {error}")
     assert done.returncode and done.stderr == line + "\n"
 
 

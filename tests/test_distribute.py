@@ -63,9 +63,7 @@ def test_a_bad_tf_config_is_named_before_anything_waits(
             distribute.make_strategy(name)
 
 
-def test_auto_takes_the_machines_of_tf_config_if_there_are_several(
-    monkeypatch,
-):
+def test_auto_takes_the_machines_of_tf_config_if_there_are_several(monkeypatch):
     made = []
     monkeypatch.setattr(
         distribute.tf.distribute,
@@ -130,23 +128,16 @@ def test_the_exchange_compiles_by_xla_wherever_the_replica_is(
     labels = np.array([0, 1, 0, 2, 1, 3])
 
     def step(replica_id, z):
-        monkeypatch.setattr(
-            tf.distribute,
-            "get_replica_context",
-            lambda: ReplicaOfTwo(replica_id),
-        )
+        context = ReplicaOfTwo(replica_id)
+        of = tf.distribute
+        monkeypatch.setattr(of, "get_replica_context", lambda: context)
         (rows,) = distribute.gather_across_replicas(z)
-        return rows, losses.SupConLoss(reduction="none", normalize=False)(
-            labels, z
-        )
+        loss = losses.SupConLoss(reduction="none", normalize=False)
+        return rows, loss(labels, z)
 
     rows, loss = tf.function(step, jit_compile=True)(tf.constant(replica), z)
     monkeypatch.undo()
     np.testing.assert_array_equal(rows, np.concatenate([z, 2 * z]))
-    np.testing.assert_allclose(
-        loss,
-        losses.supcon_loss(
-            z, labels, contrast_projections=2 * z, contrast_labels=labels
-        ),
-        rtol=1e-5,
-    )
+    others = {"contrast_projections": 2 * z, "contrast_labels": labels}
+    expected = losses.supcon_loss(z, labels, **others)
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)

@@ -144,12 +144,8 @@ def test_tests_mirror_the_package():
 
 
 def test_make_says_how_to_get_python(tmp_path):
-    done = subprocess.run(
-        ["make", f"VENV={tmp_path / 'venv'}", "PYTHON=", "demo"],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
+    command = ["make", f"VENV={tmp_path / 'venv'}", "PYTHON=", "demo"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode != 0
     message = done.stderr.splitlines()[0]
     assert message.startswith("supcon_tf needs Python 3.10 or 3.11")

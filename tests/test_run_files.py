@@ -22,9 +22,7 @@ def test_settings_and_classes_are_read_back(run):
 
 
 def test_a_taken_directory_is_refused(run):
-    with pytest.raises(
-        ValueError, match="a run already; go on with it by --res"
-    ):
+    with pytest.raises(ValueError, match="a run already; go on with it by --r"):
         run.check_free(overwrite=False)
     run.check_free(overwrite=True)
     (run.path / "settings.flags").unlink()  # one of somebody else
@@ -71,17 +69,9 @@ def test_a_run_goes_on_with_its_own_settings_only(tmp_path):
     run = run_files.RunDirectory(settings.run_dir)
     run.create(settings, ("a", "b"))
     # Where it runs, how often it saves and what is shown do not change it.
-    run.check_same(
-        dataclasses.replace(
-            settings,
-            run_dir=str(tmp_path / "." / "run"),
-            strategy="mirrored",
-            checkpoint_steps=5,
-            keep_checkpoints=9,
-            knn_every=2,
-            resume=True,
-        )
-    )
+    same = {"strategy": "mirrored", "checkpoint_steps": 5, "knn_every": 2}
+    same |= {"run_dir": str(tmp_path / "." / "run"), "keep_checkpoints": 9}
+    run.check_same(dataclasses.replace(settings, resume=True, **same))
     changed = dataclasses.replace(settings, temperature=0.1, hidden_dims=(8,))
     with pytest.raises(ValueError, match="--resume must come with") as raised:
         run.check_same(changed)
@@ -123,22 +113,17 @@ def test_a_test_image_must_not_have_been_trained_on(tmp_path):
     with pytest.raises(ValueError, match="got 1 of 2: test/b/1.png"):
         check("test/a/77.png", "test/b/1.png")
     run.check_unseen(None)  # images without names
-
-
-def test_a_split_that_nobody_recorded_is_refused(run):
-    """As runs had it whose split depended on all files of the folder."""
-    with pytest.raises(
-        ValueError, match="must have an images.json.*pretrain a"
-    ):
-        run.check_unseen(["a/1.png", "b/1.png"])
-    run.check_unseen(["val/a/1.png", "val/b/1.png"])
+    # As runs had it whose split depended on all files of the folder.
+    run.images_file.unlink()
+    with pytest.raises(ValueError, match="have an images.json.*pretrain a"):
+        check("a/1.png", "b/1.png")
+    check("val/a/1.png", "val/b/1.png")
 
 
 @pytest.mark.parametrize("below", ["file", "file/run"])
 def test_a_path_that_cannot_be_written_is_named(tmp_path, below):
     (tmp_path / "file").touch()
     run = run_files.RunDirectory(tmp_path / below)
-    with pytest.raises(
-        ValueError, match=f"`run_dir` must be a folder .* got .*{below}: .*file"
-    ):
+    message = f"`run_dir` must be a folder .* got .*{below}: .*file"
+    with pytest.raises(ValueError, match=message):
         run.check_free(overwrite=True)

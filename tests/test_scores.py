@@ -27,11 +27,7 @@ def test_paths_are_different_and_words_are_there():
         ("representations.uniformity", "uniformity", None),
         # Not in the table: as others of the same last key.
         ("knn.nll", "k-NN NLL", "lower"),
-        (
-            "corruptions.linear.by_severity.3.top_1",
-            "corruptions linear by severity 3 top-1",
-            "higher",
-        ),
+        ("corruptions.linear.3.top_1", "corruptions linear 3 top-1", "higher"),
         ("test_images", "test images", None),
     ],
 )

@@ -79,10 +79,7 @@ BROKEN = [
     ({"num_views": "8"}, "--num_views must be int, got '8'"),
     ({"num_views": True}, "--num_views must be int, got True"),
     ({"batch_size": 1}, "--batch_size must be at least 2 with --objective"),
-    (
-        {"dataset": "digits", "data_dir": "x"},
-        "--data_dir must be left .* got x",
-    ),
+    ({"dataset": "digits", "data_dir": "x"}, "--data_dir must be left .*x"),
     ({"horizontal_flip": 1}, "--horizontal_flip must be bool, got 1"),
     ({"jitter_probability": 1.5}, "must be at most 1, got 1.5"),
     ({"formulation": "mean"}, "--formulation must be one of out, in, got"),
@@ -90,38 +87,23 @@ BROKEN = [
     ({"crop_area": (0.9, 0.5)}, "low <= high <= 1, got 0.9,0.5"),
     ({"epochs": 5, "warmup_epochs": 10}, "at most --epochs, got 10 and 5"),
     ({"batch_size": 10, "images_per_class": 3}, "must divide .*, got 3 and 10"),
-    (
-        {"keep_every": 15},
-        "--keep_every must be a multiple of .*, got 15 and 10",
-    ),
+    ({"keep_every": 15}, "--keep_every must be a multiple .*, got 15 and 10"),
     ({"profile": (3, 2)}, "--profile must be empty or two steps .*got 3,2"),
     ({"dataset": "folder"}, "--data_dir must be given with --dataset=f"),
-    (
-        {"skip_bad_images": True, "check_images": False},
-        "come with --check_imag",
-    ),
+    ({"skip_bad_images": True, "check_images": False}, "come with --check_im"),
     ({"architecture": "vgg8", "stem": "cifar"}, "--stem must be auto for vgg8"),
-    (
-        {"num_views": 4, "positives_cap": 2},
-        "--positives_cap must be at least 3",
-    ),
+    ({"num_views": 4, "positives_cap": 2}, "--positives_cap .* at least 3"),
     ({"image_mean": (0.5,)}, "--image_mean must be three numbers"),
     ({"image_mean": (*"rgb",)}, r"must be tuple\[float, ...\], got \('r', 'g"),
     ({"objective": "moco"}, "--objective must be one of supcon, simclr, n"),
     ({"objective": "simclr", "num_views": 1}, "--num_views must be at least 2"),
-    (
-        {"objective": "triplet", "positives_cap": 3},
-        "be left out .*: only supcon",
-    ),
+    ({"objective": "triplet", "positives_cap": 3}, "left out .*: only supcon"),
     ({"objective": "ce", "formulation": "in"}, "left out with --objective=ce"),
     ({"triplet_margin": 0.5}, "--triplet_margin must be left out with --"),
     ({"label_smoothing": 0.1}, "left out with --objective=supcon: only ce can"),
     ({"objective": "ce", "label_smoothing": 1.0}, "at most 0.9999, got 1.0"),
     ({"objective": "npairs", "softmax_scale": 5.0}, "npairs: only max_margin"),
-    (
-        {"data_service": "grpc://h:1", "auto_shard": "file"},
-        "must be element with",
-    ),
+    ({"data_service": "grpc://h:1", "auto_shard": "file"}, "must be element"),
 ]
 
 
@@ -143,11 +125,8 @@ def test_stage_names_are_plain(name):
 def test_presets_parse_and_say_where_they_come_from(path, monkeypatch):
     monkeypatch.chdir(ROOT)  # where a preset that includes one looks for it
     is_linear = path.stem.startswith("linear_")
-    settings.from_flagfile(
-        config.LinearSettings if is_linear else config.PretrainSettings,
-        path,
-        "--run_dir=x",
-    )
+    kind = config.LinearSettings if is_linear else config.PretrainSettings
+    settings.from_flagfile(kind, path, "--run_dir=x")
     header = path.read_text().split("\n--")[0]
     assert f"--flagfile=flags/{path.name}" in header
     assert "Cost" in header or "seconds" in header
@@ -235,9 +214,8 @@ def test_lists_of_words_are_separated_by_commas():
     parsed = parse(Lists, "--run_dir=x", "--colors=green,red", "--words=a b,c")
     assert parsed == Lists("x", ("green", "red"), ("a b", "c"))
     assert parse(Lists, "--run_dir=x", "--colors=").colors == ()
-    with pytest.raises(
-        ValueError, match="--colors must be one of red, green, blue, got 'pink'"
-    ):
+    message = "--colors must be one of red, green, blue, got 'pink'"
+    with pytest.raises(ValueError, match=message):
         parse(Lists, "--run_dir=x", "--colors=red,pink")
     with pytest.raises(ValueError, match="--words must be tuple.*got 'ab'"):
         Lists("x", words="ab")
@@ -317,8 +295,7 @@ def test_every_check_raises_what_a_user_can_mend():
     """Every `raise` of the package but those of defects and of programs."""
     allowed = {"InvalidValue", "Preempted", "SystemExit", "AttributeError"}
     for path in sorted((ROOT / "supcon_tf").rglob("*.py")):
-        for name in re.findall(
-            r"^ *raise ([A-Z]\w+)\(", path.read_text(), re.M
-        ):
+        raised = re.findall(r"^ *raise ([A-Z]\w+)\(", path.read_text(), re.M)
+        for name in raised:
             assert name in allowed, f"{path} raises {name}"
     assert issubclass(exceptions.InvalidValue, ValueError)

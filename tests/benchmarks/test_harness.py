@@ -7,7 +7,6 @@ import json
 import math
 import pathlib
 import sys
-import types
 
 import numpy as np
 import pytest
@@ -177,19 +176,19 @@ def test_wrong_input_is_one_line_and_leaves_nothing(
     assert "Traceback" not in done.stderr and not any(tmp_path.iterdir())
 
 
-BENCH = types.SimpleNamespace(
-    AXES={"rows": "rows"},
-    COLUMNS=(
-        results.Column("ms", lambda p: 1e3 * p["seconds"], drawn=True),
-        results.SPREAD,
-        results.MEMORY,
-        results.Column("error", lambda p: p.get("error of"), ".1e"),
-    ),
-    PEERS=("tiled", "dense"),
-    AGREEING={"loss": 1e-4, "norm": 1e-4},
-    LOGARITHMIC=True,
-    notes=lambda points: ["a note"],
-)
+class Shown(MadeUp):
+    """The same with all that a table may have."""
+
+    ERROR = results.Column("error", lambda p: p.get("error of"), ".1e")
+    COLUMNS = (*MadeUp.COLUMNS, results.SPREAD, results.MEMORY, ERROR)
+    PEERS = ("tiled", "dense")
+    AGREEING = {"loss": 1e-4, "norm": 1e-4}
+
+    def notes(self, points):
+        return ["a note"]
+
+
+BENCH = Shown()
 
 
 def rounds(name, *times, rows=512, peak_mb=10.0, **more):

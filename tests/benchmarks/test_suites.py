@@ -95,19 +95,12 @@ def test_the_loss_is_measured_beside_a_peer(tmp_path, run_benchmark):
 
 
 def test_ours_is_measured_in_chunks():
-    bench = step.StepBench(
-        architectures=("resnet18",),
-        batch_sizes=(64, 256),
-        chunks=(1, 4),
-        chunk_size=64,
-    )
+    sizes = {"batch_sizes": (64, 256), "chunks": (1, 4), "chunk_size": 64}
+    bench = step.StepBench(architectures=("resnet18",), **sizes)
     jobs = bench.jobs(["ours", "torch_nchw"])
     assert [(job["label"], job["chunks"], job["at_once"]) for job in jobs] == [
-        ("ours", 1, 64),
-        ("ours, 16 at once", 4, 16),
-        ("torch_nchw", 1, 64),
-        ("ours", 1, 256),
-        ("ours, 64 at once", 4, 64),
+        *(("ours", 1, 64), ("ours, 16 at once", 4, 16), ("torch_nchw", 1, 64)),
+        *(("ours", 1, 256), ("ours, 64 at once", 4, 64)),
         ("torch_nchw", 1, 256),
     ]
     points = [
@@ -139,9 +132,8 @@ def test_the_network_in_pytorch_is_ours(architecture):
     generator = np.random.default_rng(0)
     views = generator.integers(0, 256, (4, 2, 16, 16, 3), np.uint8)
     labels = np.array([0, 1, 0, 2], np.int32)
-    ours = models.SupConModel(
-        models.Encoder(architecture, "cifar"), models.ProjectionHead()
-    )
+    encoder = models.Encoder(architecture, "cifar")
+    ours = models.SupConModel(encoder, models.ProjectionHead())
     ours.build((None, *views.shape[1:]))
     theirs = step.make_network(architecture)
     weights = list(theirs.parameters())
@@ -155,9 +147,7 @@ def test_the_network_in_pytorch_is_ours(architecture):
     z = ours(views, training=True)
     images = torch.from_numpy(views).flatten(0, 1).permute(0, 3, 1, 2)
     projections = theirs(2 * images.float() / 255 - 1).unflatten(0, (4, 2))
-    np.testing.assert_allclose(
-        projections.detach().numpy(), z.numpy(), atol=1e-4
-    )
+    np.testing.assert_allclose(projections.detach(), z, atol=1e-4)
     loss = step.plain_loss(projections, torch.from_numpy(labels), 0.1)
     expected = tf.reduce_mean(losses.supcon_loss(z, labels, temperature=0.1))
     assert loss.item() == pytest.approx(float(expected), rel=1e-4)

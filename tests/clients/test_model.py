@@ -8,23 +8,19 @@ import pytest
 from supcon_tf.clients import grpc_model, model, rest_model, saved_model
 from tests.clients import exports
 
-WAYS = {
-    "here": lambda lengths, server: saved_model.SavedModel(lengths / "1"),
-    "grpc": lambda lengths, server: by_grpc(server, "lengths", 1),
-    "rest": lambda lengths, server: rest_model.RestModel(
-        server.rest, "lengths", 1
-    ),
-}
-
 
 def by_grpc(server, *arguments, **options):
     address = server.grpc.removeprefix("grpc://")
     return grpc_model.GrpcModel(address, *arguments, **options)
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=["here", "grpc", "rest"])
 def asked(request, lengths, server):
-    return WAYS[request.param](lengths, server)
+    if request.param == "here":
+        return saved_model.SavedModel(lengths / "1")
+    if request.param == "grpc":
+        return by_grpc(server, "lengths", 1)
+    return rest_model.RestModel(server.rest, "lengths", 1)
 
 
 def test_the_same_signatures_and_answers(asked):

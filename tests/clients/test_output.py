@@ -104,17 +104,10 @@ def test_a_reader_that_has_enough_ends_the_writing():
         "from supcon_tf.clients import output\n"
         "output.write({'path': 'a', 'x': i} for i in range(10**6))\n"
     )
-    writer = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert [writer.stdout.readline() for _ in range(2)] == [
-        "path,x,error\n",
-        "a,0,\n",
-    ]
-    writer.stdout.close()
-    assert writer.wait(600) == 0
-    assert writer.stderr.read() == ""
-    writer.stderr.close()
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code], **piped) as writer:
+        lines = [writer.stdout.readline() for _ in range(2)]
+        assert lines == ["path,x,error\n", "a,0,\n"]
+        writer.stdout.close()
+        assert writer.wait(600) == 0
+        assert writer.stderr.read() == ""

@@ -44,11 +44,8 @@ def images(image_folder, tmp_path):
 
 
 def predict(run_dir, images, **options):
-    return clients.predict(
-        config.PredictSettings(
-            str(run_dir), (str(images),), batch_size=4, **options
-        )
-    )
+    settings = {"images": (str(images),), "batch_size": 4, **options}
+    return clients.predict(config.PredictSettings(str(run_dir), **settings))
 
 
 def test_all_ways_give_the_answers_of_the_model(
@@ -70,23 +67,17 @@ def test_all_ways_give_the_answers_of_the_model(
         view = data.decode_central_view(contents, small_export.SIZE)
         expected = tf.nn.softmax(layer(encoder(view[tf.newaxis])))[0].numpy()
         assert row["predicted_class"] == NAMES[expected.argmax()]
-        assert float(row["probability"]) == pytest.approx(
-            expected.max(), abs=1e-6
-        )
+        best = pytest.approx(expected.max(), abs=1e-6)
+        assert float(row["probability"]) == best
         for rank, index in enumerate(np.argsort(-expected), 1):
             assert row[f"top_{rank}_class"] == NAMES[index]
     assert sum(not row["error"] for row in rows) == 3
 
     number = r"\d\.\d+(?:e-\d+)?"  # its last digits may differ
-    for other in written[1:]:
-        assert re.sub(number, "", other) == re.sub(number, "", written[0])
-        np.testing.assert_allclose(
-            *(
-                [*map(float, re.findall(number, x))]
-                for x in (other, written[0])
-            ),
-            atol=1e-6,
-        )
+    assert len({re.sub(number, "", text) for text in written}) == 1
+    here, *others = ([*map(float, re.findall(number, x))] for x in written)
+    for other in others:
+        np.testing.assert_allclose(other, here, atol=1e-6)
 
 
 def test_other_signatures(run_dir, server, images, tmp_path):
@@ -98,15 +89,11 @@ def test_other_signatures(run_dir, server, images, tmp_path):
         rows = map(json.loads, file.read_text("utf-8").splitlines())
         answers.append([row for row in rows if "error" not in row])
     for row, near in zip(*answers, strict=True):
-        representation = row["representation"]
-        assert np.linalg.norm(representation) == pytest.approx(1, abs=1e-5)
+        # Prototypes are the first two axes; the class between them has none.
+        first, second = row["representation"][:2]
+        expected = pytest.approx([first, -1, second], abs=1e-6)
         assert list(near["similarities"]) == list(NAMES)
-        first, second, third = near["similarities"].values()
-        assert second == -1  # a class without a prototype
-        np.testing.assert_allclose(
-            [first, third], representation[:2], atol=1e-6
-        )
-        assert near["similarity"] == max(first, third)
+        assert list(near["similarities"].values()) == expected
 
 
 def test_a_damaged_export_is_not_loaded(lengths, images, tmp_path):
@@ -134,24 +121,18 @@ def test_a_file_that_exists_is_kept(run_dir, server, images, tmp_path):
         ("folder.csv", "--output must be a file, got .*folder.csv, a dir"),
         ("out.csv/a.csv", "`output` must be a folder that can be written"),
     ):
+        options = {"output": str(tmp_path / place), "overwrite": True}
         with pytest.raises(ValueError, match=message):
-            predict(
-                "no export is looked for",
-                images,
-                output=str(tmp_path / place),
-                overwrite=True,
-            )
+            predict("no export is looked for", images, **options)
 
 
 def test_wrong_names_are_errors_before_any_image(
     run_dir, server, images, tmp_path
 ):
     server.reset()
-    with pytest.raises(
-        ValueError,
-        match="takes image files, classify_by_neighbours, represent, serving_d"
-        "efault, got predict_images",
-    ):
+    names = "classify_by_neighbours, represent, serving_default"
+    message = f"takes image files, {names}, got predict_images"
+    with pytest.raises(ValueError, match=message):
         predict(run_dir, images, server=server.rest, signature="predict_images")
     with pytest.raises(RuntimeError, match=r"404: .*request: Latest\(yours\)"):
         predict(run_dir, images, server=server.rest, model_name="yours")

@@ -109,8 +109,5 @@ def test_a_server_that_is_away_or_slow(server):
         rest_model.RestModel(url, "m").signatures()
     server.reset(delay=60)
     asked = rest_model.RestModel(server.rest, "lengths", timeout=0.1)
-    with pytest.raises(
-        exceptions.Failed, match="within --timeout=0.1 sec"
-    ) as caught:
+    with pytest.raises(exceptions.Failed, match="within --timeout=0.1 sec"):
         asked.predict(ONE, [b"x"])
-    assert caught.type is exceptions.Failed

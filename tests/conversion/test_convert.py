@@ -24,19 +24,19 @@ CONVERT = importlib.import_module("supcon_tf.conversion.convert")
 @pytest.fixture(scope="module")
 def run(finished_run, tmp_path_factory):
     """A copy, whose directory other tests do not see changed."""
-    path = tmp_path_factory.mktemp("converted") / "run"
-    shutil.copytree(finished_run.path, path)
-    return training.RunDirectory(path)
+    return copied(finished_run, tmp_path_factory.mktemp("converted"))
+
+
+def copied(run, folder):
+    shutil.copytree(run.path, folder / "run")
+    return training.RunDirectory(folder / "run")
 
 
 @pytest.fixture(scope="module")
 def results(run):
     """Of all formats; stays for the tests of this file."""
-    return conversion.convert(
-        config.ConvertSettings(
-            str(run.path), formats=config.CONVERSION_FORMATS, batch_size=8
-        )
-    )
+    options = {"formats": config.CONVERSION_FORMATS, "batch_size": 8}
+    return conversion.convert(config.ConvertSettings(str(run.path), **options))
 
 
 def names_in(directory):
@@ -63,13 +63,10 @@ def test_the_float_model_is_that_of_the_run(run, results, expected):
     assert results["classifier"] == "linear"
     assert {"TensorFlow", "tf2onnx", "onnxruntime"} < set(results["versions"])
     # As an app runs it: a file, its signature, one image.
-    interpreter = tf.lite.Interpreter(
-        str(run.path / "converted" / "model_int8.tflite")
-    )
-    answer = interpreter.get_signature_runner()(images=images[:1])
-    np.testing.assert_allclose(
-        answer["probabilities"], probabilities[:1], rtol=0, atol=0.1
-    )
+    file = run.path / "converted" / "model_int8.tflite"
+    ask = tf.lite.Interpreter(str(file)).get_signature_runner()
+    answer = ask(images=images[:1])["probabilities"]
+    np.testing.assert_allclose(answer, probabilities[:1], rtol=0, atol=0.1)
 
 
 @pytest.mark.parametrize(
@@ -93,16 +90,11 @@ def test_files_do_what_the_float_model_does(results, name, largest, agreement):
 
 def test_the_directory_holds_what_the_record_says(run, results):
     directory = run.path / "converted"
-    assert json.loads(
-        (directory / "conversion.json").read_text()
-    ) == json.loads(json.dumps(results))
+    recorded = json.loads((directory / "conversion.json").read_text())
+    assert recorded == json.loads(json.dumps(results))
     files = {model["file"] for model in results["models"].values()}
-    assert files == {
-        "model_float32.tflite",
-        "model_float16.tflite",
-        "model_int8.tflite",
-        "model.onnx",
-    }
+    precisions = ("float32", "float16", "int8")
+    assert files == {"model.onnx", *(f"model_{x}.tflite" for x in precisions)}
     assert names_in(directory) == files | {"class_names.txt", "conversion.json"}
     for name, model in results["models"].items():
         content = (directory / model["file"]).read_bytes()
@@ -121,9 +113,7 @@ def test_the_directory_holds_what_the_record_says(run, results):
 
 
 def test_it_is_replaced_only_if_asked(finished_run, tmp_path, monkeypatch):
-    path = tmp_path / "run"
-    shutil.copytree(finished_run.path, path)
-    calibrated = []
+    path, calibrated = copied(finished_run, tmp_path).path, []
 
     def to_tflite(model, precision, images):
         calibrated.append(images)
@@ -133,16 +123,9 @@ def test_it_is_replaced_only_if_asked(finished_run, tmp_path, monkeypatch):
     monkeypatch.setattr(CONVERT, "_measured", lambda *_: {})
 
     def convert(precision, **options):
-        conversion.convert(
-            config.ConvertSettings(
-                str(path),
-                formats=(f"tflite_{precision}",),
-                classifier="none",
-                calibration_images=20,
-                seed=3,
-                **options,
-            )
-        )
+        options |= {"formats": (f"tflite_{precision}",), "classifier": "none"}
+        options |= {"calibration_images": 20, "seed": 3}
+        conversion.convert(config.ConvertSettings(str(path), **options))
         return names_in(path / "converted")
 
     before = convert("float32")
@@ -164,13 +147,9 @@ def test_it_is_replaced_only_if_asked(finished_run, tmp_path, monkeypatch):
 
 
 def test_an_encoder_alone_represents(finished_run, tmp_path):
-    path = tmp_path / "run"
-    shutil.copytree(finished_run.path, path)
-    results = conversion.convert(
-        config.ConvertSettings(
-            str(path), formats=("tflite_float32",), classifier="none"
-        )
-    )
+    path = str(copied(finished_run, tmp_path).path)
+    options = {"formats": ("tflite_float32",), "classifier": "none"}
+    results = conversion.convert(config.ConvertSettings(path, **options))
     assert results["float_model"] == {} and results["classifier"] == "none"
     model = results["models"]["tflite_float32"]
     assert model["least_cosine"] > 1 - 1e-5
@@ -196,10 +175,9 @@ def test_wrong_settings_are_named(given, message):
 def test_nothing_is_begun_that_cannot_end(finished_run, monkeypatch):
     monkeypatch.setattr(CONVERT, "_contents", None)  # would fail if called
     path = str(finished_run.path)
+    pretrained = config.ConvertSettings(path, classifier="pretrained")
     with pytest.raises(ValueError, match="--classifier must be linear or none"):
-        conversion.convert(
-            config.ConvertSettings(path, classifier="pretrained")
-        )
+        conversion.convert(pretrained)
     monkeypatch.setitem(sys.modules, "tf2onnx", None)
     with pytest.raises(ImportError, match="extra `onnx`: pip install"):
         conversion.convert(config.ConvertSettings(path, formats=("onnx",)))

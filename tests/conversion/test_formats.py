@@ -147,9 +147,8 @@ def test_wrong_arguments_are_named(model):
         (CALIBRATION[:, :8], r"\[16, 8, 16, 3\] uint8"),
         (CALIBRATION / 255, r"\[16, 16, 16, 3\] float64"),
     ):
-        with pytest.raises(
-            ValueError, match=f"`calibration_images` must be .*, got {got}"
-        ):
+        message = f"`calibration_images` must be .*, got {got}"
+        with pytest.raises(ValueError, match=message):
             formats.to_tflite(model, "int8", images)
 
 

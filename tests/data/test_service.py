@@ -11,6 +11,7 @@ import tensorflow as tf
 from supcon_tf import data
 from supcon_tf.data import service
 from tests import forks
+from tests.served import Reference
 
 
 def noise(*shape):
@@ -45,27 +46,6 @@ def address():
 def port_in_use():
     with socket.create_server(("", 0)) as listener:
         yield listener.getsockname()[1]
-
-
-class Reference:
-    """The batches of a local run, by pixels and labels."""
-
-    def __init__(self, dataset, steps, first=0):
-        self.batches = enumerate(dataset.take(400 * steps), first)
-        self.steps = steps
-        self.step_of = {}
-
-    def find(self, batch):
-        """Returns the epoch of a batch and its step in there."""
-        key = to_bytes(batch)
-        while key not in self.step_of:
-            step, made = next(self.batches)  # ends, for what is not made here
-            self.step_of[to_bytes(made)] = step
-        return divmod(self.step_of[key], self.steps)
-
-
-def to_bytes(batch):
-    return b"".join(part.numpy().tobytes() for part in batch)
 
 
 def test_each_worker_makes_epochs_of_its_own(source, address):
@@ -119,14 +99,13 @@ def test_a_service_that_cannot_be_used_is_an_error(closed_port):
     for address, message in (
         ("localhost:5050", "`address` must be grpc://host:port, got localhost"),
         ("grpc://localhost", "`address` must be grpc://host:port"),
-        (
-            f"grpc://localhost:{closed_port}",
-            r"\(--data_service\), got .*refused",
-        ),
+        (f"grpc://localhost:{closed_port}", r"--data_service\), got .*refused"),
         ("grpc://nowhere.invalid:5050", r"\(--data_service\), got grpc://now"),
     ):
         with pytest.raises(ValueError, match=message):
             service.check_service(address, seconds=0.2)
+    with pytest.raises(ValueError, match="`dispatcher` must be the address"):
+        service.start_workers(f"grpc://localhost:{closed_port}", seconds=0.2)
 
 
 # What asks in vain goes on asking until its process ends: of a dispatcher
@@ -154,8 +133,3 @@ def test_a_port_is_not_shared(port_in_use, address):
         service.start_dispatcher(port_in_use)
     with pytest.raises(ValueError, match=message):
         service.start_workers(address, 2, first_port=port_in_use - 1)
-
-
-def test_workers_need_a_dispatcher(closed_port):
-    with pytest.raises(ValueError, match="`dispatcher` must be the address"):
-        service.start_workers(f"grpc://localhost:{closed_port}", seconds=0.2)

@@ -184,16 +184,12 @@ def test_a_fresh_process_reads_the_files(tfds_dir):
 
 def test_views_of_a_set(tfds_dir):
     source = data.load("tfds:tiny_photos", "train", tfds_dir)
-    views = data.make_views(source, 10, seed=1)
-    epochs = [[], []]
-    for step, (images, labels) in enumerate(views.take(6)):
-        levels = images.numpy()[:, 0, 0, 0, 0]
-        np.testing.assert_array_equal(levels % 3, labels)
-        epochs[step // 3].extend(levels.tolist())
-    assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(30))
-    assert epochs[0] != epochs[1]
-    resumed, _ = next(iter(data.make_views(source, 10, seed=1, start_step=5)))
-    assert resumed.numpy()[:, 0, 0, 0, 0].tolist() == epochs[1][20:]
+    levels, _ = levels_and_draws(source, 6)
+    first, second = levels.reshape(2, 30)
+    assert sorted(first) == sorted(second) == list(range(30))
+    assert (first != second).any()
+    resumed, _ = levels_and_draws(source, 1, start_step=5)
+    assert (resumed == levels[5]).all()
 
 
 def show_seed(images, seeds):
@@ -209,8 +205,10 @@ def levels_and_draws(source, steps, **options):
         source, 10, 1, show_seed, crop_area=None, horizontal_flip=False,
         **options,
     )  # fmt: skip
-    pixels = [views[:, 0, 0, 0] for views, _ in batches.take(steps)]
-    return np.array(pixels)[..., 0], np.array(pixels)[..., 1]
+    views, labels = map(np.array, zip(*batches.take(steps), strict=True))
+    levels, draws = views[:, :, 0, 0, 0, 0], views[:, :, 0, 0, 0, 1]
+    np.testing.assert_array_equal(levels % 3, labels)
+    return levels, draws
 
 
 def test_workers_share_the_files(three_files_dir):
@@ -269,13 +267,9 @@ def test_a_set_can_be_class_balanced(tfds_dir, monkeypatch):
     [
         (
             "tiny_unlabelled",
-            "must have a labelled split named train for `train`, got "
-            r"\['test', 'validation'\]",
+            r"split named train .*got \['test', 'validation'",
         ),
-        (
-            "tiny_text",
-            "must have an Image and a ClassLabel, got tfds:tiny_text",
-        ),
+        ("tiny_text", "must have an Image and a ClassLabel, got tfds:tiny_te"),
         ("no_such_set", "`dataset` must name a TFDS set, got tfds:no_such_set"),
     ],
 )
@@ -304,10 +298,8 @@ def test_a_broken_installation_names_the_pin(monkeypatch, module):
 
 def test_only_a_set_of_it_imports_tfds():
     """Which takes seconds; a fork has imported the whole package."""
-    done = forks.run(
-        "import sys; assert 'tensorflow_datasets' not in sys.modules"
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    program = "import sys; assert 'tensorflow_datasets' not in sys.modules"
+    assert forks.run(program).returncode == 0
 
 
 def test_a_large_set_is_shuffled_through_a_buffer(tfds_dir, monkeypatch):

@@ -42,18 +42,10 @@ def write_run(
     parts=ALL[:3],
     **settings,
 ):
-    """Writes a run directory.
+    """Writes a run directory, of images of `size` pixels.
 
-    Args:
-      path: where to.
-      class_names: of the data.
-      skill: how far the right class' logit is above the others.
-      seed: of everything that is made up.
-      size: pixels of the images.
-      test_images: how many are evaluated.
-      epochs: lines of metrics.jsonl.
-      parts: those of ALL that there are beside the pretraining.
-      **settings: of the pretraining.
+    `skill` is how far the right class' logit is above the others, `parts` are
+    those of ALL that there are beside the pretraining, `settings` its own.
     """
     rng, files = np.random.default_rng(seed), run_files.RunDirectory(path)
     settings = {"epochs": epochs, "warmup_epochs": 1.0, **settings}

@@ -14,19 +14,14 @@ def words(svg):
 
 
 def test_curves_share_their_axis_and_keep_their_colours():
-    svg = figures.plot_curves(
-        {2: ([1, 2], [0.5, 0.6])}, "x", last_epoch=20, in_percent=True
-    )
+    options = {"last_epoch": 20, "in_percent": True}
+    svg = figures.plot_curves({2: ([1, 2], [0.5, 0.6])}, "x", **options)
     assert {"0", "5", "10", "15", "20", "epoch"} <= set(words(svg))
     assert "50%" in words(svg)
     assert palette.COLORS[2] in svg
     assert palette.COLORS[0] not in svg
-
-
-def test_narrow_percentages_keep_their_digits():
-    svg = figures.plot_curves(
-        {0: ([1, 2], [0.991, 0.993])}, "x", last_epoch=2, in_percent=True
-    )
+    # Percentages that are close keep their digits.
+    svg = figures.plot_curves({0: ([1, 2], [0.991, 0.993])}, "x", **options)
     ticks = [x for x in words(svg) if x.endswith("%")]
     assert len(set(ticks)) == len(ticks) > 2
 
@@ -45,9 +40,8 @@ def test_chance_is_one_level_for_runs_that_share_it():
 
 def test_severities_begin_with_clean_images():
     line = {3: 0.1, 0: 0.9, 1: 0.5}
-    svg = figures.plot_severities(
-        {0: line}, {0: [line] * 4}, "x", in_percent=False
-    )
+    others = {0: [line] * 4}
+    svg = figures.plot_severities({0: line}, others, "x", in_percent=False)
     assert words(svg)[:3] == ["clean", "1", "3"]
     assert svg.count("stroke-opacity: 0.3") == 4
 
@@ -100,9 +94,6 @@ def test_ids_are_used_and_those_of_two_figures_differ():
 
 def test_places_are_rounded_and_words_are_not():
     text = draw()
+    assert draw() == text
     assert ">0.3750<" in text and ">0.4251<" in text
     assert not re.search(r"<[^>]*\d\.\d{3,}", text)
-
-
-def test_the_same_figure_is_the_same_text():
-    assert draw() == draw()

@@ -48,12 +48,8 @@ def test_without_a_classifier_there_is_no_prediction():
 
 
 def test_photographs_are_smoothed():
-    small, large = (
-        pages.section(
-            "neighbors", run_files.bare_run(samples=sampled(side=side))
-        )
-        for side in (64, 65)
-    )
+    runs = [run_files.bare_run(samples=sampled(side=x)) for x in (64, 65)]
+    small, large = (pages.section("neighbors", run) for run in runs)
     assert "photo" not in small and large.count(" photo") == 8
 
 

@@ -39,16 +39,9 @@ def cells(path, *values):
     ("path", "values", "shown"),
     [
         # The better run is marked, and the difference to the first stated.
-        (
-            "linear.top_1",
-            (0.5, 0.625, None),
-            ["50.0\xa0%", "62.5\xa0%! +12.5", "–"],
-        ),
-        (
-            "linear.ece",
-            (0.1, 0.15, float("nan")),
-            ["0.100!", "0.150 +0.050", "–"],
-        ),
+        ("linear.top_1", (0.5, 0.625), ["50.0\xa0%", "62.5\xa0%! +12.5"]),
+        ("linear.ece", (0.1, 0.15, None), ["0.100!", "0.150 +0.050", "–"]),
+        ("linear.ece", (0.1, float("nan")), ["0.100", "–"]),
         # Not what looks the same, one run, or a score without a direction.
         ("linear.top_1", (0.50001, 0.50002), ["50.0\xa0%", "50.0\xa0% ±0.0"]),
         ("linear.top_1", (0.994,), ["99.4\xa0%"]),

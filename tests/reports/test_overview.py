@@ -15,30 +15,23 @@ from tests.reports import pages, run_files
 @pytest.mark.parametrize(
     ("settings", "epochs", "expected"),
     [
-        (
-            {"epochs": "24", "temperature": "0.1", "width": "0.25"},
-            [{"epoch": 24}],
-            "Encoder vgg8 of width 0.25, trained for 24 epochs with the "
-            "supervised contrastive loss at temperature 0.1.",
-        ),
-        (
-            {"epochs": "24", "objective": "npairs+ce", "width": "1.0"},
-            [{"epoch": 12}],
-            "Encoder vgg8, trained for 12 of 24 epochs with the N-pairs loss "
-            "and cross-entropy together.",
-        ),
-        (
-            {"epochs": "0", "objective": "ce"},
-            [],
-            "Encoder vgg8, with random weights, not trained at all.",
-        ),
+        ({"epochs": "24", "temperature": "0.1", "width": "0.25"}, 24,
+         " of width 0.25, trained for 24 epochs with the supervised "
+         "contrastive loss at temperature 0.1."),
+        ({"epochs": "24", "objective": "npairs+ce", "width": "1.0"}, 12,
+         ", trained for 12 of 24 epochs with the N-pairs loss and "
+         "cross-entropy together."),
+        ({"epochs": "0", "objective": "ce"}, None,
+         ", with random weights, not trained at all."),
     ],
-)
+)  # fmt: skip
 def test_a_run_in_words(settings, epochs, expected):
     known = {"architecture": "vgg8", "dataset": "<folder>"}
-    run = run_files.bare_run(settings=known | settings, epochs=epochs)
+    lines = [{"epoch": epochs}] if epochs else []
+    run = run_files.bare_run(settings=known | settings, epochs=lines)
     lead = re.search('<p class="lead">.*?</p>', page.render([run]), re.DOTALL)
-    assert pages.words(lead[0]) == f"{expected} Data: <folder> , 2 classes."
+    said = f"Encoder vgg8{expected} Data: <folder> , 2 classes."
+    assert pages.words(lead[0]) == said
 
 
 def test_numbers_that_matter_come_first():
@@ -65,9 +58,10 @@ def test_settings_that_differ_from_the_defaults(tmp_path):
 
 
 def test_settings_in_which_runs_differ():
+    of_each = {"a": {"x": "1", "y": "2"}, "b": {"x": "1"}}
     runs = [
-        run_files.bare_run("a", settings={"x": "1", "y": "2", "run_dir": "a"}),
-        run_files.bare_run("b", settings={"x": "1", "run_dir": "b"}),
+        run_files.bare_run(name, settings={**own, "run_dir": name})
+        for name, own in of_each.items()
     ]
     shown = pages.section("settings", *runs).split("<details>")[0]
     assert pages.rows(shown) == [["setting", "a", "b"], ["y", "2", "–"]]
@@ -82,14 +76,10 @@ def test_the_commands_repeat_the_run(tmp_path):
         shlex.split(html.unescape(re.sub("<[^>]*>", "", line)))
         for line in re.findall("<code>(?=<span>).*?</code>", body)
     ]
-    assert [line[1] for line in lines] == [
-        "tools/pretrain.py",
-        "tools/train_linear.py",
-        "tools/evaluate.py",
-    ]
-    for line, kind in zip(
-        lines, (config.PretrainSettings, config.LinearSettings), strict=False
-    ):
+    tools = [f"tools/{x}.py" for x in ("pretrain", "train_linear", "evaluate")]
+    assert [line[1] for line in lines] == tools
+    kinds = config.PretrainSettings, config.LinearSettings
+    for line, kind in zip(lines, kinds, strict=False):
         flagfile = line[2].removeprefix("--flagfile=")
         again = from_flagfile(kind, flagfile, *line[3:])
         assert again.run_dir == f"{path}_again"
@@ -99,14 +89,11 @@ def test_the_commands_repeat_the_run(tmp_path):
 def test_runs_on_different_images_are_not_compared_silently():
     def explanation(**second):
         first = {"dataset": "a", "test_images": 9, "linear": {"top_1": 0.5}}
-        runs = [first, first | second]
-        return pages.section(
-            "results",
-            *(
-                run_files.bare_run(str(i), evaluation=x)
-                for i, x in enumerate(runs)
-            ),
-        )
+        runs = [
+            run_files.bare_run(name, evaluation=results)
+            for name, results in (("a", first), ("b", first | second))
+        ]
+        return pages.section("results", *runs)
 
     assert "different images" not in explanation()
     assert "different images" in explanation(dataset="b")

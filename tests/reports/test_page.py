@@ -42,15 +42,12 @@ INSPECT = """() => {
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
-    write = run_files.write_run
+    write, forty = run_files.write_run, tuple(f"class {i}" for i in range(40))
+    hostile = root / "<b>&amp;'\""
     return {
         "supcon": write(root / "supcon", parts=run_files.ALL),
-        "hostile": write(
-            root / "<b>&amp;'\"", run_files.HOSTILE, seed=1, size=70
-        ),
-        "many": write(
-            root / "many", tuple(f"class {i}" for i in range(40)), epochs=1
-        ),
+        "hostile": write(hostile, run_files.HOSTILE, seed=1, size=70),
+        "many": write(root / "many", forty, epochs=1),
         "pretrained": write(root / "pretrained", parts=()),
     }
 

@@ -82,12 +82,9 @@ def test_a_fresh_process_answers_as_evaluation_did(
         root = run.recorded(config.PretrainSettings).data_dir
         files = [f"{root}/{identifier}" for identifier in saved["ids"]]
     file = tmp_path / "answers.npz"
-    done = subprocess.run(
-        [sys.executable, "-c", FRESH_PROCESS, exported, file, *files * COPIES],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
+    arguments = [FRESH_PROCESS, exported, file, *files * COPIES]
+    command = [sys.executable, "-c", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     answers = np.load(file)
     names = np.array(run.class_names())
@@ -102,12 +99,10 @@ def test_a_fresh_process_answers_as_evaluation_did(
         top_1 = (predicted == names[labels]).mean()
         assert top_1 == pytest.approx(results["linear"]["top_1"])
         nearest = answers[f"classify_by_neighbours/{size}/predicted_class"]
-        assert (nearest == names[labels]).mean() == pytest.approx(
-            results["prototype"]["top_1"]
-        )
-        lengths = np.linalg.norm(
-            answers[f"represent/{size}/representation"], axis=1
-        )
+        top_1 = (nearest == names[labels]).mean()
+        assert top_1 == pytest.approx(results["prototype"]["top_1"])
+        represented = answers[f"represent/{size}/representation"]
+        lengths = np.linalg.norm(represented, axis=1)
         np.testing.assert_allclose(lengths, 1, rtol=1e-5)
 
 
@@ -132,14 +127,16 @@ def test_versions_count_up_and_a_killed_export_leaves_none(
 
 def test_what_the_run_does_not_have_is_refused(finished_run):
     path = str(finished_run.path)
-    with pytest.raises(ValueError, match="must hold a checkpoint, but has no"):
-        serving.export(
-            config.ExportSettings(path, classifier="linear", linear_stage="no")
-        )
-    with pytest.raises(
-        ValueError, match="--classifier must be linear or none, got pretrained"
+    for more, message in (
+        ({"linear_stage": "no"}, "must hold a checkpoint, but has no"),
+        (
+            {"classifier": "pretrained"},
+            "--classifier must be linear or none, g",
+        ),
     ):
-        serving.export(config.ExportSettings(path, classifier="pretrained"))
+        asked = {"classifier": "linear", **more}
+        with pytest.raises(ValueError, match=message):
+            serving.export(config.ExportSettings(path, **asked))
 
 
 def test_the_classifier_of_stage_1_is_exported_where_there_is_no_other(

@@ -17,20 +17,13 @@ from supcon_tf.training import console, runs
 from tests import small_export
 
 NAMES = ("dunkel", "größer", "hell")
-SUMMARY = {
-    "top_1": 0.75,
-    "top_5": 1.0,
-    "ece": 0.1,
-    "nll": 0.5,
-    "brier": 0.3,
-    "per_class_recall": [1.0, 0.5, 0.75],
-}
+SCORES = {"top_1": 0.75, "top_5": 1.0, "ece": 0.1, "nll": 0.5, "brier": 0.3}
 EVALUATION = {
     "dataset": "folder",
     "test_images": 12,
     "encoder": "elsewhere/checkpoints/step-00000012",
     "linear_checkpoint": "elsewhere/probe/checkpoints/step-00000003",
-    "linear": SUMMARY,
+    "linear": {**SCORES, "per_class_recall": [1.0, 0.5, 0.75]},
     "prototype": {"top_1": 0.5, "top_5": 1.0},
 }
 
@@ -55,13 +48,11 @@ def directory(run):
 
 
 def written(directory, run, classifier, **more):
-    settings = config.ExportSettings(
-        str(run.path), linear_stage="probe", **more
-    )
+    more["linear_stage"] = "probe"
+    settings = config.ExportSettings(str(run.path), **more)
     opened = runs.Run.open(run.path, "probe")
     metadata.write_metadata(directory, opened, settings, classifier)
-    file = directory / "assets.extra" / "metadata.json"
-    return json.loads(file.read_text("utf-8"))
+    return json.loads((directory / metadata.FILE).read_text("utf-8"))
 
 
 def test_a_linear_classifier(directory, run):
@@ -83,7 +74,7 @@ def test_a_linear_classifier(directory, run):
     assert record["metrics"] == {
         "dataset": "folder",
         "test_images": 12,
-        "linear": {k: SUMMARY[k] for k in list(SUMMARY)[:5]},
+        "linear": SCORES,
         "prototype": {"top_1": 0.5},
     }
     assert record["classes"] == list(NAMES)
@@ -157,13 +148,8 @@ def test_the_revision_is_that_of_the_code(tmp_path, monkeypatch):
 
     def git(*arguments):
         identity = ["-c", "user.name=test", "-c", "user.email=test"]
-        return subprocess.run(
-            ["git", *identity, *arguments],
-            cwd=tmp_path,
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout.strip()
+        command = ["git", *identity, *arguments]
+        return subprocess.check_output(command, cwd=tmp_path, text=True).strip()
 
     git("init")
     git("commit", "--allow-empty", "-m", "another project")

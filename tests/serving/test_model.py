@@ -36,6 +36,7 @@ FILES = [
     encoded(PICTURES[2][:SIZE, :SIZE]),
     encoded(PICTURES[3][..., 0], "JPEG"),
 ]
+LARGE = encoded(np.zeros([2001, 1000], np.uint8))  # by a row
 
 
 def exported():
@@ -90,47 +91,20 @@ def test_files_are_answered_as_evaluation_would(ask, views):
     )
 
 
-def files_of_every_mode():
-    """Image files by what they are, all of one picture but for their size."""
-    color = Image.fromarray(PICTURES[0])
-    gray = Image.fromarray(PICTURES[1][..., 0])
-    clear = color.copy()
-    clear.putalpha(gray)
-    deep = Image.fromarray(PICTURES[2][..., 0].astype(np.uint16) * 257)
-    rotated = Image.Exif()
-    rotated[0x0112] = 6  # a quarter turn
-    return {
-        "RGB": encoded(color),
-        "gray": encoded(gray),
-        "gray, alpha": encoded(clear.convert("LA")),
-        "RGBA": encoded(clear),
-        "palette": encoded(color.quantize(16)),
-        "1 bit": encoded(gray.convert("1")),
-        "16 bit": encoded(deep),
-        "CMYK": encoded(color.convert("CMYK"), "JPEG"),
-        "JPEG": encoded(color, "JPEG"),
-        "rotated": encoded(color, "JPEG", exif=rotated),
-        "progressive": encoded(color, "JPEG", progressive=True),
-        "one pixel": encoded(color.resize((1, 1))),
-        "one row": encoded(color.resize((700, 1)), "JPEG"),
-        "huge": encoded(color.resize((1600, 1200)), "JPEG"),
-    }
-
-
 def test_files_of_every_mode_are_answered_as_evaluation_would(ask):
-    files = files_of_every_mode()
-    views = {
-        mode: data.decode_central_view(file, SIZE).numpy()
-        for mode, file in files.items()
-    }
-    # Alpha dropped, palettes looked up, no rotation applied.
-    for same in (("RGB", "RGBA"), ("JPEG", "rotated", "progressive")):
-        assert len({views[mode].tobytes() for mode in same}) == 1, same
-    assert len({view.tobytes() for view in views.values()}) == 11
-    stacked = np.stack(list(views.values()))
-    expected = classify(stacked)
-    answer = ask("serving_default", list(files.values()))
-    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-6)
+    """What these are decoded to, tests/data/test_images.py says."""
+    color = Image.fromarray(PICTURES[0])
+    modes = ("1", "L", "LA", "P", "RGB", "RGBA", "I")  # I: 16 bits
+    files = [encoded(color.convert(mode)) for mode in modes] + [
+        encoded(color.convert("CMYK"), "JPEG"),
+        encoded(color, "JPEG", progressive=True),
+        encoded(color.resize((1, 1))),
+        encoded(color.resize((700, 1)), "JPEG"),
+        encoded(color.resize((1600, 1200)), "JPEG"),
+    ]
+    views = tf.stack([data.decode_central_view(file, SIZE) for file in files])
+    answer = ask("serving_default", files)["probabilities"]
+    np.testing.assert_allclose(answer, classify(views), atol=1e-6)
 
 
 def test_arrays_are_answered_as_the_files_that_hold_them(ask):
@@ -184,41 +158,16 @@ def test_neighbours_are_those_of_evaluation(ask, views):
         ("represent", [], "image_bytes must not be empty, got 0"),
         ("classify_by_neighbours", [], "image_bytes must not be empty, got 0"),
         ("predict_images", np.zeros([0, 4, 4, 3]), "images must not be empty"),
-        (
-            "predict_images",
-            np.zeros([1, 0, 4, 3]),
-            "must have pixels, got 0 x 4",
-        ),
-        (
-            "predict_images_float",
-            np.full([1, 4, 4, 3], 0.5),
-            "must be in 0..255, not in 0..1, got at most 0.5",
-        ),
-        (
-            "represent_images_float",
-            np.full([1, 4, 4, 3], -1.0),
-            "must be in 0..255, got -1.0+ to -1.0",
-        ),
+        ("predict_images", np.zeros([1, 0, 4, 3]), "have pixels, got 0 x 4"),
+        ("predict_images_float", np.full([1, 4, 4, 3], 0.5), "at most 0.5"),
+        ("represent_images_float", np.full([1, 4, 4, 3], -1.0), "got -1.0+ to"),
         ("predict_images_float", np.full([1, 4, 4, 3], np.nan), "0..255, got"),
         ("predict_images_float", np.full([1, 4, 4, 3], 256.0), "0..255, got"),
         ("serving_default", [FILES[0], b"no image"], "must be JPEG or PNG"),
         ("serving_default", [b""], "must be JPEG or PNG, got 0 bytes"),
-        (
-            "serving_default",
-            [encoded(PICTURES[0], "GIF")],
-            "must be JPEG or PNG, got .* begin with 0x47494638.*, as GIF does",
-        ),
-        (
-            "represent",
-            [FILES[1], encoded(PICTURES[0], "BMP")],
-            "must be JPEG or PNG, got .* begin with 0x424d.*, as BMP does",
-        ),
+        ("represent", [encoded(PICTURES[0], "GIF")], "JPEG or PNG, .*GIF does"),
         ("serving_default", [FILES[0][:-40]], "JPEG"),
-        (
-            "serving_default",
-            [encoded(np.zeros([2001, 1000], np.uint8))],
-            "must have 1 to 2000000 pixels, got 2001 x 1000",
-        ),
+        ("serving_default", [LARGE], "1 to 2000000 pixels, got 2001 x 1000"),
     ],
 )
 def test_what_is_no_image_is_refused_and_the_next_is_served(
@@ -252,38 +201,21 @@ def test_there_is_nothing_but_operations_of_tensorflow():
     assert not {"DecodeGif", "DecodeBmp", "DecodeImage"} & used
     assert not [op for op in used - names if "Py" in op or ">" in op]
     kinds = {node.WhichOneof("kind") for node in graph.object_graph_def.nodes}
-    users = [
-        node.user_object.identifier
-        for node in graph.object_graph_def.nodes
-        if node.WhichOneof("kind") == "user_object"
-    ]
     assert "variable" in kinds
+    users = [x.user_object.identifier for x in graph.object_graph_def.nodes]
     assert not [user for user in users if "keras" in user], users
 
 
 def test_requests_are_batched_after_they_are_decoded(ask, tmp_path):
     encoder, classifier = small_export.encoder_and_classifier()
-    serving.export_saved_model(
-        encoder,
-        tmp_path / "1",
-        image_size=SIZE,
-        class_names=NAMES,
-        classifier=classifier,
-        max_batch_size=3,
-        batch_timeout=0.1,
-    )
+    options = {"class_names": NAMES, "classifier": classifier}
+    options |= {"max_batch_size": 3, "batch_timeout": 0.1, "image_size": SIZE}
+    serving.export_saved_model(encoder, tmp_path / "1", **options)
     batched = Session(tmp_path / "1")
-    shapes = {
-        name: [dim.size for dim in info.tensor_shape.dim]
-        for name, info in batched.signatures["serving_default"].outputs.items()
-    }
-    assert shapes == {
-        "probabilities": [-1, 3],
-        "class_names": [-1, 3],
-        "predicted_class": [-1],
-        "top_classes": [-1, 3],
-        "top_probabilities": [-1, 3],
-    }
+    outputs = batched.signatures["serving_default"].outputs
+    for name, info in outputs.items():
+        shape = [-1] if name == "predicted_class" else [-1, 3]
+        assert [dim.size for dim in info.tensor_shape.dim] == shape, name
     expected = ask("serving_default", FILES)["probabilities"]
 
     def answer(i):
@@ -294,11 +226,9 @@ def test_requests_are_batched_after_they_are_decoded(ask, tmp_path):
         return batched("serving_default", [FILES[i % 4]])["probabilities"]
 
     with concurrent.futures.ThreadPoolExecutor(10) as pool:
-        for i, answered in enumerate(pool.map(answer, range(40))):
-            if answered is not None:
-                np.testing.assert_allclose(
-                    answered[0], expected[i % 4], atol=1e-5
-                )
+        for i, row in enumerate(pool.map(answer, range(40))):
+            if row is not None:
+                np.testing.assert_allclose(row[0], expected[i % 4], atol=1e-5)
     # More than the 64 batches that wait of small requests.
     whole = batched("serving_default", FILES * 60)["probabilities"]
     np.testing.assert_allclose(whole, np.tile(expected, [60, 1]), atol=1e-5)
@@ -307,13 +237,7 @@ def test_requests_are_batched_after_they_are_decoded(ask, tmp_path):
 def test_bad_requests_among_a_thousand_change_nothing(ask):
     """One in ten; what they hold is given back."""
     expected = ask("serving_default", FILES)["probabilities"]
-    broken = [
-        b"",
-        b"no image",
-        FILES[0][:-40],
-        FILES[1][:60],
-        encoded(np.zeros([1500, 1500], np.uint8)),
-    ]
+    broken = [b"", b"no image", FILES[0][:-40], FILES[1][:60], LARGE]
     memory = []
     for i in range(1000):
         if i % 10 == 7:

@@ -8,11 +8,8 @@ import itertools
 def make_results(axes, metrics, metric="linear.top_1", statuses=None):
     """Every combination of `axes`, name to values.
 
-    Args:
-      axes: name to values.
-      metrics: from the values of a cell to its metrics.
-      metric: that of the sweep.
-      statuses: by number of the cell; finished where none is given.
+    `metrics` goes from the values of a cell to its metrics, `statuses` from
+    the number of a cell to its status: finished where none is given.
     """
     cells = []
     for number, combination in enumerate(itertools.product(*axes.values())):

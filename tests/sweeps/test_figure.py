@@ -85,13 +85,8 @@ def test_odd_sweeps_have_a_figure():
         {"optimizer": ["lars"], "temperature": [0.1, 0.2]}, statuses=nothing
     )
     assert len(panels) == 2 and not drawn.legends
-    _, panels = draw(
-        {
-            "flip": [True, False],
-            "positives_cap": [None, 3],
-            "crop": ["0.2+1.0", ""],
-        }
-    )
+    axes = {"flip": [True, False], "positives_cap": [None, 3]}
+    _, panels = draw({**axes, "crop": ["0.2+1.0", ""]})
     labels = [[t.get_text() for t in p.get_xticklabels()] for p in panels]
     assert labels == [["true", "false"], ["none", "3"], ["0.2+1.0", "none"]]
     drawn, panels = draw(

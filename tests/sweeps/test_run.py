@@ -91,15 +91,10 @@ def test_a_failed_cell_is_recorded_and_the_rest_goes_on(
     flags = tmp_path / "linear.flags"
     flags.write_text("--epochs=5\n--crop_area=\n--nohorizontal_flip\n")
     path = tmp_path / "sweep"
-    base = {
-        field.name: getattr(tiny_settings(path), field.name)
-        for field in dataclasses.fields(config.PretrainSettings)
-    }
     settings = config.SweepSettings(
-        **base,
-        sweep=(f"data_dir=/nowhere,{image_folder}",),
+        **vars(tiny_settings(path)),
+        **{"sweep": (f"data_dir=/nowhere,{image_folder}",), "parallel": 2},
         linear_flagfile=str(flags),
-        parallel=2,
     )
     results = sweeps.run_sweep(settings)
     failed, finished = results["cells"]
@@ -194,11 +189,8 @@ def test_a_signal_ends_cells_that_can_go_on(
     with pytest.raises(SystemExit) as raised:
         sweeps.run_sweep(settings)
     assert raised.value.code == preemption.EXIT_CODE
-    assert pretended.log == [
-        ("start", "temperature=0.1"),
-        ("ask", "temperature=0.1"),
-        ("end", "temperature=0.1"),
-    ]
+    expected = [(what, "temperature=0.1") for what in ("start", "ask", "end")]
+    assert pretended.log == expected
     assert statuses(read(tmp_path)) == ["pending", "pending"]
     said = "the same command, without --overwrite, goes on"
     assert said in capsys.readouterr().out
@@ -228,9 +220,8 @@ def test_processes_at_a_time_have_cores_of_their_own(tmp_path, monkeypatch):
     shares = processes.shares(len(own))
     cells = grid.list_cells(settings_of(tmp_path, "seed=0,1"))
     for cell, cores in zip(cells, shares, strict=False):
-        cell.directory.write_settings(
-            cell.pretraining, cell.linear, cell.evaluation
-        )
+        parts = cell.pretraining, cell.linear, cell.evaluation
+        cell.directory.write_settings(*parts)
         with processes.CellProcess(cell, True, cores) as process:
             try:
                 seen = os.sched_getaffinity(process.pid)

@@ -1,21 +1,18 @@
 """The data service as processes of a machine, one of them killed."""
 
 import collections
-import pathlib
 import signal
 import socket
-import subprocess
-import sys
 
 import pytest
 
 from supcon_tf import config, data
 from supcon_tf.augment import warp
 from supcon_tf.training import input_pipeline
-from tests import forks
+from tests import forks, processes
+from tests.served import Reference
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
-TOOL = ROOT / "tools" / "data_service.py"
+TOOL = processes.ROOT / "tools" / "data_service.py"
 
 
 @pytest.fixture
@@ -63,19 +60,12 @@ class Log:
     steps = 89  # of an epoch, in batches of 16
 
     def __init__(self, address, start_step=0):
-        local = data.make_views(
-            data.load("digits", "train"),
-            16,
-            2,
-            # An operation of TensorFlow Addons, not of TensorFlow.
-            warp.random_warp,
-            image_size=16,
-            start_step=start_step,
-        )
+        digits = data.load("digits", "train")
+        options = {"image_size": 16, "start_step": start_step}
+        # An operation of TensorFlow Addons, not of TensorFlow.
+        local = data.make_views(digits, 16, 2, warp.random_warp, **options)
         self.batches = iter(data.through_service(local, address))
-        self.reference = enumerate(local, start_step)
-        self.step_of = {}
-        self.end = start_step
+        self.reference = Reference(local, self.steps, start_step)
         self.epochs = collections.defaultdict(list)
         self.latest = collections.deque(maxlen=6)
 
@@ -84,19 +74,9 @@ class Log:
         for _ in range(count):
             views, labels = next(self.batches)
             assert views.shape == (16, 2, 16, 16, 3) and labels.shape == 16
-            epoch, step = divmod(self.find(views.numpy()), self.steps)
+            epoch, step = self.reference.find((views, labels))
             self.latest.append(epoch)
             self.epochs[epoch].append(step)
-
-    def find(self, views):
-        """The step of a local run that has these views."""
-        while views.tobytes() not in self.step_of:
-            step, (others, _) = next(self.reference)
-            assert step < self.end + 4 * self.steps, "made by no local run"
-            self.step_of[others.numpy().tobytes()] = step
-        found = self.step_of[views.tobytes()]
-        self.end = max(self.end, found)
-        return found
 
     def close(self):
         """Takes leave of the service, while that is there."""
@@ -127,10 +107,8 @@ def test_batches_go_on_without_a_worker(services):
     (lost,) = before & set(log.under_way())
     assert set(log.under_way()) - {lost} <= {max(log.epochs)}
     log.close()
-    for process, number in (
-        (workers[1], signal.SIGTERM),
-        (dispatcher, signal.SIGINT),
-    ):
+    ended = (workers[1], signal.SIGTERM), (dispatcher, signal.SIGINT)
+    for process, number in ended:
         process.send_signal(number)
         assert process.wait() == 0
 
@@ -174,9 +152,8 @@ def test_a_service_whose_every_part_is_killed_and_replaced(services, tmp_path):
         read_until_both_work(log)
         worker.kill()
         log.read(40)
-        (worker,) = start_workers(
-            services, address, f"--worker_port={port}", count=1
-        )
+        own = f"--worker_port={port}"
+        (worker,) = start_workers(services, address, own, count=1)
     read_until_both_work(log)
     dispatcher.kill()
     log.read(5)
@@ -191,22 +168,8 @@ def test_a_service_whose_every_part_is_killed_and_replaced(services, tmp_path):
 @pytest.mark.slow
 def test_a_run_trains_on_a_service(services, tmp_path):
     address = address_of(services("--port=0"))
-    done = subprocess.run(
-        [
-            sys.executable,
-            str(ROOT / "tools" / "pretrain.py"),
-            f"--flagfile={ROOT}/flags/supcon_digits_resnet18.flags",
-            f"--run_dir={tmp_path}/run",
-            "--architecture=vgg8",
-            "--width=0.1",
-            "--epochs=2",
-            "--warmup_epochs=1",
-            f"--data_service={address}",
-        ],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    flags = ["--epochs=2", f"--data_service={address}"]
+    processes.end(processes.start(tmp_path / "run", *flags))
     assert len((tmp_path / "run/metrics.jsonl").read_text().splitlines()) == 2
 
 
@@ -214,27 +177,17 @@ def test_a_run_trains_on_a_service(services, tmp_path):
     ("flags", "message"),
     [
         ({"role": "worker"}, "--dispatcher must be the grpc:// address of"),
+        ({"role": "worker", "dispatcher": "h:1"}, "--role=worker, got h:1"),
         (
-            {"role": "worker", "dispatcher": "localhost:5050"},
-            "with --role=worker, got localhost:5050",
-        ),
-        (
-            {"role": "worker", "dispatcher": "grpc://host0:5050"},
+            {"role": "worker", "dispatcher": "grpc://h:1"},
             "--host must be the name of this machine with a dispatcher on an",
         ),
-        (
-            {"dispatcher": "grpc://host0:5050"},
-            "--dispatcher must be left out with --role=all: only worker",
-        ),
-        (
-            {"role": "dispatcher", "workers": 2},
-            "--workers must be left out with --role=dispatcher",
-        ),
+        ({"dispatcher": "grpc://h:1"}, "left out with --role=all: only worker"),
+        ({"role": "dispatcher", "workers": 2}, "--workers must be left out"),
     ],
 )
 def test_flags_fit_the_role(flags, message):
     with pytest.raises(ValueError, match=message):
         config.DataServiceSettings(**flags)
-    config.DataServiceSettings(
-        role="worker", dispatcher="grpc://host0:5050", host="host1"
-    )
+    away = {"dispatcher": "grpc://host0:5050", "host": "host1"}
+    config.DataServiceSettings(role="worker", **away)

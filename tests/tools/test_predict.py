@@ -82,21 +82,12 @@ def test_ctrl_c_ends_at_once(command, server, tmp_path):
     server.reset()
 
 
-def test_a_wrong_input_is_one_line(command, tmp_path):
-    done = run(command, "a", "no.png", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: no image or folder no.png\n"
-
-
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
         ({"output": "a.txt"}, "--output must end in .csv, .json, .jsonl, got"),
         ({"model_name": "m"}, "--model_name must be left out without --server"),
-        (
-            {"server": "http://h", "model_dir": "d"},
-            "--model_dir must be left out with --server, got d",
-        ),
+        ({"server": "http://h", "model_dir": "d"}, "--model_dir must be left"),
         ({"server": "http://h"}, "--model_name must be given with --server"),
         ({"server": "localhost:8500"}, "--server must be grpc://HOST:PORT, ht"),
         ({"server": "grpc://host"}, "--server must be grpc://HOST:PORT, http"),
@@ -110,11 +101,6 @@ def test_a_wrong_input_is_one_line(command, tmp_path):
 def test_flags_fit_each_other(overrides, message):
     with pytest.raises(ValueError, match=message):
         config.PredictSettings(**overrides)
-
-
-@pytest.mark.parametrize(
-    "server", ["grpc://[::1]:8500", "http://h:8501/prefix", "https://h"]
-)
-def test_addresses_of_servers(server):
-    config.PredictSettings("runs/mine", server=server)
-    config.PredictSettings(server=server, model_name="m")
+    for server in ("grpc://[::1]:8500", "http://h:8501/prefix", "https://h"):
+        config.PredictSettings("runs/mine", server=server)
+        config.PredictSettings(server=server, model_name="m")

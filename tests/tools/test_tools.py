@@ -74,13 +74,12 @@ def command_line_run(image_folder, tmp_path_factory):
         "train_linear": run("train_linear", "--run_dir=run", *linear, cwd=cwd),
         "evaluate": run("evaluate", "--run_dir=run", cwd=cwd),
         "export": run("export", "--run_dir=run", cwd=cwd),
-        "convert": run(
-            "convert", "--run_dir=run", "--formats=tflite_float32", cwd=cwd
-        ),
-        "predict": run(
-            "predict", "--run_dir=run", f"{image_folder}/test", cwd=cwd
-        ),
     }
+    for tool, argument in (
+        ("convert", "--formats=tflite_float32"),
+        ("predict", f"{image_folder}/test"),
+    ):
+        outputs[tool] = run(tool, "--run_dir=run", argument, cwd=cwd)
     for tool, done in outputs.items():
         assert done.returncode == 0, f"{tool}: {done.stderr[-2000:]}"
         # No line of TensorFlow's C++ log or TFA's notice.
@@ -150,22 +149,17 @@ def test_a_conversion_ends_with_its_table(command_line_run):
 @pytest.mark.parametrize(
     ("tool", "arguments", "message"),
     [
-        (
-            "pretrain",
-            ["--dataset=folder", "--data_dir=/nowhere", "--run_dir=x"],
-            "/nowhere",
-        ),
-        ("pretrain", ["--dataset=mnist", "--run_dir=x"], "mnist"),
-        ("pretrain", ["--batch_size=2000", "--run_dir=x"], "2000"),
-        ("train_linear", ["--run_dir=x"], "run directory of tools/pretrain"),
-        ("evaluate", ["--run_dir=x"], "run directory of tools/pretrain"),
-        ("export", ["--run_dir=x"], "run directory of tools/pretrain"),
+        ("pretrain", ["--data_dir=/nowhere"], "/nowhere"),
+        ("pretrain", ["--batch_size=2000"], "2000"),
+        ("train_linear", [], "run directory of tools/pretrain"),
+        ("evaluate", [], "run directory of tools/pretrain"),
+        ("export", [], "run directory of tools/pretrain"),
     ],
 )
 def test_wrong_input_is_one_line_and_leaves_nothing(
     tool, arguments, message, tmp_path
 ):
-    done = run(tool, *arguments, cwd=tmp_path)
+    done = run(tool, "--run_dir=x", *arguments, cwd=tmp_path)
     assert done.returncode == 1
     line = done.stderr.strip().splitlines()[-1]
     assert line.startswith("error: ") and message in line
@@ -177,13 +171,7 @@ def test_a_file_that_is_no_image_is_named_or_skipped(image_folder, tmp_path):
     shutil.copytree(image_folder, tmp_path / "images")
     bad = tmp_path / "images" / "train" / "mid" / "zz.jpg"
     bad.write_text("this is not an image")
-    arguments = [
-        "--dataset=folder",
-        "--data_dir=images",
-        "--run_dir=run",
-        "--epochs=0",
-        *TINY,
-    ]
+    arguments = ["--data_dir=images", "--run_dir=run", "--epochs=0", *TINY]
     done = run("pretrain", *arguments, cwd=tmp_path)
     assert done.returncode == 1
     assert "train/mid/zz.jpg" in done.stderr
@@ -227,13 +215,8 @@ def test_the_demo_ends_with_its_table(size, tmp_path):
 def test_the_augmentation_is_shown(image_folder, tmp_path):
     """With every default but the images, which have no class folders."""
     photographs = image_folder / "train" / "mid"
-    done = run(
-        "show_augment",
-        "--dataset=folder",
-        f"--data_dir={photographs}",
-        "--image_size=16",
-        cwd=tmp_path,
-    )
+    flags = [f"--data_dir={photographs}", "--image_size=16"]
+    done = run("show_augment", "--dataset=folder", *flags, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     paths = ["runs/show_augment/views.png", "runs/show_augment/operations.png"]
     assert done.stdout.splitlines() == paths
