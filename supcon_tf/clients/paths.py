@@ -17,9 +17,7 @@ IMAGE_SUFFIXES = (".jpeg", ".jpg", ".png")
 _RECORD = "assets.extra/metadata.json"
 
 
-def find_images(
-    places: Iterable[str | os.PathLike[str]],
-) -> list[pathlib.Path]:
+def find_images(places: Iterable[str | os.PathLike[str]]) -> list[pathlib.Path]:
     """Image files: those that are named, and those in named folders.
 
     Args:

@@ -8,12 +8,7 @@ import numpy as np
 
 from supcon_tf import config, data, distribute, exceptions, files
 from supcon_tf.data import subsets
-from supcon_tf.evaluation import (
-    fine_tuning,
-    linear_probe,
-    results,
-    selection,
-)
+from supcon_tf.evaluation import fine_tuning, linear_probe, results, selection
 from supcon_tf.training import console, devices, input_pipeline, runs
 
 _TITLES = {

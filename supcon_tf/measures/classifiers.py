@@ -169,10 +169,7 @@ def prototype_predict(
 
 
 def class_prototypes(
-    bank: neighbors.Given,
-    bank_labels: neighbors.Given,
-    *,
-    num_classes: int,
+    bank: neighbors.Given, bank_labels: neighbors.Given, *, num_classes: int
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
     """The mean representation of each class, as `prototype_predict` has it.
 

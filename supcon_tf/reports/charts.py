@@ -38,9 +38,7 @@ _STYLE = {
 
 
 @contextlib.contextmanager
-def drawing(
-    height: int = HEIGHT,
-) -> Iterator[tuple[figure.Figure, axes.Axes]]:
+def drawing(height: int = HEIGHT) -> Iterator[tuple[figure.Figure, axes.Axes]]:
     """A figure of WIDTH x `height` pixels and its axes, in the page's style.
 
     An SVG has 72 dots per inch, so a point is a pixel of the page.

@@ -117,9 +117,7 @@ def _gpu_bytes() -> int | None:
     query = "--query-gpu=memory.total --format=csv,noheader,nounits"
     try:
         text = subprocess.check_output(
-            ["nvidia-smi", *query.split()],
-            text=True,
-            stderr=subprocess.DEVNULL,
+            ["nvidia-smi", *query.split()], text=True, stderr=subprocess.DEVNULL
         )
     except (OSError, subprocess.CalledProcessError):
         return None
