@@ -30,9 +30,6 @@ def pretrain(settings: config.PretrainSettings) -> run_files.RunDirectory:
     before the first step. SIGTERM and Ctrl-C end the process with
     `preemption.EXIT_CODE` once the step under way is saved.
 
-    Args:
-      settings: the settings.
-
     Returns:
       The run directory, with a checkpoint of the last epoch.
 
