@@ -31,10 +31,8 @@ class RunDirectory:
 
     Evaluation adds what it measured, the report report.html, export
     export/<version>/, conversion converted/. Each linear stage, and each
-    transfer to other data with its transfer.json, is a RunDirectory below.
-
-    Args:
-      path: the directory, local or gs://; need not exist.
+    transfer to other data with its transfer.json, is a RunDirectory below. The
+    path is local or gs://, and need not exist.
     """
 
     def __init__(self, path: str | os.PathLike[str]):

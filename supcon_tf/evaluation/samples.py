@@ -84,7 +84,7 @@ def write_representations(
 def plotted_positions(
     settings: config.EvaluateSettings, test: splits.EncodedSplit
 ) -> np.ndarray:
-    """Positions of the plotted test images, [E] int64, evenly spread, rising."""
+    """Positions of the plotted test images, [E] int64, even and rising."""
     count = len(test.labels)
     return splits.evenly(count, min(count, settings.plotted_images))
 

@@ -79,14 +79,8 @@ def write_requests(directory: epath.PathLike, image_size: int) -> None:
 def photograph(image_size: int) -> npt.NDArray[np.uint8]:
     """An image to send: colours that run into each other, always the same.
 
-    As large beside the encoder's images as photographs are: 375 x 500 pixels
-    for 224.
-
-    Args:
-      image_size: side of the encoder's images in pixels.
-
-    Returns:
-      [height, width, 3] uint8.
+    [height, width, 3] uint8, as large beside the encoder's images as
+    photographs are: 375 x 500 pixels for an `image_size` of 224.
     """
     height, width = (
         -(-side * image_size // _REFERENCE_SIZE) for side in _PHOTOGRAPH

@@ -27,11 +27,6 @@ def warning(
 
     The estimate is that of the activations, which in a large step are nearly
     all: 75 to 90 % of what a process grew by with ResNets and VGGs on a CPU.
-
-    Args:
-      settings: resolved.
-      encoder: built.
-      available: of `available_bytes`.
     """
     strategy = tf.distribute.get_strategy()
     images = settings.batch_size // settings.gradient_cache_chunks
