@@ -119,11 +119,8 @@ def hold_out(
 def subset(source: sources.Source, positions: npt.ArrayLike) -> sources.Source:
     """The source with some of its examples.
 
-    Those of a set that is read in file order are held in memory.
-
-    Args:
-      source: any split.
-      positions: [examples] places in the split's fixed order, rising.
+    `positions` [examples] are places in its fixed order, rising. Examples of a
+    set that is read in file order are held in memory.
 
     Raises:
       ValueError: `positions` is empty, not rising or out of range, or there

@@ -39,12 +39,7 @@ def write_requests(directory: epath.PathLike, image_size: int) -> None:
 
       curl -d @request.json http://localhost:8501/v1/models/NAME:predict
 
-    Args:
-      directory: a SavedModel that nobody reads yet.
-      image_size: side of the encoder's images in pixels.
-
-    Raises:
-      ValueError: `directory` is no SavedModel.
+    Nobody reads the SavedModel in `directory` yet; ValueError if it is none.
     """
     directory = epath.Path(directory)
     signatures = metadata.read_signatures(directory)

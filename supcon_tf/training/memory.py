@@ -89,11 +89,7 @@ def activation_bytes(encoder: models.Encoder, image_size: int) -> int:
 
 
 def available_bytes() -> int | None:
-    """Memory of the smallest GPU, or else of this machine or container.
-
-    Returns:
-      None where nobody says.
-    """
+    """Memory of the smallest GPU, or else of this machine; None if unknown."""
     if tf.config.list_logical_devices("GPU"):
         return _gpu_bytes()
     on_tpu = bool(tf.config.list_logical_devices("TPU"))
