@@ -49,10 +49,7 @@ def find_images(places: Iterable[str | os.PathLike[str]]) -> list[pathlib.Path]:
         elif not place.exists():
             raise exceptions.NotFound(f"no image or folder {place}")
         images |= {os.path.normpath(file): file for file in named}
-    if not images:
-        raise exceptions.InvalidValue(
-            "`images` must be files or folders, got none"
-        )
+    exceptions.require(images, "`images` must be files or folders", "none")
     return list(images.values())
 
 
