@@ -210,7 +210,7 @@ class RunDirectory:
     def check_unseen(self, ids: Sequence[str] | None) -> None:
         """Raises ValueError for test images that the run was trained on.
 
-        They are of its data folder; None stands for its publisher's own split.
+        `ids` are of its data folder; None where the split is the publisher's.
         """
         if ids is None:
             return

@@ -5,7 +5,7 @@ them together cost a few percent of the loss: none builds the matrix of all
 pairs of rows. Each is a mean over anchors, so that Keras can add up batches
 and replicas of any size, and is 0 where there was no anchor to measure.
 Projections have any float dtype and length: they are compared as float32 unit
-vectors, as `SupConLoss` does. `name` and `dtype` are of Keras.
+vectors, as `SupConLoss` does. `name` and `dtype` are Keras'.
 
 Letters in the shapes: B samples, V views, R = B * V rows, A rows of the
 subsample.

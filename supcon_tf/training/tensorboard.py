@@ -77,8 +77,8 @@ def mosaic(
 ) -> np.ndarray:
     """Images in rows as one image, white where there is none.
 
-    A row is [columns, height, width, 3] uint8, of any number of columns; there
-    are pixels to the right of each image and below.
+    A row is [columns, height, width, 3] uint8, of any number of columns; right
+    of each image and below it there are so many pixels.
 
     Returns:
       [rows * (height + below), most columns * (width + right), 3] uint8.
