@@ -56,10 +56,7 @@ def one_line(error: Exception) -> str:
 def require(holds: bool, rule: str, value: object) -> None:
     """Raises ValueError "<rule>, got <value>" unless a value keeps its rule.
 
-    Args:
-      holds: whether it does.
-      rule: in words, such as "`width` must be positive".
-      value: what was given.
+    The rule is in words, such as "`width` must be positive".
     """
     if not holds:
         raise InvalidValue(f"{rule}, got {value}")

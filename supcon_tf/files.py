@@ -18,12 +18,7 @@ _CHUNK = 2**22  # bytes
 
 
 def write_atomically(path: epath.PathLike, content: str | bytes) -> None:
-    """Writes a file under another name, and gives it its own at the end.
-
-    Args:
-      path: local or gs://.
-      content: text becomes UTF-8.
-    """
+    """Writes a file, local or gs://, under another name, then renames it."""
     path = epath.Path(path)
     partial = path.with_name(f".{path.name}.partial")
     data = content.encode() if isinstance(content, str) else content
@@ -113,9 +108,8 @@ def make_atomically(
 def remove_unfinished(path: epath.PathLike) -> None:
     """Removes what `make_atomically` has left of a path where it was killed.
 
-    Args:
-      path: of a directory that exists, and is not overwritten: who still fills
-        one of that name can only fail.
+    The directory exists, and is not overwritten: who still fills one of that
+    name can only fail.
     """
     path = epath.Path(path)
     for partial in path.parent.glob(f".{path.name}.*.partial"):

@@ -31,10 +31,8 @@ class RunDirectory:
 
     Evaluation adds what it measured, the report report.html, export
     export/<version>/, conversion converted/. Each linear stage, and each
-    transfer to other data with its transfer.json, is a RunDirectory below.
-
-    Args:
-      path: the directory, local or gs://; need not exist.
+    transfer to other data with its transfer.json, is a RunDirectory below. The
+    path is local or gs://, and need not exist.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
@@ -137,13 +135,10 @@ class RunDirectory:
         trained_on: Sequence[str] | None = None,
         skipped: Sequence[str] = (),
     ) -> None:
-        """Starts a run here, in place of an earlier one.
+        """Starts a run here, in place of an earlier one, of resolved settings.
 
-        Args:
-          settings: its settings, resolved.
-          class_names: in the order of the labels.
-          trained_on: names of its training images; None where they have none.
-          skipped: files that could not be read.
+        `trained_on` are names of its training images, None where they have
+        none; `skipped` are files that could not be read.
         """
         if self.exists():
             self._remove_outputs()
@@ -215,9 +210,7 @@ class RunDirectory:
     def check_unseen(self, ids: Sequence[str] | None) -> None:
         """Raises ValueError for test images that the run was trained on.
 
-        Args:
-          ids: of a test split of the data folder of the run; None of a data
-            set whose split is its publisher's.
+        `ids` are of its data folder; None where the split is the publisher's.
         """
         if ids is None:
             return

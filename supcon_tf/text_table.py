@@ -6,11 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def text_table(rows: Iterable[Sequence[str]]) -> str:
-    """Lines up cells: the first column to the left, the others to the right.
-
-    Args:
-      rows: the cells of each row, the titles first; all rows as long.
-    """
+    """Lines up cells: the first column to the left, the others to the right."""
     rows = list(rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(

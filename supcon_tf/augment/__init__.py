@@ -25,19 +25,7 @@ from supcon_tf.augment.policies import (
 )
 from supcon_tf.augment.randomness import fold_in
 
-__all__ = [
-    "AutoAugment",
-    "CutMix",
-    "Identity",
-    "MixUp",
-    "RandAugment",
-    "SimAugment",
-    "StackedRandAugment",
-    "central_view",
-    "crop_box",
-    "fold_in",
-    "random_flip",
-    "random_resized_crop",
-    "random_resized_crop_jpeg",
-    "resize_crop",
-]
+__all__ = ["AutoAugment", "CutMix", "Identity", "MixUp", "RandAugment"]
+__all__ += ["SimAugment", "StackedRandAugment", "central_view", "crop_box"]
+__all__ += ["fold_in", "random_flip", "random_resized_crop"]
+__all__ += ["random_resized_crop_jpeg", "resize_crop"]

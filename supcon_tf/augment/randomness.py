@@ -99,16 +99,8 @@ def normal(
 ) -> tf.Tensor:
     """Standard normal draws by Box-Muller, `count` for each image.
 
-    Args:
-      seeds: [batch, 2] int32.
-      count: draws per image.
-      stream: as in `uniform`; draw n uses its draws 2n and 2n + 1.
-
-    Returns:
-      [batch, count] float32, mean 0, variance 1, magnitude below 5.8.
-
-    Raises:
-      ValueError: `seeds` is not [batch, 2] int32.
+    Arguments and errors are those of `uniform`, of which draw n uses draws 2n
+    and 2n + 1. Returns [batch, count] float32, magnitude below 5.8.
     """
     # float64: in float32 the vector and the scalar code of log and cos differ
     # in the last bit, and the place in the batch decides which one runs.

@@ -64,10 +64,7 @@ def patiently(
 ) -> Result:
     """Makes a request, and makes it again while nobody answers.
 
-    Args:
-      request: the call.
-      retries: how often it is repeated, after 1, 2, 4, ... seconds.
-      divisible: whether less can be asked of a server that is overloaded.
+    After 1, 2, 4, ... seconds. It is `divisible` where less can be asked.
 
     Raises:
       Overloaded: at once, where less can be asked.
@@ -109,11 +106,7 @@ def _rows(
 def _in_halves(
     request: Request, contents: Sequence[bytes], retries: int
 ) -> list[model.Row]:
-    """Rows of all that is not refused, found by bisection.
-
-    Raises:
-      Overloaded: a single image is too much for the server.
-    """
+    """Rows of all that is not refused, found by bisection."""
     half = len(contents) // 2
     try:
         return patiently(lambda: request(contents), retries, half > 0)

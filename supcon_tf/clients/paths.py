@@ -17,9 +17,7 @@ IMAGE_SUFFIXES = (".jpeg", ".jpg", ".png")
 _RECORD = "assets.extra/metadata.json"
 
 
-def find_images(
-    places: Iterable[str | os.PathLike[str]],
-) -> list[pathlib.Path]:
+def find_images(places: Iterable[str | os.PathLike[str]]) -> list[pathlib.Path]:
     """Image files: those that are named, and those in named folders.
 
     Args:
@@ -51,24 +49,16 @@ def find_images(
         elif not place.exists():
             raise exceptions.NotFound(f"no image or folder {place}")
         images |= {os.path.normpath(file): file for file in named}
-    if not images:
-        raise exceptions.InvalidValue(
-            "`images` must be files or folders, got none"
-        )
+    exceptions.require(images, "`images` must be files or folders", "none")
     return list(images.values())
 
 
 def find_export(
     directory: str | os.PathLike[str], version: int | None = None
 ) -> epath.Path:
-    """A SavedModel.
+    """A SavedModel: `directory` itself, local or gs://, or a version below.
 
-    Args:
-      directory: the SavedModel, or of versions of it; local or gs://.
-      version: which of them; None takes the newest, or the SavedModel.
-
-    Raises:
-      ValueError: there is none.
+    None takes the newest version. Raises ValueError where there is none.
     """
     directory = epath.Path(directory)
     if version is None and (directory / "saved_model.pb").exists():
@@ -91,9 +81,7 @@ def find_export(
 def check_files(directory: epath.PathLike) -> None:
     """Checks that the files of an export are as they were written.
 
-    Args:
-      directory: export/<version> of a run directory, or a copy of it. A
-        SavedModel without assets.extra/metadata.json has nothing to check.
+    A SavedModel without assets.extra/metadata.json has nothing to check.
 
     Raises:
       ValueError: a file is missing or differs; the message names the first.

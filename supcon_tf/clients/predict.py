@@ -16,9 +16,6 @@ from supcon_tf.clients import asking, model, output, paths, rest_model
 def predict(settings: config.PredictSettings) -> int:
     """Asks a model about images, and writes what it answers.
 
-    Args:
-      settings: what is asked, and of whom.
-
     Returns:
       How many of the images have an error in the place of an answer.
 

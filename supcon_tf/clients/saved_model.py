@@ -13,11 +13,7 @@ _REFUSED = (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)
 
 
 class SavedModel(model.Model):
-    """A SavedModel of this machine.
-
-    Args:
-      directory: with saved_model.pb.
-    """
+    """A SavedModel of this machine, by its directory."""
 
     def __init__(self, directory: str | os.PathLike[str]):
         self._functions = tf.saved_model.load(str(directory)).signatures

@@ -123,10 +123,7 @@ def axis_value(field: dataclasses.Field, text: str) -> object:
 def _axis(text: str) -> SweepAxis:
     """The axis of one --sweep."""
     name, equals, values = text.partition("=")
-    if not equals:
-        raise exceptions.InvalidValue(
-            f"--sweep must be NAME=VALUE,VALUE,..., got {text}"
-        )
+    exceptions.require(equals, "--sweep must be NAME=VALUE,VALUE,...", text)
     fields = [_field(part) for part in name.split(_LINK)]
     rows = [_row(name, fields, value) for value in values.split(",")]
     axis = SweepAxis(tuple(name.split(_LINK)), tuple(rows))

@@ -39,11 +39,6 @@ def outputs(
     take a multiple of the time where the cores have other work too. The
     threads, and what the functions keep for each, end with the call.
 
-    Args:
-      float_model: takes whole batches.
-      converted: models by their names.
-      examples: of `data.make_examples`.
-
     Returns:
       What the float model puts out, [examples, K] float32, the same of the
       others by name, and the labels [examples] int32.
@@ -65,12 +60,7 @@ def outputs(
 def accuracy(
     probabilities: npt.NDArray[np.float32], labels: npt.NDArray[np.int32]
 ) -> dict[str, float]:
-    """Top-1 and top-5 accuracy, ECE and NLL, as in evaluation.json.
-
-    Args:
-      probabilities: [examples, classes].
-      labels: [examples] integers.
-    """
+    """Top-1 and top-5 accuracy, ECE and NLL, as in evaluation.json."""
     summary = measures.classification_summary(probabilities, labels)
     return {name: summary[name] for name in _SCORES}
 
@@ -116,11 +106,7 @@ def milliseconds(function: formats.Function, image_size: int) -> float:
 
 
 def conversion_table(results: dict[str, object]) -> str:
-    """A row per model, the one that the others were made from first.
-
-    Args:
-      results: what `convert` returns.
-    """
+    """A row per model of what `convert` returns, the original first."""
     models = {"float model": results["float_model"], **results["models"]}
     columns = [["", *models]]
     for name, (title, form) in _COLUMNS.items():

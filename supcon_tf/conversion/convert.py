@@ -34,9 +34,6 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
     interpreter or ONNX Runtime. The directory converted/ of the run directory
     appears with all its files at once.
 
-    Args:
-      settings: those of the conversion.
-
     Returns:
       What conversion.json holds: `float_model`, the measures of the model that
       was converted, and in `models`, by format, those of each file, its

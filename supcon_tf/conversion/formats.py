@@ -77,7 +77,7 @@ def to_tflite(
     precision: str = "float32",
     calibration_images: npt.NDArray[np.uint8] | None = None,
 ) -> bytes:
-    """Converts a model to TFLite, with the signature `serving_default`.
+    """The .tflite file of a model, with the signature `serving_default`.
 
     The file takes `images` [N, S, S, 3], of any N after `resize_tensor_input`
     and of N = 1 before: uint8 for int8, else float32 in 0..255. It puts out
@@ -90,9 +90,6 @@ def to_tflite(
         the last of them is float32.
       calibration_images: [n, S, S, 3] uint8, as the model will see; the ranges
         of their activations are those of int8, which needs them.
-
-    Returns:
-      The content of a .tflite file.
 
     Raises:
       ValueError: there are no such images, or none for int8.
@@ -143,10 +140,7 @@ def _check_calibration(images: npt.NDArray[np.uint8] | None, side: int) -> None:
 
 
 def tflite_function(content: bytes) -> Function:
-    """The function that TFLite's interpreter makes of a file.
-
-    Args:
-      content: of a .tflite file, as `to_tflite` makes it.
+    """The function that TFLite's interpreter makes of `to_tflite`'s content.
 
     Returns:
       From images [N, S, S, 3] uint8 to [N, classes or dim] float32. Each thread
@@ -190,16 +184,10 @@ def import_onnx() -> tuple[types.ModuleType, types.ModuleType]:
 
 
 def to_onnx(model: ImageModel) -> bytes:
-    """Converts a model to ONNX.
+    """The .onnx file of a model.
 
     The file takes `images` [N, S, S, 3] float32 in 0..255, any N, and puts out
     what the model does, in float32.
-
-    Args:
-      model: what is converted.
-
-    Returns:
-      The content of an .onnx file.
 
     Raises:
       ImportError: the extra `onnx` is not installed.
@@ -216,10 +204,7 @@ def to_onnx(model: ImageModel) -> bytes:
 
 
 def onnx_function(content: bytes) -> Function:
-    """The function that ONNX Runtime makes of a file, on the CPU.
-
-    Args:
-      content: of an .onnx file, as `to_onnx` makes it.
+    """The function that ONNX Runtime makes of `to_onnx`'s content, on the CPU.
 
     Returns:
       From images [N, S, S, 3] uint8 to [N, classes or dim] float32, on the

@@ -38,12 +38,8 @@ def find_format(contents: tf.Tensor) -> tf.Tensor:
 def decode_jpeg(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
     """Decodes a JPEG file of any colour type, baseline or progressive.
 
-    Args:
-      contents: [] string, a file that begins as JPEG does.
-      max_pixels: most that height * width may be; None for no bound.
-
-    Returns:
-      [height, width, 3] uint8.
+    Shapes and `max_pixels` are as in `images.decode_image`; here None is no
+    bound.
 
     Raises:
       tf.errors.InvalidArgumentError: it has too many pixels or scans, or ends
@@ -73,13 +69,8 @@ def decode_jpeg(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
 def decode_png(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
     """Decodes a PNG file of any colour type and depth.
 
-    Args:
-      contents: [] string, a file that begins as PNG does.
-      max_pixels: most that height * width may be; None for no bound. A side
-        of more than 10^6 is an error to libpng.
-
-    Returns:
-      [height, width, 3] uint8; of an animation the image shown without it.
+    Shapes and `max_pixels` are as in `decode_jpeg`; a side of more than 10^6 is
+    an error to libpng. Of an animation it is the image shown without it.
 
     Raises:
       tf.errors.InvalidArgumentError: it has too many pixels or texts that may

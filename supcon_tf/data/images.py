@@ -71,13 +71,7 @@ def decode_trusted(contents: tf.Tensor) -> tf.Tensor:
 
     The pixels are those of `decode_image`, whose checks take longer than a
     small file does, and their graph a tenth of a second to start. What is
-    neither is not refused, if TensorFlow knows it.
-
-    Args:
-      contents: [] string, the bytes of one file.
-
-    Returns:
-      [height, width, 3] uint8, sides in pixels.
+    neither is not refused, if TensorFlow knows it. Shapes are the same.
 
     Raises:
       tf.errors.InvalidArgumentError: `contents` is truncated, or no image.
@@ -95,10 +89,7 @@ def decode_central_view(
     The file is decoded whole: to decode the central square of a JPEG file alone
     saves 2 % at 4:3, for its codes must be read in any case.
 
-    Args:
-      contents: [] string, the bytes of one file; see `decode_image`.
-      size: side of the result, pixels.
-      max_pixels: see `decode_image`.
+    `contents` and `max_pixels` are as in `decode_image`, `size` is in pixels.
 
     Raises:
       ValueError: `size` or `max_pixels` is not positive.

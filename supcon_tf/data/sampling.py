@@ -35,11 +35,6 @@ def class_balanced(
     the run, every image is reached. A set that is read in file order is held in
     memory.
 
-    Args:
-      source: the training split.
-      batch_size: examples per batch, over all replicas.
-      images_per_class: images of each class in a batch.
-
     Returns:
       A source whose `records(seeds)` are to be cut into batches from their
       start, `num_examples` as before.

@@ -66,12 +66,7 @@ class Source:
 
 
 def index_records(num_examples: int) -> Records:
-    """Makes the `records` of a source of so many examples, read by index.
-
-    Returns:
-      A function from None or a [2] int32 seed pair to a dataset of [] int64
-      indices; with seeds, a permutation of the whole epoch.
-    """
+    """The `Source.records` of so many examples: [] int64 indices."""
 
     def records(seeds: tf.Tensor | None) -> tf.data.Dataset:
         indices = tf.range(num_examples, dtype=tf.int64)

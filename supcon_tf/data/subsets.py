@@ -61,12 +61,8 @@ def draw_alike(labels: npt.ArrayLike, count: int, seed: int) -> np.ndarray:
     """Draws as many examples of each class as of any other, as far as it goes.
 
     Numbers differ by one where the classes do not divide `count`, and are lower
-    for classes that have no more.
-
-    Args:
-      labels: [examples] integers.
-      count: examples to draw, at least 1; all, where there are fewer.
-      seed: integer; the same seed draws the same examples.
+    for classes that have no more. `labels` and `seed` are as in
+    `draw_per_class`, `count` is at least 1.
 
     Returns:
       [min(count, examples)] positions in `labels`, rising.
@@ -78,10 +74,7 @@ def draw_alike(labels: npt.ArrayLike, count: int, seed: int) -> np.ndarray:
 
 
 def turns(labels: npt.ArrayLike) -> np.ndarray:
-    """How often each of `labels` [n] was there before, [n] int64.
-
-    0 for the first of its class, 1 for the second, ...
-    """
+    """How often each of `labels` [n] was there before, [n] int64: 0, 1, ..."""
     labels = np.asarray(labels)
     order = np.argsort(labels, kind="stable")
     ranked = labels[order]
@@ -96,12 +89,8 @@ def hold_out(
     """Holds a share of every class out, for validation.
 
     A class of n examples gives round(n * fraction) of them, but at least 1 and
-    at most n - 1; one of a single example gives none.
-
-    Args:
-      labels: [examples] integers.
-      fraction: share held out, in (0, 1).
-      seed: integer; the same seed makes the same split.
+    at most n - 1; one of a single example gives none. `labels` and `seed` are
+    as in `draw_per_class`.
 
     Returns:
       The positions in `labels` that stay, and those held out, both rising.
@@ -130,11 +119,8 @@ def hold_out(
 def subset(source: sources.Source, positions: npt.ArrayLike) -> sources.Source:
     """The source with some of its examples.
 
-    Those of a set that is read in file order are held in memory.
-
-    Args:
-      source: any split.
-      positions: [examples] places in the split's fixed order, rising.
+    `positions` [examples] are places in its fixed order, rising. Examples of a
+    set that is read in file order are held in memory.
 
     Raises:
       ValueError: `positions` is empty, not rising or out of range, or there

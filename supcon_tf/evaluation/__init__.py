@@ -18,20 +18,8 @@ from supcon_tf.measures import (
     top_k_accuracy,
 )
 
-__all__ = [
-    "calibration_bins",
-    "evaluate",
-    "expected_calibration_error",
-    "knn_predict",
-    "mean_corruption_error",
-    "plot_grid",
-    "plot_operations",
-    "plot_representation",
-    "plot_views",
-    "prototype_predict",
-    "results_table",
-    "show_augment",
-    "top_k_accuracy",
-    "transfer_encoder",
-    "transfer_table",
-]
+__all__ = ["calibration_bins", "evaluate", "expected_calibration_error"]
+__all__ += ["knn_predict", "mean_corruption_error", "plot_grid"]
+__all__ += ["plot_operations", "plot_representation", "plot_views"]
+__all__ += ["prototype_predict", "results_table", "show_augment"]
+__all__ += ["top_k_accuracy", "transfer_encoder", "transfer_table"]

@@ -51,9 +51,6 @@ def show_augment(settings: config.ShowAugmentSettings) -> list[pathlib.Path]:
     the ranges of the chosen policy, and then SimAugment's with the same draws
     from no effect to the largest.
 
-    Args:
-      settings: the images, the policy, and where the pictures go.
-
     Returns:
       The paths of both pictures, in run_dir.
 

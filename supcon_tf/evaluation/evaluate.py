@@ -8,13 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from supcon_tf import config, data, distribute, files, measures
-from supcon_tf.evaluation import (
-    projector,
-    results,
-    robustness,
-    samples,
-    splits,
-)
+from supcon_tf.evaluation import projector, results, robustness, samples, splits
 from supcon_tf.training import console, representations, runs
 
 

@@ -37,12 +37,7 @@ class FineTuning(selection.Method):
     gradient is the classifier's alone. On representations of unit length it
     needs a far larger learning rate than on pooled activations.
 
-    Args:
-      settings: steps, batch, the values to try, and the views.
-      encoder: with any weights.
-      checkpoint: of the pretraining; every training starts there.
-      images: the training images.
-      test: the test images.
+    Every training starts at `checkpoint`, of the pretraining.
 
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """

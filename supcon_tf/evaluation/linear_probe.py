@@ -36,12 +36,7 @@ class LinearTransfer(selection.Method):
     unless it was pretrained with --normalize_representation=false. Scaling
     them by s is dividing l2 by s^2, so a sweep finds it.
 
-    Args:
-      settings: the strengths to try, and the size of images.
-      encoder: run in inference mode, on centre crops.
-      images: the training images.
-      test: the test images.
-      positions: those of the training images that are going to be used.
+    Of the training images those at `positions` are going to be used.
 
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """

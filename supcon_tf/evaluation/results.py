@@ -29,21 +29,13 @@ _ALWAYS = ("linear.", "knn.", "prototype.")
 
 
 def to_json(results: dict[str, object]) -> str:
-    """The text of evaluation.json, a line per key of the top level.
-
-    Args:
-      results: what `evaluate` returns.
-    """
+    """What `evaluate` returns as JSON, a line per key of the top level."""
     lines = [f" {json.dumps(k)}: {json.dumps(v)}" for k, v in results.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def results_table(columns: dict[str, dict[str, object]]) -> str:
-    """Results of one or several runs side by side, as text.
-
-    Args:
-      columns: what `evaluate` returned, by the name of the run.
-    """
+    """What `evaluate` returned, by the name of the run, side by side."""
     width = max(12, *map(len, columns))
     rows = [["", *(name.rjust(width) for name in columns)]]
     for path in _ROWS:

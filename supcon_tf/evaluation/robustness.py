@@ -50,9 +50,6 @@ class Robustness:
     def measure(self, classify: Classify) -> dict[str, object]:
         """Classifies corrupted test images and the same images as they are.
 
-        Args:
-          classify: from a split to probabilities and labels.
-
         Returns:
           What evaluation.json holds under "corruptions": which images and
           severities, and per classifier top-1 accuracy and ECE: `clean`,

@@ -34,12 +34,6 @@ def write_samples(
     at most: `mistakes` [M, H, W, 3] uint8, the surest first, and their places
     in the fixed order, `mistake_positions` [M] int32. H = W is the side of the
     images, reduced to 96 pixels at most. The same arguments give the same file.
-
-    Args:
-      run: where it is written; the augmentation is its own.
-      settings: how many images.
-      test: the split that images are chosen from.
-      bank: the training split.
     """
     if not settings.sample_images:
         return
@@ -90,11 +84,7 @@ def write_representations(
 def plotted_positions(
     settings: config.EvaluateSettings, test: splits.EncodedSplit
 ) -> np.ndarray:
-    """Which test images are plotted: all, or `plotted_images`, evenly spread.
-
-    Returns:
-      [E] int64, ascending positions in the fixed order.
-    """
+    """Positions of the plotted test images, [E] int64, even and rising."""
     count = len(test.labels)
     return splits.evenly(count, min(count, settings.plotted_images))
 

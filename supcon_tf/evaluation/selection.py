@@ -182,5 +182,5 @@ def measure(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, object]:
 
 
 def figures(measured: dict[str, object]) -> dict[str, float]:
-    """Returns those of `measure` that are one number."""
+    """Those of `measure` that are one number."""
     return {k: v for k, v in measured.items() if isinstance(v, float)}

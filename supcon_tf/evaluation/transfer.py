@@ -6,24 +6,12 @@ import dataclasses
 
 import numpy as np
 
-from supcon_tf import config, data, distribute, exceptions, files
+from supcon_tf import config, data, distribute, exceptions, files, scores
 from supcon_tf.data import subsets
-from supcon_tf.evaluation import (
-    fine_tuning,
-    linear_probe,
-    results,
-    selection,
-)
+from supcon_tf.evaluation import fine_tuning, linear_probe, results, selection
 from supcon_tf.training import console, devices, input_pipeline, runs
 
-_TITLES = {
-    "top_1": "top-1",
-    "mean_recall": "mean recall",
-    "top_5": "top-5",
-    "ece": "ECE",
-    "nll": "NLL",
-    "brier": "Brier",
-}
+_FIGURES = ("top_1", "mean_recall", "top_5", "ece", "nll", "brier")
 
 
 def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
@@ -34,9 +22,6 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
     all of these, and the test images are used once, at the end. Unlike
     SimCLR's, their centre crops are those of all of our evaluation. What can
     be wrong is found before the first training.
-
-    Args:
-      settings: which encoder, which data, and how it is taken there.
 
     Returns:
       What transfer.json holds: see `_measured`. Probabilities go to
@@ -102,8 +87,8 @@ def transfer_table(measured: dict[str, object]) -> str:
                 f"recall {validation['mean_recall']:.4f}"
             )
         lines.append(text)
-    for name, title in _TITLES.items():
-        line = f"{title:<16}{measured['test'][name]:8.4f}"
+    for name in _FIGURES:
+        line = f"{scores.find(name).label:<16}{measured['test'][name]:8.4f}"
         lines.append(line + (f" ± {deviation[name]:.4f}" if deviation else ""))
     return "\n".join(lines)
 

@@ -15,22 +15,8 @@ from supcon_tf.losses.queue import ProjectionQueue
 from supcon_tf.losses.supcon import SupConLoss, chance_loss, supcon_loss
 from supcon_tf.losses.tiled import tiled_supcon_loss
 
-__all__ = [
-    "Alignment",
-    "AnchorsWithoutPositives",
-    "ContrastiveAccuracy",
-    "CrossEntropyLoss",
-    "MaxMarginLoss",
-    "MeanCosine",
-    "NPairsLoss",
-    "PositivesPerAnchor",
-    "ProjectionQueue",
-    "SimCLRLoss",
-    "SupConLoss",
-    "TripletLoss",
-    "Uniformity",
-    "chance_loss",
-    "diagnostics",
-    "supcon_loss",
-    "tiled_supcon_loss",
-]
+__all__ = ["Alignment", "AnchorsWithoutPositives", "ContrastiveAccuracy"]
+__all__ += ["CrossEntropyLoss", "MaxMarginLoss", "MeanCosine", "NPairsLoss"]
+__all__ += ["PositivesPerAnchor", "ProjectionQueue", "SimCLRLoss", "SupConLoss"]
+__all__ += ["TripletLoss", "Uniformity", "chance_loss", "diagnostics"]
+__all__ += ["supcon_loss", "tiled_supcon_loss"]

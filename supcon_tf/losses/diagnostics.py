@@ -5,7 +5,7 @@ them together cost a few percent of the loss: none builds the matrix of all
 pairs of rows. Each is a mean over anchors, so that Keras can add up batches
 and replicas of any size, and is 0 where there was no anchor to measure.
 Projections have any float dtype and length: they are compared as float32 unit
-vectors, as `SupConLoss` does.
+vectors, as `SupConLoss` does. `name` and `dtype` are Keras'.
 
 Letters in the shapes: B samples, V views, R = B * V rows, A rows of the
 subsample.
@@ -42,10 +42,7 @@ class _Diagnostic(tf.keras.metrics.Mean):
     def update_state(
         self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
     ) -> tf.Operation | None:
-        """Adds a batch: labels as in `supcon_loss`, not None, and projections.
-
-        `sample_weight` must be None, as it is in `compile(metrics=...)`.
-        """
+        """Adds a batch: labels as in `supcon_loss`, never None; projections."""
         exceptions.require(
             sample_weight is None,
             "`sample_weight` must be None",
@@ -73,7 +70,6 @@ class ContrastiveAccuracy(_Diagnostic):
 
     Args:
       anchors: largest number of anchors per batch and replica.
-      name: of Keras, as is `dtype`.
 
     Raises:
       ValueError: `anchors` is not positive.
@@ -113,9 +109,6 @@ class Alignment(_Diagnostic):
     pairs, as the mean of 2n / (n - 1) ||z_i - m||^2, where m is the mean of
     the n rows of a class. 0 is collapse, at least within each class.
 
-    Args:
-      name: of Keras, as is `dtype`.
-
     Reference: Wang and Isola 2020, https://arxiv.org/abs/2005.10242, Sec. 4.
     """
 
@@ -148,7 +141,6 @@ class Uniformity(_Diagnostic):
 
     Args:
       anchors: largest number of rows per batch and replica.
-      name: of Keras, as is `dtype`.
 
     Raises:
       ValueError: `anchors` is below 2.
@@ -195,9 +187,6 @@ class MeanCosine(_Diagnostic):
 
     Exact over all pairs, from ||sum z||^2. 1 is collapse; uniform on the
     sphere is 0.
-
-    Args:
-      name: of Keras, as is `dtype`.
     """
 
     def __init__(self, name: str = "mean_cosine", dtype: str | None = None):
@@ -220,7 +209,6 @@ class PositivesPerAnchor(_Diagnostic):
     Args:
       cross_replica: count positives on all replicas, as the loss contrasts
         them; False counts within each replica.
-      name: of Keras, as is `dtype`.
     """
 
     def __init__(
@@ -243,12 +231,7 @@ class PositivesPerAnchor(_Diagnostic):
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
 class AnchorsWithoutPositives(PositivesPerAnchor):
-    """Share of anchors without positives, whose loss is 0, in [0, 1].
-
-    Args:
-      cross_replica: see `PositivesPerAnchor`.
-      name: of Keras, as is `dtype`.
-    """
+    """Share of anchors without positives, whose loss is 0, in [0, 1]."""
 
     def __init__(
         self,

@@ -33,28 +33,12 @@ from supcon_tf.measures.robustness import (
     relative_mean_corruption_error,
 )
 
-__all__ = [
-    "ALEXNET_CLEAN_ERROR",
-    "ALEXNET_ERRORS",
-    "Errors",
-    "alignment",
-    "brier_score",
-    "calibration_bins",
-    "class_prototypes",
-    "classification_summary",
-    "confusion_matrix",
-    "expected_calibration_error",
-    "knn_predict",
-    "mean_corruption_error",
-    "mean_corruption_error_unnormalized",
-    "missing_errors",
-    "nearest_neighbors",
-    "negative_log_likelihood",
-    "per_class_recall",
-    "prototype_predict",
-    "relative_mean_corruption_error",
-    "retrieval_summary",
-    "top_k_accuracy",
-    "uniformity",
-    "vote",
-]
+__all__ = ["ALEXNET_CLEAN_ERROR", "ALEXNET_ERRORS", "Errors", "alignment"]
+__all__ += ["brier_score", "calibration_bins", "class_prototypes"]
+__all__ += ["classification_summary", "confusion_matrix"]
+__all__ += ["expected_calibration_error", "knn_predict"]
+__all__ += ["mean_corruption_error", "mean_corruption_error_unnormalized"]
+__all__ += ["missing_errors", "nearest_neighbors", "negative_log_likelihood"]
+__all__ += ["per_class_recall", "prototype_predict"]
+__all__ += ["relative_mean_corruption_error", "retrieval_summary"]
+__all__ += ["top_k_accuracy", "uniformity", "vote"]

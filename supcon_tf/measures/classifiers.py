@@ -33,19 +33,8 @@ def knn_predict(
 ) -> npt.NDArray[np.float32]:
     """Class probabilities by the votes of the k most similar representations.
 
-    `nearest_neighbors`, then `vote`; for both kinds of votes call these two,
-    and search once.
-
-    Args:
-      queries: as in `nearest_neighbors`.
-      bank: as in `nearest_neighbors`.
-      bank_labels: as in `vote`.
-      num_classes: number of classes.
-      k: positive int, neighbours that vote, as in `nearest_neighbors`.
-      temperature: as in `vote`.
-      weighted: as in `vote`.
-      query_chunk: as in `nearest_neighbors`.
-      leave_one_out: as in `nearest_neighbors`; query i has no vote of its own.
+    `nearest_neighbors`, then `vote`, whose arguments it has; for both kinds of
+    votes call these two, and search once.
 
     Returns:
       [Q, num_classes] float32, each row sums to 1.
@@ -169,10 +158,7 @@ def prototype_predict(
 
 
 def class_prototypes(
-    bank: neighbors.Given,
-    bank_labels: neighbors.Given,
-    *,
-    num_classes: int,
+    bank: neighbors.Given, bank_labels: neighbors.Given, *, num_classes: int
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
     """The mean representation of each class, as `prototype_predict` has it.
 

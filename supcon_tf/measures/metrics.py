@@ -48,10 +48,7 @@ class CalibrationBins(NamedTuple):
 
 
 def check_labels(
-    labels: _Array,
-    num_examples: int,
-    num_classes: int,
-    name: str = "labels",
+    labels: _Array, num_examples: int, num_classes: int, name: str = "labels"
 ) -> npt.NDArray[np.int64]:
     """Class ids [num_examples] as int64, once they are usable as indices."""
     array = np.asarray(labels)

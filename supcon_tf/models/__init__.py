@@ -8,11 +8,5 @@ from supcon_tf.models.encoder import Encoder
 from supcon_tf.models.heads import ProjectionHead
 from supcon_tf.models.momentum import MomentumSupConModel
 
-__all__ = [
-    "ClassifierModel",
-    "Encoder",
-    "LinearClassifier",
-    "MomentumSupConModel",
-    "ProjectionHead",
-    "SupConModel",
-]
+__all__ = ["ClassifierModel", "Encoder", "LinearClassifier"]
+__all__ += ["MomentumSupConModel", "ProjectionHead", "SupConModel"]

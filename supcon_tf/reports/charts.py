@@ -38,9 +38,7 @@ _STYLE = {
 
 
 @contextlib.contextmanager
-def drawing(
-    height: int = HEIGHT,
-) -> Iterator[tuple[figure.Figure, axes.Axes]]:
+def drawing(height: int = HEIGHT) -> Iterator[tuple[figure.Figure, axes.Axes]]:
     """A figure of WIDTH x `height` pixels and its axes, in the page's style.
 
     An SVG has 72 dots per inch, so a point is a pixel of the page.
@@ -54,9 +52,8 @@ def drawing(
 def to_svg(drawn: figure.Figure, label: str) -> markupsafe.Markup:
     """An <svg> element without fonts, metadata, or ids that nothing uses.
 
-    Args:
-      drawn: a figure of `drawing`, still inside it.
-      label: what a reader who does not see it is told, plain text.
+    Of a figure of `drawing`, still inside it; who does not see it is told the
+    label, plain text.
     """
     buffer = io.StringIO()
     # Ids of their own, and the same for the same page: hashes with this salt.

@@ -18,11 +18,9 @@ CLASSIFIERS = {
 class Run:
     """A run directory as far as it is filled; what is absent is empty.
 
-    Args:
+    Attributes:
       files: the run directory.
       name: how the report calls the run.
-
-    Attributes:
       settings: the pretraining's settings as texts, by flag.
       class_names: in the order of the labels.
       epochs: the lines of the pretraining's metrics.jsonl.
@@ -84,11 +82,7 @@ class Run:
 
 
 def read_run(path: str | os.PathLike[str], name: str) -> Run:
-    """Reads everything in a run directory that a report shows.
-
-    Args:
-      path: a run directory, local or gs://.
-      name: how the report calls it.
+    """Reads what a report shows of a run directory, local or gs://.
 
     Raises:
       ValueError: there is no run at `path`.

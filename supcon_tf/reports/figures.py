@@ -1,6 +1,7 @@
 """The figures of a report: <svg> elements.
 
-None holds a name from data: the page writes those, in fonts that have them.
+None holds a name from data: the page writes those, in fonts that have them. A
+label says in plain text what a figure shows.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def plot_curves(
 
     Args:
       curves: x and y values by the index of the run, which gives the colour.
-      label: what the figure shows, plain text.
+      label: what the figure shows.
       last_epoch: where the x axis ends, the same for all figures of a stage.
       chance: y value of a run that has learned nothing, by its index.
       in_percent: whether y values are shares.
@@ -57,12 +58,7 @@ def plot_curves(
 def plot_reliability(
     bins: Mapping[str, Sequence[float]], label: str
 ) -> markupsafe.Markup:
-    """Reliability diagram: accuracy of a bin against its confidence.
-
-    Args:
-      bins: count, confidence and accuracy of equal bins of confidence.
-      label: what the figure shows, plain text.
-    """
+    """Reliability diagram: accuracy of equal bins against their confidence."""
     count = np.asarray(bins["count"], float)
     filled = count > 0
     # Empty bins have no accuracy: null, in JSON.
@@ -110,7 +106,7 @@ def plot_severities(
     Args:
       means: by the index of the run and by severity.
       singles: of every corruption, by the same; drawn thin behind.
-      label: what the figure shows, plain text.
+      label: what the figure shows.
       in_percent: whether the measure is a share.
     """
     with charts.drawing(height=250) as (drawn, plot):
@@ -132,13 +128,7 @@ def plot_severities(
 def plot_plane(
     plane: np.ndarray, labels: np.ndarray, label: str
 ) -> markupsafe.Markup:
-    """Points of the plane, a colour and mark per class.
-
-    Args:
-      plane: [examples, 2] float.
-      labels: [examples] integers.
-      label: what the figure shows, plain text.
-    """
+    """Points of the plane [examples, 2], a colour and mark per class."""
     with charts.drawing(height=340) as (drawn, plot):
         for class_id in np.unique(labels):
             plot.scatter(

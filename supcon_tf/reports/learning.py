@@ -60,14 +60,17 @@ _NOT_DRAWN = {"epoch", "loss/chance"}  # the second is in the loss's figure
 
 
 def curves(runs: Sequence[contents.Run]) -> dict[str, object]:
-    """Small multiples of metrics.jsonl, of both stages."""
+    """Small multiples of metrics.jsonl of both stages, unknown figures last."""
     stages = []
     for title, epochs in (
         ("Pretraining", [run.epochs for run in runs]),
         ("Linear stage", [run.linear_epochs for run in runs]),
     ):
         legend = {i: run.name for i, run in enumerate(runs) if epochs[i]}
-        drawn = _multiples(title, epochs)
+        logged = {name for lines in epochs for line in lines for name in line}
+        names = [name for name in _CURVES if name in logged]
+        names += sorted(logged - _CURVES.keys() - _NOT_DRAWN)
+        drawn = [x for name in names if (x := _figure(title, name, epochs))]
         if legend:
             stages.append({"title": title, "legend": legend, "figures": drawn})
     if not stages:
@@ -90,17 +93,6 @@ def views(runs: Sequence[contents.Run]) -> list[dict[str, list]]:
             )
             group["runs"].append(run.name)
     return [*groups.values()]
-
-
-def _multiples(
-    title: str, stages: Sequence[Sequence[Mapping]]
-) -> list[dict[str, object]]:
-    """A figure per quantity that some run has, unknown ones last."""
-    logged = {name for epochs in stages for line in epochs for name in line}
-    names = [name for name in _CURVES if name in logged]
-    names += sorted(logged - _CURVES.keys() - _NOT_DRAWN)
-    drawn = (_figure(title, name, stages) for name in names)
-    return [one for one in drawn if one]
 
 
 def _figure(

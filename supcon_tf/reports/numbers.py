@@ -72,12 +72,7 @@ def score_rows(
 
 
 def uncertainty(share: float, count: int) -> float:
-    """Half the width of an accuracy's 95 % interval, by Wilson 1927.
-
-    Args:
-      share: the accuracy.
-      count: positive, the images that it was measured on.
-    """
+    """Half the 95 % interval of an accuracy on `count` images; Wilson 1927."""
     z = 1.96
     spread = share * (1 - share) / count + z**2 / (4 * count**2)
     return z * math.sqrt(spread) / (1 + z**2 / count)

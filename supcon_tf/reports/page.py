@@ -106,10 +106,9 @@ def write_report(
       ValueError: there are no `runs` or one is no run directory, or `names`
         does not fit them.
     """
-    if not runs:
-        raise exceptions.InvalidValue(
-            "`runs` must name at least one run directory, got none"
-        )
+    exceptions.require(
+        runs, "`runs` must name at least one run directory", "none"
+    )
     names = _short_names(runs) if names is None else tuple(names)
     if len(names) != len(runs) or len(set(names)) < len(names):
         raise exceptions.InvalidValue(

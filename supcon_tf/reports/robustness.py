@@ -72,9 +72,7 @@ def _with_clean(
     return {x: y for x, y in values.items() if y is not None}
 
 
-def _by_corruption(
-    results: Sequence[Mapping],
-) -> dict[str, list[float | None]]:
+def _by_corruption(results: Sequence[Mapping]) -> dict[str, list[float | None]]:
     """Accuracy of each corruption and run, a mean over the severities."""
     names = dict.fromkeys(name for x in results for name in x["results"])
     rows = {name: [] for name in names}

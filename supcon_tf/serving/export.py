@@ -12,9 +12,6 @@ from supcon_tf.training import console, representations, runs
 def export(settings: config.ExportSettings) -> epath.Path:
     """Exports encoder and classifier of a run as a SavedModel.
 
-    Args:
-      settings: those of the export.
-
     Returns:
       The directory, export/<version> in the run directory.
 

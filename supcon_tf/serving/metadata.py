@@ -132,14 +132,9 @@ def read_signatures(
 
 
 def git_revision(package: pathlib.Path = _PACKAGE) -> str | None:
-    """The commit of this code, with "-dirty" where it was changed since.
+    """The commit of a package, with "-dirty" where it was changed since.
 
-    Args:
-      package: the directory of the code, which holds __init__.py.
-
-    Returns:
-      40 hex digits; None where the code is in no checkout or git does not
-      answer.
+    None where the code is in no checkout or git does not answer.
     """
     commands = (
         # An installed package may lie below the checkout of something else.

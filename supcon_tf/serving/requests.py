@@ -39,12 +39,7 @@ def write_requests(directory: epath.PathLike, image_size: int) -> None:
 
       curl -d @request.json http://localhost:8501/v1/models/NAME:predict
 
-    Args:
-      directory: a SavedModel that nobody reads yet.
-      image_size: side of the encoder's images in pixels.
-
-    Raises:
-      ValueError: `directory` is no SavedModel.
+    Nobody reads the SavedModel in `directory` yet; ValueError if it is none.
     """
     directory = epath.Path(directory)
     signatures = metadata.read_signatures(directory)
@@ -79,14 +74,8 @@ def write_requests(directory: epath.PathLike, image_size: int) -> None:
 def photograph(image_size: int) -> npt.NDArray[np.uint8]:
     """An image to send: colours that run into each other, always the same.
 
-    As large beside the encoder's images as photographs are: 375 x 500 pixels
-    for 224.
-
-    Args:
-      image_size: side of the encoder's images in pixels.
-
-    Returns:
-      [height, width, 3] uint8.
+    [height, width, 3] uint8, as large beside the encoder's images as
+    photographs are: 375 x 500 pixels for an `image_size` of 224.
     """
     height, width = (
         -(-side * image_size // _REFERENCE_SIZE) for side in _PHOTOGRAPH

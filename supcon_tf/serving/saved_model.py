@@ -55,10 +55,9 @@ def export_saved_model(
         `max_pixels` refuses ordinary photographs.
     """
     directory = epath.Path(directory)
-    if directory.exists():
-        raise exceptions.InvalidValue(
-            f"`directory` must not exist, got {directory}"
-        )
+    exceptions.require(
+        not directory.exists(), "`directory` must not exist", directory
+    )
     served = model.ServedModel(encoder, **options)
     # TF Serving polls for numbers, so that it does not see a hidden name.
     with files.make_atomically(directory) as partial:

@@ -30,10 +30,7 @@ def plot_sweep(results: dict[str, object]) -> figure.Figure:
     per value of the first named setting, if there is one. Repetitions over
     seeds are averaged first, their range stays visible; where nothing else
     varies, each is a point. Cells without the metric, such as those to come,
-    are not drawn.
-
-    Args:
-      results: what sweep.json holds, see `grid.describe`.
+    are not drawn. `results` are those of `grid.describe`.
 
     Returns:
       A figure outside pyplot, an axis per setting, at least one.

@@ -148,16 +148,10 @@ def _cell(
     evaluation: config.EvaluateSettings,
 ) -> Cell:
     """The settings of one combination; raises ValueError."""
-    of_stage_2 = {
-        name.removeprefix(config.LINEAR): value
-        for name, value in values.items()
-        if name.startswith(config.LINEAR)
-    }
-    of_stage_1 = {
-        name: value
-        for name, value in values.items()
-        if not name.startswith(config.LINEAR)
-    }
+    of_stage_1, of_stage_2 = {}, {}
+    for setting, value in values.items():
+        own = of_stage_2 if setting.startswith(config.LINEAR) else of_stage_1
+        own[setting.removeprefix(config.LINEAR)] = value
     name, root = _file_name(values), pathlib.Path(sweep.run_dir)
     run_dir = str(root / "runs" / (_file_name(of_stage_1) or "base"))
     base = {

@@ -53,11 +53,7 @@ class CellProcess(subprocess.Popen):
             os.sched_setaffinity(self.pid, cores)
 
     def note_end(self, interrupted: bool) -> records.State:
-        """Writes down, and returns, how the cell is now.
-
-        Args:
-          interrupted: whether it ended because it was asked to.
-        """
+        """Writes down, and returns, how the cell is, asked to end or not."""
         self.stdin.close()
         seconds = self._before + time.monotonic() - self._began
         if self.cell.directory.evaluation_file.exists():

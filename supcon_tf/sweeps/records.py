@@ -38,13 +38,10 @@ class State:
 
 
 class CellDirectory:
-    """cells/NAME of a sweep.
+    """cells/NAME of a sweep, which need not exist.
 
     The settings are flagfiles of the three tools; the models are elsewhere,
     in the run directories that the settings name.
-
-    Args:
-      path: the directory; need not exist.
     """
 
     def __init__(self, path: pathlib.Path):

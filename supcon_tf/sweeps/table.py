@@ -13,34 +13,23 @@ _OTHERS = ("linear.top_1", "linear.ece", "knn.top_1")
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """The cells of one combination, which differ in seeds alone.
+    """The cells of one combination, which differ in seeds alone."""
 
-    Attributes:
-      values: by axis, without the seeds.
-      cells: of sweep.json.
-    """
-
-    values: dict[str, object]
-    cells: list[dict[str, object]]
+    values: dict[str, object]  # by axis, without the seeds
+    cells: list[dict[str, object]]  # of sweep.json
 
     def numbers(self, metric: str) -> list[float]:
         """The metric of the cells that have it."""
         values = (cell["metrics"].get(metric) for cell in self.cells)
         return [number for number in values if number is not None]
 
-    def mean(self, metric: str) -> float:
-        """Their mean; some cell has the metric."""
-        return statistics.fmean(self.numbers(metric))
-
 
 def sweep_table(results: dict[str, object]) -> str:
     """A sweep as Markdown: settings, metrics, time; then what failed.
 
     A row per combination in the order of the grid. Over seeds it gives mean
-    and standard deviation. The best by `metric` is in bold type.
-
-    Args:
-      results: what sweep.json holds, see `grid.describe`.
+    and standard deviation. The best by `metric` is in bold type. `results` are
+    those of `grid.describe`.
     """
     axes = [a["name"] for a in results["axes"] if not a["is_repetition"]]
     repeats = len(axes) < len(results["axes"])
@@ -73,11 +62,7 @@ def sweep_table(results: dict[str, object]) -> str:
 
 
 def group(results: dict[str, object]) -> list[Group]:
-    """The cells of a sweep, those together that differ in seeds alone.
-
-    Args:
-      results: what sweep.json holds.
-    """
+    """The cells of sweep.json, those together that differ in seeds alone."""
     axes = [a["name"] for a in results["axes"] if not a["is_repetition"]]
     groups: dict[tuple[object, ...], Group] = {}
     for cell in results["cells"]:
@@ -108,7 +93,7 @@ def _best(groups: list[Group], metric: str) -> Group | None:
     if not measured or better is None:
         return None
     choose = max if better == "higher" else min
-    return choose(measured, key=lambda one: one.mean(metric))
+    return choose(measured, key=lambda x: statistics.fmean(x.numbers(metric)))
 
 
 def _number(one: Group, metric: str) -> str:
@@ -116,7 +101,7 @@ def _number(one: Group, metric: str) -> str:
     numbers = one.numbers(metric)
     if not numbers:
         return "-"
-    text = number_text(one.mean(metric))
+    text = number_text(statistics.fmean(numbers))
     if len(numbers) > 1:
         text += f" ± {number_text(statistics.stdev(numbers))}"
     return text

@@ -14,10 +14,8 @@ StageSettings = config.PretrainSettings | config.LinearSettings
 def set_up(settings: StageSettings) -> tf.distribute.Strategy:
     """Prepares TensorFlow for a run: devices, precision, seed, determinism.
 
-    It comes before anything is computed: machines find each other first.
-
-    Returns:
-      The strategy, under whose scope everything else is made.
+    It comes before anything is computed: machines find each other first. Under
+    the strategy's scope everything else is made.
 
     Raises:
       ValueError: the strategy cannot be made, the replicas cannot share a

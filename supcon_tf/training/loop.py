@@ -35,13 +35,11 @@ _LOST = (
 def check_run(
     run: run_files.RunDirectory, settings: devices.StageSettings
 ) -> devices.StageSettings:
-    """Finds, before anything is read, what forbids to train in a directory.
-
-    Returns:
-      The settings, with what they leave to the run as it has it already.
+    """The settings, with what they leave to the run as it has it already.
 
     Raises:
-      ValueError: the directory is taken or cannot be written.
+      ValueError: the directory is taken or cannot be written: found before
+        anything is read.
     """
     if settings.resume and run.exists():
         return adopt(settings, run.recorded(type(settings)))
@@ -58,14 +56,8 @@ def open_run(
 ) -> bool:
     """Starts a run in its directory, or finds the one to go on with.
 
-    One that goes on may have more epochs than it was begun with.
-
-    Args:
-      settings: resolved.
-      run: the directory.
-      images: that it trains on.
-      strategy: whose chief writes.
-      skipped: files of other splits that could not be read.
+    One that goes on may have more epochs than it was begun with. `strategy` is
+    the one whose chief writes; the others are those of `fit`.
 
     Returns:
       Whether the run goes on.

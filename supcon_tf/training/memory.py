@@ -27,11 +27,6 @@ def warning(
 
     The estimate is that of the activations, which in a large step are nearly
     all: 75 to 90 % of what a process grew by with ResNets and VGGs on a CPU.
-
-    Args:
-      settings: resolved.
-      encoder: built.
-      available: of `available_bytes`.
     """
     strategy = tf.distribute.get_strategy()
     images = settings.batch_size // settings.gradient_cache_chunks
@@ -94,11 +89,7 @@ def activation_bytes(encoder: models.Encoder, image_size: int) -> int:
 
 
 def available_bytes() -> int | None:
-    """Memory of the smallest GPU, or else of this machine or container.
-
-    Returns:
-      None where nobody says.
-    """
+    """Memory of the smallest GPU, or else of this machine; None if unknown."""
     if tf.config.list_logical_devices("GPU"):
         return _gpu_bytes()
     on_tpu = bool(tf.config.list_logical_devices("TPU"))
@@ -117,9 +108,7 @@ def _gpu_bytes() -> int | None:
     query = "--query-gpu=memory.total --format=csv,noheader,nounits"
     try:
         text = subprocess.check_output(
-            ["nvidia-smi", *query.split()],
-            text=True,
-            stderr=subprocess.DEVNULL,
+            ["nvidia-smi", *query.split()], text=True, stderr=subprocess.DEVNULL
         )
     except (OSError, subprocess.CalledProcessError):
         return None

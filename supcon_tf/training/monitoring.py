@@ -29,14 +29,8 @@ def make_callbacks(
 ) -> list[tf.keras.callbacks.Callback]:
     """Checks, figures, what shows them, warnings and files, in that order.
 
-    Args:
-      settings: those of the stage.
-      run: its directory.
-      strategy: whose chief writes the files.
-      start: where the run is.
-      wait: attached to the batches, if they come from a pipeline.
-      measures: callbacks that add more figures to the logs of an epoch.
-      views: batches whose first is drawn for TensorBoard; None draws none.
+    The strategy's chief writes the files; `wait` is attached to the batches, if
+    they come from a pipeline; the others are those of `loop.fit`.
     """
     pretrains = isinstance(settings, config.PretrainSettings)
     replicas = strategy.num_replicas_in_sync

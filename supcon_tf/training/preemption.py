@@ -25,10 +25,7 @@ class Notice:
 
     The step that is under way is not disturbed. A second signal has its usual
     effect. Threads other than the main one cannot listen to signals: there,
-    nothing is noted.
-
-    Attributes:
-      came: whether one of them came.
+    nothing is noted. `came` says whether one came.
     """
 
     def __init__(self):

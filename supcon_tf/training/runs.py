@@ -47,15 +47,7 @@ class Run:
     def open(
         cls, path: str | os.PathLike[str], linear_stage: str = "linear"
     ) -> Run:
-        """Opens a run directory.
-
-        Args:
-          path: of a pretraining, local or gs://.
-          linear_stage: name of the linear stage that is meant.
-
-        Raises:
-          ValueError: there is no run.
-        """
+        """Opens a run directory, local or gs://; raises ValueError for none."""
         files = run_files.RunDirectory(path)
         if not files.exists():
             raise exceptions.InvalidValue(
@@ -170,11 +162,7 @@ def load_encoder(run_dir: str | os.PathLike[str]) -> models.Encoder:
       encoder = supcon_tf.load_encoder("runs/mine")
       representations = encoder(images)  # [batch, S, S, 3] uint8, or 0..255
 
-    Args:
-      run_dir: of a pretraining.
-
-    Returns:
-      The encoder, built for images of the size that it was trained on.
+    It is built for images of the size that it was trained on.
 
     Raises:
       ValueError: there is no run, or it has no checkpoint.

@@ -27,7 +27,7 @@ class Saver(tf.keras.callbacks.Callback):
 
     Args:
       directory: of the run's checkpoints.
-      parts: what is saved, by name.
+      parts: by name.
       settings: how many epochs, how often, and how many stay.
       start: where the run is; `fit` must be given the batches from there on.
     """

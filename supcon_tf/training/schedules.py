@@ -12,12 +12,9 @@ from supcon_tf import exceptions
 
 
 def scaled_learning_rate(base: float, batch_size: int, scaling: str) -> float:
-    """Peak learning rate of a batch, from that of a batch of 256.
+    """Peak learning rate of a global batch, from that of 256 images.
 
-    Args:
-      base: learning rate for 256 images.
-      batch_size: global batch size in images.
-      scaling: "linear", "sqrt" or "none".
+    `scaling` is "linear", "sqrt" or "none".
     """
     ratio = batch_size / 256
     factors = {"linear": ratio, "sqrt": math.sqrt(ratio), "none": 1.0}
@@ -31,11 +28,8 @@ class Warmup(tf.keras.optimizers.schedules.LearningRateSchedule):
       t <  w: peak * (t + 1) / w
       t >= w: peak
 
-    The official code starts at exactly 0 and so wastes its first step.
-
-    Args:
-      peak: highest learning rate.
-      warmup_steps: w.
+    w is `warmup_steps`. The official code starts at exactly 0 and so wastes its
+    first step.
 
     Raises:
       ValueError: `warmup_steps` is negative.
@@ -72,10 +66,7 @@ class WarmupCosine(Warmup):
       t <  w: peak * (t + 1) / w
       t >= w: peak * (1 + cos(pi * (t - w) / (T - w))) / 2
 
-    Args:
-      peak: highest learning rate.
-      total_steps: T, steps of the whole run; 0 from there on.
-      warmup_steps: w, at most T.
+    w is `warmup_steps`, T `total_steps` of the whole run; 0 from there on.
 
     Raises:
       ValueError: `warmup_steps` is not within 0 and `total_steps`.
@@ -105,11 +96,7 @@ class WarmupExponential(Warmup):
       t <  w: peak * (t + 1) / w
       t >= w: peak * decay_rate^floor((t - w) / decay_steps)
 
-    Args:
-      peak: highest learning rate.
-      decay_steps: optimizer steps between two decays.
-      decay_rate: ratio of a decay, in (0, 1].
-      warmup_steps: w.
+    w is `warmup_steps`; `decay_rate` is in (0, 1].
 
     Raises:
       ValueError: `decay_steps` is not positive, or `warmup_steps` is negative.
@@ -145,12 +132,7 @@ class WarmupStep(Warmup):
 
     Boundaries count from the start of the run, so that they stay where they
     are when the warm-up changes; the official code counts them from its end.
-
-    Args:
-      peak: highest learning rate.
-      boundaries: optimizer steps that are the first of a lower learning rate.
-      decay_rate: ratio of a decay, in (0, 1].
-      warmup_steps: w.
+    w is `warmup_steps`; `decay_rate` is in (0, 1].
 
     Raises:
       ValueError: `warmup_steps` is negative.

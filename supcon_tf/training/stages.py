@@ -30,9 +30,6 @@ def pretrain(settings: config.PretrainSettings) -> run_files.RunDirectory:
     before the first step. SIGTERM and Ctrl-C end the process with
     `preemption.EXIT_CODE` once the step under way is saved.
 
-    Args:
-      settings: the settings.
-
     Returns:
       The run directory, with a checkpoint of the last epoch.
 
@@ -133,11 +130,9 @@ def _batches(
 def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
     """Stage 2: trains a linear classifier on the frozen encoder of a run.
 
-    It starts from random weights, also where stage 1 trained a classifier: so
-    after cross-entropy this is the two-stage training of Suppl. Table 3.
-
-    Args:
-      settings: the settings; data and encoder are those of the run.
+    Data and encoder are those of the run. The classifier starts from random
+    weights, also where stage 1 trained one: so after cross-entropy this is the
+    two-stage training of Suppl. Table 3.
 
     Returns:
       The stage's directory, with a checkpoint of the classifier.

@@ -20,11 +20,7 @@ class Scalars(tf.keras.callbacks.Callback):
 
     When training begins, the curves are written anew from metrics.jsonl, so
     that those of a resumed run have every epoch once. Put it behind the
-    `MetricsFile`.
-
-    Args:
-      directory: tensorboard/ of a run directory; the curves are in train/.
-      metrics_file: metrics.jsonl of the same.
+    `MetricsFile`. In tensorboard/ of a run directory the curves are in train/.
     """
 
     def __init__(self, directory: epath.PathLike, metrics_file: epath.PathLike):
@@ -56,10 +52,8 @@ class Scalars(tf.keras.callbacks.Callback):
 class Views(tf.keras.callbacks.Callback):
     """Writes a grid of augmented views, once per run, when training begins.
 
-    Args:
-      directory: tensorboard/ of a run directory; the grid is in views/.
-      batches: whose first is drawn, a row for each of eight images; views
-        [batch, views, height, width, 3] uint8 and labels.
+    Of the first of the batches, views [batch, views, height, width, 3] uint8
+    and labels: a row for each of eight images.
     """
 
     def __init__(self, directory: epath.PathLike, batches: tf.data.Dataset):
@@ -83,10 +77,8 @@ def mosaic(
 ) -> np.ndarray:
     """Images in rows as one image, white where there is none.
 
-    Args:
-      rows: per row [columns, height, width, 3] uint8, of any number of columns.
-      right: pixels right of each image.
-      below: pixels below each image.
+    A row is [columns, height, width, 3] uint8, of any number of columns; right
+    of each image and below it there are so many pixels.
 
     Returns:
       [rows * (height + below), most columns * (width + right), 3] uint8.
