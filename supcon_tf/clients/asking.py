@@ -64,7 +64,8 @@ def patiently(
 ) -> Result:
     """Makes a request, and makes it again while nobody answers.
 
-    After 1, 2, 4, ... seconds. It is `divisible` where less can be asked.
+    Waits 1, 2, 4, ... seconds before it repeats the request, `retries` times.
+    A request is `divisible` where less can be asked.
 
     Raises:
       Overloaded: at once, where less can be asked.

@@ -52,8 +52,9 @@ def drawing(height: int = HEIGHT) -> Iterator[tuple[figure.Figure, axes.Axes]]:
 def to_svg(drawn: figure.Figure, label: str) -> markupsafe.Markup:
     """An <svg> element without fonts, metadata, or ids that nothing uses.
 
-    Of a figure of `drawing`, still inside it; who does not see it is told the
-    label, plain text.
+    Args:
+      drawn: a figure of `drawing`, still inside it.
+      label: what a reader who does not see it is told, plain text.
     """
     buffer = io.StringIO()
     # Ids of their own, and the same for the same page: hashes with this salt.
