@@ -22,15 +22,16 @@ BELOW = {
     "scores": set(),
     "settings": set(),
     "text_table": set(),
+    "tracing": set(),
     "command_line": {"settings"},
     "config": {"defaults", "settings"},
     "run_files": {"files", "settings"},
     "distribute": set(),
-    "losses": {"defaults", "distribute"},
-    "models": set(),
-    "augment": set(),
-    "data": {"augment"},
-    "measures": set(),
+    "losses": {"defaults", "distribute", "tracing"},
+    "models": {"tracing"},
+    "augment": {"tracing"},
+    "data": {"augment", "tracing"},
+    "measures": {"tracing"},
 }
 BELOW["training"] = {*BELOW}
 for above in ("evaluation", "serving", "conversion"):

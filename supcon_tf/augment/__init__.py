@@ -7,6 +7,7 @@ MixUp and CutMix come after the views: `mix(views, labels, seed)`.
 
 from __future__ import annotations
 
+from supcon_tf import tracing  # noqa: F401
 from supcon_tf.augment.geometry import (
     central_view,
     crop_box,

@@ -5,6 +5,7 @@
 batches. `through_service` lets other processes make the views.
 """
 
+from supcon_tf import tracing  # noqa: F401
 from supcon_tf.data.images import (
     decode_and_crop,
     decode_central_view,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, tracing
 from supcon_tf.augment import geometry, randomness
 from supcon_tf.data import images, sampling, sources, subsets
 
@@ -269,6 +269,7 @@ def _augment(
         flip_seeds = randomness.fold_in(seeds, _FLIP)
         pixels = geometry.random_flip(pixels, flip_seeds)
     if policy is not None:
+        policy = tracing.rewritten(policy)
         pixels = policy(pixels, randomness.fold_in(seeds, _POLICY))
     return tf.reshape(pixels, views.shape), labels
 
@@ -277,7 +278,7 @@ def _read_image(
     source: sources.Source, record: sources.Record, *, decode: bool
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Reads one example; `decode` its image if it is a file."""
-    image, label = source.read(record)
+    image, label = tracing.rewritten(source.read)(record)
     if decode and image.dtype == tf.string:
         image = images.decode_trusted(image)
         if source.image_size is not None:

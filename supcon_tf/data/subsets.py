@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, tracing
 from supcon_tf.data import sources
 
 # Examples up to which those of a set that is read in file order are held in
@@ -23,7 +23,8 @@ def labels_of(source: sources.Source) -> np.ndarray:
     """
     if source.labels is not None:
         return source.labels
-    labels = source.records(None).map(lambda record: source.read(record)[1])
+    read = tracing.rewritten(source.read)
+    labels = source.records(None).map(lambda record: read(record)[1])
     return np.fromiter(labels.as_numpy_iterator(), np.int32)
 
 

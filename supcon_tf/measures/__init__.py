@@ -4,6 +4,7 @@ Classifiers that need no training, and metrics. `training` watches a run with
 them, `evaluation` reports them.
 """
 
+from supcon_tf import tracing  # noqa: F401
 from supcon_tf.measures.classifiers import (
     class_prototypes,
     knn_predict,

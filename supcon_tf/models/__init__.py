@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from supcon_tf import tracing  # noqa: F401
 from supcon_tf.models.classifier import ClassifierModel, LinearClassifier
 from supcon_tf.models.contrastive import SupConModel
 from supcon_tf.models.encoder import Encoder
