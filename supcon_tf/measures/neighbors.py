@@ -206,29 +206,10 @@ class _Candidates:
 
     def add(self, tile: _Singles, start: int) -> None:
         """Takes from a tile [Q, T] of bank rows `start`.. what may be best."""
-        used = self._counts.max()
-        if used == 0 and tile.shape[1] > self._k:
-            # Most of it need not be sorted either.
+        if not self._counts.any() and tile.shape[1] > self._k:
+            # Most of the first need not be sorted either.
             kth = np.partition(tile, -self._k, axis=1)[:, -self._k]
             self._exceeded = kth - _DOUBT
-            self._append(tile, start)
-        elif used < self._k:  # The same for all queries.
-            columns = slice(used, used + tile.shape[1])
-            self._similarities[:, columns] = tile
-            self._indices[:, columns] = np.arange(start, start + tile.shape[1])
-            self._counts += tile.shape[1]
-        else:
-            self._append(tile, start)
-        if self._counts.max() > 2 * self._k:
-            self._reduce()
-
-    def best(self) -> Neighbors:
-        """[Q, k] similarities and bank rows."""
-        self._reduce()
-        return self._similarities[:, : self._k], self._indices[:, : self._k]
-
-    def _append(self, tile: _Singles, start: int) -> None:
-        """Adds what exceeds the k-th best."""
         exceeding = np.flatnonzero(tile > self._exceeded[:, None])
         rows, columns = np.divmod(exceeding, tile.shape[1])
         counts = np.bincount(rows, minlength=len(self._counts))
@@ -238,6 +219,13 @@ class _Candidates:
         self._similarities[rows, places] = tile[rows, columns]
         self._indices[rows, places] = start + columns
         self._counts += counts
+        if self._counts.max() > 2 * self._k:
+            self._reduce()
+
+    def best(self) -> Neighbors:
+        """[Q, k] similarities and bank rows."""
+        self._reduce()
+        return self._similarities[:, : self._k], self._indices[:, : self._k]
 
     def _reduce(self) -> None:
         """Keeps the k best, in order."""
@@ -260,12 +248,10 @@ def _scan(
     """The k best of the bank but row `own`, by the cosines [Q, T] of tiles."""
     found = _Candidates(len(own), k)
     for start in range(0, len(bank), _TILE):
-        tile = np.asarray(cosines(_single(bank[start : start + _TILE])))
+        tile = np.array(cosines(_single(bank[start : start + _TILE])))
         column = own - start
         (inside,) = np.nonzero((column >= 0) & (column < tile.shape[1]))
-        if inside.size:
-            tile = tile.copy()
-            tile[inside, column[inside]] = -np.inf
+        tile[inside, column[inside]] = -np.inf
         found.add(tile, start)
     return found.best()
 
@@ -302,15 +288,10 @@ def _whole(rows: _Singles) -> tuple[_Doubles, _Doubles]:
     2^53: float64 holds it without rounding, in whatever order it is added up.
     """
     rows = rows.astype(np.float64)
-    _, exponents = np.frexp(_lengths(rows))
+    _, exponents = np.frexp(np.linalg.norm(rows, axis=1))
     rows *= np.ldexp(1.0, 26 - exponents)[:, None]
     np.rint(rows, out=rows)
-    return rows, np.maximum(_lengths(rows), 1)
-
-
-def _lengths(rows: _Doubles) -> _Doubles:
-    """Euclidean, [rows]."""
-    return np.sqrt(np.einsum("td,td->t", rows, rows))
+    return rows, np.maximum(np.linalg.norm(rows, axis=1), 1)
 
 
 def _single(rows: _Rows) -> _Singles:
