@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import config, data, losses, models
+from supcon_tf import losses, models
 from supcon_tf.evaluation import selection
 from supcon_tf.training import (
     callbacks,
@@ -24,6 +24,7 @@ from supcon_tf.training import (
 _MOMENTUM = 0.9
 
 
+@dataclasses.dataclass(eq=False)
 class FineTuning(selection.Method):
     """All weights of an encoder, and of a linear classifier on top.
 
@@ -42,24 +43,19 @@ class FineTuning(selection.Method):
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
 
-    def __init__(
-        self,
-        settings: config.TransferSettings,
-        encoder: models.Encoder,
-        checkpoint: str,
-        images: data.Source,
-        test: data.Source,
-    ):
-        super().__init__(settings, encoder, images, test)
+    checkpoint: str
+
+    def __post_init__(self):
+        super().__post_init__()
         self.cells = [
             {"learning_rate": rate, "weight_decay": decay}
             for rate, decay in itertools.product(
-                settings.learning_rates, settings.weight_decays
+                self.settings.learning_rates, self.settings.weight_decays
             )
         ]
-        self._checkpoint = checkpoint
-        self.model = models.ClassifierModel(encoder, len(images.class_names))
-        side = settings.image_size
+        num_classes = len(self.images.class_names)
+        self.model = models.ClassifierModel(self.encoder, num_classes)
+        side = self.settings.image_size
         self.model.build((None, 1, side, side, 3))
 
     def fit(
@@ -102,19 +98,19 @@ class FineTuning(selection.Method):
 
     def save(self, directory: epath.Path) -> None:
         """Saves encoder and classifier as a checkpoint."""
-        model, steps = self.model, self.settings.steps
+        steps = self.settings.steps
         checkpoints.save(
             directory,
-            {"encoder": model.encoder, "classifier": model.classifier},
+            {"encoder": self.encoder, "classifier": self.model.classifier},
             checkpoints.Progress(steps, steps),
         )
 
     def _start(self, cell: dict[str, float], epoch_steps: int) -> None:
         """Puts all weights where they start, with a new optimizer."""
-        checkpoints.restore(self._checkpoint, encoder=self.model.encoder)
+        checkpoints.restore(self.checkpoint, encoder=self.encoder)
         for variable in self.model.classifier.weights:
             variable.assign(tf.zeros_like(variable))
-        for layer in self.model.encoder.submodules:
+        for layer in self.encoder.submodules:
             if isinstance(layer, tf.keras.layers.BatchNormalization):
                 layer.momentum = max(1 - 10 / epoch_steps, 0.9)
         rate = cell["learning_rate"]

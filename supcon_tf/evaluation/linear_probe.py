@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 
 import numpy as np
 import threadpoolctl
 from sklearn import exceptions, linear_model
 
-from supcon_tf import config, data, models
 from supcon_tf.evaluation import selection
 
 # Largest gradient of the mean loss at which L-BFGS stops. For representations
@@ -20,6 +20,7 @@ _TOLERANCE = 1e-7
 _PRODUCTS_FOR_THREADS = 10**8
 
 
+@dataclasses.dataclass(eq=False)
 class LinearTransfer(selection.Method):
     """A linear classifier with an l2 penalty, by L-BFGS.
 
@@ -41,24 +42,18 @@ class LinearTransfer(selection.Method):
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
 
-    def __init__(
-        self,
-        settings: config.TransferSettings,
-        encoder: models.Encoder,
-        images: data.Source,
-        test: data.Source,
-        positions: np.ndarray,
-    ):
-        super().__init__(settings, encoder, images, test)
-        strengths = np.geomspace(1e5, 1e-6, settings.l2_values)
-        if settings.l2 is not None:
-            strengths = [settings.l2]
+    positions: np.ndarray
+
+    def __post_init__(self):
+        super().__post_init__()
+        strengths = np.geomspace(1e5, 1e-6, self.settings.l2_values)
+        if self.settings.l2 is not None:
+            strengths = [self.settings.l2]
         self.cells = [{"l2": float(strength)} for strength in strengths]
-        self._num_classes = len(images.class_names)
-        self._positions = positions
-        part = self.part(positions)
+        self._num_classes = len(self.images.class_names)
+        part = self.part(self.positions)
         self._representations, self._labels = self.represent(part)
-        self._test_representations, _ = self.represent(test)
+        self._test_representations, _ = self.represent(self.test)
         self._model = linear_model.LogisticRegression()
         self._fitted = np.zeros(0, np.int64)  # positions of the model's images
 
@@ -79,7 +74,7 @@ class LinearTransfer(selection.Method):
                 max_iter=self.settings.max_iterations,
             )
             self._fitted = positions
-        places = np.searchsorted(self._positions, positions)
+        places = np.searchsorted(self.positions, positions)
         rows, labels = self._representations[places], self._labels[places]
         halves = 1 if len(np.unique(labels)) == 2 else 2
         self._model.set_params(C=1 / (halves * cell["l2"]))
@@ -100,7 +95,7 @@ class LinearTransfer(selection.Method):
         """As `selection.Method`: 0 for classes without training images."""
         rows = self._test_representations
         if positions is not None:
-            places = np.searchsorted(self._positions, positions)
+            places = np.searchsorted(self.positions, positions)
             rows = self._representations[places]
         probabilities = np.zeros([len(rows), self._num_classes], np.float32)
         probabilities[:, self._model.classes_] = self._model.predict_proba(rows)

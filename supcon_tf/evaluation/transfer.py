@@ -121,14 +121,11 @@ def _method(
     test: data.Source,
     draws: list[selection.Draw],
 ) -> selection.Method:
+    given = settings, run.encoder, images, test
     if settings.method == "finetune":
-        return fine_tuning.FineTuning(
-            settings, run.encoder, run.checkpoint, images, test
-        )
+        return fine_tuning.FineTuning(*given, run.checkpoint)
     used = np.unique(np.concatenate([draw.images for draw in draws]))
-    return linear_probe.LinearTransfer(
-        settings, run.encoder, images, test, used
-    )
+    return linear_probe.LinearTransfer(*given, used)
 
 
 def _measured(

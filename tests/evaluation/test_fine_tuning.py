@@ -32,9 +32,9 @@ def tuned(finished_run, image_folder):
         method = fine_tuning.FineTuning(
             settings,
             encoder,
-            finished_run.latest_checkpoint(),
             input_pipeline.source(settings, "train"),
             input_pipeline.source(settings, "test"),
+            finished_run.latest_checkpoint(),
         )
     grid = [(0.5, 0.0), (0.5, 1e-3), (0.1, 0.0), (0.1, 1e-3)]
     assert [tuple(cell.values()) for cell in method.cells] == grid
