@@ -43,7 +43,6 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
             run.encoder,
             batch_size=settings.batch_size,
             image_size=image_size,
-            strategy=strategy,
         )
 
     def classify(encoded: np.ndarray) -> dict[str, np.ndarray]:
@@ -189,6 +188,7 @@ def _write(
 ) -> None:
     """Writes the numbers, and what is behind them, in place of earlier ones."""
     there, source = run.files, test.source
+    there.projector.rmtree(missing_ok=True)
     for file in (
         there.predictions_file,
         there.samples_file,
@@ -201,6 +201,9 @@ def _write(
         there.write_predictions(
             test.probabilities, test.labels, source.ids, source.class_names
         )
-    samples.write_samples(run, settings, test, bank)
-    samples.write_representations(run, settings, test)
-    projector.write_projector(run, settings, test)
+    if settings.sample_images:
+        samples.write_samples(run, test, bank, settings.sample_images)
+    if settings.plotted_images:
+        positions = splits.evenly(len(test.labels), settings.plotted_images)
+        samples.write_representations(run, test, positions, settings.plane)
+        projector.write_projector(run, test, positions)
