@@ -54,14 +54,14 @@ class CorruptedImages:
         self._test = run.images("test")
         self._size = run.settings.image_size
         self._positions = self._draw()
-        self._sources: dict[Condition, data.Source | None] = dict.fromkeys(
-            itertools.product(
-                settings.corruption_names, settings.corruption_severities
-            )
+        self._sources: dict[Condition | None, data.Source] = {None: self._test}
+        conditions = itertools.product(
+            settings.corruption_names, settings.corruption_severities
         )
         if settings.corruptions != "generated":
-            self._sources = {x: self._tfds_source(*x) for x in self._sources}
+            self._sources |= {x: self._tfds_source(*x) for x in conditions}
             return
+        self._sources |= dict.fromkeys(conditions, self._test)
         corruptor.check_library()
         exceptions.require(  # the limit of imagecorruptions
             self._size >= 32,
@@ -76,34 +76,28 @@ class CorruptedImages:
 
         Each in parts, as a split with the name and the classes of the run's.
         """
-        test, count = self._test, len(self._positions)
-        seed = self._settings.corruption_seed
+        test, seed = self._test, self._settings.corruption_seed
+        count = len(self._positions)
+        made_here = [x for x, of in self._sources.items() if x and of is test]
         held = None
         if count * self._size**2 * 3 <= _HELD_BYTES:
             held = list(self._chunks(test))  # read once
 
-        def parts(
-            condition: Condition | None, made: corruptor.Corruptor | None = None
-        ) -> Iterator[data.Source]:
-            source = self._sources.get(condition) or test
+        def parts(condition: Condition | None) -> Iterator[data.Source]:
+            source = self._sources[condition]
             chunks = held if held and source is test else self._chunks(source)
             for positions, images, labels in chunks:
-                if made is not None:
+                if condition in made_here:
                     images = made.corrupt(images, positions, *condition, seed)
                 yield data.from_arrays(
                     images, labels, test.class_names, test.name, test.split
                 )
 
-        yield None, parts(None)
-        if self._settings.corruptions != "generated":
-            for condition in self._sources:
-                yield condition, parts(condition)
-            return
-        total = count * len(self._sources)
+        total = count * len(made_here)
         processes = min(cores.usable(), total // _IMAGES_PER_PROCESS)
         with corruptor.Corruptor(processes) as made:
             for condition in self._sources:
-                yield condition, parts(condition, made)
+                yield condition, parts(condition)
 
     def _draw(self) -> np.ndarray:
         """Positions of the drawn images in a split, rising."""

@@ -39,8 +39,8 @@ def check_library() -> None:
 class Corruptor:
     """Corrupts images as ImageNet-C does, in processes that are kept.
 
-    Use it in a `with` statement, which ends them. A process imports no
-    TensorFlow and is ready after half a second.
+    Use it in a `with` statement, which ends them, after `check_library`. A
+    process imports no TensorFlow and is ready after half a second.
 
     The parameters are those of ImageNet-C at every size. CIFAR-10-C has
     milder ones, so errors on 32-pixel images corrupted here are higher and
@@ -53,15 +53,11 @@ class Corruptor:
     Args:
       processes: how many; 0 corrupts in this process.
 
-    Raises:
-      ImportError: the extra `corruptions` is not installed.
-
     Reference: Hendrycks and Dietterich 2019, https://arxiv.org/abs/1903.12261,
     Sec. 4.1; made by https://github.com/bethgelab/imagecorruptions.
     """
 
     def __init__(self, processes: int) -> None:
-        check_library()
         self._programs = [
             subprocess.Popen(
                 [sys.executable, corrupted_image.__file__],
