@@ -160,15 +160,13 @@ def check_matrix(name: str, rows: Given) -> _Rows:
     exceptions.require(
         rows.ndim == 2, f"`{name}` must have shape [rows, dim]", rows.shape
     )
-    for first in range(0, len(rows), _TILE):
-        # Float64 may be beyond float32, in which all is compared.
-        with np.errstate(over="ignore"):
-            part = _single(rows[first : first + _TILE])
-        exceptions.require(
-            np.isfinite(part).all(),
-            f"`{name}` must be finite",
-            "NaN or infinity",
-        )
+    # Float64 may be beyond float32, in which all is compared; NaN is no number.
+    most = np.finfo(np.float32).max
+    exceptions.require(
+        rows.max(initial=0) <= most and rows.min(initial=0) >= -most,
+        f"`{name}` must be finite",
+        "NaN or infinity",
+    )
     return rows
 
 
@@ -220,15 +218,10 @@ class _Candidates:
         self._indices[rows, places] = start + columns
         self._counts += counts
         if self._counts.max() > 2 * self._k:
-            self._reduce()
+            self.keep_best()
 
-    def best(self) -> Neighbors:
-        """[Q, k] similarities and bank rows."""
-        self._reduce()
-        return self._similarities[:, : self._k], self._indices[:, : self._k]
-
-    def _reduce(self) -> None:
-        """Keeps the k best, in order."""
+    def keep_best(self) -> Neighbors:
+        """Drops all but the k best, [Q, k] similarities and bank rows."""
         k, used = self._k, self._counts.max()
         found = self._similarities[:, :used]
         order = np.argsort(-found, axis=1, kind="stable")[:, :k]
@@ -237,6 +230,7 @@ class _Candidates:
         self._similarities[:, k:used] = -np.inf
         self._counts[:] = k
         self._exceeded = self._similarities[:, k - 1].copy()
+        return self._similarities[:, :k], self._indices[:, :k]
 
 
 def _scan(
@@ -253,7 +247,7 @@ def _scan(
         (inside,) = np.nonzero((column >= 0) & (column < tile.shape[1]))
         tile[inside, column[inside]] = -np.inf
         found.add(tile, start)
-    return found.best()
+    return found.keep_best()
 
 
 def _settle(
@@ -273,8 +267,7 @@ def _settle(
         rows, row_lengths = _whole(_single(bank[indices[query, place]]))
         products = np.einsum("pd,pd->p", queries[query], rows)
         similarities[query, place] = products / (lengths[query] * row_lengths)
-    # NumPy orders complex numbers by the real part, then the imaginary.
-    order = np.argsort(1j * indices - similarities, axis=1, kind="stable")
+    order = np.lexsort([indices, -similarities], axis=1)
     return tuple(
         np.take_along_axis(found, order, axis=1)
         for found in (similarities, indices)
