@@ -21,10 +21,7 @@ from supcon_tf.training import (
     schedules,
 )
 
-_MOMENTUM = 0.9
 
-
-@dataclasses.dataclass(eq=False)
 class FineTuning(selection.Method):
     """All weights of an encoder, and of a linear classifier on top.
 
@@ -38,12 +35,10 @@ class FineTuning(selection.Method):
     gradient is the classifier's alone. On representations of unit length it
     needs a far larger learning rate than on pooled activations.
 
-    Every training starts at `checkpoint`, of the pretraining.
+    Every training starts at the checkpoint of the pretraining.
 
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
-
-    checkpoint: str
 
     def __post_init__(self):
         super().__post_init__()
@@ -54,7 +49,7 @@ class FineTuning(selection.Method):
             )
         ]
         num_classes = len(self.images.class_names)
-        self.model = models.ClassifierModel(self.encoder, num_classes)
+        self.model = models.ClassifierModel(self.run.encoder, num_classes)
         side = self.settings.image_size
         self.model.build((None, 1, side, side, 3))
 
@@ -98,26 +93,26 @@ class FineTuning(selection.Method):
 
     def save(self, directory: epath.Path) -> None:
         """Saves encoder and classifier as a checkpoint."""
-        steps = self.settings.steps
+        model, steps = self.model, self.settings.steps
         checkpoints.save(
             directory,
-            {"encoder": self.encoder, "classifier": self.model.classifier},
+            {"encoder": model.encoder, "classifier": model.classifier},
             checkpoints.Progress(steps, steps),
         )
 
     def _start(self, cell: dict[str, float], epoch_steps: int) -> None:
         """Puts all weights where they start, with a new optimizer."""
-        checkpoints.restore(self.checkpoint, encoder=self.encoder)
+        checkpoints.restore(self.run.checkpoint, encoder=self.model.encoder)
         for variable in self.model.classifier.weights:
             variable.assign(tf.zeros_like(variable))
-        for layer in self.encoder.submodules:
+        for layer in self.model.encoder.submodules:
             if isinstance(layer, tf.keras.layers.BatchNormalization):
                 layer.momentum = max(1 - 10 / epoch_steps, 0.9)
         rate = cell["learning_rate"]
         self.model.compile(
             optimizers.SGD(
                 schedules.WarmupCosine(rate, self.settings.steps),
-                _MOMENTUM,
+                momentum=0.9,
                 nesterov=True,
                 l2=cell["weight_decay"] / rate,
             ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 
 import numpy as np
@@ -20,7 +19,6 @@ _TOLERANCE = 1e-7
 _PRODUCTS_FOR_THREADS = 10**8
 
 
-@dataclasses.dataclass(eq=False)
 class LinearTransfer(selection.Method):
     """A linear classifier with an l2 penalty, by L-BFGS.
 
@@ -37,12 +35,10 @@ class LinearTransfer(selection.Method):
     unless it was pretrained with --normalize_representation=false. Scaling
     them by s is dividing l2 by s^2, so a sweep finds it.
 
-    Of the training images those at `positions` are going to be used.
+    Only the training images at `positions` are encoded.
 
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
-
-    positions: np.ndarray
 
     def __post_init__(self):
         super().__post_init__()
@@ -54,8 +50,8 @@ class LinearTransfer(selection.Method):
         part = self.part(self.positions)
         self._representations, self._labels = self.represent(part)
         self._test_representations, _ = self.represent(self.test)
-        self._model = linear_model.LogisticRegression()
-        self._fitted = np.zeros(0, np.int64)  # positions of the model's images
+        # Positions of the images that `_model` is of, which `fit` makes.
+        self._fitted = np.zeros(0, np.int64)
 
     def fit(
         self, positions: np.ndarray, cell: dict[str, float], seed: int

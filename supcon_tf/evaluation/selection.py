@@ -6,9 +6,9 @@ import dataclasses
 
 import numpy as np
 
-from supcon_tf import config, data, exceptions, measures, models
+from supcon_tf import config, data, exceptions, measures
 from supcon_tf.data import subsets
-from supcon_tf.training import representations
+from supcon_tf.training import representations, runs
 
 # Share of a few-shot draw that judges a sweep.
 _FEW_SHOT_FRACTION = 0.5
@@ -22,23 +22,25 @@ class Method:
 
     Attributes:
       settings: of the transfer, with the size of the images.
-      encoder: the pretrained one.
+      run: of the pretraining, which has the encoder.
       images: the training images.
       test: the test images.
+      positions: of the training images that any draw uses, rising.
       cells: the settings to try, which each way makes.
       represent: from a split to the representations of its centre crops, in
         inference mode, and labels.
     """
 
     settings: config.TransferSettings
-    encoder: models.Encoder
+    run: runs.Run
     images: data.Source
     test: data.Source
+    positions: np.ndarray
     cells: list[dict[str, float]] = dataclasses.field(init=False)
 
     def __post_init__(self):
         self.represent = representations.representer(
-            self.encoder,
+            self.run.encoder,
             batch_size=self.settings.batch_size,
             image_size=self.settings.image_size,
         )
