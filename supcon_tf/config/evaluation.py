@@ -78,7 +78,7 @@ class EvaluateSettings(Settings):
     corruption_images: int | None = setting(None, at_least=1)
     """Number of test images to corrupt, drawn once and the same for every
     corruption; default: all."""
-    corruption_seed: int = setting(0, at_least=0)
+    corruption_seed: int = setting(0, at_least=0, at_most=2**32 - 1)
     """Seed of the drawn images and of the noise."""
     reference_evaluation: str | None = None
     """What corruption errors are divided by for the mCE: an evaluation.json of

@@ -11,7 +11,7 @@ import tensorflow as tf
 from supcon_tf import exceptions
 from supcon_tf.data import image_bytes, images, sources
 
-_EXTENSIONS = (".jpg", ".jpeg", ".png")
+EXTENSIONS = (".jpg", ".jpeg", ".png")
 _TEST_FOLDERS = ("test", "val")  # The first with classes is the test split.
 _SPLIT_FOLDERS = ("train", *_TEST_FOLDERS)
 _SHOWN_PATHS = 5  # How many bad paths a message lists.
@@ -65,7 +65,7 @@ def load_folder(
         num_examples=len(ids),
         image_size=image_size,
         records=sources.index_records(len(ids)),
-        read=_reader([os.path.join(data_dir, name) for name in ids], labels),
+        read=reader([os.path.join(data_dir, name) for name in ids], labels),
         skipped=tuple(bad),
         ignored=ignored,
         ids=tuple(ids.tolist()),
@@ -92,7 +92,7 @@ def _list_split(
     return class_names, ids[is_own], labels[is_own], ignored
 
 
-def _reader(paths: list[str], labels: np.ndarray) -> sources.Read:
+def reader(paths: list[str], labels: np.ndarray) -> sources.Read:
     """Reads the contents of the file at an index."""
     paths, labels = tf.constant(paths), tf.constant(labels, tf.int32)
     return lambda index: (
@@ -107,7 +107,7 @@ def _refuse_bad_images(data_dir: str, bad: list[str], total: int) -> None:
     more = ", ..." if len(bad) > _SHOWN_PATHS else ""
     exceptions.require(
         not bad,
-        f"`data_dir` must hold only readable {' '.join(_EXTENSIONS)} images",
+        f"`data_dir` must hold only readable {' '.join(EXTENSIONS)} images",
         f"{len(bad)} bad files of {total} in {data_dir}: {shown}{more}. Remove "
         "them, or leave them out with `skip_bad_images`",
     )
@@ -195,12 +195,12 @@ def _list_files(
                 f"got the folder `{nested[0]}` in {path}"
             )
         names = sorted(n for n in os.listdir(path) if not n.startswith("."))
-        files = [n for n in names if n.lower().endswith(_EXTENSIONS)]
+        files = [n for n in names if n.lower().endswith(EXTENSIONS)]
         others = [n for n in names if n not in set(files)]
         if not files:
             raise exceptions.InvalidValue(
                 f"class folder `{class_folder}` must hold at least one "
-                f"{' '.join(_EXTENSIONS)} image, got none in {path}"
+                f"{' '.join(EXTENSIONS)} image, got none in {path}"
                 + (f" but {others[0]}" if others else "")
             )
         ids.extend(os.path.join(class_folder, name) for name in files)

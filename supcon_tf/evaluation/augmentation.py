@@ -12,11 +12,10 @@ import tensorflow as tf
 
 from supcon_tf import config, data, exceptions, files
 from supcon_tf.augment import color, geometry, operations, tables, warp
-from supcon_tf.data import sources
+from supcon_tf.data import folder, sources
 from supcon_tf.evaluation import plots
 from supcon_tf.training import input_pipeline
 
-_EXTENSIONS = (".jpg", ".jpeg", ".png")
 _LEVELS = tuple(float(level) for level in range(11))
 _DRAWS = (0.75, 0.5, 0.5)  # positive sign, Cutout in the middle
 # A jitter that keeps the brightness, and a warp of almost the full length.
@@ -214,16 +213,10 @@ def _photographs(settings: config.ShowAugmentSettings) -> data.Source | None:
         return None
     contents = sorted(pathlib.Path(settings.data_dir).iterdir())
     entries = [path for path in contents if not path.name.startswith(".")]
-    images = [path for path in entries if path.suffix.lower() in _EXTENSIONS]
+    images = [x for x in entries if x.name.lower().endswith(folder.EXTENSIONS)]
     if not images or any(path.is_dir() for path in entries):
         return None
-    paths = tf.constant([str(path) for path in images])
     names = tuple(path.name for path in images)
-
-    def read(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        file = tf.io.read_file(tf.gather(paths, index))
-        return file, tf.cast(index, tf.int32)
-
     return data.Source(
         name="folder",
         split="train",
@@ -231,6 +224,6 @@ def _photographs(settings: config.ShowAugmentSettings) -> data.Source | None:
         num_examples=len(names),
         image_size=None,
         records=sources.index_records(len(names)),
-        read=read,
+        read=folder.reader(list(map(str, images)), np.arange(len(names))),
         ids=names,
     )

@@ -1,17 +1,27 @@
-"""The test images of a run, corrupted: made here, or read from a TFDS set."""
+"""The test images of a run under corruptions: made here, or read from TFDS."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterator
+import os
+import pickle
+import queue
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent import futures
 
 import numpy as np
 
 from supcon_tf import config, cores, data, exceptions
-from supcon_tf.evaluation import corruptor
+from supcon_tf.evaluation import corrupted_image
 from supcon_tf.training import runs
 
 Condition = tuple[str, int]  # a corruption and its severity
+# From a split to the probabilities of each classifier, [n, classes] float32 by
+# its name.
+Classify = Callable[[data.Source], dict[str, np.ndarray]]
 # Positions in the test split [n], images [n, S, S, 3] uint8 and labels [n].
 _Chunk = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -21,6 +31,8 @@ _HELD_BYTES = 2**29
 _READ_BATCH = 64
 # Corrupting this many is worth the start of a process.
 _IMAGES_PER_PROCESS = 1000
+# Images of one request to a process; 32 of 224 pixels are 5 MB.
+_REQUEST = 32
 # TFDS' own names of configurations, where they are not the benchmark's.
 _TFDS_NAMES = {
     "cifar10_corrupted": {
@@ -54,73 +66,71 @@ class CorruptedImages:
         self._test = run.images("test")
         self._size = run.settings.image_size
         self._positions = self._draw()
-        self._sources: dict[Condition, data.Source | None] = dict.fromkeys(
-            itertools.product(
-                settings.corruption_names, settings.corruption_severities
-            )
+        self._sources: dict[Condition | None, data.Source] = {None: self._test}
+        conditions = itertools.product(
+            settings.corruption_names, settings.corruption_severities
         )
         if settings.corruptions != "generated":
-            self._sources = {x: self._tfds_source(*x) for x in self._sources}
+            self._sources |= {x: self._tfds_source(*x) for x in conditions}
             return
-        corruptor.check_library()
+        self._sources |= dict.fromkeys(conditions, self._test)
+        _check_library()
         exceptions.require(  # the limit of imagecorruptions
             self._size >= 32,
             "--corruptions=generated must have images of at least 32 pixels",
             self._size,
         )
 
-    def splits(
-        self,
-    ) -> Iterator[tuple[Condition | None, Iterator[data.Source]]]:
-        """Yields the images as they are, None, then under each condition.
+    def classified(
+        self, classify: Classify
+    ) -> Iterator[tuple[Condition | None, np.ndarray, dict[str, np.ndarray]]]:
+        """Classifies the images as they are, None, then under each condition.
 
-        Each in parts, as a split with the name and the classes of the run's.
+        In parts, each a split with the name and the classes of the run's.
+
+        Yields:
+          The condition, the labels, [n] integers, and the probabilities of each
+          classifier, [n, classes] by its name.
         """
-        test, count = self._test, len(self._positions)
-        seed = self._settings.corruption_seed
+        test, seed = self._test, self._settings.corruption_seed
+        count = len(self._positions)
+        made_here = [x for x, of in self._sources.items() if x and of is test]
         held = None
         if count * self._size**2 * 3 <= _HELD_BYTES:
             held = list(self._chunks(test))  # read once
-
-        def parts(
-            condition: Condition | None, made: corruptor.Corruptor | None = None
-        ) -> Iterator[data.Source]:
-            source = self._sources.get(condition) or test
-            chunks = held if held and source is test else self._chunks(source)
-            for positions, images, labels in chunks:
-                if made is not None:
-                    images = made.corrupt(images, positions, *condition, seed)
-                yield data.from_arrays(
-                    images, labels, test.class_names, test.name, test.split
-                )
-
-        yield None, parts(None)
-        if self._settings.corruptions != "generated":
-            for condition in self._sources:
-                yield condition, parts(condition)
-            return
-        total = count * len(self._sources)
+        total = count * len(made_here)
         processes = min(cores.usable(), total // _IMAGES_PER_PROCESS)
-        with corruptor.Corruptor(processes) as made:
-            for condition in self._sources:
-                yield condition, parts(condition, made)
+        with Corruptor(processes) as made:
+            for condition, source in self._sources.items():
+                chunks = held if source is test else None
+                parts = []
+                for places, images, labels in chunks or self._chunks(source):
+                    if condition in made_here:
+                        images = made.corrupt(images, places, *condition, seed)
+                    part = data.from_arrays(
+                        images, labels, test.class_names, test.name, test.split
+                    )
+                    parts.append((labels, classify(part)))
+                labels, answers = zip(*parts, strict=True)
+                probabilities = {
+                    name: np.concatenate([answer[name] for answer in answers])
+                    for name in answers[0]
+                }
+                yield condition, np.concatenate(labels), probabilities
 
     def _draw(self) -> np.ndarray:
         """Positions of the drawn images in a split, rising."""
         count = self._settings.corruption_images
-        seed, there = self._settings.corruption_seed, self._test.num_examples
+        there = self._test.num_examples
         exceptions.require(
             count is None or count <= there,
             f"--corruption_images must be at most {there}, the test images "
             "there are",
             count,
         )
-        exceptions.require(
-            seed < 2**32, "--corruption_seed must be below 2^32", seed
-        )
         if count is None:
             return np.arange(there)
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(self._settings.corruption_seed)
         return np.sort(rng.choice(np.arange(there), count, replace=False))
 
     def _chunks(self, source: data.Source) -> Iterator[_Chunk]:
@@ -131,15 +141,12 @@ class CorruptedImages:
             image_size=self._size,
             positions=self._positions,
         ).as_numpy_iterator()
-        batch_bytes = _READ_BATCH * self._size**2 * 3
-        first = 0
-        while group := list(
-            itertools.islice(batches, max(1, _HELD_BYTES // batch_bytes))
-        ):
+        held_batches = _HELD_BYTES // (_READ_BATCH * self._size**2 * 3)
+        left = self._positions
+        while group := list(itertools.islice(batches, max(held_batches, 1))):
             images, labels = map(np.concatenate, zip(*group, strict=True))
-            last = first + len(labels)
-            yield self._positions[first:last], images, labels
-            first = last
+            places, left = np.split(left, [len(labels)])
+            yield places, images, labels
 
     def _tfds_source(self, corruption: str, severity: int) -> data.Source:
         """One configuration of the TFDS set, prepared if need be."""
@@ -166,3 +173,109 @@ class CorruptedImages:
             f"{source.num_examples} in {source.name}",
         )
         return source
+
+
+def _check_library() -> None:
+    """Imports what makes most corruptions, before anything is computed.
+
+    Raises:
+      ImportError: it, or something that it needs, is not installed.
+    """
+    try:
+        import imagecorruptions  # noqa: F401
+    except ImportError as error:
+        raise exceptions.MissingPackage(
+            "generated corruptions must have the extra `corruptions`: pip "
+            "install 'supcon_tf[corruptions]'; where OpenCV misses "
+            "libGL.so.1, then also pip install --force-reinstall --no-deps "
+            f"opencv-contrib-python-headless==4.11.0.86, got: {error}"
+        ) from error
+
+
+class Corruptor(contextlib.AbstractContextManager):
+    """Corrupts images as ImageNet-C does, in processes that are kept.
+
+    Use it in a `with` statement, which ends them. A process imports no
+    TensorFlow and is ready after half a second. The extra `corruptions` must be
+    installed.
+
+    The parameters are those of ImageNet-C at every size. CIFAR-10-C has
+    milder ones, so errors on 32-pixel images corrupted here are higher and
+    not to be compared with those on its files (`tfds:cifar10_corrupted`).
+    Motion blur, elastic transform and pixelate are the library's versions:
+    without ImageMagick, without ImageNet-C's random affine map, and enlarged
+    by repetition. No image is compressed afterwards, which ImageNet-C's are,
+    as JPEG of quality 85.
+
+    Args:
+      processes: how many; 0 corrupts in this process.
+
+    Reference: Hendrycks and Dietterich 2019, https://arxiv.org/abs/1903.12261,
+    Sec. 4.1; made by https://github.com/bethgelab/imagecorruptions.
+    """
+
+    def __init__(self, processes: int) -> None:
+        self._programs = [
+            subprocess.Popen(
+                [sys.executable, corrupted_image.__file__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                # A core each: the libraries would start a thread per core.
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+            for _ in range(processes)
+        ]
+        self._idle = queue.SimpleQueue()
+        for program in self._programs:
+            self._idle.put(program)
+
+    def __exit__(self, *_: object) -> None:
+        for program in self._programs:
+            with contextlib.suppress(BrokenPipeError):
+                program.stdin.close()
+            program.stdout.close()
+            program.wait()
+
+    def corrupt(
+        self,
+        images: np.ndarray,
+        indices: np.ndarray,
+        name: str,
+        severity: int,
+        seed: int,
+    ) -> np.ndarray:
+        """Corrupts [N, height, width, 3] images, N >= 1.
+
+        Each becomes what `corrupted_image.corrupted` makes of it: the same in
+        any part of the set and with any number of processes, on one machine
+        with one version of the libraries.
+        """
+        options = name, severity, seed
+        if not self._programs:
+            return corrupted_image.corrupted_images(images, indices, *options)
+
+        def ask(first: int) -> np.ndarray:
+            part = slice(first, first + _REQUEST)
+            return self._answer((images[part], indices[part], *options))
+
+        with futures.ThreadPoolExecutor(len(self._programs)) as threads:
+            answers = threads.map(ask, range(0, len(images), _REQUEST))
+            return np.concatenate(list(answers))
+
+    def _answer(self, request: tuple[object, ...]) -> np.ndarray:
+        """What a process that has nothing to do makes of a request."""
+        program = self._idle.get()
+        try:
+            pickle.dump(request, program.stdin, pickle.HIGHEST_PROTOCOL)
+            program.stdin.flush()
+            answer = pickle.load(program.stdout)
+        except (BrokenPipeError, EOFError) as error:
+            raise exceptions.Failed(
+                "a process that corrupts images ended, exit status "
+                f"{program.wait()}"
+            ) from error
+        finally:
+            self._idle.put(program)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import config, data, distribute, files, measures
+from supcon_tf import config, distribute, files, measures
 from supcon_tf.evaluation import projector, results, robustness, samples, splits
 from supcon_tf.training import console, representations, runs
 
@@ -34,41 +34,32 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
     corrupted = None
     if settings.corruptions != "none":
         corrupted = robustness.Robustness(settings, run)
-    strategy = distribute.make_strategy(settings.strategy, settings.tpu)
-    with strategy.scope():
-        logits = {name: run.classifier(name) for name in run.classifiers}
+    with distribute.make_strategy(settings.strategy, settings.tpu).scope():
+        classifiers = {name: run.classifier(name) for name in run.classifiers}
         console.print_header(test_images, image_size)
         console.print_line("encoder", checkpoint)
         represent = representations.representer(
-            run.encoder,
-            batch_size=settings.batch_size,
-            image_size=image_size,
-            strategy=strategy,
+            run.encoder, batch_size=settings.batch_size, image_size=image_size
         )
 
     def classify(encoded: np.ndarray) -> dict[str, np.ndarray]:
         """Probabilities [n, classes] of each trained classifier."""
-        rows = tf.convert_to_tensor(encoded)
         return {
-            name: tf.nn.softmax(of(rows)).numpy() for name, of in logits.items()
+            name: tf.nn.softmax(logits(encoded)).numpy()
+            for name, logits in classifiers.items()
         }
 
-    def classify_images(
-        images: data.Source,
-    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        encoded, labels = represent(images)
-        return classify(encoded), labels
-
-    test, bank = (
-        splits.EncodedSplit(images, *represent(images), image_size)
-        for images in (test_images, run.images("train"))
-    )
-    probabilities = classify(test.representations)
+    encoded, labels = represent(test_images)
+    probabilities = classify(encoded)
     first = next(iter(probabilities.values()), None)
-    test = dataclasses.replace(test, probabilities=first)
+    test = splits.EncodedSplit(test_images, encoded, labels, image_size, first)
+    train = run.images("train")
+    bank = splits.EncodedSplit(train, *represent(train), image_size)
     measured = _measure(settings, run, test, bank, probabilities)
     if corrupted is not None:
-        measured["corruptions"] = corrupted.measure(classify_images)
+        measured["corruptions"] = corrupted.measure(
+            lambda images: classify(represent(images)[0])
+        )
     _write(settings, run, test, bank, measured)
     return measured
 
@@ -154,7 +145,7 @@ def _votes(
     queries: splits.EncodedSplit,
     bank: splits.EncodedSplit,
     leave_one_out: bool = False,
-) -> list[np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities [Q, classes] of weighted votes, and of the majority."""
     nearest = measures.nearest_neighbors(
         queries.representations,
@@ -162,16 +153,14 @@ def _votes(
         settings.knn_neighbors,
         leave_one_out=leave_one_out,
     )
-    return [
-        measures.vote(
-            *nearest,
-            bank.labels,
-            num_classes=len(bank.source.class_names),
-            temperature=settings.knn_temperature,
-            weighted=weighted,
-        )
-        for weighted in (True, False)
-    ]
+    vote = functools.partial(
+        measures.vote,
+        *nearest,
+        bank.labels,
+        num_classes=len(bank.source.class_names),
+        temperature=settings.knn_temperature,
+    )
+    return vote(weighted=True), vote(weighted=False)
 
 
 def _accuracies(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
@@ -189,6 +178,7 @@ def _write(
 ) -> None:
     """Writes the numbers, and what is behind them, in place of earlier ones."""
     there, source = run.files, test.source
+    there.projector.rmtree(missing_ok=True)
     for file in (
         there.predictions_file,
         there.samples_file,
@@ -201,6 +191,9 @@ def _write(
         there.write_predictions(
             test.probabilities, test.labels, source.ids, source.class_names
         )
-    samples.write_samples(run, settings, test, bank)
-    samples.write_representations(run, settings, test)
-    projector.write_projector(run, settings, test)
+    if settings.sample_images:
+        samples.write_samples(run, test, bank, settings.sample_images)
+    if settings.plotted_images:
+        positions = splits.evenly(len(test.labels), settings.plotted_images)
+        samples.write_representations(run, test, positions, settings.plane)
+        projector.write_projector(run, test, positions)

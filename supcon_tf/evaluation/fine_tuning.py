@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import config, data, losses, models
+from supcon_tf import losses, models
 from supcon_tf.evaluation import selection
 from supcon_tf.training import (
     callbacks,
@@ -20,8 +20,6 @@ from supcon_tf.training import (
     optimizers,
     schedules,
 )
-
-_MOMENTUM = 0.9
 
 
 class FineTuning(selection.Method):
@@ -37,29 +35,22 @@ class FineTuning(selection.Method):
     gradient is the classifier's alone. On representations of unit length it
     needs a far larger learning rate than on pooled activations.
 
-    Every training starts at `checkpoint`, of the pretraining.
+    Every training starts at the checkpoint of the pretraining.
 
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
 
-    def __init__(
-        self,
-        settings: config.TransferSettings,
-        encoder: models.Encoder,
-        checkpoint: str,
-        images: data.Source,
-        test: data.Source,
-    ):
-        super().__init__(settings, encoder, images, test)
+    def __post_init__(self):
+        super().__post_init__()
         self.cells = [
             {"learning_rate": rate, "weight_decay": decay}
             for rate, decay in itertools.product(
-                settings.learning_rates, settings.weight_decays
+                self.settings.learning_rates, self.settings.weight_decays
             )
         ]
-        self._checkpoint = checkpoint
-        self.model = models.ClassifierModel(encoder, len(images.class_names))
-        side = settings.image_size
+        num_classes = len(self.images.class_names)
+        self.model = models.ClassifierModel(self.run.encoder, num_classes)
+        side = self.settings.image_size
         self.model.build((None, 1, side, side, 3))
 
     def fit(
@@ -111,7 +102,7 @@ class FineTuning(selection.Method):
 
     def _start(self, cell: dict[str, float], epoch_steps: int) -> None:
         """Puts all weights where they start, with a new optimizer."""
-        checkpoints.restore(self._checkpoint, encoder=self.model.encoder)
+        checkpoints.restore(self.run.checkpoint, encoder=self.model.encoder)
         for variable in self.model.classifier.weights:
             variable.assign(tf.zeros_like(variable))
         for layer in self.model.encoder.submodules:
@@ -121,7 +112,7 @@ class FineTuning(selection.Method):
         self.model.compile(
             optimizers.SGD(
                 schedules.WarmupCosine(rate, self.settings.steps),
-                _MOMENTUM,
+                momentum=0.9,
                 nesterov=True,
                 l2=cell["weight_decay"] / rate,
             ),

@@ -8,7 +8,6 @@ import numpy as np
 import threadpoolctl
 from sklearn import exceptions, linear_model
 
-from supcon_tf import config, data, models
 from supcon_tf.evaluation import selection
 
 # Largest gradient of the mean loss at which L-BFGS stops. For representations
@@ -36,31 +35,23 @@ class LinearTransfer(selection.Method):
     unless it was pretrained with --normalize_representation=false. Scaling
     them by s is dividing l2 by s^2, so a sweep finds it.
 
-    Of the training images those at `positions` are going to be used.
+    Only the training images at `positions` are encoded.
 
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
 
-    def __init__(
-        self,
-        settings: config.TransferSettings,
-        encoder: models.Encoder,
-        images: data.Source,
-        test: data.Source,
-        positions: np.ndarray,
-    ):
-        super().__init__(settings, encoder, images, test)
-        strengths = np.geomspace(1e5, 1e-6, settings.l2_values)
-        if settings.l2 is not None:
-            strengths = [settings.l2]
+    def __post_init__(self):
+        super().__post_init__()
+        strengths = np.geomspace(1e5, 1e-6, self.settings.l2_values)
+        if self.settings.l2 is not None:
+            strengths = [self.settings.l2]
         self.cells = [{"l2": float(strength)} for strength in strengths]
-        self._num_classes = len(images.class_names)
-        self._positions = positions
-        part = self.part(positions)
+        self._num_classes = len(self.images.class_names)
+        part = self.part(self.positions)
         self._representations, self._labels = self.represent(part)
-        self._test_representations, _ = self.represent(test)
-        self._model = linear_model.LogisticRegression()
-        self._fitted = np.zeros(0, np.int64)  # positions of the model's images
+        self._test_representations, _ = self.represent(self.test)
+        # Positions of the images that `_model` is of, which `fit` makes.
+        self._fitted = np.zeros(0, np.int64)
 
     def fit(
         self, positions: np.ndarray, cell: dict[str, float], seed: int
@@ -79,7 +70,7 @@ class LinearTransfer(selection.Method):
                 max_iter=self.settings.max_iterations,
             )
             self._fitted = positions
-        places = np.searchsorted(self._positions, positions)
+        places = np.searchsorted(self.positions, positions)
         rows, labels = self._representations[places], self._labels[places]
         halves = 1 if len(np.unique(labels)) == 2 else 2
         self._model.set_params(C=1 / (halves * cell["l2"]))
@@ -100,7 +91,7 @@ class LinearTransfer(selection.Method):
         """As `selection.Method`: 0 for classes without training images."""
         rows = self._test_representations
         if positions is not None:
-            places = np.searchsorted(self._positions, positions)
+            places = np.searchsorted(self.positions, positions)
             rows = self._representations[places]
         probabilities = np.zeros([len(rows), self._num_classes], np.float32)
         probabilities[:, self._model.classes_] = self._model.predict_proba(rows)

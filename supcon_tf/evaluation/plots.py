@@ -18,6 +18,7 @@ from matplotlib import figure, font_manager, textpath
 from sklearn import decomposition, manifold
 
 from supcon_tf import exceptions, fonts, palette
+from supcon_tf.measures import neighbors
 from supcon_tf.training import tensorboard
 
 _MAX_LEGEND = len(palette.COLORS) * len(palette.MARKERS)
@@ -181,11 +182,7 @@ def plot_representation(
         "`representations` must have shape [examples >= 3, dim >= 2]",
         points.shape,
     )
-    exceptions.require(
-        np.isfinite(points).all(),
-        "`representations` must be finite",
-        "NaN or infinity",
-    )
+    neighbors.check_matrix("representations", points)
     ids = _check_ids(labels, len(points))
     _names(ids, class_names)
     if len(points) > _MAX_POINTS:
@@ -193,8 +190,7 @@ def plot_representation(
             len(points), _MAX_POINTS, replace=False
         )
         points, ids = points[drawn], ids[drawn]
-    plane, axis_names = to_plane(points, method, seed)
-    return _scatter(plane, axis_names, ids, class_names)
+    return _scatter(*to_plane(points, method, seed), ids, class_names)
 
 
 # scikit-learn's threads spin: where other processes share the cores, t-SNE on
@@ -219,11 +215,10 @@ def to_plane(
     if method == "pca":
         pca = decomposition.PCA(2, random_state=seed)
         plane = pca.fit_transform(points)
-        x_name, y_name = (
+        return plane, tuple(
             f"component {i} ({share:.0%} of the variance)"
             for i, share in enumerate(pca.explained_variance_ratio_, 1)
         )
-        return plane, (x_name, y_name)
     exceptions.require(
         method == "tsne", '`method` must be "tsne" or "pca"', f'"{method}"'
     )

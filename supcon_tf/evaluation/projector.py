@@ -8,8 +8,8 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import config
-from supcon_tf.evaluation import samples, splits
+from supcon_tf import files
+from supcon_tf.evaluation import splits
 from supcon_tf.training import runs, tensorboard
 
 _SIDE = 64  # pixels, of an image in the sprite
@@ -31,24 +31,19 @@ embeddings {{
 
 
 def write_projector(
-    run: runs.Run, settings: config.EvaluateSettings, test: splits.EncodedSplit
+    run: runs.Run, test: splits.EncodedSplit, positions: np.ndarray
 ) -> None:
     """Writes tensorboard/projector/ of a run, whole or not at all.
 
-    The plotted test images, those of representations.npz: tensors.tsv holds
+    Of the test images at `positions`, [E] integers, rising: tensors.tsv holds
     their representations, metadata.tsv the name of the class, label, with a
     classifier the predicted class and whether it is correct, and id, and
     sprite.png the images. The projector looks into directories with TensorBoard
     events: hence a file of events that holds none.
 
-    An earlier one is removed, also where the settings want no image plotted.
-    TensorBoard finds it with --logdir of the run, of its tensorboard/ or of a
-    directory of runs.
+    An earlier one is replaced. TensorBoard finds it with --logdir of the run,
+    of its tensorboard/ or of a directory of runs.
     """
-    run.files.projector.rmtree(missing_ok=True)
-    if not settings.plotted_images:
-        return
-    positions = samples.plotted_positions(settings, test)
     # As text: TensorBoard tries to read text first, and takes one file of raw
     # floats in some hundred for it.
     tensors = io.BytesIO()
@@ -56,18 +51,18 @@ def write_projector(
         tensors, test.representations[positions], fmt="%.6g", delimiter="\t"
     )
     sprite, side = _sprite(test, positions)
-    partial = run.files.tensorboard / ".projector.partial"
-    partial.rmtree(missing_ok=True)
-    partial.mkdir(parents=True)
-    for name, content in {
+    contents = {
         "tensors.tsv": tensors.getvalue(),
         "metadata.tsv": _metadata(test, positions).encode(),
         "sprite.png": sprite,
         "projector_config.pbtxt": _CONFIG.format(side=side).encode(),
-    }.items():
-        (partial / name).write_bytes(content)
-    tf.summary.create_file_writer(str(partial)).close()
-    partial.rename(run.files.projector)
+    }
+    directory = run.files.projector
+    files.remove_unfinished(directory)
+    with files.make_atomically(directory, overwrite=True) as partial:
+        for name, content in contents.items():
+            (partial / name).write_bytes(content)
+        tf.summary.create_file_writer(str(partial)).close()
 
 
 def _metadata(test: splits.EncodedSplit, positions: np.ndarray) -> str:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Collection
 
 import numpy as np
 
-from supcon_tf import config, data, exceptions, measures
+from supcon_tf import config, exceptions, measures
 from supcon_tf.evaluation import corruptions
 from supcon_tf.training import runs
 
-# A function from a split to the probabilities of each classifier, [n, classes]
-# float32 by its name, and the labels, [n] integers.
-Classify = Callable[[data.Source], tuple[dict[str, np.ndarray], np.ndarray]]
 # What those of a run are divided by: errors by corruption and severity, and
 # the error on the same clean images.
 Reference = tuple[measures.Errors, float]
@@ -47,7 +44,7 @@ class Robustness:
         self._references = load_references(settings, run)
         self._images = corruptions.CorruptedImages(settings, run)
 
-    def measure(self, classify: Classify) -> dict[str, object]:
+    def measure(self, classify: corruptions.Classify) -> dict[str, object]:
         """Classifies corrupted test images and the same images as they are.
 
         Returns:
@@ -63,9 +60,8 @@ class Robustness:
         """
         settings = self._settings
         scores, expected = {}, None
-        for condition, sources in self._images.splits():
-            parts = [classify(source) for source in sources]
-            labels = np.concatenate([own for _, own in parts])
+        classified = self._images.classified(classify)
+        for condition, labels, probabilities in classified:
             expected = labels if expected is None else expected
             # Of whole sets the order may differ. Drawn images are drawn by
             # their positions.
@@ -77,12 +73,11 @@ class Robustness:
                 "order",
                 f"other labels in {' '.join(map(str, condition or ()))}",
             )
-            for name in parts[0][0]:
-                probabilities = np.concatenate([own[name] for own, _ in parts])
+            for name, values in probabilities.items():
                 cell = {
-                    "top_1": measures.top_k_accuracy(probabilities, labels, 1),
+                    "top_1": measures.top_k_accuracy(values, labels, 1),
                     "ece": measures.expected_calibration_error(
-                        probabilities, labels, settings.calibration_bins
+                        values, labels, settings.calibration_bins
                     ),
                 }
                 if condition is None:
@@ -136,20 +131,13 @@ def load_references(
         "with --corruptions",
         path,
     )
-    references, faults = _compared(settings, run, contents)
-    exceptions.require(
-        not faults,
-        "--reference_evaluation must be of the same classifiers on the same "
-        "corrupted images",
-        f"{path} with {', '.join(faults)}",
-    )
-    return references
+    return _compared(settings, run, contents)
 
 
 def _compared(
     settings: config.EvaluateSettings, run: runs.Run, contents: dict
-) -> tuple[dict[str, Reference], list[str]]:
-    """References from an evaluation.json, and what does not fit the run."""
+) -> dict[str, Reference]:
+    """The references in an evaluation.json, once they fit the run."""
     test, theirs = run.images("test"), contents["corruptions"]
     ours = {
         "dataset": test.name,
@@ -175,7 +163,13 @@ def _compared(
         missing = measures.missing_errors(needed, errors)
         faults += [f"no {name} {cell}" for cell in missing]
         references[name] = errors, 1 - theirs[name]["clean"]["top_1"]
-    return references, faults
+    exceptions.require(
+        not faults,
+        "--reference_evaluation must be of the same classifiers on the same "
+        "corrupted images",
+        f"{settings.reference_evaluation} with {', '.join(faults)}",
+    )
+    return references
 
 
 def _errors(results: dict[str, dict[str, dict]]) -> measures.Errors:
@@ -202,9 +196,9 @@ def _summary(score: dict, reference: Reference | None) -> dict[str, object]:
     rows = list(score["results"].values())
     plain = measures.mean_corruption_error_unnormalized(errors)
     summary = {
-        "by_severity": {s: _means(row[s] for row in rows) for s in rows[0]},
+        "by_severity": {s: _means([row[s] for row in rows]) for s in rows[0]},
         "mean_corruption_error_unnormalized": plain,
-        "mean_ece": _means(x for row in rows for x in row.values())["ece"],
+        "mean_ece": _means([x for row in rows for x in row.values()])["ece"],
     }
     if reference is None:
         return summary
@@ -218,7 +212,6 @@ def _summary(score: dict, reference: Reference | None) -> dict[str, object]:
     return summary | {k: v for k, v in ratios.items() if v is not None}
 
 
-def _means(cells: Iterable[dict[str, float]]) -> dict[str, float]:
-    cells = list(cells)
+def _means(cells: Collection[dict[str, float]]) -> dict[str, float]:
     names = ("top_1", "ece")
     return {name: float(np.mean([x[name] for x in cells])) for name in names}

@@ -19,11 +19,11 @@ _CANDIDATES = 16  # first images of stage 1, of which the viewed ones are
 
 def write_samples(
     run: runs.Run,
-    settings: config.EvaluateSettings,
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit,
+    count: int,
 ) -> None:
-    """Writes samples.npz of a run, or none where no image is wanted.
+    """Writes samples.npz of a run, with `count` test images at most.
 
     It holds `images` [S, H, W, 3] uint8 of the test split, `labels` [S] and
     `predicted` [S] (-1 without a classifier) int32; the training images most
@@ -35,11 +35,7 @@ def write_samples(
     in the fixed order, `mistake_positions` [M] int32. H = W is the side of the
     images, reduced to 96 pixels at most. The same arguments give the same file.
     """
-    if not settings.sample_images:
-        return
-    positions = _sample_positions(
-        test.labels, test.predicted, settings.sample_images
-    )
+    positions = _sample_positions(test.labels, test.predicted, count)
     similarities, nearest = measures.nearest_neighbors(
         test.representations[positions], bank.representations, _NEIGHBORS
     )
@@ -57,36 +53,28 @@ def write_samples(
 
 
 def write_representations(
-    run: runs.Run, settings: config.EvaluateSettings, test: splits.EncodedSplit
+    run: runs.Run,
+    test: splits.EncodedSplit,
+    positions: np.ndarray,
+    method: str,
 ) -> None:
-    """Writes representations.npz of a run, or none where none is plotted.
+    """Writes representations.npz of a run.
 
-    Of E test images, evenly from the fixed order, `representations` [E, dim]
-    float32, `labels` [E] int32, `ids` [E] str and `plane` [E, 2] float32, by
-    `plane_method`; `class_names` of all classes. Where the representations are
-    fewer than three or all the same, `plane` is all zeros.
+    Of the E test images at `positions`, `representations` [E, dim] float32,
+    `labels` [E] int32, `ids` [E] str and `plane` [E, 2] float32, by
+    `plane_method`, "tsne" or "pca"; `class_names` of all classes. Where the
+    representations are fewer than three or all the same, `plane` is all zeros.
     """
-    if not settings.plotted_images:
-        return
-    positions = plotted_positions(settings, test)
     points = test.representations[positions]
     run_files.write_arrays(
         run.files.representations_file,
         representations=points,
         labels=test.labels[positions],
         ids=test.names(positions),
-        plane=_plane(points, settings.plane),
-        plane_method=np.array(settings.plane),
+        plane=_plane(points, method),
+        plane_method=np.array(method),
         class_names=np.array(test.source.class_names),
     )
-
-
-def plotted_positions(
-    settings: config.EvaluateSettings, test: splits.EncodedSplit
-) -> np.ndarray:
-    """Positions of the plotted test images, [E] int64, even and rising."""
-    count = len(test.labels)
-    return splits.evenly(count, min(count, settings.plotted_images))
 
 
 def _sample_positions(

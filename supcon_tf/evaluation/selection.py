@@ -6,42 +6,43 @@ import dataclasses
 
 import numpy as np
 
-from supcon_tf import config, data, exceptions, measures, models
+from supcon_tf import config, data, exceptions, measures
 from supcon_tf.data import subsets
-from supcon_tf.training import representations
+from supcon_tf.training import representations, runs
 
 # Share of a few-shot draw that judges a sweep.
 _FEW_SHOT_FRACTION = 0.5
 
 
+@dataclasses.dataclass(eq=False)
 class Method:
     """A way to take an encoder to other data; what all ways share.
 
     Make it under the scope of a strategy.
 
     Attributes:
-      cells: the settings to try.
+      settings: of the transfer, with the size of the images.
+      run: of the pretraining, which has the encoder.
+      images: the training images.
+      test: the test images.
+      positions: of the training images that any draw uses, rising.
+      cells: the settings to try, which each way makes.
       represent: from a split to the representations of its centre crops, in
         inference mode, and labels.
     """
 
-    cells: list[dict[str, float]]
+    settings: config.TransferSettings
+    run: runs.Run
+    images: data.Source
+    test: data.Source
+    positions: np.ndarray
+    cells: list[dict[str, float]] = dataclasses.field(init=False)
 
-    def __init__(
-        self,
-        settings: config.TransferSettings,
-        encoder: models.Encoder,
-        images: data.Source,
-        test: data.Source,
-    ):
-        self.settings = settings
-        self.images = images
-        self.test = test
+    def __post_init__(self):
         self.represent = representations.representer(
-            encoder,
-            batch_size=settings.batch_size,
-            image_size=settings.image_size,
-            strategy=encoder.distribute_strategy,
+            self.run.encoder,
+            batch_size=self.settings.batch_size,
+            image_size=self.settings.image_size,
         )
 
     def part(self, positions: np.ndarray) -> data.Source:

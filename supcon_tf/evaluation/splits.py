@@ -76,5 +76,6 @@ def reduced(images: tf.Tensor | np.ndarray, side: int) -> np.ndarray:
 
 
 def evenly(total: int, count: int) -> np.ndarray:
-    """`count` of the integers below `total`, evenly spread, rising."""
+    """At most `count` of the integers below `total`, evenly spread, rising."""
+    count = min(count, total)
     return np.arange(count) * total // max(count, 1)

@@ -11,6 +11,10 @@ from supcon_tf.data import subsets
 from supcon_tf.evaluation import fine_tuning, linear_probe, results, selection
 from supcon_tf.training import console, devices, input_pipeline, runs
 
+_METHODS = {
+    "linear": linear_probe.LinearTransfer,
+    "finetune": fine_tuning.FineTuning,
+}
 _FIGURES = ("top_1", "mean_recall", "top_5", "ece", "nll", "brier")
 
 
@@ -52,7 +56,8 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
     with strategy.scope():
         console.print_header(images, settings.image_size, settings)
         console.print_line("encoder", checkpoint)
-        method = _method(settings, run, images, test, draws)
+        used = np.unique(np.concatenate([draw.images for draw in draws]))
+        method = _METHODS[settings.method](settings, run, images, test, used)
     records, probabilities = [], []
     for draw in draws:
         record = selection.train(method, draw, labels, settings.select_by)
@@ -112,23 +117,6 @@ def _data(
     if settings.data_dir == run.settings.data_dir:
         run.files.check_unseen(test.ids)
     return settings, images, test
-
-
-def _method(
-    settings: config.TransferSettings,
-    run: runs.Run,
-    images: data.Source,
-    test: data.Source,
-    draws: list[selection.Draw],
-) -> selection.Method:
-    if settings.method == "finetune":
-        return fine_tuning.FineTuning(
-            settings, run.encoder, run.checkpoint, images, test
-        )
-    used = np.unique(np.concatenate([draw.images for draw in draws]))
-    return linear_probe.LinearTransfer(
-        settings, run.encoder, images, test, used
-    )
 
 
 def _measured(

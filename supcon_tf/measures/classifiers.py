@@ -101,9 +101,8 @@ def vote(
         "`similarities` must have shape [queries, k], that of `indices`",
         f"{similarities.shape} and {indices.shape}",
     )
-    bank_labels = np.asarray(bank_labels)
     bank_labels = metrics.check_labels(
-        bank_labels, bank_labels.size, num_classes, "bank_labels"
+        bank_labels, np.size(bank_labels), num_classes, "bank_labels"
     )
     probabilities = np.empty((len(indices), num_classes), np.float32)
     for query, rows in enumerate(indices):

@@ -8,6 +8,8 @@ both give the same. Letter in the shapes: N examples.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
@@ -79,23 +81,13 @@ def uniformity(representations: neighbors.Given) -> float:
         n >= 2, "`representations` must hold 2 examples or more", n
     )
     total = 0.0
-    for first in range(0, n, _BLOCK):
-        rows = z[first : first + _BLOCK]
-        total += _sum_potentials(rows, rows, own=True)
-        for start in range(first + _BLOCK, n, _BLOCK):
-            # Both i, j and j, i.
-            total += 2 * _sum_potentials(rows, z[start : start + _BLOCK])
+    starts = range(0, n, _BLOCK)
+    for i, j in itertools.combinations_with_replacement(starts, 2):
+        rows, others = z[i : i + _BLOCK], z[j : j + _BLOCK]
+        cosines = tf.matmul(rows, others, transpose_b=True)
+        potentials = tf.exp(4 * (cosines - 1))  # of unit vectors
+        if i == j:  # an example and itself are no pair
+            potentials = tf.linalg.set_diag(potentials, tf.zeros(len(rows)))
+        times = 1 if i == j else 2  # both i, j and j, i
+        total += times * float(tf.reduce_sum(tf.cast(potentials, tf.float64)))
     return float(np.log(total / (n * (n - 1))))
-
-
-def _sum_potentials(
-    rows: npt.NDArray[np.float32],
-    others: npt.NDArray[np.float32],
-    own: bool = False,
-) -> float:
-    """Sum over all pairs of unit vectors; `own`: but those of equal index."""
-    cosines = tf.matmul(rows, others, transpose_b=True)
-    potentials = tf.exp(4 * (cosines - 1))
-    if own:
-        potentials = tf.linalg.set_diag(potentials, tf.zeros(len(rows)))
-    return float(tf.reduce_sum(tf.cast(potentials, tf.float64)))

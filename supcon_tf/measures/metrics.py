@@ -204,8 +204,7 @@ def confusion_matrix(
     exceptions.require(
         num_classes >= 1, "`num_classes` must be at least 1", num_classes
     )
-    labels = np.asarray(labels)
-    labels = check_labels(labels, labels.size, num_classes)
+    labels = check_labels(labels, np.size(labels), num_classes)
     predicted = check_labels(predicted, labels.size, num_classes, "predicted")
     return metrics.confusion_matrix(
         labels, predicted, labels=np.arange(num_classes)

@@ -160,15 +160,13 @@ def check_matrix(name: str, rows: Given) -> _Rows:
     exceptions.require(
         rows.ndim == 2, f"`{name}` must have shape [rows, dim]", rows.shape
     )
-    for first in range(0, len(rows), _TILE):
-        # Float64 may be beyond float32, in which all is compared.
-        with np.errstate(over="ignore"):
-            part = _single(rows[first : first + _TILE])
-        exceptions.require(
-            np.isfinite(part).all(),
-            f"`{name}` must be finite",
-            "NaN or infinity",
-        )
+    # Float64 may be beyond float32, in which all is compared; NaN is no number.
+    most = np.finfo(np.float32).max
+    exceptions.require(
+        rows.max(initial=0) <= most and rows.min(initial=0) >= -most,
+        f"`{name}` must be finite",
+        "NaN or infinity",
+    )
     return rows
 
 
@@ -206,29 +204,10 @@ class _Candidates:
 
     def add(self, tile: _Singles, start: int) -> None:
         """Takes from a tile [Q, T] of bank rows `start`.. what may be best."""
-        used = self._counts.max()
-        if used == 0 and tile.shape[1] > self._k:
-            # Most of it need not be sorted either.
+        if not self._counts.any() and tile.shape[1] > self._k:
+            # Most of the first need not be sorted either.
             kth = np.partition(tile, -self._k, axis=1)[:, -self._k]
             self._exceeded = kth - _DOUBT
-            self._append(tile, start)
-        elif used < self._k:  # The same for all queries.
-            columns = slice(used, used + tile.shape[1])
-            self._similarities[:, columns] = tile
-            self._indices[:, columns] = np.arange(start, start + tile.shape[1])
-            self._counts += tile.shape[1]
-        else:
-            self._append(tile, start)
-        if self._counts.max() > 2 * self._k:
-            self._reduce()
-
-    def best(self) -> Neighbors:
-        """[Q, k] similarities and bank rows."""
-        self._reduce()
-        return self._similarities[:, : self._k], self._indices[:, : self._k]
-
-    def _append(self, tile: _Singles, start: int) -> None:
-        """Adds what exceeds the k-th best."""
         exceeding = np.flatnonzero(tile > self._exceeded[:, None])
         rows, columns = np.divmod(exceeding, tile.shape[1])
         counts = np.bincount(rows, minlength=len(self._counts))
@@ -238,9 +217,11 @@ class _Candidates:
         self._similarities[rows, places] = tile[rows, columns]
         self._indices[rows, places] = start + columns
         self._counts += counts
+        if self._counts.max() > 2 * self._k:
+            self.keep_best()
 
-    def _reduce(self) -> None:
-        """Keeps the k best, in order."""
+    def keep_best(self) -> Neighbors:
+        """Drops all but the k best, [Q, k] similarities and bank rows."""
         k, used = self._k, self._counts.max()
         found = self._similarities[:, :used]
         order = np.argsort(-found, axis=1, kind="stable")[:, :k]
@@ -249,6 +230,7 @@ class _Candidates:
         self._similarities[:, k:used] = -np.inf
         self._counts[:] = k
         self._exceeded = self._similarities[:, k - 1].copy()
+        return self._similarities[:, :k], self._indices[:, :k]
 
 
 def _scan(
@@ -260,14 +242,12 @@ def _scan(
     """The k best of the bank but row `own`, by the cosines [Q, T] of tiles."""
     found = _Candidates(len(own), k)
     for start in range(0, len(bank), _TILE):
-        tile = np.asarray(cosines(_single(bank[start : start + _TILE])))
+        tile = np.array(cosines(_single(bank[start : start + _TILE])))
         column = own - start
         (inside,) = np.nonzero((column >= 0) & (column < tile.shape[1]))
-        if inside.size:
-            tile = tile.copy()
-            tile[inside, column[inside]] = -np.inf
+        tile[inside, column[inside]] = -np.inf
         found.add(tile, start)
-    return found.best()
+    return found.keep_best()
 
 
 def _settle(
@@ -287,8 +267,7 @@ def _settle(
         rows, row_lengths = _whole(_single(bank[indices[query, place]]))
         products = np.einsum("pd,pd->p", queries[query], rows)
         similarities[query, place] = products / (lengths[query] * row_lengths)
-    # NumPy orders complex numbers by the real part, then the imaginary.
-    order = np.argsort(1j * indices - similarities, axis=1, kind="stable")
+    order = np.lexsort([indices, -similarities], axis=1)
     return tuple(
         np.take_along_axis(found, order, axis=1)
         for found in (similarities, indices)
@@ -302,15 +281,10 @@ def _whole(rows: _Singles) -> tuple[_Doubles, _Doubles]:
     2^53: float64 holds it without rounding, in whatever order it is added up.
     """
     rows = rows.astype(np.float64)
-    _, exponents = np.frexp(_lengths(rows))
+    _, exponents = np.frexp(np.linalg.norm(rows, axis=1))
     rows *= np.ldexp(1.0, 26 - exponents)[:, None]
     np.rint(rows, out=rows)
-    return rows, np.maximum(_lengths(rows), 1)
-
-
-def _lengths(rows: _Doubles) -> _Doubles:
-    """Euclidean, [rows]."""
-    return np.sqrt(np.einsum("td,td->t", rows, rows))
+    return rows, np.maximum(np.linalg.norm(rows, axis=1), 1)
 
 
 def _single(rows: _Rows) -> _Singles:

@@ -7,7 +7,8 @@ and two percentages of the errors of a reference, which has 100 in both.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import statistics
+from collections.abc import Mapping
 
 from supcon_tf import exceptions
 
@@ -45,7 +46,8 @@ ALEXNET_CLEAN_ERROR = 0.43478
 def mean_corruption_error_unnormalized(errors: Errors) -> float:
     """Mean error over severities, then over corruptions; of no reference."""
     _check(errors)
-    return _mean([_mean(row.values()) for row in errors.values()])
+    means = [statistics.fmean(row.values()) for row in errors.values()]
+    return statistics.fmean(means)
 
 
 def mean_corruption_error(errors: Errors, reference: Errors) -> float | None:
@@ -94,7 +96,7 @@ def relative_mean_corruption_error(
         if by_reference <= 0:
             return None
         ratios.append(added / by_reference)
-    return 100 * _mean(ratios)
+    return 100 * statistics.fmean(ratios)
 
 
 def missing_errors(errors: Errors, reference: Errors) -> list[str]:
@@ -111,7 +113,3 @@ def _check(errors: Errors) -> None:
     exceptions.require(
         errors and all(errors.values()), "`errors` must not be empty", errors
     )
-
-
-def _mean(values: Collection[float]) -> float:
-    return sum(values) / len(values)

@@ -8,7 +8,7 @@ import pytest
 import skimage.filters
 
 from supcon_tf import config
-from supcon_tf.evaluation import corrupted_image, corruptor
+from supcon_tf.evaluation import corrupted_image, corruptions
 
 # The paper's make_imagenet_c.py: sigma, max_delta, iterations.
 GLASS_BLUR = [(0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)]
@@ -30,13 +30,13 @@ def images():
 
 @pytest.fixture(scope="module")
 def two_processes():
-    with corruptor.Corruptor(2) as made:
+    with corruptions.Corruptor(2) as made:
         yield made
 
 
 def corrupt(images, name, severity, seed, indices=None, made=None):
     indices = np.arange(len(images)) if indices is None else np.array(indices)
-    made = made or corruptor.Corruptor(0)
+    made = made or corruptions.Corruptor(0)
     return made.corrupt(images, indices, name, severity, seed)
 
 
@@ -148,7 +148,7 @@ def test_errors_and_the_end_of_a_process_are_raised_here(two_processes):
     small = np.zeros([2, 8, 8, 3], np.uint8)
     with pytest.raises(AttributeError, match="at least 32 pixels"):
         corrupt(small, "fog", 1, 0, made=two_processes)
-    with corruptor.Corruptor(1) as made:
+    with corruptions.Corruptor(1) as made:
         made._programs[0].kill()
         with pytest.raises(RuntimeError, match="ended, exit status -9"):
             corrupt(photos(2), "fog", 1, 0, made=made)

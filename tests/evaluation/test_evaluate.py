@@ -133,8 +133,9 @@ def test_batch_size_and_replicas_change_nothing(
     assert shared["representations"] == pytest.approx(
         results["representations"], abs=1e-5
     )
-    for file in (finished_run.samples_file, finished_run.representations_file):
-        assert not file.exists()  # of the earlier evaluation
+    run = finished_run
+    for path in (run.samples_file, run.representations_file, run.projector):
+        assert not path.exists()  # of the earlier evaluation
 
 
 def test_representations_are_in_order_and_by_hand(finished_run):

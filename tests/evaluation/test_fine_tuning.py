@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from supcon_tf import config, run_files, training
 from supcon_tf.evaluation import fine_tuning, selection
-from supcon_tf.training import checkpoints, input_pipeline
+from supcon_tf.training import checkpoints, input_pipeline, runs
 
 CELL = {"learning_rate": 0.5, "weight_decay": 1e-3}
 
@@ -28,13 +28,12 @@ def tuned(finished_run, image_folder):
         weight_decays=(0.0, 1e-3),
     )
     with tf.distribute.get_strategy().scope():
-        encoder = training.load_encoder(finished_run.path)
         method = fine_tuning.FineTuning(
             settings,
-            encoder,
-            finished_run.latest_checkpoint(),
+            runs.Run.open(finished_run.path),
             input_pipeline.source(settings, "train"),
             input_pipeline.source(settings, "test"),
+            np.arange(40),
         )
     grid = [(0.5, 0.0), (0.5, 1e-3), (0.1, 0.0), (0.1, 1e-3)]
     assert [tuple(cell.values()) for cell in method.cells] == grid

@@ -1,5 +1,7 @@
 """Logistic regression beside a minimiser of its formula."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -31,9 +33,8 @@ def make(num_classes, positions=ALL, **overrides):
     settings = config.TransferSettings(
         "x", dataset="digits", image_size=8, **overrides
     )
-    method = linear_probe.LinearTransfer(
-        settings, Pixels(), train, test, positions
-    )
+    run = types.SimpleNamespace(encoder=Pixels())
+    method = linear_probe.LinearTransfer(settings, run, train, test, positions)
     return method, images, labels
 
 

@@ -45,19 +45,16 @@ def run(tmp_path_factory, test_split):
     predicted = test_split.labels.copy()
     predicted[4] = 2
     sure = dataclasses.replace(test_split, probabilities=np.eye(3)[predicted])
-    write(made, sure, plotted_images=8)
+    write(made, sure, 8)
     return made
 
 
 POSITIONS = [0, 1, 2, 4, 5, 6, 8, 9]
 
 
-def write(run, split, **overrides):
-    projector.write_projector(
-        runs.Run(run, config.PretrainSettings("x"), ""),
-        config.EvaluateSettings(str(run.path), **overrides),
-        split,
-    )
+def write(run, split, count=COUNT):
+    of_run = runs.Run(run, config.PretrainSettings("x"), "")
+    projector.write_projector(of_run, split, splits.evenly(COUNT, count))
 
 
 class Board:
@@ -174,8 +171,7 @@ def test_it_is_there_whole_or_not_at_all(test_split, tmp_path, monkeypatch):
         patch.setattr(tf.summary, "create_file_writer", fail)  # comes last
         with pytest.raises(OSError, match="full"):
             write(run, test_split)
-    assert not run.projector.exists()
-    write(run, test_split)
-    assert len(list(run.projector.iterdir())) == 5
-    write(run, test_split, plotted_images=0)
-    assert not any(run.tensorboard.iterdir())
+    assert sorted(p.name for p in run.projector.iterdir()) == before
+    write(run, test_split, 1)
+    assert (run.projector / "metadata.tsv").read_text().count("\n") == 2
+    assert [p.name for p in run.tensorboard.iterdir()] == ["projector"]

@@ -38,15 +38,15 @@ def splits_and_images():
 def written(tmp_path):
     """Writes and reads both files; `of_run` are settings of stage 1."""
 
-    def write(test, bank, of_run=(), **settings):
+    def write(test, bank, of_run=(), count=8, plotted=2000, plane="pca"):
         pretrained = config.PretrainSettings(
             "x",
             **{"image_size": SIDE, "augmentation": "identity"} | dict(of_run),
         )
         run = runs.Run(training.RunDirectory(tmp_path), pretrained, "")
-        wanted = config.EvaluateSettings("x", **{"plane": "pca"} | settings)
-        samples.write_samples(run, wanted, test, bank)
-        samples.write_representations(run, wanted, test)
+        samples.write_samples(run, test, bank, count)
+        positions = splits.evenly(len(test.labels), plotted)
+        samples.write_representations(run, test, positions, plane)
         return [
             run_files.read_arrays(file)
             for file in (run.files.samples_file, run.files.representations_file)
@@ -59,7 +59,7 @@ def test_samples_are_images_and_their_neighbors(written, splits_and_images):
     (test, test_images), (bank, bank_images) = splits_and_images
     predicted = test.labels.copy()
     predicted[[3, 4, 16, 25]] = (predicted[[3, 4, 16, 25]] + 1) % 3
-    got, _ = written(predicting(test, predicted), bank, sample_images=6)
+    got, _ = written(predicting(test, predicted), bank, count=6)
     # Wrong 3 (class 0), 4, 16 and 25 (class 1); right, the class missing first.
     positions = [3, 4, 16, 2, 0, 5]
     np.testing.assert_array_equal(got["images"], test_images[positions])
@@ -185,10 +185,7 @@ def test_representations_are_evenly_from_the_test_images(
     names = tuple(f"test/{i}.png" for i in range(30))
     source = dataclasses.replace(test.source, ids=names)
     test = dataclasses.replace(test, source=source)
-    none, got = written(
-        test, bank, sample_images=0, plotted_images=12, plane="tsne"
-    )
-    assert not none
+    _, got = written(test, bank, plotted=12, plane="tsne")
     positions = np.arange(12) * 30 // 12
     expected = test.representations[positions]
     np.testing.assert_array_equal(got["representations"], expected)
