@@ -28,10 +28,9 @@ def warning(
     The estimate is that of the activations, which in a large step are nearly
     all: 75 to 90 % of what a process grew by with ResNets and VGGs on a CPU.
     """
-    strategy = tf.distribute.get_strategy()
     images = settings.batch_size // settings.gradient_cache_chunks
     if tf.config.list_logical_devices("GPU"):  # each has its own memory
-        images //= strategy.num_replicas_in_sync
+        images //= tf.distribute.get_strategy().num_replicas_in_sync
     views = images * settings.num_views
     pixels = settings.image_size**2
     most = views * pixels * _MOST_PER_PIXEL * settings.width
@@ -43,16 +42,13 @@ def warning(
     excess = needed / (0.6 * available)
     smaller = 2 ** int(math.log2(max(settings.batch_size / excess, 1)))
     remedy = f"--batch_size={smaller}, or a smaller --image_size"
-    chunks = settings.gradient_cache_chunks
-    fitting = (
-        n
-        for n in range(chunks + 1, settings.batch_size + 1)
-        if settings.batch_size % n == 0 and n >= excess * chunks
-    )
-    if settings.has_projections and (more := next(fitting, None)):
+    least = math.ceil(excess * settings.gradient_cache_chunks)
+    batch = settings.batch_size
+    fitting = [n for n in range(least, batch + 1) if batch % n == 0]
+    if settings.has_projections and fitting:
         remedy = (
-            f"--gradient_cache_chunks={more} computes the same loss in parts; "
-            f"else {remedy}"
+            f"--gradient_cache_chunks={fitting[0]} computes the same loss in "
+            f"parts; else {remedy}"
         )
     return (
         f"the activations of {views} views take about {needed / 1e9:.1f} GB, "
