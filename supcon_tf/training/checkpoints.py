@@ -90,7 +90,7 @@ def remove_partial(directory: epath.Path) -> None:
             path.rmtree(missing_ok=True)
 
 
-def prune(directory: epath.Path, keep: int, keep_every: int | None) -> None:
+def prune(directory: epath.Path, keep: int, keep_every: int = 0) -> None:
     """Removes all but the newest `keep` and multiples of `keep_every` steps."""
     for step in run_files.steps_in(directory)[:-keep]:
         if not keep_every or step % keep_every:
@@ -182,9 +182,8 @@ def _differences(prefix: str, parts: dict[str, tf.Module]) -> str:
 def _shapes(prefix: str, parts: dict[str, tf.Module]) -> dict[str, list[int]]:
     """The shapes of the variables of parts in a checkpoint, by path."""
     ending = "/.ATTRIBUTES/VARIABLE_VALUE"
-    shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
     return {
         name.removesuffix(ending): shape
-        for name, shape in shapes.items()
+        for name, shape in tf.train.list_variables(prefix)
         if name.endswith(ending) and name.split("/")[0] in parts
     }

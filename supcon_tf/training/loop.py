@@ -135,9 +135,8 @@ def fit(
         return
     wait = progress.DataWait()
     saver = saving.Saver(run.checkpoints, parts, settings, start)
-    drawn = views and views(0, own)
     watchers = make_callbacks(
-        settings, run, strategy, start, wait, measures, drawn
+        settings, run, strategy, start, wait, measures, views and views(0, own)
     )
     # Several workers make the batches of each replica themselves.
     _, workers = own

@@ -32,8 +32,7 @@ def warning(
     if tf.config.list_logical_devices("GPU"):  # each has its own memory
         images //= tf.distribute.get_strategy().num_replicas_in_sync
     views = images * settings.num_views
-    pixels = settings.image_size**2
-    most = views * pixels * _MOST_PER_PIXEL * settings.width
+    most = views * settings.image_size**2 * _MOST_PER_PIXEL * settings.width
     if available is None or most < available:
         return None
     needed = views * activation_bytes(encoder, settings.image_size)

@@ -157,13 +157,11 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
             data.make_examples(images, batch_size, image_size=image_size)
             for images in (_part(train, max_bank), test)
         )
-        self._step: tf.types.experimental.GenericFunction | None = None
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        encoder = self.model.encoder
         # Traced once, however many batches it gets.
         self._step = tf.function(
-            lambda images: encoder(images, training=False),
+            lambda images: self.model.encoder(images, training=False),
             input_signature=[self._bank.element_spec[0]],
         )
 

@@ -69,7 +69,7 @@ def test_the_newest_and_the_ones_for_good_are_kept(directory):
         save(directory, step)
     checkpoints.prune(directory, 2, 3)
     assert run_files.steps_in(directory) == [3, 6, 8, 9]
-    checkpoints.prune(directory, 1, None)
+    checkpoints.prune(directory, 1)
     assert run_files.steps_in(directory) == [9]
 
 
