@@ -59,8 +59,9 @@ class Model(tf.keras.Model):
         config = tf.keras.layers.Layer.get_config(self)
         for name in self._arguments():
             value = getattr(self, name)
-            value = list(value) if isinstance(value, tuple) else value
-            config[name] = tf.keras.saving.serialize_keras_object(value)
+            if isinstance(value, tf.Module):
+                value = tf.keras.saving.serialize_keras_object(value)
+            config[name] = list(value) if isinstance(value, tuple) else value
         return config
 
     @classmethod

@@ -19,15 +19,14 @@ _CGROUP_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
 
 
 def warning(
-    settings: config.PretrainSettings,
-    encoder: models.Encoder,
-    available: int | None,
+    settings: config.PretrainSettings, encoder: models.Encoder
 ) -> str | None:
     """What to say of a step that will not fit in memory; None where it fits.
 
     The estimate is that of the activations, which in a large step are nearly
     all: 75 to 90 % of what a process grew by with ResNets and VGGs on a CPU.
     """
+    available = available_bytes()
     images = settings.batch_size // settings.gradient_cache_chunks
     if tf.config.list_logical_devices("GPU"):  # each has its own memory
         images //= tf.distribute.get_strategy().num_replicas_in_sync

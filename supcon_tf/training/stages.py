@@ -108,8 +108,7 @@ def _compiled_model(
         jit_compile=settings.jit_compile or None,
     )
     console.print_pretraining(settings, model, images)
-    available = memory.available_bytes()
-    if too_large := memory.warning(settings, model.encoder, available):
+    if too_large := memory.warning(settings, model.encoder):
         console.print_line("warning", too_large)
     return model
 
