@@ -58,8 +58,8 @@ class VGG(tf.keras.layers.Layer):
             for stage, count in enumerate(CONVS_PER_STAGE[depth])
             for index in range(count)
         ]
-        # Indices of the convs after a pooling.
-        self.pooled = list(itertools.accumulate(CONVS_PER_STAGE[depth]))
+        # Indices of the convs after a pooling; old checkpoints know the name.
+        self.stage_starts = list(itertools.accumulate(CONVS_PER_STAGE[depth]))
 
     def build(self, input_shape: tf.TensorShape) -> None:
         layers.build_chain(self.convs, input_shape[-1])
@@ -67,7 +67,7 @@ class VGG(tf.keras.layers.Layer):
 
     def call(self, x: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         for index, conv in enumerate(self.convs):
-            if index in self.pooled:
+            if index in self.stage_starts:
                 x = tf.nn.max_pool2d(x, ksize=2, strides=2, padding="SAME")
             x = tf.nn.relu(conv(x, training=training))
         return x
