@@ -122,24 +122,26 @@ def _tpu(name: str | None) -> tf.distribute.Strategy:
     return tf.distribute.TPUStrategy(resolver)
 
 
-def num_workers(strategy: tf.distribute.Strategy) -> int:
-    """Processes, or hosts of a TPU, that each read a part of the data."""
+def shard(strategy: tf.distribute.Strategy) -> tuple[int, int]:
+    """(index, count) of this process among those that train together.
+
+    Each of them, or each host of a TPU, reads a part of the data.
+    """
     if isinstance(strategy, tf.distribute.TPUStrategy):
-        return strategy.extended.num_hosts
-    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        own_replicas = len(strategy.extended.worker_devices)
-        return strategy.num_replicas_in_sync // own_replicas
-    return 1
+        return 0, strategy.extended.num_hosts
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return 0, 1
+    resolver = strategy.cluster_resolver
+    chiefs = len(resolver.cluster_spec().as_dict().get("chief", []))
+    before = 0 if resolver.task_type == "chief" else chiefs
+    own_replicas = len(strategy.extended.worker_devices)
+    count = strategy.num_replicas_in_sync // own_replicas
+    return before + resolver.task_id, count
 
 
-def worker_index(strategy: tf.distribute.Strategy) -> int:
-    """Number of this process among those that train together, from 0."""
-    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
-        resolver = strategy.cluster_resolver
-        chiefs = len(resolver.cluster_spec().as_dict().get("chief", []))
-        before = 0 if resolver.task_type == "chief" else chiefs
-        return before + resolver.task_id
-    return 0
+def num_workers(strategy: tf.distribute.Strategy) -> int:
+    """The count of `shard`."""
+    return shard(strategy)[1]
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

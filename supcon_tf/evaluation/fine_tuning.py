@@ -16,8 +16,8 @@ from supcon_tf.training import (
     checkpoints,
     console,
     input_pipeline,
-    monitoring,
     optimizers,
+    progress,
     schedules,
 )
 
@@ -78,7 +78,7 @@ class FineTuning(selection.Method):
                 num_views=1,
             ),
             steps_per_epoch=settings.steps,
-            verbose=monitoring.verbosity(),
+            verbose=progress.verbosity(),
             callbacks=[callbacks.StopOnNonFiniteLoss()],
         )
         callbacks.check_finite_weights(self.model)

@@ -5,12 +5,36 @@ from __future__ import annotations
 import tensorflow as tf
 
 from supcon_tf import exceptions
-from supcon_tf.models import base
-from supcon_tf.models import views as view_axis
+from supcon_tf.models import base, layers
+
+
+class _OnEncoder(base.Model):
+    """An encoder with a linear classifier on top."""
+
+    def __init__(
+        self,
+        encoder: tf.keras.Model,
+        num_classes: int,
+        cosine: bool = False,
+        **kwargs: object,
+    ) -> None:
+        super().__init__(autocast=False, **kwargs)
+        exceptions.require(
+            num_classes >= 2, "`num_classes` must be at least 2", num_classes
+        )
+        self.encoder = encoder
+        self.num_classes = num_classes
+        self.cosine = cosine
+        self.classifier = layers.classifier(num_classes, cosine)
+
+    def _build_parts(self, input_shape: tf.TensorShape) -> None:
+        self.encoder.build(input_shape)
+        dim = self.encoder.representation_dim
+        self._build_part(self.classifier, (None, dim))
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class ClassifierModel(base.Model):
+class ClassifierModel(_OnEncoder):
     """Encoder and linear classifier, trained together on every view.
 
     The cross-entropy baseline of the paper and its max-margin variant. Views
@@ -40,35 +64,22 @@ class ClassifierModel(base.Model):
         name: str = "classifier_model",
         **kwargs: object,
     ) -> None:
-        super().__init__(name=name, autocast=False, **kwargs)
-        self.encoder = encoder
-        self.num_classes = num_classes
-        self.cosine = cosine
-        self.classifier = _classifier(num_classes, use_bias=not cosine)
+        super().__init__(encoder, num_classes, cosine, name=name, **kwargs)
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
-        shape = view_axis.check_views(input_shape)
-        self.encoder.build((None, *shape[2:]))
-        self._build_part(
-            self.classifier, (None, self.encoder.representation_dim)
-        )
+        super()._build_parts(layers.image_shape(input_shape))
 
     def call(self, views: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """[B, V, H, W, 3] uint8, or float in 0..255, to [B, V, classes]."""
-        images = view_axis.fold_views(views)  # [B*V, H, W, 3]
-        representations = self.encoder(images, training=training)
-        if self.cosine:
-            logits = tf.matmul(
-                tf.math.l2_normalize(representations, axis=1),
-                tf.math.l2_normalize(self.classifier.kernel, axis=0),
-            )
-        else:
-            logits = self.classifier(representations)
-        return view_axis.unfold_views(logits, views)  # [B, V, classes]
+
+        def rows_of(images: tf.Tensor) -> list[tf.Tensor]:
+            return [self.classifier(self.encoder(images, training=training))]
+
+        return layers.each_view(rows_of, views)[0]
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class LinearClassifier(base.Model):
+class LinearClassifier(_OnEncoder):
     """The linear classifier of stage 2 on a frozen encoder.
 
     Freezes `encoder` (sets its `trainable` to False) and always calls it in
@@ -94,30 +105,10 @@ class LinearClassifier(base.Model):
         name: str = "linear_classifier",
         **kwargs: object,
     ) -> None:
-        super().__init__(name=name, autocast=False, **kwargs)
-        self.encoder = encoder
+        super().__init__(encoder, num_classes, name=name, **kwargs)
         self.encoder.trainable = False
-        self.num_classes = num_classes
-        self.classifier = _classifier(num_classes)
-
-    def _build_parts(self, input_shape: tf.TensorShape) -> None:
-        self.encoder.build(input_shape)
-        self._build_part(
-            self.classifier, (None, self.encoder.representation_dim)
-        )
 
     def call(self, images: tf.Tensor) -> tf.Tensor:
         """What `encoder` takes, [B, H, W, 3], to [B, classes] float32."""
         representations = self.encoder(images, training=False)
         return self.classifier(tf.stop_gradient(representations))
-
-
-def _classifier(
-    num_classes: int, use_bias: bool = True
-) -> tf.keras.layers.Dense:
-    exceptions.require(
-        num_classes >= 2, "`num_classes` must be at least 2", num_classes
-    )
-    return tf.keras.layers.Dense(
-        num_classes, use_bias=use_bias, dtype="float32", name="classifier"
-    )

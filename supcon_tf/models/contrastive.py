@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import types
 
 import tensorflow as tf
 
 from supcon_tf import exceptions
 from supcon_tf.models import base, gradient_cache, layers
-from supcon_tf.models import views as view_axis
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -88,22 +88,19 @@ class SupConModel(base.Model):
             self._figures.accuracy = accuracy("classifier_accuracy")
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
-        shape = view_axis.check_views(input_shape)
-        self.encoder.build((None, *shape[2:]))
+        self.encoder.build(layers.image_shape(input_shape))
         representation_shape = (None, self.encoder.representation_dim)
         self.projection_head.build(representation_shape)
         if self.classifier is not None and not self.classifier.built:
             self._build_part(self.classifier, representation_shape)
-        if self.gradient_cache_chunks > 1 and layers.spans_replicas(self):
-            exceptions.require(
-                not any(
-                    getattr(m, "synchronized", False) for m in self.submodules
-                ),
-                "`synchronized_bn` must be False with `gradient_cache_chunks` "
-                "on several replicas: MirroredStrategy cannot synchronize in a "
-                "loop",
-                True,
-            )
+        in_loop = self.gradient_cache_chunks > 1 and layers.spans_replicas(self)
+        synced = [getattr(m, "synchronized", False) for m in self.submodules]
+        exceptions.require(
+            not (in_loop and any(synced)),
+            "`synchronized_bn` must be False with `gradient_cache_chunks` on "
+            "several replicas: MirroredStrategy cannot synchronize in a loop",
+            True,
+        )
 
     def call(self, views: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """[B, V, H, W, 3] uint8, or float in 0..255, to [B, V, dim] float32."""
@@ -112,21 +109,21 @@ class SupConModel(base.Model):
     def _outputs(
         self, views: tf.Tensor, training: bool | None
     ) -> list[tf.Tensor]:
-        """Projections and, with a classifier, logits, of whole batches."""
+        """Projections and, with a classifier, logits, [B, V, ...] each."""
+        rows_of = functools.partial(self._rows, training=training)
         if self.gradient_cache_chunks == 1 or not training:
-            return self._forward(views, training)
+            return layers.each_view(rows_of, views)
         dims = [self.projection_head.output_dim]
         if self.classifier is not None:
             shape = (None, self.encoder.representation_dim)
             dims.append(self.classifier.compute_output_shape(shape)[-1])
-        return self._in_chunks(
-            lambda chunk: self._forward(chunk, training), views, dims
-        )
+        return self._in_chunks(rows_of, views, dims)
 
     def _in_chunks(
-        self, forward: gradient_cache.Forward, views: tf.Tensor, dims: list[int]
+        self, rows_of: gradient_cache.Forward, views: tf.Tensor, dims: list[int]
     ) -> list[tf.Tensor]:
-        """`forward(views)`, tensors [B, V, dim] of these dims."""
+        """`layers.each_view`, tensors [B, V, dim] of these dims."""
+        forward = functools.partial(layers.each_view, rows_of)
         if self.gradient_cache_chunks == 1:
             return forward(views)
         rows = [(views.shape[1], dim) for dim in dims]
@@ -134,18 +131,17 @@ class SupConModel(base.Model):
             forward, views, self.gradient_cache_chunks, rows, self
         )
 
-    def _forward(
-        self, views: tf.Tensor, training: bool | None
+    def _rows(
+        self, images: tf.Tensor, training: bool | None
     ) -> list[tf.Tensor]:
-        """Projections and, with a classifier, logits, [B, V, ...] each."""
-        images = view_axis.fold_views(views)  # [B*V, H, W, 3]
+        """Projections and, with a classifier, logits, [B*V, ...] each."""
         representations = self.encoder(images, training=training)
         rows = [self.projection_head(representations, training=training)]
         if self.classifier is not None:
             if self.classifier_weight is None:
                 representations = tf.stop_gradient(representations)
             rows.append(self.classifier(representations))
-        return [view_axis.unfold_views(r, views) for r in rows]
+        return rows
 
     @property
     def metrics(self) -> list[tf.keras.metrics.Metric]:
@@ -155,32 +151,31 @@ class SupConModel(base.Model):
     def train_step(self, data: tuple) -> dict[str, tf.Tensor]:
         if self.classifier is None:
             return super().train_step(data)
-        views, labels, weights = tf.keras.utils.unpack_x_y_sample_weight(data)
         with tf.GradientTape() as tape:
-            loss, projections = self._both_losses(views, labels, weights, True)
+            loss, measured = self._both_losses(data, training=True)
         self.optimizer.minimize(loss, self.trainable_variables, tape=tape)
-        return self.compute_metrics(views, labels, projections, weights)
+        return self.compute_metrics(*measured)
 
     def test_step(self, data: tuple) -> dict[str, tf.Tensor]:
         if self.classifier is None:
             return super().test_step(data)
-        views, labels, weights = tf.keras.utils.unpack_x_y_sample_weight(data)
-        _, projections = self._both_losses(views, labels, weights, False)
-        return self.compute_metrics(views, labels, projections, weights)
+        _, measured = self._both_losses(data, training=False)
+        return self.compute_metrics(*measured)
 
     def _both_losses(
-        self,
-        views: tf.Tensor,
-        labels: tf.Tensor,
-        weights: tf.Tensor | None,
-        training: bool,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """What is minimised, as Keras scales it for replicas; projections."""
+        self, data: tuple, training: bool
+    ) -> tuple[tf.Tensor, tuple[tf.Tensor | None, ...]]:
+        """What is minimised, as Keras scales it for replicas.
+
+        And what Keras' metrics take: views, labels, projections, weights.
+        """
+        views, labels, weights = tf.keras.utils.unpack_x_y_sample_weight(data)
         if not self.built:  # as no `call` does it, outside of the graph
             with tf.init_scope():
                 self.build(views.shape)
         projections, logits = self._outputs(views, training)
-        loss = self.compute_loss(views, labels, projections, weights)
+        measured = views, labels, projections, weights
+        loss = self.compute_loss(*measured)
         shape = tf.TensorShape(None) if labels is None else labels.shape
         exceptions.require(
             shape.rank == 1 or (shape.rank == 2 and shape[1] == 1),
@@ -201,6 +196,6 @@ class SupConModel(base.Model):
         self._figures.accuracy.update_state(labels, logits)
         cross_entropy /= tf.distribute.get_strategy().num_replicas_in_sync
         if self.classifier_weight is None:
-            return loss + cross_entropy, projections
+            return loss + cross_entropy, measured
         share = self.classifier_weight
-        return (1 - share) * loss + share * cross_entropy, projections
+        return (1 - share) * loss + share * cross_entropy, measured

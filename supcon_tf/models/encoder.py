@@ -11,7 +11,11 @@ from supcon_tf.models import base, layers, resnet, vgg
 
 _RESNETS = {f"resnet{depth}": depth for depth in resnet.BLOCKS_PER_GROUP}
 _VGGS = {f"vgg{depth}": depth for depth in vgg.CONVS_PER_STAGE}
-_CIFAR_STEM_SIDE = 64  # pixels; larger images need the strides of "imagenet"
+
+
+def usual_stem(side: int) -> str:
+    """The stem for images of so many pixels; large ones need strides."""
+    return "cifar" if side <= 64 else "imagenet"
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -103,11 +107,10 @@ class Encoder(base.Model):
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
         shape = _check_images(input_shape)
+        synchronized = self.synchronized_bn and layers.spans_replicas(self)
         options = {
             "width": self.width,
-            "synchronized_bn": (
-                self.synchronized_bn and layers.spans_replicas(self)
-            ),
+            "synchronized_bn": synchronized,
             "dtype": self.dtype_policy,
             "name": self.architecture,
         }
@@ -123,8 +126,7 @@ class Encoder(base.Model):
                     "is not static",
                     f"'auto' for images of {height} x {width}",
                 )
-                small = max(height, width) <= _CIFAR_STEM_SIDE
-                self.resolved_stem = "cifar" if small else "imagenet"
+                self.resolved_stem = usual_stem(max(height, width))
             self.stack = resnet.ResNet(
                 _RESNETS[self.architecture],
                 self.resolved_stem,

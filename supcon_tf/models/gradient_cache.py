@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from supcon_tf import exceptions
+from supcon_tf.models import layers
 
 Forward = Callable[[tf.Tensor], Sequence[tf.Tensor]]
 
@@ -80,7 +81,7 @@ def forward_in_chunks(
         return [tf.identity(t) for t in tensors[: len(outputs)]], backward
 
     return with_gradients_of_weights(
-        *(tf.stop_gradient(_join(output)) for output in outputs),
+        *(tf.stop_gradient(layers.fold(output)) for output in outputs),
         # As stored, not cast to the compute dtype of a layer.
         *(
             tf.raw_ops.ReadVariableOp(resource=w.handle, dtype=w.dtype)
@@ -124,17 +125,5 @@ def _split(tensor: tf.Tensor, chunks: int) -> tf.Tensor:
         "`gradient_cache_chunks` must divide the batch of a replica",
         f"{chunks} and {batch}",
     )
-    size = -1 if batch is None else batch // chunks
-    shape = tf.concat([[chunks, size], tf.shape(tensor)[1:]], axis=0)
-    parts = tf.reshape(tensor, shape)
-    return tf.ensure_shape(
-        parts, [chunks, None if batch is None else size, *tensor.shape[1:]]
-    )
-
-
-def _join(parts: tf.Tensor) -> tf.Tensor:
-    """Reshapes [C, S, *row] to [B, *row]."""
-    chunks, size, *row = parts.shape
-    shape = tf.concat([[-1], tf.shape(parts)[2:]], axis=0)
-    batch = None if size is None else chunks * size
-    return tf.ensure_shape(tf.reshape(parts, shape), [batch, *row])
+    shape = tf.concat([[chunks, -1], tf.shape(tensor)[1:]], axis=0)
+    return tf.reshape(tensor, shape)

@@ -74,31 +74,29 @@ class ProjectionHead(base.Model):
         self.projection = dense(
             output_dim, use_bias=False, dtype="float32", name="projection"
         )
-        self.norms: list[tf.keras.layers.Layer] = []
+        self.norms = [
+            layers.batch_norm(
+                self.dtype_policy,
+                synchronized=synchronized_bn and layers.spans_replicas(self),
+                name=f"{dense.name}_bn",
+            )
+            for dense in (self.hidden if use_batch_norm else ())
+        ]
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
-        synchronized = self.synchronized_bn and layers.spans_replicas(self)
         dim = input_shape[-1]
         for dense in (*self.hidden, self.projection):
             self._build_part(dense, (None, dim))
             dim = dense.units
-        for dense in self.hidden if self.use_batch_norm else ():
-            norm = layers.batch_norm(
-                self.dtype_policy,
-                synchronized=synchronized,
-                name=f"{dense.name}_bn",
-            )
-            self._build_part(norm, (None, dense.units))
-            # Appended: a new list would miss a checkpoint read before `build`.
-            self.norms.append(norm)
+        for norm, units in zip(self.norms, self.hidden_dims, strict=False):
+            self._build_part(norm, (None, units))
 
     def call(
         self, representations: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
         """[..., representation_dim] float to [..., output_dim] float32."""
-        # D representation_dim; BN takes one fixed rank, so rows are folded.
-        shape = representations.shape
-        x = tf.reshape(representations, [-1, shape[-1]])  # [rows, D]
+        # BN takes one fixed rank, so rows are folded.
+        x = tf.reshape(representations, [-1, representations.shape[-1]])
         for index, dense in enumerate(self.hidden):
             x = dense(x)
             if self.use_batch_norm:
@@ -111,5 +109,4 @@ class ProjectionHead(base.Model):
         # down: 1 does not. A row of zeros stays zero.
         x *= tf.math.rsqrt(tf.where(squared > 1e-12, squared, 1.0))
         leading = tf.shape(representations)[:-1]
-        x = tf.reshape(x, tf.concat([leading, [self.output_dim]], axis=0))
-        return tf.ensure_shape(x, shape[:-1] + [self.output_dim])
+        return tf.reshape(x, tf.concat([leading, [self.output_dim]], axis=0))

@@ -1,15 +1,19 @@
-"""What the encoders and heads share: convolution + BN, and how to build."""
+"""What the models share: layers, how to build them, and the view axis.
+
+Letters in the shapes: B batch, V views.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
+
+from supcon_tf import exceptions
 
 
 def batch_norm(
     dtype: tf.keras.mixed_precision.Policy,
-    *,
     zero_gamma: bool = False,
     synchronized: bool = False,
     name: str = "bn",
@@ -94,11 +98,7 @@ class ConvBN(tf.keras.layers.Layer):
             dtype=self.dtype_policy,
             name="conv",
         )
-        self.bn = batch_norm(
-            self.dtype_policy,
-            zero_gamma=zero_gamma,
-            synchronized=synchronized_bn,
-        )
+        self.bn = batch_norm(self.dtype_policy, zero_gamma, synchronized_bn)
 
     def build(self, input_shape: tf.TensorShape) -> None:
         with tf.name_scope(self.conv.name):
@@ -107,16 +107,91 @@ class ConvBN(tf.keras.layers.Layer):
             self.bn.build((None, None, None, self.output_filters))
         super().build(input_shape)
 
-    def call(
-        self, inputs: tf.Tensor, training: bool | None = None
-    ) -> tf.Tensor:
+    def call(self, x: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         if self.strides > 1 and self.kernel_size == 1:
             # The same as a strided convolution, whose gradient for 8 channels
             # crashes TensorFlow 2.15 on 4 cores (oneDNN: double free).
-            # As inputs[:, ::strides, ::strides], which runs on one thread.
-            inputs = tf.nn.avg_pool2d(inputs, 1, self.strides, "VALID")
+            # As x[:, ::strides, ::strides], which runs on one thread.
+            x = tf.nn.avg_pool2d(x, 1, self.strides, "VALID")
         elif self.strides > 1:
-            before = (self.kernel_size - 1) // 2
-            side = [before, self.kernel_size - 1 - before]
-            inputs = tf.pad(inputs, [[0, 0], side, side, [0, 0]])
-        return self.bn(self.conv(inputs), training=training)
+            side = [self.kernel_size // 2] * 2
+            x = tf.pad(x, [[0, 0], side, side, [0, 0]])
+        return self.bn(self.conv(x), training=training)
+
+
+class Cosines(tf.keras.layers.Dense):
+    """[rows, dim] to `scale` * their cosines with the weights of each unit.
+
+    Both sides are normalised here; there is no bias. The result is [rows,
+    units] in the compute dtype. `**kwargs` are those of Keras' Dense.
+    """
+
+    def __init__(self, units: int, scale: float, **kwargs: object) -> None:
+        super().__init__(units, use_bias=False, **kwargs)
+        self.scale = scale
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        return self.scale * tf.matmul(
+            tf.math.l2_normalize(inputs, axis=1),
+            tf.math.l2_normalize(self.kernel, axis=0),
+        )
+
+
+def classifier(
+    num_classes: int, cosine: bool = False, scale: float = 1.0
+) -> tf.keras.layers.Dense:
+    """The linear classifier of both stages, [rows, dim] to float32 logits.
+
+    With `cosine` the logits are `scale` times cosines: see `Cosines`.
+    """
+    options = {"dtype": "float32", "name": "classifier"}
+    if cosine:
+        return Cosines(num_classes, scale, **options)
+    return tf.keras.layers.Dense(num_classes, **options)
+
+
+def image_shape(views: tf.TensorShape) -> list[int | None]:
+    """The static shape of folded views, if `views` can be the shape of views.
+
+    Raises:
+      ValueError: it has not the rank of [B, V, height, width, 3].
+    """
+    views = tf.TensorShape(views)
+    exceptions.require(
+        views.rank == 5,
+        "`views` must be [batch, views, height, width, 3]",
+        f"shape {views}",
+    )
+    return [None, *views.as_list()[2:]]
+
+
+def fold(tensor: tf.Tensor) -> tf.Tensor:
+    """[A, B, ...] as [A * B, ...], any dtype."""
+    shape = tf.concat([[-1], tf.shape(tensor)[2:]], axis=0)
+    return tf.reshape(tensor, shape)
+
+
+def each_view(
+    rows_of: Callable[[tf.Tensor], Sequence[tf.Tensor]], views: tf.Tensor
+) -> list[tf.Tensor]:
+    """Folds views into the batch for `rows_of`, and unfolds what it returns.
+
+    All views of all samples share one pass, of an encoder and its BN.
+
+    Args:
+      rows_of: from images [B * V, height, width, 3] to any number of tensors
+        [B * V, dim], `dim` static.
+      views: [B, V, height, width, 3], any dtype.
+
+    Returns:
+      [B, V, dim] each; V is static where it is in `views`.
+
+    Raises:
+      ValueError: `views` are not rank 5.
+    """
+    images = tf.ensure_shape(fold(views), image_shape(views.shape))
+    num_views = views.shape[1] or tf.shape(views)[1]
+    return [
+        tf.reshape(rows, [-1, num_views, rows.shape[-1]])
+        for rows in rows_of(images)
+    ]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from supcon_tf import exceptions
-from supcon_tf.models import contrastive
-from supcon_tf.models import views as view_axis
+from supcon_tf.models import contrastive, layers
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -77,7 +76,7 @@ class MomentumSupConModel(contrastive.SupConModel):
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
         super()._build_parts(input_shape)
-        self.momentum_encoder.build((None, *input_shape[2:]))
+        self.momentum_encoder.build(layers.image_shape(input_shape))
         self.momentum_head.build((None, self.encoder.representation_dim))
         self.momentum_encoder.set_weights(self.encoder.get_weights())
         self.momentum_head.set_weights(self.projection_head.get_weights())
@@ -101,15 +100,13 @@ class MomentumSupConModel(contrastive.SupConModel):
         for copy, weight in zip(self._copied_weights(), online, strict=True):
             copy.assign_sub((1 - self.encoder_momentum) * (copy - weight))
 
-        def forward(views: tf.Tensor) -> list[tf.Tensor]:
-            images = view_axis.fold_views(views)
+        def rows_of(images: tf.Tensor) -> list[tf.Tensor]:
             representations = self.momentum_encoder(images, training=True)
-            rows = self.momentum_head(representations, training=True)
-            return [view_axis.unfold_views(rows, views)]
+            return [self.momentum_head(representations, training=True)]
 
-        (z,) = self._in_chunks(forward, views, [self.momentum_head.output_dim])
+        (z,) = self._in_chunks(rows_of, views, [self.momentum_head.output_dim])
         labels = tf.repeat(labels, tf.shape(z)[1], axis=0)  # [B*V]
-        self.queue.enqueue(tf.reshape(z, [-1, z.shape[2]]), labels)
+        self.queue.enqueue(layers.fold(z), labels)
         return logs
 
     def _copied_weights(self) -> list[tf.Variable]:
@@ -118,10 +115,8 @@ class MomentumSupConModel(contrastive.SupConModel):
         The copies are not frozen by Keras' `trainable`, as BN would then run
         in inference mode.
         """
-        return (
-            self.momentum_encoder.trainable_weights
-            + self.momentum_head.trainable_weights
-        )
+        copies = self.momentum_encoder, self.momentum_head
+        return [w for part in copies for w in part.trainable_weights]
 
     @property
     def trainable_weights(self) -> list[tf.Variable]:

@@ -89,13 +89,9 @@ class ResidualBlock(tf.keras.layers.Layer):
             layers.build_chain([self.shortcut], input_shape[-1])
         super().build(input_shape)
 
-    def call(
-        self, inputs: tf.Tensor, training: bool | None = None
-    ) -> tf.Tensor:
-        shortcut = inputs
-        if self.shortcut is not None:
-            shortcut = self.shortcut(inputs, training=training)
-        x = self.branch[0](inputs, training=training)
+    def call(self, x: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        shortcut = self.shortcut(x, training=training) if self.shortcut else x
+        x = self.branch[0](x, training=training)
         for conv in self.branch[1:]:
             x = conv(tf.nn.relu(x), training=training)
         return tf.nn.relu(shortcut + x)
@@ -140,30 +136,28 @@ class ResNet(tf.keras.layers.Layer):
             dtype=self.dtype_policy,
             name="stem",
         )
-        self.blocks = []
-        for group, count in enumerate(BLOCKS_PER_GROUP[depth]):
-            for index in range(count):
-                block = ResidualBlock(
-                    _group_filters(group, width),
-                    strides=2 if group > 0 and index == 0 else 1,
-                    bottleneck=depth >= 50,
-                    # The first basic block keeps size and channels.
-                    project=index == 0 and (group > 0 or depth >= 50),
-                    zero_init_residual=zero_init_residual,
-                    synchronized_bn=synchronized_bn,
-                    dtype=self.dtype_policy,
-                    name=f"group{group}_block{index}",
-                )
-                self.blocks.append(block)
+        self.blocks = [
+            ResidualBlock(
+                _group_filters(group, width),
+                strides=2 if group > 0 and index == 0 else 1,
+                bottleneck=depth >= 50,
+                # The first basic block keeps size and channels.
+                project=index == 0 and (group > 0 or depth >= 50),
+                zero_init_residual=zero_init_residual,
+                synchronized_bn=synchronized_bn,
+                dtype=self.dtype_policy,
+                name=f"group{group}_block{index}",
+            )
+            for group, count in enumerate(BLOCKS_PER_GROUP[depth])
+            for index in range(count)
+        ]
 
     def build(self, input_shape: tf.TensorShape) -> None:
         layers.build_chain([self.stem_conv, *self.blocks], input_shape[-1])
         super().build(input_shape)
 
-    def call(
-        self, inputs: tf.Tensor, training: bool | None = None
-    ) -> tf.Tensor:
-        x = tf.nn.relu(self.stem_conv(inputs, training=training))
+    def call(self, x: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        x = tf.nn.relu(self.stem_conv(x, training=training))
         if self.stem == "imagenet":
             x = tf.nn.max_pool2d(x, ksize=3, strides=2, padding="SAME")
         for block in self.blocks:

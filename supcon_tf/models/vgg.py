@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import tensorflow as tf
 
 from supcon_tf.models import layers
@@ -46,30 +48,26 @@ class VGG(tf.keras.layers.Layer):
         super().__init__(**kwargs)
         self.output_filters = output_filters(width)
         # One flat list: Keras' .keras files lose weights of nested ones.
-        self.convs = []
-        self.stage_starts = []  # indices of the convs after a pooling
-        for stage, count in enumerate(CONVS_PER_STAGE[depth]):
-            self.stage_starts.append(len(self.convs))
-            self.convs += [
-                layers.ConvBN(
-                    _stage_filters(stage, width),
-                    synchronized_bn=synchronized_bn,
-                    dtype=self.dtype_policy,
-                    name=f"stage{stage}_conv{index}",
-                )
-                for index in range(count)
-            ]
+        self.convs = [
+            layers.ConvBN(
+                _stage_filters(stage, width),
+                synchronized_bn=synchronized_bn,
+                dtype=self.dtype_policy,
+                name=f"stage{stage}_conv{index}",
+            )
+            for stage, count in enumerate(CONVS_PER_STAGE[depth])
+            for index in range(count)
+        ]
+        # Indices of the convs after a pooling; old checkpoints know the name.
+        self.stage_starts = list(itertools.accumulate(CONVS_PER_STAGE[depth]))
 
     def build(self, input_shape: tf.TensorShape) -> None:
         layers.build_chain(self.convs, input_shape[-1])
         super().build(input_shape)
 
-    def call(
-        self, inputs: tf.Tensor, training: bool | None = None
-    ) -> tf.Tensor:
-        x = inputs
+    def call(self, x: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         for index, conv in enumerate(self.convs):
-            if index > 0 and index in self.stage_starts:
+            if index in self.stage_starts:
                 x = tf.nn.max_pool2d(x, ksize=2, strides=2, padding="SAME")
             x = tf.nn.relu(conv(x, training=training))
         return x

@@ -17,16 +17,12 @@ def encoder(settings: config.PretrainSettings) -> models.Encoder:
         settings.image_mean,
         settings.image_std,
         normalize=settings.normalize_representation,
-        synchronized_bn=_synchronizes(settings),
+        # A loop over chunks cannot have it.
+        synchronized_bn=settings.gradient_cache_chunks == 1,
         zero_init_residual=settings.zero_init_residual,
     )
     made.build((None, settings.image_size, settings.image_size, 3))
     return made
-
-
-def _synchronizes(settings: config.PretrainSettings) -> bool:
-    """Whether BN spans the replicas; a loop over chunks cannot have it."""
-    return settings.gradient_cache_chunks == 1
 
 
 def has_classifier(settings: config.PretrainSettings) -> bool:
@@ -59,25 +55,23 @@ def _supcon_model(
     settings: config.PretrainSettings, num_classes: int
 ) -> models.SupConModel:
     """With a classifier beside the projections, and a queue, if asked for."""
+    made = encoder(settings)
     head = models.ProjectionHead(
         settings.projection_dim,
         settings.hidden_dims,
-        use_batch_norm=settings.projection_batch_norm,
-        synchronized_bn=_synchronizes(settings),
+        settings.projection_batch_norm,
+        made.synchronized_bn,
     )
-    parts = encoder(settings), head
     options = {"gradient_cache_chunks": settings.gradient_cache_chunks}
     if has_classifier(settings):
-        options["classifier"] = tf.keras.layers.Dense(
-            num_classes, dtype="float32", name="classifier"
-        )
+        options["classifier"] = models.layers.classifier(num_classes)
     if settings.is_joint:
         options["classifier_weight"] = settings.classifier_weight
     if not settings.queue_size:
-        return models.SupConModel(*parts, **options)
+        return models.SupConModel(made, head, **options)
     queue = losses.ProjectionQueue(settings.queue_size, settings.projection_dim)
     return models.MomentumSupConModel(
-        *parts, queue, settings.encoder_momentum, **options
+        made, head, queue, settings.encoder_momentum, **options
     )
 
 

@@ -6,42 +6,62 @@ import json
 import math
 
 import tensorflow as tf
-from etils import epath
 
 from supcon_tf import exceptions, files, run_files
 from supcon_tf.training import console, progress
 
 
-class MetricsFile(tf.keras.callbacks.Callback):
-    """Appends one JSON object per epoch to a file, null for NaN and infinity.
+class EpochRecords(tf.keras.callbacks.Callback):
+    """Keeps the figures of every epoch, in metrics.jsonl and as curves.
+
+    A line of metrics.jsonl is a JSON object, null for NaN and infinity. The
+    curves are TensorBoard's scalars over the number of the epoch, in
+    tensorboard/train/ of the run. When training begins they are written anew
+    from metrics.jsonl, so that those of a resumed run have every epoch once.
 
     Put it behind the callbacks that add to the logs.
 
     Args:
-      path: the file, metrics.jsonl of a run directory.
-      start_epoch: finished epochs at which the run goes on; what the file says
-        of later ones is forgotten when training begins.
+      run: whose files these are.
+      start_epoch: finished epochs at which the run goes on; what metrics.jsonl
+        says of later ones is forgotten when training begins.
     """
 
-    def __init__(self, path: epath.PathLike, start_epoch: int = 0):
+    def __init__(self, run: run_files.RunDirectory, start_epoch: int = 0):
         super().__init__()
-        self.path = epath.Path(path)
+        self.run = run
         self.start_epoch = start_epoch
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        if self.path.exists():
-            known = run_files.read_metrics(self.path)
-            kept = [x for x in known if x["epoch"] <= self.start_epoch]
-            lines = [json.dumps(line) + "\n" for line in kept]
-            files.write_atomically(self.path, "".join(lines))
+        kept = [x for x in self.run.metrics() if x["epoch"] <= self.start_epoch]
+        if self.run.metrics_file.exists():
+            lines = [json.dumps(figures) + "\n" for figures in kept]
+            files.write_atomically(self.run.metrics_file, "".join(lines))
+        directory = self.run.tensorboard / "train"
+        for file in directory.glob("events.*"):
+            file.unlink()
+        self._writer = tf.summary.create_file_writer(str(directory))
+        for figures in kept:
+            self._draw(figures.pop("epoch"), figures)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         figures = {
             name: float(value) if math.isfinite(value) else None
             for name, value in logs.items()
         }
-        with self.path.open("a") as file:
+        with self.run.metrics_file.open("a") as file:
             file.write(json.dumps({"epoch": epoch + 1, **figures}) + "\n")
+        self._draw(epoch + 1, logs)
+        self._writer.flush()
+
+    def on_train_end(self, logs: dict | None = None) -> None:
+        self._writer.close()
+
+    def _draw(self, epoch: int, figures: dict[str, float | None]) -> None:
+        with self._writer.as_default(step=epoch):
+            for name, value in figures.items():
+                if value is not None:
+                    tf.summary.scalar(name, value)
 
 
 class StopOnNonFiniteLoss(tf.keras.callbacks.Callback):
@@ -83,7 +103,16 @@ def _are_finite(values: list[tf.Tensor]) -> tf.Tensor:
     return tf.stack([tf.reduce_all(tf.math.is_finite(x)) for x in values])
 
 
-class CollapseWarning(tf.keras.callbacks.Callback):
+class _Warning(tf.keras.callbacks.Callback):
+    """Says something once per run, after some steps."""
+
+    def __init__(self, after_steps: int = 100):
+        super().__init__()
+        self.after_steps = after_steps
+        self.warned = False
+
+
+class CollapseWarning(_Warning):
     """Says once per run that nothing is being learned, and what to do.
 
     Looks at `loss/chance` and `mean_cosine` of an epoch where they are, so put
@@ -93,11 +122,6 @@ class CollapseWarning(tf.keras.callbacks.Callback):
       after_steps: optimizer steps before the first judgement: a fresh encoder
         looks collapsed too, and figures are means over the epoch.
     """
-
-    def __init__(self, after_steps: int = 100):
-        super().__init__()
-        self.after_steps = after_steps
-        self.warned = False
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         step = _steps_taken(self.model)
@@ -119,7 +143,7 @@ class CollapseWarning(tf.keras.callbacks.Callback):
         )
 
 
-class InputBoundWarning(tf.keras.callbacks.Callback):
+class InputBoundWarning(_Warning):
     """Says once per run that the steps wait for data, and what to do.
 
     Looks at `data_wait` of an epoch, so put it after `progress.DataWait`.
@@ -129,11 +153,7 @@ class InputBoundWarning(tf.keras.callbacks.Callback):
         ones wait for threads that start and buffers that fill.
     """
 
-    def __init__(self, after_steps: int = 100):
-        super().__init__()
-        self.after_steps = after_steps
-        self.warned = False
-        self._steps = 0
+    _steps = 0
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         self._steps += 1

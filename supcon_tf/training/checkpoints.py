@@ -9,7 +9,6 @@ that dies while it saves leaves nothing that a later one would read.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import re
 import tempfile
@@ -17,11 +16,10 @@ import tempfile
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import exceptions, run_files
+from supcon_tf import exceptions, files, run_files
 
 _VARIABLES = "variables"  # what TensorFlow calls the path: a prefix of files
 _PROGRESS = "progress.json"
-_PARTIAL = ".partial"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,19 +63,14 @@ def save(
         with tempfile.TemporaryDirectory() as elsewhere:
             checkpoint.write(f"{elsewhere}/{_VARIABLES}")
         return
-    partial = directory / (_PARTIAL + str(progress.step))
+    path = run_files.path_of(directory, progress.step)
     try:
-        remove_partial(directory)
-        partial.mkdir(parents=True)
-        checkpoint.write(str(partial / _VARIABLES))
-        record = dataclasses.asdict(progress) | {"files": _digests(partial)}
-        (partial / _PROGRESS).write_text(json.dumps(record, indent=1))
-        final = run_files.path_of(directory, progress.step)
-        if final.exists():  # of a run that was resumed before it
-            final.rmtree()
-        partial.rename(final)
+        # Overwrites that of a run that was resumed before it.
+        with files.make_atomically(path, overwrite=True) as partial:
+            checkpoint.write(str(partial / _VARIABLES))
+            record = dataclasses.asdict(progress) | {"files": _digests(partial)}
+            (partial / _PROGRESS).write_text(json.dumps(record, indent=1))
     except (OSError, tf.errors.OpError) as error:
-        remove_partial(directory)
         advice = "There is no earlier one"
         if kept := run_files.steps_in(directory):
             advice = (
@@ -92,13 +85,12 @@ def save(
 
 def remove_partial(directory: epath.Path) -> None:
     """Removes what a process left that died while it saved."""
-    if directory.exists():
-        for path in directory.iterdir():
-            if path.name.startswith(_PARTIAL):
-                path.rmtree(missing_ok=True)
+    for pattern in (".step-*", ".partial*"):  # the second: of earlier versions
+        for path in directory.glob(pattern):
+            path.rmtree(missing_ok=True)
 
 
-def prune(directory: epath.Path, keep: int, keep_every: int | None) -> None:
+def prune(directory: epath.Path, keep: int, keep_every: int = 0) -> None:
     """Removes all but the newest `keep` and multiples of `keep_every` steps."""
     for step in run_files.steps_in(directory)[:-keep]:
         if not keep_every or step % keep_every:
@@ -156,7 +148,7 @@ def restore(path: epath.PathLike, **parts: tf.Module) -> None:
 def _digests(path: epath.Path) -> dict[str, str]:
     """SHA-256 of every file of a checkpoint but its progress."""
     return {
-        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+        file.name: files.digest(file)["sha256"]
         for file in sorted(path.iterdir())
         if file.name != _PROGRESS
     }
@@ -178,13 +170,10 @@ def _differences(prefix: str, parts: dict[str, tf.Module]) -> str:
             wanted = _shapes(written, parts)
     except (OSError, ValueError, tf.errors.OpError):
         return ""
-    lines = []
-    for name in wanted.keys() | stored.keys():
-        if name not in stored:
-            lines.append(f"-{name} {wanted[name]}")
-        elif name not in wanted:
-            lines.append(f"+{name} {stored[name]}")
-        elif stored[name] != wanted[name]:
+    lines = [f"-{x} {wanted[x]}" for x in wanted.keys() - stored.keys()]
+    lines += [f"+{x} {stored[x]}" for x in stored.keys() - wanted.keys()]
+    for name in wanted.keys() & stored.keys():
+        if stored[name] != wanted[name]:
             lines.append(f"{name} {stored[name]}, not {wanted[name]}")
     more = f" and {len(lines) - 10} more" if len(lines) > 10 else ""
     return "; ".join(sorted(lines)[:10]) + more
@@ -193,9 +182,8 @@ def _differences(prefix: str, parts: dict[str, tf.Module]) -> str:
 def _shapes(prefix: str, parts: dict[str, tf.Module]) -> dict[str, list[int]]:
     """The shapes of the variables of parts in a checkpoint, by path."""
     ending = "/.ATTRIBUTES/VARIABLE_VALUE"
-    shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
     return {
         name.removesuffix(ending): shape
-        for name, shape in shapes.items()
+        for name, shape in tf.train.list_variables(prefix)
         if name.endswith(ending) and name.split("/")[0] in parts
     }

@@ -99,18 +99,14 @@ def print_pretraining(
         f"{encoder.count_params():,} parameters, "
         f"{encoder.representation_dim}-d representation",
     )
-    if stem == "cifar" and size > 64:
-        print_line(
-            "note",
-            f"the cifar stem keeps images of {size} px at full size: "
-            "--stem=imagenet needs a sixteenth of the memory and time",
-        )
-    if stem == "imagenet" and size <= 64:
-        print_line(
-            "note",
-            f"the imagenet stem shrinks images of {size} px to "
-            f"{-(-size // 32)}: --stem=cifar keeps their detail",
-        )
+    notes = {
+        "cifar": f"the cifar stem keeps images of {size} px at full size: "
+        "--stem=imagenet needs a sixteenth of the memory and time",
+        "imagenet": f"the imagenet stem shrinks images of {size} px to "
+        f"{-(-size // 32)}: --stem=cifar keeps their detail",
+    }
+    if stem in notes and stem != models.encoder.usual_stem(size):
+        print_line("note", notes[stem])
     print_optimizer(settings)
     print_line("loss", _describe_loss(settings, replicas))
 

@@ -64,16 +64,11 @@ def distributed(
     return strategy.distribute_datasets_from_function(replica_batches)
 
 
-def shard(strategy: tf.distribute.Strategy) -> tuple[int, int]:
-    """(index, count) of this process among those that train together."""
-    return distribute.worker_index(strategy), distribute.num_workers(strategy)
-
-
 def file_shard(
     settings: StageSettings, strategy: tf.distribute.Strategy
 ) -> tuple[int, int] | None:
     """(index, count) of this worker where each reads files of its own."""
-    own = shard(strategy)
+    own = distribute.shard(strategy)
     return own if settings.auto_shard == "file" and own[1] > 1 else None
 
 

@@ -144,9 +144,7 @@ def views(
         return batches
     seeds = tf.constant([settings.seed, 1], tf.int32)  # 0: seeds of make_views
 
-    def mixed(
-        step: tf.Tensor, batch: tuple[tf.Tensor, tf.Tensor]
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def mixed(step: tf.Tensor, batch: tuple) -> tuple:
         step_seeds = augment.fold_in(seeds, step)
         return mix(*batch, augment.fold_in(step_seeds, shard[0]))
 
@@ -205,12 +203,11 @@ def mixing(
     settings: config.PretrainSettings, num_classes: int
 ) -> augment.MixUp | augment.CutMix | None:
     """What mixes the images of a batch in stage 1; None for none."""
+    if settings.mixing == "none":
+        return None
+    kind = {"mixup": augment.MixUp, "cutmix": augment.CutMix}[settings.mixing]
     alpha = {"alpha": settings.mixing_alpha} if settings.mixing_alpha else {}
-    return {
-        "none": lambda: None,
-        "mixup": lambda: augment.MixUp(num_classes, **alpha),
-        "cutmix": lambda: augment.CutMix(num_classes, **alpha),
-    }[settings.mixing]()
+    return kind(num_classes, **alpha)
 
 
 def augmentation(

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
-import types
 import warnings
 from collections.abc import Sequence
 
 import tensorflow as tf
 
-from supcon_tf.training import optimizers
+from supcon_tf.training.optimizers import is_kernel
 
-
-def _tfa_optimizers() -> types.ModuleType:
-    """TFA's optimizers, without the notice on its end of life."""
-    with warnings.catch_warnings():
-        # requirements.txt pins the release.
-        warnings.simplefilter("ignore", UserWarning)
-        return importlib.import_module("tensorflow_addons.optimizers")
+with warnings.catch_warnings():
+    # The notice on its end of life; requirements.txt pins the release.
+    warnings.simplefilter("ignore", UserWarning)
+    from tensorflow_addons import optimizers as tfa_optimizers
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class LAMB(_tfa_optimizers().LAMB):
+class LAMB(tfa_optimizers.LAMB):
     """TFA's LAMB, adapting and decaying kernels alone.
 
       m = beta_1 * m + (1 - beta_1) * gradient
@@ -51,9 +46,8 @@ class LAMB(_tfa_optimizers().LAMB):
         return rate
 
     def _do_use_weight_decay(self, variable: tf.Variable) -> bool:
-        used = super()._do_use_weight_decay(variable)  # by TFA's own lists
-        return used and optimizers.is_kernel(variable)
+        # And by TFA's own lists, here as below.
+        return is_kernel(variable) and super()._do_use_weight_decay(variable)
 
     def _do_layer_adaptation(self, variable: tf.Variable) -> bool:
-        used = super()._do_layer_adaptation(variable)
-        return used and optimizers.is_kernel(variable)
+        return is_kernel(variable) and super()._do_layer_adaptation(variable)

@@ -7,17 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
-from supcon_tf import data, distribute, exceptions, run_files
+from supcon_tf import config, data, distribute, exceptions, run_files
 from supcon_tf.settings import adopt
 from supcon_tf.training import (
     builders,
+    callbacks,
     checkpoints,
     console,
     devices,
-    monitoring,
     preemption,
     progress,
     saving,
+    tensorboard,
 )
 
 # From (first step, (index, count) of this worker) to its batches; cached, since
@@ -100,7 +101,7 @@ def fit(
     *,
     skipped: Sequence[str] = (),
     measures: Sequence[tf.keras.callbacks.Callback] = (),
-    views: tf.data.Dataset | None = None,
+    views: MakeBatches | None = None,
 ) -> None:
     """Opens a run, and trains to its last epoch from wherever it is.
 
@@ -112,7 +113,7 @@ def fit(
       make_batches: makes the endless batches.
       skipped: files of other splits that could not be read.
       measures: callbacks that add figures to the logs of an epoch.
-      views: batches whose first is drawn for TensorBoard; None draws none.
+      views: makes those whose first is drawn for TensorBoard; None draws none.
 
     Raises:
       ValueError: as `open_run`; the newest checkpoint is damaged or no fit.
@@ -122,7 +123,8 @@ def fit(
     """
     strategy = model.distribute_strategy
     parts = builders.checkpointed(model) | {"optimizer": model.optimizer}
-    make_batches(0, devices.shard(strategy))  # wrong ones begin no run
+    own = distribute.shard(strategy)
+    make_batches(0, own)  # wrong ones begin no run
     resumes = open_run(settings, run, images, strategy, skipped)
     steps = data.steps_per_epoch(images, settings.batch_size)
     start = _start(run, model, parts, steps, resumes)
@@ -133,11 +135,11 @@ def fit(
         return
     wait = progress.DataWait()
     saver = saving.Saver(run.checkpoints, parts, settings, start)
-    watchers = monitoring.make_callbacks(
-        settings, run, strategy, start, wait, measures, views
+    watchers = make_callbacks(
+        settings, run, strategy, start, wait, measures, views and views(0, own)
     )
     # Several workers make the batches of each replica themselves.
-    workers = distribute.num_workers(strategy)
+    _, workers = own
     replicas = strategy.num_replicas_in_sync // workers if workers > 1 else 1
     batches = devices.distributed(
         strategy,
@@ -148,7 +150,7 @@ def fit(
             batches,
             epochs=settings.epochs,
             steps_per_epoch=steps,
-            verbose=monitoring.verbosity(),
+            verbose=progress.verbosity(),
             callbacks=[*watchers, saver],
         )
 
@@ -179,6 +181,47 @@ def _start(
         checkpoints.restore(path, **parts)
     console.print_line("resumed", f"{path}, {done.epoch} epochs done")
     return done
+
+
+def make_callbacks(
+    settings: devices.StageSettings,
+    run: run_files.RunDirectory,
+    strategy: tf.distribute.Strategy,
+    start: checkpoints.Progress,
+    wait: progress.DataWait | None = None,
+    measures: Sequence[tf.keras.callbacks.Callback] = (),
+    views: tf.data.Dataset | None = None,
+) -> list[tf.keras.callbacks.Callback]:
+    """Checks, figures, what shows them, warnings and files, in that order.
+
+    The strategy's chief writes the files; `wait` is attached to the batches, if
+    they come from a pipeline; the others are those of `fit`.
+    """
+    pretrains = isinstance(settings, config.PretrainSettings)
+    replicas = strategy.num_replicas_in_sync
+    chance = builders.chance(settings, replicas) if pretrains else None
+    made = [
+        callbacks.StopOnNonFiniteLoss(),
+        progress.Figures(settings.batch_size, chance),
+        *([wait] if wait else []),
+        *measures,
+        progress.ProgressBar(),
+    ]
+    if pretrains:
+        # Two epochs past the warm-up, so that the epoch's means hold nothing
+        # of it, and 100 steps, so that a handful of batches is not judged.
+        settled = round((settings.warmup_epochs + 2) * start.epoch_steps)
+        made.append(callbacks.CollapseWarning(max(100, settled)))
+    if wait:
+        made.append(callbacks.InputBoundWarning())
+    if not distribute.is_chief(strategy):
+        return made
+    made.append(callbacks.EpochRecords(run, start.epoch))
+    if views is not None:
+        made.append(tensorboard.Views(run.tensorboard, views))
+    if pretrains and settings.profile:
+        made.append(tensorboard.Profile(run.tensorboard, *settings.profile))
+    return made
 
 
 @contextlib.contextmanager

@@ -19,22 +19,19 @@ _CGROUP_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
 
 
 def warning(
-    settings: config.PretrainSettings,
-    encoder: models.Encoder,
-    available: int | None,
+    settings: config.PretrainSettings, encoder: models.Encoder
 ) -> str | None:
     """What to say of a step that will not fit in memory; None where it fits.
 
     The estimate is that of the activations, which in a large step are nearly
     all: 75 to 90 % of what a process grew by with ResNets and VGGs on a CPU.
     """
-    strategy = tf.distribute.get_strategy()
+    available = available_bytes()
     images = settings.batch_size // settings.gradient_cache_chunks
     if tf.config.list_logical_devices("GPU"):  # each has its own memory
-        images //= strategy.num_replicas_in_sync
+        images //= tf.distribute.get_strategy().num_replicas_in_sync
     views = images * settings.num_views
-    pixels = settings.image_size**2
-    most = views * pixels * _MOST_PER_PIXEL * settings.width
+    most = views * settings.image_size**2 * _MOST_PER_PIXEL * settings.width
     if available is None or most < available:
         return None
     needed = views * activation_bytes(encoder, settings.image_size)
@@ -43,16 +40,13 @@ def warning(
     excess = needed / (0.6 * available)
     smaller = 2 ** int(math.log2(max(settings.batch_size / excess, 1)))
     remedy = f"--batch_size={smaller}, or a smaller --image_size"
-    chunks = settings.gradient_cache_chunks
-    fitting = (
-        n
-        for n in range(chunks + 1, settings.batch_size + 1)
-        if settings.batch_size % n == 0 and n >= excess * chunks
-    )
-    if settings.has_projections and (more := next(fitting, None)):
+    least = math.ceil(excess * settings.gradient_cache_chunks)
+    batch = settings.batch_size
+    fitting = [n for n in range(least, batch + 1) if batch % n == 0]
+    if settings.has_projections and fitting:
         remedy = (
-            f"--gradient_cache_chunks={more} computes the same loss in parts; "
-            f"else {remedy}"
+            f"--gradient_cache_chunks={fitting[0]} computes the same loss in "
+            f"parts; else {remedy}"
         )
     return (
         f"the activations of {views} views take about {needed / 1e9:.1f} GB, "

@@ -196,11 +196,10 @@ class LARS(tf.keras.optimizers.Optimizer):
         return tf.cast(trust, variable.dtype)
 
     def get_config(self) -> dict[str, object]:
+        rate = self._serialize_hyperparameter(self._learning_rate)
         return {
             **super().get_config(),
-            "learning_rate": self._serialize_hyperparameter(
-                self._learning_rate
-            ),
+            "learning_rate": rate,
             "momentum": self.momentum,
             "trust_coefficient": self.trust_coefficient,
             "l2": self.l2,

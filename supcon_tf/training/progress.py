@@ -50,18 +50,16 @@ class Figures(tf.keras.callbacks.Callback):
         self._looked = -math.inf
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        self._has_traced = False
+        self._traced_at = None
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         self._steps = 0
         self._began = time.perf_counter()
-        self._traced_at = None
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         now = time.perf_counter()
         self._steps += 1
-        if not self._has_traced:
-            self._has_traced, self._traced_at = True, now
+        self._traced_at = self._traced_at or now
         self._add(logs, now)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
@@ -78,7 +76,7 @@ class Figures(tf.keras.callbacks.Callback):
             logs["loss/chance"] = logs["loss"] / self.chance
         logs["learning_rate"] = self._learning_rate
         steps, began = self._steps, self._began
-        if self._traced_at and steps > 1:
+        if self._traced_at > began and steps > 1:
             steps, began = steps - 1, self._traced_at
         logs["images/s"] = steps * self.images_per_step / (now - began)
 
@@ -210,6 +208,11 @@ class ProgressBar(tf.keras.callbacks.ProgbarLogger):
             took = datetime.timedelta(seconds=seconds)
             figures = _text(first | logs)
             console.print_line("epoch", f"{self._label}  {took}  {figures}")
+
+
+def verbosity() -> int:
+    """A progress bar on a terminal, one line per epoch in a log."""
+    return 1 if sys.stdout.isatty() else 2
 
 
 def end_live_line() -> None:

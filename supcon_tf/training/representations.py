@@ -1,13 +1,14 @@
-"""Representations of a whole split, computed once."""
+"""Representations of a whole split, and k-NN on them while they train."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import data, exceptions, models
+from supcon_tf import data, exceptions, measures, models
 
 
 def represent(
@@ -40,14 +41,11 @@ def represent(
       ValueError: `batch_size` < 1, no image size is known, or `strategy` is
         one of several workers.
     """
-    return representer(
-        encoder, batch_size=batch_size, image_size=image_size, strategy=strategy
-    )(images)
+    return representer(encoder, batch_size, image_size, strategy)(images)
 
 
 def representer(
     encoder: models.Encoder,
-    *,
     batch_size: int = 256,
     image_size: int | None = None,
     strategy: tf.distribute.Strategy | None = None,
@@ -90,15 +88,107 @@ def representer(
             return tf.concat(outputs, axis=0)[: len(batch)]
 
         examples = data.make_examples(images, size, image_size=image_size)
-        return encode(step, examples)
+        return _encode(step, examples)
 
     return represent_split
 
 
-def encode(
+def _encode(
     step: Callable[[tf.Tensor], tf.Tensor], examples: tf.data.Dataset
 ) -> tuple[np.ndarray, np.ndarray]:
     """`represent` of the batches of `data.make_examples`, by `step`."""
     pairs = [(step(batch).numpy(), y.numpy()) for batch, y in examples]
     representations, labels = zip(*pairs, strict=True)
     return np.concatenate(representations), np.concatenate(labels)
+
+
+class KnnAccuracy(tf.keras.callbacks.Callback):
+    """Adds `knn_accuracy`, top-1 of the test split, to the figures of an epoch.
+
+    The neighbours are searched among representations of the training split:
+    of all its examples, or of `max_bank`, the first of a shuffled order that
+    is always the same. Representations are those of `tools/evaluate.py`,
+    centre crops in inference mode; with the whole split as the bank the figure
+    is the one that it reports.
+
+    Under a strategy with several processes each computes the same, so that
+    both splits must be whole in each. A part of a TFDS set that is read in
+    file order costs reading 50,000 files' worth of examples ahead each time.
+
+    Put it before the callbacks that read the figures, and before those that
+    stop a run whose weights are no longer finite: there the figure is NaN.
+
+    Args:
+      train: where the neighbours come from.
+      test: what is classified.
+      every: epochs between figures; others have none.
+      image_size: side in pixels of the centre crops; None takes that of the
+        images.
+      k: neighbours that vote; all where the bank is smaller.
+      max_bank: examples of the training split that are represented at most.
+      batch_size: images per step; without effect on the figure.
+
+    Raises:
+      ValueError: `every` or `max_bank` < 1, or no image size is known.
+
+    Reference: Wu et al. 2018, https://arxiv.org/abs/1805.01978, Sec. 3.4.
+    """
+
+    def __init__(
+        self,
+        train: data.Source,
+        test: data.Source,
+        every: int = 1,
+        image_size: int | None = None,
+        *,
+        k: int = 200,
+        max_bank: int = 10_000,
+        batch_size: int = 256,
+    ):
+        super().__init__()
+        for name, value in (("every", every), ("max_bank", max_bank)):
+            exceptions.require(
+                value >= 1, f"`{name}` must be at least 1", value
+            )
+        self.every = every
+        self.k = k
+        self.num_classes = len(train.class_names)
+        self._bank, self._queries = (
+            data.make_examples(images, batch_size, image_size=image_size)
+            for images in (_part(train, max_bank), test)
+        )
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        # Traced once, however many batches it gets.
+        self._step = tf.function(
+            lambda images: self.model.encoder(images, training=False),
+            input_signature=[self._bank.element_spec[0]],
+        )
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        if (epoch + 1) % self.every == 0:
+            logs["knn_accuracy"] = self._accuracy()
+
+    def _accuracy(self) -> float:
+        """The share of the test split that its neighbours classify right."""
+        bank, bank_labels = _encode(self._step, self._bank)
+        queries, labels = _encode(self._step, self._queries)
+        if not (np.isfinite(bank).all() and np.isfinite(queries).all()):
+            return float("nan")
+        votes = measures.knn_predict(
+            queries, bank, bank_labels, num_classes=self.num_classes, k=self.k
+        )
+        return measures.top_k_accuracy(votes, labels, 1)
+
+
+def _part(source: data.Source, most: int) -> data.Source:
+    """The source itself, or as many of its examples, the same every time."""
+    if source.num_examples <= most:
+        return source
+
+    def records(_: tf.Tensor | None) -> tf.data.Dataset:
+        return source.records(tf.constant([0, 0], tf.int32)).take(most)
+
+    return dataclasses.replace(
+        source, records=records, num_examples=most, ids=None, labels=None
+    )

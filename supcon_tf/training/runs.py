@@ -108,7 +108,7 @@ class Run:
 
         Returns:
           A function of representations, as the encoder makes them, to logits;
-          those of max_margin are its scale times cosines.
+          those of max_margin are as its loss has them, without the margin.
 
         Raises:
           ValueError: there is no checkpoint, or one that does not fit, or the
@@ -117,16 +117,11 @@ class Run:
         if name in self._classifiers:
             return self._classifiers[name]
         of_cosines = name == STAGE_1 and builders.uses_cosines(self.settings)
-        made = tf.keras.layers.Dense(
-            len(self.class_names),
-            use_bias=not of_cosines,
-            dtype="float32",
-            name="classifier",
+        made = models.layers.classifier(
+            len(self.class_names), of_cosines, self.settings.softmax_scale
         )
         made.build((None, self.encoder.representation_dim))
         checkpoints.restore(self.classifier_checkpoint(name), classifier=made)
-        if of_cosines:
-            made = _ScaledCosines(made, self.settings.softmax_scale)
         self._classifiers[name] = made
         return made
 
@@ -168,18 +163,3 @@ def load_encoder(run_dir: str | os.PathLike[str]) -> models.Encoder:
       ValueError: there is no run, or it has no checkpoint.
     """
     return Run.open(run_dir).encoder
-
-
-class _ScaledCosines(tf.Module):
-    """Logits of max_margin: as its loss has them, without the margin."""
-
-    def __init__(self, classifier: tf.keras.layers.Dense, scale: float):
-        super().__init__()
-        self.classifier = classifier
-        self.scale = scale
-
-    def __call__(self, representations: tf.Tensor) -> tf.Tensor:
-        return self.scale * tf.matmul(
-            tf.math.l2_normalize(representations, axis=1),
-            tf.math.l2_normalize(self.classifier.kernel, axis=0),
-        )

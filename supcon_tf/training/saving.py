@@ -105,11 +105,10 @@ class Saver(tf.keras.callbacks.Callback):
         done = dataclasses.replace(self.start, step=step, metrics=metrics)
         checkpoints.save(self.directory, self.parts, done, is_chief=is_chief)
         if is_chief:
-            every = self.settings.keep_every
             checkpoints.prune(
                 self.directory,
                 self.settings.keep_checkpoints,
-                every and every * self.start.epoch_steps,
+                (self.settings.keep_every or 0) * self.start.epoch_steps,
             )
 
     def _metrics(self) -> dict[str, list[object]]:

@@ -16,8 +16,6 @@ from supcon_tf.training import (
     input_pipeline,
     loop,
     memory,
-    monitoring,
-    nearest_neighbors,
     representations,
     runs,
 )
@@ -61,7 +59,7 @@ def pretrain(settings: config.PretrainSettings) -> run_files.RunDirectory:
         if images.shard is not None:  # of the files of this worker
             bank = input_pipeline.source(settings, "train")
         every, size = settings.knn_every, settings.image_size
-        measures = [nearest_neighbors.KnnAccuracy(bank, test, every, size)]
+        measures = [representations.KnnAccuracy(bank, test, every, size)]
     batches = local = _batches(settings, images)
     if settings.data_service:  # whose batches are for training alone
         unserved = dataclasses.replace(settings, data_service=None)
@@ -74,7 +72,7 @@ def pretrain(settings: config.PretrainSettings) -> run_files.RunDirectory:
         batches,
         skipped=test.skipped if test else (),
         measures=measures,
-        views=local(0, devices.shard(strategy)),
+        views=local,
     )
     console.print_line("pretrained", run.latest_checkpoint())
     return run
@@ -110,8 +108,7 @@ def _compiled_model(
         jit_compile=settings.jit_compile or None,
     )
     console.print_pretraining(settings, model, images)
-    available = memory.available_bytes()
-    if too_large := memory.warning(settings, model.encoder, available):
+    if too_large := memory.warning(settings, model.encoder):
         console.print_line("warning", too_large)
     return model
 
@@ -221,7 +218,7 @@ def _fit_on_representations(
         batch_size=settings.batch_size,
         epochs=settings.epochs,
         verbose=0,  # an epoch takes milliseconds
-        callbacks=monitoring.make_callbacks(settings, stage, strategy, start),
+        callbacks=loop.make_callbacks(settings, stage, strategy, start),
     )
     checkpoints.save(
         stage.checkpoints,

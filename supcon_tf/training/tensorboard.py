@@ -1,4 +1,4 @@
-"""What a run writes for TensorBoard: scalars, views and a profile."""
+"""What a run writes for TensorBoard beside its curves: views, a profile."""
 
 from __future__ import annotations
 
@@ -8,45 +8,10 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import run_files
 from supcon_tf.training import console
 
 _ROWS = 8  # of the grid of views
 _GAP = 2  # pixels between views
-
-
-class Scalars(tf.keras.callbacks.Callback):
-    """Writes an epoch's logs as scalars over the number of the epoch.
-
-    When training begins, the curves are written anew from metrics.jsonl, so
-    that those of a resumed run have every epoch once. Put it behind the
-    `MetricsFile`. In tensorboard/ of a run directory the curves are in train/.
-    """
-
-    def __init__(self, directory: epath.PathLike, metrics_file: epath.PathLike):
-        super().__init__()
-        self.directory = epath.Path(directory) / "train"
-        self.metrics_file = epath.Path(metrics_file)
-
-    def on_train_begin(self, logs: dict | None = None) -> None:
-        for file in self.directory.glob("events.*"):
-            file.unlink()
-        self._writer = tf.summary.create_file_writer(str(self.directory))
-        for figures in run_files.read_metrics(self.metrics_file):
-            self._write(figures.pop("epoch"), figures)
-
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        self._write(epoch + 1, logs)
-        self._writer.flush()
-
-    def on_train_end(self, logs: dict | None = None) -> None:
-        self._writer.close()
-
-    def _write(self, epoch: int, figures: dict[str, float | None]) -> None:
-        with self._writer.as_default(step=epoch):
-            for name, value in figures.items():
-                if value is not None:
-                    tf.summary.scalar(name, value)
 
 
 class Views(tf.keras.callbacks.Callback):

@@ -112,8 +112,8 @@ def test_a_wait_for_data_is_said_once_with_what_helps(capsys):
 
 
 def test_metrics_are_json_and_go_on_where_the_run_does(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    file = callbacks.MetricsFile(path)
+    file = callbacks.EpochRecords(run_files.RunDirectory(tmp_path))
+    path = file.run.metrics_file
     file.on_train_begin()
     for epoch, loss in enumerate((np.float32(0.1), math.nan, -math.inf)):
         file.on_epoch_end(epoch, {"loss": loss, "knn_accuracy": 0.5})
@@ -127,7 +127,7 @@ def test_metrics_are_json_and_go_on_where_the_run_does(tmp_path):
     with path.open("a") as torn:
         torn.write('{"epoch": 4, "lo')
     assert run_files.read_metrics(path) == expected
-    resumed = callbacks.MetricsFile(path, start_epoch=2)
+    resumed = callbacks.EpochRecords(file.run, start_epoch=2)
     resumed.on_train_begin()
     assert run_files.read_metrics(path) == expected[:2]
     resumed.on_epoch_end(2, {"loss": 1.5})
@@ -135,9 +135,9 @@ def test_metrics_are_json_and_go_on_where_the_run_does(tmp_path):
         *expected[:2],
         {"epoch": 3, "loss": 1.5},
     ]
-    callbacks.MetricsFile(path).on_train_begin()
+    callbacks.EpochRecords(file.run).on_train_begin()
     assert path.read_text() == ""
-    assert [file.name for file in tmp_path.iterdir()] == ["metrics.jsonl"]
+    assert {*tmp_path.iterdir()} == {path, file.run.tensorboard}
 
 
 def test_a_loss_that_is_not_finite_is_named_with_its_step():

@@ -103,8 +103,7 @@ def test_workers_read_files_of_their_own_where_asked(
 ):
     by_file = settings(auto_shard="file")
     assert devices.file_shard(by_file, mirrored_strategy) is None  # alone
-    monkeypatch.setattr(distribute, "num_workers", lambda strategy: 2)
-    monkeypatch.setattr(distribute, "worker_index", lambda strategy: 1)
+    monkeypatch.setattr(distribute, "shard", lambda strategy: (1, 2))
     assert devices.file_shard(by_file, mirrored_strategy) == (1, 2)
     assert devices.file_shard(settings(), mirrored_strategy) is None
 

@@ -31,14 +31,15 @@ def test_activations_are_those_that_the_gradient_reads(encoder):
 
 
 def test_what_does_not_fit_is_said_with_the_flag_that_helps(
-    encoder, tiny_settings
+    encoder, tiny_settings, monkeypatch
 ):
     needed = 512 * memory.activation_bytes(encoder, 32)
     size = {"image_size": 32, "batch_size": 256, "width": 0.125}
 
     def warning(share, **overrides):
-        settings = tiny_settings(**size, **overrides)
-        return memory.warning(settings, encoder, share and share * needed)
+        there = share and share * needed
+        monkeypatch.setattr(memory, "available_bytes", lambda: there)
+        return memory.warning(tiny_settings(**size, **overrides), encoder)
 
     assert warning(None) is warning(2.0) is None
     text = warning(1.0)

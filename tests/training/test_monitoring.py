@@ -10,7 +10,7 @@ import tensorflow as tf
 import tqdm
 
 from supcon_tf import config, distribute, losses, run_files, training
-from supcon_tf.training import callbacks, checkpoints, monitoring, progress
+from supcon_tf.training import callbacks, checkpoints, loop, progress
 
 STEPS = 4
 DURING = (  # an epoch
@@ -75,7 +75,7 @@ def fit(model, run, settings, start_epoch=0):
     """Two epochs of `STEPS` steps."""
     wait = progress.DataWait()
     start = checkpoints.Progress(start_epoch * STEPS, STEPS)
-    made = monitoring.make_callbacks(
+    made = loop.make_callbacks(
         settings,
         run,
         tf.distribute.get_strategy(),
@@ -89,7 +89,7 @@ def fit(model, run, settings, start_epoch=0):
         initial_epoch=start_epoch,
         epochs=start_epoch + 2,
         steps_per_epoch=STEPS,
-        verbose=monitoring.verbosity(),
+        verbose=progress.verbosity(),
         callbacks=made,
     )
 
@@ -181,7 +181,7 @@ def test_a_stage_gets_what_it_has_figures_for(tiny_settings, tmp_path):
     def made(settings, steps):
         start = checkpoints.Progress(0, steps)
         strategy = tf.distribute.get_strategy()
-        made = monitoring.make_callbacks(settings, run, strategy, start)
+        made = loop.make_callbacks(settings, run, strategy, start)
         return {type(callback): callback for callback in made}
 
     kinds = made(config.LinearSettings(str(tmp_path), batch_size=8), 1)

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from supcon_tf import data, losses, measures, models, training
 from supcon_tf.measures import neighbors
-from supcon_tf.training import nearest_neighbors
+from supcon_tf.training import representations
 
 
 def noisy(count, seed, split):
@@ -98,7 +98,7 @@ def fit(splits, knn, every, epochs, k, strategy=None):
 
 
 def test_figures_are_those_of_the_due_epochs(splits):
-    knn = nearest_neighbors.KnnAccuracy(*splits, every=2, k=7, batch_size=19)
+    knn = representations.KnnAccuracy(*splits, every=2, k=7, batch_size=19)
     seen = fit(splits, knn, every=2, epochs=5, k=7)
     assert seen.figures == seen.expected
     assert [f is None for f in seen.figures] == [True, False, True, False, True]
@@ -107,7 +107,7 @@ def test_figures_are_those_of_the_due_epochs(splits):
 
 
 def test_replicas_have_one_figure(splits, mirrored_strategy):
-    knn = nearest_neighbors.KnnAccuracy(*splits)
+    knn = representations.KnnAccuracy(*splits)
     seen = fit(splits, knn, 1, 2, k=200, strategy=mirrored_strategy)
     assert seen.figures == seen.expected
     assert knn._step.experimental_get_tracing_count() == 1
@@ -117,8 +117,8 @@ def test_replicas_have_one_figure(splits, mirrored_strategy):
 
 def test_a_bank_is_the_same_part_every_time(splits):
     train = splits[0]
-    part = nearest_neighbors._part(train, 40)
-    assert nearest_neighbors._part(train, 97) is train
+    part = representations._part(train, 40)
+    assert representations._part(train, 97) is train
     batches = [
         list(data.make_examples(part, 16).as_numpy_iterator()) for _ in "ab"
     ]
@@ -139,9 +139,9 @@ def test_a_smaller_bank_is_what_is_searched(splits):
 
     Weights that are not finite have no figure.
     """
-    part = nearest_neighbors._part(splits[0], 1)
+    part = representations._part(splits[0], 1)
     ((_, label),) = data.make_examples(part, 1).as_numpy_iterator()
-    knn = nearest_neighbors.KnnAccuracy(*splits, max_bank=1)
+    knn = representations.KnnAccuracy(*splits, max_bank=1)
     for value, expected in (
         (1.0, np.mean(np.arange(41) % 4 == label)),
         (np.nan, np.nan),
@@ -154,4 +154,4 @@ def test_a_smaller_bank_is_what_is_searched(splits):
 def test_wrong_arguments_are_named(splits):
     for name in ("every", "max_bank"):
         with pytest.raises(ValueError, match=f"`{name}` must be at least 1"):
-            nearest_neighbors.KnnAccuracy(*splits, **{name: 0})
+            representations.KnnAccuracy(*splits, **{name: 0})

@@ -46,7 +46,7 @@ def kill_while_saving(run_dir, count):
     """SIGKILL when the files of a checkpoint are there, but not its name."""
     process = start(run_dir, signalled=(signal.SIGKILL, count))
     processes.end(process, -signal.SIGKILL)
-    (torn,) = (run_dir / "checkpoints").glob(".partial*")
+    (torn,) = (run_dir / "checkpoints").glob(".*.partial")
     assert list(torn.glob("variables*"))
 
 
