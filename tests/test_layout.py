@@ -14,6 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Package -> what it may import of supcon_tf, besides itself.
 BELOW = {
+    "addons": set(),
     "cores": set(),
     "defaults": set(),
     "files": set(),
@@ -26,9 +27,9 @@ BELOW = {
     "config": {"defaults", "settings"},
     "run_files": {"files", "settings"},
     "distribute": set(),
-    "losses": {"defaults", "distribute"},
+    "losses": {"addons", "defaults", "distribute"},
     "models": set(),
-    "augment": set(),
+    "augment": {"addons"},
     "data": {"augment"},
     "measures": set(),
 }

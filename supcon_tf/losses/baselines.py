@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import warnings
-
 import tensorflow as tf
 
-from supcon_tf import defaults, exceptions
+from supcon_tf import addons, defaults, exceptions
 from supcon_tf.losses import inputs, log_space, supcon
 
 _MINED = {"semi_hard": "triplet_semihard_loss", "hard": "triplet_hard_loss"}
@@ -179,12 +176,7 @@ class TripletLoss(inputs.Loss):
         self.margin = margin
         self.mining = mining
         self.cross_replica = cross_replica
-        with warnings.catch_warnings():
-            # TFA's notice on its end of life: requirements.txt pins it.
-            warnings.simplefilter("ignore", UserWarning)
-            # On first use: it takes seconds.
-            tfa_losses = importlib.import_module("tensorflow_addons.losses")
-        self.mined = getattr(tfa_losses, _MINED[mining])
+        self.mined = getattr(addons.load("losses"), _MINED[mining])
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         z = inputs.as_views(y_pred, "projections")

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import types
-import warnings
 from collections.abc import Sequence
 
 import tensorflow as tf
 
+from supcon_tf import addons
 from supcon_tf.training import optimizers
 
 
-def _tfa_optimizers() -> types.ModuleType:
-    """TFA's optimizers, without the notice on its end of life."""
-    with warnings.catch_warnings():
-        # requirements.txt pins the release.
-        warnings.simplefilter("ignore", UserWarning)
-        return importlib.import_module("tensorflow_addons.optimizers")
-
-
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class LAMB(_tfa_optimizers().LAMB):
+class LAMB(addons.load("optimizers").LAMB):
     """TFA's LAMB, adapting and decaying kernels alone.
 
       m = beta_1 * m + (1 - beta_1) * gradient
