@@ -200,7 +200,8 @@ def _crop_boxes(
         )
         for seed_of_view in tf.unstack(tf.reshape(seed, [-1, 2]))
     ]
-    begins, extents, _ = map(tf.stack, zip(*draws, strict=True))
+    begins, extents, _ = zip(*draws, strict=True)
+    begins, extents = tf.stack(begins), tf.stack(extents)
     height, width, _ = tf.unstack(image_shape)
     side = tf.minimum(height, width)
     whole = tf.reduce_all(
@@ -218,7 +219,7 @@ def _cut_views(
     extents: tf.Tensor,
     size: int,
 ) -> tf.Tensor:
-    """Cuts out the boxes of a seed, or of several, and resizes them."""
+    """Cuts out the boxes and resizes them: a view, or one for each seed."""
     known = image.shape[:2]
     small = known.is_fully_defined() and max(known) <= 2 * size
     # No tf.cond where no box can be too large: a fifth of the time at 32 px.

@@ -28,7 +28,10 @@ _BLUR_SIGMA = (0.1, 2.0)  # pixels, SimCLR, Appendix A
 
 @dataclasses.dataclass(eq=False)
 class _Policy:
-    """What all have. Each states what it does in `_augment`."""
+    """What all have. Each states what it does in `_augment`.
+
+    A class checks its fields after those of its bases.
+    """
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
