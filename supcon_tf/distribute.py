@@ -155,7 +155,9 @@ def replicas_in_sync() -> int:
     return 1 if context is None else context.num_replicas_in_sync
 
 
-def gather_across_replicas(*tensors: tf.Tensor) -> list[tf.Tensor]:
+def gather_across_replicas(
+    *tensors: tf.Tensor, own_first: bool = True
+) -> list[tf.Tensor]:
     """Concatenates tensors of every replica, this replica's rows first.
 
     The order is cyclic in the global batch: this replica, the next one, ...,
@@ -165,6 +167,7 @@ def gather_across_replicas(*tensors: tf.Tensor) -> list[tf.Tensor]:
     Args:
       *tensors: [batch, ...] each, the batch of this replica; replicas may have
         batches of different size, as at the end of an epoch.
+      own_first: False for the order of the global batch on every replica.
 
     Returns:
       [global batch, ...] each, same dtype; `tensors` themselves where there
@@ -175,7 +178,8 @@ def gather_across_replicas(*tensors: tf.Tensor) -> list[tf.Tensor]:
     context = tf.distribute.get_replica_context()
     own_id = context.replica_id_in_sync_group  # a tensor on a TPU
     rows = context.all_gather(tf.shape(tensors[0])[:1], axis=0)  # [replicas]
-    is_before = tf.range(context.num_replicas_in_sync) < own_id
+    first = own_id if own_first else 0
+    is_before = tf.range(context.num_replicas_in_sync) < first
     rows_before = tf.reduce_sum(tf.where(is_before, rows, 0))
 
     def gather(tensor: tf.Tensor) -> tf.Tensor:

@@ -14,6 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Package -> what it may import of supcon_tf, besides itself.
 BELOW = {
+    "addons": set(),
     "cores": set(),
     "defaults": set(),
     "files": set(),
@@ -27,9 +28,9 @@ BELOW = {
     "config": {"defaults", "settings"},
     "run_files": {"files", "settings"},
     "distribute": set(),
-    "losses": {"defaults", "distribute", "tracing"},
+    "losses": {"addons", "defaults", "distribute", "tracing"},
     "models": {"tracing"},
-    "augment": {"tracing"},
+    "augment": {"addons", "tracing"},
     "data": {"augment", "tracing"},
     "measures": {"tracing"},
 }

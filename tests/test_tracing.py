@@ -53,7 +53,7 @@ def test_functions_of_users_may_branch_on_tensors():
     )
     batch, labels = next(iter(views))
     assert np.array_equal(batch[:, 0, 0, 0, 0], np.where(labels == 1, 7, 2))
-    assert callers["_augment"] == "pipeline.py"
+    assert callers["augment"] == "pipeline.py"
     assert callers["tf__policy"].startswith("__autograph_generated")
 
     encoder = Brightened("vgg8", width=0.05)

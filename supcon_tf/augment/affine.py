@@ -105,29 +105,34 @@ def cutout(
     """
     images = dispatch.check_images(images)
     _, height, width, _ = images.shape
-    rows = _band(np.arange(height), centers[:, :1], half_sides)
-    columns = np.repeat(np.arange(width), 3)  # folded: faster to broadcast
-    columns = _band(columns, centers[:, 1:], half_sides)
-    square = tf.bitwise.bitwise_and(
-        rows[:, :, tf.newaxis], columns[:, tf.newaxis]
-    )  # [B, H, W * 3]
-    # Bits, as tf.where takes longer on pixels than all of these together.
+    rows = band(height, centers[:, 0] - half_sides, 2 * half_sides)
+    columns = band(width, centers[:, 1] - half_sides, 2 * half_sides)
     pixels = tf.reshape(images, [-1, height, width * 3])
     color = tf.constant(np.tile(check_fill(fill), width), tf.uint8)
-    change = tf.bitwise.bitwise_and(
-        tf.bitwise.bitwise_xor(pixels, color), square
-    )
-    painted = tf.bitwise.bitwise_xor(pixels, change)
+    painted = paste(pixels, color, rows, columns)
     return tf.reshape(painted, [-1, height, width, 3])
 
 
-def _band(
-    positions: np.ndarray, center: tf.Tensor, half: tf.Tensor
+def band(size: int, first: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
+    """[batch, size] uint8: 255 for `length` [batch] pixels from `first`."""
+    offsets = tf.range(size) - first[:, tf.newaxis]
+    inside = (offsets >= 0) & (offsets < length[:, tf.newaxis])
+    return 255 * tf.cast(inside, tf.uint8)
+
+
+def paste(
+    pixels: tf.Tensor, other: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor
 ) -> tf.Tensor:
-    """[batch, positions] uint8: 255 within `half` of `center`, 0 elsewhere."""
-    offsets = positions.astype(np.int32) - center
-    half = half[:, tf.newaxis]
-    return 255 * tf.cast((offsets >= -half) & (offsets < half), tf.uint8)
+    """Takes a box from `other`, where bands of rows and of columns cross.
+
+    Both images are [batch, height, width * 3] uint8, which is faster to
+    broadcast; rows are [batch, height], columns [batch, width], by `band`.
+    """
+    # Bits, as tf.where takes longer on pixels than all of these together.
+    columns = tf.repeat(columns, 3, axis=1)
+    box = tf.bitwise.bitwise_and(rows[:, :, tf.newaxis], columns[:, tf.newaxis])
+    change = tf.bitwise.bitwise_and(tf.bitwise.bitwise_xor(pixels, other), box)
+    return tf.bitwise.bitwise_xor(pixels, change)
 
 
 def _clip(numbers: tf.Tensor) -> tf.Tensor:

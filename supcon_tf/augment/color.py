@@ -7,7 +7,6 @@ exact in float32, so that an image gives the same bytes alone and in any batch.
 
 from __future__ import annotations
 
-import functools
 import itertools
 
 import numpy as np
@@ -16,7 +15,8 @@ import tensorflow as tf
 from supcon_tf import exceptions
 from supcon_tf.augment import dispatch, randomness
 
-_GRAY_WEIGHTS = (19595.0, 38470.0, 7471.0)  # ITU-R 601 times 2**16, as in PIL
+# ITU-R 601 times 2**16, as in PIL; of a convolution to three channels.
+_GRAY_WEIGHTS = np.float32([[[[19595] * 3, [38470] * 3, [7471] * 3]]])
 _ORDERS = tuple(itertools.permutations(range(4)))
 _LARGE = 96 * 96  # pixels, see `adjust_hue`
 _WEIGHT_STEP = 2.0**-13  # of a blur weight ...
@@ -125,8 +125,7 @@ def color_jitter(
     drawn = tf.cast(draws[:, 4] * len(_ORDERS), tf.int32)
     orders = tf.gather(tf.constant(_ORDERS, tf.int32), drawn)  # [batch, 4]
     kinds = adjust_brightness, adjust_contrast, adjust_saturation, adjust_hue
-    for step in range(4):
-        choice = orders[:, step]
+    for choice in tf.unstack(orders, axis=1):  # [batch] each
         factor = tf.gather(factors, choice, batch_dims=1)  # [batch]
         images = dispatch.dispatch(choice, kinds, images, factor)
     return images
@@ -193,10 +192,7 @@ def _gray(pixels: tf.Tensor) -> tf.Tensor:
     """PIL's luminance of float pixels, repeated on three channels."""
     # Below 2**24, so exact in float32. A convolution that writes all three
     # channels is faster than one channel and a broadcast along the innermost.
-    kernel = tf.tile(
-        tf.reshape(tf.constant(_GRAY_WEIGHTS), [1, 1, 3, 1]), [1, 1, 1, 3]
-    )
-    scaled = tf.nn.conv2d(pixels, kernel, strides=1, padding="VALID")
+    scaled = tf.nn.conv2d(pixels, _GRAY_WEIGHTS, strides=1, padding="VALID")
     return tf.floor((scaled + 32768.0) / 65536.0)
 
 
@@ -217,11 +213,11 @@ def _turn_hue(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
     pixels = tf.cast(images, tf.float32)
     height, width = pixels.shape[1:3]
     flat = tf.reshape(pixels, [-1, height * width, 3])
-    planes = tf.unstack(tf.transpose(flat, [2, 0, 1]))  # 3 of [batch, H * W]
-    brightest = functools.reduce(tf.maximum, planes)
-    darkest = functools.reduce(tf.minimum, planes)
+    planes = tf.transpose(flat, [2, 0, 1])  # [3, batch, H * W]
+    red, green, blue = tf.unstack(planes)
+    brightest = tf.maximum(tf.maximum(red, green), blue)
+    darkest = tf.minimum(tf.minimum(red, green), blue)
     chroma = brightest - darkest
-    red, green, blue = planes
     # Masks, for tf.where takes many times as long.
     is_red = tf.cast(red == brightest, tf.float32)
     is_green = tf.cast(green == brightest, tf.float32) * (1.0 - is_red)

@@ -52,15 +52,12 @@ def dispatch(
         which each operation receives for its own images.
     """
     count = len(operations)
-    arguments = [
+    positions, *arguments = (
         tf.dynamic_partition(tensor, choice, count)
-        for tensor in (images, *per_image)
-    ]
-    positions = tf.dynamic_partition(tf.range(tf.size(choice)), choice, count)
+        for tensor in (tf.range(tf.size(choice)), images, *per_image)
+    )
     results = [
         operation(*own)
-        for operation, own in zip(
-            operations, zip(*arguments, strict=True), strict=True
-        )
+        for operation, *own in zip(operations, *arguments, strict=True)
     ]
     return tf.ensure_shape(tf.dynamic_stitch(positions, results), images.shape)

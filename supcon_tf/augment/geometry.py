@@ -36,7 +36,7 @@ def crop_box(
     the central square of the short side. Returns y, x, height, width, scalars
     int32, pixels inside an image of shape [3] int32.
     """
-    begins, extents = _crop_boxes(image_shape, [seed], area, aspect)
+    begins, extents = _crop_boxes(image_shape, seed, area, aspect)
     y, x, _ = tf.unstack(begins[0])
     height, width, _ = tf.unstack(extents[0])
     return y, x, height, width
@@ -67,9 +67,8 @@ def random_resized_crop(
     """Cuts out a random box, or one per seed, and resizes it to a square."""
     image = _check_image(image, size, "image")
     seed = _check_seed(seed)
-    begins, extents = _crop_boxes(tf.shape(image), _rows(seed), area, aspect)
-    views = _cut_views(image, begins, extents, size)
-    return views if seed.shape.rank == 2 else views[0]
+    begins, extents = _crop_boxes(tf.shape(image), seed, area, aspect)
+    return _cut_views(image, seed, begins, extents, size)
 
 
 def random_resized_crop_jpeg(
@@ -90,15 +89,14 @@ def random_resized_crop_jpeg(
     seed = _check_seed(seed)
     _check_size(size)
     shape = tf.io.extract_jpeg_shape(contents)
-    begins, extents = _crop_boxes(shape, _rows(seed), area, aspect)
+    begins, extents = _crop_boxes(shape, seed, area, aspect)
     low = tf.reduce_min(begins, axis=0)
     high = tf.reduce_max(begins + extents, axis=0)
     low = tf.maximum(low - _DECODED_MARGIN, 0)
     high = tf.minimum(high + _DECODED_MARGIN, shape)
     window = tf.concat([low[:2], (high - low)[:2]], axis=0)
     image = tf.image.decode_and_crop_jpeg(contents, window, channels=3)
-    views = _cut_views(image, begins - low, extents, size)
-    return views if seed.shape.rank == 2 else views[0]
+    return _cut_views(image, seed, begins - low, extents, size)
 
 
 def random_flip(images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
@@ -172,13 +170,9 @@ def _check_seed(seed: tf.Tensor) -> tf.Tensor:
     return seed
 
 
-def _rows(seed: tf.Tensor) -> list[tf.Tensor]:
-    return tf.unstack(seed) if seed.shape.rank == 2 else [seed]
-
-
 def _crop_boxes(
     image_shape: tf.Tensor,
-    seeds: list[tf.Tensor],
+    seed: tf.Tensor,
     area: tuple[float, float],
     aspect: tuple[float, float],
 ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -198,16 +192,16 @@ def _crop_boxes(
         tf.image.stateless_sample_distorted_bounding_box(
             image_shape,
             tf.constant([[[0.0, 0.0, 1.0, 1.0]]]),
-            seed,
+            seed_of_view,
             min_object_covered=0.1,
             aspect_ratio_range=aspect,
             area_range=area,
             max_attempts=_ATTEMPTS,
         )
-        for seed in seeds
+        for seed_of_view in tf.unstack(tf.reshape(seed, [-1, 2]))
     ]
-    begins = tf.stack([begin for begin, _, _ in draws])
-    extents = tf.stack([extent for _, extent, _ in draws])
+    begins, extents, _ = zip(*draws, strict=True)
+    begins, extents = tf.stack(begins), tf.stack(extents)
     height, width, _ = tf.unstack(image_shape)
     side = tf.minimum(height, width)
     whole = tf.reduce_all(
@@ -219,9 +213,13 @@ def _crop_boxes(
 
 
 def _cut_views(
-    image: tf.Tensor, begins: tf.Tensor, extents: tf.Tensor, size: int
+    image: tf.Tensor,
+    seed: tf.Tensor,
+    begins: tf.Tensor,
+    extents: tf.Tensor,
+    size: int,
 ) -> tf.Tensor:
-    """Cuts out the boxes and resizes them: [views, size, size, 3] uint8."""
+    """Cuts out the boxes and resizes them: a view, or one for each seed."""
     known = image.shape[:2]
     small = known.is_fully_defined() and max(known) <= 2 * size
     # No tf.cond where no box can be too large: a fifth of the time at 32 px.
@@ -229,7 +227,8 @@ def _cut_views(
         functools.partial(_resize, antialias=False) if small else resize_crop
     )
     boxes = zip(tf.unstack(begins), tf.unstack(extents), strict=True)
-    return tf.stack([resize(tf.slice(image, *box), size=size) for box in boxes])
+    views = [resize(tf.slice(image, *box), size=size) for box in boxes]
+    return tf.stack(views) if seed.shape.rank == 2 else views[0]
 
 
 def _resize(image: tf.Tensor, size: int, *, antialias: bool) -> tf.Tensor:

@@ -16,6 +16,7 @@ import math
 import tensorflow as tf
 
 from supcon_tf import exceptions
+from supcon_tf.augment import affine
 
 _WEIGHT_STEPS = 4096  # MixUp's weights are multiples of its reciprocal.
 
@@ -133,18 +134,14 @@ class CutMix(MixUp):
         centers = _uniform([2, batch], center_seed)
         rows = _in_box(height, side, centers[0])  # [B, H]
         columns = _in_box(width, side, centers[1])  # [B, W]
-        # Byte masks, 0 or 255, and long rows of all views and all colours:
-        # selecting pixel by pixel costs many times as much.
-        mask = tf.bitwise.bitwise_and(
-            tf.tile(rows, [1, num_views])[:, :, tf.newaxis],
-            tf.repeat(columns, 3, axis=1)[:, tf.newaxis],
-        )  # [B, V*H, W*3]
+        # All views as one high image.
         own = tf.reshape(views, [batch, num_views * height, width * 3])
-        change = tf.bitwise.bitwise_xor(own, tf.gather(own, partners))
-        change = tf.bitwise.bitwise_and(change, mask)
+        other = tf.gather(own, partners)
+        rows_of_views = tf.tile(rows, [1, num_views])
+        mixed = affine.paste(own, other, rows_of_views, columns)
         pasted = _count(rows) * _count(columns) / (height * width)
         weights = tf.cast(1.0 - pasted, tf.float32)[:, tf.newaxis]  # [B, 1]
-        return tf.bitwise.bitwise_xor(own, change), weights
+        return mixed, weights
 
 
 def _check_batch(views: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor) -> None:
@@ -193,11 +190,9 @@ def _beta(alpha: float, count: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
 def _in_box(size: int, side: tf.Tensor, center: tf.Tensor) -> tf.Tensor:
     """[batch, size] uint8, 255 inside the box; [batch] in units of the axis."""
-    length = tf.cast(tf.round(side * size), tf.int32)[:, tf.newaxis]
-    first = tf.cast(center * size, tf.int32)[:, tf.newaxis] - length // 2
-    pixel = tf.range(size)
-    inside = (first <= pixel) & (pixel < first + length)
-    return tf.cast(inside, tf.uint8) * 255
+    length = tf.cast(tf.round(side * size), tf.int32)
+    first = tf.cast(center * size, tf.int32) - length // 2
+    return affine.band(size, first, length)
 
 
 def _count(inside: tf.Tensor) -> tf.Tensor:

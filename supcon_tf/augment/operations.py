@@ -133,11 +133,9 @@ def _without(operation: _Kind) -> _Kind:
     return lambda images, *_, fill: operation(images)
 
 
-def _with(operation: _Kind, dtype: tf.DType) -> _Kind:
-    """A kind whose argument is of this type."""
-    return lambda images, _, arguments, *__, fill: operation(
-        images, tf.cast(arguments, dtype)
-    )
+def _with(operation: _Kind) -> _Kind:
+    """A kind that needs its argument."""
+    return lambda images, _, arguments, *__, fill: operation(images, arguments)
 
 
 def _move(
@@ -172,19 +170,19 @@ def _cut_out(
     return affine.cutout(images, centers, tf.cast(arguments, tf.int32), fill)
 
 
-_solarize = _with(tones.solarize, tf.int32)
+_solarize = _with(tones.solarize)
 _KIND_OF = {
     "Identity": _without(dispatch.keep),
     "AutoContrast": _without(tones.auto_contrast),
     "Equalize": _without(tones.equalize),
     "Invert": _solarize,  # its argument 0 is the threshold that inverts all
-    "Posterize": _with(tones.posterize, tf.int32),
+    "Posterize": _with(tones.posterize),
     "Solarize": _solarize,
-    "SolarizeAdd": _with(tones.solarize_add, tf.int32),
-    "Color": _with(color.adjust_saturation, tf.float32),
-    "Contrast": _with(color.adjust_contrast, tf.float32),
-    "Brightness": _with(color.adjust_brightness, tf.float32),
-    "Sharpness": _with(color.adjust_sharpness, tf.float32),
+    "SolarizeAdd": _with(tones.solarize_add),
+    "Color": _with(color.adjust_saturation),
+    "Contrast": _with(color.adjust_contrast),
+    "Brightness": _with(color.adjust_brightness),
+    "Sharpness": _with(color.adjust_sharpness),
     **dict.fromkeys(SIGNED, _move),
     "Cutout": _cut_out,
 }

@@ -6,6 +6,7 @@ A policy does not crop or flip: the data pipeline has done so before.
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import tensorflow as tf
 
@@ -27,7 +28,18 @@ _BLUR_SIGMA = (0.1, 2.0)  # pixels, SimCLR, Appendix A
 
 @dataclasses.dataclass(eq=False)
 class _Policy:
-    """What all have. Each states what it does in `_augment`."""
+    """What all have. Each states what it does in `_augment`.
+
+    A class checks its fields after those of its bases.
+    """
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            exceptions.require(
+                not name.endswith("probability") or 0.0 <= value <= 1.0,
+                f"`{name}` must be in [0, 1]",
+                value,
+            )
 
     def __call__(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
         """Augments each image with its own draws.
@@ -139,6 +151,7 @@ class RandAugment(_Policy):
     fill: affine.Color = affine.GRAY
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         exceptions.require(
             self.num_layers >= 1, "`num_layers` must be >= 1", self.num_layers
         )
@@ -151,11 +164,6 @@ class RandAugment(_Policy):
             self.num_operations in tables.RAND_AUGMENT,
             "`num_operations` must be 14 or 16",
             self.num_operations,
-        )
-        exceptions.require(
-            0.0 <= self.probability <= 1.0,
-            "`probability` must be in [0, 1]",
-            self.probability,
         )
         self.fill = affine.check_fill(self.fill)
 
@@ -218,35 +226,26 @@ class SimAugment(_Policy):
     blur_probability: float = 0.5
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         color.check_strength(self.strength)
-        for name, value in vars(self).items():
-            exceptions.require(
-                not name.endswith("_probability") or 0.0 <= value <= 1.0,
-                f"`{name}` must be in [0, 1]",
-                value,
-            )
 
     def _augment(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
         draws = randomness.uniform(seeds, 5, randomness.Stream.SIM_AUGMENT)
         jitter, grayscale, bend, blur, width = tf.unstack(draws, axis=1)
         sigma = _BLUR_SIGMA[0] + (_BLUR_SIGMA[1] - _BLUR_SIGMA[0]) * width
-
-        def color_jitter(images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-            return color.color_jitter(images, seeds, self.strength)
-
-        def to_gray(images: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
-            return color.to_grayscale(images)
-
-        for probability, draw, operation, argument in (
+        color_jitter = functools.partial(
+            color.color_jitter, strength=self.strength
+        )
+        for probability, draw, operation, *argument in (
             (self.jitter_probability, jitter, color_jitter, seeds),
-            (self.grayscale_probability, grayscale, to_gray, seeds),
+            (self.grayscale_probability, grayscale, color.to_grayscale),
             (self.warp_probability, bend, warp.random_warp, seeds),
             (self.blur_probability, blur, color.gaussian_blur, sigma),
         ):
             if probability > 0.0:
                 choice = tf.cast(draw < probability, tf.int32)
                 either = (dispatch.keep, operation)
-                images = dispatch.dispatch(choice, either, images, argument)
+                images = dispatch.dispatch(choice, either, images, *argument)
         return images
 
 
@@ -270,10 +269,6 @@ class StackedRandAugment(SimAugment, RandAugment):
     Reference: https://arxiv.org/abs/2004.11362, Sec. 14.2;
       https://arxiv.org/abs/2005.10243, Appendix.
     """
-
-    def __post_init__(self) -> None:
-        RandAugment.__post_init__(self)
-        SimAugment.__post_init__(self)
 
     def _augment(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
         images = RandAugment._augment(self, images, seeds)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -33,29 +34,27 @@ class Stream(enum.IntEnum):
 
 
 def threefry(
-    keys: tuple[tf.Tensor, tf.Tensor], counters: tuple[tf.Tensor, tf.Tensor]
+    keys: Sequence[tf.Tensor], counters: Sequence[tf.Tensor]
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Threefry-2x32 with 20 rounds, the counter-based generator.
 
-    Takes four uint32 tensors, which must broadcast, and returns two.
+    Takes two keys and two counters, uint32 tensors that must broadcast, and
+    returns two more.
 
     Reference: Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC11.
     """
-    parity = tf.constant(_PARITY, tf.uint32)
-    schedule = (*keys, keys[0] ^ keys[1] ^ parity)
+    schedule = (*keys, keys[0] ^ keys[1] ^ _PARITY)
     left = counters[0] + schedule[0]
     right = counters[1] + schedule[1]
     for group in range(1, 6):
         for bits in _ROTATIONS[(group - 1) % 2]:
             left += right
             right = left ^ (
-                tf.bitwise.left_shift(right, tf.constant(bits, tf.uint32))
-                | tf.bitwise.right_shift(
-                    right, tf.constant(32 - bits, tf.uint32)
-                )
+                tf.bitwise.left_shift(right, bits)
+                | tf.bitwise.right_shift(right, 32 - bits)
             )
         left += schedule[group % 3]
-        right += schedule[(group + 1) % 3] + tf.constant(group, tf.uint32)
+        right += schedule[(group + 1) % 3] + group
     return left, right
 
 
@@ -85,13 +84,11 @@ def uniform(
         "`seeds` must be [batch, 2] int32",
         f"{seeds.shape} {seeds.dtype.name}",
     )
-    first, second = tf.split(tf.bitcast(seeds, tf.uint32), 2, axis=1)
+    keys = tf.split(tf.bitcast(seeds, tf.uint32), 2, axis=1)
     draws = tf.cast(tf.range(count)[tf.newaxis], tf.uint32)  # [1, count]
-    words, _ = threefry(
-        (first, second), (draws, tf.constant(stream, tf.uint32))
-    )  # [batch, count]
-    top = tf.bitwise.right_shift(words, tf.constant(8, tf.uint32))
-    return tf.cast(top, tf.float32) * 2.0**-24
+    counters = draws, tf.constant(stream, tf.uint32)
+    words, _ = threefry(keys, counters)  # [batch, count]
+    return tf.cast(tf.bitwise.right_shift(words, 8), tf.float32) * 2.0**-24
 
 
 def normal(
@@ -138,8 +135,5 @@ def fold_in(seeds: tf.Tensor, data: tf.Tensor) -> tf.Tensor:
         data.dtype.is_integer, "`data` must be integers", data.dtype.name
     )
     keys = tf.unstack(tf.bitcast(seeds, tf.uint32), axis=-1)
-    words = threefry(
-        (keys[0], keys[1]),
-        (tf.cast(data, tf.uint32), tf.constant(_FOLD_STREAM, tf.uint32)),
-    )
-    return tf.bitcast(tf.stack(words, axis=-1), tf.int32)
+    counters = tf.cast(data, tf.uint32), tf.constant(_FOLD_STREAM, tf.uint32)
+    return tf.bitcast(tf.stack(threefry(keys, counters), axis=-1), tf.int32)

@@ -1,8 +1,9 @@
 """New levels for old, channel by channel, with the results of PIL's ImageOps.
 
 Images are [batch, height, width, 3] uint8, as are the results; one number per
-image is [batch] int32. Everything is integer arithmetic or, for one operation,
-PIL's own float64: results equal PIL's bit by bit, alone and in any batch.
+image is [batch], whole, of any type. Everything is integer arithmetic or, for
+one operation, PIL's own float64: results equal PIL's bit by bit, alone and in
+any batch.
 """
 
 from __future__ import annotations
@@ -31,10 +32,8 @@ def auto_contrast(images: tf.Tensor) -> tf.Tensor:
     # table of 256 levels, in half the time of a look-up.
     scale = tf.where(span > 0.0, 255.0 / tf.maximum(span, 1.0), 1.0)
     offset = tf.where(span > 0.0, -darkest * scale, 0.0)
-    scale, offset = (
-        tf.tile(numbers, [1, width])[:, None]  # [batch, 1, W * 3]
-        for numbers in (scale, offset)
-    )
+    scale = tf.tile(scale, [1, width])[:, None]  # [batch, 1, W * 3]
+    offset = tf.tile(offset, [1, width])[:, None]
     rows = tf.reshape(images, [-1, height, width * 3])
     rows = tf.cast(rows, tf.float64) * scale + offset
     return tf.reshape(tf.cast(rows, tf.uint8), [-1, *images.shape[1:]])
@@ -100,8 +99,8 @@ def solarize_add(images: tf.Tensor, addition: tf.Tensor) -> tf.Tensor:
 
 
 def _per_image(numbers: tf.Tensor) -> tf.Tensor:
-    """Shapes one number per image for arithmetic with pixels."""
-    return tf.reshape(numbers, [-1, 1, 1, 1])
+    """Shapes one number per image for arithmetic with pixels, as int32."""
+    return tf.reshape(tf.cast(numbers, tf.int32), [-1, 1, 1, 1])
 
 
 def _cells(images: tf.Tensor) -> tf.Tensor:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import types
-import warnings
-
+import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import addons, exceptions
 from supcon_tf.augment import dispatch, randomness
 
 _REFERENCE_SIDE = 224  # pixels; lengths are stated at this side and scale
@@ -44,7 +41,8 @@ def random_warp(
         return images
     longest = max_length * min(height, width) / _REFERENCE_SIDE
     positions = _source_positions(seeds, height, width, longest)
-    warped = _tfa_image().resampler(tf.cast(images, tf.float32), positions)
+    image = addons.load("image")
+    warped = image.resampler(tf.cast(images, tf.float32), positions)
     warped = tf.saturate_cast(tf.round(warped), tf.uint8)
     return tf.reshape(warped, [-1, height, width, 3])
 
@@ -83,25 +81,11 @@ def _basis(height: int, width: int) -> tf.Tensor:
     points, then row and column.
     """
     points = [[height * i / 3, width * j / 3] for i in (1, 2) for j in (1, 2)]
-    rows, columns = tf.meshgrid(
-        tf.range(height, dtype=tf.float64),
-        tf.range(width, dtype=tf.float64),
-        indexing="ij",
-    )
-    pixels = tf.reshape(tf.stack([rows, columns], axis=-1), [-1, 2])
-    splines = _tfa_image().interpolate_spline(
+    pixels = np.indices([height, width], np.float64).reshape(2, -1).T
+    splines = addons.load("image").interpolate_spline(
         tf.constant([points], tf.float64),
         tf.eye(4, dtype=tf.float64)[tf.newaxis],
-        pixels[tf.newaxis],
+        pixels[np.newaxis],
         order=2,
     )  # [1, H * W, 4]
     return tf.concat([splines[0], pixels], axis=1) * _FRACTIONS
-
-
-@tf.autograph.experimental.do_not_convert
-def _tfa_image() -> types.ModuleType:
-    """TFA's image module, imported on first use: it takes seconds."""
-    with warnings.catch_warnings():
-        # Its notice on TFA's end of life: requirements.txt pins the release.
-        warnings.simplefilter("ignore", UserWarning)
-        return importlib.import_module("tensorflow_addons.image")

@@ -13,7 +13,6 @@ from supcon_tf.data import image_bytes, images, sources
 
 EXTENSIONS = (".jpg", ".jpeg", ".png")
 _TEST_FOLDERS = ("test", "val")  # The first with classes is the test split.
-_SPLIT_FOLDERS = ("train", *_TEST_FOLDERS)
 _SHOWN_PATHS = 5  # How many bad paths a message lists.
 
 
@@ -62,14 +61,11 @@ def load_folder(
         name="folder",
         split=split,
         class_names=tuple(class_names),
-        num_examples=len(ids),
         image_size=image_size,
-        records=sources.index_records(len(ids)),
-        read=reader([os.path.join(data_dir, name) for name in ids], labels),
         skipped=tuple(bad),
         ignored=ignored,
         ids=tuple(ids.tolist()),
-        labels=labels,
+        **sources.by_index(_paths(data_dir, ids), labels, tf.io.read_file),
     )
 
 
@@ -77,10 +73,17 @@ def _list_split(
     data_dir: str, split: str, test_fraction: float, split_seed: int
 ) -> tuple[list[str], np.ndarray, np.ndarray, tuple[str, ...]]:
     """The classes of a folder, and what `_list_files` says of a split."""
-    if _has_splits(data_dir):
-        class_names, folder = _given_split(data_dir, split)
-        return class_names, *_list_files(data_dir, folder, class_names)
     class_names = _folders(data_dir)
+    splits = {
+        name: _folders(os.path.join(data_dir, name))
+        for name in class_names
+        if name in ("train", *_TEST_FOLDERS)
+    }
+    # A lone class may be called `train`. Two such names are splits even if they
+    # hold files only: as classes, they would train a model to tell them apart.
+    if len(splits) > 1 or any(splits.values()):
+        class_names, folder = _given_split(data_dir, split, splits)
+        return class_names, *_list_files(data_dir, folder, class_names)
     exceptions.require(
         class_names,
         "`data_dir` must hold one sub-folder per class, or `train` and `test` "
@@ -92,13 +95,10 @@ def _list_split(
     return class_names, ids[is_own], labels[is_own], ignored
 
 
-def reader(paths: list[str], labels: np.ndarray) -> sources.Read:
-    """Reads the contents of the file at an index."""
-    paths, labels = tf.constant(paths), tf.constant(labels, tf.int32)
-    return lambda index: (
-        tf.io.read_file(tf.gather(paths, index)),
-        tf.gather(labels, index),
-    )
+def _paths(data_dir: str, ids: np.ndarray) -> tf.Tensor:
+    """The files of examples, [examples] string."""
+    paths = [os.path.join(data_dir, name) for name in ids]
+    return tf.constant(paths, tf.string)
 
 
 def _refuse_bad_images(data_dir: str, bad: list[str], total: int) -> None:
@@ -131,13 +131,13 @@ def _check_classes(
     )
 
 
-def _given_split(data_dir: str, split: str) -> tuple[list[str], str]:
-    """The classes, and the folder of a split, of train/ and test/ or val/."""
-    classes = {
-        name: _folders(os.path.join(data_dir, name))
-        for name in _folders(data_dir)
-        if name in _SPLIT_FOLDERS
-    }
+def _given_split(
+    data_dir: str, split: str, classes: dict[str, list[str]]
+) -> tuple[list[str], str]:
+    """The classes, and the folder of a split, of train/ and test/ or val/.
+
+    `classes` are the sub-folders of each of these that there is.
+    """
     test_folder = next((n for n in _TEST_FOLDERS if classes.get(n)), "")
     counts = {name: len(names) for name, names in classes.items()}
     exceptions.require(
@@ -147,9 +147,8 @@ def _given_split(data_dir: str, split: str) -> tuple[list[str], str]:
         f"{counts} classes in {data_dir}",
     )
     train_names, test_names = classes["train"], classes[test_folder]
-    only_train = sorted(set(train_names) - set(test_names))
-    only_test = sorted(set(test_names) - set(train_names))
-    marked = [f"- {n}" for n in only_train] + [f"+ {n}" for n in only_test]
+    marked = [f"- {name}" for name in train_names if name not in test_names]
+    marked += [f"+ {name}" for name in test_names if name not in train_names]
     exceptions.require(
         not marked,
         f"`train` and `{test_folder}` must hold the same classes",
@@ -219,25 +218,12 @@ def _folders(path: str) -> list[str]:
         )
 
 
-def _has_splits(data_dir: str) -> bool:
-    """Says whether train, test and val are splits here, and not classes.
-
-    A lone class may be called `train`. Two such names are splits even if they
-    hold files only: as classes, they would train a model to tell them apart.
-    """
-    splits = [name for name in _folders(data_dir) if name in _SPLIT_FOLDERS]
-    return len(splits) > 1 or any(
-        _folders(os.path.join(data_dir, name)) for name in splits
-    )
-
-
 def _check_images(
     data_dir: str, ids: np.ndarray
 ) -> tuple[np.ndarray, int | None]:
     """Returns which files are images, and their side if all have the same."""
-    paths = [os.path.join(data_dir, name) for name in ids]
     checked = (
-        tf.data.Dataset.from_tensor_slices(tf.constant(paths, tf.string))
+        tf.data.Dataset.from_tensor_slices(_paths(data_dir, ids))
         .enumerate()
         .map(_probe, num_parallel_calls=tf.data.AUTOTUNE)
         .ignore_errors()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -100,11 +99,9 @@ def make_views(
     seeds = tf.constant([seed, 0], tf.int32)
     chunks = _ordered_chunks(source, batch_size, seeds, start_step, shard)
     read = _chunk_reader(source, num_views, seeds, size, crop_area, crop_aspect)
-    augment = functools.partial(
-        _augment, flip=horizontal_flip, policy=augmentation
-    )
     chunks = chunks.map(read, num_parallel_calls=tf.data.AUTOTUNE)
-    return _endless_batches(chunks, batch_size // shard[1], augment)
+    rows = batch_size // shard[1]
+    return _endless_batches(chunks, rows, horizontal_flip, augmentation)
 
 
 def make_examples(
@@ -240,8 +237,23 @@ def _chunk_reader(
 
 
 def _endless_batches(
-    chunks: tf.data.Dataset, batch_size: int, augment: Callable[..., tuple]
+    chunks: tf.data.Dataset, batch_size: int, flip: bool, policy: _Policy | None
 ) -> tf.data.Dataset:
+    """Batches of the chunks' views, flipped and augmented all at once."""
+
+    def augment(
+        views: tf.Tensor, labels: tf.Tensor, seeds: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        pixels = tf.reshape(views, [-1, *views.shape[2:]])  # [B*V, S, S, 3]
+        seeds = tf.reshape(seeds, [-1, 2])  # [B*V, 2]
+        if flip:
+            flip_seeds = randomness.fold_in(seeds, _FLIP)
+            pixels = geometry.random_flip(pixels, flip_seeds)
+        if policy is not None:
+            policy_seeds = randomness.fold_in(seeds, _POLICY)
+            pixels = tracing.rewritten(policy)(pixels, policy_seeds)
+        return tf.reshape(pixels, views.shape), labels
+
     # Endless, for Keras to ask for steps_per_epoch rather than run for ever.
     endless = tf.data.experimental.assert_cardinality(
         tf.data.INFINITE_CARDINALITY
@@ -253,25 +265,6 @@ def _endless_batches(
         .with_options(_options())
         .apply(endless)
     )
-
-
-def _augment(
-    views: tf.Tensor,
-    labels: tf.Tensor,
-    seeds: tf.Tensor,
-    flip: bool,
-    policy: _Policy | None,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Flips and augments the views of a batch, all at once."""
-    pixels = tf.reshape(views, [-1, *views.shape[2:]])  # [B*V, S, S, 3]
-    seeds = tf.reshape(seeds, [-1, 2])  # [B*V, 2]
-    if flip:
-        flip_seeds = randomness.fold_in(seeds, _FLIP)
-        pixels = geometry.random_flip(pixels, flip_seeds)
-    if policy is not None:
-        policy = tracing.rewritten(policy)
-        pixels = policy(pixels, randomness.fold_in(seeds, _POLICY))
-    return tf.reshape(pixels, views.shape), labels
 
 
 def _read_image(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import queue
 import socket
 import threading
 import time
+from concurrent import futures
 
 import tensorflow as tf
 from tensorflow.data.experimental import service
@@ -70,30 +70,25 @@ def check_service(address: str, seconds: float = _START_SECONDS) -> None:
         "`address` must be that of a running tools/data_service.py "
         f"(--data_service), got {address}"
     )
-    try:
-        _connect(address, _CONNECT_SECONDS)
-    except OSError as error:
-        raise exceptions.InvalidValue(f"{wanted}: {error}") from error
-    answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+    _connect(address, wanted)
+    answer: futures.Future[tf.Tensor] = futures.Future()
 
     def ask() -> None:
         try:
             one = service.distribute(service.ShardingPolicy.OFF, address)
-            next(iter(tf.data.Dataset.range(1).apply(one)))
+            answer.set_result(next(iter(tf.data.Dataset.range(1).apply(one))))
         except (tf.errors.OpError, StopIteration) as error:
-            answers.put(error)
-        else:
-            answers.put(None)
+            answer.set_exception(error)
 
     # Waiting for a worker cannot be interrupted: left behind if it is in vain.
     threading.Thread(target=ask, daemon=True).start()
     try:
-        error = answers.get(timeout=seconds)
-    except queue.Empty:
+        answer.result(timeout=seconds)
+    except futures.TimeoutError:
         raise exceptions.InvalidValue(
             f"{wanted}: no worker answered within {seconds:g} s"
         ) from None
-    if error is not None:
+    except (tf.errors.OpError, StopIteration) as error:
         raise exceptions.InvalidValue(f"{wanted}: {error}") from error
 
 
@@ -141,7 +136,12 @@ def start_workers(
     Raises:
       ValueError: `dispatcher` cannot be reached, or a port is taken.
     """
-    _wait_for_dispatcher(dispatcher, seconds)
+    _connect(
+        dispatcher,
+        "`dispatcher` must be the address of a dispatcher that runs, got "
+        f"{dispatcher}",
+        seconds,
+    )
     ports = [first_port and first_port + index for index in range(count)]
     for port in ports:
         _check_free(port)
@@ -167,29 +167,27 @@ def _register_operations() -> None:
     warp.random_warp(image, seeds)
 
 
-def _connect(address: str, seconds: float) -> None:
-    """Raises OSError unless something listens at a grpc:// address."""
+def _connect(address: str, wanted: str, seconds: float = 0.0) -> None:
+    """Returns once something listens at a grpc:// address.
+
+    Raises:
+      ValueError: it is no such address, or nothing does within seconds; then
+        the message begins with `wanted`.
+    """
     host, _, port = address.removeprefix("grpc://").rpartition(":")
     exceptions.require(
         address.startswith("grpc://") and host and port.isdigit(),
         "`address` must be grpc://host:port",
         address,
     )
-    socket.create_connection((host.strip("[]"), int(port)), seconds).close()
-
-
-def _wait_for_dispatcher(address: str, seconds: float) -> None:
-    """Returns once a dispatcher listens there; raises ValueError."""
     end = time.monotonic() + seconds
     while True:
         try:
-            return _connect(address, _CONNECT_SECONDS)
+            where = host.strip("[]"), int(port)
+            return socket.create_connection(where, _CONNECT_SECONDS).close()
         except OSError as error:
-            if time.monotonic() > end:
-                raise exceptions.InvalidValue(
-                    "`dispatcher` must be the address of a dispatcher that "
-                    f"runs, got {address}: {error}"
-                ) from error
+            if time.monotonic() >= end:
+                raise exceptions.InvalidValue(f"{wanted}: {error}") from error
         time.sleep(0.2)
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from supcon_tf import exceptions
@@ -77,6 +78,36 @@ def index_records(num_examples: int) -> Records:
     return records
 
 
+def by_index(
+    values: npt.ArrayLike,
+    labels: np.ndarray,
+    finish: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+) -> dict[str, object]:
+    """The fields of a `Source` whose records are indices, of any example.
+
+    Args:
+      values: [num_examples, ...], such as images or paths; kept in memory once.
+      labels: [num_examples] integers.
+      finish: makes an image, or the contents of its file, of one value.
+
+    Returns:
+      `num_examples`, `records`, `read` and `labels`.
+    """
+    # Eager tensors are captured by `read`; as constants in its graph they
+    # would hit the 2 GB limit of a graph.
+    all_values = tf.convert_to_tensor(values)
+    all_labels = tf.convert_to_tensor(labels.astype(np.int32))
+    return {
+        "num_examples": len(labels),
+        "records": index_records(len(labels)),
+        "read": lambda index: (
+            finish(tf.gather(all_values, index)),
+            tf.gather(all_labels, index),
+        ),
+        "labels": labels,
+    }
+
+
 def from_arrays(
     images: np.ndarray,
     labels: np.ndarray | Sequence[int],
@@ -111,25 +142,16 @@ def from_arrays(
         f"{labels.min()}..{labels.max()}",
     )
     height, width = images.shape[1:3]
-    # Eager tensors are captured by `read`; as constants in its graph they
-    # would hit the 2 GB limit of a graph.
-    all_images = tf.convert_to_tensor(images)
-    all_labels = tf.convert_to_tensor(labels.astype(np.int32))
-
-    def read(index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        image = tf.gather(all_images, index)
-        image = tf.broadcast_to(image, [height, width, 3])
-        return image, tf.gather(all_labels, index)
-
     return Source(
         name=name,
         split=split,
         class_names=tuple(class_names),
-        num_examples=len(images),
         image_size=height if height == width else None,
-        records=index_records(len(images)),
-        read=read,
-        labels=labels,
+        **by_index(
+            images,
+            labels,
+            lambda image: tf.broadcast_to(image, [height, width, 3]),
+        ),
     )
 
 

@@ -140,24 +140,15 @@ def subset(source: sources.Source, positions: npt.ArrayLike) -> sources.Source:
         )
         batch = records.map(source.read).batch(len(positions))
         images, labels = batch.get_single_element()
-        source = dataclasses.replace(
-            source,
-            read=lambda index: (
-                tf.gather(images, index),
-                tf.gather(labels, index),
-            ),
-            labels=labels.numpy(),
+        fields = sources.by_index(images, labels.numpy())
+    else:
+        fields = sources.by_index(
+            positions,
+            source.labels[positions],
+            lambda place: source.read(place)[0],
         )
-        positions = np.arange(len(positions))
-    places = tf.constant(positions)
-    return dataclasses.replace(
-        source,
-        num_examples=len(positions),
-        records=sources.index_records(len(positions)),
-        read=lambda index: source.read(tf.gather(places, index)),
-        labels=source.labels[positions],
-        ids=source.ids and tuple(source.ids[place] for place in positions),
-    )
+    ids = source.ids and tuple(source.ids[place] for place in positions)
+    return dataclasses.replace(source, ids=ids, **fields)
 
 
 def can_be_held(source: sources.Source, count: int) -> bool:

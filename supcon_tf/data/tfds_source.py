@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from typing import TYPE_CHECKING
 
@@ -52,11 +53,6 @@ def load_tfds(
     num_examples = builder.info.splits[split_name].num_examples
     height, width = builder.info.features[image_key].shape[:2]
 
-    def records(seeds: tf.Tensor | None) -> tf.data.Dataset:
-        if seeds is None:
-            return dataset
-        return _shuffled(dataset, min(num_examples, _SHUFFLE_BUFFER), seeds)
-
     def read(record: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         return record[image_key], tf.cast(record[label_key], tf.int32)
 
@@ -66,7 +62,7 @@ def load_tfds(
         class_names=tuple(builder.info.features[label_key].names),
         num_examples=num_examples,
         image_size=height if height == width else None,
-        records=records,
+        records=functools.partial(_records, dataset, num_examples),
         read=read,
         shard=shard,
     )
@@ -187,15 +183,18 @@ def _input_context(
     return tf.distribute.InputContext(count, index, count)
 
 
-def _shuffled(
-    dataset: tf.data.Dataset, buffer_size: int, seeds: tf.Tensor
+def _records(
+    dataset: tf.data.Dataset, num_examples: int, seeds: tf.Tensor | None
 ) -> tf.data.Dataset:
-    """Shuffles in an order that depends on `seeds` [2] int32 alone."""
+    """In an order that depends on `seeds` [2] int32 alone, or as it is."""
+    if seeds is None:
+        return dataset
 
     def order(seed: tf.Tensor) -> tf.data.Dataset:
         # Dataset.shuffle mixes in the seed of tf.random.set_seed. Inside a
         # tf.data function this call fixes that of the function's own graph.
         tf.compat.v1.set_random_seed(1)
+        buffer_size = min(num_examples, _SHUFFLE_BUFFER)
         return dataset.shuffle(
             buffer_size, seed=seed, reshuffle_each_iteration=False
         )

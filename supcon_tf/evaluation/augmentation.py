@@ -221,9 +221,11 @@ def _photographs(settings: config.ShowAugmentSettings) -> data.Source | None:
         name="folder",
         split="train",
         class_names=names,
-        num_examples=len(names),
         image_size=None,
-        records=sources.index_records(len(names)),
-        read=folder.reader(list(map(str, images)), np.arange(len(names))),
         ids=names,
+        **sources.by_index(
+            [str(path) for path in images],
+            np.arange(len(images)),
+            tf.io.read_file,
+        ),
     )

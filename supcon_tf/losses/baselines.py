@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import warnings
+import dataclasses
 
 import tensorflow as tf
 
-from supcon_tf import defaults, exceptions
+from supcon_tf import addons, defaults, exceptions
 from supcon_tf.losses import inputs, log_space, supcon
 
 _MINED = {"semi_hard": "triplet_semihard_loss", "hard": "triplet_hard_loss"}
-# More samples than a replica can hold: keeps their ids apart in int64.
-_IDS_PER_REPLICA = 2**32
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -66,14 +63,11 @@ class SimCLRLoss(supcon.SupConLoss):
             "other",
             f"shape {z.shape}",
         )
-        context = tf.distribute.get_replica_context()
-        replica = context.replica_id_in_sync_group if context else 0
-        first = tf.cast(replica, tf.int64) * _IDS_PER_REPLICA
-        ids = first + tf.range(tf.shape(z, tf.int64)[0])  # [B]
-        return super().call(ids, z)
+        return super().call(inputs.sample_ids(z), z)
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@dataclasses.dataclass(eq=False)
 class NPairsLoss(inputs.Loss):
     """N-pairs loss as the paper has it, Suppl. Eq. 21.
 
@@ -99,14 +93,9 @@ class NPairsLoss(inputs.Loss):
     Reference: https://arxiv.org/abs/2004.11362, Suppl. Eq. 21.
     """
 
-    def __init__(
-        self,
-        cross_replica: bool = True,
-        reduction: str = tf.keras.losses.Reduction.AUTO,
-        name: str = "n_pairs_loss",
-    ):
-        super().__init__(reduction=reduction, name=name)
-        self.cross_replica = cross_replica
+    cross_replica: bool = True
+    reduction: str = tf.keras.losses.Reduction.AUTO
+    name: str = "n_pairs_loss"
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         # B own samples, G of all replicas, V views, A = B*V, M = G*V
@@ -130,6 +119,7 @@ class NPairsLoss(inputs.Loss):
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@dataclasses.dataclass(eq=False)
 class TripletLoss(inputs.Loss):
     """Triplet loss with mining, by `tfa.losses`, on squared distances.
 
@@ -165,26 +155,18 @@ class TripletLoss(inputs.Loss):
     hard); Hermans et al. 2017, https://arxiv.org/abs/1703.07737 (hard).
     """
 
-    def __init__(
-        self,
-        margin: float = 0.2,
-        mining: str = "semi_hard",
-        cross_replica: bool = True,
-        reduction: str = tf.keras.losses.Reduction.AUTO,
-        name: str = "triplet_loss",
-    ):
-        super().__init__(reduction=reduction, name=name)
+    margin: float = 0.2
+    mining: str = "semi_hard"
+    cross_replica: bool = True
+    reduction: str = tf.keras.losses.Reduction.AUTO
+    name: str = "triplet_loss"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        margin, mining = self.margin, self.mining
         exceptions.require(margin > 0, "`margin` must be positive", margin)
         exceptions.require_one_of(_MINED, "mining", mining)
-        self.margin = margin
-        self.mining = mining
-        self.cross_replica = cross_replica
-        with warnings.catch_warnings():
-            # TFA's notice on its end of life: requirements.txt pins it.
-            warnings.simplefilter("ignore", UserWarning)
-            # On first use: it takes seconds.
-            tfa_losses = importlib.import_module("tensorflow_addons.losses")
-        self.mined = getattr(tfa_losses, _MINED[mining])
+        self.mined = getattr(addons.load("losses"), _MINED[mining])
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         z = inputs.as_views(y_pred, "projections")

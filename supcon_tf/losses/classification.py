@@ -8,6 +8,8 @@ makes them; a loss is [batch] float32, nats, averaged over views.
 
 from __future__ import annotations
 
+import dataclasses
+
 import tensorflow as tf
 
 from supcon_tf import exceptions
@@ -15,6 +17,7 @@ from supcon_tf.losses import inputs
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@dataclasses.dataclass(eq=False)
 class CrossEntropyLoss(inputs.Loss):
     """Softmax cross-entropy per sample, the mean over its views.
 
@@ -39,19 +42,17 @@ class CrossEntropyLoss(inputs.Loss):
     (label smoothing, eps = 0.1).
     """
 
-    def __init__(
-        self,
-        label_smoothing: float = 0.0,
-        reduction: str = tf.keras.losses.Reduction.AUTO,
-        name: str = "cross_entropy_loss",
-    ):
-        super().__init__(reduction=reduction, name=name)
+    label_smoothing: float = 0.0
+    reduction: str = tf.keras.losses.Reduction.AUTO
+    name: str = "cross_entropy_loss"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         exceptions.require(
-            0 <= label_smoothing < 1,
+            0 <= self.label_smoothing < 1,
             "`label_smoothing` must be at least 0 and below 1",
-            label_smoothing,
+            self.label_smoothing,
         )
-        self.label_smoothing = label_smoothing
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         logits = inputs.as_views(y_pred, "logits")
@@ -69,6 +70,7 @@ class CrossEntropyLoss(inputs.Loss):
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@dataclasses.dataclass(eq=False)
 class MaxMarginLoss(inputs.Loss):
     """Large-margin softmax on cosines, additive: AM-Softmax, CosFace.
 
@@ -94,26 +96,23 @@ class MaxMarginLoss(inputs.Loss):
     (s = 30, m = 0.35); Wang H. et al. 2018, https://arxiv.org/abs/1801.09414.
     """
 
-    def __init__(
-        self,
-        margin: float = 0.35,
-        scale: float = 30.0,
-        reduction: str = tf.keras.losses.Reduction.AUTO,
-        name: str = "max_margin_loss",
-    ):
-        super().__init__(reduction=reduction, name=name)
+    margin: float = 0.35
+    scale: float = 30.0
+    reduction: str = tf.keras.losses.Reduction.AUTO
+    name: str = "max_margin_loss"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        margin, scale = self.margin, self.scale
         exceptions.require(margin >= 0, "`margin` must not be negative", margin)
         exceptions.require(scale > 0, "`scale` must be positive", scale)
-        self.margin = margin
-        self.scale = scale
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         cosines = inputs.as_views(y_pred, "cosines")
         ids = inputs.class_ids(y_true)
         is_label = tf.one_hot(ids, cosines.shape[2])[:, tf.newaxis]  # [B, 1, C]
-        return _cross_entropy(
-            ids, self.scale * (cosines - self.margin * is_label)
-        )
+        logits = self.scale * (cosines - self.margin * is_label)
+        return _cross_entropy(ids, logits)
 
 
 def _cross_entropy(ids: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:

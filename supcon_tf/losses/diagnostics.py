@@ -36,8 +36,11 @@ def diagnostics(cross_replica: bool = True) -> list[tf.keras.metrics.Metric]:
     ]
 
 
-class _Diagnostic(tf.keras.metrics.Mean):
-    """A mean over anchors, whose values and weights `_measure` returns."""
+class _Diagnostic(inputs.Configured, tf.keras.metrics.Mean):
+    """A mean over anchors, whose values and weights `_measure` returns.
+
+    It takes labels in any form, projections [R, D] of length 1, and V.
+    """
 
     def update_state(
         self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
@@ -49,14 +52,12 @@ class _Diagnostic(tf.keras.metrics.Mean):
             f"a {type(sample_weight)}",
         )
         z = inputs.as_views(y_pred, "projections")
-        z = tf.math.l2_normalize(z, axis=2)  # [B, V, D]
-        return super().update_state(*self._measure(y_true, z))
+        views, dim = z.shape[1:]
+        z = tf.math.l2_normalize(tf.reshape(z, [-1, dim]), axis=1)  # [R, D]
+        return super().update_state(*self._measure(y_true, z, views))
 
-    def _measure(self, labels: tf.Tensor, z: tf.Tensor) -> tuple:
+    def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
         raise NotImplementedError
-
-    def get_config(self) -> dict[str, object]:
-        return inputs.constructor_arguments(self)
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -85,10 +86,9 @@ class ContrastiveAccuracy(_Diagnostic):
         exceptions.require(anchors > 0, "`anchors` must be positive", anchors)
         self.anchors = anchors
 
-    def _measure(self, labels: tf.Tensor, z: tf.Tensor) -> tuple:
+    def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
         classes = inputs.class_numbers(inputs.class_ids(labels))
-        classes = tf.repeat(classes, z.shape[1])  # [R]
-        z = tf.reshape(z, [-1, z.shape[2]])  # [R, D]
+        classes = tf.repeat(classes, views)  # [R]
         rows = _subsample(z, self.anchors)  # [A]
         cosines = tf.matmul(tf.gather(z, rows), z, transpose_b=True)  # [A, R]
         same = tf.gather(classes, rows)[:, tf.newaxis] == classes  # [A, R]
@@ -115,11 +115,10 @@ class Alignment(_Diagnostic):
     def __init__(self, name: str = "alignment", dtype: str | None = None):
         super().__init__(name, dtype)
 
-    def _measure(self, labels: tf.Tensor, z: tf.Tensor) -> tuple:
+    def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
         classes, samples = _classes(inputs.class_ids(labels))
-        rows = tf.repeat(classes, z.shape[1])  # [R]
-        n = tf.cast(samples * z.shape[1], z.dtype)  # [B], 0 past the classes
-        z = tf.reshape(z, [-1, z.shape[2]])  # [R, D]
+        rows = tf.repeat(classes, views)  # [R]
+        n = tf.cast(samples * views, z.dtype)  # [B], 0 past the classes
         sums = tf.math.unsorted_segment_sum(z, rows, tf.size(n))  # [B, D]
         means = tf.math.divide_no_nan(sums, n[:, tf.newaxis])
         means = tf.gather(means, rows)  # [R, D]
@@ -160,8 +159,7 @@ class Uniformity(_Diagnostic):
         )
         self.anchors = anchors
 
-    def _measure(self, labels: tf.Tensor, z: tf.Tensor) -> tuple:
-        z = tf.reshape(z, [-1, z.shape[2]])  # [R, D]
+    def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
         z = tf.gather(z, _subsample(z, self.anchors))  # [A, D]
         cosines = tf.matmul(z, z, transpose_b=True)  # [A, A]
         potentials = tf.exp(4 * (cosines - 1))  # of unit vectors
@@ -192,8 +190,7 @@ class MeanCosine(_Diagnostic):
     def __init__(self, name: str = "mean_cosine", dtype: str | None = None):
         super().__init__(name, dtype)
 
-    def _measure(self, labels: tf.Tensor, z: tf.Tensor) -> tuple:
-        z = tf.reshape(z, [-1, z.shape[2]])  # [R, D]
+    def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
         rows = tf.cast(tf.shape(z)[0], z.dtype)
         total = tf.reduce_sum(tf.reduce_sum(z, axis=0) ** 2)
         mean = tf.math.divide_no_nan(
@@ -220,12 +217,12 @@ class PositivesPerAnchor(_Diagnostic):
         super().__init__(name, dtype)
         self.cross_replica = cross_replica
 
-    def _measure(self, labels: tf.Tensor, z: tf.Tensor) -> tuple:
+    def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
         ids = inputs.class_ids(labels)
         (all_ids,) = inputs.gather(self.cross_replica, ids)
         classes, samples = _classes(all_ids)
         # [B] int32 |P(i)|, the same for each view of a sample.
-        own = tf.gather(samples, classes[: tf.size(ids)]) * z.shape[1] - 1
+        own = tf.gather(samples, classes[: tf.size(ids)]) * views - 1
         return own, None
 
 
@@ -241,8 +238,8 @@ class AnchorsWithoutPositives(PositivesPerAnchor):
     ):
         super().__init__(cross_replica, name, dtype)
 
-    def _measure(self, labels: tf.Tensor, z: tf.Tensor) -> tuple:
-        return super()._measure(labels, z)[0] == 0, None
+    def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
+        return super()._measure(labels, z, views)[0] == 0, None
 
 
 def _classes(ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -8,18 +8,23 @@ import tensorflow as tf
 
 from supcon_tf import distribute, exceptions
 
-
-def constructor_arguments(thing: object) -> dict[str, object]:
-    """What `thing` was made of, where its attributes are named likewise."""
-    arguments = inspect.signature(type(thing).__init__).parameters
-    return {name: getattr(thing, name) for name in arguments if name != "self"}
+# More samples than a replica can hold: keeps their ids apart in int64.
+_IDS_PER_REPLICA = 2**32
 
 
-class Loss(tf.keras.losses.Loss):
-    """A loss that keeps every argument as the attribute of its name."""
+class Configured:
+    """What keeps the arguments of its constructor as attributes."""
 
     def get_config(self) -> dict[str, object]:
-        return constructor_arguments(self)
+        names = inspect.signature(type(self).__init__).parameters
+        return {name: getattr(self, name) for name in names if name != "self"}
+
+
+class Loss(Configured, tf.keras.losses.Loss):
+    """What all losses are: dataclasses with Keras' `reduction` and `name`."""
+
+    def __post_init__(self) -> None:
+        super().__init__(reduction=self.reduction, name=self.name)
 
 
 def check_options(
@@ -119,25 +124,30 @@ def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:
         f"shape {labels.shape}",
     )
     if labels.shape.rank == 2 and labels.shape[1] != 1:
-        one, zero = tf.ones([], labels.dtype), tf.zeros([], labels.dtype)
-        is_one = tf.cast(tf.equal(labels, one), tf.int32)
-        is_zero = tf.cast(tf.equal(labels, zero), tf.int32)
-        rule = (
+        rows = tf.cast(labels, tf.float64)
+        classes = tf.argmax(rows, axis=1)
+        check = tf.debugging.assert_equal(
+            rows,
+            tf.one_hot(classes, tf.shape(rows)[1], dtype=tf.float64),
             f"`{name}` of rank 2 must be one-hot; for several classes per "
-            "sample, or soft labels, pass `positive_mask` to supcon_loss"
+            "sample, or soft labels, pass `positive_mask` to supcon_loss",
         )
-        checks = [
-            tf.debugging.assert_equal(tf.reduce_sum(is_one, 1), 1, rule),
-            tf.debugging.assert_equal(is_one + is_zero, 1, rule),
-        ]
-        with tf.control_dependencies([c for c in checks if c is not None]):
-            return tf.argmax(is_one, axis=1)
+        with tf.control_dependencies([check]):
+            return tf.identity(classes)
     exceptions.require(
         labels.dtype.is_integer or labels.dtype.is_bool,
         f"`{name}` must be integers",
         labels.dtype.name,
     )
     return tf.cast(tf.reshape(labels, [-1]), tf.int64)
+
+
+def sample_ids(z: tf.Tensor) -> tf.Tensor:
+    """A class for each sample of all replicas: [batch] int64 identifiers."""
+    context = tf.distribute.get_replica_context()
+    replica = context.replica_id_in_sync_group if context else 0
+    first = tf.cast(replica, tf.int64) * _IDS_PER_REPLICA
+    return first + tf.range(tf.shape(z, tf.int64)[0])
 
 
 def class_numbers(ids: tf.Tensor) -> tf.Tensor:

@@ -9,7 +9,7 @@ from supcon_tf.losses import inputs
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class ProjectionQueue(tf.Module):
+class ProjectionQueue(inputs.Configured, tf.Module):
     """The newest `size` projections and their labels, for `SupConLoss`.
 
     A ring: rows are written in order and overwrite the oldest. It starts
@@ -67,7 +67,7 @@ class ProjectionQueue(tf.Module):
         inputs.check_shape("projections", z, [None, self.dim])
         ids = inputs.class_ids(labels)
         inputs.check_shape("labels", ids, [z.shape[0]])
-        z, ids = _of_all_replicas(z), _of_all_replicas(ids)
+        z, ids = distribute.gather_across_replicas(z, ids, own_first=False)
         exceptions.require(
             z.shape[0] is None or self.size % max(z.shape[0], 1) == 0,
             f"`size` must be a multiple of the {z.shape[0]} rows that are "
@@ -95,24 +95,7 @@ class ProjectionQueue(tf.Module):
             filled,
         )
 
-    def get_config(self) -> dict[str, object]:
-        return inputs.constructor_arguments(self)
-
     @classmethod
     def from_config(cls, config: dict[str, object]) -> ProjectionQueue:
         """A queue of that size, empty."""
         return cls(**config)
-
-
-def _of_all_replicas(tensor: tf.Tensor) -> tf.Tensor:
-    """[rows, ...] of every replica in the order of the global batch.
-
-    Unlike `distribute.gather_across_replicas`, whose order differs between
-    the replicas.
-    """
-    if distribute.replicas_in_sync() == 1:
-        return tensor
-    context = tf.distribute.get_replica_context()
-    # A copy has a device and the static shape: see distribute.py.
-    gathered = context.all_gather(tf.identity(tensor), axis=0)
-    return tf.ensure_shape(gathered, [None, *tensor.shape[1:]])

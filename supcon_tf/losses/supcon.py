@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import tensorflow as tf
 
 from supcon_tf import defaults, exceptions
-from supcon_tf.losses import inputs, log_space, masks, tiled
+from supcon_tf.losses import inputs, log_space, tiled
 from supcon_tf.losses import queue as queues
 
 # Floor of the squared norm: the gradient of x / |x| at 0 is then at most 1e4,
@@ -78,6 +79,7 @@ def supcon_loss(
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@dataclasses.dataclass(eq=False)
 class SupConLoss(inputs.Loss):
     """Supervised contrastive loss for `compile` and `fit`.
 
@@ -117,48 +119,41 @@ class SupConLoss(inputs.Loss):
       ValueError: an option does not exist, or "tiled" cannot be had with it.
     """
 
-    def __init__(
-        self,
-        temperature: float = defaults.TEMPERATURE,
-        formulation: str = "out",
-        denominator: str = "all",
-        anchor_views: str = "all",
-        positives_cap: int | None = None,
-        scale_by_temperature: bool = True,
-        normalize: bool = True,
-        cross_replica: bool = True,
-        implementation: str = "auto",
-        queue: queues.ProjectionQueue | None = None,
-        reduction: str = tf.keras.losses.Reduction.AUTO,
-        name: str = "supcon_loss",
-    ):
-        super().__init__(reduction=reduction, name=name)
+    temperature: float = defaults.TEMPERATURE
+    formulation: str = "out"
+    denominator: str = "all"
+    anchor_views: str = "all"
+    positives_cap: int | None = None
+    scale_by_temperature: bool = True
+    normalize: bool = True
+    cross_replica: bool = True
+    implementation: str = "auto"
+    queue: queues.ProjectionQueue | None = None
+    reduction: str = tf.keras.losses.Reduction.AUTO
+    name: str = "supcon_loss"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         inputs.check_options(
-            temperature, formulation, denominator, anchor_views
+            self.temperature,
+            self.formulation,
+            self.denominator,
+            self.anchor_views,
         )
-        exceptions.require_one_of(
-            ("auto", "dense", "tiled"), "implementation", implementation
-        )
+        known = "auto", "dense", "tiled"
+        exceptions.require_one_of(known, "implementation", self.implementation)
         can_tile = (
-            denominator == "all" and positives_cap is None and queue is None
+            self.denominator == "all"
+            and self.positives_cap is None
+            and self.queue is None
         )
         exceptions.require(
-            can_tile or implementation != "tiled",
+            can_tile or self.implementation != "tiled",
             "`implementation` must be auto or dense with a `queue`, a "
             "`positives_cap` or another `denominator` than all",
             "tiled",
         )
-        self.temperature = temperature
-        self.formulation = formulation
-        self.denominator = denominator
-        self.anchor_views = anchor_views
-        self.positives_cap = positives_cap
-        self.scale_by_temperature = scale_by_temperature
-        self.normalize = normalize
-        self.cross_replica = cross_replica
-        self.implementation = implementation
-        self.queue = queue
-        self.is_tiled = can_tile and implementation != "dense"
+        self.is_tiled = can_tile and self.implementation != "dense"
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         z = self._normalized(inputs.as_views(y_pred, "projections"))
@@ -240,30 +235,63 @@ def _pairs(
     contrast_mask: tf.Tensor | None,
     positives_cap: int | None,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Weights of positives, A(i) and N(i) of each anchor: [A, M] each."""
+    """Weights of positives, A(i) and N(i) of each anchor: [A, M] each.
+
+    Rows are views in sample-major order: row `s * views + v` is view v of
+    sample s. The [B, B + C] weights of samples are repeated over their rows.
+    """
     batch, views = tf.shape(z)[0], inputs.static_views(z, positives_cap)
     kept_views = anchors.shape[1]
     sample = tf.repeat(tf.range(batch), kept_views)  # [A]
     own_row = sample * views + tf.tile(tf.range(kept_views), [batch])
-    rows = batch * views + tf.shape(further)[0] * further.shape[1]
+    own = tf.repeat(weights[:, :batch], views, axis=1)
+    others = tf.repeat(weights[:, batch:], further.shape[1], axis=1)
+    weights = tf.repeat(tf.concat([own, others], axis=1), kept_views, axis=0)
+    rows = tf.shape(weights)[1]
     contrasted = own_row[:, tf.newaxis] != tf.range(rows)
     queued = 0
     if contrast_mask is not None:
         filled = inputs.queued_rows(contrast_mask, further)  # [Q]
         queued = tf.size(filled)
-        before = tf.fill([rows - queued], True)
-        contrasted &= tf.concat([before, filled], axis=0)
-    weights = masks.expand_to_rows(
-        weights, views, further.shape[1], kept_views
-    ) * tf.cast(contrasted, tf.float32)
+        contrasted &= tf.pad(filled, [[rows - queued, 0]], constant_values=True)
+    weights *= tf.cast(contrasted, tf.float32)
     negative = contrasted & (weights == 0)
     if positives_cap is not None:
-        kept = masks.within_cap(
-            weights > 0, sample, views, positives_cap, queued
-        )
+        kept = _within_cap(weights > 0, sample, views, positives_cap, queued)
         weights *= tf.cast(kept, tf.float32)
         contrasted = negative | kept
     return weights, contrasted, negative
+
+
+def _within_cap(
+    positives: tf.Tensor,
+    anchor_sample: tf.Tensor,
+    views: int,
+    cap: int,
+    queued: int | tf.Tensor,
+) -> tf.Tensor:
+    """Marks the positives that an anchor keeps under a cap on |P(i)|.
+
+    An anchor keeps its own other views and then the next positives in cyclic
+    batch order, starting after its own sample (Suppl. Sec. 7 does not say
+    which; this order needs no randomness and does not favour the front of the
+    batch). Across replicas the order continues through their rows. The rows
+    of a queue are no part of the cycle and come last.
+
+    Positives are [A, M] bool, False at the anchor itself; `anchor_sample` is
+    [A] int32; the cap is at least V - 1; the last `queued` rows are a queue's.
+    """
+    cycle = tf.shape(positives)[1] - queued
+    columns = tf.range(tf.shape(positives)[1])[tf.newaxis]  # [1, M]
+    start = anchor_sample[:, tf.newaxis] * views  # [A, 1] first own row
+    own = (columns >= start) & (columns < start + views)  # [A, M]
+    others = tf.cast(positives & ~own, tf.int32)
+    rank = tf.cumsum(others, axis=1, exclusive=True)  # [A, M]
+    total = tf.reduce_sum(others[:, :cycle], axis=1, keepdims=True)  # [A, 1]
+    before = tf.gather(rank, start, axis=1, batch_dims=1)  # [A, 1]
+    turned = tf.where(columns >= start, rank - before, rank - before + total)
+    rank = tf.where(columns < cycle, turned, rank)
+    return positives & (own | (rank < cap - (views - 1)))
 
 
 def _anchor_losses(

@@ -58,10 +58,8 @@ def tiled_supcon_loss(
         tile_rows,
     )
     z = inputs.as_views(projections, "projections")
-    ids = None
-    if labels is not None:
-        ids = inputs.class_ids(labels)
-        inputs.check_shape("labels", ids, [z.shape[0]])
+    ids = inputs.sample_ids(z) if labels is None else inputs.class_ids(labels)
+    inputs.check_shape("labels", ids, [z.shape[0]])
     batch = _gather(z, ids, temperature, cross_replica)
     unrolls = (
         tile_rows is None
@@ -100,12 +98,6 @@ class _Batch:
     temperature: float
     alone: bool
 
-    def gather(self, *tensors: tf.Tensor) -> list[tf.Tensor]:
-        """Tensors [B, ...] of all replicas, in the order of this batch."""
-        if self.alone:
-            return list(tensors)
-        return distribute.gather_across_replicas(*tensors)
-
 
 # A part of the loss [B, V], and the function from its weights [B, V], the
 # gradient of whatever comes after, to that with respect to z [B, V, D].
@@ -113,23 +105,15 @@ _Part = tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]
 
 
 def _gather(
-    z: tf.Tensor, ids: tf.Tensor | None, temperature: float, cross_replica: bool
+    z: tf.Tensor, ids: tf.Tensor, temperature: float, cross_replica: bool
 ) -> _Batch:
     """Collects what an anchor is contrasted with."""
     alone = not cross_replica or distribute.replicas_in_sync() == 1
-    count, views = tf.shape(z)[0], z.shape[1]
-    tensors = [tf.stop_gradient(z), *([] if ids is None else [ids])]
-    if not alone:
-        tensors = distribute.gather_across_replicas(*tensors)
-    if ids is None:  # every sample is its own class
-        segments = tf.range(tf.shape(tensors[0])[0])
-        positives = tf.fill([count, 1], views - 1.0)
-    else:
-        segments = inputs.class_numbers(tensors[1])
-        ones = tf.ones_like(segments, tf.float32)
-        samples = _class_sums(ones, segments)[:count]
-        positives = views * samples[:, tf.newaxis] - 1.0
-    return _Batch(tensors[0], segments, positives, temperature, alone)
+    all_z, all_ids = inputs.gather(not alone, tf.stop_gradient(z), ids)
+    segments = inputs.class_numbers(all_ids)
+    samples = _class_sums(tf.ones_like(segments, tf.float32), segments)
+    positives = z.shape[1] * samples[: tf.shape(z)[0], tf.newaxis] - 1.0
+    return _Batch(all_z, segments, positives, temperature, alone)
 
 
 def _class_sums(values: tf.Tensor, segments: tf.Tensor) -> tf.Tensor:
@@ -180,25 +164,14 @@ def _looped(
 ) -> _Part:
     """Log-sum-exp over A(i), or over P(i), by tiles_looped.py."""
     shape = tf.shape(z)  # [B, V, D]
-    count = shape[0] * shape[1]
     lse = tiles_looped.log_sum_exp(tiling, positives_only)
-    lse = tf.reshape(tf.reshape(lse, [-1])[:count], shape[:2])
-
-    def cut(rows: tf.Tensor) -> tf.Tensor:
-        return tiles_looped.cut(
-            tf.reshape(rows, [-1]), tf.shape(tiling.rows)[1]
-        )
+    lse = tf.reshape(lse, shape[:2])
 
     def gradient(weights: tf.Tensor) -> tf.Tensor:
-        all_lse, all_weights = batch.gather(lse, weights)
-        sums = tiles_looped.gradient(
-            tiling,
-            (cut(lse), cut(all_lse)),
-            (cut(weights), cut(all_weights)),
-            positives_only,
-        )
-        rows = tf.reshape(sums, [-1, z.shape[2]])[:count]
-        return tf.reshape(rows, shape) / batch.temperature
+        of_all = inputs.gather(not batch.alone, lse, weights)
+        of_rows = [tf.reshape(numbers, [-1]) for numbers in of_all]
+        sums = tiles_looped.gradient(tiling, *of_rows, positives_only)
+        return tf.reshape(sums, shape) / batch.temperature
 
     return lse + tiling.shift, gradient
 
@@ -213,8 +186,9 @@ def _mean_positive(z: tf.Tensor, batch: _Batch) -> _Part:
 
     def gradient(weights: tf.Tensor) -> tf.Tensor:
         weights = weights * share  # [B, V]
-        all_weights = batch.gather(weights)[0][..., tf.newaxis]  # [S, V, 1]
-        weighted = tf.reduce_sum(all_weights * batch.projections, axis=1)
+        (all_weights,) = inputs.gather(not batch.alone, weights)  # [S, V]
+        weighted = all_weights[..., tf.newaxis] * batch.projections
+        weighted = tf.reduce_sum(weighted, axis=1)
         weighted = _class_sums(weighted, batch.segments)
         weighted = weighted[:own, tf.newaxis]  # [B, 1, D]
         weights = weights[..., tf.newaxis]

@@ -39,8 +39,8 @@ class Tiling:
     Attributes:
       rows: [R / T, T, D + 2] float32, padded.
       columns: [M / T, T, D + 2] float32, padded.
-      row_ids: [R / T, T] int64, class identifiers; unused padding.
-      column_ids: [M / T, T] int64.
+      ids: [M / T, T] int32, classes of the columns; unused padding.
+      count: R.
       symmetric: rows and columns are the same vectors.
       one_shift: scalar bool: logits come shifted by `shift` and lie in
         [-80, 0], so that their plain exponentials neither overflow nor vanish.
@@ -49,8 +49,8 @@ class Tiling:
 
     rows: tf.Tensor
     columns: tf.Tensor
-    row_ids: tf.Tensor
-    column_ids: tf.Tensor
+    ids: tf.Tensor
+    count: tf.Tensor
     symmetric: bool
     one_shift: tf.Tensor
     shift: tf.Tensor
@@ -78,7 +78,7 @@ def make_tiling(
     largest = tf.reduce_max(squares) / temperature
     one_shift = fits_one_shift(largest)
     shift = tf.where(one_shift, largest, 0.0)
-    left, right = cut(rows / temperature, tile_rows), cut(columns, tile_rows)
+    left, right = _cut(rows / temperature, tile_rows), _cut(columns, tile_rows)
     hide_rows = _hidden_padding(left, count)
     hide_columns = _hidden_padding(right, tf.shape(columns)[0])
     return Tiling(
@@ -86,15 +86,15 @@ def make_tiling(
         columns=tf.concat(
             [right, hide_columns - shift, tf.ones_like(hide_columns)], axis=2
         ),
-        row_ids=cut(ids[:count], tile_rows),
-        column_ids=cut(ids, tile_rows),
+        ids=_cut(ids, tile_rows),
+        count=count,
         symmetric=symmetric,
         one_shift=one_shift,
         shift=shift,
     )
 
 
-def cut(tensor: tf.Tensor, tile_rows: int | tf.Tensor) -> tf.Tensor:
+def _cut(tensor: tf.Tensor, tile_rows: int | tf.Tensor) -> tf.Tensor:
     """[N, ...] as tiles [ceil(N / T), T, ...], padded with zeros."""
     missing = -tf.shape(tensor)[0] % tile_rows
     pads = [[0, missing]] + [[0, 0]] * (tensor.shape.rank - 1)
@@ -112,7 +112,7 @@ def log_sum_exp(tiling: Tiling, positives_only: bool = False) -> tf.Tensor:
     """lse_i over all columns but i, or over those with the label of i.
 
     Returns:
-      [R / T, T] float32, less `shift`; about `LOG_ZERO` for a sum of nothing.
+      [R] float32, less `shift`; about `LOG_ZERO` for a sum of nothing.
     """
 
     def tile(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -125,38 +125,38 @@ def log_sum_exp(tiling: Tiling, positives_only: bool = False) -> tf.Tensor:
         # A tile on the diagonal serves its rows only.
         return row_sums, tf.where(a == b, log_space.LOG_ZERO, column_sums)
 
-    nothing = tf.fill(tf.shape(tiling.row_ids), log_space.LOG_ZERO)
-    return _over_tiles(tiling, tile, log_space.log_add_exp, nothing)
+    nothing = tf.fill(tf.shape(tiling.rows)[:2], log_space.LOG_ZERO)
+    sums = _over_tiles(tiling, tile, log_space.log_add_exp, nothing)
+    return tf.reshape(sums, [-1])[: tiling.count]
 
 
 def gradient(
     tiling: Tiling,
-    lse: tuple[tf.Tensor, tf.Tensor],
-    weights: tuple[tf.Tensor, tf.Tensor],
+    lse: tf.Tensor,
+    weights: tf.Tensor,
     positives_only: bool = False,
 ) -> tf.Tensor:
     """DL / dz of the rows, times tau: the second formula of the module.
 
     Args:
       tiling: rows and columns.
-      lse: of the rows [R / T, T] and of the columns [M / T, T], float32, less
-        `shift`, as `log_sum_exp` returns them.
-      weights: dL / d lse of the same; 0 in the padding.
+      lse: of the columns, [M] float32, less `shift`, as `log_sum_exp` returns
+        them for rows.
+      weights: dL / d lse of the columns, [M] float32.
       positives_only: as for `log_sum_exp`.
 
     Returns:
-      [R / T, T, D] float32.
+      [R, D] float32.
     """
+    tile_rows = tf.shape(tiling.rows)[1]
+    lse, weights = _cut(lse, tile_rows), _cut(weights, tile_rows)
     # exp(s - lse) of a sum of nothing is 0 * inf: an lse of +inf makes it 0.
-    lse = tuple(
-        tf.where(w == 0, -log_space.LOG_ZERO, one)
-        for w, one in zip(weights, lse, strict=True)
-    )
+    lse = tf.where(weights == 0, -log_space.LOG_ZERO, lse)
 
     def tile(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
         logits = _logits(tiling, a, b, positives_only)
-        lse_a, lse_b = lse[0][a], lse[1][b]
-        w_a, w_b = weights[0][a], weights[1][b]
+        # The rows are the first of the columns.
+        lse_a, lse_b, w_a, w_b = lse[a], lse[b], weights[a], weights[b]
         rows, columns = w_a * tf.exp(-lse_a), w_b * tf.exp(-lse_b)
         pairs = tf.cond(  # w_i exp(s_ij - lse_i) + w_j exp(s_ij - lse_j)
             tiling.one_shift,
@@ -176,7 +176,8 @@ def gradient(
         )
 
     nothing = tf.zeros_like(tiling.rows)
-    return _over_tiles(tiling, tile, operator.add, nothing)[..., :-2]
+    sums = _over_tiles(tiling, tile, operator.add, nothing)[..., :-2]
+    return tf.reshape(sums, [-1, sums.shape[2]])[: tiling.count]
 
 
 def _over_tiles(
@@ -231,7 +232,7 @@ def _logits(
     """[T, T] logits of a tile; `LOG_ZERO` for a row with itself."""
     logits = tf.matmul(tiling.rows[a], tiling.columns[b], transpose_b=True)
     if positives_only:
-        same = tiling.row_ids[a][:, tf.newaxis] == tiling.column_ids[b]
+        same = tiling.ids[a][:, tf.newaxis] == tiling.ids[b]
         logits = tf.where(same, logits, log_space.LOG_ZERO)
     return tf.cond(
         a == b,

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import tensorflow as tf
 
+from supcon_tf import addons
 from supcon_tf.training.optimizers import is_kernel
-
-with warnings.catch_warnings():
-    # The notice on its end of life; requirements.txt pins the release.
-    warnings.simplefilter("ignore", UserWarning)
-    from tensorflow_addons import optimizers as tfa_optimizers
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class LAMB(tfa_optimizers.LAMB):
+class LAMB(addons.load("optimizers").LAMB):
     """TFA's LAMB, adapting and decaying kernels alone.
 
       m = beta_1 * m + (1 - beta_1) * gradient

@@ -9,6 +9,7 @@ import tensorflow as tf
 from PIL import Image
 
 from supcon_tf import data
+from supcon_tf.data import folder
 
 
 def write_image(path, seed=0, size=(8, 8)):
@@ -113,8 +114,6 @@ def test_the_split_of_a_file_is_its_own(tmp_path):
     assert load(tmp_path / "two").class_names == ("train", "y")
 
     # By a hash that this test knows, not one of a process or a platform.
-    from supcon_tf.data import folder
-
     ids = np.array([f"c/{i}.png" for i in range(20)])
     drawn = np.flatnonzero(folder._is_test(ids, 0.3, 0))
     np.testing.assert_array_equal(drawn, [1, 2, 6, 7, 14, 15])
