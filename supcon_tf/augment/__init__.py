@@ -5,9 +5,7 @@ and then of a policy: `policy(images, seeds)`, uint8 to uint8, same shape.
 MixUp and CutMix come after the views: `mix(views, labels, seed)`.
 """
 
-from __future__ import annotations
-
-from supcon_tf import tracing  # noqa: F401
+from supcon_tf import tracing
 from supcon_tf.augment.geometry import (
     central_view,
     crop_box,
@@ -25,8 +23,3 @@ from supcon_tf.augment.policies import (
     StackedRandAugment,
 )
 from supcon_tf.augment.randomness import fold_in
-
-__all__ = ["AutoAugment", "CutMix", "Identity", "MixUp", "RandAugment"]
-__all__ += ["SimAugment", "StackedRandAugment", "central_view", "crop_box"]
-__all__ += ["fold_in", "random_flip", "random_resized_crop"]
-__all__ += ["random_resized_crop_jpeg", "resize_crop"]

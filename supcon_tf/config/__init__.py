@@ -27,11 +27,3 @@ from supcon_tf.config.stages import (
 )
 from supcon_tf.config.sweep import LINEAR, SweepAxis, SweepSettings, axis_text
 from supcon_tf.config.transfer import TransferSettings
-
-__all__ = ["CONVERSION_FORMATS", "CORRUPTIONS", "LINEAR"]
-__all__ += ["AugmentationSettings", "CheckpointSettings", "ClassifierSettings"]
-__all__ += ["ConvertSettings", "DataServiceSettings", "DemoSettings"]
-__all__ += ["DeviceSettings", "EvaluateSettings", "ExportSettings"]
-__all__ += ["LinearSettings", "PredictSettings", "PretrainSettings"]
-__all__ += ["ReportSettings", "ShowAugmentSettings", "SweepAxis"]
-__all__ += ["SweepSettings", "TransferSettings", "axis_text"]

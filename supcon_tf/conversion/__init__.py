@@ -3,5 +3,3 @@
 from supcon_tf.conversion.comparison import conversion_table
 from supcon_tf.conversion.convert import convert
 from supcon_tf.conversion.formats import to_onnx, to_tflite
-
-__all__ = ["conversion_table", "convert", "to_onnx", "to_tflite"]

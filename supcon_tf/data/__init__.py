@@ -5,7 +5,7 @@
 batches. `through_service` lets other processes make the views.
 """
 
-from supcon_tf import tracing  # noqa: F401
+from supcon_tf import tracing
 from supcon_tf.data.images import (
     decode_and_crop,
     decode_central_view,
@@ -16,7 +16,3 @@ from supcon_tf.data.pipeline import make_examples, make_views, steps_per_epoch
 from supcon_tf.data.sampling import class_balanced
 from supcon_tf.data.service import check_service, through_service
 from supcon_tf.data.sources import Source, from_arrays
-
-__all__ = ["Source", "check_service", "class_balanced", "decode_and_crop"]
-__all__ += ["decode_central_view", "decode_image", "from_arrays", "load"]
-__all__ += ["make_examples", "make_views", "steps_per_epoch", "through_service"]

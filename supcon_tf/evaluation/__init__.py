@@ -17,9 +17,3 @@ from supcon_tf.measures import (
     prototype_predict,
     top_k_accuracy,
 )
-
-__all__ = ["calibration_bins", "evaluate", "expected_calibration_error"]
-__all__ += ["knn_predict", "mean_corruption_error", "plot_grid"]
-__all__ += ["plot_operations", "plot_representation", "plot_views"]
-__all__ += ["prototype_predict", "results_table", "show_augment"]
-__all__ += ["top_k_accuracy", "transfer_encoder", "transfer_table"]

@@ -4,7 +4,7 @@ Classifiers that need no training, and metrics. `training` watches a run with
 them, `evaluation` reports them.
 """
 
-from supcon_tf import tracing  # noqa: F401
+from supcon_tf import tracing
 from supcon_tf.measures.classifiers import (
     class_prototypes,
     knn_predict,
@@ -33,13 +33,3 @@ from supcon_tf.measures.robustness import (
     missing_errors,
     relative_mean_corruption_error,
 )
-
-__all__ = ["ALEXNET_CLEAN_ERROR", "ALEXNET_ERRORS", "Errors", "alignment"]
-__all__ += ["brier_score", "calibration_bins", "class_prototypes"]
-__all__ += ["classification_summary", "confusion_matrix"]
-__all__ += ["expected_calibration_error", "knn_predict"]
-__all__ += ["mean_corruption_error", "mean_corruption_error_unnormalized"]
-__all__ += ["missing_errors", "nearest_neighbors", "negative_log_likelihood"]
-__all__ += ["per_class_recall", "prototype_predict"]
-__all__ += ["relative_mean_corruption_error", "retrieval_summary"]
-__all__ += ["top_k_accuracy", "uniformity", "vote"]

@@ -1,13 +1,8 @@
 """Encoders, projection head, classifiers and the models of stage 1."""
 
-from __future__ import annotations
-
-from supcon_tf import tracing  # noqa: F401
+from supcon_tf import tracing
 from supcon_tf.models.classifier import ClassifierModel, LinearClassifier
 from supcon_tf.models.contrastive import SupConModel
 from supcon_tf.models.encoder import Encoder
 from supcon_tf.models.heads import ProjectionHead
 from supcon_tf.models.momentum import MomentumSupConModel
-
-__all__ = ["ClassifierModel", "Encoder", "LinearClassifier"]
-__all__ += ["MomentumSupConModel", "ProjectionHead", "SupConModel"]

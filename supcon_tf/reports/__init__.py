@@ -7,5 +7,3 @@ TensorFlow is not imported: a report is drawn from files alone, in a second.
 """
 
 from supcon_tf.reports.page import write_report
-
-__all__ = ["write_report"]

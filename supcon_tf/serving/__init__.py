@@ -2,5 +2,3 @@
 
 from supcon_tf.serving.export import export
 from supcon_tf.serving.saved_model import export_saved_model
-
-__all__ = ["export", "export_saved_model"]

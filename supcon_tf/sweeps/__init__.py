@@ -4,5 +4,3 @@ from supcon_tf.sweeps.figure import plot_sweep
 from supcon_tf.sweeps.grid import Cell, list_cells
 from supcon_tf.sweeps.run import run_sweep
 from supcon_tf.sweeps.table import sweep_table
-
-__all__ = ["Cell", "list_cells", "plot_sweep", "run_sweep", "sweep_table"]

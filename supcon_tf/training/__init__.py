@@ -12,8 +12,3 @@ from supcon_tf.training.schedules import (
     scaled_learning_rate,
 )
 from supcon_tf.training.stages import pretrain, train_linear
-
-__all__ = ["LARS", "SGD", "Adam", "AdamW", "RMSProp", "Run", "RunDirectory"]
-__all__ += ["Warmup", "WarmupCosine", "WarmupExponential", "WarmupStep"]
-__all__ += ["load_encoder", "pretrain", "represent", "scaled_learning_rate"]
-__all__ += ["train_linear"]
