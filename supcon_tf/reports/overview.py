@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from supcon_tf import config, scores
-from supcon_tf.reports import commands, contents, numbers
+from supcon_tf.reports import contents, numbers
 from supcon_tf.settings import to_text
 
 _OBJECTIVES = {
@@ -67,13 +67,6 @@ def settings(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
         }
         for flag in flags
     ]
-
-
-def reproduction(
-    runs: Sequence[contents.Run],
-) -> list[tuple[contents.Run, list[str]]]:
-    """The commands that repeat the runs."""
-    return [(run, commands.repeat(run)) for run in runs]
 
 
 def _training(run: contents.Run) -> str:
