@@ -85,7 +85,7 @@ class RunDirectory:
 
     def class_names(self) -> tuple[str, ...]:
         """Class names in the order of the labels; none before a run."""
-        return tuple(_read_json(self.classes_file, ()))
+        return tuple(files.read_json(self.classes_file, ()))
 
     def metrics(self) -> list[dict[str, float | None]]:
         """The epochs of metrics.jsonl: see `read_metrics`."""
@@ -93,7 +93,7 @@ class RunDirectory:
 
     def evaluation(self) -> dict[str, object]:
         """evaluation.json; {} before the evaluation."""
-        return _read_json(self.evaluation_file, {})
+        return files.read_json(self.evaluation_file, {})
 
     def latest_checkpoint(self) -> str:
         """Path of the newest checkpoint.
@@ -144,10 +144,10 @@ class RunDirectory:
             self._remove_outputs()
         self.path.mkdir(parents=True, exist_ok=True)
         self.record(settings)
-        _write_json(self.classes_file, list(class_names))
+        files.write_json(self.classes_file, list(class_names), False)
         if trained_on is not None:
             record = {"trained_on": list(trained_on), "skipped": list(skipped)}
-            _write_json(self.images_file, record)
+            files.write_json(self.images_file, record, False)
 
     def record(self, settings: Settings) -> None:
         """Writes the settings of the run, in place of earlier ones."""
@@ -233,7 +233,8 @@ class RunDirectory:
 
     def _trained_on(self) -> set[str]:
         """The names of the training images; none where they have no names."""
-        return set(_read_json(self.images_file, {}).get("trained_on", ()))
+        record = files.read_json(self.images_file, {})
+        return set(record.get("trained_on", ()))
 
     def check_same(self, settings: Settings) -> None:
         """Raises ValueError unless the run here has these settings.
@@ -290,16 +291,6 @@ def write_arrays(path: epath.Path, **arrays: np.ndarray) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     files.write_atomically(path, buffer.getvalue())
-
-
-def _read_json(path: epath.Path, absent: object) -> object:
-    return json.loads(path.read_text()) if path.exists() else absent
-
-
-def _write_json(path: epath.Path, content: object) -> None:
-    """Writes a file that people can read too."""
-    text = json.dumps(content, ensure_ascii=False, indent=1)
-    files.write_atomically(path, text + "\n")
 
 
 def _listed(names: set[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import pathlib
 import shutil
 import time
@@ -184,8 +183,5 @@ def _write_record(
 ) -> dict[str, object]:
     """Writes sweep.json, and returns what it holds."""
     results = grid.describe(sweep, cells)
-    files.write_atomically(
-        pathlib.Path(sweep.run_dir) / "sweep.json",
-        json.dumps(results, indent=1) + "\n",
-    )
+    files.write_json(pathlib.Path(sweep.run_dir) / "sweep.json", results)
     return results
