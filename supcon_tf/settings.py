@@ -73,6 +73,12 @@ _BOUNDS = {
     "at_least": operator.ge,
     "at_most": operator.le,
 }
+_RELATIONS = {  # of the values of two settings
+    "be below": operator.lt,
+    "be at most": operator.le,
+    "be a multiple of": lambda value, other: value % other == 0,
+    "divide": lambda value, other: other % value == 0,
+}
 
 
 def setting(
@@ -118,9 +124,13 @@ def setting(
     return dataclasses.field(default=metadata.pop("default"), metadata=metadata)
 
 
-def with_default(base: type, name: str, default: object) -> dataclasses.Field:
-    """The field of another class, with a default of its own."""
+def with_default(
+    base: type, name: str, default: object = dataclasses.MISSING
+) -> dataclasses.Field:
+    """The field of another class, with its default or another one."""
     field = base.__dataclass_fields__[name]
+    if default is dataclasses.MISSING:
+        return field
     return dataclasses.field(default=default, metadata=field.metadata)
 
 
@@ -188,6 +198,16 @@ class Settings(_Declared):
         for group in reversed(type(self).__mro__):
             if "_check" in vars(group):
                 group._check(self)
+
+    def _check_pair(self, name: str, relation: str, other: str) -> None:
+        """Raises ValueError unless two settings, if not None, relate so."""
+        values = getattr(self, name), getattr(self, other)
+        if None not in values:
+            exceptions.require(
+                _RELATIONS[relation](*values),
+                f"--{name} must {relation} --{other}",
+                " and ".join(map(str, values)),
+            )
 
     def _check_left_out(self, where: str, *names: str) -> None:
         """Raises ValueError unless the named settings have their defaults."""
@@ -296,7 +316,6 @@ def from_flagfile(
       FileNotFoundError: there is no such file.
     """
     values = flags.FlagValues()
-    flags.DEFINE_string("flagfile", "", "", flag_values=values)
     define_flags(settings_class, values)
     if not epath.Path(path).is_file():
         raise exceptions.NotFound(f"no settings file {path}")

@@ -136,11 +136,7 @@ class ObjectiveSettings(Settings):
                 f"--queue_size must be a multiple of the {rows} views of a "
                 f"batch, got {self.queue_size}"
             )
-        if self.batch_size % self.gradient_cache_chunks:
-            raise exceptions.InvalidValue(
-                "--gradient_cache_chunks must divide --batch_size, got "
-                f"{self.gradient_cache_chunks} and {self.batch_size}"
-            )
+        self._check_pair("gradient_cache_chunks", "divide", "batch_size")
 
     @property
     def loss(self) -> str:

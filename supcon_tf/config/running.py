@@ -100,11 +100,8 @@ class OptimizerSettings(Settings):
         warmup = self.warmup_epochs
         if warmup is None:
             warmup = self.default_warmup_epochs
-        if self.epochs and warmup > self.epochs:
-            raise exceptions.InvalidValue(
-                "--warmup_epochs must be at most --epochs, got "
-                f"{warmup} and {self.epochs}"
-            )
+        if self.epochs:
+            self._check_pair("warmup_epochs", "be at most", "epochs")
         boundaries = self.decay_boundaries
         in_time = [warmup <= epoch < self.epochs for epoch in boundaries]
         decays = bool(in_time) and all(in_time)
@@ -249,11 +246,7 @@ class CheckpointSettings(Settings):
 
     def _check(self) -> None:
         check_start(self)
-        if self.keep_every and self.keep_every % self.checkpoint_every:
-            raise exceptions.InvalidValue(
-                "--keep_every must be a multiple of --checkpoint_every, got "
-                f"{self.keep_every} and {self.checkpoint_every}"
-            )
+        self._check_pair("keep_every", "be a multiple of", "checkpoint_every")
 
 
 def check_start(settings: CheckpointSettings) -> None:

@@ -41,7 +41,7 @@ class LinearSettings(
     """Sub-directory of run_dir that this stage writes."""
     augmentation: str = "identity"
     label_smoothing: float = with_default(
-        pretraining.ObjectiveSettings, "label_smoothing", 0.0
+        pretraining.ObjectiveSettings, "label_smoothing"
     )
     learning_rate: float = 2.5
     warmup_epochs: float | None = 0.0
@@ -94,11 +94,7 @@ class ShowAugmentSettings(
     """The image of operations.png: a row of views.png."""
 
     def _check(self) -> None:
-        if self.image >= self.images:
-            raise exceptions.InvalidValue(
-                f"--image must be below --images, got {self.image} and "
-                f"{self.images}"
-            )
+        self._check_pair("image", "be below", "images")
 
 
 @dataclasses.dataclass(frozen=True)

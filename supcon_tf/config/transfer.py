@@ -40,9 +40,7 @@ class TransferSettings(
 
     name: str = setting("transfer", must=stages.STAGE_NAME)
     """Sub-directory of run_dir that this tool writes."""
-    overwrite: bool = with_default(
-        running.CheckpointSettings, "overwrite", False
-    )
+    overwrite: bool = with_default(running.CheckpointSettings, "overwrite")
     method: str = setting("linear", choices=("linear", "finetune"))
     """linear: logistic regression on representations of the frozen encoder, by
     L-BFGS. finetune: encoder and a new classifier, by SGD."""
@@ -51,9 +49,7 @@ class TransferSettings(
     batch_size: int | None = setting(256, at_least=1)
     """Images per step over all replicas, as many as there are at most."""
     augmentation: str = "identity"
-    strategy: str = with_default(
-        evaluation.EvaluateSettings, "strategy", "auto"
-    )
+    strategy: str = with_default(evaluation.EvaluateSettings, "strategy")
     validation_fraction: float = setting(0.2, above=0, at_most=0.9)
     """Share of each label's training images by which a sweep is judged; the
     chosen value is then trained on all of them."""
