@@ -8,6 +8,7 @@ from supcon_tf.config.evaluation import (
     CORRUPTIONS,
     EvaluateSettings,
     ReportSettings,
+    TransferSettings,
 )
 from supcon_tf.config.export import (
     CONVERSION_FORMATS,
@@ -26,7 +27,6 @@ from supcon_tf.config.stages import (
     ShowAugmentSettings,
 )
 from supcon_tf.config.sweep import LINEAR, SweepAxis, SweepSettings, axis_text
-from supcon_tf.config.transfer import TransferSettings
 
 __all__ = ["CONVERSION_FORMATS", "CORRUPTIONS", "LINEAR"]
 __all__ += ["AugmentationSettings", "CheckpointSettings", "ClassifierSettings"]
