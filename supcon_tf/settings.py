@@ -68,14 +68,11 @@ for _type, _kind in tuple(_KINDS.items()):
     _KINDS[tuple[_type, ...]] = _kind._replace(
         is_tuple=True, define=flags.DEFINE_list
     )
-_BOUNDS = {
-    "above": operator.gt,
-    "at_least": operator.ge,
-    "at_most": operator.le,
-}
-_RELATIONS = {  # of the values of two settings
-    "be below": operator.lt,
+_RELATIONS = {  # of a value to its bound, or to that of another setting
+    "be above": operator.gt,
+    "be at least": operator.ge,
     "be at most": operator.le,
+    "be below": operator.lt,
     "be a multiple of": lambda value, other: value % other == 0,
     "divide": lambda value, other: other % value == 0,
 }
@@ -234,10 +231,10 @@ def _broken_rules(field: dataclasses.Field, value: object) -> Iterator[str]:
     for item in _items(value):
         if rules["choices"] and item not in rules["choices"]:
             yield f"be one of {', '.join(rules['choices'])}, got {item!r}"
-    for bound, holds in _BOUNDS.items():
-        limit = rules[bound]
-        if limit is not None and not holds(value, limit):
-            yield f"be {bound.replace('_', ' ')} {limit}, got {value}"
+    for bound in ("above", "at_least", "at_most"):
+        limit, relation = rules[bound], f"be {bound.replace('_', ' ')}"
+        if limit is not None and not _RELATIONS[relation](value, limit):
+            yield f"{relation} {limit}, got {value}"
     if rules["must"]:
         rule, holds = rules["must"]
         if not holds(value):

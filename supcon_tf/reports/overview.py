@@ -47,7 +47,7 @@ def results(runs: Sequence[contents.Run]) -> dict[str, object]:
     if not rows:
         return {}
     return {
-        "key_rows": [row for row in rows if row.score.is_key],
+        "key_rows": {x: cells for x, cells in rows.items() if x.is_key},
         "rows": rows,
         "has_pretrained": any("pretrained" in run.evaluation for run in runs),
         "are_comparable": len(test_sets) < 2,
