@@ -6,7 +6,6 @@ https://github.com/tensorflow/serving
 
 from __future__ import annotations
 
-import dataclasses
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -38,7 +37,6 @@ _OPTIONS = (
 Answer = TypeVar("Answer")
 
 
-@dataclasses.dataclass(eq=False)
 class GrpcModel(model.Served):
     """A model that is asked by remote procedure calls of HOST:PORT."""
 

@@ -1,6 +1,6 @@
 """Serving: SavedModels for TF Serving."""
 
 from supcon_tf.serving.export import export
-from supcon_tf.serving.saved_model import export_saved_model
+from supcon_tf.serving.model import export_saved_model
 
 __all__ = ["export", "export_saved_model"]

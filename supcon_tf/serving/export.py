@@ -5,7 +5,7 @@ from __future__ import annotations
 from etils import epath
 
 from supcon_tf import config, exceptions, measures
-from supcon_tf.serving import metadata, model, saved_model
+from supcon_tf.serving import metadata, model
 from supcon_tf.training import console, representations, runs
 
 
@@ -39,7 +39,7 @@ def export(settings: config.ExportSettings) -> epath.Path:
         prototypes, _ = measures.class_prototypes(
             encoded, labels, num_classes=len(run.class_names)
         )
-    saved_model.export_saved_model(
+    model.export_saved_model(
         run.encoder,
         directory,
         image_size=size,
