@@ -258,8 +258,6 @@ def path_of(checkpoints: epath.Path, step: int) -> epath.Path:
 
 def steps_in(checkpoints: epath.Path) -> list[int]:
     """The steps that have a checkpoint, rising."""
-    if not checkpoints.exists():
-        return []
     names = (path.name for path in checkpoints.glob(f"{_CHECKPOINT}*"))
     steps = (name.removeprefix(_CHECKPOINT) for name in names)
     return sorted(int(step) for step in steps if step.isdigit())

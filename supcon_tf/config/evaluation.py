@@ -243,3 +243,25 @@ class ReportSettings(Settings):
                 f"--names must be {len(self.runs)}, one per run, got "
                 f"{to_text(self.names)}"
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class ShowAugmentSettings(
+    images.DataSettings, images.ViewSettings, images.AugmentationSettings
+):
+    """Settings of tools/show_augment.py."""
+
+    run_dir: str = "runs/show_augment"
+    dataset: str | None = None
+    """digits (embedded), folder (images in --data_dir, in one sub-folder per
+    class or without), or tfds:NAME; default: folder where --data_dir is
+    given."""
+    images: int = setting(6, at_least=1)
+    """Images in views.png, a row each."""
+    views: int = setting(8, at_least=1)
+    """Views of each image in views.png."""
+    image: int = setting(0, at_least=0)
+    """The image of operations.png: a row of views.png."""
+
+    def _check(self) -> None:
+        self._check_pair("image", "be below", "images")

@@ -38,15 +38,18 @@ _STYLE = {
 
 
 @contextlib.contextmanager
-def drawing(height: int = HEIGHT) -> Iterator[tuple[figure.Figure, axes.Axes]]:
+def drawing(
+    height: int = HEIGHT, **subplots: object
+) -> Iterator[tuple[figure.Figure, axes.Axes]]:
     """A figure of WIDTH x `height` pixels and its axes, in the page's style.
 
-    An SVG has 72 dots per inch, so a point is a pixel of the page.
+    An SVG has 72 dots per inch, so a point is a pixel of the page. `subplots`
+    are those of `Figure.subplots`, which then gives an array of axes.
     """
     size = WIDTH / 72, height / 72
     with matplotlib.rc_context(_STYLE):
         drawn = figure.Figure(figsize=size, layout="constrained")
-        yield drawn, drawn.subplots()
+        yield drawn, drawn.subplots(**subplots)
 
 
 def to_svg(drawn: figure.Figure, label: str) -> markupsafe.Markup:

@@ -69,11 +69,8 @@ def plot_reliability(
     width = 1 / len(count)
     lefts = np.arange(len(count))[filled] * width
     bar = {"width": width, "align": "edge", "lw": 0.8, "edgecolor": "white"}
-    with charts.drawing(height=300) as (drawn, _):
-        drawn.clear()
-        upper, lower = drawn.subplots(
-            2, sharex=True, gridspec_kw={"height_ratios": [3, 1]}
-        )
+    rows = {"nrows": 2, "sharex": True, "height_ratios": [3, 1]}
+    with charts.drawing(height=300, **rows) as (drawn, (upper, lower)):
         upper.bar(lefts, accuracy, color=palette.COLORS[0], **bar)
         upper.bar(
             lefts,
