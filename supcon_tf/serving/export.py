@@ -50,9 +50,7 @@ def export(settings: config.ExportSettings) -> epath.Path:
         max_pixels=settings.max_pixels,
         max_batch_size=settings.max_batch_size,
         batch_timeout=settings.batch_timeout_ms / 1000,
-        finish=lambda directory: metadata.write_metadata(
-            directory, run, settings, name
-        ),
+        finish=lambda path: metadata.write_metadata(path, run, settings, name),
     )
     console.print_line("classifier", name)
     console.print_line("exported", directory)

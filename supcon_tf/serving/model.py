@@ -164,15 +164,11 @@ class ServedModel(tf.Module):
         with tempfile.TemporaryDirectory() as scratch:
             if self.num_classes:
                 # A table of the lines of a file, which becomes an asset.
-                file = pathlib.Path(scratch) / "class_names.txt"
-                file.write_text(self.class_lines, "utf-8")
+                file = f"{scratch}/class_names.txt"
+                pathlib.Path(file).write_text(self.class_lines, "utf-8")
                 part = tf.lookup.TextFileIndex
                 lines = tf.lookup.TextFileInitializer(
-                    str(file),
-                    tf.int64,
-                    part.LINE_NUMBER,
-                    tf.string,
-                    part.WHOLE_LINE,
+                    file, tf.int64, part.LINE_NUMBER, tf.string, part.WHOLE_LINE
                 )
                 self.class_names = tf.lookup.StaticHashTable(lines, "")
             tf.saved_model.save(
