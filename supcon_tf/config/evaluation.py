@@ -17,14 +17,6 @@ CORRUPTIONS = tuple(
 )
 _LINEAR = {"method": ("linear",)}
 _FINETUNE = {"method": ("finetune",)}
-# Settings of groups that linear leaves unused.
-_OF_TRAINING = (
-    "augmentation",
-    "crop_area",
-    "horizontal_flip",
-    "images_per_class",
-    "data_service",
-)
 # Fewer images of a label cannot be halved into two that say anything.
 _LEAST_HALVED = 4
 
@@ -192,8 +184,14 @@ class TransferSettings(
 
     def _check(self) -> None:
         if self.method == "linear":
+            # Settings of the groups.
             self._check_left_out(
-                "with --method=linear: only finetune can use it", *_OF_TRAINING
+                "with --method=linear: only finetune can use it",
+                "augmentation",
+                "crop_area",
+                "horizontal_flip",
+                "images_per_class",
+                "data_service",
             )
         if self.l2 is not None:
             self._check_left_out(

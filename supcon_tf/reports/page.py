@@ -12,10 +12,10 @@ from etils import epath
 import supcon_tf
 from supcon_tf import exceptions, files, palette
 from supcon_tf.reports import (
-    charts,
     classification,
     commands,
     contents,
+    figures,
     learning,
     neighborhood,
     numbers,
@@ -79,7 +79,7 @@ SECTIONS = (
 
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("supcon_tf.reports"),
-    # All text, but what `charts.to_svg` says to be SVG.
+    # All text, but what `figures.to_svg` says to be SVG.
     autoescape=True,
     trim_blocks=True,
     lstrip_blocks=True,
@@ -88,7 +88,7 @@ _TEMPLATES = jinja2.Environment(
 _TEMPLATES.filters |= {
     "number": numbers.number,
     "percent": numbers.percent,
-    "data_uri": charts.data_uri,
+    "data_uri": figures.data_uri,
 }
 _TEMPLATES.globals |= {"colors": palette.COLORS, "markers": palette.MARKERS}
 
