@@ -6,6 +6,7 @@ https://github.com/tensorflow/serving
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -37,6 +38,7 @@ _OPTIONS = (
 Answer = TypeVar("Answer")
 
 
+@dataclasses.dataclass(eq=False)
 class GrpcModel(model.Served):
     """A model that is asked by remote procedure calls of HOST:PORT."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import ctypes
+import dataclasses
 import http.client
 import json
 import math
@@ -29,6 +30,7 @@ _ERRORS = {
 _TOO_SLOW = 504
 
 
+@dataclasses.dataclass(eq=False)
 class RestModel(model.Served):
     """A model that is asked by HTTP.
 
