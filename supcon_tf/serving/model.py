@@ -71,7 +71,9 @@ def export_saved_model(
       encoder: built encoder.
       directory: must not exist; TF Serving wants a number as its name.
       finish: adds files to the directory before it appears.
-      **options: `image_size` and all else that `ServedModel` takes.
+      **options: of `ServedModel`, which describes them: `image_size`, and where
+        there are any `class_names`, `classifier`, `prototypes`, `top_k`,
+        `max_pixels`, `max_batch_size`, `batch_timeout`.
 
     Raises:
       ValueError: `directory` exists, the class names do not fit, or
