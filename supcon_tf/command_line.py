@@ -126,13 +126,9 @@ def _help_of(field: dataclasses.Field) -> str:
         text += f" One of {', '.join(field.metadata['choices'])}."
     if field.default not in (None, "", ()):
         text += f" [{settings.to_text(field.default)}]"
-    indent = " " * _INDENT
-    filled = textwrap.fill(
-        text,
-        min(shutil.get_terminal_size().columns, 100),
-        initial_indent=indent,
-        subsequent_indent=indent,
-    )
+    columns = min(shutil.get_terminal_size().columns, 100) - _INDENT
+    filled = textwrap.fill(text, max(columns, 1))
+    filled = textwrap.indent(filled, " " * _INDENT)
     if len(name) < _INDENT - 1:
         return name + filled[len(name) :]
     return f"{name}\n{filled}"

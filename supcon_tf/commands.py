@@ -1,7 +1,8 @@
 """The commands: `supcon NAME` of an installation, tools/NAME.py of a checkout.
 
-Their docstrings are the help. TensorFlow is imported once the settings are
-right, so that `--help` and a wrong flag answer at once.
+Their docstrings are the help. A room of the package is imported by its first
+use here, and TensorFlow with it: once the settings are right, so that `--help`
+and a wrong flag answer at once.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import threading
 import typing
 
+import supcon_tf
 from supcon_tf import command_line, config
 
 
@@ -26,9 +28,7 @@ def pretrain(settings: config.PretrainSettings) -> None:
     Writes settings.flags, classes.json, checkpoints/, metrics.jsonl and
     tensorboard/ into the run directory.
     """
-    from supcon_tf import training
-
-    training.pretrain(settings)
+    supcon_tf.training.pretrain(settings)
 
 
 def train_linear(settings: config.LinearSettings) -> None:
@@ -39,9 +39,7 @@ def train_linear(settings: config.LinearSettings) -> None:
     Writes settings.flags, checkpoints/, metrics.jsonl and tensorboard/ into the
     sub-directory `linear` of the run directory.
     """
-    from supcon_tf import training
-
-    training.train_linear(settings)
+    supcon_tf.training.train_linear(settings)
 
 
 def evaluate(settings: config.EvaluateSettings) -> None:
@@ -53,12 +51,11 @@ def evaluate(settings: config.EvaluateSettings) -> None:
     directory, and beside them predictions.npz, representations.npz and
     samples.npz.
     """
-    from supcon_tf import evaluation, reports
-
-    results = evaluation.evaluate(settings)
-    print(evaluation.results_table({settings.run_dir: results}))
-    file = f"{settings.run_dir}/report.html"
-    print(f"\nreport       {reports.write_report([settings.run_dir], file)}")
+    run_dir = settings.run_dir
+    results = supcon_tf.evaluation.evaluate(settings)
+    print(supcon_tf.evaluation.results_table({run_dir: results}))
+    page = supcon_tf.reports.write_report([run_dir], f"{run_dir}/report.html")
+    print(f"\nreport       {page}")
 
 
 def report(settings: config.ReportSettings) -> None:
@@ -69,10 +66,9 @@ def report(settings: config.ReportSettings) -> None:
     Reads only what lies in the run directories, most of it written by
     tools/evaluate.py, and writes one file that needs no network.
     """
-    from supcon_tf import reports
-
+    runs, names = settings.runs, settings.names or None
     file = f"{settings.run_dir}/report.html"
-    print(reports.write_report(settings.runs, file, settings.names or None))
+    print(supcon_tf.reports.write_report(runs, file, names))
 
 
 def transfer(settings: config.TransferSettings) -> None:
@@ -85,9 +81,8 @@ def transfer(settings: config.TransferSettings) -> None:
     predictions.npz, and of a fine-tuning checkpoints/, into that sub-directory
     of the run directory.
     """
-    from supcon_tf import evaluation
-
-    print(evaluation.transfer_table(evaluation.transfer_encoder(settings)))
+    measured = supcon_tf.evaluation.transfer_encoder(settings)
+    print(supcon_tf.evaluation.transfer_table(measured))
 
 
 def sweep(settings: config.SweepSettings) -> None:
@@ -107,10 +102,8 @@ def sweep(settings: config.SweepSettings) -> None:
     --parallel=K, K cells run at a time, each on its share of the cores. Exit
     code 1 if a cell failed.
     """
-    from supcon_tf import sweeps
-
-    results = sweeps.run_sweep(settings)
-    print(f"\n{sweeps.sweep_table(results)}")
+    results = supcon_tf.sweeps.run_sweep(settings)
+    print(f"\n{supcon_tf.sweeps.sweep_table(results)}")
     print(f"\nfigure       {settings.run_dir}/sweep.png")
     failed = [c for c in results["cells"] if c["status"] == "failed"]
     if failed:
@@ -127,9 +120,7 @@ def export(settings: config.ExportSettings) -> None:
 
     Writes export/<version>/ into the run directory.
     """
-    from supcon_tf import serving
-
-    serving.export(settings)
+    supcon_tf.serving.export(settings)
 
 
 def predict(settings: config.PredictSettings) -> None:
@@ -147,10 +138,8 @@ def predict(settings: config.PredictSettings) -> None:
     the output file once all is answered. An image that the model refuses has an
     error in its row, and makes the exit code 1.
     """
-    from supcon_tf import clients
-
     try:
-        failed = clients.predict(settings)
+        failed = supcon_tf.clients.predict(settings)
     except KeyboardInterrupt:
         os._exit(130)  # at once, whatever threads wait for
     if settings.output:
@@ -167,9 +156,8 @@ def convert(settings: config.ConvertSettings) -> None:
     Writes converted/ into the run directory, and prints how every file does on
     the test images beside the model that it was made from.
     """
-    from supcon_tf import conversion
-
-    print(conversion.conversion_table(conversion.convert(settings)))
+    results = supcon_tf.conversion.convert(settings)
+    print(supcon_tf.conversion.conversion_table(results))
 
 
 def show_augment(settings: config.ShowAugmentSettings) -> None:
@@ -182,9 +170,7 @@ def show_augment(settings: config.ShowAugmentSettings) -> None:
     Writes views.png, the first views that training makes of some images, and
     operations.png, one image under every operation, into the run directory.
     """
-    from supcon_tf import evaluation
-
-    for path in evaluation.show_augment(settings):
+    for path in supcon_tf.evaluation.show_augment(settings):
         print(path)
 
 

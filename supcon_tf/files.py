@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import pathlib
 import tempfile
@@ -24,6 +25,19 @@ def write_atomically(path: epath.PathLike, content: str | bytes) -> None:
     data = content.encode() if isinstance(content, str) else content
     partial.write_bytes(data)
     partial.replace(path)
+
+
+def write_json(
+    path: epath.PathLike, content: object, ensure_ascii: bool = True
+) -> None:
+    """Writes JSON that people can read too; see `write_atomically`."""
+    text = json.dumps(content, ensure_ascii=ensure_ascii, indent=1)
+    write_atomically(path, text + "\n")
+
+
+def read_json(path: epath.Path | pathlib.Path, absent: object) -> object:
+    """What a file of JSON holds; `absent` where there is none."""
+    return json.loads(path.read_text()) if path.exists() else absent
 
 
 def check_writable(argument: str, path: epath.PathLike) -> None:

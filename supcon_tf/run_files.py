@@ -13,14 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from etils import epath
 
-from supcon_tf import exceptions, files
-from supcon_tf.settings import (
-    Settings,
-    SettingsType,
-    changes,
-    from_flagfile,
-    to_flagfile,
-)
+from supcon_tf import exceptions, files, settings
 
 _CHECKPOINT = "step-"  # before the step, eight digits or more
 _SHOWN_NAMES = 5  # of images, in a message
@@ -65,9 +58,11 @@ class RunDirectory:
         """Whether there is a run, or a stage."""
         return self.settings_file.exists()
 
-    def recorded(self, settings_class: type[SettingsType]) -> SettingsType:
+    def recorded(
+        self, settings_class: type[settings.SettingsType]
+    ) -> settings.SettingsType:
         """The settings of the run, or of the stage, that is here."""
-        return from_flagfile(settings_class, self.settings_file)
+        return settings.from_flagfile(settings_class, self.settings_file)
 
     def flags(self) -> dict[str, str]:
         """The recorded settings as they stand there, by flag; {} without any.
@@ -85,7 +80,7 @@ class RunDirectory:
 
     def class_names(self) -> tuple[str, ...]:
         """Class names in the order of the labels; none before a run."""
-        return tuple(_read_json(self.classes_file, ()))
+        return tuple(files.read_json(self.classes_file, ()))
 
     def metrics(self) -> list[dict[str, float | None]]:
         """The epochs of metrics.jsonl: see `read_metrics`."""
@@ -93,7 +88,7 @@ class RunDirectory:
 
     def evaluation(self) -> dict[str, object]:
         """evaluation.json; {} before the evaluation."""
-        return _read_json(self.evaluation_file, {})
+        return files.read_json(self.evaluation_file, {})
 
     def latest_checkpoint(self) -> str:
         """Path of the newest checkpoint.
@@ -130,28 +125,30 @@ class RunDirectory:
 
     def create(
         self,
-        settings: Settings,
+        own: settings.Settings,
         class_names: Sequence[str],
         trained_on: Sequence[str] | None = None,
         skipped: Sequence[str] = (),
     ) -> None:
-        """Starts a run here, in place of an earlier one, of resolved settings.
+        """Starts a run here, in place of an earlier one.
 
-        `trained_on` are names of its training images, None where they have
-        none; `skipped` are files that could not be read.
+        `own` are its resolved settings, `trained_on` the names of its training
+        images, None where they have none, and `skipped` the files that could
+        not be read.
         """
         if self.exists():
             self._remove_outputs()
         self.path.mkdir(parents=True, exist_ok=True)
-        self.record(settings)
-        _write_json(self.classes_file, list(class_names))
+        self.record(own)
+        names = list(class_names)
+        files.write_json(self.classes_file, names, ensure_ascii=False)
         if trained_on is not None:
             record = {"trained_on": list(trained_on), "skipped": list(skipped)}
-            _write_json(self.images_file, record)
+            files.write_json(self.images_file, record, ensure_ascii=False)
 
-    def record(self, settings: Settings) -> None:
+    def record(self, own: settings.Settings) -> None:
         """Writes the settings of the run, in place of earlier ones."""
-        files.write_atomically(self.settings_file, to_flagfile(settings))
+        files.write_atomically(self.settings_file, settings.to_flagfile(own))
 
     def write_predictions(
         self,
@@ -233,15 +230,16 @@ class RunDirectory:
 
     def _trained_on(self) -> set[str]:
         """The names of the training images; none where they have no names."""
-        return set(_read_json(self.images_file, {}).get("trained_on", ()))
+        record = files.read_json(self.images_file, {})
+        return set(record.get("trained_on", ()))
 
-    def check_same(self, settings: Settings) -> None:
+    def check_same(self, own: settings.Settings) -> None:
         """Raises ValueError unless the run here has these settings.
 
         Those that do not change its result may differ, and some may grow; see
         `resumable` and `grows` of `settings.setting`.
         """
-        other = changes(self.recorded(type(settings)), settings)
+        other = settings.changes(self.recorded(type(own)), own)
         if other:
             raise exceptions.InvalidValue(
                 f"--resume must come with the settings of {self.path}, got "
@@ -257,8 +255,6 @@ def path_of(checkpoints: epath.Path, step: int) -> epath.Path:
 
 def steps_in(checkpoints: epath.Path) -> list[int]:
     """The steps that have a checkpoint, rising."""
-    if not checkpoints.exists():
-        return []
     names = (path.name for path in checkpoints.glob(f"{_CHECKPOINT}*"))
     steps = (name.removeprefix(_CHECKPOINT) for name in names)
     return sorted(int(step) for step in steps if step.isdigit())
@@ -290,16 +286,6 @@ def write_arrays(path: epath.Path, **arrays: np.ndarray) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     files.write_atomically(path, buffer.getvalue())
-
-
-def _read_json(path: epath.Path, absent: object) -> object:
-    return json.loads(path.read_text()) if path.exists() else absent
-
-
-def _write_json(path: epath.Path, content: object) -> None:
-    """Writes a file that people can read too."""
-    text = json.dumps(content, ensure_ascii=False, indent=1)
-    files.write_atomically(path, text + "\n")
 
 
 def _listed(names: set[str]) -> str:

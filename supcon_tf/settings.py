@@ -68,10 +68,13 @@ for _type, _kind in tuple(_KINDS.items()):
     _KINDS[tuple[_type, ...]] = _kind._replace(
         is_tuple=True, define=flags.DEFINE_list
     )
-_BOUNDS = {
-    "above": operator.gt,
-    "at_least": operator.ge,
-    "at_most": operator.le,
+_RELATIONS = {  # of a value to its bound, or to that of another setting
+    "be above": operator.gt,
+    "be at least": operator.ge,
+    "be at most": operator.le,
+    "be below": operator.lt,
+    "be a multiple of": lambda value, other: value % other == 0,
+    "divide": lambda value, other: other % value == 0,
 }
 
 
@@ -118,9 +121,13 @@ def setting(
     return dataclasses.field(default=metadata.pop("default"), metadata=metadata)
 
 
-def with_default(base: type, name: str, default: object) -> dataclasses.Field:
-    """The field of another class, with a default of its own."""
+def with_default(
+    base: type, name: str, default: object = dataclasses.MISSING
+) -> dataclasses.Field:
+    """The field of another class, with its default or another one."""
     field = base.__dataclass_fields__[name]
+    if default is dataclasses.MISSING:
+        return field
     return dataclasses.field(default=default, metadata=field.metadata)
 
 
@@ -189,6 +196,16 @@ class Settings(_Declared):
             if "_check" in vars(group):
                 group._check(self)
 
+    def _check_pair(self, name: str, relation: str, other: str) -> None:
+        """Raises ValueError unless two settings, if not None, relate so."""
+        values = getattr(self, name), getattr(self, other)
+        if None not in values:
+            exceptions.require(
+                _RELATIONS[relation](*values),
+                f"--{name} must {relation} --{other}",
+                " and ".join(map(str, values)),
+            )
+
     def _check_left_out(self, where: str, *names: str) -> None:
         """Raises ValueError unless the named settings have their defaults."""
         for name in names:
@@ -214,10 +231,10 @@ def _broken_rules(field: dataclasses.Field, value: object) -> Iterator[str]:
     for item in _items(value):
         if rules["choices"] and item not in rules["choices"]:
             yield f"be one of {', '.join(rules['choices'])}, got {item!r}"
-    for bound, holds in _BOUNDS.items():
-        limit = rules[bound]
-        if limit is not None and not holds(value, limit):
-            yield f"be {bound.replace('_', ' ')} {limit}, got {value}"
+    for bound in ("above", "at_least", "at_most"):
+        limit, relation = rules[bound], f"be {bound.replace('_', ' ')}"
+        if limit is not None and not _RELATIONS[relation](value, limit):
+            yield f"{relation} {limit}, got {value}"
     if rules["must"]:
         rule, holds = rules["must"]
         if not holds(value):
@@ -296,7 +313,6 @@ def from_flagfile(
       FileNotFoundError: there is no such file.
     """
     values = flags.FlagValues()
-    flags.DEFINE_string("flagfile", "", "", flag_values=values)
     define_flags(settings_class, values)
     if not epath.Path(path).is_file():
         raise exceptions.NotFound(f"no settings file {path}")

@@ -7,12 +7,16 @@ from collections.abc import Iterable, Sequence
 
 def text_table(rows: Iterable[Sequence[str]]) -> str:
     """Lines up cells: the first column to the left, the others to the right."""
-    rows = list(rows)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            [first.ljust(widths[0])]
-            + [c.rjust(w) for c, w in zip(others, widths[1:], strict=True)]
-        )
-        for first, *others in rows
-    )
+    return "\n".join(map("  ".join, lined_up(rows)))
+
+
+def lined_up(
+    rows: Iterable[Sequence[str]], left: int = 1
+) -> list[tuple[str, ...]]:
+    """Pads cells to the width of their column: `left` columns to the left."""
+    columns = []
+    for index, column in enumerate(zip(*rows, strict=True)):
+        pad = str.ljust if index < left else str.rjust
+        width = max(map(len, column))
+        columns.append([pad(cell, width) for cell in column])
+    return [*zip(*columns, strict=True)]

@@ -1,8 +1,6 @@
 """Converts a run for phones and other runtimes: TFLite, ONNX."""
 
-import checkout  # noqa: F401
-
-from supcon_tf import commands
+from checkout import commands
 
 if __name__ == "__main__":
     commands.run("convert")

@@ -1,8 +1,6 @@
 """Asks an exported model about images: classes, or representations."""
 
-import checkout  # noqa: F401
-
-from supcon_tf import commands
+from checkout import commands
 
 if __name__ == "__main__":
     commands.run("predict")

@@ -1,8 +1,6 @@
 """Puts runs side by side on one page: report.html."""
 
-import checkout  # noqa: F401
-
-from supcon_tf import commands
+from checkout import commands
 
 if __name__ == "__main__":
     commands.run("report")

@@ -1,8 +1,6 @@
 """Runs a grid of settings: both stages and the evaluation of every cell."""
 
-import checkout  # noqa: F401
-
-from supcon_tf import commands
+from checkout import commands
 
 if __name__ == "__main__":
     commands.run("sweep")

@@ -1,8 +1,6 @@
 """Stage 2: trains a linear classifier on the frozen encoder of a run."""
 
-import checkout  # noqa: F401
-
-from supcon_tf import commands
+from checkout import commands
 
 if __name__ == "__main__":
     commands.run("train_linear")

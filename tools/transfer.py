@@ -1,8 +1,6 @@
 """Takes the encoder of a run to another data set: linear or fine-tuned."""
 
-import checkout  # noqa: F401
-
-from supcon_tf import commands
+from checkout import commands
 
 if __name__ == "__main__":
     commands.run("transfer")

@@ -53,9 +53,9 @@ def predict(settings: config.PredictSettings) -> int:
         nonlocal failed
         # Lines on the same terminal show the progress, and would break the bar.
         shows_rows = settings.output is None and sys.stdout.isatty()
-        hidden = shows_rows or not sys.stderr.isatty()
+        # None: where stderr is no terminal.
         for row in tqdm.tqdm(
-            rows, None, len(images), disable=hidden, unit=" images"
+            rows, None, len(images), disable=shows_rows or None, unit=" images"
         ):
             failed += "error" in row
             yield row

@@ -8,6 +8,8 @@ from supcon_tf.config.evaluation import (
     CORRUPTIONS,
     EvaluateSettings,
     ReportSettings,
+    ShowAugmentSettings,
+    TransferSettings,
 )
 from supcon_tf.config.export import (
     CONVERSION_FORMATS,
@@ -17,13 +19,14 @@ from supcon_tf.config.export import (
     PredictSettings,
 )
 from supcon_tf.config.images import AugmentationSettings
-from supcon_tf.config.pretraining import PretrainSettings
-from supcon_tf.config.running import CheckpointSettings, DeviceSettings
-from supcon_tf.config.stages import (
+from supcon_tf.config.running import (
+    CheckpointSettings,
     DataServiceSettings,
+    DeviceSettings,
+)
+from supcon_tf.config.stages import (
     DemoSettings,
     LinearSettings,
-    ShowAugmentSettings,
+    PretrainSettings,
 )
 from supcon_tf.config.sweep import LINEAR, SweepAxis, SweepSettings, axis_text
-from supcon_tf.config.transfer import TransferSettings

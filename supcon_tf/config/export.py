@@ -79,9 +79,7 @@ class ConvertSettings(ClassifierSettings):
     batch_size: int = with_default(
         evaluation.EvaluateSettings, "batch_size", 32
     )
-    overwrite: bool = with_default(
-        running.CheckpointSettings, "overwrite", False
-    )
+    overwrite: bool = with_default(running.CheckpointSettings, "overwrite")
 
 
 def _is_server(address: str) -> bool:

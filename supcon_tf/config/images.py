@@ -152,8 +152,4 @@ class BatchSettings(Settings):
     images_per_class classes; default: as the shuffled images come."""
 
     def _check(self) -> None:
-        if (self.batch_size or 0) % (self.images_per_class or 1):
-            raise exceptions.InvalidValue(
-                "--images_per_class must divide --batch_size, got "
-                f"{self.images_per_class} and {self.batch_size}"
-            )
+        self._check_pair("images_per_class", "divide", "batch_size")

@@ -1,4 +1,4 @@
-"""Groups of settings of what trains: optimizer, devices, checkpoints."""
+"""Settings of what trains: optimizer, devices, checkpoints, data service."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from supcon_tf import exceptions
 from supcon_tf.settings import Settings, setting, to_text
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
+_LOCAL = ("localhost", "127.0.0.1", "[::1]")
+_DISPATCHES = {"role": ("all", "dispatcher")}
+_WORKS = {"role": ("all", "worker")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,11 +103,8 @@ class OptimizerSettings(Settings):
         warmup = self.warmup_epochs
         if warmup is None:
             warmup = self.default_warmup_epochs
-        if self.epochs and warmup > self.epochs:
-            raise exceptions.InvalidValue(
-                "--warmup_epochs must be at most --epochs, got "
-                f"{warmup} and {self.epochs}"
-            )
+        if self.epochs:
+            self._check_pair("warmup_epochs", "be at most", "epochs")
         boundaries = self.decay_boundaries
         in_time = [warmup <= epoch < self.epochs for epoch in boundaries]
         decays = bool(in_time) and all(in_time)
@@ -249,11 +249,7 @@ class CheckpointSettings(Settings):
 
     def _check(self) -> None:
         check_start(self)
-        if self.keep_every and self.keep_every % self.checkpoint_every:
-            raise exceptions.InvalidValue(
-                "--keep_every must be a multiple of --checkpoint_every, got "
-                f"{self.keep_every} and {self.checkpoint_every}"
-            )
+        self._check_pair("keep_every", "be a multiple of", "checkpoint_every")
 
 
 def check_start(settings: CheckpointSettings) -> None:
@@ -263,3 +259,42 @@ def check_start(settings: CheckpointSettings) -> None:
             "--resume must be left out with --overwrite: one goes on with the "
             "earlier run, the other deletes it"
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class DataServiceSettings(Settings):
+    """Settings of tools/data_service.py."""
+
+    run_dir: str = "runs/data_service"
+    role: str = setting("all", choices=("all", "dispatcher", "worker"))
+    """What runs here: the one dispatcher, workers, or a dispatcher and workers
+    (all)."""
+    port: int = setting(5050, at_least=0, at_most=65535, used_by=_DISPATCHES)
+    """Port of the dispatcher; 0 for a free one."""
+    dispatcher: str | None = setting(None, used_by={"role": ("worker",)})
+    """grpc:// address of the dispatcher, for --role=worker."""
+    workers: int = setting(1, at_least=1, used_by=_WORKS)
+    """Workers in this process; they share its cores, so one is enough. Each
+    makes an epoch of its own."""
+    worker_port: int = setting(0, at_least=0, at_most=65535, used_by=_WORKS)
+    """Port of the first worker, the others count on; 0 for free ones."""
+    host: str = "localhost"
+    """Name or address of this machine by which the others reach it."""
+    journal: bool = setting(False, used_by=_DISPATCHES)
+    """Keep the dispatcher's journal in run_dir: one that is started again
+    there, with the same port, goes on with the runs that it served."""
+
+    def _check(self) -> None:
+        if self.role != "worker":
+            return
+        if not (self.dispatcher or "").startswith("grpc://"):
+            raise exceptions.InvalidValue(
+                "--dispatcher must be the grpc:// address of the dispatcher "
+                f"with --role=worker, got {self.dispatcher}"
+            )
+        at = self.dispatcher.removeprefix("grpc://").rpartition(":")[0]
+        if self.host == "localhost" and at not in _LOCAL:
+            raise exceptions.InvalidValue(
+                "--host must be the name of this machine with a dispatcher "
+                f"on another one, got localhost for {self.dispatcher}"
+            )

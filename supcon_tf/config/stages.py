@@ -1,11 +1,11 @@
-"""Settings of stage 2, and of what needs no run: demo, pictures, service."""
+"""Settings of both stages: losses, encoder, and what a user sees of them."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import exceptions
-from supcon_tf.config import images, pretraining, running
+from supcon_tf import defaults, exceptions
+from supcon_tf.config import images, running
 from supcon_tf.settings import Settings, setting, with_default
 
 _TAKEN = ("checkpoints", "tensorboard", "export", "converted")
@@ -15,9 +15,245 @@ STAGE_NAME = (
     lambda name: name not in _TAKEN
     and name.replace("_", "").replace("-", "").isalnum(),
 )
-_LOCAL = ("localhost", "127.0.0.1", "[::1]")
-_DISPATCHES = {"role": ("all", "dispatcher")}
-_WORKS = {"role": ("all", "worker")}
+_OF_PROJECTIONS = ("supcon", "simclr", "npairs", "triplet")
+_JOINT = tuple(f"{name}+ce" for name in _OF_PROJECTIONS)
+# The objectives that alone use a setting.
+_WITH_SUPCON = {"objective": ("supcon", "supcon+ce")}
+_WITH_TRIPLET = {"objective": ("triplet", "triplet+ce")}
+_WITH_MARGIN = {"objective": ("max_margin",)}
+_WITH_CE = {"objective": ("ce",)}
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectiveSettings(Settings):
+    """The loss, the options of each, and what it is computed from."""
+
+    num_views: int = setting(2, at_least=1)
+    """Views per image in a multiviewed batch."""
+    objective: str = setting(
+        "supcon",
+        choices=(*_OF_PROJECTIONS, "ce", "max_margin", *_JOINT),
+        common=True,
+    )
+    """Loss of stage 1. On projections: supcon, simclr (labels unused), npairs,
+    triplet. On the logits of a linear classifier that is trained with the
+    encoder and needs no projection head: ce (cross-entropy), max_margin
+    (large-margin softmax). Joint: a loss of projections and cross-entropy of
+    the representation, +ce."""
+    temperature: float = setting(defaults.TEMPERATURE, above=0, common=True)
+    """Temperature tau of the loss: supcon and simclr."""
+    formulation: str = setting(
+        "out", choices=("out", "in"), used_by=_WITH_SUPCON
+    )
+    """L_out (Eq. 2) or L_in (Eq. 3)."""
+    denominator: str = setting(
+        "all",
+        choices=("all", "one_positive", "only_negatives"),
+        used_by=_WITH_SUPCON,
+    )
+    """What the loss contrasts a positive with."""
+    anchor_views: str = setting(
+        "all", choices=("all", "first"), used_by=_WITH_SUPCON
+    )
+    """Views that serve as anchors."""
+    positives_cap: int | None = setting(None, at_least=1, used_by=_WITH_SUPCON)
+    """Largest number of positives per anchor."""
+    scale_by_temperature: bool = True
+    """Multiply the loss by the temperature, as the paper does."""
+    cross_replica: bool = True
+    """Contrast with the views of all replicas."""
+    triplet_margin: float = setting(0.2, above=0, used_by=_WITH_TRIPLET)
+    """Margin of the triplet loss, in squared distance; 2 * tau is equivalent to
+    a contrastive loss of temperature tau."""
+    triplet_mining: str = setting(
+        "semi_hard", choices=("semi_hard", "hard"), used_by=_WITH_TRIPLET
+    )
+    """Triplets: all pairs with a semi-hard negative, whose memory grows with
+    the cube of the batch, or the hardest of each anchor."""
+    softmax_margin: float = setting(0.35, at_least=0, used_by=_WITH_MARGIN)
+    """Margin of max_margin, subtracted from the cosine."""
+    softmax_scale: float = setting(30.0, above=0, used_by=_WITH_MARGIN)
+    """Scale of the cosines of max_margin."""
+    classifier_weight: float = setting(
+        0.5, above=0, at_most=0.9999, used_by={"objective": _JOINT}
+    )
+    """lambda of the joint objectives: (1 - lambda) * loss of projections +
+    lambda * cross-entropy."""
+    label_smoothing: float = setting(
+        0.0, at_least=0, at_most=0.9999, used_by=_WITH_CE
+    )
+    """Share of the weight of a label that cross-entropy spreads evenly over all
+    classes; the paper's code has 0.05 on ImageNet."""
+    mixing: str = setting(
+        "none", choices=("none", "mixup", "cutmix"), used_by=_WITH_CE
+    )
+    """ce: mix each image and its label with another of the batch, by weighted
+    sum (mixup) or by a pasted box (cutmix)."""
+    mixing_alpha: float = setting(0.0, at_least=0)
+    """Alpha of the Beta distribution of --mixing; 0 for the method's own, 0.2
+    for mixup and 1 for cutmix."""
+    queue_size: int = setting(0, at_least=0, used_by=_WITH_SUPCON)
+    """Earlier projections, with their labels, that are contrasts too, made by a
+    momentum encoder; 0 for none. The paper has 8192 (Sec. 4.1)."""
+    encoder_momentum: float = setting(
+        0.999, at_least=0, at_most=1, used_by=_WITH_SUPCON
+    )
+    """Share of its own weights that the momentum encoder of --queue_size keeps
+    in a step."""
+    gradient_cache_chunks: int = setting(
+        1,
+        at_least=1,
+        used_by={"objective": (*_OF_PROJECTIONS, *_JOINT)},
+        common=True,
+    )
+    """Parts in which the batch of a device passes the encoder, one after the
+    other in the memory of one part: the loss is still that of the whole batch,
+    batch norm takes its statistics from a part."""
+
+    def _check(self) -> None:
+        least = self.num_views - 1
+        if self.positives_cap is not None and self.positives_cap < least:
+            raise exceptions.InvalidValue(
+                f"--positives_cap must be at least {least}, the other views "
+                f"of an anchor, got {self.positives_cap}"
+            )
+        if self.mixing == "none":
+            self._check_left_out("with --mixing=none", "mixing_alpha")
+        if not self.queue_size:
+            self._check_left_out("without --queue_size", "encoder_momentum")
+        if self.loss == "simclr" and self.num_views < 2:
+            raise exceptions.InvalidValue(
+                "--num_views must be at least 2 with "
+                f"--objective={self.objective}, whose positives are other "
+                f"views, got {self.num_views}"
+            )
+        if self.batch_size is not None:  # else once the run has resolved it
+            self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        """Raises ValueError for a batch that queue or chunks do not fit."""
+        if self.has_projections and self.batch_size < 2:
+            raise exceptions.InvalidValue(
+                f"--batch_size must be at least 2 with --objective="
+                f"{self.objective}, which contrasts images, got 1"
+            )
+        rows = self.batch_size * self.num_views
+        if self.queue_size and self.queue_size % rows:
+            raise exceptions.InvalidValue(
+                f"--queue_size must be a multiple of the {rows} views of a "
+                f"batch, got {self.queue_size}"
+            )
+        self._check_pair("gradient_cache_chunks", "divide", "batch_size")
+
+    @property
+    def loss(self) -> str:
+        """The objective without `+ce`."""
+        return self.objective.removesuffix("+ce")
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether a classifier trains the encoder beside the projections."""
+        return self.objective.endswith("+ce")
+
+    @property
+    def loss_multiple(self) -> float | None:
+        """What supcon or simclr alone comes multiplied by; None for others."""
+        if self.objective not in ("supcon", "simclr"):
+            return None
+        return self.temperature if self.scale_by_temperature else 1.0
+
+    @property
+    def has_projections(self) -> bool:
+        """Whether the objective is one of projections, not of logits."""
+        return self.loss in _OF_PROJECTIONS
+
+
+_RESNETS = tuple(f"resnet{depth}" for depth in (18, 34, 50, 101, 152, 200))
+_BE_THREE = ("be three numbers, got {}", lambda values: len(values) == 3)
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderSettings(Settings):
+    """Which layers there are, and how wide."""
+
+    architecture: str = setting(
+        "resnet50", choices=(*_RESNETS, "vgg8", "vgg16"), common=True
+    )
+    """Encoder."""
+    stem: str = setting("auto", choices=("auto", "cifar", "imagenet"))
+    """First layers of a ResNet: 3x3 stride 1 (cifar), 7x7 stride 2 and max
+    pooling (imagenet), by image size: up to 64 is cifar (auto)."""
+    width: float = setting(1.0, above=0, common=True)
+    """Multiplier of all channels."""
+    image_mean: tuple[float, ...] = setting((0.5, 0.5, 0.5), must=_BE_THREE)
+    """Mean subtracted from R,G,B in [0, 1]."""
+    image_std: tuple[float, ...] = setting((0.5, 0.5, 0.5), must=_BE_THREE)
+    """Standard deviation that divides R,G,B."""
+    zero_init_residual: bool = setting(
+        False, used_by={"architecture": _RESNETS}
+    )
+    """Start the last batch norm of each residual branch at 0, as in the paper's
+    code: a deep ResNet then starts as a shallow one. Small and short runs learn
+    slower from there, see docs/TRAINING.md."""
+    normalize_representation: bool = True
+    """L2-normalise the encoder's output, as in Sec. 3.1."""
+    hidden_dims: tuple[int, ...] = (2048,)
+    """Hidden layers of the projection head; empty for a linear head."""
+    projection_dim: int = setting(128, at_least=1)
+    """Size of a projection."""
+    projection_batch_norm: bool = True
+    """Batch norm in the hidden layers of the projection head, which the paper
+    does not have; docs/TRAINING.md says why."""
+
+    def _check(self) -> None:
+        if self.architecture.startswith("vgg") and self.stem != "auto":
+            raise exceptions.InvalidValue(
+                f"--stem must be auto for {self.architecture}, which has no "
+                f"choice of stem, got {self.stem}"
+            )
+
+
+def _are_steps(steps: tuple[int, ...]) -> bool:
+    return not steps or (len(steps) == 2 and 1 <= steps[0] <= steps[1])
+
+
+@dataclasses.dataclass(frozen=True)
+class MonitorSettings(Settings):
+    """Measures and pictures beside the loss; none changes the encoder."""
+
+    # The joint objectives have a classifier.
+    online_classifier: bool = setting(
+        False, used_by={"objective": _OF_PROJECTIONS}
+    )
+    """Train a linear classifier beside the encoder, behind a stopped gradient:
+    its accuracy shows in the log."""
+    knn_every: int = setting(0, at_least=0, resumable=True, common=True)
+    """Epochs between k-NN accuracies of the test split, by the representations
+    of the training split; 0 for none. For watching: choosing by it would be
+    choosing on the test split."""
+    profile: tuple[int, ...] = setting(
+        (),
+        must=("be empty or two steps 1 <= first <= last, got {}", _are_steps),
+        resumable=True,
+    )
+    """First and last step of a profile for TensorBoard, counted from where the
+    tool starts or goes on; empty for none."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainSettings(
+    images.DataSettings,
+    ObjectiveSettings,
+    images.BatchSettings,
+    images.ViewSettings,
+    images.AugmentationSettings,
+    EncoderSettings,
+    running.OptimizerSettings,
+    running.DeviceSettings,
+    running.CheckpointSettings,
+    MonitorSettings,
+):
+    """Settings of tools/pretrain.py, stage 1."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,9 +276,7 @@ class LinearSettings(
     name: str = setting("linear", must=STAGE_NAME)
     """Sub-directory of run_dir that this stage writes."""
     augmentation: str = "identity"
-    label_smoothing: float = with_default(
-        pretraining.ObjectiveSettings, "label_smoothing", 0.0
-    )
+    label_smoothing: float = with_default(ObjectiveSettings, "label_smoothing")
     learning_rate: float = 2.5
     warmup_epochs: float | None = 0.0
     weight_decay: float = 0.0
@@ -73,68 +307,3 @@ class DemoSettings(Settings):
     run_dir: str = "runs/demo"
     epochs: int = setting(24, at_least=1)
     """Epochs of pretraining on the digits."""
-
-
-@dataclasses.dataclass(frozen=True)
-class ShowAugmentSettings(
-    images.DataSettings, images.ViewSettings, images.AugmentationSettings
-):
-    """Settings of tools/show_augment.py."""
-
-    run_dir: str = "runs/show_augment"
-    dataset: str | None = None
-    """digits (embedded), folder (images in --data_dir, in one sub-folder per
-    class or without), or tfds:NAME; default: folder where --data_dir is
-    given."""
-    images: int = setting(6, at_least=1)
-    """Images in views.png, a row each."""
-    views: int = setting(8, at_least=1)
-    """Views of each image in views.png."""
-    image: int = setting(0, at_least=0)
-    """The image of operations.png: a row of views.png."""
-
-    def _check(self) -> None:
-        if self.image >= self.images:
-            raise exceptions.InvalidValue(
-                f"--image must be below --images, got {self.image} and "
-                f"{self.images}"
-            )
-
-
-@dataclasses.dataclass(frozen=True)
-class DataServiceSettings(Settings):
-    """Settings of tools/data_service.py."""
-
-    run_dir: str = "runs/data_service"
-    role: str = setting("all", choices=("all", "dispatcher", "worker"))
-    """What runs here: the one dispatcher, workers, or a dispatcher and workers
-    (all)."""
-    port: int = setting(5050, at_least=0, at_most=65535, used_by=_DISPATCHES)
-    """Port of the dispatcher; 0 for a free one."""
-    dispatcher: str | None = setting(None, used_by={"role": ("worker",)})
-    """grpc:// address of the dispatcher, for --role=worker."""
-    workers: int = setting(1, at_least=1, used_by=_WORKS)
-    """Workers in this process; they share its cores, so one is enough. Each
-    makes an epoch of its own."""
-    worker_port: int = setting(0, at_least=0, at_most=65535, used_by=_WORKS)
-    """Port of the first worker, the others count on; 0 for free ones."""
-    host: str = "localhost"
-    """Name or address of this machine by which the others reach it."""
-    journal: bool = setting(False, used_by=_DISPATCHES)
-    """Keep the dispatcher's journal in run_dir: one that is started again
-    there, with the same port, goes on with the runs that it served."""
-
-    def _check(self) -> None:
-        if self.role != "worker":
-            return
-        if not (self.dispatcher or "").startswith("grpc://"):
-            raise exceptions.InvalidValue(
-                "--dispatcher must be the grpc:// address of the dispatcher "
-                f"with --role=worker, got {self.dispatcher}"
-            )
-        at = self.dispatcher.removeprefix("grpc://").rpartition(":")[0]
-        if self.host == "localhost" and at not in _LOCAL:
-            raise exceptions.InvalidValue(
-                "--host must be the name of this machine with a dispatcher "
-                f"on another one, got localhost for {self.dispatcher}"
-            )

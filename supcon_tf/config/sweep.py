@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 
 from supcon_tf import exceptions
-from supcon_tf.config import pretraining, running, stages
+from supcon_tf.config import running, stages
 from supcon_tf.settings import check_field, setting, to_text
 
 LINEAR = "linear."  # before the name of a setting of stage 2
@@ -43,7 +43,7 @@ class SweepAxis:
 
 
 @dataclasses.dataclass(frozen=True)
-class SweepSettings(pretraining.PretrainSettings):
+class SweepSettings(stages.PretrainSettings):
     """Settings of tools/sweep.py: those of stage 1 are the base of all cells.
 
     Rules between them hold in each cell, not in the base: a grid of --epochs
@@ -159,7 +159,7 @@ def _field(name: str) -> dataclasses.Field:
     fields = {
         prefix + field.name: field
         for prefix, stage in (
-            ("", pretraining.PretrainSettings),
+            ("", stages.PretrainSettings),
             (LINEAR, stages.LinearSettings),
         )
         for field in dataclasses.fields(stage)

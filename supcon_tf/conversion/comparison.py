@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import timeit
 from concurrent import futures
 
 import numpy as np
@@ -97,11 +97,8 @@ def differences(
 def milliseconds(function: formats.Function, image_size: int) -> float:
     """Median time of one image, in milliseconds."""
     image = np.full([1, image_size, image_size, 3], 128, np.uint8)
-    seconds = []
-    for _ in range(_WARM_UP_RUNS + _TIMED_RUNS):
-        start = time.perf_counter()
-        function(image)
-        seconds.append(time.perf_counter() - start)
+    runs = _WARM_UP_RUNS + _TIMED_RUNS
+    seconds = timeit.repeat(lambda: function(image), repeat=runs, number=1)
     return float(np.median(seconds[_WARM_UP_RUNS:])) * 1e3
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib.metadata
-import json
 
 from supcon_tf import config, data, exceptions, files
 from supcon_tf.augment import geometry
@@ -80,8 +79,7 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
         if classifier is not None:
             lines = "".join(f"{name}\n" for name in run.class_names)
             (partial / "class_names.txt").write_bytes(lines.encode())
-        text = json.dumps(results, indent=1)
-        (partial / "conversion.json").write_text(text + "\n")
+        files.write_json(partial / "conversion.json", results)
     console.print_line("converted", directory)
     return results
 

@@ -16,13 +16,29 @@ _RIGHT = (63, 144, 218)  # of the palette: blue
 _WRONG = (231, 99, 0)  # orange
 
 
-def confusions(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
-    """Confusion matrices, or the most confused pairs of many classes."""
-    return [
-        _confusion(run, name)
-        for run in runs
-        if (name := run.classifier("confusion_matrix"))
-    ]
+def confusions(run: contents.Run) -> dict[str, object]:
+    """The confusion matrix, empty of many classes, and its largest errors."""
+    name = run.classifier("confusion_matrix")
+    # [classes, classes] counts; a row per true class.
+    matrix = np.asarray(run.evaluation[name]["confusion_matrix"])
+    is_matrix = len(matrix) <= _MAX_MATRIX
+    num_pairs = _NUM_PAIRS_BELOW_MATRIX if is_matrix else _NUM_PAIRS
+    wrong = matrix - np.diag(np.diag(matrix))
+    order = np.argsort(-wrong, axis=None, kind="stable")[:num_pairs]
+    names = [run.class_name(index) for index in range(len(matrix))]
+    return {
+        "classifier": contents.CLASSIFIERS[name],
+        "classes": names,
+        "matrix": [
+            [_cell(n, n / max(row.sum(), 1), i == j) for j, n in enumerate(row)]
+            for i, row in enumerate(matrix if is_matrix else [])
+        ],
+        "pairs": [
+            (names[i], names[j], wrong[i, j], matrix[i].sum())
+            for i, j in (divmod(int(x), len(matrix)) for x in order)
+            if wrong[i, j]
+        ],
+    }
 
 
 def recall(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
@@ -41,41 +57,47 @@ def recall(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
     ]
 
 
-def calibration(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
-    """Reliability diagrams side by side."""
-    return [
-        _reliability(run, name)
-        for run in runs
-        if (name := run.classifier("calibration_bins"))
-    ]
-
-
-def mistakes(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
-    """The wrong predictions of the highest confidence."""
-    return [_mistakes(run) for run in runs if run.predictions]
-
-
-def _confusion(run: contents.Run, name: str) -> dict[str, object]:
-    """The cells of a matrix, none of a large one, and its largest errors."""
-    # [classes, classes] counts; a row per true class.
-    matrix = np.asarray(run.evaluation[name]["confusion_matrix"])
-    is_matrix = len(matrix) <= _MAX_MATRIX
-    num_pairs = _NUM_PAIRS_BELOW_MATRIX if is_matrix else _NUM_PAIRS
-    wrong = matrix - np.diag(np.diag(matrix))
-    order = np.argsort(-wrong, axis=None, kind="stable")[:num_pairs]
-    names = [run.class_name(index) for index in range(len(matrix))]
+def calibration(run: contents.Run) -> dict[str, object]:
+    """A reliability diagram, and the error that it shows."""
+    name = run.classifier("calibration_bins")
+    ece = numbers.number(run.evaluation[name].get("ece"))
+    drawing = figures.plot_reliability(
+        run.evaluation[name]["calibration_bins"],
+        f"Reliability diagram of {run.name}: accuracy against confidence; "
+        f"calibration error {ece}",
+    )
     return {
-        "name": run.name,
         "classifier": contents.CLASSIFIERS[name],
-        "classes": names,
-        "matrix": [
-            [_cell(n, n / max(row.sum(), 1), i == j) for j, n in enumerate(row)]
-            for i, row in enumerate(matrix if is_matrix else [])
-        ],
-        "pairs": [
-            (names[i], names[j], wrong[i, j], matrix[i].sum())
-            for i, j in (divmod(int(x), len(matrix)) for x in order)
-            if wrong[i, j]
+        "ece": ece,
+        "drawing": drawing,
+    }
+
+
+def mistakes(run: contents.Run) -> dict[str, object]:
+    """The most confident mistakes of a run, pictures where they are stored."""
+    labels = run.predictions["labels"]
+    probabilities = run.predictions["probabilities"]
+    predicted = probabilities.argmax(axis=1)
+    confidence = probabilities.max(axis=1)
+    wrong = np.flatnonzero(predicted != labels)
+    order = wrong[np.argsort(-confidence[wrong], kind="stable")]
+    order = order[:_NUM_MISTAKES]
+    # Without sample images, and in runs of earlier versions, there are none.
+    stored = run.samples.get("mistake_positions", np.array([]))
+    has_pictures = order.size and np.array_equal(stored, order)
+    return {
+        "classifier": contents.CLASSIFIERS[run.classifier("top_1") or "linear"],
+        "num_wrong": len(wrong),
+        "num_images": len(labels),
+        "pictures": [*run.samples["mistakes"]] if has_pictures else [],
+        "mistakes": [
+            (
+                str(run.predictions["ids"][index]),
+                run.class_name(int(labels[index])),
+                run.class_name(int(predicted[index])),
+                float(confidence[index]),
+            )
+            for index in order
         ],
     }
 
@@ -87,22 +109,6 @@ def _cell(count: int, share: float, is_right: bool) -> tuple[int, str]:
     color = _RIGHT if is_right else _WRONG
     mixed = [round(255 - depth * (255 - part)) for part in color]
     return count, "#" + "".join(f"{part:02x}" for part in mixed)
-
-
-def _reliability(run: contents.Run, name: str) -> dict[str, object]:
-    """A diagram, and the error that it shows."""
-    ece = numbers.number(run.evaluation[name].get("ece"))
-    drawing = figures.plot_reliability(
-        run.evaluation[name]["calibration_bins"],
-        f"Reliability diagram of {run.name}: accuracy against confidence; "
-        f"calibration error {ece}",
-    )
-    return {
-        "name": run.name,
-        "classifier": contents.CLASSIFIERS[name],
-        "ece": ece,
-        "drawing": drawing,
-    }
 
 
 def _recalls(shown: dict[int, contents.Run]) -> list[dict[str, object]]:
@@ -126,33 +132,3 @@ def _recalls(shown: dict[int, contents.Run]) -> list[dict[str, object]]:
         }
         for label in np.argsort(means, kind="stable")[: known.sum()]
     ]
-
-
-def _mistakes(run: contents.Run) -> dict[str, object]:
-    """The most confident mistakes of a run, pictures where they are stored."""
-    labels = run.predictions["labels"]
-    probabilities = run.predictions["probabilities"]
-    predicted = probabilities.argmax(axis=1)
-    confidence = probabilities.max(axis=1)
-    wrong = np.flatnonzero(predicted != labels)
-    order = wrong[np.argsort(-confidence[wrong], kind="stable")]
-    order = order[:_NUM_MISTAKES]
-    # Without sample images, and in runs of earlier versions, there are none.
-    stored = run.samples.get("mistake_positions", np.array([]))
-    has_pictures = order.size and np.array_equal(stored, order)
-    return {
-        "name": run.name,
-        "classifier": contents.CLASSIFIERS[run.classifier("top_1") or "linear"],
-        "num_wrong": len(wrong),
-        "num_images": len(labels),
-        "pictures": [*run.samples["mistakes"]] if has_pictures else [],
-        "mistakes": [
-            (
-                str(run.predictions["ids"][index]),
-                run.class_name(int(labels[index])),
-                run.class_name(int(predicted[index])),
-                float(confidence[index]),
-            )
-            for index in order
-        ],
-    }

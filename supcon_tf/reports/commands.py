@@ -25,7 +25,7 @@ def corrupt(run: contents.Run) -> str:
     return f"{evaluate(run)} --corruptions=generated"
 
 
-def repeat(run: contents.Run) -> list[str]:
+def reproduction(run: contents.Run) -> list[str]:
     """Pretraining, linear stage where there is one, evaluation: once more."""
     again = f"{run.files.path}_again"
     stages = {"pretrain": run.files}

@@ -1,20 +1,46 @@
-"""The figures of a report: <svg> elements.
+"""The figures of a report: <svg> elements, and images as addresses.
 
-None holds a name from data: the page writes those, in fonts that have them. A
-label says in plain text what a figure shows.
+No figure holds a name from data: the page writes those, in fonts that have
+them. A label says in plain text what a figure shows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import base64
+import contextlib
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 import markupsafe
+import matplotlib
 import numpy as np
-from matplotlib import axes, ticker
+from matplotlib import axes, figure, image, ticker
 
 from supcon_tf import palette
-from supcon_tf.reports import charts
 
+# Pixels of the narrowest page, a phone of 390 less its margins: there a figure
+# is drawn as it is, elsewhere it is enlarged.
+WIDTH = 340
+HEIGHT = 195
+INK = "#3c434b"
+SOFT = "#8a929c"
+_STYLE = {
+    "svg.fonttype": "none",  # the browser's fonts, which know all scripts
+    "font.size": 11,
+    "axes.edgecolor": SOFT,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e7eaee",
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "lines.linewidth": 1.8,
+}
 # Beside the colour, for those who do not see it.
 _DASHES = ("-", (0, (5, 1.5)), (0, (2, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 _STEPS = (1, 2, 2.5, 5, 10)
@@ -40,7 +66,7 @@ def plot_curves(
       in_percent: whether y values are shares.
       from_zero: whether the y axis begins there.
     """
-    with charts.drawing() as (drawn, plot):
+    with drawing() as (drawn, plot):
         for index, (x, y) in curves.items():
             few = {} if len(x) <= _FEW else {"marker": ""}
             plot.plot(x, y, **_style(index) | few, markersize=4)
@@ -52,7 +78,7 @@ def plot_curves(
         if from_zero:
             plot.set_ylim(bottom=0)
         _set_y_ticks(plot, in_percent)
-        return charts.to_svg(drawn, label)
+        return to_svg(drawn, label)
 
 
 def plot_reliability(
@@ -69,11 +95,8 @@ def plot_reliability(
     width = 1 / len(count)
     lefts = np.arange(len(count))[filled] * width
     bar = {"width": width, "align": "edge", "lw": 0.8, "edgecolor": "white"}
-    with charts.drawing(height=300) as (drawn, _):
-        drawn.clear()
-        upper, lower = drawn.subplots(
-            2, sharex=True, gridspec_kw={"height_ratios": [3, 1]}
-        )
+    rows = {"nrows": 2, "sharex": True, "height_ratios": [3, 1]}
+    with drawing(height=300, **rows) as (drawn, (upper, lower)):
         upper.bar(lefts, accuracy, color=palette.COLORS[0], **bar)
         upper.bar(
             lefts,
@@ -82,16 +105,16 @@ def plot_reliability(
             color="#f3c6bd",
             **bar,
         )
-        upper.hlines(accuracy, lefts, lefts + width, charts.INK, lw=2.2)
-        upper.plot([0, 1], [0, 1], color=charts.INK, lw=1, ls=(0, (4, 3)))
+        upper.hlines(accuracy, lefts, lefts + width, INK, lw=2.2)
+        upper.plot([0, 1], [0, 1], color=INK, lw=1, ls=(0, (4, 3)))
         upper.set(ylim=(0, 1.02), xlim=(0, 1.005), ylabel="accuracy")
-        lower.bar(lefts, count[filled], color=charts.SOFT, **bar)
+        lower.bar(lefts, count[filled], color=SOFT, **bar)
         lower.set(xlabel="confidence", ylabel="images")
         lower.yaxis.set_major_locator(ticker.MaxNLocator(2, integer=True))
         for axis in (upper.xaxis, upper.yaxis):
             axis.set_major_formatter(_in_percent)
         drawn.align_ylabels()
-        return charts.to_svg(drawn, label)
+        return to_svg(drawn, label)
 
 
 def plot_severities(
@@ -109,7 +132,7 @@ def plot_severities(
       label: what the figure shows.
       in_percent: whether the measure is a share.
     """
-    with charts.drawing(height=250) as (drawn, plot):
+    with drawing(height=250) as (drawn, plot):
         for index, lines in singles.items():
             color = _style(index)["color"]
             for line in lines:
@@ -122,14 +145,14 @@ def plot_severities(
         plot.set_xticks(severities, words)
         plot.set_ylim(bottom=0)
         _set_y_ticks(plot, in_percent)
-        return charts.to_svg(drawn, label)
+        return to_svg(drawn, label)
 
 
 def plot_plane(
     plane: np.ndarray, labels: np.ndarray, label: str
 ) -> markupsafe.Markup:
     """Points of the plane [examples, 2], a colour and mark per class."""
-    with charts.drawing(height=340) as (drawn, plot):
+    with drawing(height=340) as (drawn, plot):
         for class_id in np.unique(labels):
             plot.scatter(
                 *plane[labels == class_id].T,
@@ -141,7 +164,68 @@ def plot_plane(
         plot.set(xticks=[], yticks=[])
         plot.spines[["top", "right"]].set_visible(True)
         plot.grid(False)
-        return charts.to_svg(drawn, label)
+        return to_svg(drawn, label)
+
+
+@contextlib.contextmanager
+def drawing(
+    height: int = HEIGHT, **subplots: object
+) -> Iterator[tuple[figure.Figure, axes.Axes]]:
+    """A figure of WIDTH x `height` pixels and its axes, in the page's style.
+
+    An SVG has 72 dots per inch, so a point is a pixel of the page. `subplots`
+    are those of `Figure.subplots`, which then gives an array of axes.
+    """
+    size = WIDTH / 72, height / 72
+    with matplotlib.rc_context(_STYLE):
+        drawn = figure.Figure(figsize=size, layout="constrained")
+        yield drawn, drawn.subplots(**subplots)
+
+
+def to_svg(drawn: figure.Figure, label: str) -> markupsafe.Markup:
+    """An <svg> element without fonts, metadata, or ids that nothing uses.
+
+    Args:
+      drawn: a figure of `drawing`, still inside it.
+      label: what a reader who does not see it is told, plain text.
+    """
+    buffer = io.StringIO()
+    # Ids of their own, and the same for the same page: hashes with this salt.
+    matplotlib.rcParams["svg.hashsalt"] = label
+    drawn.savefig(buffer, format="svg", transparent=True)
+    text = buffer.getvalue()
+    content = text[text.index(">", text.index("<svg")) + 1 :]
+    for part in ("<metadata>.*?</metadata>", "<style.*?</style>", "<!--.*?-->"):
+        content = re.sub(part, "", content, flags=re.S)
+    # A font shorthand or a family of matplotlib's would overrule the page's.
+    content = re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", content)
+    content = re.sub(r"font-family: [^;\"]*;?", "", content)
+    # Hundredths of a pixel; what stands between the tags is text.
+    content = re.sub(
+        "<[^>]*>", lambda x: re.sub(r"(\d+\.\d\d)\d+", r"\1", x[0]), content
+    )
+    content = content.replace("xlink:href", "href")
+    used = set(re.findall(r'(?:href="|url\()#([^")]+)', content))
+    content = re.sub(
+        r' id="([^"]*)"', lambda x: x[0] if x[1] in used else "", content
+    )
+    content = re.sub(r">\s+<", "><", content).strip()
+    width, height = drawn.get_size_inches() * 72
+    # The only text that is HTML without being of a template.
+    return markupsafe.Markup(
+        f'<svg class="figure" xmlns="http://www.w3.org/2000/svg" role="img" '
+        f'aria-label="{markupsafe.escape(label)}" width="{width:.0f}" '
+        f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">'
+        f"{content}"
+    )
+
+
+def data_uri(pixels: np.ndarray) -> str:
+    """[height, width, 3] uint8 as a `data:` address of a PNG."""
+    buffer = io.BytesIO()
+    image.imsave(buffer, np.ascontiguousarray(pixels), format="png")
+    encoded = base64.b64encode(buffer.getvalue()).decode("ascii")
+    return f"data:image/png;base64,{encoded}"
 
 
 def _style(index: int) -> dict[str, object]:
@@ -179,7 +263,7 @@ def _draw_chance(plot: axes.Axes, chance: Mapping[int, float]) -> None:
     if is_shared:
         levels = {-1: float(np.mean(values))}
     for index, level in levels.items():
-        color = charts.INK if is_shared else _style(index)["color"]
+        color = INK if is_shared else _style(index)["color"]
         plot.axhline(level, color=color, lw=1, ls=(0, (1, 2)))
         plot.annotate(
             "chance",

@@ -59,17 +59,8 @@ def representations(runs: Sequence[contents.Run]) -> dict[str, object]:
     }
 
 
-def neighbors(
-    runs: Sequence[contents.Run],
-) -> list[tuple[str, list[dict[str, object]]]]:
+def neighbors(run: contents.Run) -> Iterator[dict[str, object]]:
     """Test images with the training images most similar to them."""
-    return [
-        (run.name, [*_samples(run)]) for run in runs if "images" in run.samples
-    ]
-
-
-def _samples(run: contents.Run) -> Iterator[dict[str, object]]:
-    """Each test image with its neighbours."""
     arrays = run.samples
     for index, label in enumerate(arrays["labels"]):
         predicted = int(arrays["predicted"][index])

@@ -21,13 +21,6 @@ class Cell(NamedTuple):
     change: str
 
 
-class Row(NamedTuple):
-    """A score of all runs, a cell each."""
-
-    score: scores.Score
-    cells: list[Cell]
-
-
 def number(value: float | None, digits: int = 3) -> str:
     """A number with a true minus; a dash for one that is absent."""
     if not _is_known(value):
@@ -61,13 +54,13 @@ def recalls(runs: Sequence[contents.Run]) -> list[scores.Score]:
 
 def score_rows(
     runs: Sequence[contents.Run], wanted: Sequence[scores.Score]
-) -> list[Row]:
+) -> dict[scores.Score, list[Cell]]:
     """A row per score that some run has, a cell per run."""
-    rows = []
+    rows = {}
     for score in wanted:
         values = [scores.value_at(run.evaluation, score.path) for run in runs]
         if any(map(_is_known, values)):
-            rows.append(Row(score, _cells(score, values)))
+            rows[score] = _cells(score, values)
     return rows
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from supcon_tf import config, scores
-from supcon_tf.reports import commands, contents, numbers
+from supcon_tf.reports import contents, numbers
 from supcon_tf.settings import to_text
 
 _OBJECTIVES = {
@@ -47,7 +47,11 @@ def results(runs: Sequence[contents.Run]) -> dict[str, object]:
     if not rows:
         return {}
     return {
-        "key_rows": [row for row in rows if row.score in scores.KEY_SCORES],
+        "key_rows": {
+            score: cells
+            for score, cells in rows.items()
+            if score in scores.KEY_SCORES
+        },
         "rows": rows,
         "has_pretrained": any("pretrained" in run.evaluation for run in runs),
         "are_comparable": len(test_sets) < 2,
@@ -67,13 +71,6 @@ def settings(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
         }
         for flag in flags
     ]
-
-
-def reproduction(
-    runs: Sequence[contents.Run],
-) -> list[tuple[contents.Run, list[str]]]:
-    """The commands that repeat the runs."""
-    return [(run, commands.repeat(run)) for run in runs]
 
 
 def _training(run: contents.Run) -> str:

@@ -12,10 +12,10 @@ from etils import epath
 import supcon_tf
 from supcon_tf import exceptions, files, palette
 from supcon_tf.reports import (
-    charts,
     classification,
     commands,
     contents,
+    figures,
     learning,
     neighborhood,
     numbers,
@@ -44,16 +44,28 @@ class Section(NamedTuple):
         """Its address on the page, and its template's name: the view's."""
         return self.view.__name__
 
+    def shown(self, runs: Sequence[contents.Run]) -> Collection[object]:
+        """What its template shows."""
+        return self.view(runs)
+
+
+class OfEach(Section):
+    """A part whose view is of one run: shown are pairs of run and view."""
+
+    def shown(self, runs: Sequence[contents.Run]) -> Collection[object]:
+        """The runs that have what it needs, and the view of each."""
+        return [(x, self.view(x)) for x in runs if self.needs in x.parts]
+
 
 SECTIONS = (
     Section("Results", overview.results, "evaluation"),
     Section("Settings", overview.settings),
     Section("Learning curves", learning.curves, "epochs", commands.pretrain),
     Section("Augmented views", learning.views, "views"),
-    Section("Confusions", classification.confusions, "confusion_matrix"),
+    OfEach("Confusions", classification.confusions, "confusion_matrix"),
     Section("Recall of each class", classification.recall, "per_class_recall"),
-    Section("Calibration", classification.calibration, "calibration_bins"),
-    Section("Most confident mistakes", classification.mistakes, "predictions"),
+    OfEach("Calibration", classification.calibration, "calibration_bins"),
+    OfEach("Most confident mistakes", classification.mistakes, "predictions"),
     Section(
         "Corrupted images",
         robustness.robustness,
@@ -61,13 +73,13 @@ SECTIONS = (
         commands.corrupt,
     ),
     Section("Representations", neighborhood.representations, "plane"),
-    Section("Nearest neighbours", neighborhood.neighbors, "images"),
-    Section("Repeat it", overview.reproduction),
+    OfEach("Nearest neighbours", neighborhood.neighbors, "images"),
+    OfEach("Repeat it", commands.reproduction),
 )
 
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("supcon_tf.reports"),
-    # All text, but what `charts.to_svg` says to be SVG.
+    # All text, but what `figures.to_svg` says to be SVG.
     autoescape=True,
     trim_blocks=True,
     lstrip_blocks=True,
@@ -76,7 +88,7 @@ _TEMPLATES = jinja2.Environment(
 _TEMPLATES.filters |= {
     "number": numbers.number,
     "percent": numbers.percent,
-    "data_uri": charts.data_uri,
+    "data_uri": figures.data_uri,
 }
 _TEMPLATES.globals |= {"colors": palette.COLORS, "markers": palette.MARKERS}
 
@@ -134,7 +146,7 @@ def render(runs: Sequence[contents.Run]) -> str:
             for run in runs
             if section.needs not in run.parts
         )
-        view = section.view(runs)
+        view = section.shown(runs)
         if view:
             shown.append({"section": section, "view": view, "missing": missing})
         elif missing:

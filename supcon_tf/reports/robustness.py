@@ -74,8 +74,7 @@ def _with_clean(
 
 def _by_corruption(results: Sequence[Mapping]) -> dict[str, list[float | None]]:
     """Accuracy of each corruption and run, a mean over the severities."""
-    names = dict.fromkeys(name for x in results for name in x["results"])
-    rows = {name: [] for name in names}
+    rows = {name: [] for x in results for name in x["results"]}
     for name, means in rows.items():
         for of_run in results:
             single = of_run["results"].get(name, {}).values()

@@ -1,4 +1,4 @@
 """Serving: SavedModels for TF Serving."""
 
 from supcon_tf.serving.export import export
-from supcon_tf.serving.saved_model import export_saved_model
+from supcon_tf.serving.model import export_saved_model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from etils import epath
 
 from supcon_tf import config, exceptions, measures
-from supcon_tf.serving import metadata, model, saved_model
+from supcon_tf.serving import metadata, model
 from supcon_tf.training import console, representations, runs
 
 
@@ -39,7 +39,7 @@ def export(settings: config.ExportSettings) -> epath.Path:
         prototypes, _ = measures.class_prototypes(
             encoded, labels, num_classes=len(run.class_names)
         )
-    saved_model.export_saved_model(
+    model.export_saved_model(
         run.encoder,
         directory,
         image_size=size,
@@ -50,9 +50,7 @@ def export(settings: config.ExportSettings) -> epath.Path:
         max_pixels=settings.max_pixels,
         max_batch_size=settings.max_batch_size,
         batch_timeout=settings.batch_timeout_ms / 1000,
-        finish=lambda directory: metadata.write_metadata(
-            directory, run, settings, name
-        ),
+        finish=lambda path: metadata.write_metadata(path, run, settings, name),
     )
     console.print_line("classifier", name)
     console.print_line("exported", directory)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import json
 import pathlib
 import subprocess
 from collections.abc import Mapping
@@ -68,9 +67,7 @@ def write_metadata(
         "signatures": {n: _described(s) for n, s in signatures.items()},
         "files": _digests(directory),
     }
-    text = json.dumps(record, indent=1, ensure_ascii=False)
-    (directory / EXTRAS).mkdir(parents=True, exist_ok=True)
-    files.write_atomically(directory / FILE, text + "\n")
+    files.write_json(directory / FILE, record, ensure_ascii=False)
 
 
 def _origin(

@@ -1,4 +1,26 @@
-"""The graph of a SavedModel: files to images to answers."""
+"""SavedModels that take image files and need nothing else to run.
+
+Signatures, of N >= 1 images:
+
+  serving_default: `image_bytes` [N] string, the bytes of JPEG or PNG
+    files (not base64), to `probabilities` [N, classes] float32,
+    `class_names` [N, classes] string in the same order, `predicted_class`
+    [N] string, `top_classes` [N, k] string, most probable first, and
+    `top_probabilities` [N, k] float32.
+  predict_images, predict_images_float: `images` [N, height, width, 3]
+    uint8, or float32 in 0..255, rounded to nearest, to the same.
+  represent, represent_images, represent_images_float: the same inputs to
+    `representation` [N, dim] float32 of unit length.
+  classify_by_neighbours: `image_bytes` to `similarities` [N, classes]
+    float32, cosines to the prototypes, `class_names`, `predicted_class`,
+    `top_classes` and `top_similarities`.
+
+The first three need a classifier, the last prototypes. Decoding, crop
+(`data.decode_central_view`) and normalisation are inside, and are those of
+evaluation. What cannot be decoded fails its request with INVALID_ARGUMENT.
+Class names are the asset `class_names.txt`, a line each. In assets.extra/
+lie requests that warm the server up and an example request; see `requests`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +34,7 @@ import numpy.typing as npt
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import data, exceptions, models
+from supcon_tf import data, exceptions, files, models
 from supcon_tf.augment import geometry
 from supcon_tf.data import image_bytes
 from supcon_tf.serving import requests
@@ -32,6 +54,43 @@ _IMAGES = tf.TensorSpec([None, None, None, 3], tf.uint8, "images")
 _FLOAT_IMAGES = tf.TensorSpec([None, None, None, 3], tf.float32, "images")
 
 _Answer = dict[str, tf.Tensor]
+
+
+def export_saved_model(
+    encoder: models.Encoder,
+    directory: epath.PathLike,
+    *,
+    finish: Callable[[epath.Path], None] | None = None,
+    **options: object,
+) -> None:
+    """Writes a SavedModel; the directory appears only when it is complete.
+
+    The module says what its signatures take and return.
+
+    Args:
+      encoder: built encoder.
+      directory: must not exist; TF Serving wants a number as its name.
+      finish: adds files to the directory before it appears.
+      **options: of `ServedModel`, which describes them: `image_size`, and where
+        there are any `class_names`, `classifier`, `prototypes`, `top_k`,
+        `max_pixels`, `max_batch_size`, `batch_timeout`.
+
+    Raises:
+      ValueError: `directory` exists, the class names do not fit, or
+        `max_pixels` refuses ordinary photographs.
+    """
+    directory = epath.Path(directory)
+    exceptions.require(
+        not directory.exists(), "`directory` must not exist", directory
+    )
+    served = ServedModel(encoder, **options)
+    # TF Serving polls for numbers, so that it does not see a hidden name.
+    with files.make_atomically(directory) as partial:
+        served.save(partial)
+        requests.write_requests(partial, served.image_size)
+        if finish is not None:
+            finish(partial)
+    files.remove_unfinished(directory)
 
 
 class ServedModel(tf.Module):
@@ -107,15 +166,11 @@ class ServedModel(tf.Module):
         with tempfile.TemporaryDirectory() as scratch:
             if self.num_classes:
                 # A table of the lines of a file, which becomes an asset.
-                file = pathlib.Path(scratch) / "class_names.txt"
-                file.write_text(self.class_lines, "utf-8")
+                file = f"{scratch}/class_names.txt"
+                pathlib.Path(file).write_text(self.class_lines, "utf-8")
                 part = tf.lookup.TextFileIndex
                 lines = tf.lookup.TextFileInitializer(
-                    str(file),
-                    tf.int64,
-                    part.LINE_NUMBER,
-                    tf.string,
-                    part.WHOLE_LINE,
+                    file, tf.int64, part.LINE_NUMBER, tf.string, part.WHOLE_LINE
                 )
                 self.class_names = tf.lookup.StaticHashTable(lines, "")
             tf.saved_model.save(

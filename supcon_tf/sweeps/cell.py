@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import pathlib
 import signal
@@ -43,9 +42,7 @@ def main(path: str) -> None:
             results = evaluation.evaluate(
                 cell.read_settings(config.EvaluateSettings)
             )
-            files.write_atomically(
-                cell.evaluation_file, json.dumps(results, indent=1) + "\n"
-            )
+            files.write_json(cell.evaluation_file, results)
     except Exception as error:  # Whatever a cell raises is its result.
         traceback.print_exc()
         sys.exit(records.ERROR + exceptions.one_line(error))

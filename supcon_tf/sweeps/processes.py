@@ -52,18 +52,15 @@ class CellProcess(subprocess.Popen):
         if cores is not None:  # before it has a second thread
             os.sched_setaffinity(self.pid, cores)
 
-    def note_end(self, interrupted: bool) -> records.State:
-        """Writes down, and returns, how the cell is, asked to end or not."""
+    def end_state(self, interrupted: bool) -> records.State:
+        """How the cell is, whose process has ended, asked to or not."""
         self.stdin.close()
         seconds = self._before + time.monotonic() - self._began
         if self.cell.directory.evaluation_file.exists():
-            state = records.State("finished", seconds)
-        elif interrupted:
-            state = records.State("pending", seconds)
-        else:
-            state = self._failed(seconds)
-        self.cell.directory.write_state(state)
-        return state
+            return records.State("finished", seconds)
+        if interrupted:
+            return records.State("pending", seconds)
+        return self._failed(seconds)
 
     def _failed(self, seconds: float) -> records.State:
         """What the log and the exit status tell of a failure."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import pathlib
 
@@ -86,9 +85,7 @@ class CellDirectory:
 
     def state(self) -> State:
         """How far the cell is; one that has a result is finished."""
-        known = State()
-        if self._state_file.exists():
-            known = State(**json.loads(self._state_file.read_text()))
+        known = State(**files.read_json(self._state_file, {}))
         if self.evaluation_file.exists():
             return State("finished", known.seconds)
         if known.status == "finished":  # to be evaluated again
@@ -97,14 +94,11 @@ class CellDirectory:
 
     def write_state(self, state: State) -> None:
         """Writes how far the cell is."""
-        text = json.dumps(dataclasses.asdict(state), indent=1)
-        files.write_atomically(self._state_file, text + "\n")
+        files.write_json(self._state_file, dataclasses.asdict(state))
 
     def metrics(self) -> dict[str, float]:
         """The finite numbers of the result, by their path; none before it."""
-        if not self.evaluation_file.exists():
-            return {}
-        return flatten(json.loads(self.evaluation_file.read_text()))
+        return flatten(files.read_json(self.evaluation_file, {}))
 
 
 def flatten(tree: dict[str, object], prefix: str = "") -> dict[str, float]:

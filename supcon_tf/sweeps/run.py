@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import pathlib
 import shutil
 import time
@@ -50,6 +49,7 @@ def run_sweep(sweep: config.SweepSettings) -> dict[str, object]:
     _write(sweep, cells)
 
     def note(cell: grid.Cell, state: records.State) -> None:
+        cell.directory.write_state(state)
         told = state.error or "not finished"
         if state.status == "finished":
             number = cell.directory.metrics().get(sweep.metric)
@@ -116,7 +116,7 @@ def _run(
                 for process in [x for x in running if x.poll() is not None]:
                     running.remove(process)
                     free.append(process.cores)
-                    state = process.note_end(interrupted=notice.came)
+                    state = process.end_state(interrupted=notice.came)
                     note(process.cell, state)
                     failed = state.status == "failed"
                     if failed and state.part == records.STAGE_1:
@@ -139,14 +139,9 @@ def _give_up(failed: grid.Cell, waiting: list[grid.Cell], note: _Note) -> None:
     """Fails the cells that wait for a stage 1 that has just failed."""
     for cell in [x for x in waiting if x.run_dir == failed.run_dir]:
         waiting.remove(cell)
-        state = records.State(
-            "failed",
-            cell.directory.state().seconds,
-            records.STAGE_1,
-            f"stage 1 is that of {failed.name}, which failed",
-        )
-        cell.directory.write_state(state)
-        note(cell, state)
+        seconds = cell.directory.state().seconds
+        why = f"stage 1 is that of {failed.name}, which failed"
+        note(cell, records.State("failed", seconds, records.STAGE_1, why))
 
 
 def _end(running: list[processes.CellProcess], note: _Note) -> None:
@@ -164,7 +159,7 @@ def _end(running: list[processes.CellProcess], note: _Note) -> None:
             process.kill()
             process.wait()
     for process in running:
-        note(process.cell, process.note_end(interrupted=True))
+        note(process.cell, process.end_state(interrupted=True))
     print("stopped      the same command, without --overwrite, goes on")
 
 
@@ -184,8 +179,5 @@ def _write_record(
 ) -> dict[str, object]:
     """Writes sweep.json, and returns what it holds."""
     results = grid.describe(sweep, cells)
-    files.write_atomically(
-        pathlib.Path(sweep.run_dir) / "sweep.json",
-        json.dumps(results, indent=1) + "\n",
-    )
+    files.write_json(pathlib.Path(sweep.run_dir) / "sweep.json", results)
     return results

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 
-from supcon_tf import config, scores
+from supcon_tf import config, scores, text_table
 
 # Shown beside the metric of the sweep, where there are any.
 _OTHERS = ("linear.top_1", "linear.ece", "knn.top_1")
@@ -123,14 +123,8 @@ def _time(one: Group) -> str:
 
 def _markdown(rows: list[list[str]], left: int) -> list[str]:
     """A table whose columns line up as text too, the first `left` leftwards."""
+    rule = ["---"] * left + ["--:"] * (len(rows[0]) - left)
     rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
-    rule = ["-" * width for width in widths[:left]]
-    rule += ["-" * (width - 1) + ":" for width in widths[left:]]
-    sides = "<" * left + ">" * (len(widths) - left)
-    lines = []
-    for row in (rows[0], rule, *rows[1:]):
-        cells = zip(row, sides, widths, strict=True)
-        texts = (f"{text:{side}{width}}" for text, side, width in cells)
-        lines.append(f"| {' | '.join(texts)} |")
-    return lines
+    head, rule, *rows = text_table.lined_up([rows[0], rule, *rows[1:]], left)
+    rule = [cell.replace(" ", "-") for cell in rule]
+    return [f"| {' | '.join(row)} |" for row in (head, rule, *rows)]

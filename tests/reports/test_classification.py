@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from supcon_tf import measures
-from supcon_tf.reports import charts, classification
+from supcon_tf.reports import classification, figures
 from tests.reports import pages, run_files
 
 
@@ -112,7 +112,7 @@ def test_mistakes_are_pictures_where_they_are_stored():
     assert "<table" not in body
     shown = body.split('<figure class="pictured ')[1:]
     addresses = [re.search('src="([^"]*)"', x)[1] for x in shown]
-    assert addresses == [charts.data_uri(pixels) for pixels in images]
+    assert addresses == [figures.data_uri(pixels) for pixels in images]
     spoken = [re.search('alt="([^"]*)"', x)[1] for x in shown]
     assert spoken[0] == "x/d: c1, taken for c0, confidence 70.0\xa0%"
     text = pages.words(body)

@@ -6,7 +6,7 @@ import xml.dom.minidom
 import numpy as np
 
 from supcon_tf import palette
-from supcon_tf.reports import charts, figures
+from supcon_tf.reports import figures
 
 
 def words(svg):
@@ -68,10 +68,10 @@ def test_a_bin_is_a_bar_where_it_has_images():
 
 
 def draw(label='a < b & "c"'):
-    with charts.drawing() as (drawn, plot):
+    with figures.drawing() as (drawn, plot):
         plot.plot([0, 1, 2], [0.375, 0.4, 0.4251], marker="o")
         plot.set_yticks([0.375, 0.4251])
-        return charts.to_svg(drawn, label)
+        return figures.to_svg(drawn, label)
 
 
 def test_the_element_is_labelled_small_and_valid():

@@ -28,10 +28,10 @@ def cells(path, *values):
     runs = [
         run_files.bare_run(evaluation={part: {key: value}}) for value in values
     ]
-    (row,) = numbers.score_rows(runs, [scores.find(path)])
+    (cells,) = numbers.score_rows(runs, [scores.find(path)]).values()
     return [
         f"{cell.text}{'!' if cell.is_best else ''} {cell.change}".strip()
-        for cell in row.cells
+        for cell in cells
     ]
 
 
