@@ -128,6 +128,8 @@ WHOLE = {
     "test_compilation",
     "test_configs",
     "test_draws",
+    "test_monitoring",
+    "test_nearest_neighbors",
     "test_precision",
     "test_replicas",
     "test_suites",

@@ -101,8 +101,8 @@ class PredictSettings(Settings):
     """Run directory whose newest export is asked in this process; default: the
     working directory."""
     images: tuple[str, ...] = ()
-    """Image files, and folders that are searched for .jpg, .jpeg, .png, .gif
-    and .bmp; also as arguments without a flag."""
+    """Image files, and folders that are searched for .jpg, .jpeg and .png;
+    also as arguments without a flag."""
     model_dir: str | None = None
     """SavedModel, or directory of its versions, in place of the run's
     export."""

@@ -37,7 +37,11 @@ class Run:
         self.settings = files.flags()
         self.class_names = files.class_names()
         self.epochs = files.metrics()
-        stages = files.stages()
+        stages = [
+            stage
+            for stage in files.stages()
+            if not files.stage(stage).transfer_file.exists()
+        ]
         first = (*stages, "")[0]
         self.linear_stage = "linear" if "linear" in stages else first
         self.linear_epochs = []

@@ -45,6 +45,8 @@ def test_another_linear_stage_stands_in(tmp_path):
         (tmp_path / name / "metrics.jsonl").write_text(f"{json.dumps(line)}\n")
     read = contents.read_run(tmp_path, "run")
     assert (read.linear_stage, read.linear_epochs[0]["loss"]) == ("a", 1.0)
+    (tmp_path / "a" / "transfer.json").write_text("{}")  # it is none
+    assert contents.read_run(tmp_path, "run").linear_stage == "b"
 
 
 def test_the_classifier_that_is_shown():
