@@ -87,7 +87,7 @@ class RunDirectory:
         return read_metrics(self.metrics_file)
 
     def evaluation(self) -> dict[str, object]:
-        """evaluation.json; {} before the evaluation."""
+        """What evaluation.json holds, by classifier; {} before it is there."""
         return files.read_json(self.evaluation_file, {})
 
     def latest_checkpoint(self) -> str:

@@ -33,8 +33,16 @@ def crop_box(
     """Draws the box of a random resized crop.
 
     If no box fits in 100 attempts, or the draw is the whole image, the box is
-    the central square of the short side. Returns y, x, height, width, scalars
-    int32, pixels inside an image of shape [3] int32.
+    the central square of the short side.
+
+    Args:
+      image_shape: [3] int32, height, width and channels in pixels.
+      seed: [2] int32; of several seeds [views, 2] the first is used.
+      area: range of the share of the image's area.
+      aspect: range of width / height.
+
+    Returns:
+      y, x, height, width, scalars int32: pixels inside the image.
     """
     begins, extents = _crop_boxes(image_shape, seed, area, aspect)
     y, x, _ = tf.unstack(begins[0])

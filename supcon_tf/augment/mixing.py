@@ -111,9 +111,16 @@ class CutMix(MixUp):
     The box has the aspect of the image and a share 1 - lambda of its area,
     lambda ~ Beta(alpha, alpha), one per sample. Its centre is uniform over
     the pixels, and what lies outside the image is cut off: labels are
-    weighted with the share of the pixels that were pasted in fact. Arguments,
-    errors and partners are those of `MixUp`; the paper's alpha of 1 makes
-    lambda uniform.
+    weighted with the share of the pixels that were pasted in fact. The
+    partners are a random permutation of the batch.
+
+    Args:
+      num_classes: classes of the soft labels, at least 2.
+      alpha: shape of the distribution, positive and finite; the paper's 1
+        makes lambda uniform.
+
+    Raises:
+      ValueError: `num_classes` is below 2, or `alpha` not positive and finite.
 
     Reference: Yun et al. 2019, https://arxiv.org/abs/1905.04899, Sec. 3.1.
     """

@@ -135,7 +135,7 @@ class RandAugment(_Policy):
       num_operations: 16 for those of the released code and, as a 17th, the
         identity; 14 for those of the RandAugment paper, the identity being
         one of them, without Invert, SolarizeAdd and Cutout.
-      probability: that a layer does anything; 1 as published.
+      probability: that a layer does anything, in [0, 1]; 1 as published.
       fill: colour, three numbers 0 to 255, of what was outside the image.
 
     Raises:

@@ -56,9 +56,15 @@ def find_images(places: Iterable[str | os.PathLike[str]]) -> list[pathlib.Path]:
 def find_export(
     directory: str | os.PathLike[str], version: int | None = None
 ) -> epath.Path:
-    """A SavedModel: `directory` itself, local or gs://, or a version below.
+    """Finds a SavedModel.
 
-    None takes the newest version. Raises ValueError where there is none.
+    Args:
+      directory: the SavedModel itself, or the directory of its versions; local
+        or gs://.
+      version: which of them; None takes the newest, or `directory` itself.
+
+    Raises:
+      ValueError: there is none.
     """
     directory = epath.Path(directory)
     if version is None and (directory / "saved_model.pb").exists():

@@ -90,8 +90,12 @@ def hold_out(
     """Holds a share of every class out, for validation.
 
     A class of n examples gives round(n * fraction) of them, but at least 1 and
-    at most n - 1; one of a single example gives none. `labels` and `seed` are
-    as in `draw_per_class`.
+    at most n - 1; one of a single example gives none.
+
+    Args:
+      labels: [examples] integers.
+      fraction: share held out, in (0, 1).
+      seed: integer; the same seed makes the same split.
 
     Returns:
       The positions in `labels` that stay, and those held out, both rising.
@@ -120,8 +124,11 @@ def hold_out(
 def subset(source: sources.Source, positions: npt.ArrayLike) -> sources.Source:
     """The source with some of its examples.
 
-    `positions` [examples] are places in its fixed order, rising. Examples of a
-    set that is read in file order are held in memory.
+    Those of a set that is read in file order are held in memory.
+
+    Args:
+      source: any split.
+      positions: [examples] integers, places in the fixed order, rising.
 
     Raises:
       ValueError: `positions` is empty, not rising or out of range, or there

@@ -35,7 +35,11 @@ def to_json(results: dict[str, object]) -> str:
 
 
 def results_table(columns: dict[str, dict[str, object]]) -> str:
-    """What `evaluate` returned, by the name of the run, side by side."""
+    """Results side by side: a row per score, a column per run.
+
+    Args:
+      columns: what `evaluate` returned, by the name of the run.
+    """
     width = max(12, *map(len, columns))
     rows = [["", *(name.rjust(width) for name in columns)]]
     for path in _ROWS:

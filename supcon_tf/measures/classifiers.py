@@ -33,8 +33,20 @@ def knn_predict(
 ) -> npt.NDArray[np.float32]:
     """Class probabilities by the votes of the k most similar representations.
 
-    `nearest_neighbors`, then `vote`, whose arguments it has; for both kinds of
-    votes call these two, and search once.
+    `nearest_neighbors`, then `vote`; for both kinds of votes call these two,
+    and search once.
+
+    Args:
+      queries: [Q, dim] real, finite.
+      bank: [N, dim] real, finite, N >= 1: what is searched.
+      bank_labels: [N] integers in [0, num_classes).
+      num_classes: number of classes.
+      k: neighbours that vote; all where the bank has fewer.
+      temperature: positive float, no unit; only used when `weighted`.
+      weighted: whether a vote counts exp(similarity / temperature), or 1.
+      query_chunk: queries that are searched for at a time; of no effect on the
+        result.
+      leave_one_out: query i is row i of the bank, and has no vote of its own.
 
     Returns:
       [Q, num_classes] float32, each row sums to 1.

@@ -218,6 +218,14 @@ def per_class_recall(
 
     None, JSON's null, for a class without examples. The mean weighted by the
     examples of a class is the accuracy.
+
+    Args:
+      predicted: [N] integers in [0, num_classes), class ids.
+      labels: [N] integers in the same range.
+      num_classes: number of classes, at least 1.
+
+    Raises:
+      ValueError: a shape or a class id breaks these rules.
     """
     matrix = confusion_matrix(predicted, labels, num_classes)
     return [
@@ -233,6 +241,14 @@ def classification_summary(
 
     Of equal probabilities the accuracies count against the label; confusion
     matrix and recall take the lower class id.
+
+    Args:
+      probabilities: [N, classes] float, rows that sum to 1.
+      labels: [N] integers in [0, classes).
+      num_bins: equal bins of confidence for the ECE, at least 1.
+
+    Raises:
+      ValueError: a shape, a label or a row breaks these rules.
     """
     probabilities, labels = check_predictions(probabilities, labels)
     predicted = probabilities.argmax(axis=1)

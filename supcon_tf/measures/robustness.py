@@ -44,7 +44,11 @@ ALEXNET_CLEAN_ERROR = 0.43478
 
 
 def mean_corruption_error_unnormalized(errors: Errors) -> float:
-    """Mean error over severities, then over corruptions; of no reference."""
+    """Mean error over severities, then over corruptions; of no reference.
+
+    Raises:
+      ValueError: `errors` or one of its rows is empty.
+    """
     _check(errors)
     means = [statistics.fmean(row.values()) for row in errors.values()]
     return statistics.fmean(means)
