@@ -8,6 +8,7 @@ neighbours nor on the size of the batch.
 from __future__ import annotations
 
 import enum
+import functools
 import math
 from collections.abc import Sequence
 
@@ -43,9 +44,24 @@ def threefry(
 
     Reference: Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC11.
     """
-    schedule = (*keys, keys[0] ^ keys[1] ^ _PARITY)
-    left = counters[0] + schedule[0]
-    right = counters[1] + schedule[1]
+    tensors = *keys, *counters
+    shapes = [tensor.shape for tensor in tensors]
+    left, right = _threefry(*tensors)
+    for words in (left, right):
+        words.set_shape(functools.reduce(tf.broadcast_static_shape, shapes))
+    return left, right
+
+
+# A pipeline hashes some ten times: traced once, each is one node, not 160.
+@tf.function(
+    input_signature=[tf.TensorSpec(None, tf.uint32)] * 4, autograph=False
+)
+def _threefry(
+    key: tf.Tensor, key_2: tf.Tensor, left: tf.Tensor, right: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    schedule = key, key_2, key ^ key_2 ^ _PARITY
+    left += key
+    right += key_2
     for group in range(1, 6):
         for bits in _ROTATIONS[(group - 1) % 2]:
             left += right
