@@ -17,7 +17,7 @@ demo: $(STAMP)
 	$(BIN)/python tools/demo.py
 
 test: $(DEV_STAMP)
-	$(BIN)/python -m pytest --numprocesses=$$(( $$(nproc 2>/dev/null || echo 2) + 1 )) --maxprocesses=5 --dist=loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=5 --dist=loadfile --no-loadscope-reorder
 
 lint: $(DEV_STAMP)
 	$(BIN)/ruff check

@@ -5,6 +5,8 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
+from supcon_tf import losses
+
 FORMULATIONS = ("out", "in")
 DENOMINATORS = ("all", "one_positive", "only_negatives")
 
@@ -28,6 +30,12 @@ def value_and_gradient(function, z, weights=1.0):
         loss = function(z)
         total = tf.reduce_sum(tf.cast(weights, loss.dtype) * loss)
     return loss, tape.gradient(total, z)
+
+
+def supcon_value_and_gradient(z, labels, **options):
+    return value_and_gradient(
+        lambda z: losses.supcon_loss(z, labels, **options), z
+    )
 
 
 def on_two_replicas(strategy, step, parts, *arrays):
