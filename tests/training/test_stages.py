@@ -331,7 +331,6 @@ EVERYTHING = [  # settings, what the header says of them, figures in the log
             "batch_size": 12,
             "gradient_cache_chunks": 2,
             "knn_every": 2,
-            "augmentation": "simaugment",
             "precision": "mixed_float16",
         },
         ["12 images per replica, 4 of each of 3 classes, in 2 chunks; 4 steps"],
