@@ -12,8 +12,7 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # No test may reach for a GPU: the suite is the same everywhere.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-if "PYTEST_XDIST_WORKER" in os.environ:  # a core each, and its processes too
-    os.environ["TF_NUM_INTRAOP_THREADS"] = "1"
+
 
 # A suite that a shell started in the background ignores Ctrl-C, and so would
 # the processes that it starts, some of which are to be ended by it.
@@ -57,6 +56,8 @@ def two_logical_cpus():
     """Splits the CPU before TensorFlow starts; ordinary tests use one."""
     import tensorflow as tf
 
+    if "PYTEST_XDIST_WORKER" in os.environ:  # a core each
+        tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0],
         [tf.config.LogicalDeviceConfiguration()] * 2,
@@ -139,8 +140,7 @@ def image_folder(tmp_path_factory):
 def tiny_settings(image_folder, tmp_path_factory):
     """Makes settings of a pretraining that takes seconds.
 
-    Without a policy, which would take longest to trace, and without batch
-    norm in the head, which makes figures this small hang on the last bits.
+    Without a policy, which would take longest to trace.
     """
     from supcon_tf import config
 
@@ -155,7 +155,6 @@ def tiny_settings(image_folder, tmp_path_factory):
                 "architecture": "vgg8",
                 "width": 0.05,
                 "hidden_dims": (16,),
-                "projection_batch_norm": False,
                 "projection_dim": 8,
                 "batch_size": 16,
                 "epochs": 2,

@@ -16,8 +16,6 @@ FLAGS = (  # digits, seconds
     *("--architecture=vgg8", "--width=0.05", "--hidden_dims=16"),
     *("--projection_dim=8", "--batch_size=64", "--learning_rate=0.5"),
     "--augmentation=identity",  # the policies are slow to trace
-    # With it the loss of a run this small is at the mercy of the last bits.
-    "--noprojection_batch_norm",
 )
 # Runs a tool that gets a signal as it writes its n-th checkpoint, whose files
 # are there by then, but not its name: however slow the machine, at that step.

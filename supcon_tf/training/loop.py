@@ -123,7 +123,7 @@ def fit(
     """
     strategy = model.distribute_strategy
     parts = builders.checkpointed(model) | {"optimizer": model.optimizer}
-    own = distribute.shard(strategy)
+    _, workers = own = distribute.shard(strategy)
     make_batches(0, own)  # wrong ones begin no run
     resumes = open_run(settings, run, images, strategy, skipped)
     steps = data.steps_per_epoch(images, settings.batch_size)
@@ -139,7 +139,6 @@ def fit(
         settings, run, strategy, start, wait, measures, views and views(0, own)
     )
     # Several workers make the batches of each replica themselves.
-    _, workers = own
     replicas = strategy.num_replicas_in_sync // workers if workers > 1 else 1
     batches = devices.distributed(
         strategy,

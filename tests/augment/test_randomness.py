@@ -33,6 +33,23 @@ def test_threefry_known_answers(counter, key, expected):
     assert float(draw[0, 0]) == (0x6B200159 >> 8) / 2**24
 
 
+def test_hashing_is_one_node_of_the_graph():
+    """A pipeline hashes some ten times, which is 160 nodes each if unrolled."""
+
+    @tf.function(autograph=False)
+    def twice(words):
+        first = randomness.threefry(words[:2], words[2:])
+        return randomness.threefry(first, words[2:])
+
+    column, row = [3, 1], [1, 5]
+    words = [tf.TensorSpec(x, tf.uint32) for x in (column, column, row, row)]
+    traced = twice.get_concrete_function(words)
+    nodes = [x for x in traced.graph.get_operations() if "Call" in x.type]
+    assert len(nodes) == 2
+    assert len({x.get_attr("f").name for x in nodes}) == 1
+    assert [x.shape for x in traced.outputs] == [[3, 5]] * 2
+
+
 @pytest.mark.parametrize("axis", ["over_draws", "over_seeds", "raw_seeds"])
 def test_uniform_is_uniform(axis):
     if axis == "over_draws":

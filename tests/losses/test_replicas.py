@@ -27,7 +27,7 @@ else:
 from supcon_tf import losses, models
 from supcon_tf.models import resnet
 
-resnet.BLOCKS_PER_GROUP[18] = (1,)  # few to trace
+resnet.BLOCKS_PER_GROUP[18] = (1, 1)  # a third as long to trace
 rng = np.random.default_rng(0)
 views = rng.integers(0, 256, [3, 8, 2, 16, 16, 3]).astype(np.uint8)
 # Classes that stay on one replica, and classes that do not.
@@ -44,11 +44,10 @@ def replica_batches(context):
 with strategy.scope():
     tf.keras.utils.set_random_seed(0)
     encoder = models.Encoder("resnet18", width=0.1)
-    encoder.representation_dim = 6  # of the first group
+    encoder.representation_dim = 13  # of the second group
     model = models.SupConModel(
         encoder,
-        # Without batch norm, which of a batch so small hangs on the last bits.
-        models.ProjectionHead(8, (16,)),
+        models.ProjectionHead(8, (16,), use_batch_norm=True),
     )
     model.build((None, 2, 16, 16, 3))
     loss = losses.SupConLoss(implementation=implementation)
@@ -90,7 +89,7 @@ def test_three_steps_equal_those_of_one_device(tmp_path):
             _, errors = process.communicate()
             assert process.returncode == 0, f"{kind}: {errors[-3000:]}"
     one = dict(np.load(tmp_path / "one.npz"))
-    assert len(one) > 10
+    assert len(one) > 20
     for kind in running:
         other = dict(np.load(tmp_path / f"{kind}.npz"))
         assert other.keys() == one.keys()

@@ -152,8 +152,10 @@ def test_value_and_gradient_are_finite(dtype, temperature, scale):
             )
             assert np.isfinite(value)
             assert np.isfinite(tf.cast(gradient, tf.float32)).all()
-        raw = losses.tiled_supcon_loss(z, labels, temperature=temperature)
-        assert raw.dtype == tf.float32 and np.isfinite(raw).all()
+            raw = losses.tiled_supcon_loss(
+                z, labels, temperature=temperature, formulation=formulation
+            )
+            assert raw.dtype == tf.float32 and np.isfinite(raw).all()
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])

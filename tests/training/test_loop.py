@@ -8,7 +8,12 @@ from supcon_tf import run_files
 from supcon_tf.training import preemption
 from tests import processes, workers
 
-FLAGS = ("--epochs=1", "--checkpoint_steps=2")
+FLAGS = (
+    *("--epochs=1", "--checkpoint_steps=2"),
+    # With it the loss of a run this small is at the mercy of the last bits,
+    # which differ with the number of threads.
+    "--noprojection_batch_norm",
+)
 
 
 def start_two(run_dir, **options):

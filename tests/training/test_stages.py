@@ -218,6 +218,7 @@ def test_two_replicas_train_like_one_device(
 ):
     """The same global batch, batch norm and loss over both replicas."""
     overrides = {"epochs": 1, "learning_rate": 0.2}
+    overrides["projection_batch_norm"] = False  # see `FLAGS` in test_loop.py
     one = training.pretrain(tiny_settings(**overrides))
     monkeypatch.setattr(
         distribute, "make_strategy", lambda *_: mirrored_strategy
@@ -331,6 +332,7 @@ EVERYTHING = [  # settings, what the header says of them, figures in the log
             "batch_size": 12,
             "gradient_cache_chunks": 2,
             "knn_every": 2,
+            "augmentation": "simaugment",
             "precision": "mixed_float16",
         },
         ["12 images per replica, 4 of each of 3 classes, in 2 chunks; 4 steps"],
