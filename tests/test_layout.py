@@ -14,7 +14,6 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Package -> what it may import of supcon_tf, besides itself.
 BELOW = {
-    "addons": set(),
     "cores": set(),
     "defaults": set(),
     "files": set(),
@@ -28,9 +27,9 @@ BELOW = {
     "config": {"defaults", "settings"},
     "run_files": {"files", "settings"},
     "distribute": set(),
-    "losses": {"addons", "defaults", "distribute", "tracing"},
+    "losses": {"defaults", "distribute", "tracing"},
     "models": {"tracing"},
-    "augment": {"addons", "tracing"},
+    "augment": {"tracing"},
     "data": {"augment", "tracing"},
     "measures": {"tracing"},
 }

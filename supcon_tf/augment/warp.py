@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
+from scipy import interpolate
 
-from supcon_tf import addons, exceptions
+from supcon_tf import exceptions
 from supcon_tf.augment import dispatch, randomness
 
 _REFERENCE_SIDE = 224  # pixels; lengths are stated at this side and scale
@@ -40,41 +41,55 @@ def random_warp(
     if min(height, width) < 2:
         return images
     longest = max_length * min(height, width) / _REFERENCE_SIDE
-    positions = _source_positions(seeds, height, width, longest)
-    image = addons.load("image")
-    warped = image.resampler(tf.cast(images, tf.float32), positions)
-    warped = tf.saturate_cast(tf.round(warped), tf.uint8)
-    return tf.reshape(warped, [-1, height, width, 3])
+    basis = _basis(height, width)
+    # Image after image: the number of those that are bent changes from batch
+    # to batch, and XLA would compile for each.
+    return tf.map_fn(
+        lambda pair: _bend(*pair, basis),
+        (images, _moves(seeds, longest)),
+        fn_output_signature=tf.TensorSpec(images.shape[1:], tf.uint8),
+    )
 
 
-def _source_positions(
-    seeds: tf.Tensor, height: int, width: int, longest: float
-) -> tf.Tensor:
-    """Draws from where each pixel is taken: [batch, H * W, 2] float32, (x, y).
-
-    Rounded to 1/256 pixel: with that, interpolation between bytes is exact in
-    float32, and float64 until then hides in which order a product adds. So the
-    warp gives the same bytes eagerly, in a graph and in any batch.
-    """
+def _moves(seeds: tf.Tensor, longest: float) -> tf.Tensor:
+    """Draws the factors of `_basis`: [batch, 6, 2] float64, (x, y)."""
     stream = randomness.Stream
     lengths = randomness.uniform(seeds, 1, stream.WARP_LENGTH)
     directions = randomness.normal(seeds, 8, stream.WARP_DIRECTION)
     moves = tf.cast(lengths, tf.float64) * tf.cast(directions, tf.float64)
     moves = tf.reshape(longest * moves, [-1, 4, 2])[..., ::-1]
-    with tf.init_scope():  # once, eagerly, even while a graph is traced
-        basis = _basis(height, width)
-        unmoved = tf.constant([[[0.0, 1.0], [1.0, 0.0]]], tf.float64)
+    unmoved = tf.constant([[[0.0, 1.0], [1.0, 0.0]]], tf.float64)
     unmoved = tf.repeat(unmoved, tf.shape(moves)[0], axis=0)
-    positions = basis @ tf.concat([moves, unmoved], axis=1)
-    positions = tf.cast(tf.round(positions), tf.float32) / _FRACTIONS
+    return tf.concat([moves, unmoved], axis=1)
+
+
+@tf.function(jit_compile=True)
+def _bend(image: tf.Tensor, moves: tf.Tensor, basis: tf.Tensor) -> tf.Tensor:
+    """Takes each pixel from `basis @ moves`, bilinear: [H, W, 3] uint8.
+
+    Positions are rounded to 1/256 pixel: with that, interpolation between
+    bytes is exact in float32, and float64 until then hides in which order a
+    product adds. So the warp gives the same bytes on every machine.
+    """
+    height, width, _ = image.shape
+    positions = tf.cast(tf.round(basis @ moves), tf.float32) / _FRACTIONS
     limits = tf.constant([width - 1.0, height - 1.0])
-    limits = tf.tile(limits, [height * width])  # broadcasting pairs is slow
-    positions = tf.reshape(positions, [-1, 2 * height * width])
-    positions = tf.minimum(tf.maximum(positions, 0.0), limits)
-    return tf.reshape(positions, [-1, height * width, 2])
+    positions = tf.minimum(tf.maximum(positions, 0.0), limits)  # [H * W, 2]
+    low = tf.floor(positions)
+    right, below = tf.split(positions - low, 2, axis=-1)
+    column, row = tf.unstack(tf.cast(low, tf.int32), axis=-1)
+    pixels = tf.reshape(image, [-1, 3])
+    total = 0.0
+    for down, rows in enumerate((1.0 - below, below)):
+        for across, columns in enumerate((1.0 - right, right)):
+            index = tf.minimum(row + down, height - 1) * width
+            index += tf.minimum(column + across, width - 1)
+            taken = tf.cast(tf.gather(pixels, index), tf.float32)
+            total += rows * columns * taken
+    return tf.reshape(tf.cast(tf.round(total), tf.uint8), image.shape)
 
 
-def _basis(height: int, width: int) -> tf.Tensor:
+def _basis(height: int, width: int) -> np.ndarray:
     """How far each pixel follows a unit move of each point, and where it is.
 
     [height * width, 6] float64, in 1/256 pixel: the spline of each of the four
@@ -82,10 +97,7 @@ def _basis(height: int, width: int) -> tf.Tensor:
     """
     points = [[height * i / 3, width * j / 3] for i in (1, 2) for j in (1, 2)]
     pixels = np.indices([height, width], np.float64).reshape(2, -1).T
-    splines = addons.load("image").interpolate_spline(
-        tf.constant([points], tf.float64),
-        tf.eye(4, dtype=tf.float64)[tf.newaxis],
-        pixels[np.newaxis],
-        order=2,
-    )  # [1, H * W, 4]
-    return tf.concat([splines[0], pixels], axis=1) * _FRACTIONS
+    splines = interpolate.RBFInterpolator(
+        points, np.eye(4), kernel="thin_plate_spline", degree=1
+    )(pixels)  # [H * W, 4]
+    return _FRACTIONS * np.concatenate([splines, pixels], axis=1)

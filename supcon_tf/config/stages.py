@@ -68,8 +68,8 @@ class ObjectiveSettings(Settings):
     triplet_mining: str = setting(
         "semi_hard", choices=("semi_hard", "hard"), used_by=_WITH_TRIPLET
     )
-    """Triplets: all pairs with a semi-hard negative, whose memory grows with
-    the cube of the batch, or the hardest of each anchor."""
+    """Triplets: all pairs with a semi-hard negative, or the hardest of each
+    anchor."""
     softmax_margin: float = setting(0.35, at_least=0, used_by=_WITH_MARGIN)
     """Margin of max_margin, subtracted from the cosine."""
     softmax_scale: float = setting(30.0, above=0, used_by=_WITH_MARGIN)

@@ -11,7 +11,6 @@ import tensorflow as tf
 from tensorflow.data.experimental import service
 
 from supcon_tf import exceptions
-from supcon_tf.augment import warp
 
 _CONNECT_SECONDS = 5.0  # A port that is open answers in a round trip.
 _START_SECONDS = 60.0  # Time to start what a cluster starts all at once.
@@ -109,7 +108,6 @@ def start_dispatcher(
       ValueError: `port` is taken.
     """
     _check_free(port)
-    _register_operations()
     return service.DispatchServer(
         service.DispatcherConfig(
             port=port, work_dir=journal, fault_tolerant_mode=journal is not None
@@ -145,7 +143,6 @@ def start_workers(
     ports = [first_port and first_port + index for index in range(count)]
     for port in ports:
         _check_free(port)
-    _register_operations()
     # TensorFlow puts in the port.
     address = f"{host}:%port%"
     return [
@@ -159,12 +156,6 @@ def start_workers(
         )
         for port in ports
     ]
-
-
-def _register_operations() -> None:
-    """Loads what TensorFlow Addons adds: a graph only names operations."""
-    image, seeds = tf.zeros([1, 2, 2, 3], tf.uint8), tf.zeros([1, 2], tf.int32)
-    warp.random_warp(image, seeds)
 
 
 def _connect(address: str, wanted: str, seconds: float = 0.0) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import tensorflow as tf
 
-from supcon_tf import addons, defaults, exceptions
+from supcon_tf import defaults, exceptions
 from supcon_tf.losses import inputs, log_space, supcon
-
-_MINED = {"semi_hard": "triplet_semihard_loss", "hard": "triplet_hard_loss"}
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -121,7 +120,7 @@ class NPairsLoss(inputs.Loss):
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
 @dataclasses.dataclass(eq=False)
 class TripletLoss(inputs.Loss):
-    """Triplet loss with mining, by `tfa.losses`, on squared distances.
+    """Triplet loss with mining, on squared distances.
 
       L_ap = max(0, |z_a - z_p|^2 - |z_a - z_n|^2 + margin)
 
@@ -133,13 +132,11 @@ class TripletLoss(inputs.Loss):
     first order, this with margin 2 * tau (Suppl. Sec. 4): 0.2, FaceNet's
     margin too, at tau 0.1.
 
-    TFA returns the mean of the batch, not values per sample: every sample of
-    [batch] gets that mean, so that Keras' reduction returns it; sample weights
-    have no meaning. Without a pair of one class the loss is 0. "semi_hard"
-    holds matrices of M^3 for M rows: 2.4 GB in a training step of 256 images
-    with two views, eight times that for 512; "hard" holds M^2. `y_true` are
-    labels as in `supcon_loss`, `y_pred` projections [batch, views, dim] of
-    this replica, unit length along dim.
+    Every sample of [batch] gets the mean, so that Keras' reduction returns it;
+    sample weights have no meaning. Without a pair of one class, or without a
+    second class, the loss is 0. Memory holds matrices of M^2 for M rows.
+    `y_true` are labels as in `supcon_loss`, `y_pred` projections [batch, views,
+    dim] of this replica, unit length along dim.
 
     Args:
       margin: positive, in squared distance, which is at most 4.
@@ -166,7 +163,6 @@ class TripletLoss(inputs.Loss):
         margin, mining = self.margin, self.mining
         exceptions.require(margin > 0, "`margin` must be positive", margin)
         exceptions.require_one_of(_MINED, "mining", mining)
-        self.mined = getattr(addons.load("losses"), _MINED[mining])
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         z = inputs.as_views(y_pred, "projections")
@@ -175,16 +171,49 @@ class TripletLoss(inputs.Loss):
         z, ids = inputs.gather(self.cross_replica, z, ids)
         rows = tf.reshape(z, [-1, dim])  # [M, D]
         ids = tf.repeat(ids, views)  # [M]
-        # TFA divides by the number of pairs, which gives NaN for none; a
-        # `tf.where` would leave the NaN in the gradient.
-        loss = tf.cond(
-            tf.size(tf.unique(ids).y) < tf.size(ids),
-            lambda: self.mined(
-                ids, rows, self.margin, distance_metric="squared-L2"
-            ),
-            lambda: 0.0 * tf.reduce_sum(rows),
-        )
-        return tf.fill([batch], loss)
+        return tf.fill([batch], _MINED[self.mining](ids, rows, self.margin))
+
+
+def _hard(ids: tf.Tensor, rows: tf.Tensor, margin: float) -> tf.Tensor:
+    """The mean over anchors: ids [M], rows [M, dim] -> [] float32."""
+    distances, same = _squared_distances(rows), ids[:, tf.newaxis] == ids
+    farthest = tf.reduce_max(tf.where(same, distances, 0.0), axis=1)
+    nearest = tf.reduce_min(tf.where(same, np.inf, distances), axis=1)
+    losses = tf.maximum(farthest - nearest + margin, 0.0)
+    # Without any pair the loss is 0, not that of anchors to themselves.
+    paired = tf.size(tf.unique(ids).y) < tf.size(ids)
+    return tf.where(paired, tf.reduce_mean(losses), 0.0)
+
+
+def _semi_hard(ids: tf.Tensor, rows: tf.Tensor, margin: float) -> tf.Tensor:
+    """The mean over pairs: ids [M], rows [M, dim] -> [] float32."""
+    distances, same = _squared_distances(rows), ids[:, tf.newaxis] == ids
+    negatives = tf.sort(tf.where(same, np.inf, distances), axis=1)
+    count = tf.reduce_sum(tf.cast(~same, tf.int32), axis=1, keepdims=True)
+    farther = tf.searchsorted(negatives, distances, side="right")
+    chosen = tf.gather(
+        negatives,
+        tf.minimum(farther, tf.maximum(count - 1, 0)),  # else the farthest
+        batch_dims=1,
+    )
+    losses = tf.maximum(distances - chosen + margin, 0.0)
+    pairs = tf.linalg.set_diag(same, tf.zeros_like(ids, tf.bool))
+    return tf.math.divide_no_nan(
+        tf.reduce_sum(tf.where(pairs, losses, 0.0)),
+        tf.reduce_sum(tf.cast(pairs, tf.float32)),
+    )
+
+
+_MINED = {"semi_hard": _semi_hard, "hard": _hard}
+
+
+def _squared_distances(rows: tf.Tensor) -> tf.Tensor:
+    """Between all rows [M, dim]: [M, M], 0 on the diagonal."""
+    squares = tf.reduce_sum(rows**2, axis=1)
+    products = tf.matmul(rows, rows, transpose_b=True)
+    distances = squares[:, tf.newaxis] + squares - 2.0 * products
+    distances = tf.maximum(distances, 0.0)
+    return tf.linalg.set_diag(distances, tf.zeros_like(squares))
 
 
 def _next_of_class(

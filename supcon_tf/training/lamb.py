@@ -1,18 +1,112 @@
-"""LAMB of TensorFlow Addons (TFA), which importing this module imports."""
+"""LAMB, from TensorFlow Addons (TFA) where that can be imported, or its equal.
+
+All that the package takes from TFA is here. TFA 0.23 is the last one: it runs
+on Python up to 3.11, beside TensorFlow 2.15.
+"""
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Sequence
 
 import tensorflow as tf
 
-from supcon_tf import addons
 from supcon_tf.training.optimizers import is_kernel
+
+_Adam = tf.keras.optimizers.legacy.Adam
+
+
+class PlainLAMB(_Adam):
+    """`tfa.optimizers.LAMB` without TFA; its checkpoints open in either."""
+
+    def __init__(
+        self,
+        learning_rate: object = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-6,
+        weight_decay: float = 0.0,
+        exclude_from_weight_decay: Sequence[str] | None = None,
+        exclude_from_layer_adaptation: Sequence[str] | None = None,
+        name: str = "LAMB",
+        **kwargs: object,
+    ):
+        super().__init__(
+            learning_rate, beta_1, beta_2, epsilon, name=name, **kwargs
+        )
+        self._set_hyper("weight_decay", weight_decay)
+        self.exclude_from_weight_decay = exclude_from_weight_decay
+        self.exclude_from_layer_adaptation = (
+            exclude_from_layer_adaptation or exclude_from_weight_decay
+        )
+
+    def _resource_apply_dense(
+        self, grad: tf.Tensor, var: tf.Variable, apply_state: dict | None = None
+    ) -> tf.Operation:
+        key = var.device, var.dtype.base_dtype
+        now = (apply_state or {}).get(key) or self._fallback_apply_state(*key)
+        m, v = self.get_slot(var, "m"), self.get_slot(var, "v")
+        m = m.assign(m * now["beta_1_t"] + grad * now["one_minus_beta_1_t"])
+        v = v.assign(v * now["beta_2_t"] + grad**2 * now["one_minus_beta_2_t"])
+        mean = m / (1.0 - now["beta_1_power"])
+        deviation = tf.sqrt(v / (1.0 - now["beta_2_power"]))
+        update = mean / (deviation + now["epsilon"])
+        if self._do_use_weight_decay(var):
+            update += self._get_hyper("weight_decay", var.dtype) * var
+        ratio = 1.0
+        if self._do_layer_adaptation(var):
+            norms = tf.norm(var), tf.norm(update)
+            some = tf.reduce_all(tf.stack(norms) > 0.0)
+            ratio = tf.where(some, norms[0] / norms[1], 1.0)
+        return var.assign_sub(ratio * now["lr_t"] * update)
+
+    def _resource_apply_sparse(
+        self,
+        grad: tf.Tensor,
+        var: tf.Variable,
+        indices: tf.Tensor,
+        apply_state: dict | None = None,
+    ) -> tf.Operation:
+        grad = tf.IndexedSlices(grad, indices, tf.shape(var))
+        dense = tf.convert_to_tensor(grad)
+        return self._resource_apply_dense(dense, var, apply_state)
+
+    def _do_use_weight_decay(self, variable: tf.Variable) -> bool:
+        return not _matches(variable, self.exclude_from_weight_decay)
+
+    def _do_layer_adaptation(self, variable: tf.Variable) -> bool:
+        return not _matches(variable, self.exclude_from_layer_adaptation)
+
+    def get_config(self) -> dict[str, object]:
+        config = super().get_config()
+        del config["amsgrad"]
+        return {
+            **config,
+            "weight_decay": self._serialize_hyperparameter("weight_decay"),
+            "exclude_from_weight_decay": self.exclude_from_weight_decay,
+            "exclude_from_layer_adaptation": self.exclude_from_layer_adaptation,
+        }
+
+
+def _matches(variable: tf.Variable, patterns: Sequence[str] | None) -> bool:
+    return any(re.search(pattern, variable.name) for pattern in patterns or ())
+
+
+def _base() -> type[_Adam]:
+    with warnings.catch_warnings():
+        # TFA's notice on its end of life.
+        warnings.simplefilter("ignore", UserWarning)
+        try:
+            from tensorflow_addons import optimizers
+        except ImportError:  # not installed, or made for another TensorFlow
+            return PlainLAMB
+    return optimizers.LAMB
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class LAMB(addons.load("optimizers").LAMB):
-    """TFA's LAMB, adapting and decaying kernels alone.
+class LAMB(_base()):
+    """LAMB, adapting and decaying kernels alone.
 
       m = beta_1 * m + (1 - beta_1) * gradient
       s = beta_2 * s + (1 - beta_2) * gradient^2
@@ -41,7 +135,7 @@ class LAMB(addons.load("optimizers").LAMB):
         return rate
 
     def _do_use_weight_decay(self, variable: tf.Variable) -> bool:
-        # And by TFA's own lists, here as below.
+        # And by the lists of names, here as below.
         return is_kernel(variable) and super()._do_use_weight_decay(variable)
 
     def _do_layer_adaptation(self, variable: tf.Variable) -> bool:

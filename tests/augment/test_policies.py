@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from supcon_tf import augment
 from supcon_tf.augment import color, dispatch, randomness, warp
-from tests import forks
 from tests.augment import made
 
 _ALWAYS = {
@@ -149,17 +148,6 @@ def test_probability_zero_leaves_the_operation_out_of_the_graph():
         )
         types = operation_types(policy)
         assert types.count("DynamicPartition") == 3 * operations
-
-
-def test_addons_are_imported_only_by_a_warp():
-    code = (
-        "import sys, tensorflow as tf; from supcon_tf import augment;"
-        "p = augment.SimAugment(warp_probability=0.0);"
-        "p(tf.zeros([2, 32, 32, 3], tf.uint8), tf.zeros([2, 2], tf.int32));"
-        "assert 'tensorflow_addons' not in sys.modules"
-    )
-    done = forks.run(code)
-    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_stacked_is_rand_augment_then_sim_augment():

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_addons as tfa
 
 from supcon_tf.augment import randomness, warp
 from tests.augment import made
@@ -16,22 +15,36 @@ def test_warp_moves_pixels_and_seeds_differ():
     assert len({image.tobytes() for image in warped}) == 8
 
 
-def test_warp_equals_sparse_image_warp():
+def test_warp_has_the_bytes_of_tfas_spline_and_resampler():
+    tfa = pytest.importorskip("tensorflow_addons", exc_type=ImportError)
     height, width, count = 48, 40, 6
-    images = tf.cast(made.smooth(count, 48)[:, :, :width], tf.float32)
+    images = made.noise(count, height, width, 3)
     seeds = made.seeds(count)
     stream = randomness.Stream
-    lengths = randomness.uniform(seeds, 1, stream.WARP_LENGTH)
-    directions = randomness.normal(seeds, 8, stream.WARP_DIRECTION)
-    moves = tf.reshape(lengths * 23.0 * 40 / 224 * directions, [-1, 4, 2])
-    points = tf.constant(
-        [[height * i / 3, width * j / 3] for i in (1, 2) for j in (1, 2)]
+    lengths = randomness.uniform(seeds, 1, stream.WARP_LENGTH).numpy()
+    directions = randomness.normal(seeds, 8, stream.WARP_DIRECTION).numpy()
+    moves = 23.0 * 40 / 224 * lengths.astype(float) * directions.astype(float)
+    points = [[height * i / 3, width * j / 3] for i in (1, 2) for j in (1, 2)]
+    pixels = np.indices([height, width], float).reshape(1, 2, -1)
+    flows = tfa.image.interpolate_spline(
+        np.repeat([points], count, axis=0),
+        moves.reshape(-1, 4, 2),
+        np.repeat(pixels.transpose(0, 2, 1), count, axis=0),
+        order=2,
     )
-    expected, _ = tfa.image.sparse_image_warp(
-        images, points + moves, tf.repeat(points[None], count, axis=0)
+    rows, columns = (
+        np.round(256 * (pixels + np.moveaxis(flows, 2, 1))).swapaxes(0, 1) / 256
     )
-    warped = warp.random_warp(tf.cast(images, tf.uint8), seeds)
-    assert made.difference(warped, np.round(expected)).max() <= 1
+    positions = np.stack(
+        [columns.clip(0, width - 1), rows.clip(0, height - 1)], -1
+    )
+    expected = tfa.image.resampler(
+        tf.cast(images, tf.float32), positions.astype(np.float32)
+    )
+    np.testing.assert_array_equal(
+        tf.reshape(warp.random_warp(images, seeds), [count, -1, 3]),
+        np.round(expected),
+    )
 
 
 def test_warp_length_scales_with_the_side():

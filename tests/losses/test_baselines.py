@@ -115,8 +115,7 @@ def test_n_pairs_is_supplement_eq_21(views):
 
 def test_n_pairs_is_tfas_softmax_over_the_right_matrix():
     """TFA's targets are on the diagonal: the positive changes places with i."""
-    import tensorflow_addons as tfa
-
+    tfa = pytest.importorskip("tensorflow_addons", exc_type=ImportError)
     z, labels = unit([6, 1, 4]), np.array([0, 1, 1, 0, 2, 2])
     following = np.array([3, 2, 1, 0, 5, 4])
     similarities = z[:, 0] @ z[:, 0].T
@@ -155,6 +154,29 @@ def test_triplet_is_the_mined_loss_for_every_sample(views, margin):
         np.testing.assert_allclose(
             loss(LABELS, z), [oracle(z, LABELS, margin)] * 6, rtol=1e-4
         )
+
+
+@pytest.mark.parametrize("mining", ["semi_hard", "hard"])
+def test_triplet_has_tfas_value_and_gradient(mining):
+    tfa = pytest.importorskip("tensorflow_addons", exc_type=ImportError)
+    mined = getattr(tfa.losses, f"triplet_{mining.replace('_', '')}_loss")
+    z, labels = unit([40, 2, 8]), np.arange(40) % 7
+    value, gradient = value_and_gradient(
+        losses.TripletLoss(0.5, mining, reduction="none"), labels, z
+    )
+    rows = tf.constant(z.reshape(80, 8))
+    with tf.GradientTape() as tape:
+        tape.watch(rows)
+        expected = mined(
+            np.repeat(labels, 2), rows, 0.5, distance_metric="squared-L2"
+        )
+    np.testing.assert_allclose(value, [expected] * 40, rtol=1e-5)
+    np.testing.assert_allclose(
+        tf.reshape(gradient, [80, 8]),
+        40 * tape.gradient(expected, rows),  # the mean stands 40 times
+        rtol=1e-4,
+        atol=1e-5,
+    )
 
 
 @pytest.mark.parametrize("name", EVERY_LOSS)

@@ -267,6 +267,46 @@ def test_lambs_learning_rate_can_be_read_and_set():
         assert float(tf.convert_to_tensor(optimizer.learning_rate)) == rate
 
 
+def test_the_plain_lamb_is_tfas_and_opens_its_checkpoints(tmp_path):
+    tfa = pytest.importorskip("tensorflow_addons", exc_type=ImportError)
+    kinds = [tfa.optimizers.LAMB, lamb.PlainLAMB]
+    options = dict(
+        weight_decay=0.1, exclude_from_weight_decay=["bias"], epsilon=1e-3
+    )
+    rng = np.random.default_rng(0)
+    start = {"kernel": rng.normal(size=[5, 3]), "bias": rng.normal(size=[3])}
+    gradients = rng.normal(size=[2, 10, 5, 3]).astype(np.float32)
+
+    def run(first, second):
+        """Ten steps of one, and ten of another that goes on."""
+        variables = [
+            tf.Variable(value, name=name, dtype=tf.float32)
+            for name, value in start.items()
+        ]
+        path = None
+        for number, kind in enumerate((first, second)):
+            optimizer = kind(SCHEDULE, **options)
+            saved = tf.train.Checkpoint(optimizer=optimizer)
+            if path:
+                optimizer._create_all_weights(variables)
+                saved.read(path).assert_consumed()
+            for g in gradients[number]:
+                # Rows 0 and 2, as the gradient of an embedding is.
+                rows = tf.IndexedSlices(g[[0, 2, 0]], [0, 2, 0], [5, 3])
+                optimizer.apply_gradients(
+                    zip([rows, g[0]], variables, strict=True)
+                )
+            path = saved.write(str(tmp_path / f"{first.__module__}{number}"))
+        return [variable.numpy() for variable in variables]
+
+    expected = run(*[tfa.optimizers.LAMB] * 2)
+    for pair in (kinds[1:] * 2, kinds, kinds[::-1]):
+        for got, one in zip(run(*pair), expected, strict=True):
+            np.testing.assert_allclose(got, one, rtol=1e-5, atol=1e-6)
+    configs = [kind(0.1, **options).get_config() for kind in kinds]
+    assert configs[0] == configs[1]
+
+
 def test_lamb_trains_on_replicas_with_a_scaled_loss(
     mirrored_strategy, float32_policy
 ):
