@@ -1,17 +1,25 @@
-# `make demo` and `make test` set up what they need in .venv.
+# `make demo` and `make test` set up what they need in .venv. They take the first
+# Python that they find; PYTHON=/path/to/python chooses another.
+
+# The reference platform first, then the newest.
+MINORS := 11 10 12 13
+PYTHONS := $(shell for minor in $(MINORS); do \
+	for python in python3.$$minor python3 python \
+	$(HOME)/.pyenv/versions/3.$$minor.*/bin/python; do \
+	$$python -c "import sys, venv, ensurepip; \
+	sys.exit(sys.version_info[:2] != (3, $$minor))" 2>/dev/null \
+	&& echo $$python && break; done; done)
+PYTHON ?= $(firstword $(PYTHONS))
+VERSION := $(if $(PYTHON),$(shell $(PYTHON) -V | cut -c8-11))
+LOCK := requirements$(if $(filter 3.10 3.11,$(VERSION)),,-newest).txt
 
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
-DEV_STAMP := $(VENV)/.dev-installed
+STAMP := $(VENV)/.installed-$(VERSION)
+DEV_STAMP := $(VENV)/.dev-installed-$(VERSION)
+INSTALL := $(BIN)/python -m pip install --quiet -c $(LOCK)
 
-# The first Python that TensorFlow 2.15 supports; override with PYTHON=...
-PYTHON ?= $(shell for python in python3.11 python3.10 python3 python; do \
-	$$python -c 'import sys, venv, ensurepip; \
-	sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 11))' 2>/dev/null \
-	&& echo $$python && break; done)
-
-.PHONY: demo test lint clean
+.PHONY: demo test test-platforms python lint clean
 
 demo: $(STAMP)
 	$(BIN)/python tools/demo.py
@@ -19,22 +27,28 @@ demo: $(STAMP)
 test: $(DEV_STAMP)
 	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=5 --dist=loadfile --no-loadscope-reorder
 
+test-platforms:
+	for python in $(PYTHONS); do $(MAKE) test PYTHON=$$python \
+	VENV=.venv-$$($$python -V | cut -c8-11) || exit 1; done
+
 lint: $(DEV_STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
 clean:
-	rm -rf $(VENV) runs .pytest_cache .ruff_cache *.egg-info
+	rm -rf .venv* runs .pytest_cache .ruff_cache *.egg-info
 
-$(STAMP): requirements.txt pyproject.toml
-	@test -n "$(PYTHON)" || { echo "supcon_tf needs Python 3.10 or 3.11 with\
+python:
+	@test -n "$(PYTHON)" || { echo "supcon_tf needs Python 3.10 to 3.13 with\
 	 venv: install python3.11 and python3.11-venv (Debian, Ubuntu), or run\
-	 'pyenv install 3.11', or pass PYTHON=/path/to/python3.11" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	 'pyenv install 3.11', or pass PYTHON=/path/to/python" >&2; exit 1; }
+
+$(STAMP): $(LOCK) pyproject.toml | python
+	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=24"
-	$(BIN)/python -m pip install --quiet -r requirements.txt -e .
+	$(INSTALL) -e .
 	@touch $@
 
 $(DEV_STAMP): $(STAMP)
-	$(BIN)/python -m pip install --quiet -r requirements.txt -e ".[dev]"
+	$(INSTALL) -e ".[dev]"
 	@touch $@

@@ -9,7 +9,7 @@ import signal
 
 import pytest
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # No test may reach for a GPU: the suite is the same everywhere.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import http.server
+import inspect
 import json
 import pathlib
 import re
@@ -244,10 +245,16 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
         self._answer(self._predictions)
 
     def _metadata(self):
+        # protobuf 5 gave the first of these another name.
+        options = inspect.signature(json_format.MessageToDict).parameters
+        defaults = {
+            "including_default_value_fields",
+            "always_print_fields_with_no_presence",
+        } & options.keys()
         signatures = json_format.MessageToDict(
             self.model.signature_map(),
-            including_default_value_fields=True,
             preserving_proto_field_name=True,
+            **dict.fromkeys(defaults, True),
         )
         spec = {"name": self.model.name, "version": str(self.model.version)}
         metadata = {"signature_def": signatures}

@@ -150,6 +150,6 @@ def test_make_says_how_to_get_python(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode != 0
     message = done.stderr.splitlines()[0]
-    assert message.startswith("supcon_tf needs Python 3.10 or 3.11")
+    assert message.startswith("supcon_tf needs Python 3.10 to 3.13")
     assert "install python3.11" in message
     assert not (tmp_path / "venv").exists()

@@ -6,7 +6,6 @@ Flags and messages are those of release 2.15.1.
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import pathlib
 import re
 
@@ -20,8 +19,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 ROOT = pathlib.Path(__file__).parent.parent
 FOLDER = ROOT / "serving"
-RELEASE = importlib.metadata.version("tensorflow-serving-api")
-IMAGE = f"tensorflow/serving:{RELEASE}"
+IMAGE = "tensorflow/serving:2.15.1"  # later ones take the same files
 
 # Of tensorflow_model_server 2.15.1: tensorflow_serving/model_servers/main.cc.
 FLAGS = set(

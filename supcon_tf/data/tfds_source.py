@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import types
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,7 @@ def load_tfds(
       ValueError: there is no such set, it lacks images, class labels or the
         split, or the split has fewer files than `shard` parts.
     """
-    tfds = _import_tfds()
+    tfds = import_tfds()
     builder = _prepared_builder(tfds, name, data_dir)
     keys = _feature_keys(tfds, name, builder)
     image_key, label_key = keys
@@ -68,12 +69,12 @@ def load_tfds(
     )
 
 
-def _import_tfds() -> types.ModuleType:
+def import_tfds() -> types.ModuleType:
     """Imports TFDS, which takes seconds, and only when a set of it is used."""
     remedy = (
-        "TensorFlow Datasets must import beside TensorFlow 2.15: pip install "
-        "'tensorflow-datasets==4.9.4' 'tensorflow-metadata<=1.15.0' "
-        "(newer tensorflow-metadata needs protobuf 5)"
+        "TensorFlow Datasets must import: pip install 'tensorflow-metadata"
+        "<=1.15.0' beside a protobuf before 5, else a newer one (protobuf is "
+        f"{importlib.metadata.version('protobuf')})"
     )
     try:
         import tensorflow_datasets as tfds

@@ -42,6 +42,8 @@ def corrupted(
     """
     import imagecorruptions as library
 
+    if not hasattr(np, "float_"):  # NumPy 2; the library's fog asks for it
+        np.float_ = np.float64
     mended = {"glass_blur": glass_blur, "impulse_noise": impulse_noise}
     before = np.random.get_state()
     np.random.seed([seed, zlib.crc32(name.encode()), severity, index])

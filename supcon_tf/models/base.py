@@ -61,6 +61,9 @@ class Model(tf.keras.Model):
             value = getattr(self, name)
             if isinstance(value, tf.Module):
                 value = tf.keras.saving.serialize_keras_object(value)
+                # With it a newer Keras builds the part at once, under other
+                # names than those that it has in this model.
+                value.pop("build_config", None)
             config[name] = list(value) if isinstance(value, tuple) else value
         return config
 

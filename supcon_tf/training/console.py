@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import platform
 
 import tensorflow as tf
@@ -42,9 +43,11 @@ def _listed(what: str, names: tuple[str, ...]) -> str:
 
 def versions() -> dict[str, str]:
     """What computes, by name."""
+    keras = tf.keras.Model.__module__.partition(".")[0]  # or tf_keras
     return {
         "supcon_tf": supcon_tf.__version__,
         "TensorFlow": tf.__version__,
+        "Keras": f"{importlib.metadata.version(keras)} ({keras})",
         "Python": platform.python_version(),
     }
 

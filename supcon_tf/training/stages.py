@@ -212,14 +212,15 @@ def _fit_on_representations(
     strategy = classifier.distribute_strategy
     loop.open_run(settings, stage, images, strategy)
     start = checkpoints.Progress(0, steps)
-    model.fit(
-        inputs,
-        labels,
-        batch_size=settings.batch_size,
-        epochs=settings.epochs,
-        verbose=0,  # an epoch takes milliseconds
-        callbacks=loop.make_callbacks(settings, stage, strategy, start),
-    )
+    if settings.epochs:  # newer Keras refuses to train for none
+        model.fit(
+            inputs,
+            labels,
+            batch_size=settings.batch_size,
+            epochs=settings.epochs,
+            verbose=0,  # an epoch takes milliseconds
+            callbacks=loop.make_callbacks(settings, stage, strategy, start),
+        )
     checkpoints.save(
         stage.checkpoints,
         builders.checkpointed(classifier) | {"optimizer": model.optimizer},

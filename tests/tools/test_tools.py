@@ -1,6 +1,7 @@
 """The command lines as real processes, from image files to a SavedModel."""
 
 import csv
+import importlib.metadata
 import io
 import json
 import os
@@ -104,7 +105,7 @@ def test_the_start_up_report_says_what_runs(command_line_run):
     report = outputs["pretrain"].stdout
     for text in (
         f"supcon_tf {supcon_tf.__version__}, ",
-        "TensorFlow 2.15.1",
+        f"TensorFlow {importlib.metadata.version('tensorflow')}, Keras 2.",
         "48 train images of 3 classes, views of 16 px",
         "16 images x 2 views, 16 images per replica; 3 steps per epoch",
         "vgg8, width 0.05",
