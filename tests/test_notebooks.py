@@ -45,8 +45,13 @@ def test_quickstart_runs_and_shows_its_pictures(epochs, tmp_path):
 def test_quickstart_is_short_and_imports_two_packages():
     notebook = nbformat.read(QUICKSTART, as_version=4)
     nbformat.validate(notebook)
-    assert len(notebook.cells) <= 12
-    code = [c.source for c in notebook.cells if c.cell_type == "code"]
+    assert len(notebook.cells) <= 13
+    code = [
+        c.source.replace("%pip", "pass  # ")
+        for c in notebook.cells
+        if c.cell_type == "code"
+    ]
+    assert code[0].startswith("try:\n    import supcon_tf\n")
     imported = {
         name.split(".")[0]
         for node in ast.walk(ast.parse("\n".join(code)))
