@@ -46,7 +46,7 @@ python:
 $(STAMP): $(LOCK) pyproject.toml | python
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=24"
-	$(INSTALL) -e .
+	$(INSTALL) -e ".[serving]"
 	@touch $@
 
 $(DEV_STAMP): $(STAMP)

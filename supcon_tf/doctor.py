@@ -22,6 +22,7 @@ from supcon_tf import exceptions
 _EXTRAS = {
     "corruptions": "imagecorruptions",
     "onnx": "tf2onnx",
+    "serving": "tensorflow_serving",
 }
 
 

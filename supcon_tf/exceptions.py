@@ -7,6 +7,8 @@ defect, and keeps its traceback.
 
 from __future__ import annotations
 
+import importlib
+import types
 from collections.abc import Iterable
 
 
@@ -66,3 +68,20 @@ def require_one_of(known: Iterable[str], name: str, value: str) -> None:
     """Raises ValueError unless an argument, `name`, has a known value."""
     rule = f"`{name}` must be one of {', '.join(known)}"
     require(value in known, rule, repr(value))
+
+
+def import_extra(
+    extra: str, *modules: str, remedy: str = ""
+) -> list[types.ModuleType]:
+    """Imports modules of packages that an extra brings.
+
+    Raises:
+      ImportError: one does not import; the message names the extra.
+    """
+    try:
+        return [importlib.import_module(module) for module in modules]
+    except ImportError as error:
+        raise MissingPackage(
+            f"this must have the extra `{extra}`: pip install "
+            f"'supcon_tf[{extra}]'{remedy}, got: {error}"
+        ) from error

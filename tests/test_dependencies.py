@@ -58,7 +58,7 @@ def test_what_is_pinned_is_installed(pin):
     assert pin.specifier.contains(installed), installed
 
 
-@pytest.mark.parametrize("name", declared(HERE, ""))
+@pytest.mark.parametrize("name", declared(HERE, "", "serving"))
 def test_what_is_required_can_be_imported(name):
     importlib.import_module(IMPORTED_AS.get(name, name.replace("-", "_")))
 
@@ -78,7 +78,7 @@ def test_tfds_makes_a_builder():
 )
 def test_a_lock_pins_what_the_package_declares(name, python_version):
     needed = declared(
-        python_version, "", "corruptions", "notebook", "onnx", "dev"
+        python_version, "", "corruptions", "notebook", "onnx", "serving", "dev"
     )
     assert needed.keys() == {pin.name for pin in LOCKS[name]}
     for pin in LOCKS[name]:

@@ -11,17 +11,30 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-import grpc
 import tensorflow as tf
-from tensorflow_serving.apis import (
+
+from supcon_tf import exceptions
+from supcon_tf.clients import model
+
+(
+    grpc,
     get_model_metadata_pb2,
     model_pb2,
     predict_pb2,
     prediction_service_pb2_grpc,
+) = exceptions.import_extra(
+    "serving",
+    "grpc",
+    *(
+        f"tensorflow_serving.apis.{name}"
+        for name in (
+            "get_model_metadata_pb2",
+            "model_pb2",
+            "predict_pb2",
+            "prediction_service_pb2_grpc",
+        )
+    ),
 )
-
-from supcon_tf import exceptions
-from supcon_tf.clients import model
 
 _ERRORS = {
     grpc.StatusCode.INVALID_ARGUMENT: model.Refused,

@@ -166,21 +166,13 @@ def tflite_function(content: bytes) -> Function:
     return run
 
 
-def import_onnx() -> tuple[types.ModuleType, types.ModuleType]:
+def import_onnx() -> list[types.ModuleType]:
     """Imports tf2onnx and onnxruntime, and only where they are used.
 
     Raises:
       ImportError: one of them is not installed.
     """
-    try:
-        import onnxruntime
-        import tf2onnx
-    except ImportError as error:
-        raise exceptions.MissingPackage(
-            "ONNX must have the extra `onnx`: pip install 'supcon_tf[onnx]', "
-            f"got: {error}"
-        ) from error
-    return tf2onnx, onnxruntime
+    return exceptions.import_extra("onnx", "tf2onnx", "onnxruntime")
 
 
 def to_onnx(model: ImageModel) -> bytes:

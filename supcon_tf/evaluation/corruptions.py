@@ -181,15 +181,12 @@ def _check_library() -> None:
     Raises:
       ImportError: it, or something that it needs, is not installed.
     """
-    try:
-        import imagecorruptions  # noqa: F401
-    except ImportError as error:
-        raise exceptions.MissingPackage(
-            "generated corruptions must have the extra `corruptions`: pip "
-            "install 'supcon_tf[corruptions]'; where OpenCV misses "
-            "libGL.so.1, then also pip install --force-reinstall --no-deps "
-            f"opencv-contrib-python-headless==4.11.0.86, got: {error}"
-        ) from error
+    exceptions.import_extra(
+        "corruptions",
+        "imagecorruptions",
+        remedy="; where OpenCV misses libGL.so.1, then also pip install "
+        "--force-reinstall --no-deps opencv-contrib-python-headless",
+    )
 
 
 class Corruptor(contextlib.AbstractContextManager):

@@ -9,10 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 from etils import epath
-from tensorflow_serving.apis import prediction_log_pb2
 
-from supcon_tf import files
+from supcon_tf import exceptions, files
 from supcon_tf.serving import metadata
+
+(prediction_log_pb2,) = exceptions.import_extra(
+    "serving", "tensorflow_serving.apis.prediction_log_pb2"
+)
 
 # Where TF Serving looks; at most 1,000 records.
 WARM_UP_FILE = f"{metadata.EXTRAS}/tf_serving_warmup_requests"
