@@ -89,7 +89,9 @@ def check_finite_weights(model: tf.keras.Model) -> None:
     Raises:
       FloatingPointError: a variable holds NaN or infinity; it is named.
     """
-    variables = [*model.variables, *model.optimizer.variables]
+    # A property of the newer optimizers, which may be called as the method is
+    # that the older kind has, LAMB among them.
+    variables = [*model.variables, *model.optimizer.variables()]
     variables = [x for x in variables if x.dtype.is_floating]
     finite = _are_finite([tf.convert_to_tensor(x) for x in variables]).numpy()
     for variable, is_finite in zip(variables, finite, strict=True):

@@ -48,7 +48,8 @@ class PlainLAMB(_Adam):
         now = (apply_state or {}).get(key) or self._fallback_apply_state(*key)
         m, v = self.get_slot(var, "m"), self.get_slot(var, "v")
         m = m.assign(m * now["beta_1_t"] + grad * now["one_minus_beta_1_t"])
-        v = v.assign(v * now["beta_2_t"] + grad**2 * now["one_minus_beta_2_t"])
+        square = grad * grad
+        v = v.assign(v * now["beta_2_t"] + square * now["one_minus_beta_2_t"])
         mean = m / (1.0 - now["beta_1_power"])
         deviation = tf.sqrt(v / (1.0 - now["beta_2_power"]))
         update = mean / (deviation + now["epsilon"])

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import training
-from supcon_tf.training import lamb
+from supcon_tf.training import callbacks, lamb
 
 # A schedule at work: warm-up, peak, two decays.
 SCHEDULE = training.WarmupExponential(0.1, 2, 0.5, warmup_steps=2)
@@ -330,6 +330,7 @@ def test_lamb_trains_on_replicas_with_a_scaled_loss(
                 )
             model.compile(optimizer, "mse")
         model.fit(images, images[:, :2], batch_size=8, epochs=2, verbose=0)
+        callbacks.check_finite_weights(model)
         weights.append(model.get_weights())
         rate = tf.convert_to_tensor(model.optimizer.learning_rate)
         assert float(rate) == pytest.approx(float(rates(3)))
