@@ -39,7 +39,10 @@ def errors(done):
         "",
         "import tensorflow as tf; from tensorflow import keras",
         pytest.param(
-            "import keras", marks=pytest.mark.skipif(KERAS_2, reason="")
+            "import keras",
+            marks=pytest.mark.skipif(
+                KERAS_2, reason="`tf.keras` is Keras 2 alone"
+            ),
         ),
     ],
 )
