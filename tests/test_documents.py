@@ -153,3 +153,22 @@ def test_make_says_how_to_get_python(tmp_path):
     assert message.startswith("supcon_tf needs Python 3.10 to 3.13")
     assert "install python3.11" in message
     assert not (tmp_path / "venv").exists()
+
+
+@pytest.mark.parametrize(
+    ("version", "lock"),
+    [
+        ("3.10.4", "requirements.txt"),
+        ("3.11.9", "requirements.txt"),
+        ("3.12.1", "requirements-newest.txt"),
+        ("3.13.0", "requirements-newest.txt"),
+    ],
+)
+def test_make_takes_the_versions_of_the_python(tmp_path, version, lock):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho Python {version}\n")
+    python.chmod(0o755)
+    command = ["make", "-n", f"VENV={tmp_path}/v", f"PYTHON={python}", "demo"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert f"pip install --quiet -c {lock} " in done.stdout
+    assert f"{python} -m venv --clear {tmp_path}/v\n" in done.stdout
