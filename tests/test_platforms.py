@@ -12,7 +12,10 @@ import pytest
 from supcon_tf import doctor
 
 PACKAGE = pathlib.Path(__file__).parent.parent / "supcon_tf"
-KERAS_2 = importlib.metadata.version("keras").startswith("2.")
+both_keras = pytest.mark.skipif(
+    importlib.metadata.version("keras").startswith("2."),
+    reason="`tf.keras` is Keras 2 alone",
+)
 
 
 def run(code):
@@ -33,17 +36,13 @@ def errors(done):
     return [x for x in done.stderr.splitlines() if x.startswith(start)]
 
 
+@both_keras
 @pytest.mark.parametrize(
     "before",
     [
         "",
         "import tensorflow as tf; from tensorflow import keras",
-        pytest.param(
-            "import keras",
-            marks=pytest.mark.skipif(
-                KERAS_2, reason="`tf.keras` is Keras 2 alone"
-            ),
-        ),
+        "import keras",
     ],
 )
 def test_importing_the_package_chooses_keras_2(before):
@@ -59,7 +58,7 @@ def test_importing_the_package_chooses_keras_2(before):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.skipif(KERAS_2, reason="`tf.keras` is Keras 2 alone")
+@both_keras
 @pytest.mark.parametrize(
     "before",
     [
@@ -75,7 +74,7 @@ def test_too_late_is_an_error_with_the_line_to_add(before):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.skipif(KERAS_2, reason="`tf.keras` is Keras 2 alone")
+@both_keras
 def test_a_missing_tf_keras_is_named():
     done = run("import sys; sys.modules['tf_keras'] = None; import supcon_tf")
     (message,) = errors(done)
