@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from supcon_tf import exceptions
-from supcon_tf.models import base, layers
+from supcon_tf.models import backbone, base, layers
 
 
 class _OnEncoder(base.Model):
@@ -22,7 +22,7 @@ class _OnEncoder(base.Model):
         exceptions.require(
             num_classes >= 2, "`num_classes` must be at least 2", num_classes
         )
-        self.encoder = encoder
+        self.encoder = backbone.as_encoder(encoder)
         self.num_classes = num_classes
         self.cosine = cosine
         self.classifier = layers.classifier(num_classes, cosine)
@@ -42,7 +42,8 @@ class ClassifierModel(_OnEncoder):
     encoder, is `LinearClassifier`.
 
     Args:
-      encoder: images to representations; see `Encoder`.
+      encoder: images to representations; see `Encoder`. Any other Keras model
+        becomes a `BackboneEncoder`.
       num_classes: number of classes, at least 2.
       cosine: logits are cosines between representation and the weights of a
         class, without bias, as `MaxMarginLoss` takes them; both sides are
@@ -87,7 +88,8 @@ class LinearClassifier(_OnEncoder):
     changes in `fit`.
 
     Args:
-      encoder: images to representations; see `Encoder`.
+      encoder: images to representations; see `Encoder`. Any other Keras model
+        becomes a `BackboneEncoder`.
       num_classes: number of classes, at least 2.
       name: first part of the variables' names; `**kwargs` are Keras' too.
 

@@ -8,7 +8,7 @@ import types
 import tensorflow as tf
 
 from supcon_tf import exceptions
-from supcon_tf.models import base, gradient_cache, layers
+from supcon_tf.models import backbone, base, gradient_cache, layers
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -31,7 +31,8 @@ class SupConModel(base.Model):
     BN takes its statistics from a chunk.
 
     Args:
-      encoder: images to representations; see `Encoder`.
+      encoder: images to representations; see `Encoder`. Any other Keras model
+        becomes a `BackboneEncoder`.
       projection_head: representations to projections; see `ProjectionHead`.
       classifier: layer from representations to float32 logits, or None.
       classifier_weight: lambda of joint training, between 0 and 1; None for a
@@ -75,7 +76,7 @@ class SupConModel(base.Model):
             "`gradient_cache_chunks` must be at least 1",
             gradient_cache_chunks,
         )
-        self.encoder = encoder
+        self.encoder = backbone.as_encoder(encoder)
         self.projection_head = projection_head
         self.classifier = classifier
         self.classifier_weight = classifier_weight

@@ -106,7 +106,7 @@ class Encoder(base.Model):
         self.stack: tf.keras.layers.Layer | None = None
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
-        shape = _check_images(input_shape)
+        shape = layers.check_images(input_shape)
         synchronized = self.synchronized_bn and layers.spans_replicas(self)
         options = {
             "width": self.width,
@@ -139,24 +139,8 @@ class Encoder(base.Model):
         self, images: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
         """[B, H, W, 3] uint8, or float in 0..255, to [B, dim] float32."""
-        _check_images(images.shape)
+        layers.check_images(images.shape)
         x = tf.cast(images, tf.float32) / 255.0
         x = (x - self.image_mean) / self.image_std
         x = self.stack(tf.cast(x, self.compute_dtype), training=training)
-        x = tf.reduce_mean(tf.cast(x, tf.float32), axis=[1, 2])
-        if self.normalize:
-            # The squared norm is clamped at epsilon: the gradient at an
-            # all-zero activation is finite.
-            x = tf.math.l2_normalize(x, axis=-1, epsilon=1e-6)
-        return x  # [batch, representation_dim]
-
-
-def _check_images(shape: tf.TensorShape) -> list[int | None]:
-    """Returns the static shape, or raises if it cannot be one of images."""
-    shape = tf.TensorShape(shape)
-    exceptions.require(
-        shape.rank == 4 and shape[-1] == 3,
-        "`images` must be [batch, height, width, 3]",
-        f"shape {shape}",
-    )
-    return shape.as_list()
+        return layers.representation(x, self.normalize)

@@ -56,6 +56,29 @@ def build_chain(layers: Sequence[tf.keras.layers.Layer], channels: int) -> None:
         channels = layer.output_filters
 
 
+def check_images(shape: tf.TensorShape) -> list[int | None]:
+    """Returns the static shape, or raises if it cannot be one of images."""
+    shape = tf.TensorShape(shape)
+    exceptions.require(
+        shape.rank == 4 and shape[-1] == 3,
+        "`images` must be [batch, height, width, 3]",
+        f"shape {shape}",
+    )
+    return shape.as_list()
+
+
+def representation(features: tf.Tensor, normalize: bool) -> tf.Tensor:
+    """Features [B, dim], or the mean of a map [B, H, W, dim], in float32."""
+    x = tf.cast(features, tf.float32)
+    if x.shape.rank == 4:
+        x = tf.reduce_mean(x, axis=[1, 2])
+    if normalize:
+        # The squared norm is clamped at epsilon: the gradient at an all-zero
+        # activation is finite.
+        x = tf.math.l2_normalize(x, axis=-1, epsilon=1e-6)
+    return x  # [batch, representation_dim]
+
+
 class ConvBN(tf.keras.layers.Layer):
     """Convolution without bias, then batch normalisation; no activation.
 

@@ -71,7 +71,7 @@ class MomentumSupConModel(contrastive.SupConModel):
         )
         self.queue = queue
         self.encoder_momentum = encoder_momentum
-        self.momentum_encoder = _copy(encoder)
+        self.momentum_encoder = _copy(self.encoder)
         self.momentum_head = _copy(projection_head)
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:

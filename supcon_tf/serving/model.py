@@ -68,7 +68,8 @@ def export_saved_model(
     The module says what its signatures take and return.
 
     Args:
-      encoder: built encoder.
+      encoder: built encoder, or any other Keras model, which is taken as a
+        `BackboneEncoder`.
       directory: must not exist; TF Serving wants a number as its name.
       finish: adds files to the directory before it appears.
       **options: of `ServedModel`, which describes them: `image_size`, and where
@@ -130,6 +131,8 @@ class ServedModel(tf.Module):
         batch_timeout: float = 0.002,
     ):
         super().__init__()
+        encoder = models.as_encoder(encoder)
+        encoder.build((None, image_size, image_size, 3))
         _check_names(class_names, encoder, classifier, prototypes)
         check_max_pixels(max_pixels, image_size)
         # Their variables alone: of layers a SavedModel would hold functions

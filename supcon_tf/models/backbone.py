@@ -1,0 +1,116 @@
+"""Any Keras model as an encoder."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from supcon_tf import exceptions
+from supcon_tf.models import base, layers
+
+_RESCALING = (
+    tf.keras.layers.Rescaling,
+    tf.keras.layers.Normalization,
+)
+_MODES = ("auto", "none", "tf", "torch", "caffe")
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class BackboneEncoder(base.Model):
+    """A Keras model as Enc of Sec. 3.1, with what `Encoder` has around it.
+
+      backbone = tf.keras.applications.MobileNetV2(include_top=False)
+      encoder = BackboneEncoder(backbone)
+
+    Takes pixels as `Encoder` does and puts out float32 representations of unit
+    length. A feature map is pooled by its mean. The variables are those of the
+    backbone, and so are precision and batch norm.
+
+    Args:
+      backbone: a `tf.keras.Model` from images [batch, height, width, 3] to
+        features [batch, dim] or a feature map [batch, height, width, dim].
+      preprocessing: the pixels that the backbone takes, in the words of
+        `tf.keras.applications`: "none", 0..255; "tf", -1..1; "torch", less
+        ImageNet's mean and divided by its deviation; "caffe", BGR less the
+        mean. "auto" is "none" for a backbone that has a layer for it, Rescaling
+        or Normalization, and else "tf".
+      normalize: put out r / ||r|| as in the paper, not the pooled features.
+      name: of the model; `**kwargs` are Keras' too.
+
+    Attributes:
+      representation_dim: dim, an int; None before `build`.
+
+    Raises:
+      ValueError: a bad argument; the backbone does not take the images, or puts
+        out something else.
+
+    Reference: https://arxiv.org/abs/2004.11362, Sec. 3.1.
+    """
+
+    def __init__(
+        self,
+        backbone: tf.keras.Model,
+        preprocessing: str = "auto",
+        normalize: bool = True,
+        *,
+        name: str = "encoder",
+        **kwargs: object,
+    ) -> None:
+        super().__init__(name=name, autocast=False, **kwargs)
+        exceptions.require(
+            isinstance(backbone, tf.keras.Model),
+            "`backbone` must be a tf.keras.Model",
+            type(backbone),
+        )
+        exceptions.require_one_of(_MODES, "preprocessing", preprocessing)
+        self.backbone = backbone
+        self.preprocessing = preprocessing
+        self.normalize = normalize
+        self.representation_dim: int | None = None
+        self._mode = preprocessing
+        if preprocessing == "auto":
+            rescales = any(
+                isinstance(x, _RESCALING) for x in backbone.submodules
+            )
+            self._mode = "none" if rescales else "tf"
+
+    def _build_parts(self, input_shape: tf.TensorShape) -> None:
+        shape = layers.check_images(input_shape)
+        try:  # a symbolic call, which builds a backbone that is not
+            features = self.backbone(tf.keras.Input(shape[1:]))
+        except (ValueError, TypeError) as error:
+            raise exceptions.InvalidValue(
+                f"`backbone` must take images {shape}, got: "
+                f"{exceptions.one_line(error)}"
+            ) from error
+        features = getattr(features, "shape", features)
+        exceptions.require(
+            isinstance(features, tf.TensorShape)
+            and features.rank in (2, 4)
+            and features[-1] is not None,
+            "`backbone` must put out [batch, dim] or [batch, height, width, "
+            "dim]",
+            features,
+        )
+        self.representation_dim = features[-1]
+
+    def call(
+        self, images: tf.Tensor, training: bool | None = None
+    ) -> tf.Tensor:
+        """[B, H, W, 3] uint8, or float in 0..255, to [B, dim] float32."""
+        layers.check_images(images.shape)
+        x = tf.cast(images, tf.float32)
+        if self._mode != "none":
+            x = tf.keras.applications.imagenet_utils.preprocess_input(
+                x, data_format="channels_last", mode=self._mode
+            )
+        x = tf.cast(x, self.backbone.compute_dtype)
+        x = self.backbone(x, training=training)
+        return layers.representation(x, self.normalize)
+
+
+def as_encoder(model: tf.keras.Model) -> tf.keras.Model:
+    """A Keras model that is no encoder as a `BackboneEncoder`; else itself."""
+    plain = isinstance(model, tf.keras.Model)
+    if plain and not hasattr(model, "representation_dim"):
+        return BackboneEncoder(model)
+    return model

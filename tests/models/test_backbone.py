@@ -1,0 +1,185 @@
+"""Any Keras model as an encoder."""
+
+import pathlib
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import losses, models, serving, training
+from supcon_tf.conversion import formats
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+SIDE = 32
+
+
+def small(pooling=None, rescaling=False, side=None):
+    """Two convolutions, from pixels to a map of 6 channels or their mean."""
+    inputs = tf.keras.Input((side, side, 3))
+    x = tf.keras.layers.Rescaling(1 / 255)(inputs) if rescaling else inputs
+    x = tf.keras.layers.Conv2D(4, 3, 2, activation="relu")(x)
+    x = tf.keras.layers.BatchNormalization()(x)
+    x = tf.keras.layers.Conv2D(6, 3, 2)(x)
+    if pooling:
+        x = tf.keras.layers.GlobalAveragePooling2D()(x)
+    return tf.keras.Model(inputs, x)
+
+
+class Subclassed(tf.keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = tf.keras.layers.Dense(5)
+
+    def call(self, x):
+        return self.dense(tf.reduce_mean(x, axis=[1, 2]))
+
+
+def images(count=4, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 256, [count, SIDE, SIDE, 3], np.uint8)
+
+
+@pytest.mark.parametrize("pooling", [None, "avg"])
+@pytest.mark.parametrize("rescaling", [False, True])
+def test_it_is_the_backbone_pooled_and_of_unit_length(pooling, rescaling):
+    backbone = small(pooling, rescaling)
+    encoder = models.BackboneEncoder(backbone)
+    got = encoder(images()).numpy()
+    pixels = images().astype(np.float32)
+    features = backbone(pixels if rescaling else pixels / 127.5 - 1).numpy()
+    if not pooling:
+        features = features.mean(axis=(1, 2))
+    norms = np.linalg.norm(features, axis=1, keepdims=True)
+    np.testing.assert_allclose(got, features / norms, rtol=1e-4, atol=1e-5)
+    assert got.dtype == np.float32 and encoder.representation_dim == 6
+    plain = models.BackboneEncoder(backbone, normalize=False)(images())
+    np.testing.assert_allclose(plain, features, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["none", "tf", "torch", "caffe"])
+def test_preprocessing_is_that_of_keras_applications(mode):
+    backbone = tf.keras.Sequential(
+        [tf.keras.layers.Input((SIDE, SIDE, 3)), tf.keras.layers.Flatten()]
+    )
+    encoder = models.BackboneEncoder(backbone, mode, normalize=False)
+    expected = images().astype(np.float32)
+    if mode != "none":
+        expected = tf.keras.applications.imagenet_utils.preprocess_input(
+            expected.copy(), mode=mode
+        )
+    np.testing.assert_allclose(
+        encoder(images()), expected.reshape(4, -1), rtol=1e-5, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("make", [small, Subclassed])
+def test_a_plain_model_trains_in_every_model(make):
+    views = np.stack([images(8), images(8, 1)], axis=1)
+    labels = np.arange(8) % 2
+    cases = [
+        (models.SupConModel(make(), models.ProjectionHead(4)), "supcon"),
+        (
+            models.SupConModel(
+                make(), models.ProjectionHead(4), gradient_cache_chunks=2
+            ),
+            "supcon",
+        ),
+        (models.ClassifierModel(make(), 2), "ce"),
+        (models.LinearClassifier(make(), 2), "plain"),
+    ]
+    for model, kind in cases:
+        loss = {
+            "supcon": losses.SupConLoss(),
+            "ce": losses.CrossEntropyLoss(),
+            "plain": tf.keras.losses.SparseCategoricalCrossentropy(True),
+        }[kind]
+        model.compile(training.SGD(0.1), loss)
+        inputs = views[:, 0] if kind == "plain" else views
+        model.fit(inputs, labels, verbose=0)
+        assert isinstance(model.encoder, models.BackboneEncoder)
+
+
+def test_a_momentum_model_copies_it():
+    queue = losses.ProjectionQueue(8, 4)
+    model = models.MomentumSupConModel(small(), models.ProjectionHead(4), queue)
+    model.build((None, 2, SIDE, SIDE, 3))
+    online, copy = model.encoder, model.momentum_encoder
+    assert copy.backbone is not online.backbone
+    for one, other in zip(online.weights, copy.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_it_comes_back_from_its_files(tmp_path):
+    encoder = models.BackboneEncoder(small(), "torch")
+    expected = encoder(images())
+    encoder.save(tmp_path / "e.keras")
+    loaded = tf.keras.models.load_model(tmp_path / "e.keras")
+    np.testing.assert_allclose(loaded(images()), expected, rtol=1e-5)
+    assert loaded.preprocessing == "torch"
+    path = tf.train.Checkpoint(encoder=encoder).write(str(tmp_path / "c"))
+    other = models.BackboneEncoder(small(), "torch")
+    other.build((None, SIDE, SIDE, 3))
+    tf.train.Checkpoint(encoder=other).read(path).assert_consumed()
+    np.testing.assert_allclose(other(images()), expected, rtol=1e-5)
+
+
+def test_it_is_exported_and_converted(tmp_path):
+    backbone = small()
+    serving.export_saved_model(backbone, tmp_path / "1", image_size=SIDE)
+    encoder = models.BackboneEncoder(backbone)
+    expected = encoder(images())
+    loaded = tf.saved_model.load(str(tmp_path / "1"))
+    answer = loaded.signatures["represent_images"](tf.constant(images()))
+    np.testing.assert_allclose(answer["representation"], expected, atol=1e-6)
+    content = formats.to_tflite(formats.ImageModel(encoder, SIDE))
+    converted = formats.tflite_function(content)(images())
+    np.testing.assert_allclose(converted, expected, atol=1e-5)
+
+
+def test_the_documents_python_runs():
+    text = (ROOT / "docs" / "TRAINING.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert "epochs=3, steps_per_epoch=data.steps_per_epoch(digits, 64)" in code
+    code = re.sub(
+        "epochs=3, steps_per_epoch=.*", "epochs=1, steps_per_epoch=1)", code
+    )
+    names = {}
+    exec(code, names)
+    assert names["representations"].shape == (360, 1280)
+
+
+def listing():
+    inputs = tf.keras.Input((SIDE, SIDE, 3))
+    return tf.keras.Model(inputs, [inputs, inputs])
+
+
+def flat():
+    inputs = tf.keras.Input((SIDE, SIDE, 3))
+    return tf.keras.Model(inputs, tf.reduce_mean(inputs, axis=[1, 2, 3]))
+
+
+def dense():
+    inputs = tf.keras.Input((16, 16, 3))
+    rows = tf.keras.layers.Flatten()(inputs)
+    return tf.keras.Model(inputs, tf.keras.layers.Dense(2)(rows))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (listing, "`backbone` must put out .batch, dim. or"),
+        (flat, "`backbone` must put out .batch, dim. or"),
+        (dense, "`backbone` must take images .None, 32, 32"),
+    ],
+)
+def test_what_is_no_backbone_is_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        models.BackboneEncoder(make()).build((None, SIDE, SIDE, 3))
+
+
+def test_bad_options_are_named():
+    with pytest.raises(ValueError, match="`preprocessing` must be one of auto"):
+        models.BackboneEncoder(small(), "mean")
+    with pytest.raises(ValueError, match="`backbone` must be a tf.keras.Model"):
+        models.BackboneEncoder(tf.keras.layers.Dense(2))
