@@ -25,8 +25,7 @@ def represent(
     rounding of kernels that go by the shape of a batch (below 1e-6).
 
     Args:
-      encoder: run in inference mode; any other Keras model is taken as a
-        `BackboneEncoder`.
+      encoder: run in inference mode.
       images: the split.
       batch_size: images per step, over all replicas, at least 1; they need not
         divide it.
@@ -66,7 +65,6 @@ def representer(
         "several workers, each of which may encode the whole split by itself",
     )
     replicas = strategy.num_replicas_in_sync
-    encoder = models.as_encoder(encoder)
 
     @tf.function
     def run(parts: tf.Tensor) -> tf.Tensor:
