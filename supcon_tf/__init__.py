@@ -12,8 +12,6 @@ import importlib.util
 import os
 import sys
 
-from supcon_tf import exceptions
-
 __version__ = "0.1.0"
 
 _MODULES = (
@@ -36,34 +34,19 @@ __all__ = [*_MODULES, *_NAMES]
 def _choose_keras_2() -> None:
     """Makes `tf.keras` Keras 2, by tf-keras where Keras 3 is installed.
 
-    TensorFlow reads the variable when `tf.keras` is first used.
-
-    Raises:
-      ImportError: `tf.keras` was used as Keras 3, or there is no tf-keras.
+    TensorFlow reads the variable when `tf.keras` is first used; whether that
+    was before, `keras_2` checks for the rooms that use it.
     """
     try:
         if importlib.metadata.version("keras").startswith("2."):
             return
     except importlib.metadata.PackageNotFoundError:
         return  # nor TensorFlow, as for a client or a report
-    if not importlib.util.find_spec("tf_keras"):
-        raise exceptions.MissingPackage(
-            "supcon_tf needs Keras 2 beside this TensorFlow: pip install "
-            "tf-keras of the same release"
-        )
     os.environ["TF_USE_LEGACY_KERAS"] = "1"
-    tensorflow = sys.modules.get("tensorflow")
-    if tensorflow is None:
-        return
-    if not tensorflow.keras.Model.__module__.startswith("tf_keras."):
-        raise exceptions.MissingPackage(
-            "supcon_tf needs Keras 2, but `tf.keras` has been used as Keras 3: "
-            "put `import supcon_tf` before that, or this line before all "
-            'others: import os; os.environ["TF_USE_LEGACY_KERAS"] = "1"'
-        )
-    # Where `from tensorflow.keras import` looks: settled without the variable.
-    keras = importlib.import_module("tf_keras.api._v2.keras")
-    sys.modules["tensorflow.keras"] = keras
+    if "tensorflow" in sys.modules and importlib.util.find_spec("tf_keras"):
+        # Where `from tensorflow.keras import` looks was settled without it.
+        keras = importlib.import_module("tf_keras.api._v2.keras")
+        sys.modules.setdefault("tensorflow.keras", keras)
 
 
 _choose_keras_2()

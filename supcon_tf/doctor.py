@@ -75,12 +75,15 @@ def _packages() -> Iterator[tuple[str, bool, str]]:
 
 
 def _keras() -> Iterator[tuple[str, bool, str]]:
-    """Importing this package has chosen Keras 2, or has raised."""
-    import tensorflow as tf
-
-    module = tf.keras.Model.__module__.partition(".")[0]
-    yield "Keras", True, f"{importlib.metadata.version(module)}, by {module}"
-    if module == "keras" and importlib.util.find_spec("tf_keras"):
+    """Importing this package chose Keras 2, unless that was too late."""
+    try:
+        from supcon_tf import keras_2
+    except exceptions.MissingPackage as error:
+        yield "Keras", False, str(error)
+        return
+    package = keras_2.PACKAGE
+    yield "Keras", True, f"{importlib.metadata.version(package)}, by {package}"
+    if package == "keras" and importlib.util.find_spec("tf_keras"):
         yield (
             "Keras",
             False,

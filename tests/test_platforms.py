@@ -67,18 +67,34 @@ def test_importing_the_package_chooses_keras_2(before):
     ],
 )
 def test_too_late_is_an_error_with_the_line_to_add(before):
-    (message,) = errors(run(f"{before}\nimport supcon_tf"))
+    (message,) = errors(run(f"{before}\nfrom supcon_tf import losses"))
     assert "`tf.keras` has been used as Keras 3: put `import supcon" in message
     line = message.partition("all others: ")[2]
-    done = run(f"{line}\n{before}\nimport supcon_tf")
+    done = run(f"{line}\n{before}\nfrom supcon_tf import losses")
     assert done.returncode == 0, done.stderr[-2000:]
 
 
 @both_keras
 def test_a_missing_tf_keras_is_named():
-    done = run("import sys; sys.modules['tf_keras'] = None; import supcon_tf")
+    missing = "import sys; sys.modules['tf_keras'] = None"
+    done = run(f"{missing}\nfrom supcon_tf import models")
     (message,) = errors(done)
     assert message.endswith("pip install tf-keras of the same release")
+
+
+@both_keras
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        ("import sys; sys.modules['tf_keras'] = None", "pip install tf-keras"),
+        ("from tensorflow.keras import layers", "used as Keras 3: put"),
+    ],
+)
+def test_the_doctor_tells_of_keras(before, told):
+    done = run(f"{before}\nimport supcon_tf; supcon_tf.doctor.main()")
+    (line,) = [x for x in done.stdout.splitlines() if x.startswith("BAD")]
+    assert line.startswith("BAD Keras        supcon_tf needs Keras 2")
+    assert told in line
 
 
 def test_features_are_asked_for_and_not_versions():

@@ -185,7 +185,7 @@ def _check_library() -> None:
         "corruptions",
         "imagecorruptions",
         remedy="; where OpenCV misses libGL.so.1, then also pip install "
-        "--force-reinstall --no-deps opencv-contrib-python-headless",
+        "--force-reinstall --no-deps 'opencv-contrib-python-headless<5'",
     )
 
 

@@ -1,6 +1,6 @@
 """Contrastive losses: the formula as a function, and its Keras class."""
 
-from supcon_tf import tracing
+from supcon_tf import keras_2, tracing
 from supcon_tf.losses.baselines import NPairsLoss, SimCLRLoss, TripletLoss
 from supcon_tf.losses.classification import CrossEntropyLoss, MaxMarginLoss
 from supcon_tf.losses.diagnostics import (

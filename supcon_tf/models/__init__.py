@@ -1,6 +1,6 @@
 """Encoders, projection head, classifiers and the models of stage 1."""
 
-from supcon_tf import tracing
+from supcon_tf import keras_2, tracing
 from supcon_tf.models.backbone import BackboneEncoder, as_encoder
 from supcon_tf.models.classifier import ClassifierModel, LinearClassifier
 from supcon_tf.models.contrastive import SupConModel

@@ -8,7 +8,7 @@ import platform
 import tensorflow as tf
 
 import supcon_tf
-from supcon_tf import config, data, distribute, models
+from supcon_tf import config, data, distribute, keras_2, models
 from supcon_tf.training import builders, devices
 
 
@@ -43,7 +43,7 @@ def _listed(what: str, names: tuple[str, ...]) -> str:
 
 def versions() -> dict[str, str]:
     """What computes, by name."""
-    keras = tf.keras.Model.__module__.partition(".")[0]  # or tf_keras
+    keras = keras_2.PACKAGE
     return {
         "supcon_tf": supcon_tf.__version__,
         "TensorFlow": tf.__version__,
