@@ -43,7 +43,7 @@ def _choose_keras_2() -> None:
     except importlib.metadata.PackageNotFoundError:
         return  # nor TensorFlow, as for a client or a report
     os.environ["TF_USE_LEGACY_KERAS"] = "1"
-    if "tensorflow" in sys.modules and importlib.util.find_spec("tf_keras"):
+    if sys.modules.get("tensorflow") and importlib.util.find_spec("tf_keras"):
         # Where `from tensorflow.keras import` looks was settled without it.
         keras = importlib.import_module("tf_keras.api._v2.keras")
         sys.modules.setdefault("tensorflow.keras", keras)
