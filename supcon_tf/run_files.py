@@ -43,6 +43,8 @@ class RunDirectory:
         self.projector = self.tensorboard / "projector"
         self.report_file = self.path / "report.html"
         self.transfer_file = self.path / "transfer.json"
+        self.trainings = self.path / "trainings"
+        self.tuned = self.path / "tuned"
         self.export = self.path / "export"
         self.converted = self.path / "converted"
 

@@ -26,6 +26,7 @@ from supcon_tf.config.running import (
 )
 from supcon_tf.config.stages import (
     DemoSettings,
+    EncoderSettings,
     LinearSettings,
     PretrainSettings,
 )

@@ -123,6 +123,7 @@ class TransferSettings(
     images.BatchSettings,
     images.ViewSettings,
     images.AugmentationSettings,
+    stages.FreezingSettings,
     running.DeviceSettings,
 ):
     """Settings of tools/transfer.py.
@@ -136,6 +137,10 @@ class TransferSettings(
     name: str = setting("transfer", must=stages.STAGE_NAME)
     """Sub-directory of run_dir that this tool writes."""
     overwrite: bool = with_default(running.CheckpointSettings, "overwrite")
+    resume: bool = with_default(running.CheckpointSettings, "resume")
+    checkpoint_steps: int | None = with_default(
+        running.CheckpointSettings, "checkpoint_steps"
+    )
     method: str = setting("linear", choices=("linear", "finetune"))
     """linear: logistic regression on representations of the frozen encoder, by
     L-BFGS. finetune: encoder and a new classifier, by SGD."""
@@ -144,7 +149,6 @@ class TransferSettings(
     batch_size: int | None = setting(256, at_least=1)
     """Images per step over all replicas, as many as there are at most."""
     augmentation: str = "identity"
-    strategy: str = with_default(EvaluateSettings, "strategy")
     validation_fraction: float = setting(0.2, above=0, at_most=0.9)
     """Share of each label's training images by which a sweep is judged; the
     chosen value is then trained on all of them."""
@@ -154,10 +158,25 @@ class TransferSettings(
     l2_values: int = setting(45, at_least=2, used_by=_LINEAR)
     """linear: how many l2 strengths from 1e-6 to 1e5 are tried; logarithmically
     spaced."""
-    l2: float | None = setting(None, above=0, used_by=_LINEAR)
-    """linear: this strength, and no sweep."""
-    max_iterations: int = setting(1000, at_least=1, used_by=_LINEAR)
-    """linear: iterations of L-BFGS per strength, at most."""
+    l2: float | None = setting(None, above=0)
+    """linear: this strength, and no sweep. finetune with --objective=supcon:
+    that of its classifier, default 0.01."""
+    max_iterations: int = setting(1000, at_least=1)
+    """Iterations of L-BFGS per strength, at most."""
+    objective: str = setting(
+        "ce", choices=("ce", "supcon", "supcon+ce"), used_by=_FINETUNE
+    )
+    """finetune: cross-entropy of a new classifier (ce); SupCon with a new
+    projection head, then logistic regression on the representations (supcon);
+    or both losses at once (supcon+ce). The loss is not multiplied by the
+    temperature."""
+    temperature: float = with_default(stages.ObjectiveSettings, "temperature")
+    classifier_weight: float = with_default(
+        stages.ObjectiveSettings, "classifier_weight"
+    )
+    label_smoothing: float = with_default(
+        stages.ObjectiveSettings, "label_smoothing"
+    )
     steps: int = setting(5000, at_least=1, used_by=_FINETUNE)
     """finetune: optimizer steps of each training. SimCLR has 20,000, which for
     its grid of 56 trainings is the work of a cluster."""
@@ -183,6 +202,11 @@ class TransferSettings(
     """Few-shot: how many different draws."""
 
     def _check(self) -> None:
+        running.check_start(self)
+        if self.method == "finetune" and self.objective != "supcon":
+            self._check_left_out(
+                f"with --method=finetune --objective={self.objective}", "l2"
+            )
         if self.method == "linear":
             # Settings of the groups.
             self._check_left_out(
@@ -192,6 +216,11 @@ class TransferSettings(
                 "horizontal_flip",
                 "images_per_class",
                 "data_service",
+                "freeze",
+                "freeze_batch_norm",
+                "layer_decay",
+                "temperature",
+                "checkpoint_steps",
             )
         if self.l2 is not None:
             self._check_left_out(

@@ -169,6 +169,8 @@ class ObjectiveSettings(Settings):
 
 
 _RESNETS = tuple(f"resnet{depth}" for depth in (18, 34, 50, 101, 152, 200))
+_OWN = (*_RESNETS, "vgg8", "vgg16")
+_OF_OWN = {"architecture": _OWN}
 _BE_THREE = ("be three numbers, got {}", lambda values: len(values) == 3)
 
 
@@ -177,17 +179,31 @@ class EncoderSettings(Settings):
     """Which layers there are, and how wide."""
 
     architecture: str = setting(
-        "resnet50", choices=(*_RESNETS, "vgg8", "vgg16"), common=True
+        "resnet50",
+        must=(
+            f"be one of {', '.join(_OWN)}, keras:NAME or "
+            "package.module:function, got {}",
+            lambda name: name in _OWN or all(name.partition(":")),
+        ),
+        common=True,
     )
-    """Encoder."""
-    stem: str = setting("auto", choices=("auto", "cifar", "imagenet"))
+    """Encoder: resnet18, 34, 50, 101, 152 or 200, vgg8 or vgg16; keras:NAME,
+    a network of tf.keras.applications, such as keras:MobileNetV2; or
+    package.module:function that returns a Keras model."""
+    stem: str = setting(
+        "auto", choices=("auto", "cifar", "imagenet"), used_by=_OF_OWN
+    )
     """First layers of a ResNet: 3x3 stride 1 (cifar), 7x7 stride 2 and max
     pooling (imagenet), by image size: up to 64 is cifar (auto)."""
-    width: float = setting(1.0, above=0, common=True)
+    width: float = setting(1.0, above=0, used_by=_OF_OWN, common=True)
     """Multiplier of all channels."""
-    image_mean: tuple[float, ...] = setting((0.5, 0.5, 0.5), must=_BE_THREE)
+    image_mean: tuple[float, ...] = setting(
+        (0.5, 0.5, 0.5), must=_BE_THREE, used_by=_OF_OWN
+    )
     """Mean subtracted from R,G,B in [0, 1]."""
-    image_std: tuple[float, ...] = setting((0.5, 0.5, 0.5), must=_BE_THREE)
+    image_std: tuple[float, ...] = setting(
+        (0.5, 0.5, 0.5), must=_BE_THREE, used_by=_OF_OWN
+    )
     """Standard deviation that divides R,G,B."""
     zero_init_residual: bool = setting(
         False, used_by={"architecture": _RESNETS}
@@ -211,6 +227,40 @@ class EncoderSettings(Settings):
                 f"--stem must be auto for {self.architecture}, which has no "
                 f"choice of stem, got {self.stem}"
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class InitialSettings(Settings):
+    """Weights that stage 1 starts from; random ones where none are given."""
+
+    weights: str | None = setting(None, common=True)
+    """Weights of the encoder: imagenet (of keras:NAME, as Keras publishes
+    them), or a file .h5, .weights.h5 or .keras, or a SavedModel."""
+    init_from: str | None = setting(None, common=True)
+    """Run directory whose encoder is taken, with its architecture: of other
+    data, classes and image size."""
+    init_head: bool = False
+    """Take the projection head of --init_from too."""
+
+    def _check(self) -> None:
+        if self.init_from is None:
+            self._check_left_out("without --init_from", "init_head")
+        else:
+            self._check_left_out("with --init_from", "weights")
+
+
+@dataclasses.dataclass(frozen=True)
+class FreezingSettings(Settings):
+    """What of given weights trains, and how fast."""
+
+    freeze: tuple[str, ...] = ()
+    """Layers of the encoder that do not train, by the beginnings of their
+    names; a wrong one lists the names."""
+    freeze_batch_norm: bool = False
+    """All batch norm of the encoder keeps its weights and statistics."""
+    layer_decay: float = setting(1.0, above=0, at_most=1)
+    """Factor of the learning rate from a layer of the encoder to the one
+    before it; the head and the classifier have the whole rate."""
 
 
 def _are_steps(steps: tuple[int, ...]) -> bool:
@@ -248,6 +298,8 @@ class PretrainSettings(
     images.ViewSettings,
     images.AugmentationSettings,
     EncoderSettings,
+    InitialSettings,
+    FreezingSettings,
     running.OptimizerSettings,
     running.DeviceSettings,
     running.CheckpointSettings,

@@ -1,4 +1,4 @@
-"""Training of a pretrained encoder, with a new classifier, on other data."""
+"""Training of a pretrained encoder on other data, by a loss of stage 1."""
 
 from __future__ import annotations
 
@@ -7,51 +7,66 @@ import itertools
 
 import numpy as np
 import tensorflow as tf
-from etils import epath
 
-from supcon_tf import losses, models
-from supcon_tf.evaluation import selection
+from supcon_tf import config, models, run_files
+from supcon_tf.evaluation import linear_probe, selection
 from supcon_tf.training import (
-    callbacks,
+    builders,
     checkpoints,
     console,
     input_pipeline,
-    optimizers,
-    progress,
-    schedules,
+    loop,
+    representations,
 )
+
+_L2 = 0.01  # of the classifier behind SupCon
+# Settings of stage 1 that say what the encoder is, and the head on it.
+_OF_NETWORK = [
+    field.name
+    for field in dataclasses.fields(config.EncoderSettings)
+    if field.name != "run_dir"
+]
 
 
 class FineTuning(selection.Method):
-    """All weights of an encoder, and of a linear classifier on top.
+    """Stage 1 on other data, from the encoder of a run.
 
-    SGD with Nesterov momentum 0.9 on random crops and flips. The weight decay
-    is divided by the learning rate, so that it says what a step takes off the
-    weights. The statistics of batch norm have the momentum max(1 - 10 / s,
-    0.9) at s steps per epoch. SimCLR's appendix names no schedule; the
-    learning rate falls by a cosine to 0, as its code has it.
+    The losses are cross-entropy, SupCon, or both. SGD with Nesterov momentum
+    0.9 on random crops and flips. The weight decay is divided by the learning
+    rate, so that it says what a step takes off the weights. The statistics of
+    batch norm have the momentum of `models.follow_statistics`. SimCLR's
+    appendix names no schedule; the learning rate falls by a cosine to 0, as its
+    code has it.
 
-    The classifier starts at zero: the loss at log(classes), and the first
-    gradient is the classifier's alone. On representations of unit length it
-    needs a far larger learning rate than on pooled activations.
+    The classifier of cross-entropy starts at zero: the loss at log(classes),
+    and the first gradient is the classifier's alone. On representations of unit
+    length it needs a far larger learning rate than on pooled activations. That
+    of SupCon is a logistic regression on the representations afterwards.
 
-    Every training starts at the checkpoint of the pretraining.
+    Every training is a run directory of stage 1 with one epoch, of all steps:
+    it resumes, and runs on several workers, as any other does. That of the
+    first draw's chosen cell stays, as `tuned`.
+
+    Attributes:
+      model: as it was trained last.
+      classifier: from its representations to logits.
 
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
 
+    model: tf.keras.Model
+    classifier: tf.keras.layers.Layer
+
     def __post_init__(self):
-        super().__post_init__()
         self.cells = [
             {"learning_rate": rate, "weight_decay": decay}
             for rate, decay in itertools.product(
                 self.settings.learning_rates, self.settings.weight_decays
             )
         ]
-        num_classes = len(self.images.class_names)
-        self.model = models.ClassifierModel(self.run.encoder, num_classes)
-        side = self.settings.image_size
-        self.model.build((None, 1, side, side, 3))
+        self._stage = self.run.files.stage(self.settings.name)
+        self._strategy = tf.distribute.get_strategy()
+        self._trainings = itertools.count()
 
     def fit(
         self, positions: np.ndarray, cell: dict[str, float], seed: int
@@ -62,60 +77,108 @@ class FineTuning(selection.Method):
           The batch size, which is at most what replicas can share of the
           images, and the mean loss over all steps.
         """
-        images, settings = self.part(positions), self.settings
-        count, strategy = images.num_examples, self.model.distribute_strategy
-        replicas = strategy.num_replicas_in_sync
-        batch_size = min(settings.batch_size, count // replicas * replicas)
-        with strategy.scope():
-            self._start(cell, count // batch_size)
-        values = ", ".join(f"{name} {x:g}" for name, x in cell.items())
-        console.print_line("fine-tuning", f"{values}, {count:,} images")
-        history = self.model.fit(
-            input_pipeline.views(
-                dataclasses.replace(settings, batch_size=batch_size, seed=seed),
+        images = self.part(positions)
+        replicas = self._strategy.num_replicas_in_sync
+        most = images.num_examples // replicas * replicas
+        run = self._next_run()
+        settings = self._settings(
+            run, cell, seed, min(self.settings.batch_size, most)
+        )
+        with self._strategy.scope():
+            self._start(settings, len(images.class_names), most)
+        values = [f"{name} {x:g}" for name, x in cell.items()]
+        values.append(f"{len(positions):,} images")
+        console.print_line("fine-tuning", ", ".join(values))
+
+        def batches(start_step: int, shard: tuple[int, int]) -> tf.data.Dataset:
+            return input_pipeline.views(
+                settings,
                 images,
                 settings.image_size,
-                num_views=1,
-            ),
-            steps_per_epoch=settings.steps,
-            verbose=progress.verbosity(),
-            callbacks=[callbacks.StopOnNonFiniteLoss()],
-        )
-        callbacks.check_finite_weights(self.model)
-        mean_loss = float(history.history["loss"][-1])
-        return {"batch_size": batch_size, "mean_loss": mean_loss}
+                settings.num_views,
+                start_step=start_step,
+                shard=shard,
+            )
+
+        steps = self.settings.steps
+        loop.fit(settings, run, images, self.model, batches, steps=steps)
+        if settings.objective == "supcon":
+            self._fit_classifier(positions)
+        mean_loss = run.metrics()[-1]["loss"]
+        return {"batch_size": settings.batch_size, "mean_loss": mean_loss}
 
     def predict(self, positions: np.ndarray | None = None) -> np.ndarray:
         """As `selection.Method`, of centre crops."""
         images = self.test if positions is None else self.part(positions)
         encoded, _ = self.represent(images)
-        return tf.nn.softmax(self.model.classifier(encoded)).numpy()
+        return tf.nn.softmax(self.classifier(encoded)).numpy()
 
-    def save(self, directory: epath.Path) -> None:
-        """Saves encoder and classifier as a checkpoint."""
-        model, steps = self.model, self.settings.steps
-        checkpoints.save(
-            directory,
-            {"encoder": model.encoder, "classifier": model.classifier},
-            checkpoints.Progress(steps, steps),
-        )
+    def _next_run(self) -> run_files.RunDirectory:
+        """Where the next training goes, by its number."""
+        number = next(self._trainings)
+        if number == (len(self.cells) if self.settings.sweeps else 0):
+            return run_files.RunDirectory(self._stage.tuned)
+        return run_files.RunDirectory(self._stage.trainings / f"{number:04d}")
 
-    def _start(self, cell: dict[str, float], epoch_steps: int) -> None:
-        """Puts all weights where they start, with a new optimizer."""
-        checkpoints.restore(self.run.checkpoint, encoder=self.model.encoder)
-        for variable in self.model.classifier.weights:
-            variable.assign(tf.zeros_like(variable))
-        for layer in self.model.encoder.submodules:
-            if isinstance(layer, tf.keras.layers.BatchNormalization):
-                layer.momentum = max(1 - 10 / epoch_steps, 0.9)
+    def _settings(
+        self,
+        run: run_files.RunDirectory,
+        cell: dict[str, float],
+        seed: int,
+        batch_size: int,
+    ) -> config.PretrainSettings:
+        """Those of stage 1 that make this training."""
+        known = {x.name for x in dataclasses.fields(config.PretrainSettings)}
+        fields = dataclasses.fields(self.settings)
+        own = [x.name for x in fields if x.name in known]
         rate = cell["learning_rate"]
-        self.model.compile(
-            optimizers.SGD(
-                schedules.WarmupCosine(rate, self.settings.steps),
-                momentum=0.9,
-                nesterov=True,
-                l2=cell["weight_decay"] / rate,
-            ),
-            losses.CrossEntropyLoss(),
-            jit_compile=self.settings.jit_compile or None,
+        return config.PretrainSettings(
+            **{name: getattr(self.settings, name) for name in own}
+            | {name: getattr(self.run.settings, name) for name in _OF_NETWORK}
+            | {
+                "run_dir": str(run.path),
+                "overwrite": not self.settings.resume,
+                "seed": seed,
+                "batch_size": batch_size,
+                "num_views": 1 if self.settings.objective == "ce" else 2,
+                "scale_by_temperature": False,
+                "epochs": 1,
+                "warmup_epochs": 0.0,
+                "nesterov": True,
+                "learning_rate": rate,
+                "learning_rate_scaling": "none",
+                "weight_decay": cell["weight_decay"] / rate,
+            }
         )
+
+    def _start(
+        self, settings: config.PretrainSettings, num_classes: int, images: int
+    ) -> None:
+        """Makes the model and its classifier, as they start."""
+        tf.keras.utils.set_random_seed(settings.seed)
+        self.model = builders.model(settings, num_classes)
+        encoder = self.model.encoder
+        checkpoints.restore(self.run.checkpoint, encoder=encoder)
+        self.classifier = getattr(self.model, "classifier", None)
+        if self.classifier is None:
+            self.classifier = models.layers.classifier(num_classes)
+            self.classifier.build((None, encoder.representation_dim))
+        for variable in self.classifier.weights:
+            variable.assign(tf.zeros_like(variable))
+        models.follow_statistics(encoder, images // settings.batch_size)
+        builders.compile_model(settings, self.model, self.settings.steps)
+        self.represent = representations.representer(
+            encoder, settings.batch_size, settings.image_size
+        )
+
+    def _fit_classifier(self, positions: np.ndarray) -> None:
+        """Logistic regression on the representations of training images."""
+        rows, labels = self.represent(self.part(positions))
+        fitted = linear_probe.logistic_regression(self.settings.max_iterations)
+        linear_probe.fit(fitted, rows, labels, self.settings.l2 or _L2)
+        for variable, values in zip(
+            self.classifier.weights,
+            linear_probe.dense_weights(fitted, self.classifier.units),
+            strict=True,
+        ):
+            variable.assign(values)

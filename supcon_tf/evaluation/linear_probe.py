@@ -9,6 +9,7 @@ import threadpoolctl
 from sklearn import exceptions, linear_model
 
 from supcon_tf.evaluation import selection
+from supcon_tf.training import representations
 
 # Largest gradient of the mean loss at which L-BFGS stops. For representations
 # of unit length and many classes scikit-learn's 1e-4 is met by weights of zero.
@@ -17,6 +18,59 @@ _TOLERANCE = 1e-7
 # Products of a gradient below which scikit-learn gets one thread. Its threads
 # spin: on shared cores, two took 60 times as long as one for the digits.
 _PRODUCTS_FOR_THREADS = 10**8
+
+
+def logistic_regression(max_iterations: int) -> linear_model.LogisticRegression:
+    """One that `fit` takes from its last optimum to the next."""
+    return linear_model.LogisticRegression(
+        warm_start=True, tol=_TOLERANCE, max_iter=max_iterations
+    )
+
+
+def fit(
+    model: linear_model.LogisticRegression,
+    rows: np.ndarray,
+    labels: np.ndarray,
+    l2: float,
+) -> dict[str, object]:
+    """Fits with the strength l2 of `LinearTransfer`.
+
+    Returns:
+      The iterations, and whether they were enough.
+    """
+    num_classes = len(np.unique(labels))
+    model.set_params(C=1 / ((1 if num_classes == 2 else 2) * l2))
+    is_small = rows.size * num_classes < _PRODUCTS_FOR_THREADS
+    with (
+        threadpoolctl.threadpool_limits(1 if is_small else None),
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always", exceptions.ConvergenceWarning)
+        model.fit(rows, labels)
+    kinds = [warning.category for warning in caught]
+    return {
+        "iterations": int(model.n_iter_.max()),
+        "converged": exceptions.ConvergenceWarning not in kinds,
+    }
+
+
+def dense_weights(
+    model: linear_model.LogisticRegression, num_classes: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Kernel [dim, num_classes] and bias of a Dense layer that answers alike.
+
+    Classes without training images have the bias of float32's end, as softmax
+    makes it 0.
+    """
+    weights, biases = model.coef_, model.intercept_
+    if len(weights) == 1:  # of two classes: the second's, less the first's
+        weights = np.concatenate([np.zeros_like(weights), weights])
+        biases = np.concatenate([np.zeros_like(biases), biases])
+    kernel = np.zeros([weights.shape[1], num_classes], np.float32)
+    bias = np.full(num_classes, np.finfo(np.float32).min, np.float32)
+    kernel[:, model.classes_] = weights.T
+    bias[model.classes_] = biases
+    return kernel, bias
 
 
 class LinearTransfer(selection.Method):
@@ -41,7 +95,9 @@ class LinearTransfer(selection.Method):
     """
 
     def __post_init__(self):
-        super().__post_init__()
+        self.represent = representations.representer(
+            self.run.encoder, self.settings.batch_size, self.settings.image_size
+        )
         strengths = np.geomspace(1e5, 1e-6, self.settings.l2_values)
         if self.settings.l2 is not None:
             strengths = [self.settings.l2]
@@ -64,28 +120,12 @@ class LinearTransfer(selection.Method):
           The iterations, and whether they were enough.
         """
         if not np.array_equal(positions, self._fitted):
-            self._model = linear_model.LogisticRegression(
-                warm_start=True,
-                tol=_TOLERANCE,
-                max_iter=self.settings.max_iterations,
-            )
+            iterations = self.settings.max_iterations
+            self._model = logistic_regression(iterations)
             self._fitted = positions
         places = np.searchsorted(self.positions, positions)
         rows, labels = self._representations[places], self._labels[places]
-        halves = 1 if len(np.unique(labels)) == 2 else 2
-        self._model.set_params(C=1 / (halves * cell["l2"]))
-        is_small = rows.size * self._num_classes < _PRODUCTS_FOR_THREADS
-        with (
-            threadpoolctl.threadpool_limits(1 if is_small else None),
-            warnings.catch_warnings(record=True) as caught,
-        ):
-            warnings.simplefilter("always", exceptions.ConvergenceWarning)
-            self._model.fit(rows, labels)
-        kinds = [warning.category for warning in caught]
-        return {
-            "iterations": int(self._model.n_iter_.max()),
-            "converged": exceptions.ConvergenceWarning not in kinds,
-        }
+        return fit(self._model, rows, labels, cell["l2"])
 
     def predict(self, positions: np.ndarray | None = None) -> np.ndarray:
         """As `selection.Method`: 0 for classes without training images."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 
 from supcon_tf import config, data, exceptions, measures
 from supcon_tf.data import subsets
-from supcon_tf.training import representations, runs
+from supcon_tf.training import runs
+
+Represent = Callable[[data.Source], tuple[np.ndarray, np.ndarray]]
 
 # Share of a few-shot draw that judges a sweep.
 _FEW_SHOT_FRACTION = 0.5
@@ -28,7 +31,7 @@ class Method:
       positions: of the training images that any draw uses, rising.
       cells: the settings to try, which each way makes.
       represent: from a split to the representations of its centre crops, in
-        inference mode, and labels.
+        inference mode, and labels; each way makes it.
     """
 
     settings: config.TransferSettings
@@ -37,13 +40,11 @@ class Method:
     test: data.Source
     positions: np.ndarray
     cells: list[dict[str, float]] = dataclasses.field(init=False)
+    represent: Represent = dataclasses.field(init=False)
 
     def __post_init__(self):
-        self.represent = representations.representer(
-            self.run.encoder,
-            batch_size=self.settings.batch_size,
-            image_size=self.settings.image_size,
-        )
+        """Makes `cells`."""
+        raise NotImplementedError
 
     def part(self, positions: np.ndarray) -> data.Source:
         """The training images at rising positions."""

@@ -9,7 +9,7 @@ import numpy as np
 from supcon_tf import config, data, distribute, exceptions, files, scores
 from supcon_tf.data import subsets
 from supcon_tf.evaluation import fine_tuning, linear_probe, results, selection
-from supcon_tf.training import console, devices, input_pipeline, runs
+from supcon_tf.training import console, devices, input_pipeline, loop, runs
 
 _METHODS = {
     "linear": linear_probe.LinearTransfer,
@@ -30,7 +30,7 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
     Returns:
       What transfer.json holds: see `_measured`. Probabilities go to
       predictions.npz, [draws, images, classes] where there are several draws.
-      Fine-tuning leaves a checkpoint of the first draw.
+      Fine-tuning leaves the run directory `tuned`, of the first draw.
 
     Raises:
       ValueError: run_dir is no pretrained run, the name is taken, or the data
@@ -41,18 +41,22 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
     """
     run = runs.Run.open(settings.run_dir)
     checkpoint, stage = run.checkpoint, run.files.stage(settings.name)
-    stage.check_free(settings.overwrite)
+    measured = files.read_json(stage.transfer_file, {})
+    if settings.resume and measured:
+        stage.check_same(_resolved(settings, run))
+        return measured
+    loop.check_run(stage, settings)
     strategy = devices.set_up(settings)
     exceptions.require(  # several workers would have nothing to share
-        distribute.num_workers(strategy) == 1,
-        "--strategy must be one_device or mirrored where TF_CONFIG names "
-        "several workers",
-        "auto",
+        distribute.num_workers(strategy) == 1 or settings.method == "finetune",
+        "--strategy must be one_device or mirrored with --method=linear where "
+        "TF_CONFIG names several workers",
+        settings.strategy,
     )
     settings, images, test = _data(settings, run)
     labels, test_labels = map(subsets.labels_of, (images, test))
     draws = selection.make_draws(settings, images.class_names, labels)
-    stage.create(settings, images.class_names, images.ids, images.skipped)
+    loop.open_run(settings, stage, images, strategy)
     with strategy.scope():
         console.print_header(images, settings.image_size, settings)
         console.print_line("encoder", checkpoint)
@@ -64,12 +68,13 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
         probabilities.append(method.predict())
         record["test"] = selection.measure(probabilities[-1], test_labels)
         records.append(record)
-        if settings.method == "finetune" and draw is draws[0]:
-            method.save(stage.checkpoints)
+    measured = _measured(settings, run, images, len(test_labels), records)
+    if not distribute.is_chief(strategy):
+        return measured
     every = np.stack(probabilities) if len(draws) > 1 else probabilities[0]
     stage.write_predictions(every, test_labels, test.ids, test.class_names)
-    measured = _measured(settings, run, images, len(test_labels), records)
     files.write_atomically(stage.transfer_file, results.to_json(measured))
+    stage.trainings.rmtree(missing_ok=True)
     return measured
 
 
@@ -102,8 +107,7 @@ def _data(
     settings: config.TransferSettings, run: runs.Run
 ) -> tuple[config.TransferSettings, data.Source, data.Source]:
     """Resolved settings, and the training and the test images."""
-    size = settings.image_size or run.settings.image_size
-    settings = dataclasses.replace(settings, image_size=size)
+    settings = _resolved(settings, run)
     images, test = (
         input_pipeline.source(settings, split) for split in ("train", "test")
     )
@@ -113,10 +117,19 @@ def _data(
         f"{images.name} must have two classes or more, the same in both splits",
         f"{len(classes)} and {len(test_classes)}",
     )
-    settings = input_pipeline.resolved(settings, images)
     if settings.data_dir == run.settings.data_dir:
         run.files.check_unseen(test.ids)
     return settings, images, test
+
+
+def _resolved(
+    settings: config.TransferSettings, run: runs.Run
+) -> config.TransferSettings:
+    """The settings with the size of the images, and whole paths."""
+    size = settings.image_size or run.settings.image_size
+    return input_pipeline.resolved(
+        dataclasses.replace(settings, image_size=size)
+    )
 
 
 def _measured(

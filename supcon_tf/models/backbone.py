@@ -34,6 +34,8 @@ class BackboneEncoder(base.Model):
         mean. "auto" is "none" for a backbone that has a layer for it, Rescaling
         or Normalization, and else "tf".
       normalize: put out r / ||r|| as in the paper, not the pooled features.
+      synchronized_bn: BN statistics over all replicas of the strategy, in all
+        batch norm of the backbone. Without effect on one replica.
       name: of the model; `**kwargs` are Keras' too.
 
     Attributes:
@@ -51,6 +53,7 @@ class BackboneEncoder(base.Model):
         backbone: tf.keras.Model,
         preprocessing: str = "auto",
         normalize: bool = True,
+        synchronized_bn: bool = True,
         *,
         name: str = "encoder",
         **kwargs: object,
@@ -65,6 +68,7 @@ class BackboneEncoder(base.Model):
         self.backbone = backbone
         self.preprocessing = preprocessing
         self.normalize = normalize
+        self.synchronized_bn = synchronized_bn
         self.representation_dim: int | None = None
         self._mode = preprocessing
         if preprocessing == "auto":
@@ -92,6 +96,11 @@ class BackboneEncoder(base.Model):
             features,
         )
         self.representation_dim = features[-1]
+        if self.synchronized_bn and layers.spans_replicas(self):
+            for layer in self.backbone.submodules:
+                if isinstance(layer, tf.keras.layers.BatchNormalization):
+                    layer.synchronized = True
+                    layer.fused = False  # the fused kernel cannot
 
     def call(
         self, images: tf.Tensor, training: bool | None = None

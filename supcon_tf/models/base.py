@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
+import h5py
 import tensorflow as tf
 
 from supcon_tf import exceptions
@@ -114,10 +115,8 @@ class Model(tf.keras.Model):
         Raises:
           ValueError: the file has more or fewer weights below this model.
         """
-        places: list[str] = []
-        if hasattr(store, "parent"):  # a group of the file, {} without one
-            store.parent.visit(places.append)
-        saved = sum(_WEIGHT.fullmatch(place) is not None for place in places)
+        # A group of the file, {} without one.
+        saved = count_weights(store.parent) if hasattr(store, "parent") else 0
         parts = [x for x in self.submodules if hasattr(x, "weights")]
         own = len({id(weight) for part in parts for weight in part.weights})
         exceptions.require(
@@ -127,3 +126,10 @@ class Model(tf.keras.Model):
             saved,
         )
         super().load_own_variables(store)
+
+
+def count_weights(group: h5py.Group) -> int:
+    """Counts the weights of a model below a group of a .weights.h5 file."""
+    places: list[str] = []
+    group.visit(places.append)
+    return sum(_WEIGHT.fullmatch(place) is not None for place in places)

@@ -94,6 +94,8 @@ class SupConModel(base.Model):
         self.projection_head.build(representation_shape)
         if self.classifier is not None and not self.classifier.built:
             self._build_part(self.classifier, representation_shape)
+        if self.gradient_cache_chunks > 1:
+            gradient_cache.check_cacheable(self)
         in_loop = self.gradient_cache_chunks > 1 and layers.spans_replicas(self)
         synced = [getattr(m, "synchronized", False) for m in self.submodules]
         exceptions.require(

@@ -8,9 +8,9 @@ Values and gradients are those of one pass if a row of the outputs depends on
 its own row of the inputs alone. Batch normalisation in training does not: it
 takes the statistics of a chunk on its replica, and its moving averages are
 updated once per chunk, in order. The price is one more forward pass. A random
-layer would draw anew in the second pass, so there must be none, and no
-`add_loss`. Eagerly, outside of a `tf.function`, the caller's tape keeps the
-activations all the same.
+layer would draw anew in the second pass, so `check_cacheable` refuses one; no
+`add_loss` counts. Eagerly, outside of a `tf.function`, the caller's tape keeps
+the activations all the same.
 
 Letters in the shapes: B batch, C chunks, S samples of a chunk, B = C * S.
 Reference: Gao et al. 2021, https://arxiv.org/abs/2101.06983.
@@ -25,6 +25,7 @@ import tensorflow as tf
 from supcon_tf import exceptions
 from supcon_tf.models import layers
 
+_RANDOM = tf.keras.__internal__.layers.BaseRandomLayer
 Forward = Callable[[tf.Tensor], Sequence[tf.Tensor]]
 
 
@@ -88,6 +89,21 @@ def forward_in_chunks(
             for w in weights
         ),
     )
+
+
+def check_cacheable(model: tf.keras.Model) -> None:
+    """Raises ValueError for layers that draw at random in training.
+
+    The second pass would draw other numbers than the first.
+    """
+    for layer in model.submodules:
+        drops = hasattr(layer, "drop_path_rate")  # ConvNeXt's, of no class
+        is_random = drops or isinstance(layer, _RANDOM)
+        if is_random and getattr(layer, "rate", 1):
+            raise exceptions.InvalidValue(
+                "`gradient_cache_chunks` must be 1 for a network that draws at "
+                f"random in training, got {layer.name}"
+            )
 
 
 def _gradients_of_weights(

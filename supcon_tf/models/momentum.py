@@ -78,6 +78,10 @@ class MomentumSupConModel(contrastive.SupConModel):
         super()._build_parts(input_shape)
         self.momentum_encoder.build(layers.image_shape(input_shape))
         self.momentum_head.build((None, self.encoder.representation_dim))
+        self.start_copies()
+
+    def start_copies(self) -> None:
+        """Gives the momentum copies the weights of encoder and head."""
         self.momentum_encoder.set_weights(self.encoder.get_weights())
         self.momentum_head.set_weights(self.projection_head.get_weights())
 

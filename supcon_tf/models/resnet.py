@@ -152,8 +152,13 @@ class ResNet(tf.keras.layers.Layer):
             for index in range(count)
         ]
 
+    @property
+    def chain(self) -> list[tf.keras.layers.Layer]:
+        """The layers in the order that an image passes them."""
+        return [self.stem_conv, *self.blocks]
+
     def build(self, input_shape: tf.TensorShape) -> None:
-        layers.build_chain([self.stem_conv, *self.blocks], input_shape[-1])
+        layers.build_chain(self.chain, input_shape[-1])
         super().build(input_shape)
 
     def call(self, x: tf.Tensor, training: bool | None = None) -> tf.Tensor:

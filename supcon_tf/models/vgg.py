@@ -61,8 +61,13 @@ class VGG(tf.keras.layers.Layer):
         # Indices of the convs after a pooling; old checkpoints know the name.
         self.stage_starts = list(itertools.accumulate(CONVS_PER_STAGE[depth]))
 
+    @property
+    def chain(self) -> list[tf.keras.layers.Layer]:
+        """The layers in the order that an image passes them."""
+        return list(self.convs)
+
     def build(self, input_shape: tf.TensorShape) -> None:
-        layers.build_chain(self.convs, input_shape[-1])
+        layers.build_chain(self.chain, input_shape[-1])
         super().build(input_shape)
 
     def call(self, x: tf.Tensor, training: bool | None = None) -> tf.Tensor:

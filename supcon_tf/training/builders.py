@@ -8,21 +8,32 @@ from supcon_tf import config, losses, models
 from supcon_tf.training import devices, optimizers, schedules
 
 
-def encoder(settings: config.PretrainSettings) -> models.Encoder:
-    """A built encoder with initial weights, of resolved settings."""
-    made = models.Encoder(
-        settings.architecture,
-        settings.stem,
-        settings.width,
-        settings.image_mean,
-        settings.image_std,
-        normalize=settings.normalize_representation,
-        # A loop over chunks cannot have it.
-        synchronized_bn=settings.gradient_cache_chunks == 1,
-        zero_init_residual=settings.zero_init_residual,
-    )
-    made.build((None, settings.image_size, settings.image_size, 3))
+def encoder(settings: config.PretrainSettings) -> tf.keras.Model:
+    """A built encoder with random weights, of resolved settings."""
+    side = settings.image_size
+    options = {
+        "normalize": settings.normalize_representation,
+        "synchronized_bn": _synchronizes(settings),
+    }
+    if ":" in settings.architecture:
+        made = models.named_encoder(settings.architecture, side, **options)
+    else:
+        made = models.Encoder(
+            settings.architecture,
+            settings.stem,
+            settings.width,
+            settings.image_mean,
+            settings.image_std,
+            zero_init_residual=settings.zero_init_residual,
+            **options,
+        )
+    made.build((None, side, side, 3))
     return made
+
+
+def _synchronizes(settings: config.PretrainSettings) -> bool:
+    """Whether BN spans the replicas: a loop over chunks cannot have it."""
+    return settings.gradient_cache_chunks == 1
 
 
 def has_classifier(settings: config.PretrainSettings) -> bool:
@@ -60,7 +71,7 @@ def _supcon_model(
         settings.projection_dim,
         settings.hidden_dims,
         settings.projection_batch_norm,
-        made.synchronized_bn,
+        _synchronizes(settings),
     )
     options = {"gradient_cache_chunks": settings.gradient_cache_chunks}
     if has_classifier(settings):
@@ -72,6 +83,37 @@ def _supcon_model(
     queue = losses.ProjectionQueue(settings.queue_size, settings.projection_dim)
     return models.MomentumSupConModel(
         made, head, queue, settings.encoder_momentum, **options
+    )
+
+
+def compile_model(
+    settings: config.PretrainSettings, model: tf.keras.Model, epoch_steps: int
+) -> None:
+    """Freezes what the settings name, and compiles a model of stage 1.
+
+    Its weights must be those that it starts from.
+
+    Raises:
+      ValueError: as `models.freeze`.
+    """
+    copy = getattr(model, "momentum_encoder", None)
+    if settings.freeze or settings.freeze_batch_norm:
+        for part in (model.encoder, *([copy] if copy else [])):
+            models.freeze(part, settings.freeze, settings.freeze_batch_norm)
+    rates = optimizer(settings, epoch_steps)
+    if settings.layer_decay < 1:
+        shares = models.learning_rate_shares(
+            model.encoder, settings.layer_decay
+        )
+        rates.set_learning_rate_shares(shares)
+    metrics = []
+    if settings.has_projections:
+        metrics = losses.diagnostics(settings.cross_replica)
+    model.compile(
+        rates,
+        loss(settings, model),
+        metrics,
+        jit_compile=settings.jit_compile or None,
     )
 
 

@@ -16,7 +16,7 @@ import tempfile
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import exceptions, files, run_files
+from supcon_tf import exceptions, files, models, run_files
 
 _VARIABLES = "variables"  # what TensorFlow calls the path: a prefix of files
 _PROGRESS = "progress.json"
@@ -143,6 +143,8 @@ def restore(path: epath.PathLike, **parts: tf.Module) -> None:
             f"{path} must fit {', '.join(parts)} of settings.flags, but does "
             f"not: {_differences(prefix, parts) or error}"
         ) from error
+    for part in parts.values():
+        models.finalize(part)
 
 
 def _digests(path: epath.Path) -> dict[str, str]:

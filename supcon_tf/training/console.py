@@ -95,13 +95,16 @@ def print_pretraining(
         "batch", f"{batch}; {steps} steps per epoch, {settings.epochs} epochs"
     )
     encoder, size = model.encoder, settings.image_size
-    stem = encoder.resolved_stem or "none"
+    stem = getattr(encoder, "resolved_stem", None)
+    text = settings.architecture
+    if ":" not in text:  # of our own
+        text += f", width {settings.width}, stem {stem or 'none'}"
     print_line(
         "encoder",
-        f"{settings.architecture}, width {settings.width}, stem {stem}, "
-        f"{encoder.count_params():,} parameters, "
+        f"{text}, {encoder.count_params():,} parameters, "
         f"{encoder.representation_dim}-d representation",
     )
+    print_start(settings, encoder)
     notes = {
         "cifar": f"the cifar stem keeps images of {size} px at full size: "
         "--stem=imagenet needs a sixteenth of the memory and time",
@@ -112,6 +115,28 @@ def print_pretraining(
         print_line("note", notes[stem])
     print_optimizer(settings)
     print_line("loss", _describe_loss(settings, replicas))
+
+
+def print_start(
+    settings: config.PretrainSettings, encoder: tf.keras.Model
+) -> None:
+    """Prints which weights a training starts from, and what of them trains."""
+    start = settings.weights or settings.init_from or "random weights"
+    if settings.init_head:
+        start += ", with the projection head"
+    if settings.freeze or settings.freeze_batch_norm:
+        moving, total = (
+            sum(weight.shape.num_elements() for weight in weights)
+            for weights in (encoder.trainable_weights, encoder.weights)
+        )
+        start += f"; {moving:,} of {total:,} parameters train"
+    if settings.layer_decay < 1:
+        count = len(models.ordered_layers(encoder))
+        start += (
+            f"; learning rate times {settings.layer_decay:g} from layer to "
+            f"layer, of {count}"
+        )
+    print_line("start", start)
 
 
 def _describe_loss(settings: config.PretrainSettings, replicas: int) -> str:

@@ -38,7 +38,7 @@ def source(
 
 
 def resolved(
-    settings: config.PretrainSettings, images: data.Source
+    settings: config.PretrainSettings, images: data.Source | None = None
 ) -> config.PretrainSettings:
     """Settings that mean the same in later stages, wherever those are run.
 
@@ -47,7 +47,7 @@ def resolved(
     Raises:
       ValueError: neither the settings nor the images tell the size.
     """
-    size = settings.image_size or images.image_size
+    size = settings.image_size or (images and images.image_size)
     if size is None:
         raise exceptions.InvalidValue(
             f"--image_size must be given: the images of {images.name} are not "

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from supcon_tf.training.optimizers import is_kernel
+from supcon_tf.training.optimizers import Shares, is_kernel
 
 _Adam = tf.keras.optimizers.legacy.Adam
 
@@ -106,7 +106,7 @@ def _base() -> type[_Adam]:
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class LAMB(_base()):
+class LAMB(Shares, _base()):
     """LAMB, adapting and decaying kernels alone.
 
       m = beta_1 * m + (1 - beta_1) * gradient
@@ -134,6 +134,12 @@ class LAMB(_base()):
         if isinstance(rate, tf.keras.optimizers.schedules.LearningRateSchedule):
             return rate(tf.maximum(self.iterations - 1, 0))
         return rate
+
+    def _resource_apply_dense(
+        self, grad: tf.Tensor, var: tf.Variable, apply_state: dict | None = None
+    ) -> tf.Operation:
+        step = super()._resource_apply_dense
+        return self._take_share(var, lambda: step(grad, var, apply_state))
 
     def _do_use_weight_decay(self, variable: tf.Variable) -> bool:
         # And by the lists of names, here as below.

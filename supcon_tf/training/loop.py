@@ -73,8 +73,8 @@ def open_run(
         run.check_same(settings)
         run.check_classes(images.class_names)
         run.check_images(images.ids)
-        epochs = run.recorded(type(settings)).epochs
-        if settings.epochs > epochs:
+        epochs = getattr(run.recorded(type(settings)), "epochs", None)
+        if epochs is not None and settings.epochs > epochs:
             run.record(settings)
             console.print_line(
                 "extended",
@@ -99,6 +99,7 @@ def fit(
     model: tf.keras.Model,
     make_batches: MakeBatches,
     *,
+    steps: int | None = None,
     skipped: Sequence[str] = (),
     measures: Sequence[tf.keras.callbacks.Callback] = (),
     views: MakeBatches | None = None,
@@ -111,6 +112,7 @@ def fit(
       images: that it trains on.
       model: compiled under the strategy.
       make_batches: makes the endless batches.
+      steps: of an epoch; None for those that its images make.
       skipped: files of other splits that could not be read.
       measures: callbacks that add figures to the logs of an epoch.
       views: makes those whose first is drawn for TensorBoard; None draws none.
@@ -126,7 +128,7 @@ def fit(
     _, workers = own = distribute.shard(strategy)
     make_batches(0, own)  # wrong ones begin no run
     resumes = open_run(settings, run, images, strategy, skipped)
-    steps = data.steps_per_epoch(images, settings.batch_size)
+    steps = steps or data.steps_per_epoch(images, settings.batch_size)
     start = _start(run, model, parts, steps, resumes)
     if start.epoch >= settings.epochs:
         if not resumes:

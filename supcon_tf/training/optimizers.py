@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import types
+from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
 
@@ -18,7 +19,52 @@ def is_kernel(variable: tf.Variable) -> bool:
     return variable.shape.rank > 1
 
 
-class _L2:
+class Shares:
+    """Mixin: variables may have a share of the learning rate of their own.
+
+    A step is linear in the learning rate, so the share is that of the step.
+    """
+
+    # In a namespace: Keras would save a dictionary with the optimizer.
+    _shares = types.SimpleNamespace(of={})
+
+    def set_learning_rate_shares(
+        self, shares: Iterable[tuple[tf.Variable, float]]
+    ) -> None:
+        """Sets them, by `models.learning_rate_shares`; others have the whole.
+
+        Before the first step, and again where the optimizer is made anew.
+        """
+        of = {_key(variable): share for variable, share in shares}
+        self._shares = types.SimpleNamespace(of=of)
+
+    def _take_share(
+        self, variable: tf.Variable, step: Callable[[], object]
+    ) -> object:
+        """Takes a variable's step, and goes back to where its share ends."""
+        share = self._shares.of.get(_key(variable), 1.0)
+        if share == 1.0:
+            return step()
+        before = tf.identity(variable)
+        step()
+        return variable.assign(before + share * (variable - before))
+
+
+def _key(variable: tf.Variable) -> str:
+    """One name for the parts of a variable on all replicas."""
+    container = getattr(variable, "_distributed_container", lambda: None)()
+    return (variable if container is None else container)._unique_id
+
+
+class _Stepwise(Shares):
+    """`Shares` of Keras' optimizers."""
+
+    def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
+        step = super().update_step
+        self._take_share(variable, lambda: step(gradient, variable))
+
+
+class _L2(_Stepwise):
     """Mixin: adds l2 * w to the gradients of kernels."""
 
     def __init__(self, *args: object, l2: float = 0.0, **kwargs: object):
@@ -115,7 +161,7 @@ class Adam(_L2, tf.keras.optimizers.Adam):
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class AdamW(tf.keras.optimizers.AdamW):
+class AdamW(Shares, tf.keras.optimizers.AdamW):
     """AdamW: decoupled weight decay, on kernels alone.
 
       w = w - learning_rate * weight_decay * w   (kernels only)
@@ -125,12 +171,24 @@ class AdamW(tf.keras.optimizers.AdamW):
     by their rank, on top of what `exclude_from_weight_decay` names.
     """
 
-    def _use_weight_decay(self, variable: tf.Variable) -> bool:
-        return is_kernel(variable) and super()._use_weight_decay(variable)
+    def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
+        adam = super().update_step
+
+        def step() -> None:
+            if is_kernel(variable) and self._use_weight_decay(variable):
+                rate = tf.cast(self.learning_rate, variable.dtype)
+                decay = tf.cast(self.weight_decay, variable.dtype)
+                variable.assign_sub(variable * decay * rate)
+            adam(gradient, variable)
+
+        self._take_share(variable, step)
+
+    def _apply_weight_decay(self, variables: Sequence[tf.Variable]) -> None:
+        """Nothing: each step decays its own variable."""
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class LARS(tf.keras.optimizers.Optimizer):
+class LARS(Shares, tf.keras.optimizers.Optimizer):
     """Layer-wise adaptive rate scaling: SGD whose steps suit each tensor.
 
       g = gradient + l2 * w
@@ -186,7 +244,7 @@ class LARS(tf.keras.optimizers.Optimizer):
             rate = rate * self._trust(variable, gradient)
         velocity = self._velocities[self._index_dict[self._var_key(variable)]]
         velocity.assign(self.momentum * velocity + rate * gradient)
-        variable.assign_sub(velocity)
+        self._take_share(variable, lambda: variable.assign_sub(velocity))
 
     def _trust(self, variable: tf.Variable, gradient: tf.Tensor) -> tf.Tensor:
         w = tf.norm(tf.cast(variable, tf.float32))

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import data, exceptions, measures, models
+from supcon_tf import data, distribute, exceptions, measures
 
 
 def represent(
-    encoder: models.Encoder,
+    encoder: tf.keras.Model,
     images: data.Source,
     *,
     batch_size: int = 256,
@@ -22,7 +22,8 @@ def represent(
     """Encodes every example of a split once, in its fixed order.
 
     Neither the batch size nor the replicas change the result, up to the
-    rounding of kernels that go by the shape of a batch (below 1e-6).
+    rounding of kernels that go by the shape of a batch (below 1e-6). Several
+    workers must call it together, and each encodes the whole split.
 
     Args:
       encoder: run in inference mode.
@@ -38,14 +39,13 @@ def represent(
       Representations [examples, dim] float32 and labels [examples] int32.
 
     Raises:
-      ValueError: `batch_size` < 1, no image size is known, or `strategy` is
-        one of several workers.
+      ValueError: `batch_size` < 1, or no image size is known.
     """
     return representer(encoder, batch_size, image_size, strategy)(images)
 
 
 def representer(
-    encoder: models.Encoder,
+    encoder: tf.keras.Model,
     batch_size: int = 256,
     image_size: int | None = None,
     strategy: tf.distribute.Strategy | None = None,
@@ -59,11 +59,20 @@ def representer(
       A function from a split to representations and labels.
     """
     strategy = strategy or tf.distribute.get_strategy()
-    exceptions.require(
-        not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy),
-        "`strategy` must be that of one process",
-        "several workers, each of which may encode the whole split by itself",
-    )
+    if distribute.num_workers(strategy) > 1:
+
+        @tf.function(reduce_retracing=True)
+        def encode(images: tf.Tensor) -> tf.Tensor:
+            return encoder(images, training=False)
+
+        return lambda images: _encode(
+            encode,
+            data.make_examples(
+                images,
+                min(batch_size, images.num_examples),
+                image_size=image_size,
+            ),
+        )
     replicas = strategy.num_replicas_in_sync
 
     @tf.function

@@ -13,6 +13,7 @@ from supcon_tf.training import (
     checkpoints,
     console,
     devices,
+    initial,
     input_pipeline,
     loop,
     memory,
@@ -37,7 +38,7 @@ def pretrain(settings: config.PretrainSettings) -> run_files.RunDirectory:
         replicas.
     """
     run = run_files.RunDirectory(settings.run_dir)
-    settings = loop.check_run(run, settings)
+    settings = initial.resolved(loop.check_run(run, settings), run)
     strategy = devices.set_up(settings)
     images = input_pipeline.source(
         settings, "train", devices.file_shard(settings, strategy)
@@ -52,7 +53,7 @@ def pretrain(settings: config.PretrainSettings) -> run_files.RunDirectory:
         settings, images, strategy.num_replicas_in_sync
     )
     with strategy.scope():
-        model = _compiled_model(settings, images)
+        model = _compiled_model(settings, images, run)
     measures = []
     if settings.knn_every:
         bank = images
@@ -93,20 +94,18 @@ def _check_learnable(
 
 
 def _compiled_model(
-    settings: config.PretrainSettings, images: data.Source
+    settings: config.PretrainSettings,
+    images: data.Source,
+    run: run_files.RunDirectory,
 ) -> models.SupConModel | models.ClassifierModel:
     """The model of stage 1; prints what is known at its start."""
     steps = data.steps_per_epoch(images, settings.batch_size)
     model = builders.model(settings, len(images.class_names))
-    metrics = []
-    if settings.has_projections:
-        metrics = losses.diagnostics(settings.cross_replica)
-    model.compile(
-        builders.optimizer(settings, steps),
-        builders.loss(settings, model),
-        metrics,
-        jit_compile=settings.jit_compile or None,
-    )
+    if not (settings.resume and run_files.steps_in(run.checkpoints)):
+        initial.load(settings, model)
+    if ":" in settings.architecture:
+        models.follow_statistics(model.encoder, steps)
+    builders.compile_model(settings, model, steps)
     console.print_pretraining(settings, model, images)
     if too_large := memory.warning(settings, model.encoder):
         console.print_line("warning", too_large)

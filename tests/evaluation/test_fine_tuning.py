@@ -1,15 +1,24 @@
 """Fine-tuning: where it starts, what it changes, what it leaves."""
 
 import math
+import pathlib
+import signal
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from supcon_tf import config, run_files, training
-from supcon_tf.evaluation import fine_tuning, selection
-from supcon_tf.training import checkpoints, input_pipeline, runs
+from supcon_tf.evaluation import (
+    fine_tuning,
+    linear_probe,
+    selection,
+    transfer,
+)
+from supcon_tf.training import input_pipeline, runs
+from tests import forks, workers
 
+TOOL = pathlib.Path(__file__).parents[2] / "tools" / "transfer.py"
 CELL = {"learning_rate": 0.5, "weight_decay": 1e-3}
 
 
@@ -39,6 +48,11 @@ def tuned(finished_run, image_folder):
     assert [tuple(cell.values()) for cell in method.cells] == grid
     trained = method.fit(np.arange(40), CELL, seed=1)
     return method, trained
+
+
+def settings_of(method):
+    run = run_files.RunDirectory(method._stage.tuned)
+    return method._settings(run, CELL, seed=1, batch_size=16)
 
 
 def momenta(method):
@@ -72,13 +86,13 @@ def test_optimizer_and_batch_norm_are_those_of_the_appendix(tuned):
     rates = [float(optimizer._learning_rate(step)) for step in (0, 5)]
     assert rates == pytest.approx([0.5, 0.0])
     assert momenta(method) == {0.9}  # 2 steps per epoch
-    method._start(CELL, 1000)
+    method._start(settings_of(method), 3, images=16_000)
     assert momenta(method) == {0.99}
 
 
 def test_every_training_starts_at_the_pretrained_encoder(tuned, finished_run):
     method, _ = tuned
-    method._start(CELL, 2)
+    method._start(settings_of(method), 3, 40)
     before = training.load_encoder(finished_run.path).variables
     for old, new in zip(before, method.model.encoder.variables, strict=True):
         np.testing.assert_array_equal(old, new)
@@ -86,16 +100,126 @@ def test_every_training_starts_at_the_pretrained_encoder(tuned, finished_run):
     np.testing.assert_allclose(probabilities, 1 / 3, rtol=1e-6)
 
 
-def test_the_checkpoint_holds_encoder_and_classifier(tuned, tmp_path):
-    from etils import epath
+def test_supcon_then_linear_and_both_at_once(finished_run, image_folder):
+    """Both learn, from where they are told, and leave what they should."""
+    for objective in ("supcon", "supcon+ce"):
+        settings = config.TransferSettings(
+            str(finished_run.path),
+            dataset="folder",
+            data_dir=str(image_folder),
+            name=objective.replace("+", "_"),
+            method="finetune",
+            objective=objective,
+            steps=4,
+            batch_size=16,
+            freeze=("stage0",),
+            layer_decay=0.8,
+            overwrite=True,
+        )
+        measured = transfer.transfer_encoder(settings)
+        assert measured["test"]["nll"] < math.log(3), objective
+        stage = finished_run.stage(settings.name)
+        assert not stage.trainings.exists()
+        run = runs.Run.open(stage.tuned)
+        assert run.settings.objective == objective
+        before = training.load_encoder(finished_run.path).stack.convs[0]
+        after = run.encoder.stack.convs[0]
+        for old, new in zip(before.weights, after.weights, strict=True):
+            np.testing.assert_array_equal(old, new)
+        names = ("pretrained",) if objective == "supcon+ce" else ()
+        assert run.classifiers == names
 
-    method, _ = tuned
-    method.model.classifier.bias.assign([1.0, 2.0, 3.0])
-    method.save(epath.Path(tmp_path))
-    method.model.classifier.bias.assign([0.0, 0.0, 0.0])
-    checkpoints.restore(
-        run_files.path_of(epath.Path(tmp_path), 5),
-        encoder=method.model.encoder,
-        classifier=method.model.classifier,
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+def test_a_dense_layer_answers_as_the_regression(num_classes):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=[30, 4]).astype(np.float32)
+    labels = rng.permutation(np.arange(30) % num_classes)
+    labels[labels == 1] = 3  # no class 1 of 4
+    fitted = linear_probe.logistic_regression(200)
+    linear_probe.fit(fitted, rows, labels, l2=0.1)
+    kernel, bias = linear_probe.dense_weights(fitted, 4)
+    probabilities = tf.nn.softmax(rows @ kernel + bias).numpy()
+    np.testing.assert_allclose(
+        probabilities[:, fitted.classes_], fitted.predict_proba(rows), rtol=1e-4
     )
-    assert method.model.classifier.bias.numpy().tolist() == [1.0, 2.0, 3.0]
+    assert not probabilities[:, 1].any()
+
+
+KILLED = """
+import os, signal
+from supcon_tf import commands
+from supcon_tf.training import saving
+
+save, saved = saving.Saver._save, []
+
+def save_and_die(self, *arguments):
+    save(self, *arguments)
+    saved.append(arguments)
+    if len(saved) == 6:  # in the second training of three
+        os.kill(os.getpid(), signal.SIGKILL)
+
+saving.Saver._save = save_and_die
+commands.run("transfer")
+"""
+
+
+def test_what_is_killed_goes_on_where_it_was(finished_run, image_folder):
+    flags = [
+        f"--run_dir={finished_run.path}",
+        "--dataset=folder",
+        f"--data_dir={image_folder}",
+        "--method=finetune",
+        "--deterministic",
+        "--steps=4",
+        "--learning_rates=0.5,0.1",
+        "--batch_size=16",
+        "--checkpoint_steps=1",
+    ]
+    whole = forks.run(TOOL, *flags, "--name=whole")
+    assert whole.returncode == 0, whole.stderr
+    killed = forks.run(KILLED, *flags, "--name=killed")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    stage = finished_run.stage("killed")
+    assert {x.name for x in stage.trainings.iterdir()} == {"0000", "0001"}
+    again = forks.run(TOOL, *flags, "--name=killed", "--resume")
+    assert again.returncode == 0, again.stderr
+    assert "resumed" in again.stdout
+    expected = finished_run.stage("whole")
+    for key, value in run_files.read_arrays(expected.predictions_file).items():
+        got = run_files.read_arrays(stage.predictions_file)[key]
+        np.testing.assert_array_equal(got, value)
+    finished = forks.run(TOOL, *flags, "--name=killed", "--resume")
+    assert finished.returncode == 0, finished.stderr
+    table = finished.stdout.splitlines()
+    assert again.stdout.splitlines()[-len(table) :] == table
+
+
+def test_two_workers_end_like_one_device(finished_run, image_folder):
+    flags = [
+        f"--run_dir={finished_run.path}",
+        "--dataset=folder",
+        f"--data_dir={image_folder}",
+        "--method=finetune",
+        "--objective=supcon+ce",
+        "--steps=3",
+        "--batch_size=16",
+    ]
+    alone = forks.run(TOOL, *flags, "--name=alone")
+    assert alone.returncode == 0, alone.stderr
+    flags += ["--name=two", "--strategy=multi_worker"]
+    both = [
+        forks.Fork(TOOL, *flags, env=environment)
+        for environment in workers.environments(2)
+    ]
+    for worker in both:
+        _, errors = worker.communicate()
+        assert worker.returncode == 0, errors
+    one, two = (
+        run_files.read_arrays(finished_run.stage(name).predictions_file)
+        for name in ("alone", "two")
+    )
+    np.testing.assert_allclose(
+        two["probabilities"], one["probabilities"], atol=2e-3
+    )
+    assert not finished_run.stage("two").trainings.exists()

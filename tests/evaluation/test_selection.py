@@ -147,7 +147,12 @@ def test_few_shot_of_one_image_has_a_fixed_strength():
             TUNED | {"weight_decays": (0.0, 0.0)},
             "--weight_decays must be different numbers, each at least 0, got",
         ),
-        ({"strategy": "multi_worker"}, "--strategy must be one of auto, one"),
+        ({"objective": "supcon"}, "--objective must be left out with --met"),
+        ({"freeze": ("a",)}, "--freeze must be left out with --method=lin"),
+        (
+            TUNED | {"classifier_weight": 0.3},
+            "--classifier_weight must be left out with --objective=ce",
+        ),
     ],
 )
 def test_broken_rules_are_named(overrides, message):

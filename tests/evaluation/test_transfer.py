@@ -8,7 +8,7 @@ import pytest
 
 from supcon_tf import commands, config, evaluation, run_files, settings
 from supcon_tf.evaluation import transfer
-from supcon_tf.training import input_pipeline
+from supcon_tf.training import input_pipeline, runs
 
 
 def settings_for(run, **overrides):
@@ -99,7 +99,9 @@ def test_fine_tuning_leaves_a_checkpoint(finished_run, image_folder):
         )
     )
     stage = finished_run.stage("tuned")
-    assert stage.latest_checkpoint().endswith("step-00000002")
+    tuned = runs.Run.open(stage.tuned)
+    assert tuned.checkpoint.endswith("step-00000002")
+    assert tuned.classifiers == ("pretrained",)
     assert results["draws"][0]["training"]["batch_size"] == 48
     assert "sweep" not in results["draws"][0]
     saved = run_files.read_arrays(stage.predictions_file)

@@ -1,0 +1,138 @@
+"""Which layers of an encoder train, and how fast: fine-tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import tensorflow as tf
+
+from supcon_tf import exceptions
+
+_BATCH_NORM = tf.keras.layers.BatchNormalization
+# Layers with weights that no gradient moves: in inference mode nothing does.
+_WITH_STATISTICS = (_BATCH_NORM, tf.keras.layers.Normalization)
+
+
+def ordered_layers(encoder: tf.keras.Model) -> list[tf.keras.layers.Layer]:
+    """The layers with weights, from the images on.
+
+    Those of an `Encoder` are its stem and its blocks, or convolutions; those of
+    any other model Keras' `layers`, models among them taken apart.
+    """
+    stack = getattr(encoder, "stack", None)
+    if stack is not None:
+        return stack.chain
+    return list(_with_weights(getattr(encoder, "backbone", encoder)))
+
+
+def _with_weights(
+    layer: tf.keras.layers.Layer,
+) -> Iterator[tf.keras.layers.Layer]:
+    if isinstance(layer, tf.keras.Model):
+        for part in layer.layers:
+            yield from _with_weights(part)
+    elif layer.weights:
+        yield layer
+
+
+def freeze(
+    encoder: tf.keras.Model,
+    prefixes: Sequence[str] = (),
+    batch_norm: bool = False,
+) -> None:
+    """Keeps layers of a built encoder as they are, before `compile`.
+
+    Their weights have no gradient, and batch norm among them runs in inference
+    mode: by the statistics that it has.
+
+    Args:
+      encoder: images to representations.
+      prefixes: layers whose name begins with one of them: see
+        `ordered_layers`.
+      batch_norm: all batch norm.
+
+    Raises:
+      ValueError: a prefix fits no layer, nothing is left to train, or batch
+        norm behind a frozen layer would train.
+    """
+    layers = ordered_layers(encoder)
+    names = [layer.name for layer in layers]
+    for prefix in prefixes:
+        exceptions.require(
+            any(name.startswith(prefix) for name in names),
+            f"`freeze` must begin the name of a layer, of {', '.join(names)}",
+            prefix,
+        )
+    for layer in layers:
+        if layer.name.startswith(tuple(prefixes)):
+            layer.trainable = False
+    for part in encoder.submodules:
+        if batch_norm and isinstance(part, _BATCH_NORM):
+            part.trainable = False
+    exceptions.require(
+        bool(encoder.trainable_weights),
+        "`freeze` must leave a layer to train",
+        ",".join(prefixes),
+    )
+    _check_statistics(layers)
+
+
+def _check_statistics(layers: Sequence[tf.keras.layers.Layer]) -> None:
+    """Raises ValueError for statistics that would move, though frozen."""
+    for layer in layers:
+        if isinstance(layer, _BATCH_NORM) and layer.trainable:
+            nodes = [node.inbound_layers for node in layer.inbound_nodes]
+            frozen = [x for x in tf.nest.flatten(nodes) if not x.trainable]
+            if any(before.weights for before in frozen):
+                raise exceptions.InvalidValue(
+                    "`freeze` must name the batch norm behind a frozen layer "
+                    f"too, or freeze all of it, got {frozen[0].name} without "
+                    f"{layer.name}"
+                )
+        for part in (layer, *layer.submodules) if not layer.trainable else ():
+            own = getattr(part, "_non_trainable_weights", [])
+            if own and not isinstance(part, _WITH_STATISTICS):
+                raise exceptions.InvalidValue(
+                    "`freeze` must be of layers whose statistics Keras can "
+                    f"freeze, got {part.name}, a {type(part).__name__} with "
+                    f"{own[0].name}"
+                )
+
+
+def follow_statistics(encoder: tf.keras.Model, epoch_steps: int) -> None:
+    """Lets the statistics of all batch norm follow short trainings.
+
+    Keras' networks have momenta up to 0.999: after hundreds of steps their
+    statistics, which inference takes, would still be those that they started
+    with. The momentum becomes max(1 - 10 / epoch_steps, 0.9).
+
+    Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
+    """
+    for layer in encoder.submodules:
+        if isinstance(layer, _BATCH_NORM):
+            layer.momentum = max(1 - 10 / epoch_steps, 0.9)
+
+
+def learning_rate_shares(
+    encoder: tf.keras.Model, decay: float
+) -> list[tuple[tf.Variable, float]]:
+    """The share of the learning rate that each weight of an encoder has.
+
+    decay^k in the k-th of `ordered_layers`, counted from the last one, whose
+    k is 1: what is put on the encoder has the whole rate, k = 0.
+
+    Raises:
+      ValueError: `decay` is not above 0 and at most 1.
+    """
+    exceptions.require(
+        0 < decay <= 1, "`decay` must be above 0 and at most 1", decay
+    )
+    shares = {}
+    for distance, layer in enumerate(reversed(ordered_layers(encoder)), 1):
+        for weight in layer.trainable_weights:
+            # A layer that is used twice has the place of its first use.
+            shares[weight.ref()] = decay**distance
+    # Weights of a model's own have the place of its first layer.
+    first = decay ** len(ordered_layers(encoder))
+    weights = encoder.trainable_weights
+    return [(w, shares.get(w.ref(), first)) for w in weights]

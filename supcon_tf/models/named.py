@@ -1,0 +1,145 @@
+"""Encoders by name: networks of `tf.keras.applications`, and a user's own."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from supcon_tf import exceptions
+from supcon_tf.models import backbone
+
+_KERAS = "keras:"
+# What the networks of a module take, by its `preprocess_input`; those of the
+# others take pixels, and have a layer for the rest.
+_PREPROCESSING = {
+    "densenet": "torch",
+    "inception_resnet_v2": "tf",
+    "inception_v3": "tf",
+    "mobilenet": "tf",
+    "mobilenet_v2": "tf",
+    "nasnet": "tf",
+    "resnet": "caffe",
+    "resnet_v2": "tf",
+    "vgg16": "caffe",
+    "vgg19": "caffe",
+    "xception": "tf",
+}
+# Smallest side of the images in pixels, where it is not 32.
+_LEAST_SIDES = {"inception_resnet_v2": 75, "inception_v3": 75, "xception": 71}
+
+
+def named_encoder(
+    architecture: str, image_size: int, **options: object
+) -> tf.keras.Model:
+    """A network by its name as an encoder, with random weights, not built.
+
+    Args:
+      architecture: "keras:NAME", a class of `tf.keras.applications` without its
+        classifier; or "package.module:function", which returns a Keras model
+        as `BackboneEncoder` takes it, or an encoder.
+      image_size: side of the images in pixels.
+      **options: of `BackboneEncoder`, but for `preprocessing`, which is that of
+        the network; an encoder that a function returns has its own.
+
+    Raises:
+      ValueError: there is no such network or function, it takes no images so
+        small, or returns no model.
+    """
+    make = _maker(architecture, image_size)
+    if not architecture.startswith(_KERAS):
+        made = make()
+        exceptions.require(
+            isinstance(made, tf.keras.Model),
+            f"`architecture` {architecture} must return a tf.keras.Model",
+            type(made),
+        )
+        if hasattr(made, "representation_dim"):
+            return made
+        return backbone.BackboneEncoder(made, **options)
+    side = None
+    if _module(make) == "nasnet":  # whose cells are built for one size
+        side = image_size
+    network = make(include_top=False, weights=None, input_shape=(side, side, 3))
+    preprocessing = _PREPROCESSING.get(_module(make), "none")
+    return backbone.BackboneEncoder(network, preprocessing, **options)
+
+
+def check_named(architecture: str, image_size: int | None = None) -> None:
+    """Raises ValueError as `named_encoder`, before anything is made."""
+    _maker(architecture, image_size)
+
+
+def imagenet_weights(architecture: str, image_size: int) -> list[np.ndarray]:
+    """The weights that Keras publishes for the network of `named_encoder`.
+
+    Raises:
+      ValueError: it is none of Keras', or the file is not in Keras' cache and
+        cannot be downloaded.
+    """
+    exceptions.require(
+        architecture.startswith(_KERAS),
+        "`weights` must be a file for an architecture that is not keras:NAME",
+        f"imagenet for {architecture}",
+    )
+    make = _maker(architecture, image_size)
+    try:
+        # At the size of the publication: it does not matter to the weights.
+        source = make(include_top=False, weights="imagenet")
+    except Exception as error:  # Keras raises no narrower one
+        address, _, reason = str(error).partition(": ")
+        if "fetch failure" not in address:
+            raise
+        file = address.rpartition("/")[2]
+        cache = os.path.join(os.path.expanduser("~"), ".keras", "models")
+        raise exceptions.InvalidValue(
+            f"`weights` must find {file} in {cache}, as Keras could not "
+            f"download it ({reason}): put it there, got imagenet"
+        ) from error
+    return source.get_weights()
+
+
+def _module(make: Callable[..., tf.keras.Model]) -> str:
+    """The name of the module of `tf.keras.applications` of a network."""
+    return make.__module__.rpartition(".")[2]
+
+
+def _maker(
+    architecture: str, image_size: int | None
+) -> Callable[..., tf.keras.Model]:
+    """The function that a name stands for; raises ValueError."""
+    if not architecture.startswith(_KERAS):
+        return _function(architecture)
+    name = architecture.removeprefix(_KERAS)
+    known = [x for x in dir(tf.keras.applications) if x[0].isupper()]
+    exceptions.require(
+        name in known,
+        f"`architecture` must be keras: and one of {', '.join(known)}",
+        architecture,
+    )
+    make = getattr(tf.keras.applications, name)
+    least = _LEAST_SIDES.get(_module(make), 32)
+    exceptions.require(
+        image_size is None or image_size >= least,
+        f"`image_size` must be at least {least} for {architecture}",
+        image_size,
+    )
+    return make
+
+
+def _function(architecture: str) -> Callable[[], tf.keras.Model]:
+    """A function by "package.module:function"; also of the current folder."""
+    module, _, name = architecture.partition(":")
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise exceptions.InvalidValue(
+            "`architecture` must be package.module:function that can be "
+            f"imported, got {architecture}: {error}"
+        ) from error

@@ -1,0 +1,71 @@
+"""What a training starts from: weights of a file or of another run."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tensorflow as tf
+
+from supcon_tf import config, exceptions, models, run_files
+from supcon_tf.settings import to_text
+from supcon_tf.training import checkpoints, runs
+
+_OF_ENCODER = ("architecture", "stem", "width", "image_mean", "image_std")
+_OF_HEAD = ("hidden_dims", "projection_dim", "projection_batch_norm")
+
+
+def resolved(
+    settings: config.PretrainSettings, run: run_files.RunDirectory
+) -> config.PretrainSettings:
+    """The settings with the encoder of --init_from, before any data is read.
+
+    Raises:
+      ValueError: there is no such encoder, or settings of another one are
+        given beside it.
+    """
+    if settings.init_from is None:
+        if ":" in settings.architecture:
+            models.check_named(settings.architecture, settings.image_size)
+        return settings
+    if settings.resume and run.exists():
+        source = run.recorded(type(settings))
+    else:
+        other = runs.Run.open(settings.init_from)
+        other.checkpoint  # noqa: B018 - it must have one
+        source = other.settings
+    found = {name: getattr(source, name) for name in _OF_ENCODER}
+    if found["stem"] == "auto" and found["architecture"].startswith("resnet"):
+        found["stem"] = models.encoder.usual_stem(source.image_size)
+    if settings.init_head:
+        found |= {name: getattr(source, name) for name in _OF_HEAD}
+    for name, value in found.items():
+        own = getattr(settings, name)
+        exceptions.require(
+            own in (value, settings.__dataclass_fields__[name].default),
+            f"--{name} must be left out with --init_from, which has "
+            f"{to_text(value)}",
+            to_text(own),
+        )
+    return dataclasses.replace(settings, **found)
+
+
+def load(settings: config.PretrainSettings, model: tf.keras.Model) -> None:
+    """Puts the weights that the settings name into a built model of stage 1.
+
+    Raises:
+      ValueError: they are not there, or not those of this encoder.
+    """
+    encoder = model.encoder
+    if settings.weights == "imagenet":
+        named = settings.architecture, settings.image_size
+        models.set_weights(encoder, models.imagenet_weights(*named))
+    elif settings.weights:
+        models.load_weights(encoder, settings.weights)
+    elif settings.init_from:
+        parts = {"encoder": encoder}
+        if settings.init_head:
+            parts["projection_head"] = model.projection_head
+        source = runs.Run.open(settings.init_from)
+        checkpoints.restore(source.checkpoint, **parts)
+    if isinstance(model, models.MomentumSupConModel):
+        model.start_copies()
