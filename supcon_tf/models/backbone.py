@@ -107,14 +107,18 @@ class BackboneEncoder(base.Model):
     ) -> tf.Tensor:
         """[B, H, W, 3] uint8, or float in 0..255, to [B, dim] float32."""
         layers.check_images(images.shape)
-        x = tf.cast(images, tf.float32)
-        if self._mode != "none":
-            x = tf.keras.applications.imagenet_utils.preprocess_input(
-                x, data_format="channels_last", mode=self._mode
-            )
-        x = tf.cast(x, self.backbone.compute_dtype)
+        x = tf.cast(self.preprocess(images), self.backbone.compute_dtype)
         x = self.backbone(x, training=training)
         return layers.representation(x, self.normalize)
+
+    def preprocess(self, images: tf.Tensor) -> tf.Tensor:
+        """Pixels in 0..255 to what the backbone takes, in float32."""
+        x = tf.cast(images, tf.float32)
+        if self._mode == "none":
+            return x
+        return tf.keras.applications.imagenet_utils.preprocess_input(
+            x, data_format="channels_last", mode=self._mode
+        )
 
 
 def as_encoder(model: tf.keras.Model) -> tf.keras.Model:

@@ -132,9 +132,18 @@ def _load_h5(target: tf.keras.Model, path: str) -> None:
 
 def _load_saved_model(target: tf.keras.Model, path: str) -> None:
     variables = os.path.join(path, "variables", "variables")
-    try:
-        checkpoint = tf.train.Checkpoint(encoder=target)
-        checkpoint.read(variables).assert_existing_objects_matched()
-    except AssertionError:
-        checkpoint = tf.train.Checkpoint(root=target)
-        checkpoint.read(variables).assert_existing_objects_matched()
+    names = [name for name, _ in tf.train.list_variables(variables)]
+    own = [name for name in names if name.startswith("weights/")]
+    parts = {"root": target}
+    if own:  # an export of ours: the encoder's, then those of its classifier
+        count = len(target.variables)
+        exceptions.require(
+            len(own) in (count, count + 1, count + 2),
+            f"`weights` must be {count}, and of a classifier",
+            len(own),
+        )
+        parts = {"weights": list(target.variables)}
+    elif any(name.startswith("encoder/") for name in names):
+        parts = {"encoder": target}
+    checkpoint = tf.train.Checkpoint(**parts)
+    checkpoint.read(variables).assert_existing_objects_matched()

@@ -82,13 +82,16 @@ CASES = [
 OF_EACH = list({case[0]: case for case in reversed(CASES)}.values())
 
 
+@pytest.mark.parametrize("share", [1.0, 0.3])
 @pytest.mark.parametrize(("optimizer", "formula", "options"), CASES)
-def test_the_optimizer_is_its_formula(optimizer, formula, options):
+def test_the_optimizer_is_its_formula(optimizer, formula, options, share):
+    """And with a share of the learning rate, that of the smaller rate."""
     rng = np.random.default_rng(0)
     expected = [rng.normal(size=[3, 4]), rng.normal(size=[4])]
     variables = [tf.Variable(w, dtype=tf.float32) for w in expected]
     memories = [{}, {}]
     optimizer = optimizer(SCHEDULE, **options)
+    optimizer.set_learning_rate_shares([(v, share) for v in variables])
     for t, rate in enumerate(RATES, 1):
         gradients = [rng.normal(size=w.shape) for w in expected]
         optimizer.apply_gradients(
@@ -99,7 +102,7 @@ def test_the_optimizer_is_its_formula(optimizer, formula, options):
         for i, g in enumerate(gradients):
             kernel = float(g.ndim > 1)
             expected[i] = formula(
-                expected[i], g, memories[i], rate, t, kernel, **options
+                expected[i], g, memories[i], rate * share, t, kernel, **options
             )
             np.testing.assert_allclose(
                 variables[i], expected[i], rtol=1e-5, atol=1e-6

@@ -1,0 +1,152 @@
+"""Frozen layers, and learning rates that fall with depth."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import losses, models, training
+
+SIDE = 32
+
+
+class Moving(tf.keras.layers.Layer):
+    """Keeps a mean that it moves whatever Keras says."""
+
+    def build(self, input_shape):
+        self.mean = self.add_weight("mean", [], trainable=False)
+
+    def call(self, x):
+        self.mean.assign(0.9 * self.mean + 0.1 * tf.reduce_mean(x))
+        return x - self.mean
+
+
+def network(moving=False):
+    inputs = tf.keras.Input((None, None, 3))
+    x = inputs
+    for name in "abc":
+        x = tf.keras.layers.Conv2D(4, 3, 2, name=f"{name}_conv")(x)
+        x = tf.keras.layers.BatchNormalization(name=f"{name}_bn")(x)
+        x = tf.keras.layers.ReLU()(x)
+        if moving:
+            x = Moving(name=f"{name}_moving")(x)
+    return models.BackboneEncoder(tf.keras.Model(inputs, x))
+
+
+def nested():
+    """A network in a network, which is flattened."""
+    inputs = tf.keras.Input((None, None, 3))
+    x = tf.keras.layers.Conv2D(3, 1, name="before")(inputs)
+    return models.BackboneEncoder(tf.keras.Model(inputs, network().backbone(x)))
+
+
+def own():
+    return models.Encoder("resnet18", width=0.05)
+
+
+def built(encoder):
+    encoder.build((None, SIDE, SIDE, 3))
+    return encoder
+
+
+def train(encoder, freeze=(), batch_norm=False, chunks=1, decay=None):
+    """One step; the names of the layers that it changed, and the steps."""
+    tf.keras.utils.set_random_seed(0)
+    model = models.SupConModel(
+        encoder, models.ProjectionHead(4, ()), gradient_cache_chunks=chunks
+    )
+    model.build((None, 2, SIDE, SIDE, 3))
+    models.freeze(encoder, freeze, batch_norm)
+    optimizer = training.SGD(0.1, momentum=0.9)
+    if decay:
+        shares = models.learning_rate_shares(encoder, decay)
+        optimizer.set_learning_rate_shares(shares)
+    model.compile(optimizer, losses.SupConLoss())
+    layers = models.ordered_layers(encoder)
+    before = [layer.get_weights() for layer in layers]
+    rng = np.random.default_rng(0)
+    views = rng.integers(0, 256, [8, 2, SIDE, SIDE, 3]).astype(np.uint8)
+    model.train_on_batch(views, np.arange(8) % 2)
+    after = [layer.get_weights() for layer in layers]
+    changed = [
+        layer.name
+        for layer, old, new in zip(layers, before, after, strict=True)
+        if any((x != y).any() for x, y in zip(old, new, strict=True))
+    ]
+    return changed, before, after
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_frozen_layers_do_not_change_and_the_others_do(chunks):
+    names = ["a_conv", "a_bn", "b_conv", "b_bn", "c_conv", "c_bn"]
+    assert train(built(network()), chunks=chunks)[0] == names
+    changed, _, _ = train(built(network()), ("a_", "b"), chunks=chunks)
+    assert changed == names[4:]
+    changed, _, _ = train(built(network()), batch_norm=True, chunks=chunks)
+    assert changed == names[::2]
+    changed, _, _ = train(built(own()), ("stem", "group0"), chunks=chunks)
+    assert changed[0] == "group1_block0" and len(changed) == 6
+    changed, _, _ = train(built(nested()), ("before",), chunks=chunks)
+    assert changed == names
+
+
+def test_a_momentum_model_freezes_both():
+    queue = losses.ProjectionQueue(16, 4)
+    model = models.MomentumSupConModel(
+        network(), models.ProjectionHead(4, ()), queue
+    )
+    model.build((None, 2, SIDE, SIDE, 3))
+    for part in (model.encoder, model.momentum_encoder):
+        models.freeze(part, ("a_", "b_"), batch_norm=True)
+    model.compile(training.SGD(0.1), losses.SupConLoss(queue=queue))
+    before = model.momentum_encoder.get_weights()
+    views = np.random.default_rng(0).integers(0, 256, [8, 2, SIDE, SIDE, 3])
+    model.train_on_batch(views.astype(np.uint8), np.arange(8) % 2)
+    after = model.momentum_encoder.get_weights()
+    changed = [(x != y).any() for x, y in zip(before, after, strict=True)]
+    assert sum(changed) == 2  # kernel and bias of c_conv
+
+
+@pytest.mark.parametrize(
+    ("make", "freeze", "message"),
+    [
+        (
+            network,
+            ("d",),
+            "begin the name of a layer, of a_conv, a_bn, .* got d",
+        ),
+        (network, ("a", "b", "c"), "leave a layer to train, got a,b,c"),
+        (network, ("b_conv",), "freeze all of it, got b_conv without b_bn"),
+        (
+            lambda: network(moving=True),
+            ("a",),
+            "whose statistics Keras can freeze, got a_moving, a Moving with",
+        ),
+    ],
+)
+def test_what_cannot_be_frozen_is_named(make, freeze, message):
+    with pytest.raises(ValueError, match=f"`freeze` must .*{message}"):
+        models.freeze(built(make()), freeze)
+
+
+@pytest.mark.parametrize("make", [network, own])
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_a_layer_takes_its_share_of_a_step(make, chunks):
+    """decay^k of the step without it, in the k-th layer from the end."""
+    encoders = [built(make()) for _ in range(2)]
+    encoders[1].set_weights(encoders[0].get_weights())
+    _, start, whole = train(encoders[0], chunks=chunks)
+    _, _, shared = train(encoders[1], chunks=chunks, decay=0.5)
+    count = len(start)
+    for place, layer in enumerate(models.ordered_layers(encoders[0])):
+        kinds = [w.name.rpartition("/")[2] for w in layer.weights]
+        for i, kind in enumerate(kinds):
+            # Statistics follow the data, not the learning rate.
+            share = 1.0 if kind.startswith("moving") else 0.5 ** (count - place)
+            step = whole[place][i] - start[place][i]
+            taken = shared[place][i] - start[place][i]
+            np.testing.assert_allclose(taken, share * step, atol=2e-6)
+
+
+def test_the_decay_is_checked():
+    with pytest.raises(ValueError, match="`decay` must be above 0 and at most"):
+        models.learning_rate_shares(built(network()), 1.5)

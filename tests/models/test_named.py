@@ -1,0 +1,122 @@
+"""Encoders by name: every family of Keras' networks, and a user's own."""
+
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import losses, models, training
+
+# A small member of each family, and the least side of its images.
+MEMBERS = {
+    "ConvNeXtTiny": 32,
+    "DenseNet121": 32,
+    "EfficientNetB0": 32,
+    "EfficientNetV2B0": 32,
+    "InceptionResNetV2": 75,
+    "InceptionV3": 75,
+    "MobileNet": 32,
+    "MobileNetV2": 32,
+    "MobileNetV3Small": 32,
+    "NASNetMobile": 32,
+    "RegNetX002": 32,
+    "ResNet50": 32,
+    "ResNet50V2": 32,
+    "ResNetRS50": 32,
+    "VGG16": 32,
+    "VGG19": 32,
+    "Xception": 71,
+}
+PREPROCESS = {  # of the family's module
+    name: sys.modules[
+        getattr(tf.keras.applications, name).__module__
+    ].preprocess_input
+    for name in MEMBERS
+}
+
+
+def test_no_family_is_missing():
+    networks = [x for x in dir(tf.keras.applications) if x[0].isupper()]
+    assert len(networks) == 71
+    modules = {getattr(tf.keras.applications, x).__module__ for x in networks}
+    of_members = {getattr(tf.keras.applications, x).__module__ for x in MEMBERS}
+    assert modules == of_members
+
+
+@pytest.mark.parametrize(("name", "side"), MEMBERS.items())
+def test_a_member_of_each_family_trains(name, side):
+    architecture = f"keras:{name}"
+    smaller = side - 1
+    with pytest.raises(
+        ValueError, match=f"`image_size` must be at least {side}"
+    ):
+        models.check_named(architecture, smaller)
+    with pytest.raises(ValueError, match=f"must be at least {side}x{side}"):
+        getattr(tf.keras.applications, name)(
+            include_top=False, weights=None, input_shape=(smaller, smaller, 3)
+        )
+    encoder = models.named_encoder(architecture, side)
+    pixels = np.random.default_rng(0).integers(0, 256, [2, 2, side, side, 3])
+    views = pixels.astype(np.uint8)
+    expected = PREPROCESS[name](views[0].astype(np.float32))
+    np.testing.assert_allclose(
+        encoder.preprocess(views[0]), expected, atol=1e-4, rtol=1e-6
+    )
+    model = models.SupConModel(encoder, models.ProjectionHead(4, ()))
+    model.build((None, 2, side, side, 3))
+    before = [weight.numpy() for weight in encoder.trainable_weights]
+    # Eagerly: tracing takes as long again.
+    model.compile(training.SGD(1.0), losses.SupConLoss(), run_eagerly=True)
+    model.train_on_batch(views, np.array([0, 1]))
+    # Of Keras' EfficientNets some biases have no gradient at first.
+    moved = [
+        not np.array_equal(old, new)
+        for old, new in zip(before, encoder.trainable_weights, strict=True)
+    ]
+    assert np.mean(moved) > 0.5 and moved[0]
+    assert all(np.isfinite(x.numpy()).all() for x in encoder.weights)
+
+
+def test_a_function_of_ones_own(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        "import tensorflow as tf\n"
+        "from supcon_tf import models\n"
+        "def network():\n"
+        "    inputs = tf.keras.Input((None, None, 3))\n"
+        "    return tf.keras.Model(\n"
+        "        inputs, tf.keras.layers.Conv2D(5, 3)(inputs))\n"
+        "def encoder():\n"
+        "    return models.BackboneEncoder(network(), 'torch')\n"
+        "def number():\n"
+        "    return 3\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    made = models.named_encoder("mine:network", 16, normalize=False)
+    assert made.preprocessing == "auto" and not made.normalize
+    assert made(np.zeros([1, 16, 16, 3], np.uint8)).shape == (1, 5)
+    assert models.named_encoder("mine:encoder", 16).preprocessing == "torch"
+    for name, message in (
+        ("mine:nothing", "package.module:function that can be imported, got m"),
+        ("none.such:f", "can be imported, got none.such:f: No module named"),
+        ("mine:number", "mine:number must return a tf.keras.Model, got"),
+        ("keras:AlexNet", "keras: and one of ConvNeXtBase, .*got keras:AlexN"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            models.named_encoder(name, 32)
+
+
+def test_weights_that_cannot_be_downloaded_name_the_file(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def unreachable(*_, **__):
+        raise OSError("no network")
+
+    monkeypatch.setattr("urllib.request.urlopen", unreachable)
+    message = "must find vgg16_.*_notop.h5 in .*keras/models, as Keras could"
+    with pytest.raises(ValueError, match=message):
+        models.imagenet_weights("keras:VGG16", 32)
+    with pytest.raises(
+        ValueError, match="that is not keras:NAME, got imagenet"
+    ):
+        models.imagenet_weights("mine:network", 32)

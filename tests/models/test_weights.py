@@ -1,0 +1,146 @@
+"""Weights of files: every format, and what is refused."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import models, serving
+
+SIDE = 32
+
+
+def images():
+    rng = np.random.default_rng(0)
+    return rng.integers(0, 256, [4, SIDE, SIDE, 3], np.uint8)
+
+
+def network(filters=4):
+    """Small, with statistics in a Normalization as EfficientNet has them."""
+    inputs = tf.keras.Input((None, None, 3))
+    x = tf.keras.layers.Rescaling(1 / 255)(inputs)
+    x = tf.keras.layers.Normalization()(x)
+    x = tf.keras.layers.Conv2D(filters, 3, 2, activation="relu")(x)
+    x = tf.keras.layers.BatchNormalization()(x)
+    return tf.keras.Model(inputs, tf.keras.layers.Conv2D(6, 3)(x))
+
+
+def backbone_encoder(seed, filters=4):
+    tf.keras.utils.set_random_seed(seed)
+    return built(models.BackboneEncoder(network(filters)), seed)
+
+
+def own_encoder(seed, width=0.05):
+    tf.keras.utils.set_random_seed(seed)
+    return built(models.Encoder("vgg8", width=width), seed)
+
+
+def built(encoder, seed):
+    """With statistics that are not those of the beginning."""
+    encoder.build((None, SIDE, SIDE, 3))
+    rng = np.random.default_rng(seed)
+    encoder.set_weights(
+        [
+            w + rng.uniform(0.1, 0.3, w.shape).astype(w.dtype)
+            if w.dtype == np.float32
+            else w
+            for w in encoder.get_weights()
+        ]
+    )
+    encoder(images())  # Keras wants it for a SavedModel
+    return encoder
+
+
+def stage_1(encoder):
+    model = models.SupConModel(encoder, models.ProjectionHead(4, ()))
+    model.build((None, 2, SIDE, SIDE, 3))
+    return model
+
+
+WAYS = {
+    "encoder.keras": lambda e, path: e.save(path),
+    "model.keras": lambda e, path: stage_1(e).save(path),
+    "encoder.weights.h5": lambda e, path: e.save_weights(path),
+    "encoder.h5": lambda e, path: e.save_weights(path),
+    "saved_model": lambda e, path: e.save(path, save_format="tf"),
+    "export": lambda e, path: serving.export_saved_model(
+        e, path, image_size=SIDE
+    ),
+    "backbone.keras": lambda e, path: e.backbone.save(path),
+    "backbone.weights.h5": lambda e, path: e.backbone.save_weights(path),
+    "backbone.h5": lambda e, path: e.backbone.save_weights(path),
+    "backbone_model.h5": lambda e, path: e.backbone.save(path),
+    "backbone": lambda e, path: e.backbone.save(path, save_format="tf"),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("make", [backbone_encoder, own_encoder])
+def test_all_weights_come_from_every_format(make, name, tmp_path):
+    if make is own_encoder and name.startswith("backbone"):
+        pytest.skip("it has none")
+    source, target = make(1), make(2)
+    path = str(tmp_path / name)
+    WAYS[name](source, path)
+    models.load_weights(target, path)
+    np.testing.assert_allclose(target(images()), source(images()), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_weights_of_another_network_are_refused(name, tmp_path):
+    path = str(tmp_path / name)
+    WAYS[name](backbone_encoder(1, filters=5), path)
+    rule = "`weights` must be a file of all weights of .*, and of no others, g"
+    with pytest.raises(ValueError, match=rule):
+        models.load_weights(backbone_encoder(2), path)
+    with pytest.raises(ValueError, match=rule):
+        models.load_weights(own_encoder(2), path)
+
+
+def test_a_broken_file_is_one_line(tmp_path):
+    encoder = backbone_encoder(1)
+    for name in ("e.weights.h5", "e.keras"):
+        whole = tmp_path / name
+        WAYS["encoder." + name.partition(".")[2]](encoder, str(whole))
+        whole.write_bytes(whole.read_bytes()[:-1000])
+        with pytest.raises(ValueError, match="`weights` must be a") as caught:
+            models.load_weights(encoder, whole)
+        assert len(str(caught.value).splitlines()) == 1
+    (tmp_path / "e.bin").write_bytes(b"x")
+    with pytest.raises(ValueError, match="`weights` must be imagenet, a file"):
+        models.load_weights(encoder, tmp_path / "e.bin")
+    with pytest.raises(FileNotFoundError, match="`weights` must exist, got"):
+        models.load_weights(encoder, tmp_path / "none.h5")
+
+
+def test_efficientnet_divides_by_the_deviation_as_keras_does(
+    tmp_path, monkeypatch
+):
+    """Keras' own graph for weights="imagenet", with weights of ours."""
+    make = tf.keras.applications.EfficientNetB0
+    source = make(include_top=False, weights=None)
+    tf.keras.utils.set_random_seed(3)
+    deviation = np.array([0.229, 0.224, 0.225], np.float32)
+    values = source.get_weights()
+    values[0], values[1] = np.array([0.485, 0.456, 0.406]), deviation
+    source.set_weights(values)
+    path = str(tmp_path / "efficientnetb0_notop.h5")
+    source.save_weights(path)
+    module = tf.keras.applications.efficientnet
+    fetch = vars(vars(module)["EfficientNetB0"].__globals__["data_utils"])
+    monkeypatch.setitem(fetch, "get_file", lambda *_, **__: path)
+    expected = make(include_top=False, weights="imagenet", pooling="avg")
+    pixels = images().astype(np.float32)
+    for load in (
+        lambda e: models.load_weights(e, path),
+        lambda e: models.set_weights(
+            e, models.imagenet_weights("keras:EfficientNetB0", SIDE)
+        ),
+    ):
+        encoder = models.named_encoder(
+            "keras:EfficientNetB0", SIDE, normalize=False
+        )
+        encoder.build((None, SIDE, SIDE, 3))
+        load(encoder)
+        np.testing.assert_allclose(
+            encoder(pixels), expected(pixels), rtol=1e-4, atol=1e-5
+        )
