@@ -148,6 +148,19 @@ def predict(settings: config.PredictSettings) -> None:
         sys.exit(f"error: no answer for {failed} of the images, see `error`")
 
 
+def import_weights(settings: config.ImportSettings) -> None:
+    r"""Makes a run directory from a checkpoint of another project.
+
+      python tools/import_weights.py --format=torchvision \
+        --checkpoint=resnet50.pth --drop=fc. --data_dir=DIR --image_size=224 \
+        --run_dir=runs/resnet50
+
+    The data are those that the later tools read. Writes what tools/pretrain.py
+    writes, of no epochs.
+    """
+    supcon_tf.conversion.import_weights(settings)
+
+
 def convert(settings: config.ConvertSettings) -> None:
     """Converts a run for phones and other runtimes: TFLite, ONNX.
 

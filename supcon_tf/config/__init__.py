@@ -16,6 +16,7 @@ from supcon_tf.config.export import (
     ClassifierSettings,
     ConvertSettings,
     ExportSettings,
+    ImportSettings,
     PredictSettings,
 )
 from supcon_tf.config.images import AugmentationSettings

@@ -7,7 +7,7 @@ import pathlib
 import urllib.parse
 
 from supcon_tf import exceptions
-from supcon_tf.config import evaluation, running, stages
+from supcon_tf.config import evaluation, images, running, stages
 from supcon_tf.settings import Settings, setting, with_default
 
 _SUFFIXES = (".csv", ".json", ".jsonl")
@@ -54,6 +54,40 @@ class ExportSettings(ClassifierSettings):
     def _check(self) -> None:
         if not self.max_batch_size:
             self._check_left_out("without --max_batch_size", "batch_timeout_ms")
+
+
+@dataclasses.dataclass(frozen=True)
+class ImportSettings(images.DataSettings):
+    """Settings of tools/import_weights.py."""
+
+    DEFAULT_DATASET = None
+
+    format: str = setting(
+        "torchvision",
+        choices=("google_supcon", "simclr_tf2", "supcontrast", "torchvision"),
+    )
+    """Whose: google-research/supcon (google_supcon), google-research/simclr's
+    tf2 (simclr_tf2), HobbitLong/SupContrast (supcontrast), or a ResNet of
+    torchvision."""
+    checkpoint: str | None = None
+    """File .pth, prefix of TensorFlow's files such as model.ckpt-1000, or
+    SavedModel. The formats of PyTorch need the extra torch."""
+    drop: tuple[str, ...] = ()
+    """Beginnings of names in it that are left out, such as fc. for a classifier
+    of other classes."""
+    image_mean: tuple[float, ...] = setting(
+        (), must=("be three numbers, got {}", lambda x: len(x) in (0, 3))
+    )
+    """Mean subtracted from R,G,B in [0, 1]; default: that of the format."""
+    image_std: tuple[float, ...] = setting(
+        (), must=("be three numbers, got {}", lambda x: len(x) in (0, 3))
+    )
+    """Standard deviation that divides R,G,B; default: that of the format."""
+    overwrite: bool = with_default(running.CheckpointSettings, "overwrite")
+
+    def _check(self) -> None:
+        if self.checkpoint is None:
+            raise exceptions.InvalidValue("--checkpoint must be given")
 
 
 @dataclasses.dataclass(frozen=True)

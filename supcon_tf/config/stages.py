@@ -195,6 +195,13 @@ class EncoderSettings(Settings):
     )
     """First layers of a ResNet: 3x3 stride 1 (cifar), 7x7 stride 2 and max
     pooling (imagenet), by image size: up to 64 is cifar (auto)."""
+    stem_padding: str = setting(
+        "same",
+        choices=("same", "symmetric"),
+        used_by={"architecture": _RESNETS},
+    )
+    """Padding of the max pooling of the imagenet stem: same, as in the paper's
+    code, or symmetric, as weights from torch need it."""
     width: float = setting(1.0, above=0, used_by=_OF_OWN, common=True)
     """Multiplier of all channels."""
     image_mean: tuple[float, ...] = setting(
@@ -220,6 +227,9 @@ class EncoderSettings(Settings):
     projection_batch_norm: bool = True
     """Batch norm in the hidden layers of the projection head, which the paper
     does not have; docs/TRAINING.md says why."""
+    projection_bias: bool = False
+    """A bias in the last layer of the projection head, as in the PyTorch
+    reference."""
 
     def _check(self) -> None:
         if self.architecture.startswith("vgg") and self.stem != "auto":

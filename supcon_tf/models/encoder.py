@@ -38,6 +38,8 @@ class Encoder(base.Model):
         effect on one replica.
       zero_init_residual: in a ResNet, the gamma of the last BN of a residual
         branch starts at 0, not 1, as in google-research's code.
+      stem_padding: how the "imagenet" stem pads before it pools: "same", at
+        the end of even sizes, as Google's code; or "symmetric", as torch's.
       name: first part of the variables' names; `**kwargs` are Keras' too.
 
     Attributes:
@@ -62,6 +64,7 @@ class Encoder(base.Model):
         normalize: bool = True,
         synchronized_bn: bool = True,
         zero_init_residual: bool = False,
+        stem_padding: str = "same",
         *,
         name: str = "encoder",
         **kwargs: object,
@@ -77,6 +80,9 @@ class Encoder(base.Model):
             repr(stem),
         )
         exceptions.require_one_of(("auto", *resnet.STEMS), "stem", stem)
+        exceptions.require_one_of(
+            resnet.STEM_PADDINGS, "stem_padding", stem_padding
+        )
         exceptions.require(
             0 < width < math.inf, "`width` must be positive", width
         )
@@ -97,6 +103,7 @@ class Encoder(base.Model):
         self.normalize = normalize
         self.synchronized_bn = synchronized_bn
         self.zero_init_residual = zero_init_residual
+        self.stem_padding = stem_padding
         self.representation_dim = (
             resnet.output_filters(_RESNETS[architecture], width)
             if architecture in _RESNETS
@@ -131,6 +138,7 @@ class Encoder(base.Model):
                 _RESNETS[self.architecture],
                 self.resolved_stem,
                 zero_init_residual=self.zero_init_residual,
+                stem_padding=self.stem_padding,
                 **options,
             )
         self._build_part(self.stack, (None, None, None, shape[-1]))

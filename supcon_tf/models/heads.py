@@ -14,14 +14,15 @@ from supcon_tf.models import base, layers
 class ProjectionHead(base.Model):
     """Proj of Sec. 3.1: z = Proj(r), normalised to the unit sphere.
 
-    Dense layers with ReLU between; the last has no bias, BN or activation and
-    is float32 under every precision policy, as is the norm. The head is dropped
+    Dense layers with ReLU between; the last has no BN or activation and is
+    float32 under every precision policy, as is the norm. The head is dropped
     after stage 1.
 
     Args:
       output_dim: length of a projection.
       hidden_dims: units of the hidden layers; () is the paper's linear head.
       use_batch_norm: BN instead of a bias on the hidden layers (SimCLR).
+      output_bias: the last layer has a bias, as in the PyTorch reference.
       synchronized_bn: BN statistics over all replicas of the strategy. Without
         effect on one replica.
       name: first part of the variables' names; `**kwargs` are Keras' too.
@@ -38,6 +39,7 @@ class ProjectionHead(base.Model):
         hidden_dims: tuple[int, ...] = (2048,),
         use_batch_norm: bool = False,
         synchronized_bn: bool = True,
+        output_bias: bool = False,
         *,
         name: str = "projection_head",
         **kwargs: object,
@@ -55,6 +57,7 @@ class ProjectionHead(base.Model):
         self.output_dim = output_dim
         self.hidden_dims = tuple(hidden_dims)
         self.use_batch_norm = use_batch_norm
+        self.output_bias = output_bias
         self.synchronized_bn = synchronized_bn
         # The official code draws N(0, 0.01): with inputs of unit length,
         # projections then have length 0.04, and the norm multiplies their
@@ -72,7 +75,10 @@ class ProjectionHead(base.Model):
             for index, units in enumerate(self.hidden_dims)
         ]
         self.projection = dense(
-            output_dim, use_bias=False, dtype="float32", name="projection"
+            output_dim,
+            use_bias=output_bias,
+            dtype="float32",
+            name="projection",
         )
         self.norms = [
             layers.batch_norm(

@@ -18,6 +18,7 @@ BLOCKS_PER_GROUP = {
     200: (3, 24, 36, 3),
 }
 STEMS = ("cifar", "imagenet")
+STEM_PADDINGS = ("same", "symmetric")
 _EXPANSION = 4  # output channels of a bottleneck per inner channel
 
 
@@ -111,6 +112,7 @@ class ResNet(tf.keras.layers.Layer):
       width: multiplier of all channels, positive.
       zero_init_residual: see `ResidualBlock`.
       synchronized_bn: BN statistics over all replicas.
+      stem_padding: one of `STEM_PADDINGS`, of the pool of "imagenet".
       **kwargs: of `tf.keras.layers.Layer`.
 
     Reference: Sec. 3.1 of Khosla et al. 2020; He et al. 2016.
@@ -123,10 +125,12 @@ class ResNet(tf.keras.layers.Layer):
         width: float = 1.0,
         zero_init_residual: bool = False,
         synchronized_bn: bool = False,
+        stem_padding: str = "same",
         **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         self.stem = stem
+        self.stem_padding = stem_padding
         self.output_filters = output_filters(depth, width)
         self.stem_conv = layers.ConvBN(
             _group_filters(0, width),
@@ -164,7 +168,10 @@ class ResNet(tf.keras.layers.Layer):
     def call(self, x: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         x = tf.nn.relu(self.stem_conv(x, training=training))
         if self.stem == "imagenet":
-            x = tf.nn.max_pool2d(x, ksize=3, strides=2, padding="SAME")
+            padding = "SAME"
+            if self.stem_padding == "symmetric":
+                padding = [[0, 0], [1, 1], [1, 1], [0, 0]]
+            x = tf.nn.max_pool2d(x, ksize=3, strides=2, padding=padding)
         for block in self.blocks:
             x = block(x, training=training)
         return x

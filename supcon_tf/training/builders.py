@@ -25,6 +25,7 @@ def encoder(settings: config.PretrainSettings) -> tf.keras.Model:
             settings.image_mean,
             settings.image_std,
             zero_init_residual=settings.zero_init_residual,
+            stem_padding=settings.stem_padding,
             **options,
         )
     made.build((None, side, side, 3))
@@ -72,6 +73,7 @@ def _supcon_model(
         settings.hidden_dims,
         settings.projection_batch_norm,
         _synchronizes(settings),
+        settings.projection_bias,
     )
     options = {"gradient_cache_chunks": settings.gradient_cache_chunks}
     if has_classifier(settings):

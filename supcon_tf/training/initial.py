@@ -10,8 +10,14 @@ from supcon_tf import config, exceptions, models, run_files
 from supcon_tf.settings import to_text
 from supcon_tf.training import checkpoints, runs
 
-_OF_ENCODER = ("architecture", "stem", "width", "image_mean", "image_std")
-_OF_HEAD = ("hidden_dims", "projection_dim", "projection_batch_norm")
+_OF_ENCODER = (
+    *("architecture", "stem", "stem_padding", "width"),
+    *("image_mean", "image_std"),
+)
+_OF_HEAD = (
+    *("hidden_dims", "projection_dim"),
+    *("projection_batch_norm", "projection_bias"),
+)
 
 
 def resolved(

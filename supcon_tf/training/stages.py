@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -22,12 +23,18 @@ from supcon_tf.training import (
 )
 
 
-def pretrain(settings: config.PretrainSettings) -> run_files.RunDirectory:
+def pretrain(
+    settings: config.PretrainSettings,
+    load: Callable[
+        [config.PretrainSettings, tf.keras.Model], None
+    ] = initial.load,
+) -> run_files.RunDirectory:
     """Stage 1: trains the encoder with the SupCon loss or a compared one.
 
     Everything that can be wrong with settings, directory and data is found
     before the first step. SIGTERM and Ctrl-C end the process with
-    `preemption.EXIT_CODE` once the step under way is saved.
+    `preemption.EXIT_CODE` once the step under way is saved. `load` puts the
+    initial weights into the built model.
 
     Returns:
       The run directory, with a checkpoint of the last epoch.
@@ -53,7 +60,7 @@ def pretrain(settings: config.PretrainSettings) -> run_files.RunDirectory:
         settings, images, strategy.num_replicas_in_sync
     )
     with strategy.scope():
-        model = _compiled_model(settings, images, run)
+        model = _compiled_model(settings, images, run, load)
     measures = []
     if settings.knn_every:
         bank = images
@@ -97,12 +104,13 @@ def _compiled_model(
     settings: config.PretrainSettings,
     images: data.Source,
     run: run_files.RunDirectory,
+    load: Callable[[config.PretrainSettings, tf.keras.Model], None],
 ) -> models.SupConModel | models.ClassifierModel:
     """The model of stage 1; prints what is known at its start."""
     steps = data.steps_per_epoch(images, settings.batch_size)
     model = builders.model(settings, len(images.class_names))
     if not (settings.resume and run_files.steps_in(run.checkpoints)):
-        initial.load(settings, model)
+        load(settings, model)
     if ":" in settings.architecture:
         models.follow_statistics(model.encoder, steps)
     builders.compile_model(settings, model, steps)

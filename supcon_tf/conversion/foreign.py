@@ -1,0 +1,419 @@
+"""Checkpoints of other projects: how they name the weights of a ResNet.
+
+A place is (group, block, part): part -1 is the shortcut's convolution, 0, 1, 2
+are those of the branch; (-1, 0, 0) is the stem. Each place has a kernel and
+the gamma, beta, mean and variance of its batch norm, in this order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+from supcon_tf import exceptions, models
+
+Place = tuple[int, int, int]
+STEM: Place = (-1, 0, 0)
+_BN = ("gamma", "beta", "moving_mean", "moving_variance")
+_TORCH_BN = ("weight", "bias", "running_mean", "running_var")
+_SHORTCUTS = {"supcontrast": "shortcut", "torchvision": "downsample"}
+# What a training leaves beside the weights, by the formats' own names.
+# Counters have no shape.
+_STATES = re.compile(r".*/(Momentum\w*|LARS\w*|ExponentialMovingAverage)")
+# From google-research/supcon and google-research/simclr/tf2.
+_GOOGLE = re.compile(
+    r"ContrastiveModel/Encoder/(?:BlockGroup(\d)/(\w+?Block)(?:_(\d+))?/)?"
+    r"(?:Conv2DFixedPadding(?:_(\d+))?/conv2d|batch_normalization(?:_(\d+))?)"
+    r"/(\w+)"
+)
+_SIMCLR = re.compile(
+    r"resnet/(?:block_group(\d)/(\w+?block)(?:_(\d+))?/)?(?:.*/)?"
+    r"(?:conv2d|(?:sync_)?batch_normalization)(?:_(\d+))?/(\w+)"
+)
+
+
+@dataclasses.dataclass
+class Foreign:
+    """The weights of a checkpoint, by what they are.
+
+    Attributes:
+      arrays: by their names in the file; kernels as TensorFlow has them.
+      places: names of the five weights of each place.
+      head: kernel and bias of the layers of a projection head; no bias is "".
+      classifier: kernel and bias, or ().
+      architecture: as `Encoder` names it.
+      stem: "cifar" or "imagenet".
+      width: multiplier of the channels.
+    """
+
+    arrays: dict[str, np.ndarray]
+    places: dict[Place, list[str]]
+    head: list[tuple[str, str]]
+    classifier: tuple[str, ...]
+    architecture: str = ""
+    stem: str = ""
+    width: float = 1.0
+
+    def __post_init__(self):
+        used = [name for names in self.places.values() for name in names]
+        used += [x for pair in self.head for x in pair if x]
+        used += self.classifier
+        left = sorted(self.arrays.keys() - set(used))
+        exceptions.require(
+            not left,
+            "`checkpoint` must hold nothing but a ResNet, its projection head "
+            "and its classifier; `drop` leaves out what it names",
+            f"{len(left)} more: {', '.join(left[:5])}",
+        )
+        blocks = {(g, b) for g, b, _ in self.places if g >= 0}
+        counts = tuple(sum(g == group for g, _ in blocks) for group in range(4))
+        deep = any(part == 2 for _, _, part in self.places)
+        depths = [
+            depth
+            for depth, known in models.resnet.BLOCKS_PER_GROUP.items()
+            if known == counts and (depth >= 50) == deep
+        ]
+        exceptions.require(
+            bool(depths) and STEM in self.places,
+            "`checkpoint` must be of a ResNet v1 of a known depth",
+            f"{counts} blocks of {3 if deep else 2} convolutions",
+        )
+        self.architecture = f"resnet{depths[0]}"
+        kernel = self.arrays[self.places[STEM][0]]
+        self.stem = "imagenet" if kernel.shape[0] == 7 else "cifar"
+        self.width = kernel.shape[-1] / 64
+
+
+def read(path: str, form: str, drop: tuple[str, ...] = ()) -> Foreign:
+    """Reads a checkpoint.
+
+    Args:
+      path: its file, a prefix of TensorFlow's files, or a SavedModel.
+      form: "google_supcon", "simclr_tf2", "supcontrast" or "torchvision".
+      drop: beginnings of names that are left out.
+
+    Raises:
+      ImportError: torch is needed and not installed.
+      ValueError: it cannot be read, or holds something else.
+    """
+    is_torch = form in _SHORTCUTS
+    arrays = _torch_arrays(path) if is_torch else _tensorflow_arrays(path)
+    for prefix in drop:
+        exceptions.require(
+            any(name.startswith(prefix) for name in arrays),
+            f"`drop` must begin a name of {path}",
+            prefix,
+        )
+    arrays = {
+        name: array
+        for name, array in arrays.items()
+        if array.ndim
+        and not name.startswith(drop)
+        and not _STATES.fullmatch(name)
+    }
+    if is_torch:
+        return _of_torch(arrays, _SHORTCUTS[form])
+    return (_of_google if form == "google_supcon" else _of_simclr)(arrays)
+
+
+def _torch_arrays(path: str) -> dict[str, np.ndarray]:
+    """The state dict of a .pth file, unpickled by torch's safe reader."""
+    (torch,) = exceptions.import_extra("torch", "torch")
+    try:
+        # SupContrast keeps its flags as one.
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        for key in ("model", "state_dict"):
+            state = state.get(key, state)
+        arrays = {name: value.numpy() for name, value in state.items()}
+    except Exception as error:  # of pickle, zipfile and torch
+        raise exceptions.InvalidValue(
+            f"`checkpoint` must be a state dict of torch, got {path}: "
+            f"{exceptions.one_line(error)}"
+        ) from error
+    return {
+        re.sub(r"^(module\.)?", "", name): array.transpose(2, 3, 1, 0)
+        if array.ndim == 4
+        else array.T
+        for name, array in arrays.items()
+    }
+
+
+def _of_torch(arrays: dict[str, np.ndarray], shortcut: str) -> Foreign:
+    """SupContrast's names, or torchvision's."""
+    prefix = "encoder." if "encoder.conv1.weight" in arrays else ""
+    places = {}
+    for name in arrays:
+        found = re.fullmatch(
+            re.escape(prefix) + r"(?:layer(\d)\.(\d+)\.)?"
+            rf"(?:conv(\d)|{shortcut}\.0)\.weight",
+            name,
+        )
+        if not found:
+            continue
+        group, block, conv = found.groups()
+        start = name.removesuffix(".weight")
+        norm = re.sub(r"conv(\d)$", r"bn\1", start)
+        if conv is None:
+            norm = start.removesuffix("0") + "1"
+        place = STEM
+        if group is not None:
+            part = -1 if conv is None else int(conv) - 1
+            place = int(group) - 1, int(block), part
+        places[place] = [name, *(f"{norm}.{x}" for x in _TORCH_BN)]
+    names = [x for x in arrays if re.fullmatch(r"head\.(\d\.)?weight", x)]
+    head = [(x, x.removesuffix("weight") + "bias") for x in names]
+    classifier = ("fc.weight", "fc.bias") if "fc.weight" in arrays else ()
+    return _checked(arrays, places, head, classifier)
+
+
+def _tensorflow_arrays(path: str) -> dict[str, np.ndarray]:
+    """The variables of a checkpoint, by their names in the model."""
+    if tf.saved_model.contains_saved_model(path):
+        path = f"{path}/variables/variables"
+    try:
+        reader = tf.train.load_checkpoint(path)
+        names = {name: name for name in reader.get_variable_to_shape_map()}
+        graph = names.pop("_CHECKPOINTABLE_OBJECT_GRAPH", None)
+        if graph:  # by objects: it knows the names
+            proto = trackable_object_graph_pb2.TrackableObjectGraph()
+            proto.ParseFromString(reader.get_tensor(graph))
+            slots = {
+                slot.slot_variable_node_id
+                for node in proto.nodes
+                for slot in node.slot_variables
+            }
+            names = {
+                attribute.checkpoint_key: attribute.full_name
+                for index, node in enumerate(proto.nodes)
+                for attribute in node.attributes
+                if index not in slots and attribute.full_name
+            }
+        return {
+            name.removesuffix(":0"): reader.get_tensor(key)
+            for key, name in names.items()
+        }
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        raise exceptions.InvalidValue(
+            "`checkpoint` must be a checkpoint of TensorFlow, got "
+            f"{path}: {exceptions.one_line(error)}"
+        ) from error
+
+
+def _of_google(arrays: dict[str, np.ndarray]) -> Foreign:
+    """The names of the paper's code: counters begin anew in each block."""
+    found = {name: _GOOGLE.fullmatch(name) for name in arrays}
+    parsed = {
+        name: (int(x[1] or -1), int(x[3] or 0), int(x[4] or x[5] or 0), x[6])
+        for name, x in found.items()
+        if x
+    }
+    kinds = {x[2] for x in found.values() if x and x[2]}
+    head = [
+        f"ContrastiveModel/ProjectionHead/dense{end}/"
+        for end in ("", *(f"_{number}" for number in range(1, 9)))
+    ]
+    last = "ContrastiveModel/ClassificationHead/dense/"
+    return _in_order(arrays, parsed, kinds, head, last)
+
+
+def _of_simclr(arrays: dict[str, np.ndarray]) -> Foreign:
+    """The names of SimCLR's tf2 model: counters run over the whole model."""
+    sk = [name for name in arrays if "sk_conv2d" in name]
+    exceptions.require(
+        not sk,
+        "`checkpoint` must be of a ResNet without selective kernels, whose "
+        "stem is another",
+        sk[:1],
+    )
+    # Its last layer has a batch norm, which no head here has.
+    arrays = {
+        name: array
+        for name, array in arrays.items()
+        if not name.startswith("projection_head/")
+    }
+    found = {name: _SIMCLR.fullmatch(name) for name in arrays}
+    parsed = {
+        name: (int(x[1] or 0) - 1, int(x[3] or 0), int(x[4] or 0), x[5])
+        for name, x in found.items()
+        if x
+    }
+    kinds = {x[2] for x in found.values() if x and x[2]}
+    ends = [x for x in arrays if re.match(r"head_supervised/.*/kernel", x)]
+    last = ends[0].removesuffix("kernel") if ends else "none"
+    return _in_order(arrays, parsed, kinds, [], last)
+
+
+def _in_order(
+    arrays: dict[str, np.ndarray],
+    parsed: dict[str, tuple[int, int, int, str]],
+    kinds: set[str],
+    head: list[str],
+    last: str,
+) -> Foreign:
+    """By the order in which TensorFlow made the variables.
+
+    Args:
+      arrays: all weights.
+      parsed: of those of the encoder, numbers that rise with the group, the
+        block and the layer, and what the variable is.
+      kinds: names of the classes of blocks.
+      head: beginnings of the names of the layers of a head, if they are there.
+      last: that of the classifier.
+    """
+    exceptions.require(
+        all("ottleneck" in kind for kind in kinds) and bool(kinds),
+        "`checkpoint` must be of bottlenecks, ResNet-50 and deeper: the first "
+        "shortcut of others has a convolution, which none here has",
+        ", ".join(kinds) or "no block",
+    )
+    by_kind = collections.defaultdict(list)
+    for name, (*order, kind) in parsed.items():
+        by_kind[kind].append((order, name))
+    columns = [
+        [name for _, name in sorted(by_kind[x])] for x in ("kernel", *_BN)
+    ]
+    blocks = sorted({(g, b) for g, b, _, _ in parsed.values() if g >= 0})
+    places = list(_places(blocks))
+    exceptions.require(
+        {len(places)} == set(map(len, columns)),
+        "`checkpoint` must have a convolution and a batch norm for each of the "
+        f"{len(places)} places of its blocks",
+        [len(column) for column in columns],
+    )
+    rows = map(list, zip(*columns, strict=True))
+    pairs = [
+        (f"{x}kernel", f"{x}bias" if f"{x}bias" in arrays else "")
+        for x in head
+        if f"{x}kernel" in arrays
+    ]
+    has_last = f"{last}kernel" in arrays
+    classifier = (f"{last}kernel", f"{last}bias") if has_last else ()
+    return _checked(
+        arrays, dict(zip(places, rows, strict=True)), pairs, classifier
+    )
+
+
+def _places(blocks: list[tuple[int, int]]) -> Iterator[Place]:
+    """Of bottlenecks, the shortcut first."""
+    yield STEM
+    counts = collections.Counter(group for group, _ in blocks)
+    for group in sorted(counts):
+        for block in range(counts[group]):
+            for part in range(0 if block else -1, 3):
+                yield group, block, part
+
+
+def _checked(
+    arrays: dict[str, np.ndarray],
+    places: dict[Place, list[str]],
+    head: list[tuple[str, str]],
+    classifier: tuple[str, ...],
+) -> Foreign:
+    """The weights, if all that they need is there."""
+    wanted = [x for names in places.values() for x in names] + [*classifier]
+    wanted += [kernel for kernel, _ in head]
+    missing = [x for x in wanted if x not in arrays]
+    exceptions.require(
+        not missing,
+        "`checkpoint` must have all weights of its layers",
+        f"none called {', '.join(missing[:5])}",
+    )
+    head = [(k, bias if bias in arrays else "") for k, bias in head]
+    return Foreign(arrays, places, head, classifier)
+
+
+def places_of(
+    encoder: models.Encoder,
+) -> dict[Place, models.layers.ConvBN]:
+    """The convolutions of a ResNet of ours by their places."""
+    stack = encoder.stack
+    found = {STEM: stack.stem_conv}
+    for layer in stack.blocks:
+        group, block = map(int, re.findall(r"\d+", layer.name))
+        for part, conv in enumerate(layer.branch):
+            found[group, block, part] = conv
+        if layer.shortcut is not None:
+            found[group, block, -1] = layer.shortcut
+    return found
+
+
+def assign(foreign: Foreign, model: tf.keras.Model) -> None:
+    """Puts the weights into a built model of stage 1.
+
+    Raises:
+      ValueError: one of them has another shape than the model's.
+    """
+    pairs = []
+    for place, layer in places_of(model.encoder).items():
+        exceptions.require(
+            place in foreign.places,
+            "`checkpoint` must have the convolution of every block",
+            f"none at {layer.name} of {place}",
+        )
+        weights = (*layer.conv.weights, *layer.bn.weights)
+        pairs += zip(foreign.places[place], weights, strict=True)
+    head = getattr(model, "projection_head", None)
+    if head is not None and foreign.head:
+        dense = (*head.hidden, head.projection)
+        for names, layer in zip(foreign.head, dense, strict=True):
+            pairs += zip(filter(None, names), layer.weights, strict=True)
+    if foreign.classifier:
+        pairs += zip(foreign.classifier, model.classifier.weights, strict=True)
+    for name, variable in pairs:
+        array = foreign.arrays[name]
+        if name in foreign.classifier[:1] and array.shape != variable.shape:
+            raise exceptions.InvalidValue(
+                f"`drop` must name the classifier {name} of {array.shape[-1]} "
+                f"classes, as the data have {variable.shape[-1]}"
+            )
+        exceptions.require(
+            array.shape == tuple(variable.shape),
+            f"`checkpoint` must have {name} of shape {tuple(variable.shape)}",
+            array.shape,
+        )
+        variable.assign(array)
+    if isinstance(model, models.MomentumSupConModel):
+        model.start_copies()
+
+
+def to_torchvision(
+    encoder: models.Encoder, classifier: tf.keras.layers.Layer | None = None
+) -> dict[str, np.ndarray]:
+    """The weights under torchvision's names, with torch's axes.
+
+    Raises:
+      ValueError: torchvision has no such network.
+    """
+    own = getattr(encoder, "stack", None)
+    exceptions.require(
+        isinstance(own, models.resnet.ResNet)
+        and own.stem == "imagenet"
+        and own.stem_padding == "symmetric",
+        "`formats` must be others than torchvision, whose ResNets have the "
+        "imagenet stem with symmetric padding",
+        getattr(encoder, "architecture", encoder.name),
+    )
+    state = {}
+    for (group, block, part), layer in places_of(encoder).items():
+        start = f"layer{group + 1}.{block}." if group >= 0 else ""
+        conv, norm = f"{start}conv{part + 1}", f"{start}bn{part + 1}"
+        if part < 0:
+            conv, norm = f"{start}downsample.0", f"{start}downsample.1"
+        state[f"{conv}.weight"] = layer.conv.kernel.numpy().transpose(
+            3, 2, 0, 1
+        )
+        for name, variable in zip(_TORCH_BN, layer.bn.weights, strict=True):
+            state[f"{norm}.{name}"] = variable.numpy()
+        state[f"{norm}.num_batches_tracked"] = np.array(0)
+    if classifier is not None:
+        state["fc.weight"] = classifier.kernel.numpy().T
+        state["fc.bias"] = classifier.bias.numpy()
+    return state
