@@ -11,7 +11,10 @@ from supcon_tf.config import evaluation, images, running, stages
 from supcon_tf.settings import Settings, setting, with_default
 
 _SUFFIXES = (".csv", ".json", ".jsonl")
-CONVERSION_FORMATS = ("tflite_float32", "tflite_float16", "tflite_int8", "onnx")
+CONVERSION_FORMATS = (
+    *("tflite_float32", "tflite_float16", "tflite_int8"),
+    *("onnx", "torchvision"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +107,8 @@ class ConvertSettings(ClassifierSettings):
     )
     """Files to write: tflite_float32; tflite_float16, weights of half the size;
     tflite_int8, convolutions in integers, for bytes of pixels; onnx, which
-    needs the extra onnx."""
+    needs the extra onnx; torchvision, a state dict of its ResNet, for encoders
+    with --stem_padding=symmetric, which needs the extra torch."""
     calibration_images: int = setting(256, at_least=1)
     """tflite_int8: training images, of all classes alike, that tell the ranges
     of the activations."""

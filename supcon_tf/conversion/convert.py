@@ -17,6 +17,7 @@ _FILES = {
     "tflite_float16": "model_float16.tflite",
     "tflite_int8": "model_int8.tflite",
     "onnx": "model.onnx",
+    "torchvision": "model_torchvision.pth",
 }
 _PREPROCESSING = (
     "The caller decodes to RGB, resizes the shorter side to round(S / "
@@ -50,6 +51,8 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
             f"{directory} must not exist; replace it with --overwrite"
         )
     versions = console.versions()
+    if "torchvision" in settings.formats:
+        formats.import_torch()
     if "onnx" in settings.formats:
         formats.import_onnx()
         packages = ("tf2onnx", "onnx", "onnxruntime")
@@ -103,6 +106,8 @@ def _contents(
     for form in settings.formats:
         if form == "onnx":
             content = formats.to_onnx(model)
+        elif form == "torchvision":
+            content = formats.to_torchvision(model)
         else:
             precision = form.removeprefix("tflite_")
             content = formats.to_tflite(model, precision, calibrating)
@@ -119,10 +124,12 @@ def _measured(
 ) -> dict[str, object]:
     """Measures of the float model and of all that was made of it."""
     float_model, size = model.function(), model.image_size
+    makers = {
+        "onnx": formats.onnx_function,
+        "torchvision": lambda x: formats.torchvision_function(x, model),
+    }
     runtimes = {
-        form: formats.onnx_function(content)
-        if form == "onnx"
-        else formats.tflite_function(content)
+        form: makers.get(form, formats.tflite_function)(content)
         for form, content in contents.items()
     }
     expected, outputs, labels = comparison.outputs(

@@ -91,24 +91,36 @@ class Foreign:
         self.width = kernel.shape[-1] / 64
 
 
-def read(path: str, form: str, drop: tuple[str, ...] = ()) -> Foreign:
-    """Reads a checkpoint.
+def read(path: str, form: str) -> dict[str, np.ndarray]:
+    """The arrays of a checkpoint, by name.
 
     Args:
       path: its file, a prefix of TensorFlow's files, or a SavedModel.
       form: "google_supcon", "simclr_tf2", "supcontrast" or "torchvision".
-      drop: beginnings of names that are left out.
 
     Raises:
       ImportError: torch is needed and not installed.
-      ValueError: it cannot be read, or holds something else.
+      ValueError: it cannot be read.
     """
-    is_torch = form in _SHORTCUTS
-    arrays = _torch_arrays(path) if is_torch else _tensorflow_arrays(path)
+    if form in _SHORTCUTS:
+        return _torch_arrays(path)
+    return _tensorflow_arrays(path)
+
+
+def understand(
+    arrays: dict[str, np.ndarray], form: str, drop: tuple[str, ...] = ()
+) -> Foreign:
+    """What the arrays of a checkpoint are, by the names of its format.
+
+    `drop` has beginnings of names that are left out.
+
+    Raises:
+      ValueError: some are missing, or are none of such a model.
+    """
     for prefix in drop:
         exceptions.require(
             any(name.startswith(prefix) for name in arrays),
-            f"`drop` must begin a name of {path}",
+            "`drop` must begin a name of the checkpoint",
             prefix,
         )
     arrays = {
@@ -118,7 +130,7 @@ def read(path: str, form: str, drop: tuple[str, ...] = ()) -> Foreign:
         and not name.startswith(drop)
         and not _STATES.fullmatch(name)
     }
-    if is_torch:
+    if form in _SHORTCUTS:
         return _of_torch(arrays, _SHORTCUTS[form])
     return (_of_google if form == "google_supcon" else _of_simclr)(arrays)
 
@@ -138,16 +150,17 @@ def _torch_arrays(path: str) -> dict[str, np.ndarray]:
             f"`checkpoint` must be a state dict of torch, got {path}: "
             f"{exceptions.one_line(error)}"
         ) from error
-    return {
-        re.sub(r"^(module\.)?", "", name): array.transpose(2, 3, 1, 0)
+    return arrays
+
+
+def _of_torch(arrays: dict[str, np.ndarray], shortcut: str) -> Foreign:
+    """SupContrast's names, or torchvision's; kernels with torch's axes."""
+    arrays = {
+        name.removeprefix("module."): array.transpose(2, 3, 1, 0)
         if array.ndim == 4
         else array.T
         for name, array in arrays.items()
     }
-
-
-def _of_torch(arrays: dict[str, np.ndarray], shortcut: str) -> Foreign:
-    """SupContrast's names, or torchvision's."""
     prefix = "encoder." if "encoder.conv1.weight" in arrays else ""
     places = {}
     for name in arrays:
@@ -396,10 +409,18 @@ def to_torchvision(
     exceptions.require(
         isinstance(own, models.resnet.ResNet)
         and own.stem == "imagenet"
-        and own.stem_padding == "symmetric",
-        "`formats` must be others than torchvision, whose ResNets have the "
-        "imagenet stem with symmetric padding",
+        and own.stem_padding == "symmetric"
+        and encoder.width == 1
+        and encoder.architecture != "resnet200",
+        "`formats` must be without torchvision, but for a ResNet-18 to 152 of "
+        "width 1 with the imagenet stem and symmetric stem padding",
         getattr(encoder, "architecture", encoder.name),
+    )
+    exceptions.require(
+        classifier is None or not encoder.normalize,
+        "`classifier` must be none for torchvision, whose classifiers take "
+        "what was pooled",
+        "one of representations of unit length",
     )
     state = {}
     for (group, block, part), layer in places_of(encoder).items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import os
 import sys
 import threading
@@ -15,6 +16,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from supcon_tf import exceptions, models
+from supcon_tf.conversion import foreign
 
 # From images [N, S, S, 3] uint8 to probabilities or representations [N, K].
 Function = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.float32]]
@@ -214,6 +216,66 @@ def onnx_function(content: bytes) -> Function:
     return lambda batch: session.run(
         None, {"images": batch.astype(np.float32)}
     )[0]
+
+
+def import_torch() -> list[types.ModuleType]:
+    """Imports torch and torchvision, and only where they are used.
+
+    Raises:
+      ImportError: one of them is not installed.
+    """
+    return exceptions.import_extra("torch", "torch", "torchvision")
+
+
+def to_torchvision(model: ImageModel) -> bytes:
+    """The .pth file of a model: a state dict of torchvision's ResNet.
+
+    It takes pixels in 0..1, less the encoder's mean and divided by its
+    deviation, and puts out what is pooled, or the logits of the classifier.
+
+    Raises:
+      ImportError: the extra `torch` is not installed.
+      ValueError: torchvision has no such network.
+    """
+    torch, _ = import_torch()
+    state = foreign.to_torchvision(model.encoder, model.classifier)
+    buffer = io.BytesIO()
+    torch.save({k: torch.tensor(v) for k, v in state.items()}, buffer)
+    return buffer.getvalue()
+
+
+def torchvision_function(content: bytes, model: ImageModel) -> Function:
+    """The function of torchvision's network with `to_torchvision`'s content.
+
+    Returns:
+      From images [N, S, S, 3] uint8 to what the model puts out, [N, classes or
+      dim] float32.
+
+    Raises:
+      ImportError: the extra `torch` is not installed.
+    """
+    torch, torchvision = import_torch()
+    state = torch.load(io.BytesIO(content), weights_only=True)
+    classes = len(state["fc.bias"]) if "fc.bias" in state else 1
+    network = torchvision.models.get_model(
+        model.encoder.architecture, weights=None, num_classes=classes
+    )
+    if "fc.bias" not in state:
+        network.fc = torch.nn.Identity()
+    network.load_state_dict(state)
+    network.eval()
+
+    def run(batch: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+        x = (batch / np.float32(255) - np.float32(model.encoder.image_mean)) / (
+            np.float32(model.encoder.image_std)
+        )
+        with torch.no_grad():
+            answer = network(torch.tensor(x.transpose(0, 3, 1, 2)))
+        if model.classifier is not None:
+            return torch.softmax(answer, dim=1).numpy()
+        return torch.nn.functional.normalize(answer, dim=1).numpy()
+
+    return run
 
 
 @contextlib.contextmanager

@@ -31,7 +31,8 @@ def import_weights(settings: config.ImportSettings) -> run_files.RunDirectory:
     """
     run = run_files.RunDirectory(settings.run_dir)
     run.check_free(settings.overwrite)
-    found = foreign.read(settings.checkpoint, settings.format, settings.drop)
+    arrays = foreign.read(settings.checkpoint, settings.format)
+    found = foreign.understand(arrays, settings.format, settings.drop)
     is_torch = settings.format in ("supcontrast", "torchvision")
     usual = _PIXELS.get(settings.format)
     if usual is None:
