@@ -35,6 +35,21 @@ def check_fill(fill: Sequence[int]) -> Color:
     return fill
 
 
+def _color(fill: Color, images: tf.Tensor) -> np.ndarray:
+    """`fill` as [channels] uint8 of the images."""
+    color = np.array(check_fill(fill), np.uint8)
+    channels = images.shape[3]
+    if channels == 3 and images.dtype == tf.uint8:
+        return color
+    exceptions.require(
+        (color == color[0]).all(),
+        "`fill` must be three equal numbers for images that are not RGB of "
+        "uint8",
+        fill,
+    )
+    return np.repeat(color[:1], channels)
+
+
 def affine_transform(
     images: tf.Tensor, matrices: tf.Tensor, fill: Color = GRAY
 ) -> tf.Tensor:
@@ -46,27 +61,30 @@ def affine_transform(
     |b y + c| and |e y + f| stay below 16384 pixels; beyond, they are clipped.
 
     Args:
-      images: [batch, height, width, 3] uint8, at most 2**31 pixels in all
-        with a border of 1: 42,000 images of 224 x 224.
+      images: [batch, height, width, channels] uint8 or float32, at most 2**31
+        pixels in all with a border of 1: 42,000 images of 224 x 224.
       matrices: [batch, 6] float64, rows (a, b, c, d, e, f), c and f in pixels.
-      fill: RGB of what comes from outside the image.
+      fill: RGB of what comes from outside the image; where there are not three
+        channels, of equal numbers.
     """
     images = dispatch.check_images(images)
-    color = np.array(check_fill(fill), np.uint8)
+    color = _color(fill, images)
     _, height, width, _ = images.shape
     rows, columns = _source_parts(matrices, height, width)
     sums = _clip(rows)[..., tf.newaxis] + _clip(columns)[:, :, tf.newaxis]
     x, y = tf.unstack(tf.bitwise.right_shift(sums, 16))  # [B, H, W] each
     tint = color ^ color[0]  # tf.pad knows one value for all channels
     borders = [[0, 0], [1, 1], [1, 1], [0, 0]]
-    bordered = tf.pad(_tinted(images, tint), borders, constant_values=color[0])
+    first = tf.cast(color[0], images.dtype)
+    bordered = tf.pad(_tinted(images, tint), borders, constant_values=first)
     count, stride = (height + 2) * (width + 2), width + 2
     first = tf.range(tf.shape(images)[0]) * count + (stride + 1)
     index = tf.clip_by_value(x, -1, width) + (
         tf.clip_by_value(y, -1, height) * stride
         + first[:, tf.newaxis, tf.newaxis]
     )
-    taken = tf.gather_nd(tf.reshape(bordered, [-1, 3]), index[..., tf.newaxis])
+    pixels = tf.reshape(bordered, [-1, images.shape[3]])
+    taken = tf.gather_nd(pixels, index[..., tf.newaxis])
     return _tinted(taken, tint)
 
 
@@ -97,20 +115,26 @@ def cutout(
     columns likewise.
 
     Args:
-      images: [batch, height, width, 3] uint8, as is the result.
+      images: [batch, height, width, channels] uint8 or float32, as is the
+        result.
       centers: [batch, 2] int32, row and column, in pixels.
       half_sides: [batch] int32, half the side of the square, in pixels; 0
         changes nothing.
       fill: RGB of the square.
     """
     images = dispatch.check_images(images)
-    _, height, width, _ = images.shape
+    _, height, width, channels = images.shape
     rows = band(height, centers[:, 0] - half_sides, 2 * half_sides)
     columns = band(width, centers[:, 1] - half_sides, 2 * half_sides)
-    pixels = tf.reshape(images, [-1, height, width * 3])
-    color = tf.constant(np.tile(check_fill(fill), width), tf.uint8)
-    painted = paste(pixels, color, rows, columns)
-    return tf.reshape(painted, [-1, height, width, 3])
+    color = _color(fill, images)
+    if images.dtype != tf.uint8:
+        inside = (rows[:, :, tf.newaxis] > 0) & (columns[:, tf.newaxis] > 0)
+        color = tf.cast(color, images.dtype)
+        return tf.where(inside[..., tf.newaxis], color, images)
+    pixels = tf.reshape(images, [-1, height, width * channels])
+    color = tf.constant(np.tile(color, width), tf.uint8)
+    painted = paste(pixels, color, rows, columns, channels)
+    return tf.reshape(painted, [-1, height, width, channels])
 
 
 def band(size: int, first: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
@@ -121,15 +145,19 @@ def band(size: int, first: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
 
 
 def paste(
-    pixels: tf.Tensor, other: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor
+    pixels: tf.Tensor,
+    other: tf.Tensor,
+    rows: tf.Tensor,
+    columns: tf.Tensor,
+    channels: int = 3,
 ) -> tf.Tensor:
     """Takes a box from `other`, where bands of rows and of columns cross.
 
-    Both images are [batch, height, width * 3] uint8, which is faster to
+    Both images are [batch, height, width * channels] uint8, which is faster to
     broadcast; rows are [batch, height], columns [batch, width], by `band`.
     """
     # Bits, as tf.where takes longer on pixels than all of these together.
-    columns = tf.repeat(columns, 3, axis=1)
+    columns = tf.repeat(columns, channels, axis=1)
     box = tf.bitwise.bitwise_and(rows[:, :, tf.newaxis], columns[:, tf.newaxis])
     change = tf.bitwise.bitwise_and(tf.bitwise.bitwise_xor(pixels, other), box)
     return tf.bitwise.bitwise_xor(pixels, change)

@@ -67,7 +67,7 @@ def adjust_sharpness(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
     stay as they are, so an image with a side below 3 pixels does not change. A
     factor is not negative; 1 changes nothing, 0 smooths, and above 1 sharpens.
     """
-    images = dispatch.check_images(images)
+    images = dispatch.check_colors(images)
     if min(images.shape[1:3]) < 3:
         return images
     pixels = tf.cast(images, tf.int16)  # sums reach 13 * 255
@@ -89,7 +89,7 @@ def adjust_hue(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
     the resulting pixels are rounded, to nearest. A factor is a share of the
     circle, taken modulo 1; 0 changes nothing.
     """
-    images = dispatch.check_images(images)
+    images = dispatch.check_colors(images)
     height, width = images.shape[1:3]
     if height * width < _LARGE:
         return _turn_hue(images, factor)
@@ -116,7 +116,7 @@ def color_jitter(
       ValueError: `strength` is negative, or 0.2 s is above half a circle.
     """
     check_strength(strength)
-    images = dispatch.check_images(images)
+    images = dispatch.check_colors(images)
     draws = randomness.uniform(seeds, 5, randomness.Stream.JITTER)
     low, high = max(0.0, 1.0 - 0.8 * strength), 1.0 + 0.8 * strength
     factors = low + (high - low) * draws[:, :3]
@@ -185,7 +185,7 @@ def _per_image(factor: tf.Tensor) -> tf.Tensor:
 
 def _to_floats(images: tf.Tensor) -> tf.Tensor:
     """Checks a batch of images and makes its pixels float32, 0 to 255."""
-    return tf.cast(dispatch.check_images(images), tf.float32)
+    return tf.cast(dispatch.check_colors(images), tf.float32)
 
 
 def _gray(pixels: tf.Tensor) -> tf.Tensor:

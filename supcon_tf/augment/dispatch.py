@@ -8,19 +8,38 @@ import tensorflow as tf
 
 from supcon_tf import exceptions
 
+MOST_CHANNELS = 16
+
 
 def check_images(images: tf.Tensor) -> tf.Tensor:
-    """The images as a tensor, if they are [batch, height, width, 3] uint8.
+    """The images as a tensor, if they are [batch, height, width, channels].
 
-    Only the batch may be unknown while a graph is traced.
+    1 to 16 channels, uint8 or float32. Only the batch may be unknown while a
+    graph is traced.
     """
+    images = tf.convert_to_tensor(images)
+    shape = images.shape
+    known = shape.rank == 4 and shape[1:].is_fully_defined()
+    exceptions.require(
+        images.dtype in (tf.uint8, tf.float32)
+        and known
+        and 1 <= shape[3] <= MOST_CHANNELS,
+        "`images` must be [batch, height, width, channels] uint8 or float32 of "
+        f"known height and width and 1 to {MOST_CHANNELS} channels",
+        f"{shape} {images.dtype.name}",
+    )
+    return images
+
+
+def check_colors(images: tf.Tensor) -> tf.Tensor:
+    """As `check_images`, for operations on colours: RGB of uint8 alone."""
     images = tf.convert_to_tensor(images)
     shape = images.shape
     known = shape.rank == 4 and shape[1:3].is_fully_defined() and shape[3] == 3
     exceptions.require(
         images.dtype == tf.uint8 and known,
         "`images` must be [batch, height, width, 3] uint8 of known height and "
-        "width",
+        "width for operations on colours",
         f"{shape} {images.dtype.name}",
     )
     return images
@@ -46,8 +65,8 @@ def dispatch(
     Args:
       choice: [batch] int32, indices of `operations`.
       operations: callables `operation(images, *per_image)` on a batch, which
-        return uint8 images of unchanged shape.
-      images: [batch, height, width, 3] uint8.
+        return images of unchanged shape.
+      images: [batch, height, width, channels].
       *per_image: tensors with a leading batch axis, such as seeds or factors,
         which each operation receives for its own images.
     """

@@ -1,10 +1,11 @@
 """Crops and flips: where the pixels of a view come from.
 
-An image is [height, width, 3] uint8, any size from 1 x 1; a view is [size,
-size, 3] uint8, rounded to nearest. A seed is [2] int32 for one view, or [views,
-2] for several, `views` static: then the result is [views, size, size, 3].
-`area` is the smallest and the largest share of the image's area, 0.2 to 1 on
-CIFAR, `aspect` that of width / height of a box. All else is a ValueError.
+An image is [height, width, channels] uint8 or float32, of 1 to 16 channels and
+any size from 1 x 1; a view is [size, size, channels] of its type, of uint8
+rounded to nearest. A seed is [2] int32 for one view, or [views, 2] for several,
+`views` static: then the result is [views, size, size, channels]. `area` is the
+smallest and the largest share of the image's area, 0.2 to 1 on CIFAR, `aspect`
+that of width / height of a box. All else is a ValueError.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def central_view(image: tf.Tensor, size: int) -> tf.Tensor:
         tf.reduce_all(tf.shape(image)[:2] == size),
         # Not ensure_shape: Grappler's constant folding takes its shape for that
         # of `image` in both branches, and then runs the wrong one.
-        lambda: tf.reshape(image, [size, size, 3]),
+        lambda: tf.reshape(image, [size, size, image.shape[2]]),
         lambda: _resize_then_crop(image, size),
     )
 
@@ -150,11 +151,16 @@ def central_view(image: tf.Tensor, size: int) -> tf.Tensor:
 def _check_image(image: tf.Tensor, size: int, name: str) -> tf.Tensor:
     """The image as a tensor, if it is one, and the size is positive."""
     image = tf.convert_to_tensor(image)
-    fits = image.shape.is_compatible_with([None, None, 3])
+    shape = image.shape
+    if shape.is_compatible_with([None, None, 3]):
+        image.set_shape([None, None, 3])  # those of files, where it is unknown
     exceptions.require(
-        image.dtype == tf.uint8 and fits,
-        f"`{name}` must be [height, width, 3] uint8",
-        f"{image.shape} {image.dtype.name}",
+        image.dtype in (tf.uint8, tf.float32)
+        and image.shape.rank == 3
+        and 1 <= image.shape[2] <= dispatch.MOST_CHANNELS,
+        f"`{name}` must be [height, width, channels] uint8 or float32, of 1 to "
+        f"{dispatch.MOST_CHANNELS} channels",
+        f"{shape} {image.dtype.name}",
     )
     _check_size(size)
     return image
@@ -234,13 +240,16 @@ def _cut_views(
     resize = (
         functools.partial(_resize, antialias=False) if small else resize_crop
     )
-    boxes = zip(tf.unstack(begins), tf.unstack(extents), strict=True)
-    views = [resize(tf.slice(image, *box), size=size) for box in boxes]
+    views = []
+    for box in zip(tf.unstack(begins), tf.unstack(extents), strict=True):
+        cut = tf.slice(image, *box)
+        cut.set_shape([None, None, image.shape[2]])
+        views.append(resize(cut, size=size))
     return tf.stack(views) if seed.shape.rank == 2 else views[0]
 
 
 def _resize(image: tf.Tensor, size: int, *, antialias: bool) -> tf.Tensor:
-    """Bilinear resize to [size, size, 3], rounded to nearest."""
+    """Bilinear resize to [size, size, channels]; of uint8, to nearest."""
     if antialias:
         resized = tf.image.resize(image, [size, size], antialias=True)
     else:
@@ -248,9 +257,10 @@ def _resize(image: tf.Tensor, size: int, *, antialias: bool) -> tf.Tensor:
         resized = tf.raw_ops.ResizeBilinear(
             images=image[tf.newaxis], size=[size, size], half_pixel_centers=True
         )
-    # Between 0 and 255 after rounding: neither filter overshoots.
-    resized = tf.cast(tf.round(resized), tf.uint8)
-    return tf.reshape(resized, [size, size, 3])
+    if image.dtype == tf.uint8:
+        # Between 0 and 255 after rounding: neither filter overshoots.
+        resized = tf.cast(tf.round(resized), tf.uint8)
+    return tf.reshape(resized, [size, size, image.shape[2]])
 
 
 def _resize_then_crop(image: tf.Tensor, size: int) -> tf.Tensor:

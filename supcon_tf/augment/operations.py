@@ -102,7 +102,7 @@ def apply(
       ranges: what the levels mean.
       fill: colour of what was outside the image, and of Cutout.
     """
-    images = dispatch.check_images(images)
+    images = dispatch.check_colors(images)
     side = min(images.shape[1:3])
     names = [name for name, _ in steps]
     arguments = [argument(*step, side, ranges) for step in steps]

@@ -45,11 +45,12 @@ class _Policy:
         """Augments each image with its own draws.
 
         Args:
-          images: [batch, height, width, 3] uint8.
+          images: [batch, height, width, 3] uint8; of other channels, or
+            float32, for policies without operations on colours.
           seeds: [batch, 2] int32.
 
         Returns:
-          [batch, height, width, 3] uint8.
+          Images of the same shape and type.
 
         Raises:
           ValueError: `images` or `seeds` is of another shape or dtype.

@@ -22,7 +22,7 @@ def auto_contrast(images: tf.Tensor) -> tf.Tensor:
 
     A constant channel stays as it is.
     """
-    images = dispatch.check_images(images)
+    images = dispatch.check_colors(images)
     height, width = images.shape[1:3]
     darkest = tf.cast(tf.reduce_min(images, axis=[1, 2]), tf.float64)
     brightest = tf.cast(tf.reduce_max(images, axis=[1, 2]), tf.float64)
@@ -45,7 +45,7 @@ def equalize(images: tf.Tensor) -> tf.Tensor:
     A channel stays as it is if its brightest level leaves fewer than 255 pixels
     to the others.
     """
-    images = dispatch.check_images(images)
+    images = dispatch.check_colors(images)
     cells = _cells(images)
     counts = tf.raw_ops.DenseBincount(
         input=tf.reshape(cells, [-1]),
@@ -71,7 +71,7 @@ def posterize(images: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
 
     0 to 8: 8 changes nothing, 0 gives black.
     """
-    images = dispatch.check_images(images)
+    images = dispatch.check_colors(images)
     masks = tf.gather(tf.constant(_KEPT_BITS, tf.uint8), _per_image(bits))
     return tf.bitwise.bitwise_and(images, masks)
 
@@ -82,7 +82,7 @@ def solarize(images: tf.Tensor, threshold: tf.Tensor) -> tf.Tensor:
     `threshold`, 0 to 256, is the lowest level that is inverted: 256 changes
     nothing, 0 inverts everything.
     """
-    images = dispatch.check_images(images)
+    images = dispatch.check_colors(images)
     threshold = _per_image(threshold)
     # As a byte 256 is 0, and all pixels seem bright: nothing must flip then.
     flips = 255 * tf.cast(threshold < _LEVELS, tf.uint8)
@@ -92,7 +92,7 @@ def solarize(images: tf.Tensor, threshold: tf.Tensor) -> tf.Tensor:
 
 def solarize_add(images: tf.Tensor, addition: tf.Tensor) -> tf.Tensor:
     """Adds 0 to 255 levels to the pixels below 128, up to white. Not of PIL."""
-    images = dispatch.check_images(images)
+    images = dispatch.check_colors(images)
     dark = tf.cast(images < 128, tf.uint8)
     added = dark * tf.cast(_per_image(addition), tf.uint8)
     return images + tf.minimum(added, 255 - images)

@@ -27,8 +27,8 @@ def random_warp(
     outside. Images with a side of 1 pixel are returned as they are.
 
     Args:
-      images: [batch, height, width, 3] uint8, as is the result, which is
-        bilinear and rounded to nearest.
+      images: [batch, height, width, channels] uint8 or float32, as is the
+        result, which is bilinear and, of uint8, rounded to nearest.
       seeds: [batch, 2] int32.
       max_length: pixels, not negative, for images whose short side is 224;
         scales with it.
@@ -47,7 +47,7 @@ def random_warp(
     return tf.map_fn(
         lambda pair: _bend(*pair, basis),
         (images, _moves(seeds, longest)),
-        fn_output_signature=tf.TensorSpec(images.shape[1:], tf.uint8),
+        fn_output_signature=tf.TensorSpec(images.shape[1:], images.dtype),
     )
 
 
@@ -65,7 +65,7 @@ def _moves(seeds: tf.Tensor, longest: float) -> tf.Tensor:
 
 @tf.function(jit_compile=True)
 def _bend(image: tf.Tensor, moves: tf.Tensor, basis: tf.Tensor) -> tf.Tensor:
-    """Takes each pixel from `basis @ moves`, bilinear: [H, W, 3] uint8.
+    """Takes each pixel from `basis @ moves`, bilinear: [H, W, C].
 
     Positions are rounded to 1/256 pixel: with that, interpolation between
     bytes is exact in float32, and float64 until then hides in which order a
@@ -79,7 +79,7 @@ def _bend(image: tf.Tensor, moves: tf.Tensor, basis: tf.Tensor) -> tf.Tensor:
     low = tf.floor(positions)
     right, below = tf.split(positions - low, 2, axis=-1)
     column, row = tf.unstack(tf.cast(low, tf.int32), axis=-1)
-    pixels = tf.reshape(image, [-1, 3])
+    pixels = tf.reshape(image, [-1, image.shape[2]])
     total = 0.0
     for down, rows in enumerate((1.0 - below, below)):
         for across, columns in enumerate((1.0 - right, right)):
@@ -87,7 +87,9 @@ def _bend(image: tf.Tensor, moves: tf.Tensor, basis: tf.Tensor) -> tf.Tensor:
             index += tf.minimum(column + across, width - 1)
             taken = tf.cast(tf.gather(pixels, index), tf.float32)
             total += rows * columns * taken
-    return tf.reshape(tf.cast(tf.round(total), tf.uint8), image.shape)
+    if image.dtype == tf.uint8:
+        total = tf.cast(tf.round(total), tf.uint8)
+    return tf.reshape(total, image.shape)
 
 
 def _basis(height: int, width: int) -> np.ndarray:

@@ -23,6 +23,11 @@ class DataSettings(Settings):
     image_size: int | None = setting(None, at_least=8, common=True)
     """Side of the views in pixels; default: that of the images, where all are
     squares of one size."""
+    channels: int = setting(
+        3, must=("be 1 or 3, got {}", lambda number: number in (1, 3))
+    )
+    """Channels of the images: 3, or 1 for a TFDS set of one channel, as it
+    is."""
     test_fraction: float = setting(0.2, above=0, at_most=0.9)
     """Share of a folder without train/ and test/ that is held out: each image
     is by a hash of its file name, whatever other files there are."""
@@ -43,6 +48,11 @@ class DataSettings(Settings):
         if self.dataset is None:
             raise exceptions.InvalidValue(
                 "--data_dir or --dataset must be given"
+            )
+        if self.dataset in ("digits", "folder"):
+            self._check_left_out(
+                f"with --dataset={self.dataset}, which is read as RGB",
+                "channels",
             )
         if self.dataset == "folder" and not self.data_dir:
             raise exceptions.InvalidValue(

@@ -45,6 +45,7 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
         classifier, the data has other classes, or the directory exists.
     """
     run = runs.Run.open(settings.run_dir, settings.linear_stage)
+    run.check_rgb("conversion")
     checkpoint, directory = run.checkpoint, run.files.converted
     if directory.exists() and not settings.overwrite:
         raise exceptions.InvalidValue(

@@ -16,6 +16,7 @@ def load(
     check_images: bool = True,
     skip_bad_images: bool = False,
     shard: tuple[int, int] | None = None,
+    channels: int = 3,
 ) -> sources.Source:
     """Loads one split of a data set by name.
 
@@ -34,6 +35,7 @@ def load(
       check_images: folder: decode every file of the split first. Finds bad
         files before a training, and the image size; 50,000 take 3 s.
       skip_bad_images: folder: leave files out that cannot be read.
+      channels: 3; 1 for a TFDS set that has one channel, as it is.
       shard: TFDS: (index, count) of one worker's part of the files; None: all.
 
     Raises:
@@ -45,7 +47,10 @@ def load(
     )
     if dataset.startswith("tfds:") and dataset != "tfds:":
         name = dataset.removeprefix("tfds:")
-        return tfds_source.load_tfds(name, split, data_dir, shard)
+        return tfds_source.load_tfds(name, split, data_dir, shard, channels)
+    exceptions.require(
+        channels == 3, "`channels` must be 3 except for TFDS", channels
+    )
     exceptions.require(
         shard is None,
         "`shard` must be None except for TFDS, whose files it divides",

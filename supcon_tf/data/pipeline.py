@@ -70,8 +70,8 @@ def make_views(
       source: the training split.
       batch_size: examples per batch, over all replicas.
       num_views: views per example, all of one decoding of its file.
-      augmentation: a policy on ([n, S, S, 3] uint8 images, [n, 2] int32
-        seeds) that returns the same shape and dtype; None for none.
+      augmentation: a policy on ([n, S, S, C] images, [n, 2] int32 seeds)
+        that returns the same shape and dtype; None for none.
       seed: integer in 0..2^31-1.
       image_size: side S of the views in pixels; None takes the source's.
       crop_area: range of the share of the area; None for a central crop.
@@ -83,8 +83,8 @@ def make_views(
         every global batch, or fills them from its own part of the files.
 
     Returns:
-      An infinite dataset of (views [batch_size / count, num_views, S, S, 3]
-      uint8, labels [batch_size / count] int32).
+      An infinite dataset of (views [batch_size / count, num_views, S, S, C] of
+      the type of the source, labels [batch_size / count] int32).
 
     Raises:
       ValueError: an argument is out of range, no image size is known, or
@@ -121,8 +121,9 @@ def make_examples(
         examples that are made and whose images alone are read; None for all.
 
     Returns:
-      A finite dataset of (images [<= batch_size, S, S, 3] uint8, labels
-      [<= batch_size] int32), centre crops, in the order of `source.ids`.
+      A finite dataset of (images [<= batch_size, S, S, C] of the type of the
+      source, labels [<= batch_size] int32), centre crops, in the order of
+      `source.ids`.
 
     Raises:
       ValueError: `batch_size` < 1, no image size is known, or `positions` are
@@ -226,7 +227,9 @@ def _chunk_reader(
             read_views,
             (records, randomness.fold_in(seeds, _CROP)),
             fn_output_signature=(
-                tf.TensorSpec([num_views, size, size, 3], tf.uint8),
+                tf.TensorSpec(
+                    [num_views, size, size, source.channels], source.dtype
+                ),
                 tf.TensorSpec([], tf.int32),
             ),
             parallel_iterations=1,

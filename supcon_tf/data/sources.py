@@ -14,6 +14,7 @@ from supcon_tf import exceptions
 # What `Source.records` yields: an index, or an encoded example by feature.
 Record = tf.Tensor | dict[str, tf.Tensor]
 Records = Callable[[tf.Tensor | None], tf.data.Dataset]
+_MOST_CHANNELS = 16
 Read = Callable[[Record], tuple[tf.Tensor, tf.Tensor]]
 
 
@@ -35,9 +36,11 @@ class Source:
       records: takes None for the fixed order, or a [2] int32 seed pair that
         alone determines a shuffled one; returns a finite dataset with one
         small record per example.
-      read: takes one record; returns (image, label): a [height, width, 3]
-        uint8 image or the [] string contents of an image file, and the []
-        int32 label in 0..len(class_names)-1.
+      read: takes one record; returns (image, label): a [height, width,
+        channels] image of `dtype` or the [] string contents of an image file,
+        and the [] int32 label in 0..len(class_names)-1.
+      channels: of the images, 3 where they are files.
+      dtype: of the pixels, uint8 or float32, in 0..255.
       skipped: image files, relative to the data folder, that cannot be read
         and were left out.
       ignored: other files beside them, which are no images by their names.
@@ -64,6 +67,8 @@ class Source:
         default=None, repr=False, compare=False
     )
     shard: tuple[int, int] | None = None
+    channels: int = 3
+    dtype: tf.DType = tf.uint8
 
 
 def index_records(num_examples: int) -> Records:
@@ -114,16 +119,23 @@ def from_arrays(
     class_names: Sequence[str] | None = None,
     name: str = "arrays",
     split: str = "train",
+    *,
+    channels: int | None = None,
+    pixel_range: tuple[float, float] | None = None,
 ) -> Source:
     """Makes a source of images that are in memory, such as in a notebook.
 
     Args:
-      images: [N, height, width, 3] uint8, or gray [N, height, width] or
-        [N, height, width, 1], which becomes RGB. Pixels in 0..255.
+      images: [N, height, width, channels] of 1 to 16 channels, or gray [N,
+        height, width]; uint8, or float of a `pixel_range`.
       labels: [N] or [N, 1] integers in 0..classes-1.
       class_names: one per class; None names the classes "0", "1", ...
       name: name of the source.
       split: "train" or "test", for messages only.
+      channels: 3 repeats one channel, 1 keeps it; None is 3 for gray images and
+        else those that there are.
+      pixel_range: the two numbers that stand for black and white in float
+        images, which become float32 in 0..255; values beyond them stay beyond.
 
     Returns:
       A source that keeps `images` in memory once.
@@ -132,7 +144,15 @@ def from_arrays(
       ValueError: `images` or `labels` has another shape or dtype, their
         lengths differ or are 0, or a label has no class name.
     """
-    images = _checked_images(np.asarray(images))
+    images = _checked_images(np.asarray(images), pixel_range)
+    if channels is None:
+        channels = 3 if images.shape[-1] == 1 else images.shape[-1]
+    exceptions.require(
+        images.shape[-1] in (1, channels) and 1 <= channels <= _MOST_CHANNELS,
+        f"`channels` must be {images.shape[-1]}, those of the images"
+        + (f", or up to {_MOST_CHANNELS}" if images.shape[-1] == 1 else ""),
+        channels,
+    )
     labels = _checked_labels(np.asarray(labels), len(images))
     if class_names is None:
         class_names = [str(label) for label in range(labels.max() + 1)]
@@ -147,10 +167,12 @@ def from_arrays(
         split=split,
         class_names=tuple(class_names),
         image_size=height if height == width else None,
+        channels=channels,
+        dtype=tf.as_dtype(images.dtype),
         **by_index(
             images,
             labels,
-            lambda image: tf.broadcast_to(image, [height, width, 3]),
+            lambda image: tf.broadcast_to(image, [height, width, channels]),
         ),
     )
 
@@ -181,25 +203,40 @@ def load_digits(split: str) -> Source:
     return from_arrays(images, digits.target[positions], names, "digits", split)
 
 
-def _checked_images(images: np.ndarray) -> np.ndarray:
+def _checked_images(
+    images: np.ndarray, pixel_range: tuple[float, float] | None
+) -> np.ndarray:
     """Checks dtype and shape; gray becomes [N, height, width, 1]."""
-    hint = ""
-    if np.issubdtype(images.dtype, np.floating):
-        hint = "; for floats in [0, 1] pass (images * 255).astype('uint8')"
+    is_float = np.issubdtype(images.dtype, np.floating)
     exceptions.require(
-        images.dtype == np.uint8,
-        "`images` must be uint8 in 0..255",
-        f"{images.dtype}{hint}",
+        images.dtype == np.uint8 or is_float,
+        "`images` must be uint8 in 0..255, or float with a `pixel_range`",
+        images.dtype,
+    )
+    exceptions.require(
+        is_float == (pixel_range is not None),
+        "`pixel_range` must be given for float images, such as (0, 1), and for "
+        "no others",
+        f"{pixel_range} for {images.dtype}",
     )
     if images.ndim == 3:
         images = images[..., None]
     exceptions.require(
-        images.ndim == 4 and images.shape[-1] in (1, 3) and images.size,
-        "`images` must have shape [N, height, width, 3], [N, height, width, 1] "
-        "or [N, height, width], none of them 0",
+        images.ndim == 4
+        and images.shape[-1] <= _MOST_CHANNELS
+        and bool(images.size),
+        "`images` must have shape [N, height, width, channels] or [N, height, "
+        f"width], none of them 0, and at most {_MOST_CHANNELS} channels",
         list(images.shape),
     )
-    return images
+    if not is_float:
+        return images
+    low, high = pixel_range
+    exceptions.require(low < high, "`pixel_range` must rise", pixel_range)
+    exceptions.require(
+        bool(np.isfinite(images).all()), "`images` must be finite", "NaN or inf"
+    )
+    return ((images - low) * (255.0 / (high - low))).astype(np.float32)
 
 
 def _checked_labels(labels: np.ndarray, num_images: int) -> np.ndarray:

@@ -25,6 +25,7 @@ def load_tfds(
     split: str,
     data_dir: str | None,
     shard: tuple[int, int] | None = None,
+    channels: int = 3,
 ) -> sources.Source:
     """Loads one split of a TFDS set; see `loading.load`.
 
@@ -39,6 +40,7 @@ def load_tfds(
         validation that has labels (the test split of imagenet2012 has none).
       data_dir: where TFDS keeps its sets; None is TFDS's own default.
       shard: (index, count) to read only every count-th file; None for all.
+      channels: 3, or 1 for a set of one channel, as it is.
 
     Raises:
       ImportError: `tensorflow_datasets` does not import.
@@ -54,8 +56,19 @@ def load_tfds(
     num_examples = builder.info.splits[split_name].num_examples
     height, width = builder.info.features[image_key].shape[:2]
 
+    own = builder.info.features[image_key].shape[2]
+    exceptions.require(
+        channels == 3 or own == channels,
+        f"`channels` must be 3, or those of tfds:{name}, {own}",
+        channels,
+    )
+
     def read(record: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        return record[image_key], tf.cast(record[label_key], tf.int32)
+        image = record[image_key]
+        if channels == 1:
+            image = tf.io.decode_image(image, 1, expand_animations=False)
+            image = tf.ensure_shape(image, [height, width, 1])
+        return image, tf.cast(record[label_key], tf.int32)
 
     return sources.Source(
         name=f"tfds:{name}",
@@ -66,6 +79,7 @@ def load_tfds(
         records=functools.partial(_records, dataset, num_examples),
         read=read,
         shard=shard,
+        channels=channels,
     )
 
 

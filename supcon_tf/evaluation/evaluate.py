@@ -33,6 +33,7 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
     test_images = run.images("test")
     corrupted = None
     if settings.corruptions != "none":
+        run.check_rgb("corruptions")
         corrupted = robustness.Robustness(settings, run)
     with distribute.make_strategy(settings.strategy, settings.tpu).scope():
         classifiers = {name: run.classifier(name) for name in run.classifiers}

@@ -66,13 +66,14 @@ class EncodedSplit:
 
 
 def reduced(images: tf.Tensor | np.ndarray, side: int) -> np.ndarray:
-    """Reduces [n, S, S, 3] uint8 images by area to a side in pixels.
+    """Reduces images by area to a side in pixels: [n, side, side, 3] uint8.
 
-    Smaller images stay as they are.
+    Smaller images stay as they are; gray ones become RGB.
     """
     side = min(side, images.shape[1])
     resized = tf.image.resize(images, [side, side], method="area")
-    return tf.cast(tf.round(resized), tf.uint8).numpy()
+    pixels = tf.cast(tf.round(resized), tf.uint8)
+    return tf.broadcast_to(pixels, [*pixels.shape[:3], 3]).numpy()
 
 
 def evenly(total: int, count: int) -> np.ndarray:

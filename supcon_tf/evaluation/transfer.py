@@ -108,6 +108,11 @@ def _data(
 ) -> tuple[config.TransferSettings, data.Source, data.Source]:
     """Resolved settings, and the training and the test images."""
     settings = _resolved(settings, run)
+    exceptions.require(
+        settings.channels == run.settings.channels,
+        f"--channels must be {run.settings.channels}, as the encoder has them",
+        settings.channels,
+    )
     images, test = (
         input_pipeline.source(settings, split) for split in ("train", "test")
     )

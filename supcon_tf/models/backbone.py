@@ -106,7 +106,12 @@ class BackboneEncoder(base.Model):
         self, images: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
         """[B, H, W, 3] uint8, or float in 0..255, to [B, dim] float32."""
-        layers.check_images(images.shape)
+        shape = layers.check_images(images.shape)
+        exceptions.require(
+            self._mode in ("none", "tf") or shape[-1] == 3,
+            f"`preprocessing` {self._mode} must have images of 3 channels",
+            shape[-1],
+        )
         x = tf.cast(self.preprocess(images), self.backbone.compute_dtype)
         x = self.backbone(x, training=training)
         return layers.representation(x, self.normalize)

@@ -31,8 +31,9 @@ class Encoder(base.Model):
       stem: "cifar" (no early downsampling), "imagenet", or "auto": "cifar" for
         images up to 64 pixels, else "imagenet". VGG has one stem, "auto".
       width: multiplier of all channels, positive.
-      image_mean: mean per channel, of pixels in 0..1.
-      image_std: standard deviation per channel, of pixels in 0..1.
+      image_mean: mean per channel, of pixels in 0..1; three equal numbers
+        stand for any number of channels.
+      image_std: standard deviation per channel, likewise.
       normalize: put out r / ||r|| as in the paper, not the pooled activations.
       synchronized_bn: BN statistics over all replicas of the strategy. Without
         effect on one replica.
@@ -48,7 +49,7 @@ class Encoder(base.Model):
       resolved_stem: "cifar" or "imagenet" once built; None before, and for VGG.
 
     Raises:
-      ValueError: a bad argument; images that are not [batch, height, width, 3];
+      ValueError: a bad argument; images that are not [batch, height, width, C];
         stem "auto" where the size of the images is not known.
 
     Reference: https://arxiv.org/abs/2004.11362, Sec. 3.1.
@@ -88,8 +89,8 @@ class Encoder(base.Model):
         )
         for key, values in ("image_mean", image_mean), ("image_std", image_std):
             exceptions.require(
-                len(values) == 3,
-                f"`{key}` must have three channels",
+                1 <= len(values) <= 16,
+                f"`{key}` must have 1 to 16 channels",
                 tuple(values),
             )
         exceptions.require(
@@ -114,6 +115,13 @@ class Encoder(base.Model):
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
         shape = layers.check_images(input_shape)
+        for key in ("image_mean", "image_std"):
+            values = getattr(self, key)
+            exceptions.require(
+                len({*values}) == 1 or len(values) == shape[-1],
+                f"`{key}` must have the {shape[-1]} channels of the images",
+                values,
+            )
         synchronized = self.synchronized_bn and layers.spans_replicas(self)
         options = {
             "width": self.width,
@@ -146,9 +154,14 @@ class Encoder(base.Model):
     def call(
         self, images: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
-        """[B, H, W, 3] uint8, or float in 0..255, to [B, dim] float32."""
-        layers.check_images(images.shape)
+        """[B, H, W, C] uint8, or float in 0..255, to [B, dim] float32."""
+        channels = layers.check_images(images.shape)[-1]
         x = tf.cast(images, tf.float32) / 255.0
-        x = (x - self.image_mean) / self.image_std
+        # Equal numbers stand for any number of channels.
+        mean, std = (
+            values if len(values) == channels else values[0]
+            for values in (self.image_mean, self.image_std)
+        )
+        x = (x - mean) / std
         x = self.stack(tf.cast(x, self.compute_dtype), training=training)
         return layers.representation(x, self.normalize)

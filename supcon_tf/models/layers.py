@@ -60,8 +60,8 @@ def check_images(shape: tf.TensorShape) -> list[int | None]:
     """Returns the static shape, or raises if it cannot be one of images."""
     shape = tf.TensorShape(shape)
     exceptions.require(
-        shape.rank == 4 and shape[-1] == 3,
-        "`images` must be [batch, height, width, 3]",
+        shape.rank == 4 and shape[-1] is not None and 1 <= shape[-1] <= 16,
+        "`images` must be [batch, height, width, channels] of 1 to 16 channels",
         f"shape {shape}",
     )
     return shape.as_list()
@@ -182,7 +182,7 @@ def image_shape(views: tf.TensorShape) -> list[int | None]:
     views = tf.TensorShape(views)
     exceptions.require(
         views.rank == 5,
-        "`views` must be [batch, views, height, width, 3]",
+        "`views` must be [batch, views, height, width, channels]",
         f"shape {views}",
     )
     return [None, *views.as_list()[2:]]

@@ -34,7 +34,7 @@ _LEAST_SIDES = {"inception_resnet_v2": 75, "inception_v3": 75, "xception": 71}
 
 
 def named_encoder(
-    architecture: str, image_size: int, **options: object
+    architecture: str, image_size: int, channels: int = 3, **options: object
 ) -> tf.keras.Model:
     """A network by its name as an encoder, with random weights, not built.
 
@@ -43,6 +43,7 @@ def named_encoder(
         classifier; or "package.module:function", which returns a Keras model
         as `BackboneEncoder` takes it, or an encoder.
       image_size: side of the images in pixels.
+      channels: of the images; a function's network has its own.
       **options: of `BackboneEncoder`, but for `preprocessing`, which is that of
         the network; an encoder that a function returns has its own.
 
@@ -64,7 +65,9 @@ def named_encoder(
     side = None
     if _module(make) == "nasnet":  # whose cells are built for one size
         side = image_size
-    network = make(include_top=False, weights=None, input_shape=(side, side, 3))
+    network = make(
+        include_top=False, weights=None, input_shape=(side, side, channels)
+    )
     preprocessing = _PREPROCESSING.get(_module(make), "none")
     return backbone.BackboneEncoder(network, preprocessing, **options)
 

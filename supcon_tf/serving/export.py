@@ -21,6 +21,7 @@ def export(settings: config.ExportSettings) -> epath.Path:
         photographs.
     """
     run = runs.Run.open(settings.run_dir, settings.linear_stage)
+    run.check_rgb("export")
     size, versions = run.settings.image_size, run.files.export
     taken = [int(x.name) for x in versions.glob("*") if x.name.isdecimal()]
     directory = versions / str(settings.version or max(taken, default=0) + 1)

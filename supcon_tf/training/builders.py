@@ -16,7 +16,9 @@ def encoder(settings: config.PretrainSettings) -> tf.keras.Model:
         "synchronized_bn": _synchronizes(settings),
     }
     if ":" in settings.architecture:
-        made = models.named_encoder(settings.architecture, side, **options)
+        made = models.named_encoder(
+            settings.architecture, side, settings.channels, **options
+        )
     else:
         made = models.Encoder(
             settings.architecture,
@@ -28,7 +30,7 @@ def encoder(settings: config.PretrainSettings) -> tf.keras.Model:
             stem_padding=settings.stem_padding,
             **options,
         )
-    made.build((None, side, side, 3))
+    made.build((None, side, side, settings.channels))
     return made
 
 
@@ -59,7 +61,8 @@ def model(
             encoder(settings), num_classes, cosine=uses_cosines(settings)
         )
     side = settings.image_size
-    made.build((None, settings.num_views, side, side, 3))
+    shape = settings.num_views, side, side, settings.channels
+    made.build((None, *shape))
     return made
 
 

@@ -34,6 +34,7 @@ def source(
         check_images=settings.check_images,
         skip_bad_images=settings.skip_bad_images,
         shard=shard,
+        channels=settings.channels,
     )
 
 

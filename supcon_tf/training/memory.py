@@ -34,7 +34,9 @@ def warning(
     most = views * settings.image_size**2 * _MOST_PER_PIXEL * settings.width
     if available is None or most < available:
         return None
-    needed = views * activation_bytes(encoder, settings.image_size)
+    needed = views * activation_bytes(
+        encoder, settings.image_size, settings.channels
+    )
     if needed < 0.8 * available:
         return None
     excess = needed / (0.6 * available)
@@ -54,7 +56,9 @@ def warning(
     )
 
 
-def activation_bytes(encoder: models.Encoder, image_size: int) -> int:
+def activation_bytes(
+    encoder: models.Encoder, image_size: int, channels: int = 3
+) -> int:
     """Bytes that the forward pass of a view of this side keeps for backward."""
     strategy = tf.distribute.get_strategy()
 
@@ -63,7 +67,7 @@ def activation_bytes(encoder: models.Encoder, image_size: int) -> int:
             outputs = encoder(images, training=True)
         return tape.gradient(outputs, encoder.trainable_variables)
 
-    shape = [_VIEWS, image_size, image_size, 3]
+    shape = [_VIEWS, image_size, image_size, channels]
 
     @tf.function(input_signature=[tf.TensorSpec(shape, tf.uint8)])
     def step(images: tf.Tensor) -> list[tf.Tensor]:

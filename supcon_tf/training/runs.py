@@ -81,6 +81,14 @@ class Run:
             self._splits[split] = images
         return self._splits[split]
 
+    def check_rgb(self, what: str) -> None:
+        """Raises ValueError for a run of images of other channels."""
+        exceptions.require(
+            self.settings.channels == 3,
+            f"--run_dir must be a run of RGB images for {what}",
+            f"{self.files.path} of {self.settings.channels} channel",
+        )
+
     @functools.cached_property
     def encoder(self) -> models.Encoder:
         """The trained encoder, built for the images of the run.

@@ -164,7 +164,7 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
         # A classifier of stage 1 began with the draw that would come next.
         tf.keras.utils.set_random_seed(settings.seed + 1)
         classifier = models.LinearClassifier(encoder, len(images.class_names))
-        classifier.build((None, size, size, 3))
+        classifier.build((None, size, size, run.settings.channels))
         console.print_header(images, size, settings)
         console.print_line("encoder", checkpoint)
     constant = settings.views_are_constant

@@ -188,15 +188,19 @@ def test_errors():
     crop = geometry.random_resized_crop
     of_jpeg = geometry.random_resized_crop_jpeg
     central, resize = geometry.central_view, geometry.resize_crop
-    uint8 = r"must be \[height, width, 3\] uint8, got"
+    kinds = r"must be \[height, width, channels\] uint8 or float32, of 1 to 16"
     for function, arguments, message in (
         (crop, (image, seed, 8, (0.0, 1.0)), "`area` must be 0 < low"),
         (crop, (image, seed, 8, (0.5, 0.2)), r"got \(0.5, 0.2\)"),
         (crop, (image, seed, 8, (0.1, 1), (2.0, 1.0)), "`aspect` must be 0 <"),
         (crop, (image, seed, 0), "`size` must be at least 1 pixel, got 0"),
         (of_jpeg, (b"", seed, 0), "`size` must be at least 1 pixel, got 0"),
-        (central, (tf.cast(image, tf.float32), 8), f"`image` {uint8} .* float"),
-        (resize, (image[..., :1], 8), rf"`crop` {uint8} \(8, 8, 1\)"),
+        (central, (tf.cast(image, tf.int32), 8), f"`image` {kinds} .* int32"),
+        (
+            resize,
+            (tf.tile(image, [1, 1, 6]), 8),
+            rf"`crop` {kinds} channels, got \(8, 8, 18\)",
+        ),
         (
             crop,
             (image, made.seeds(0), 8),
@@ -206,7 +210,7 @@ def test_errors():
         (
             geometry.random_flip,
             (image, made.seeds(8)),
-            r"`images` must be \[batch, height, width, 3\] uint8 of known",
+            r"`images` must be \[batch, height, width, channels\] uint8 or",
         ),
     ):
         with pytest.raises(ValueError, match=message):

@@ -194,7 +194,11 @@ def test_errors():
     with pytest.raises(ValueError, match=r"`strength` must be in \[0, 2.5\]"):
         augment.SimAugment(strength=2.6)
     for policy in _POLICIES.values():
-        for images in (tf.zeros([2, 4, 4, 3]), tf.zeros([4, 4, 3], tf.uint8)):
+        for images in (
+            tf.zeros([2, 4, 4, 3], tf.int32),
+            tf.zeros([4, 4, 3], tf.uint8),
+            tf.zeros([2, 4, 4, 17], tf.uint8),
+        ):
             with pytest.raises(ValueError, match="`images` must be "):
                 policy(images, made.seeds(len(images)))
     with pytest.raises(ValueError, match="one of imagenet, v0.* got 'v1'"):

@@ -91,12 +91,11 @@ def test_gray_arrays_become_rgb(shape):
     "images, labels, class_names, message",
     [
         (np.zeros([2, 8, 8, 3]), [0, 1], None,
-         r"`images` must be uint8 in 0..255, got float64; for floats in \[0, "
-         r"1\] pass \(images \* 255\).astype\('uint8'\)"),
+         r"`pixel_range` must be given for float images, such as \(0, 1\)"),
         (np.zeros([2, 8, 8, 3], np.int32), [0, 1], None,
-         r"`images` must be uint8 in 0..255, got int32$"),
-        (noise(2, 8, 8, 4), [0, 1], None,
-         r"`images` must have shape .*, got \[2, 8, 8, 4\]"),
+         r"`images` must be uint8 in 0..255, or float .*, got int32$"),
+        (noise(2, 8, 8, 17), [0, 1], None,
+         r"`images` must have shape .*, got \[2, 8, 8, 17\]"),
         (noise(8, 8), [0, 1], None, r"`images` must have .*, got \[8, 8\]"),
         (noise(0, 8, 8, 3), [], None, r"`images` .*, got \[0, 8, 8, 3\]"),
         (noise(2, 8, 8, 3), [0, 1, 2], None,

@@ -79,6 +79,24 @@ class TinyUnlabelled(Tiny):
             yield i, {"file": str(i), "image": tiny_image(i), "label": label}
 
 
+class TinyGray(Tiny):
+    """Images of one channel."""
+
+    __module__ = _MODULE
+    FEATURES = {
+        "image": tfds.features.Image(shape=(8, 8, 1), encoding_format="png"),
+        "label": tfds.features.ClassLabel(names=["a", "b"]),
+    }
+    KEYS = ("image", "label")
+
+    def _split_generators(self, dl_manager):
+        return {n: self._generate_examples(12) for n in SIZES}
+
+    def _generate_examples(self, count):
+        for i in range(count):
+            yield i, {"image": tiny_image(i)[..., :1], "label": i % 2}
+
+
 class TinyText(Tiny):
     """A set without images."""
 
@@ -103,9 +121,9 @@ class TinyByHand(TinyText):
 
 @pytest.fixture(scope="module")
 def tfds_dir(tmp_path_factory):
-    """Prepares the first three sets once."""
+    """Prepares the first four sets once."""
     root = tmp_path_factory.mktemp("tfds")
-    for builder in (TinyPhotos, TinyUnlabelled, TinyText):
+    for builder in (TinyPhotos, TinyUnlabelled, TinyGray, TinyText):
         builder(data_dir=str(root)).download_and_prepare()
     return str(root)
 
@@ -310,3 +328,18 @@ def test_a_large_set_is_shuffled_through_a_buffer(tfds_dir, monkeypatch):
     assert mixed != fixed and sorted(mixed) == sorted(fixed)
     # The i-th example drawn is one of the first i + 5 in the file.
     assert all(fixed.index(e) < i + 5 for i, e in enumerate(mixed))
+
+
+def test_one_channel_is_read_as_it_is_if_asked(tfds_dir):
+    rgb = data.load("tfds:tiny_gray", "train", tfds_dir)
+    gray = data.load("tfds:tiny_gray", "train", tfds_dir, channels=1)
+    (images, labels), (repeated, _) = (
+        next(iter(data.make_examples(x, 12))) for x in (gray, rgb)
+    )
+    assert images.shape == (12, 8, 8, 1) and repeated.shape == (12, 8, 8, 3)
+    np.testing.assert_array_equal(images[..., 0], repeated[..., 2])
+    assert sorted(labels.numpy()) == [0] * 6 + [1] * 6
+    with pytest.raises(ValueError, match="`channels` must be 3, or those of t"):
+        data.load("tfds:tiny_photos", "train", tfds_dir, channels=1)
+    with pytest.raises(ValueError, match="must be 3 except for TFDS, got 1"):
+        data.load("digits", "train", channels=1)

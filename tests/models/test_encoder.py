@@ -82,8 +82,8 @@ def test_stem(stem, side, expected):
         ({"width": 0.0}, "`width` must be positive, got 0.0"),
         ({"width": float("nan")}, "`width` must be positive, got nan"),
         ({"image_std": (1.0, 0.0, 1.0)}, "`image_std` must be positive, got"),
-        ({"image_mean": (0.5,)}, "`image_mean` must have three channels, got"),
-        ({"image_std": (1.0,) * 4}, "`image_std` must have three channels"),
+        ({"image_mean": ()}, "`image_mean` must have 1 to 16 channels, got"),
+        ({"image_std": (1.0,) * 17}, "`image_std` must have 1 to 16 channels"),
     ],
 )
 def test_bad_argument(arguments, message):
@@ -93,12 +93,14 @@ def test_bad_argument(arguments, message):
 
 
 def test_bad_images():
-    message = r"`images` must be \[batch, height, width, 3\], got shape"
+    message = r"`images` must be \[batch, height, width, channels\] of 1 to 16"
     encoder = _small()
     with pytest.raises(ValueError, match=message):
-        encoder.build((None, 16, 16, 1))
+        encoder.build((None, 16, 16, 17))
+    with pytest.raises(ValueError, match="`image_mean` must have the 4 channe"):
+        _small(image_mean=(0.4, 0.5, 0.6)).build((None, 16, 16, 4))
     encoder(_images())
-    for shape in ((16, 16, 3), (2, 16, 16, 1), (2, 2, 16, 16, 3)):
+    for shape in ((16, 16, 3), (2, 16, 16, 17), (2, 2, 16, 16, 3)):
         with pytest.raises(ValueError, match=message):
             encoder(np.zeros(shape, np.uint8))
     message = "where the image size is not static, got 'auto'"
