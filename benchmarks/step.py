@@ -6,7 +6,13 @@ A ResNet with the CIFAR stem and a projection head, on views in memory: `ours`
 and `ours_bfloat16` (mixed_bfloat16) from bytes, as `fit` does; `torch_nchw`,
 `torch_channels_last` and `torch_channels_last_bf16` (autocast) from normalised
 floats, where torchvision is installed. With it, the defaults take some twenty
-minutes. Memory against the batch, whole and in chunks of 64 images:
+minutes. `plain_keras` is a network of tf.keras.applications with a head, as its
+user writes it; ours is the same in SupConModel:
+
+  python benchmarks/step.py --architectures=keras:MobileNetV2 --image_size=96 \
+    --implementations=ours,plain_keras
+
+Memory against the batch, whole and in chunks of 64 images:
 
   python benchmarks/step.py --batch_sizes=64,256,1024 --chunk_size=64
 """
@@ -25,6 +31,8 @@ from benchmarks import harness, measuring, results
 from supcon_tf import exceptions, settings
 
 _RATE, _MOMENTUM, _DECAY = 0.05, 0.9, 1e-4
+_PLAIN = "plain_keras"
+_KERAS = ("keras:MobileNetV2", "keras:EfficientNetV2B0")
 _TORCH = ("torch_nchw", "torch_channels_last", "torch_channels_last_bf16")
 
 
@@ -33,7 +41,7 @@ class StepBench(harness.Bench):
     """Settings of benchmarks/step.py."""
 
     NEEDS = {
-        **dict.fromkeys(("ours", "ours_bfloat16"), ()),
+        **dict.fromkeys(("ours", "ours_bfloat16", _PLAIN), ()),
         **dict.fromkeys(_TORCH, ("torch", "torchvision")),
     }
     AXES = {"architecture": "architectures", "batch_size": "batch_sizes"}
@@ -54,7 +62,7 @@ class StepBench(harness.Bench):
     architectures: tuple[str, ...] = settings.setting(
         ("resnet18", "resnet50"),
         "Encoders.",
-        choices=("resnet18", "resnet34", "resnet50"),
+        choices=("resnet18", "resnet34", "resnet50", *_KERAS),
     )
     batch_sizes: tuple[int, ...] = settings.setting((64,), "Images per step.")
     supcontrast_path: str | None = settings.setting(
@@ -92,8 +100,11 @@ class StepBench(harness.Bench):
         jobs = []
         for job in super().jobs(names):
             name, batch = job["implementation"], job["batch_size"]
+            keras = job["architecture"] in _KERAS
+            if name in _TORCH and keras or name == _PLAIN and not keras:
+                continue  # nobody has both
             sizes = {batch}
-            if name not in _TORCH:
+            if name not in (_PLAIN, *_TORCH):
                 sizes = {batch // chunks for chunks in self.chunks}
                 sizes |= {self.chunk_size} - {0}
             for size in sorted(sizes, reverse=True):
@@ -154,12 +165,20 @@ def our_step(
     if job.implementation == "ours_bfloat16":
         tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
     tf.keras.utils.set_random_seed(job.seed)
-    model = models.SupConModel(
-        models.Encoder(job.architecture, "cifar"),
-        models.ProjectionHead(),
-        gradient_cache_chunks=job.chunks,
-    )
-    model.build((None, *views.shape[1:]))
+    if job.implementation == _PLAIN:
+        model = plain_model(job.architecture, views.shape[1:])
+    else:
+        encoder = (
+            models.named_encoder(job.architecture, job.image_size)
+            if job.architecture in _KERAS
+            else models.Encoder(job.architecture, "cifar")
+        )
+        model = models.SupConModel(
+            encoder,
+            models.ProjectionHead(),
+            gradient_cache_chunks=job.chunks,
+        )
+        model.build((None, *views.shape[1:]))
     model.compile(
         training.SGD(_RATE, _MOMENTUM, l2=_DECAY),
         losses.SupConLoss(job.temperature),
@@ -174,6 +193,28 @@ def our_step(
         return float(train(batches)["loss"])
 
     return step, sum(w.shape.num_elements() for w in model.trainable_variables)
+
+
+def plain_model(architecture: str, shape: tuple[int, ...]) -> object:
+    """Views [V, H, W, 3] to projections, in layers of Keras alone."""
+    import tensorflow as tf
+
+    name = architecture.partition(":")[2]
+    network = getattr(tf.keras.applications, name)(
+        include_top=False, weights=None, input_shape=(None, None, 3)
+    )
+    layers = tf.keras.layers
+    unit = layers.UnitNormalization
+    inputs = tf.keras.Input(shape)
+    x = tf.reshape(inputs, [-1, *shape[1:]])
+    x = tf.cast(x, tf.float32)
+    if name == "MobileNetV2":
+        x = layers.Rescaling(1 / 127.5, -1)(x)
+    x = unit()(layers.GlobalAveragePooling2D()(network(x)))
+    x = layers.Dense(2048, "relu")(x)
+    x = unit()(layers.Dense(128, use_bias=False)(x))
+    x = tf.reshape(x, [-1, shape[0], 128])
+    return tf.keras.Model(inputs, x)
 
 
 def make_network(architecture: str) -> object:

@@ -8,9 +8,19 @@ import nbclient
 import nbformat
 import pytest
 
-QUICKSTART = (
-    pathlib.Path(__file__).parent.parent / "notebooks" / "quickstart.ipynb"
-)
+NOTEBOOKS = pathlib.Path(__file__).parent.parent / "notebooks"
+QUICKSTART = NOTEBOOKS / "quickstart.ipynb"
+
+
+def executed(notebook, folder):
+    """Runs a notebook in a fresh kernel, and returns its outputs."""
+    nbclient.NotebookClient(
+        notebook,
+        timeout=900,
+        startup_timeout=900,
+        resources={"metadata": {"path": str(folder)}},
+    ).execute()
+    return [o for cell in notebook.cells for o in cell.get("outputs", [])]
 
 
 @pytest.mark.parametrize(
@@ -23,13 +33,7 @@ def test_quickstart_runs_and_shows_its_pictures(epochs, tmp_path):
     if epochs < 12:  # and a smaller network
         for cell in notebook.cells:
             cell.source = cell.source.replace("width=0.5", "width=0.25")
-    nbclient.NotebookClient(
-        notebook,
-        timeout=900,
-        startup_timeout=900,
-        resources={"metadata": {"path": str(tmp_path)}},
-    ).execute()
-    outputs = [o for cell in notebook.cells for o in cell.get("outputs", [])]
+    outputs = executed(notebook, tmp_path)
     pictures = [o for o in outputs if "image/png" in o.get("data", {})]
     assert len(pictures) == 2  # the views, and the representations
     assert all(len(o["data"]["image/png"]) > 10_000 for o in pictures)
@@ -65,3 +69,14 @@ def test_quickstart_is_short_and_imports_two_packages():
     assert imported == {"supcon_tf", "tensorflow"}
     assert "model.fit(" in "\n".join(code)
     assert not any(c.get("outputs") for c in notebook.cells), "clear outputs"
+
+
+def test_a_network_of_keras_goes_from_fit_to_export(tmp_path):
+    notebook = nbformat.read(NOTEBOOKS / "backbone.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    (cell,) = [c for c in notebook.cells if c.source.startswith("epochs = 12")]
+    cell.source = cell.source.replace("epochs = 12", "epochs = 2")
+    outputs = executed(notebook, tmp_path)
+    text = "".join(o.get("text", "") for o in outputs)
+    assert float(re.search("k-NN top-1 (.+)", text)[1]) > 0.3
+    assert outputs[-1]["data"]["text/plain"] == "TensorShape([8, 1280])"

@@ -25,8 +25,11 @@ def parse(settings_class, *arguments):
 
 @pytest.mark.parametrize("settings_class", PROGRAMS.values())
 def test_flags_have_the_dataclass_defaults_and_a_help_text(settings_class):
-    # To another data set, which must be named.
-    named = {"data_dir": "y"} if "transfer" in settings_class.__doc__ else {}
+    named = {}
+    if re.search("transfer|import", settings_class.__doc__):
+        named = {"data_dir": "y"}  # to another data set, which must be named
+    if "checkpoint" in settings_class.__dataclass_fields__:
+        named["checkpoint"] = "c"
     arguments = [f"--{name}={value}" for name, value in named.items()]
     parsed = parse(settings_class, "--run_dir=x", *arguments)
     assert parsed == settings_class("x", **named)

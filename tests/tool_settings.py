@@ -23,6 +23,7 @@ TOOLS = {
     "export": config.ExportSettings,
     "convert": config.ConvertSettings,
     "demo": config.DemoSettings,
+    "import_weights": config.ImportSettings,
     "data_service": config.DataServiceSettings,
     "predict": config.PredictSettings,
     "report": config.ReportSettings,

@@ -168,12 +168,11 @@ def assert_equal(layers, others):
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("stem", ["cifar", "imagenet"])
 @pytest.mark.parametrize(
-    ("form", "named", "write"),
+    ("form", "named", "write", "stem"),
     [
-        ("google_supcon", as_google, write_named),
-        ("simclr_tf2", as_simclr, write_objects),
+        ("google_supcon", as_google, write_named, "cifar"),
+        ("simclr_tf2", as_simclr, write_objects, "imagenet"),
     ],
 )
 def test_a_checkpoint_of_tensorflow_becomes_a_run(
