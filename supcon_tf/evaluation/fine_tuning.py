@@ -104,7 +104,8 @@ class FineTuning(selection.Method):
         loop.fit(settings, run, images, self.model, batches, steps=steps)
         if settings.objective == "supcon":
             self._fit_classifier(positions)
-        mean_loss = run.metrics()[-1]["loss"]
+        # The chief has written them, and writes what is returned here.
+        (*_, mean_loss) = (None, *(epoch["loss"] for epoch in run.metrics()))
         return {"batch_size": settings.batch_size, "mean_loss": mean_loss}
 
     def predict(self, positions: np.ndarray | None = None) -> np.ndarray:

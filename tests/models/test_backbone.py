@@ -108,6 +108,32 @@ def test_a_momentum_model_copies_it():
         np.testing.assert_array_equal(one, other)
 
 
+def test_batch_norm_spans_the_replicas(mirrored_strategy):
+    """After a step its statistics are those of the whole batch."""
+    views = np.stack([images(8), images(8, 1)], axis=1)
+    views[:4] //= 8  # of one replica: its own variance is far smaller
+
+    def statistics(strategy):
+        tf.keras.utils.set_random_seed(0)
+        with strategy.scope():
+            model = models.SupConModel(small(), models.ProjectionHead(4, ()))
+            model.build((None, 2, SIDE, SIDE, 3))
+            model.compile(training.SGD(0.1), losses.SupConLoss())
+        batches = tf.data.Dataset.from_tensors((views, np.arange(8) % 2))
+        model.fit(batches, verbose=0)
+        (norm,) = [
+            layer
+            for layer in model.encoder.submodules
+            if isinstance(layer, tf.keras.layers.BatchNormalization)
+        ]
+        return [norm.moving_mean.numpy(), norm.moving_variance.numpy()]
+
+    one = statistics(tf.distribute.get_strategy())
+    two = statistics(mirrored_strategy)
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-2, atol=1e-5)
+
+
 def test_it_comes_back_from_its_files(tmp_path):
     encoder = models.BackboneEncoder(small(), "torch")
     expected = encoder(images())
