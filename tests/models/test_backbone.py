@@ -119,19 +119,20 @@ def test_batch_norm_spans_the_replicas(mirrored_strategy):
             model = models.SupConModel(small(), models.ProjectionHead(4, ()))
             model.build((None, 2, SIDE, SIDE, 3))
             model.compile(training.SGD(0.1), losses.SupConLoss())
-        batches = tf.data.Dataset.from_tensors((views, np.arange(8) % 2))
-        model.fit(batches, verbose=0)
         (norm,) = [
             layer
             for layer in model.encoder.submodules
             if isinstance(layer, tf.keras.layers.BatchNormalization)
         ]
+        norm.momentum = 0.0
+        batches = tf.data.Dataset.from_tensors((views, np.arange(8) % 2))
+        model.fit(batches, verbose=0)
         return [norm.moving_mean.numpy(), norm.moving_variance.numpy()]
 
     one = statistics(tf.distribute.get_strategy())
     two = statistics(mirrored_strategy)
     for a, b in zip(one, two, strict=True):
-        np.testing.assert_allclose(a, b, rtol=2e-2, atol=1e-5)
+        np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-5)
 
 
 def test_it_comes_back_from_its_files(tmp_path):
