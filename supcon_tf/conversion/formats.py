@@ -38,7 +38,7 @@ class ImageModel:
     The normalisation of pixels is inside, decoding and crop are not.
 
     Attributes:
-      encoder: built encoder.
+      encoder: built encoder, or any Keras model, which becomes one.
       image_size: S, in pixels.
       classifier: from representations [N, dim] to logits [N, classes]
         float32, built too; or None.
@@ -47,6 +47,11 @@ class ImageModel:
     encoder: models.Encoder
     image_size: int
     classifier: Callable[[tf.Tensor], tf.Tensor] | None = None
+
+    def __post_init__(self):
+        encoder = models.as_encoder(self.encoder)
+        encoder.build((None, self.image_size, self.image_size, 3))
+        object.__setattr__(self, "encoder", encoder)
 
     @property
     def output(self) -> str:

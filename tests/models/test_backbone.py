@@ -157,7 +157,7 @@ def test_it_is_exported_and_converted(tmp_path):
     loaded = tf.saved_model.load(str(tmp_path / "1"))
     answer = loaded.signatures["represent_images"](tf.constant(images()))
     np.testing.assert_allclose(answer["representation"], expected, atol=1e-6)
-    content = formats.to_tflite(formats.ImageModel(encoder, SIDE))
+    content = formats.to_tflite(formats.ImageModel(backbone, SIDE))
     converted = formats.tflite_function(content)(images())
     np.testing.assert_allclose(converted, expected, atol=1e-5)
 
