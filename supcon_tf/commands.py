@@ -251,7 +251,7 @@ def main() -> None:
     elif name in ("--help", "-h", "help"):
         print("supcon COMMAND --help tells more.\n")
         for name, command in _COMMANDS.items():
-            print(f"  {name:<14}{command.__doc__.splitlines()[0]}")
+            print(f"  {name:<16}{command.__doc__.splitlines()[0]}")
     else:
         known = ", ".join(_COMMANDS)
         sys.exit(f"error: no command {name}; there are {known}")

@@ -36,7 +36,7 @@ def test_crops_and_flips_work_on_each_channel_alone(channels):
     floats, _ = next(iter(floats))
     assert floats.dtype == tf.float32
     np.testing.assert_allclose(floats, tf.cast(views, tf.float32), atol=0.501)
-    for channel in range(channels):
+    for channel in {0, channels - 1}:
         one = data.from_arrays(
             noise(12, SIDE, SIDE, channels)[..., channel],
             np.arange(12) % 2,

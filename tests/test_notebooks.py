@@ -75,8 +75,8 @@ def test_a_network_of_keras_goes_from_fit_to_export(tmp_path):
     notebook = nbformat.read(NOTEBOOKS / "backbone.ipynb", as_version=4)
     nbformat.validate(notebook)
     (cell,) = [c for c in notebook.cells if c.source.startswith("epochs = 12")]
-    cell.source = cell.source.replace("epochs = 12", "epochs = 2")
+    cell.source = cell.source.replace("epochs = 12", "epochs = 1")
     outputs = executed(notebook, tmp_path)
     text = "".join(o.get("text", "") for o in outputs)
-    assert float(re.search("k-NN top-1 (.+)", text)[1]) > 0.3
+    assert float(re.search("k-NN top-1 (.+)", text)[1]) > 0.15
     assert outputs[-1]["data"]["text/plain"] == "TensorShape([8, 1280])"

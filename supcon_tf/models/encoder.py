@@ -115,6 +115,7 @@ class Encoder(base.Model):
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
         shape = layers.check_images(input_shape)
+        self._channels = shape[-1]
         for key in ("image_mean", "image_std"):
             values = getattr(self, key)
             exceptions.require(
@@ -156,6 +157,12 @@ class Encoder(base.Model):
     ) -> tf.Tensor:
         """[B, H, W, C] uint8, or float in 0..255, to [B, dim] float32."""
         channels = layers.check_images(images.shape)[-1]
+        exceptions.require(
+            channels == self._channels,
+            f"`images` must be of {self._channels} channels, as those that the "
+            "encoder was built for",
+            channels,
+        )
         x = tf.cast(images, tf.float32) / 255.0
         # Equal numbers stand for any number of channels.
         mean, std = (
