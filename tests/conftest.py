@@ -24,7 +24,10 @@ def pytest_addoption(parser):
 
 
 # The longest files: begun first, they do not end last.
-_LONG = {f"test_{x}" for x in "tools stages saving loop replicas".split()}
+_LONG = {
+    f"test_{x}"
+    for x in "tools stages fine_tuning named saving loop replicas".split()
+}
 
 
 def pytest_collection_modifyitems(config, items):

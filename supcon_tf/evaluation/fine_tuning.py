@@ -14,6 +14,7 @@ from supcon_tf.training import (
     builders,
     checkpoints,
     console,
+    initial,
     input_pipeline,
     loop,
     representations,
@@ -105,8 +106,8 @@ class FineTuning(selection.Method):
         if settings.objective == "supcon":
             self._fit_classifier(positions)
         # The chief has written them, and writes what is returned here.
-        (*_, mean_loss) = (None, *(epoch["loss"] for epoch in run.metrics()))
-        return {"batch_size": settings.batch_size, "mean_loss": mean_loss}
+        losses = [epoch["loss"] for epoch in run.metrics()] or [None]
+        return {"batch_size": settings.batch_size, "mean_loss": losses[-1]}
 
     def predict(self, positions: np.ndarray | None = None) -> np.ndarray:
         """As `selection.Method`, of centre crops."""
@@ -136,6 +137,7 @@ class FineTuning(selection.Method):
         return config.PretrainSettings(
             **{name: getattr(self.settings, name) for name in own}
             | {name: getattr(self.run.settings, name) for name in _OF_NETWORK}
+            | initial.network(self.run.settings)
             | {
                 "run_dir": str(run.path),
                 "overwrite": not self.settings.resume,

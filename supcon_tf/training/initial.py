@@ -39,9 +39,7 @@ def resolved(
         other = runs.Run.open(settings.init_from)
         other.checkpoint  # noqa: B018 - it must have one
         source = other.settings
-    found = {name: getattr(source, name) for name in _OF_ENCODER}
-    if found["stem"] == "auto" and found["architecture"].startswith("resnet"):
-        found["stem"] = models.encoder.usual_stem(source.image_size)
+    found = network(source)
     if settings.init_head:
         found |= {name: getattr(source, name) for name in _OF_HEAD}
     for name, value in found.items():
@@ -53,6 +51,14 @@ def resolved(
             to_text(own),
         )
     return dataclasses.replace(settings, **found)
+
+
+def network(source: config.PretrainSettings) -> dict[str, object]:
+    """The settings of the encoder of a run, for images of any size."""
+    found = {name: getattr(source, name) for name in _OF_ENCODER}
+    if found["stem"] == "auto" and found["architecture"].startswith("resnet"):
+        found["stem"] = models.encoder.usual_stem(source.image_size)
+    return found
 
 
 def load(settings: config.PretrainSettings, model: tf.keras.Model) -> None:

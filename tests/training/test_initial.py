@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from supcon_tf import training
-from supcon_tf.training import runs
+from supcon_tf.training import initial, runs
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +76,14 @@ def test_the_head_comes_too_and_what_was_begun_goes_on(
         )
     )
     assert runs.Run.open(tmp_path / "second").settings.epochs == 2
+
+
+def test_the_stem_stays_at_another_size(tiny_settings):
+    for size, stem in ((32, "cifar"), (96, "imagenet")):
+        settings = tiny_settings(
+            architecture="resnet18", width=0.1, image_size=size
+        )
+        assert initial.network(settings)["stem"] == stem
 
 
 @pytest.mark.parametrize(
