@@ -79,4 +79,4 @@ def test_a_network_of_keras_goes_from_fit_to_export(tmp_path):
     outputs = executed(notebook, tmp_path)
     text = "".join(o.get("text", "") for o in outputs)
     assert float(re.search("k-NN top-1 (.+)", text)[1]) > 0.15
-    assert outputs[-1]["data"]["text/plain"] == "TensorShape([8, 1280])"
+    assert outputs[-1]["data"]["text/plain"] == "TensorShape([8, 256])"

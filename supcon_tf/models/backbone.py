@@ -79,13 +79,7 @@ class BackboneEncoder(base.Model):
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
         shape = layers.check_images(input_shape)
-        try:  # a symbolic call, which builds a backbone that is not
-            features = self.backbone(tf.keras.Input(shape[1:]))
-        except (ValueError, TypeError) as error:
-            raise exceptions.InvalidValue(
-                f"`backbone` must take images {shape}, got: "
-                f"{exceptions.one_line(error)}"
-            ) from error
+        features = self._features(shape)
         features = getattr(features, "shape", features)
         exceptions.require(
             isinstance(features, tf.TensorShape)
@@ -101,6 +95,21 @@ class BackboneEncoder(base.Model):
                 if isinstance(layer, tf.keras.layers.BatchNormalization):
                     layer.synchronized = True
                     layer.fused = False  # the fused kernel cannot
+
+    def _features(self, shape: list[int | None]) -> object:
+        """What the backbone makes of images, as symbols."""
+        inputs = getattr(self.backbone, "inputs", None) or ()
+        outputs = getattr(self.backbone, "outputs", None) or ()
+        if len(inputs) == len(outputs) == 1:  # a graph of layers knows
+            if inputs[0].shape.is_compatible_with(shape):
+                return outputs[0]
+        try:  # a call, which builds a backbone that is not
+            return self.backbone(tf.keras.Input(shape[1:]))
+        except (ValueError, TypeError) as error:
+            raise exceptions.InvalidValue(
+                f"`backbone` must take images {shape}, got: "
+                f"{exceptions.one_line(error)}"
+            ) from error
 
     def call(
         self, images: tf.Tensor, training: bool | None = None

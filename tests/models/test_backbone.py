@@ -171,7 +171,7 @@ def test_the_documents_python_runs():
     )
     names = {}
     exec(code, names)
-    assert names["representations"].shape == (360, 1280)
+    assert names["representations"].shape == (360, 256)
 
 
 def listing():

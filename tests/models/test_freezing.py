@@ -75,17 +75,16 @@ def train(encoder, freeze=(), batch_norm=False, chunks=1, decay=None):
     return changed, before, after
 
 
-@pytest.mark.parametrize("chunks", [1, 2])
-def test_frozen_layers_do_not_change_and_the_others_do(chunks):
+def test_frozen_layers_do_not_change_and_the_others_do():
     names = ["a_conv", "a_bn", "b_conv", "b_bn", "c_conv", "c_bn"]
-    assert train(built(network()), chunks=chunks)[0] == names
-    changed, _, _ = train(built(network()), ("a_", "b"), chunks=chunks)
-    assert changed == names[4:]
-    changed, _, _ = train(built(network()), batch_norm=True, chunks=chunks)
+    for chunks in (1, 2):
+        changed, _, _ = train(built(network()), ("a_", "b"), chunks=chunks)
+        assert changed == names[4:]
+    changed, _, _ = train(built(network()), batch_norm=True)
     assert changed == names[::2]
-    changed, _, _ = train(built(own()), ("stage0", "stage1"), chunks=chunks)
+    changed, _, _ = train(built(own()), ("stage0", "stage1"))
     assert changed == ["stage2_conv0", "stage3_conv0", "stage4_conv0"]
-    changed, _, _ = train(built(nested()), ("before",), chunks=chunks)
+    changed, _, _ = train(built(nested()), ("before",))
     assert changed == names
 
 
@@ -128,8 +127,7 @@ def test_what_cannot_be_frozen_is_named(make, freeze, message):
         models.freeze(built(make()), freeze)
 
 
-@pytest.mark.parametrize("make", [network, own])
-@pytest.mark.parametrize("chunks", [1, 2])
+@pytest.mark.parametrize(("make", "chunks"), [(network, 2), (own, 1)])
 def test_a_layer_takes_its_share_of_a_step(make, chunks):
     """decay^k of the step without it, in the k-th layer from the end."""
     encoders = [built(make()) for _ in range(2)]

@@ -45,7 +45,7 @@ def test_the_head_comes_too_and_what_was_begun_goes_on(
     source, tiny_settings, tmp_path
 ):
     moved = tmp_path / "moved"
-    first = tiny_settings(tmp_path / "first", epochs=1)
+    first = tiny_settings(tmp_path / "first", epochs=0)
     training.pretrain(first)
     second = tiny_settings(
         tmp_path / "second",
