@@ -29,9 +29,9 @@ BELOW = {
     "run_files": {"files", "settings"},
     "distribute": set(),
     "losses": {"defaults", "distribute", "keras_2", "tracing"},
-    "models": {"keras_2", "tracing"},
-    "augment": {"tracing"},
-    "data": {"augment", "tracing"},
+    "models": {"defaults", "keras_2", "tracing"},
+    "augment": {"defaults", "tracing"},
+    "data": {"augment", "defaults", "tracing"},
     "measures": {"tracing"},
 }
 BELOW["training"] = {*BELOW}

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from supcon_tf import exceptions
-
-MOST_CHANNELS = 16
+from supcon_tf.defaults import MOST_CHANNELS
 
 
 def check_images(images: tf.Tensor) -> tf.Tensor:

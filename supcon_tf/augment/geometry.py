@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from supcon_tf import exceptions
 from supcon_tf.augment import dispatch, randomness
+from supcon_tf.defaults import MOST_CHANNELS
 
 CENTRAL_FRACTION = 0.875  # of the short side kept in evaluation: 224 of 256
 _ATTEMPTS = 100  # to draw a box before falling back to the central square
@@ -157,9 +158,9 @@ def _check_image(image: tf.Tensor, size: int, name: str) -> tf.Tensor:
     exceptions.require(
         image.dtype in (tf.uint8, tf.float32)
         and image.shape.rank == 3
-        and 1 <= image.shape[2] <= dispatch.MOST_CHANNELS,
+        and 1 <= image.shape[2] <= MOST_CHANNELS,
         f"`{name}` must be [height, width, channels] uint8 or float32, of 1 to "
-        f"{dispatch.MOST_CHANNELS} channels",
+        f"{MOST_CHANNELS} channels",
         f"{shape} {image.dtype.name}",
     )
     _check_size(size)

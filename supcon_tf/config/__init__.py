@@ -19,7 +19,7 @@ from supcon_tf.config.export import (
     ImportSettings,
     PredictSettings,
 )
-from supcon_tf.config.images import AugmentationSettings
+from supcon_tf.config.images import AugmentationSettings, DataSettings
 from supcon_tf.config.running import (
     CheckpointSettings,
     DataServiceSettings,

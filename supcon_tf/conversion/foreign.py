@@ -1,8 +1,7 @@
 """Checkpoints of other projects: how they name the weights of a ResNet.
 
-A place is (group, block, part): part -1 is the shortcut's convolution, 0, 1, 2
-are those of the branch; (-1, 0, 0) is the stem. Each place has a kernel and
-the gamma, beta, mean and variance of its batch norm, in this order.
+Each of its `places` has a kernel, and the gamma, beta, mean and variance of its
+batch norm, in this order.
 """
 
 from __future__ import annotations
@@ -18,11 +17,9 @@ import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from supcon_tf import exceptions, models
+from supcon_tf.conversion.places import STEM, TORCH_BN, Place
 
-Place = tuple[int, int, int]
-STEM: Place = (-1, 0, 0)
 _BN = ("gamma", "beta", "moving_mean", "moving_variance")
-_TORCH_BN = ("weight", "bias", "running_mean", "running_var")
 _SHORTCUTS = {"supcontrast": "shortcut", "torchvision": "downsample"}
 # What a training leaves beside the weights, by the formats' own names.
 # Counters have no shape.
@@ -180,7 +177,7 @@ def _of_torch(arrays: dict[str, np.ndarray], shortcut: str) -> Foreign:
         if group is not None:
             part = -1 if conv is None else int(conv) - 1
             place = int(group) - 1, int(block), part
-        places[place] = [name, *(f"{norm}.{x}" for x in _TORCH_BN)]
+        places[place] = [name, *(f"{norm}.{x}" for x in TORCH_BN)]
     names = [x for x in arrays if re.fullmatch(r"head\.(\d\.)?weight", x)]
     head = [(x, x.removesuffix("weight") + "bias") for x in names]
     classifier = ("fc.weight", "fc.bias") if "fc.weight" in arrays else ()
@@ -302,11 +299,7 @@ def _in_order(
         [len(column) for column in columns],
     )
     rows = map(list, zip(*columns, strict=True))
-    pairs = [
-        (f"{x}kernel", f"{x}bias" if f"{x}bias" in arrays else "")
-        for x in head
-        if f"{x}kernel" in arrays
-    ]
+    pairs = [(f"{x}kernel", f"{x}bias") for x in head if f"{x}kernel" in arrays]
     has_last = f"{last}kernel" in arrays
     classifier = (f"{last}kernel", f"{last}bias") if has_last else ()
     return _checked(
@@ -333,6 +326,7 @@ def _checked(
     """The weights, if all that they need is there."""
     wanted = [x for names in places.values() for x in names] + [*classifier]
     wanted += [kernel for kernel, _ in head]
+    wanted += [bias for _, bias in head[:-1]]  # of hidden layers
     missing = [x for x in wanted if x not in arrays]
     exceptions.require(
         not missing,
@@ -341,100 +335,3 @@ def _checked(
     )
     head = [(k, bias if bias in arrays else "") for k, bias in head]
     return Foreign(arrays, places, head, classifier)
-
-
-def places_of(
-    encoder: models.Encoder,
-) -> dict[Place, models.layers.ConvBN]:
-    """The convolutions of a ResNet of ours by their places."""
-    stack = encoder.stack
-    found = {STEM: stack.stem_conv}
-    for layer in stack.blocks:
-        group, block = map(int, re.findall(r"\d+", layer.name))
-        for part, conv in enumerate(layer.branch):
-            found[group, block, part] = conv
-        if layer.shortcut is not None:
-            found[group, block, -1] = layer.shortcut
-    return found
-
-
-def assign(foreign: Foreign, model: tf.keras.Model) -> None:
-    """Puts the weights into a built model of stage 1.
-
-    Raises:
-      ValueError: one of them has another shape than the model's.
-    """
-    pairs = []
-    for place, layer in places_of(model.encoder).items():
-        exceptions.require(
-            place in foreign.places,
-            "`checkpoint` must have the convolution of every block",
-            f"none at {layer.name} of {place}",
-        )
-        weights = (*layer.conv.weights, *layer.bn.weights)
-        pairs += zip(foreign.places[place], weights, strict=True)
-    head = getattr(model, "projection_head", None)
-    if head is not None and foreign.head:
-        dense = (*head.hidden, head.projection)
-        for names, layer in zip(foreign.head, dense, strict=True):
-            pairs += zip(filter(None, names), layer.weights, strict=True)
-    if foreign.classifier:
-        pairs += zip(foreign.classifier, model.classifier.weights, strict=True)
-    for name, variable in pairs:
-        array = foreign.arrays[name]
-        if name in foreign.classifier[:1] and array.shape != variable.shape:
-            raise exceptions.InvalidValue(
-                f"`drop` must name the classifier {name} of {array.shape[-1]} "
-                f"classes, as the data have {variable.shape[-1]}"
-            )
-        exceptions.require(
-            array.shape == tuple(variable.shape),
-            f"`checkpoint` must have {name} of shape {tuple(variable.shape)}",
-            array.shape,
-        )
-        variable.assign(array)
-    if isinstance(model, models.MomentumSupConModel):
-        model.start_copies()
-
-
-def to_torchvision(
-    encoder: models.Encoder, classifier: tf.keras.layers.Layer | None = None
-) -> dict[str, np.ndarray]:
-    """The weights under torchvision's names, with torch's axes.
-
-    Raises:
-      ValueError: torchvision has no such network.
-    """
-    own = getattr(encoder, "stack", None)
-    exceptions.require(
-        isinstance(own, models.resnet.ResNet)
-        and own.stem == "imagenet"
-        and own.stem_padding == "symmetric"
-        and encoder.width == 1
-        and encoder.architecture != "resnet200",
-        "`formats` must be without torchvision, but for a ResNet-18 to 152 of "
-        "width 1 with the imagenet stem and symmetric stem padding",
-        getattr(encoder, "architecture", encoder.name),
-    )
-    exceptions.require(
-        classifier is None or not encoder.normalize,
-        "`classifier` must be none for torchvision, whose classifiers take "
-        "what was pooled",
-        "one of representations of unit length",
-    )
-    state = {}
-    for (group, block, part), layer in places_of(encoder).items():
-        start = f"layer{group + 1}.{block}." if group >= 0 else ""
-        conv, norm = f"{start}conv{part + 1}", f"{start}bn{part + 1}"
-        if part < 0:
-            conv, norm = f"{start}downsample.0", f"{start}downsample.1"
-        state[f"{conv}.weight"] = layer.conv.kernel.numpy().transpose(
-            3, 2, 0, 1
-        )
-        for name, variable in zip(_TORCH_BN, layer.bn.weights, strict=True):
-            state[f"{norm}.{name}"] = variable.numpy()
-        state[f"{norm}.num_batches_tracked"] = np.array(0)
-    if classifier is not None:
-        state["fc.weight"] = classifier.kernel.numpy().T
-        state["fc.bias"] = classifier.bias.numpy()
-    return state

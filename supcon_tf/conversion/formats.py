@@ -16,7 +16,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from supcon_tf import exceptions, models
-from supcon_tf.conversion import foreign
+from supcon_tf.conversion import places
 
 # From images [N, S, S, 3] uint8 to probabilities or representations [N, K].
 Function = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.float32]]
@@ -243,7 +243,7 @@ def to_torchvision(model: ImageModel) -> bytes:
       ValueError: torchvision has no such network.
     """
     torch, _ = import_torch()
-    state = foreign.to_torchvision(model.encoder, model.classifier)
+    state = places.torchvision_state(model.encoder, model.classifier)
     buffer = io.BytesIO()
     torch.save({k: torch.tensor(v) for k, v in state.items()}, buffer)
     return buffer.getvalue()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import tensorflow as tf
 
-from supcon_tf import config, run_files
-from supcon_tf.conversion import foreign
+from supcon_tf import config, exceptions, run_files
+from supcon_tf.conversion import foreign, places
 from supcon_tf.training import stages
 
 # Of the pixels that the formats' own input has, mean and deviation.
@@ -47,15 +49,9 @@ def import_weights(settings: config.ImportSettings) -> run_files.RunDirectory:
             "projection_batch_norm": False,
             "projection_bias": bool(found.head[-1][1]),
         }
+    data_fields = dataclasses.fields(config.DataSettings)
     made = config.PretrainSettings(
-        settings.run_dir,
-        dataset=settings.dataset,
-        data_dir=settings.data_dir,
-        image_size=settings.image_size,
-        test_fraction=settings.test_fraction,
-        split_seed=settings.split_seed,
-        check_images=settings.check_images,
-        skip_bad_images=settings.skip_bad_images,
+        **{field.name: getattr(settings, field.name) for field in data_fields},
         overwrite=settings.overwrite,
         epochs=0,
         objective=objective,
@@ -74,6 +70,46 @@ def import_weights(settings: config.ImportSettings) -> run_files.RunDirectory:
     )
 
     def load(_: config.PretrainSettings, model: tf.keras.Model) -> None:
-        foreign.assign(found, model)
+        assign(found, model)
 
     return stages.pretrain(made, load)
+
+
+def assign(found: foreign.Foreign, model: tf.keras.Model) -> None:
+    """Puts the weights into a built model of stage 1.
+
+    Raises:
+      ValueError: one is missing or left, or has another shape than the
+        model's.
+    """
+    layers = places.places_of(model.encoder)
+    exceptions.require(
+        layers.keys() == found.places.keys(),
+        f"`checkpoint` must have the convolutions of {found.architecture}, by "
+        "group, block and part",
+        f"another set: {sorted(layers.keys() ^ found.places.keys())[:5]}",
+    )
+    pairs = []
+    for place, layer in layers.items():
+        weights = (*layer.conv.weights, *layer.bn.weights)
+        pairs += zip(found.places[place], weights, strict=True)
+    head = getattr(model, "projection_head", None)
+    if head is not None and found.head:
+        dense = (*head.hidden, head.projection)
+        for names, layer in zip(found.head, dense, strict=True):
+            pairs += zip(filter(None, names), layer.weights, strict=True)
+    if found.classifier:
+        pairs += zip(found.classifier, model.classifier.weights, strict=True)
+    for name, variable in pairs:
+        array = found.arrays[name]
+        if name in found.classifier[:1] and array.shape != variable.shape:
+            raise exceptions.InvalidValue(
+                f"`drop` must name the classifier {name} of {array.shape[-1]} "
+                f"classes, as the data have {variable.shape[-1]}"
+            )
+        exceptions.require(
+            array.shape == tuple(variable.shape),
+            f"`checkpoint` must have {name} of shape {tuple(variable.shape)}",
+            array.shape,
+        )
+        variable.assign(array)

@@ -10,11 +10,11 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from supcon_tf import exceptions
+from supcon_tf.defaults import MOST_CHANNELS
 
 # What `Source.records` yields: an index, or an encoded example by feature.
 Record = tf.Tensor | dict[str, tf.Tensor]
 Records = Callable[[tf.Tensor | None], tf.data.Dataset]
-_MOST_CHANNELS = 16
 Read = Callable[[Record], tuple[tf.Tensor, tf.Tensor]]
 
 
@@ -148,9 +148,9 @@ def from_arrays(
     if channels is None:
         channels = 3 if images.shape[-1] == 1 else images.shape[-1]
     exceptions.require(
-        images.shape[-1] in (1, channels) and 1 <= channels <= _MOST_CHANNELS,
+        images.shape[-1] in (1, channels) and 1 <= channels <= MOST_CHANNELS,
         f"`channels` must be {images.shape[-1]}, those of the images"
-        + (f", or up to {_MOST_CHANNELS}" if images.shape[-1] == 1 else ""),
+        + (f", or up to {MOST_CHANNELS}" if images.shape[-1] == 1 else ""),
         channels,
     )
     labels = _checked_labels(np.asarray(labels), len(images))
@@ -223,10 +223,10 @@ def _checked_images(
         images = images[..., None]
     exceptions.require(
         images.ndim == 4
-        and images.shape[-1] <= _MOST_CHANNELS
+        and images.shape[-1] <= MOST_CHANNELS
         and bool(images.size),
         "`images` must have shape [N, height, width, channels] or [N, height, "
-        f"width], none of them 0, and at most {_MOST_CHANNELS} channels",
+        f"width], none of them 0, and at most {MOST_CHANNELS} channels",
         list(images.shape),
     )
     if not is_float:

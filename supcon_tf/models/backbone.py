@@ -23,10 +23,10 @@ class BackboneEncoder(base.Model):
 
     Takes pixels as `Encoder` does and puts out float32 representations of unit
     length. A feature map is pooled by its mean. The variables are those of the
-    backbone, and so are precision and batch norm.
+    backbone, and so is the precision.
 
     Args:
-      backbone: a `tf.keras.Model` from images [batch, height, width, 3] to
+      backbone: a `tf.keras.Model` from images [batch, height, width, C] to
         features [batch, dim] or a feature map [batch, height, width, dim].
       preprocessing: the pixels that the backbone takes, in the words of
         `tf.keras.applications`: "none", 0..255; "tf", -1..1; "torch", less
@@ -99,10 +99,8 @@ class BackboneEncoder(base.Model):
     def _features(self, shape: list[int | None]) -> object:
         """What the backbone makes of images, as symbols."""
         inputs = getattr(self.backbone, "inputs", None) or ()
-        outputs = getattr(self.backbone, "outputs", None) or ()
-        if len(inputs) == len(outputs) == 1:  # a graph of layers knows
-            if inputs[0].shape.is_compatible_with(shape):
-                return outputs[0]
+        if len(inputs) == 1 and inputs[0].shape.is_compatible_with(shape):
+            return self.backbone.output  # a graph of layers knows
         try:  # a call, which builds a backbone that is not
             return self.backbone(tf.keras.Input(shape[1:]))
         except (ValueError, TypeError) as error:
@@ -114,7 +112,7 @@ class BackboneEncoder(base.Model):
     def call(
         self, images: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
-        """[B, H, W, 3] uint8, or float in 0..255, to [B, dim] float32."""
+        """[B, H, W, C] uint8, or float in 0..255, to [B, dim] float32."""
         shape = layers.check_images(images.shape)
         exceptions.require(
             self._mode in ("none", "tf") or shape[-1] == 3,

@@ -7,6 +7,7 @@ import math
 import tensorflow as tf
 
 from supcon_tf import exceptions
+from supcon_tf.defaults import MOST_CHANNELS
 from supcon_tf.models import base, layers, resnet, vgg
 
 _RESNETS = {f"resnet{depth}": depth for depth in resnet.BLOCKS_PER_GROUP}
@@ -89,8 +90,8 @@ class Encoder(base.Model):
         )
         for key, values in ("image_mean", image_mean), ("image_std", image_std):
             exceptions.require(
-                1 <= len(values) <= 16,
-                f"`{key}` must have 1 to 16 channels",
+                1 <= len(values) <= MOST_CHANNELS,
+                f"`{key}` must have 1 to {MOST_CHANNELS} channels",
                 tuple(values),
             )
         exceptions.require(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from supcon_tf import exceptions
+from supcon_tf.defaults import MOST_CHANNELS
 
 
 def batch_norm(
@@ -60,8 +61,9 @@ def check_images(shape: tf.TensorShape) -> list[int | None]:
     """Returns the static shape, or raises if it cannot be one of images."""
     shape = tf.TensorShape(shape)
     exceptions.require(
-        shape.rank == 4 and shape[-1] is not None and 1 <= shape[-1] <= 16,
-        "`images` must be [batch, height, width, channels] of 1 to 16 channels",
+        shape.rank == 4 and shape[-1] in range(1, MOST_CHANNELS + 1),
+        "`images` must be [batch, height, width, channels] of 1 to "
+        f"{MOST_CHANNELS} channels",
         f"shape {shape}",
     )
     return shape.as_list()

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import config, conversion, models
-from supcon_tf.conversion import foreign
+from supcon_tf.conversion import foreign, importing, places
 from supcon_tf.training import builders, checkpoints, runs
 
 BLOCKS = {"resnet18": (2, 2, 2, 2), "resnet50": (3, 4, 6, 3)}
@@ -210,7 +210,7 @@ def test_names_of_torch_are_understood(architecture):
             variable.assign(tf.zeros_like(variable))
         found = foreign.understand(as_torch(model, *arguments), form)
         assert (found.architecture, found.stem) == (architecture, stem)
-        foreign.assign(found, other)
+        importing.assign(found, other)
         assert_equal(
             [x[-1] for x in ordered_layers(model)],
             [x[-1] for x in ordered_layers(other)],
@@ -232,7 +232,7 @@ def test_the_way_back_has_the_names_of_torchvision():
         model = models.ClassifierModel(encoder, 10)
         model.build((None, 1, SIDE, SIDE, 3))
         expected = as_torch(model, "downsample", "")
-        state = foreign.to_torchvision(encoder, model.classifier)
+        state = places.torchvision_state(encoder, model.classifier)
         assert state.keys() == expected.keys()
         for name, value in state.items():
             if not name.endswith("tracked"):
@@ -244,7 +244,7 @@ def test_the_way_back_has_the_names_of_torchvision():
         encoder = models.Encoder("resnet18", "imagenet", **options)
         encoder.build((None, SIDE, SIDE, 3))
         with pytest.raises(ValueError, match=message):
-            foreign.to_torchvision(encoder, model.classifier)
+            places.torchvision_state(encoder, model.classifier)
 
 
 def test_symmetric_padding_is_that_of_a_pool_of_a_padded_image():
@@ -299,6 +299,11 @@ def plus(name, shape=(3,)):
             without("module.encoder.layer2.1.conv1.weight"),
             "4 more: encoder.layer2.1.bn1.bias, encoder.layer2.1.bn1.runn",
         ),
+        (
+            "google_supcon",
+            without("ContrastiveModel/ProjectionHead/dense/bias"),
+            "none called ContrastiveModel/ProjectionHead/dense/bias",
+        ),
         ("torchvision", lambda arrays: None, "more: |no ResNet|known depth"),
     ],
 )
@@ -308,7 +313,18 @@ def test_what_is_something_else_is_named(form, change, message):
     arrays = named.get(form, as_torch)(model)
     change(arrays)
     with pytest.raises(ValueError, match=f"`checkpoint` must .*({message})"):
-        foreign.assign(foreign.understand(arrays, form), model)
+        importing.assign(foreign.understand(arrays, form), model)
+
+
+def test_a_shortcut_that_ours_has_not_is_refused():
+    model = make("resnet18", "cifar")
+    arrays = as_torch(model)
+    for name in [x for x in arrays if ".layer2.0.shortcut." in x]:
+        other = name.replace("layer2", "layer1")
+        arrays[other] = arrays[name]
+    found = foreign.understand(arrays, "supcontrast")
+    with pytest.raises(ValueError, match=r"of resnet18, .*: \[\(0, 0, -1\)\]"):
+        importing.assign(found, model)
 
 
 def test_basic_blocks_of_tensorflow_are_refused():
