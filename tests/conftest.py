@@ -67,6 +67,8 @@ def two_logical_cpus():
     )
     # What all tests have imported stays: no collection looks at it again.
     gc.freeze()
+    # Tracing makes objects by the million that stay until a file is `freed`.
+    gc.set_threshold(100_000, 20, 100)
 
 
 @pytest.fixture(scope="module", autouse=True)

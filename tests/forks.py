@@ -6,6 +6,7 @@ with an environment, signals, devices and memory of its own. What forks share
 is what an import decides, as the seed of hashes.
 """
 
+import gc
 import multiprocessing
 import os
 import pathlib
@@ -111,6 +112,8 @@ def run(
 
 def _run(program, arguments, cwd, env, outputs) -> None:
     """What a fork does."""
+    gc.freeze()  # as conftest.py
+    gc.set_threshold(100_000, 20, 100)
     for number, path in enumerate(outputs, start=1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
     os.environ.clear()

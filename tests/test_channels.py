@@ -26,7 +26,7 @@ def source(channels, pixel_range=None):
     )
 
 
-@pytest.mark.parametrize("channels", [1, 2, 3, 13])
+@pytest.mark.parametrize("channels", [1, 13])
 def test_crops_and_flips_work_on_each_channel_alone(channels):
     """A view of many channels is the views of each, and of floats unrounded."""
     options = dict(seed=1, image_size=10)

@@ -160,7 +160,7 @@ class TransferSettings(
     spaced."""
     l2: float | None = setting(None, above=0)
     """linear: this strength, and no sweep. finetune with --objective=supcon:
-    that of its classifier, default 0.01."""
+    that of its classifier, default 0.1."""
     max_iterations: int = setting(1000, at_least=1)
     """Iterations of L-BFGS per strength, at most."""
     objective: str = setting(

@@ -20,7 +20,7 @@ from supcon_tf.training import (
     representations,
 )
 
-_L2 = 0.01  # of the classifier behind SupCon
+_L2 = 0.1  # of the classifier behind SupCon
 # Settings of stage 1 that say what the encoder is, and the head on it.
 _OF_NETWORK = [
     field.name

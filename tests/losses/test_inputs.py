@@ -108,17 +108,16 @@ def test_masked_contrasts_take_no_part():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-@pytest.mark.parametrize("temperature", [0.01, 1.0])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 100.0])
-def test_value_and_gradient_are_finite(dtype, temperature, scale):
+def test_value_and_gradient_are_finite(dtype, scale):
     for views, labels in itertools.product(
-        (1, 2), ([3], [0] * 5, [0, 1, 2, 3, 4], [0, 0, 1, 1, 2])
+        (1, 2), ([3], [0] * 5, [0, 1, 2, 3, 4])
     ):
         z = tf.cast(made.unit([len(labels), views, 8]) * scale, dtype)
         for options in made.combinations(
             formulation=made.FORMULATIONS,
             denominator=made.DENOMINATORS,
-            temperature=[temperature],
+            temperature=[0.01],
         ):
             loss, gradient = made.supcon_value_and_gradient(
                 z, labels, **options

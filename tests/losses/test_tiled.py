@@ -136,24 +136,21 @@ def test_gradient_within_5e_7_of_float64(options):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-@pytest.mark.parametrize("temperature", [0.005, 0.07])
 @pytest.mark.parametrize("scale", [0.0, 100.0])
-def test_value_and_gradient_are_finite(dtype, temperature, scale):
-    for views, (batch, labels) in itertools.product(
-        (1, 2), ((1, [3]), (2, [0, 1]), (5, [0] * 5), (5, [0, 1, 2, 3, 4]))
+def test_value_and_gradient_are_finite(dtype, scale):
+    for views, labels in itertools.product(
+        (1, 2), ([3], [0] * 5, [0, 1, 2, 3, 4])
     ):
-        z = tf.cast(made.unit([batch, views, 8]) * scale, dtype)
+        z = tf.cast(made.unit([len(labels), views, 8]) * scale, dtype)
         for formulation in ("out", "in"):
-            loss = losses.SupConLoss(
-                temperature, formulation, implementation="tiled"
-            )
+            loss = losses.SupConLoss(0.005, formulation, implementation="tiled")
             value, gradient = made.value_and_gradient(
                 lambda z, loss=loss, y=labels: loss(tf.constant(y), z), z
             )
             assert np.isfinite(value)
             assert np.isfinite(tf.cast(gradient, tf.float32)).all()
             raw = losses.tiled_supcon_loss(
-                z, labels, temperature=temperature, formulation=formulation
+                z, labels, temperature=0.005, formulation=formulation
             )
             assert raw.dtype == tf.float32 and np.isfinite(raw).all()
 

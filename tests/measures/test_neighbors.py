@@ -73,8 +73,8 @@ def test_equal_rows_are_in_index_order(k, different):
 
 
 @pytest.mark.usefixtures("kernel")
-@pytest.mark.parametrize("query_chunk", [1, 7, 64, 512])
-@pytest.mark.parametrize("k", [1, 5, 20, 69, 70])
+@pytest.mark.parametrize("query_chunk", [1, 7, 512])
+@pytest.mark.parametrize("k", [1, 20, 70])
 @pytest.mark.parametrize("make", [_grid, _repeated])
 def test_leave_one_out_across_tiles_and_chunks(make, k, query_chunk):
     bank = make(70)

@@ -77,9 +77,8 @@ def train(encoder, freeze=(), batch_norm=False, chunks=1, decay=None):
 
 def test_frozen_layers_do_not_change_and_the_others_do():
     names = ["a_conv", "a_bn", "b_conv", "b_bn", "c_conv", "c_bn"]
-    for chunks in (1, 2):
-        changed, _, _ = train(built(network()), ("a_", "b"), chunks=chunks)
-        assert changed == names[4:]
+    changed, _, _ = train(built(network()), ("a_", "b"), chunks=2)
+    assert changed == names[4:]
     changed, _, _ = train(built(network()), batch_norm=True)
     assert changed == names[::2]
     changed, _, _ = train(built(own()), ("stage0", "stage1"))

@@ -62,7 +62,9 @@ COPIES = 4  # of the test images, so that 64 are in a request
 def results(finished_run):
     """Those of the evaluation; the run is exported then."""
     path = str(finished_run.path)
-    results = evaluation.evaluate(config.EvaluateSettings(path))
+    results = evaluation.evaluate(
+        config.EvaluateSettings(path, sample_images=0, plotted_images=0)
+    )
     exported = serving.export(config.ExportSettings(path, prototypes=True))
     assert exported == finished_run.export / "1"
     return results

@@ -305,7 +305,9 @@ def test_every_objective_falls_and_later_stages_take_its_encoder(
     stage = training.train_linear(constant_views(run, epochs=20))
     assert stage.metrics()[-1]["accuracy"] > 0.4
     results = evaluation.evaluate(
-        config.EvaluateSettings(str(run.path), knn_neighbors=5)
+        config.EvaluateSettings(
+            str(run.path), knn_neighbors=5, sample_images=0, plotted_images=0
+        )
     )
     assert results["linear"]["top_1"] > 0.4
     assert results["pretrained"]["top_1"] > 0.2
