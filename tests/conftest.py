@@ -87,6 +87,7 @@ def freed():
         del gradients[name]
     getattr(ops.get_default_graph(), "_py_funcs_used_in_graph", []).clear()
     gc.collect()
+    gc.freeze()  # nor at what stays of this file
     # glibc's; others have no such function.
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)

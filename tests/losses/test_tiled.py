@@ -155,11 +155,10 @@ def test_value_and_gradient_are_finite(dtype, scale):
             assert raw.dtype == tf.float32 and np.isfinite(raw).all()
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize(("jit_compile", "batch"), [(False, None), (True, 6)])
 @pytest.mark.parametrize(
     "options", [{"unit_length": True}, {"tile_rows": 4}, {"formulation": "in"}]
 )
-@pytest.mark.parametrize("batch", [None, 6])
 def test_in_a_function(jit_compile, options, batch):
     @tf.function(
         jit_compile=jit_compile,
@@ -243,8 +242,9 @@ def test_implementation_chooses():
             function(*arguments, **options)
 
 
-@pytest.mark.parametrize("formulation", ["out", "in"])
-@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize(
+    ("formulation", "labelled"), [("out", False), ("in", True)]
+)
 def test_two_replicas_equal_one_device(
     mirrored_strategy, formulation, labelled
 ):
