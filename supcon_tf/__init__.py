@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 
 _MODULES = (
     "augment clients config conversion data distribute doctor evaluation "
-    "losses measures models reports serving settings sweeps training"
+    "losses measures models reports serving settings sweeps text training"
 ).split()
 _NAMES = {
     "SupConLoss": "losses",

@@ -16,3 +16,8 @@ from supcon_tf.data.pipeline import make_examples, make_views, steps_per_epoch
 from supcon_tf.data.sampling import class_balanced
 from supcon_tf.data.service import check_service, through_service
 from supcon_tf.data.sources import Source, from_arrays
+from supcon_tf.data.tokens import (
+    from_tokens,
+    make_token_examples,
+    make_token_views,
+)

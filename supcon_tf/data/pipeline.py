@@ -92,13 +92,9 @@ def make_views(
     """
     if images_per_class is not None:
         source = sampling.class_balanced(source, batch_size, images_per_class)
-    _check_shard(source, batch_size, shard)
     size = _known_image_size(source, image_size)
-    _check_at_least("seed", seed, 0)
-    _check_at_least("start_step", start_step, 0)
-    seeds = tf.constant([seed, 0], tf.int32)
-    chunks = _ordered_chunks(source, batch_size, seeds, start_step, shard)
-    read = _chunk_reader(source, num_views, seeds, size, crop_area, crop_aspect)
+    chunks = ordered(source, batch_size, seed, start_step, shard)
+    read = _chunk_reader(source, num_views, seed, size, crop_area, crop_aspect)
     chunks = chunks.map(read, num_parallel_calls=tf.data.AUTOTUNE)
     rows = batch_size // shard[1]
     return _endless_batches(chunks, rows, horizontal_flip, augmentation)
@@ -151,17 +147,27 @@ def make_examples(
     )
 
 
-def _ordered_chunks(
+def ordered(
     source: sources.Source,
     batch_size: int,
-    run_seeds: tf.Tensor,
+    seed: int,
     start_step: int,
     shard: tuple[int, int],
 ) -> tf.data.Dataset:
-    """Yields n records, epochs [n] and positions in them [n], without end."""
+    """Yields n records, epochs [n] and positions in them [n], without end.
+
+    The order of `make_views`, which says what the arguments are.
+
+    Raises:
+      ValueError: an argument is out of range, or `shard` does not divide the
+        batch or is not that of the source.
+    """
+    _check_shard(source, batch_size, shard)
+    _check_at_least("seed", seed, 0)
+    _check_at_least("start_step", start_step, 0)
     steps = steps_per_epoch(source, batch_size)
     first_epoch, first_step = divmod(start_step, steps)
-    order_seeds = randomness.fold_in(run_seeds, _ORDER)
+    order_seeds = randomness.fold_in(_seeds(seed), _ORDER)
     index, count = shard
 
     def own_rows(dataset: tf.data.Dataset) -> tf.data.Dataset:
@@ -188,10 +194,24 @@ def _ordered_chunks(
     return epochs.flat_map(one_epoch).batch(_CHUNK)
 
 
+def view_seeds(
+    seed: int, epochs: tf.Tensor, positions: tf.Tensor, num_views: int
+) -> tf.Tensor:
+    """The seeds [n, V, 2] of the views of n examples that `ordered` yields."""
+    seeds = randomness.fold_in(_seeds(seed), _VIEW)
+    seeds = randomness.fold_in(seeds, epochs)  # [n, 2]
+    seeds = randomness.fold_in(seeds, positions)[:, tf.newaxis]
+    return randomness.fold_in(seeds, tf.range(num_views))
+
+
+def _seeds(seed: int) -> tf.Tensor:
+    return tf.constant([seed, 0], tf.int32)
+
+
 def _chunk_reader(
     source: sources.Source,
     num_views: int,
-    run_seeds: tf.Tensor,
+    seed: int,
     size: int,
     area: tuple[float, float] | None,
     aspect: tuple[float, float],
@@ -219,10 +239,7 @@ def _chunk_reader(
         records: sources.Record, epochs: tf.Tensor, positions: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         # Hashing costs as much for one image as for many: n at a time.
-        seeds = randomness.fold_in(run_seeds, _VIEW)
-        seeds = randomness.fold_in(seeds, epochs)  # [n, 2]
-        seeds = randomness.fold_in(seeds, positions)[:, tf.newaxis]
-        seeds = randomness.fold_in(seeds, tf.range(num_views))  # [n, V, 2]
+        seeds = view_seeds(seed, epochs, positions, num_views)
         views, labels = tf.map_fn(
             read_views,
             (records, randomness.fold_in(seeds, _CROP)),
@@ -257,16 +274,24 @@ def _endless_batches(
             pixels = tracing.rewritten(policy)(pixels, policy_seeds)
         return tf.reshape(pixels, views.shape), labels
 
-    # Endless, for Keras to ask for steps_per_epoch rather than run for ever.
-    endless = tf.data.experimental.assert_cardinality(
-        tf.data.INFINITE_CARDINALITY
+    return endless(
+        chunks.rebatch(batch_size, drop_remainder=True).map(
+            augment, num_parallel_calls=tf.data.AUTOTUNE
+        )
     )
+
+
+def endless(batches: tf.data.Dataset) -> tf.data.Dataset:
+    """The batches of training, as they are read by Keras and by replicas."""
     return (
-        chunks.rebatch(batch_size, drop_remainder=True)
-        .map(augment, num_parallel_calls=tf.data.AUTOTUNE)
-        .prefetch(tf.data.AUTOTUNE)
+        batches.prefetch(tf.data.AUTOTUNE)
         .with_options(_options())
-        .apply(endless)
+        # For Keras to ask for steps_per_epoch rather than run for ever.
+        .apply(
+            tf.data.experimental.assert_cardinality(
+                tf.data.INFINITE_CARDINALITY
+            )
+        )
     )
 
 

@@ -11,7 +11,7 @@ from supcon_tf.models.freezing import (
     learning_rate_shares,
     ordered_layers,
 )
-from supcon_tf.models.heads import ProjectionHead
+from supcon_tf.models.heads import NoProjectionHead, ProjectionHead
 from supcon_tf.models.momentum import MomentumSupConModel
 from supcon_tf.models.named import (
     check_named,

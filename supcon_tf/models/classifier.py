@@ -68,7 +68,8 @@ class ClassifierModel(_OnEncoder):
         super().__init__(encoder, num_classes, cosine, name=name, **kwargs)
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
-        super()._build_parts(layers.image_shape(input_shape))
+        shape = layers.folded_shape(input_shape, self.encoder)
+        super()._build_parts(shape)
 
     def call(self, views: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """[B, V, H, W, 3] uint8, or float in 0..255, to [B, V, classes]."""
@@ -76,7 +77,7 @@ class ClassifierModel(_OnEncoder):
         def rows_of(images: tf.Tensor) -> list[tf.Tensor]:
             return [self.classifier(self.encoder(images, training=training))]
 
-        return layers.each_view(rows_of, views)[0]
+        return layers.each_view(rows_of, views, self.encoder)[0]
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")

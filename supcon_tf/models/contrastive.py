@@ -89,7 +89,7 @@ class SupConModel(base.Model):
             self._figures.accuracy = accuracy("classifier_accuracy")
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
-        self.encoder.build(layers.image_shape(input_shape))
+        self.encoder.build(layers.folded_shape(input_shape, self.encoder))
         representation_shape = (None, self.encoder.representation_dim)
         self.projection_head.build(representation_shape)
         if self.classifier is not None and not self.classifier.built:
@@ -115,7 +115,7 @@ class SupConModel(base.Model):
         """Projections and, with a classifier, logits, [B, V, ...] each."""
         rows_of = functools.partial(self._rows, training=training)
         if self.gradient_cache_chunks == 1 or not training:
-            return layers.each_view(rows_of, views)
+            return layers.each_view(rows_of, views, self.encoder)
         dims = [self.projection_head.output_dim]
         if self.classifier is not None:
             shape = (None, self.encoder.representation_dim)
@@ -126,7 +126,9 @@ class SupConModel(base.Model):
         self, rows_of: gradient_cache.Forward, views: tf.Tensor, dims: list[int]
     ) -> list[tf.Tensor]:
         """`layers.each_view`, tensors [B, V, dim] of these dims."""
-        forward = functools.partial(layers.each_view, rows_of)
+        forward = functools.partial(
+            layers.each_view, rows_of, encoder=self.encoder
+        )
         if self.gradient_cache_chunks == 1:
             return forward(views)
         rows = [(views.shape[1], dim) for dim in dims]

@@ -14,14 +14,15 @@ _WITH_STATISTICS = (_BATCH_NORM, tf.keras.layers.Normalization)
 
 
 def ordered_layers(encoder: tf.keras.Model) -> list[tf.keras.layers.Layer]:
-    """The layers with weights, from the images on.
+    """The layers with weights, from the input on.
 
-    Those of an `Encoder` are its stem and its blocks, or convolutions; those of
-    any other model Keras' `layers`, models among them taken apart.
+    Those of an `Encoder` are its stem and its blocks, or convolutions; of a
+    `TextEncoder` the embeddings and the blocks; of any other model Keras'
+    `layers`, models among them taken apart.
     """
-    stack = getattr(encoder, "stack", None)
-    if stack is not None:
-        return stack.chain
+    chain = getattr(getattr(encoder, "stack", encoder), "chain", None)
+    if chain is not None:
+        return chain
     return list(_with_weights(getattr(encoder, "backbone", encoder)))
 
 

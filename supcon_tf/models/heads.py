@@ -1,4 +1,4 @@
-"""The projection head."""
+"""The projection head, and what stands where there is none."""
 
 from __future__ import annotations
 
@@ -116,3 +116,33 @@ class ProjectionHead(base.Model):
         x *= tf.math.rsqrt(tf.where(squared > 1e-12, squared, 1.0))
         leading = tf.shape(representations)[:-1]
         return tf.reshape(x, tf.concat([leading, [self.output_dim]], axis=0))
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class NoProjectionHead(base.Model):
+    """The representation at unit length, as the projection: z = r / ||r||.
+
+    For a loss on the representations, as in the fine-tuning of language models.
+    It has no weights. `name` and `**kwargs` are Keras'.
+
+    Attributes:
+      output_dim: that of the representation; None before `build`.
+
+    Reference: https://arxiv.org/abs/2011.01403, Sec. 2.
+    """
+
+    def __init__(
+        self, *, name: str = "no_projection_head", **kwargs: object
+    ) -> None:
+        super().__init__(name=name, autocast=False, **kwargs)
+        self.output_dim: int | None = None
+
+    def _build_parts(self, input_shape: tf.TensorShape) -> None:
+        self.output_dim = input_shape[-1]
+
+    def call(
+        self, representations: tf.Tensor, training: bool | None = None
+    ) -> tf.Tensor:
+        """[..., dim] float to the same, float32 of unit length."""
+        x = tf.cast(representations, tf.float32)
+        return tf.math.l2_normalize(x, axis=-1, epsilon=1e-6)

@@ -175,16 +175,19 @@ def classifier(
     return tf.keras.layers.Dense(num_classes, **options)
 
 
-def image_shape(views: tf.TensorShape) -> list[int | None]:
+def folded_shape(
+    views: tf.TensorShape, encoder: tf.keras.Model
+) -> list[int | None]:
     """The static shape of folded views, if `views` can be the shape of views.
 
     Raises:
-      ValueError: it has not the rank of [B, V, height, width, 3].
+      ValueError: it has not the rank of [B, V, *what the encoder takes].
     """
     views = tf.TensorShape(views)
+    rows = getattr(encoder, "ROWS", "height, width, channels")
     exceptions.require(
-        views.rank == 5,
-        "`views` must be [batch, views, height, width, channels]",
+        views.rank == 3 + rows.count(","),
+        f"`views` must be [batch, views, {rows}]",
         f"shape {views}",
     )
     return [None, *views.as_list()[2:]]
@@ -197,7 +200,9 @@ def fold(tensor: tf.Tensor) -> tf.Tensor:
 
 
 def each_view(
-    rows_of: Callable[[tf.Tensor], Sequence[tf.Tensor]], views: tf.Tensor
+    rows_of: Callable[[tf.Tensor], Sequence[tf.Tensor]],
+    views: tf.Tensor,
+    encoder: tf.keras.Model,
 ) -> list[tf.Tensor]:
     """Folds views into the batch for `rows_of`, and unfolds what it returns.
 
@@ -207,14 +212,15 @@ def each_view(
       rows_of: from images [B * V, height, width, 3] to any number of tensors
         [B * V, dim], `dim` static.
       views: [B, V, height, width, 3], any dtype.
+      encoder: that the rows go through.
 
     Returns:
       [B, V, dim] each; V is static where it is in `views`.
 
     Raises:
-      ValueError: `views` are not rank 5.
+      ValueError: as `folded_shape`.
     """
-    images = tf.ensure_shape(fold(views), image_shape(views.shape))
+    images = tf.ensure_shape(fold(views), folded_shape(views.shape, encoder))
     num_views = views.shape[1] or tf.shape(views)[1]
     return [
         tf.reshape(rows, [-1, num_views, rows.shape[-1]])

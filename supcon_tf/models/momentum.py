@@ -76,7 +76,8 @@ class MomentumSupConModel(contrastive.SupConModel):
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
         super()._build_parts(input_shape)
-        self.momentum_encoder.build(layers.image_shape(input_shape))
+        shape = layers.folded_shape(input_shape, self.encoder)
+        self.momentum_encoder.build(shape)
         self.momentum_head.build((None, self.encoder.representation_dim))
         self.start_copies()
 

@@ -1,0 +1,155 @@
+"""Labelled sentences from files: TSV, CSV, JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+from collections.abc import Iterator, Sequence
+
+from etils import epath
+
+from supcon_tf import exceptions
+
+_SUFFIXES = (".tsv", ".csv", ".jsonl")
+
+
+@dataclasses.dataclass(frozen=True)
+class Texts:
+    """Sentences, or pairs of them, with their labels.
+
+    Attributes:
+      name: of the file or data set.
+      texts: one tuple of one or two sentences per example.
+      labels: one per example, as written.
+      ids: FILE:LINE of each example.
+    """
+
+    name: str
+    texts: tuple[tuple[str, ...], ...]
+    labels: tuple[str, ...]
+    ids: tuple[str, ...]
+
+
+def read_texts(
+    path: str, text_columns: Sequence[str], label_column: str
+) -> Texts:
+    """Reads a file of one example per line.
+
+    A column is a name of the header, or of the fields of JSON lines; or a
+    number from 0 in files without a header. Fields of a .tsv have no quotes, as
+    those of GLUE; those of a .csv may.
+
+    Raises:
+      ValueError: there is no such file or column, a line is not UTF-8 or has
+        too few fields, or a text or label is empty; it names file and line.
+    """
+    file = epath.Path(path)
+    exceptions.require(
+        file.suffix in _SUFFIXES and file.exists(),
+        f"{path} must be a file {', '.join(_SUFFIXES)}",
+        "no file" if file.suffix in _SUFFIXES else f"one of {file.suffix!r}",
+    )
+    wanted = (*text_columns, label_column)
+    read = _json_rows if file.suffix == ".jsonl" else _table_rows
+    texts, labels, ids = [], [], []
+    for place, fields in read(file, wanted):
+        *sentences, label = (field.strip() for field in fields)
+        for column, value in zip(wanted, (*sentences, label), strict=True):
+            exceptions.require(
+                value, f"{place} must have a {column} that is not empty", "''"
+            )
+        texts.append(tuple(sentences))
+        labels.append(label)
+        ids.append(place)
+    exceptions.require(bool(ids), f"{path} must have examples", "none")
+    return Texts(file.name, tuple(texts), tuple(labels), tuple(ids))
+
+
+def _lines(file: epath.Path) -> Iterator[tuple[str, str]]:
+    """FILE:LINE and the text of every line."""
+    # Only these end a line: not the separators that str.splitlines knows.
+    lines = file.read_bytes().replace(b"\r\n", b"\n").split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        place = f"{file.name}:{number}"
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise exceptions.InvalidValue(
+                f"{place} must be UTF-8, got {error}"
+            ) from error
+        if text.strip():
+            yield place, text
+
+
+def _json_rows(
+    file: epath.Path, wanted: Sequence[str]
+) -> Iterator[tuple[str, list[str]]]:
+    for place, line in _lines(file):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise exceptions.InvalidValue(
+                f"{place} must be JSON, got {error}"
+            ) from error
+        known = row if isinstance(row, dict) else {}
+        for column in wanted:
+            exceptions.require(
+                isinstance(known.get(column), str | int)
+                and not isinstance(known[column], bool),
+                f"{place} must have a {column}, a string or an integer",
+                known.get(column, f"the fields {', '.join(known) or 'none'}"),
+            )
+        yield place, [str(row[column]) for column in wanted]
+
+
+def _table_rows(
+    file: epath.Path, wanted: Sequence[str]
+) -> Iterator[tuple[str, list[str]]]:
+    rows = _tsv_rows(file) if file.suffix == ".tsv" else _csv_rows(file)
+    has_header = not all(column.isdigit() for column in wanted)
+    if has_header:
+        place, header = next(rows, (f"{file.name}:1", []))
+        for column in wanted:
+            exceptions.require(
+                column in header,
+                f"{place}, the header, must have a column {column}; columns of "
+                "a file without one are numbers from 0",
+                ", ".join(header),
+            )
+        columns = [header.index(column) for column in wanted]
+    else:
+        columns = [int(column) for column in wanted]
+    for place, row in rows:
+        exceptions.require(
+            len(row) > max(columns),
+            f"{place} must have {max(columns) + 1} fields",
+            len(row),
+        )
+        yield place, [row[column] for column in columns]
+
+
+def _tsv_rows(file: epath.Path) -> Iterator[tuple[str, list[str]]]:
+    for place, line in _lines(file):
+        yield place, line.split("\t")
+
+
+def _csv_rows(file: epath.Path) -> Iterator[tuple[str, list[str]]]:
+    """Rows of a .csv, whose quoted fields may hold ends of lines."""
+    for _ in _lines(file):  # all of it is UTF-8
+        pass
+    text = file.read_bytes().decode("utf-8-sig")
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    while True:
+        place = f"{file.name}:{reader.line_num + 1}"
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            raise exceptions.InvalidValue(
+                f"{place} must be CSV, got {error}"
+            ) from error
+        if row is None:
+            return
+        if row:
+            yield place, row

@@ -1,0 +1,111 @@
+"""Sentences to tokens, by the tokenizer of a language model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from supcon_tf import data, exceptions
+from supcon_tf.data import tokens
+from supcon_tf.text import encoder, files
+
+if TYPE_CHECKING:
+    import transformers
+
+
+def load_tokenizer(
+    path: str | os.PathLike[str],
+) -> transformers.PreTrainedTokenizerBase:
+    """The tokenizer of a directory, or of a hub's name.
+
+    Raises:
+      ImportError: the extra `text` is not installed.
+      ValueError: there is none.
+    """
+    library = encoder.import_transformers()
+    try:
+        return library.AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError, ImportError) as error:
+        raise exceptions.InvalidValue(
+            "`model` must have a tokenizer of transformers, got "
+            f"{path}: {exceptions.one_line(error)}"
+        ) from error
+
+
+def tokenize(
+    tokenizer: transformers.PreTrainedTokenizerBase,
+    texts: Sequence[tuple[str, ...]],
+    max_length: int,
+) -> npt.NDArray[np.int32]:
+    """Tokens of sentences, or of pairs of them.
+
+    What is longer is cut, of two sentences the longer one first.
+
+    Returns:
+      [N, 1 + length, 2] int32, as `data.from_tokens` takes them; length is that
+      of the longest example, at most `max_length`.
+
+    Raises:
+      ValueError: `max_length` is not in 4..the most that the model takes.
+    """
+    most = tokenizer.model_max_length
+    exceptions.require(
+        4 <= max_length <= most,
+        f"`max_length` must be in 4..{most}, as the model takes it",
+        max_length,
+    )
+    encoded = tokenizer(
+        *(list(sentences) for sentences in zip(*texts, strict=True)),
+        truncation=True,
+        max_length=max_length,
+        return_attention_mask=False,
+        return_token_type_ids=True,
+    )
+    length = max(map(len, encoded["input_ids"]))
+    made = np.full([len(texts), length, 2], [tokens.NONE, 0], np.int32)
+    rows = zip(encoded["input_ids"], encoded["token_type_ids"], strict=True)
+    for row, (ids, sentences) in zip(made, rows, strict=True):
+        row[: len(ids), 0], row[: len(ids), 1] = ids, sentences
+    return np.insert(made, 0, 0, axis=1)  # seeds
+
+
+def to_source(
+    texts: files.Texts,
+    tokenizer: transformers.PreTrainedTokenizerBase,
+    max_length: int = 128,
+    class_names: Sequence[str] | None = None,
+    split: str = "train",
+) -> data.Source:
+    """A split of labelled sentences, for `data.make_token_views` and the like.
+
+    Args:
+      texts: of `read_texts`.
+      tokenizer: that of the encoder's model.
+      max_length: tokens of an example, at most.
+      class_names: the labels that there are, in their order; None for those of
+        `texts`, sorted.
+      split: "train" or "test", for messages only.
+
+    Raises:
+      ValueError: as `tokenize`; a label is not one of `class_names`.
+    """
+    names = tuple(class_names or sorted(set(texts.labels)))
+    numbers = {name: number for number, name in enumerate(names)}
+    for place, label in zip(texts.ids, texts.labels, strict=True):
+        exceptions.require(
+            label in numbers,
+            f"{place} must have a label of {', '.join(names)}",
+            label,
+        )
+    return data.from_tokens(
+        tokenize(tokenizer, texts.texts, max_length),
+        [numbers[label] for label in texts.labels],
+        names,
+        texts.ids,
+        texts.name,
+        split,
+    )

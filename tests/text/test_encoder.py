@@ -1,0 +1,280 @@
+"""Language models as encoders: against NumPy, of every family, in training."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import data, losses, models, text, training
+from tests import reference
+from tests.text import bert
+
+transformers = pytest.importorskip("transformers")
+
+SIZES = {
+    "vocab_size": 60,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 40,
+}
+# Where a family has other names, or needs more.
+FAMILIES = {
+    "bert": {},
+    "roberta": {"pad_token_id": 1, "type_vocab_size": 1},
+    "distilbert": {
+        "dim": 16,
+        "n_layers": 2,
+        "n_heads": 2,
+        "hidden_dim": 24,
+    },
+    "electra": {"embedding_size": 8},
+    "mpnet": {"pad_token_id": 1},
+    "deberta": {},
+    "deberta-v2": {},
+}
+
+
+def config_of(family, **changes):
+    return SIZES | {"model_type": family} | FAMILIES[family] | changes
+
+
+def built(family="bert", **options):
+    tf.keras.utils.set_random_seed(0)
+    encoder = text.TextEncoder(config_of(family), **options)
+    encoder.build((None, None, 2))
+    return encoder
+
+
+def made_tokens(*lengths):
+    """Random sentences of two parts, of these lengths, behind seeds of 0."""
+    rng = np.random.default_rng(0)
+    tokens = np.full([len(lengths), 1 + max(lengths), 2], [-1, 0], np.int32)
+    tokens[:, 0] = 0
+    for row, length in zip(tokens[:, 1:], lengths, strict=True):
+        row[:length, 0] = rng.integers(4, 60, length)
+        row[:length, 1] = np.arange(length) >= length // 2
+    return tokens
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_bert_is_that_of_numpy(pooling):
+    encoder = built(pooling=pooling, normalize=False)
+    rng = np.random.default_rng(1)
+    for variable in encoder.weights:  # biases and gammas that matter
+        variable.assign(variable + 0.1 * rng.normal(size=variable.shape))
+    weights = {
+        x.name.split("/bert/")[1][:-2]: x.numpy() for x in encoder.weights
+    }
+    tokens = made_tokens(5, 9, 1)
+    got = encoder(tokens).numpy()
+    for row, sentence in zip(got, tokens, strict=True):
+        ids, parts = sentence[1:][sentence[1:, 0] >= 0].T
+        states = bert.states(
+            weights, ids, parts, layers=2, heads=2, epsilon=1e-12
+        )
+        expected = states[0] if pooling == "cls" else states.mean(axis=0)
+        np.testing.assert_allclose(row, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_of_each_family_trains(family, tmp_path):
+    """From files, and whatever is behind a sentence does not matter."""
+    first = built(family)
+    first.network.save_pretrained(tmp_path)
+    encoder = text.TextEncoder.from_pretrained(tmp_path)
+    tokens = made_tokens(6, 3)
+    expected = first(tokens).numpy()
+    np.testing.assert_allclose(encoder(tokens), expected, atol=1e-6)
+    assert expected.shape == (2, 16)
+    np.testing.assert_allclose(np.linalg.norm(expected, axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(encoder(tokens[1:, :4]), expected[1:], atol=1e-5)
+    names = [layer.name for layer in models.ordered_layers(encoder)]
+    assert names[0] == "embeddings" and len(names) == 3
+    model = models.SupConModel(
+        encoder,
+        models.NoProjectionHead(),
+        models.layers.classifier(2),
+        classifier_weight=0.5,
+    )
+    # Eagerly: tracing takes far longer.
+    loss = losses.SupConLoss(0.3)
+    model.compile(training.AdamW(1e-2), loss, run_eagerly=True)
+    views = made_tokens(6, 3, 5, 8)[:, np.newaxis]
+    model.build(views.shape)
+    before = [weight.numpy() for weight in encoder.trainable_weights]
+    model.train_on_batch(views, np.array([0, 1, 0, 1]))
+    for old, new in zip(before, encoder.trainable_weights, strict=True):
+        assert (old != new.numpy()).any(), new.name
+
+
+def test_supcon_alone_reaches_the_embeddings():
+    """By the paper's loss on [CLS] at unit length."""
+    encoder = built(normalize=False)
+    labels = [0, 1, 0, 1]
+    tokens = made_tokens(6, 3, 5, 8)
+    head = models.NoProjectionHead()
+    with tf.GradientTape() as tape:
+        z = head(encoder(tokens, training=False))
+        values = losses.supcon_loss(z[:, tf.newaxis], labels, temperature=0.3)
+        loss = tf.reduce_mean(values)
+    expected = reference.supcon_loss(
+        z.numpy()[:, np.newaxis], labels, temperature=0.3
+    )
+    np.testing.assert_allclose(values, expected, rtol=1e-5)
+    embeddings = models.ordered_layers(encoder)[0].weights
+    for gradient in tape.gradient(loss, embeddings):
+        assert np.abs(tf.convert_to_tensor(gradient)).max() > 0
+
+
+def test_a_model_is_rebuilt_from_its_config_and_its_files(tmp_path):
+    encoder = built(pooling="mean")
+    tokens = made_tokens(4, 7)
+    expected = encoder(tokens)
+    other = text.TextEncoder.from_config(encoder.get_config())
+    other.build((None, None, 2))
+    path = str(tmp_path / "encoder.weights.h5")
+    encoder.save_weights(path)
+    other.load_weights(path)
+    np.testing.assert_array_equal(other(tokens), expected)
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert", "deberta-v2"])
+def test_dropout_is_a_function_of_the_seeds(family):
+    encoder = built(family)
+    tokens = np.repeat(made_tokens(6), 2, axis=0)
+    step = tf.function(lambda tokens: encoder(tokens, training=True))
+    random = [step(tokens).numpy() for _ in range(2)]  # of seeds of 0
+    assert np.abs(random[0] - random[1]).max() > 1e-3
+    assert np.abs(random[0][0] - random[0][1]).max() > 1e-3
+    made = []
+    for seeds in ([[1, 2], [3, 4]], [[1, 2], [3, 4]], [[1, 2], [3, 5]]):
+        tokens[:, 0] = seeds
+        made.append(step(tokens).numpy())
+    np.testing.assert_array_equal(made[0], made[1])
+    assert np.abs(made[0] - made[2]).max() > 1e-3
+
+
+def test_gradient_caching_drops_the_same_twice():
+    """Its gradient is that of its chunks, each passed once."""
+    encoder = built(normalize=False)
+    head = models.NoProjectionHead()
+    labels = tf.constant([0, 1, 0, 1])
+    views = made_tokens(6, 3, 5, 8)[:, np.newaxis]
+    views[:, 0, 0] = [[1, 2], [3, 4], [5, 6], [7, 8]]
+    model = models.SupConModel(encoder, head, gradient_cache_chunks=2)
+    model.build(views.shape)
+    weights = encoder.trainable_weights
+
+    def gradients(forward):
+        @tf.function
+        def compute():
+            with tf.GradientTape() as tape:
+                z = forward()
+                values = losses.supcon_loss(z, labels, temperature=0.3)
+                loss = tf.reduce_mean(values)
+            return z, tape.gradient(loss, weights)
+
+        z, found = compute()
+        return z, [tf.convert_to_tensor(x) for x in found]
+
+    z, cached = gradients(lambda: model(views, training=True))
+    expected_z, expected = gradients(
+        lambda: tf.concat(
+            [
+                head(encoder(part[:, 0], training=True))[:, tf.newaxis]
+                for part in np.split(views, 2)
+            ],
+            axis=0,
+        )
+    )
+    np.testing.assert_allclose(z, expected_z, atol=1e-6)
+    for one, other in zip(cached, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_from_pretrained_sets_the_dropout(tmp_path):
+    built().network.save_pretrained(tmp_path)
+    encoder = text.TextEncoder.from_pretrained(tmp_path, dropout=0.0)
+    tokens = np.repeat(made_tokens(6), 2, axis=0)
+    one, other = encoder(tokens, training=True).numpy()
+    np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_layers_freeze_and_share_the_learning_rate():
+    encoder = built()
+    models.freeze(encoder, ("embeddings", "layer_._0"))
+    names = {x.name for x in encoder.trainable_weights}
+    assert names and all("layer_._1" in name for name in names)
+    shares = models.learning_rate_shares(encoder, 0.5)
+    assert {share for _, share in shares} == {0.5}
+
+
+def test_what_is_wrong_is_named(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    for path, message in (
+        (tmp_path, "`model` must be a directory of a model .* got .*"),
+        (tmp_path / "none", "`model` must be a directory of a model .* got"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            text.TextEncoder.from_pretrained(path)
+    for options, message in (
+        ({"config": {"model_type": "resnet50"}}, "`config` must have a model"),
+        ({"config": config_of("bert"), "pooling": "max"}, "`pooling` must be"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            text.TextEncoder(**options)
+    encoder = built()
+    with pytest.raises(ValueError, match=r"`tokens` must be \[batch, 1 \+ len"):
+        encoder(np.zeros([2, 3], np.int32))
+    with pytest.raises(
+        ValueError, match="`dropout` must be at least 0 and bel"
+    ):
+        built(dropout=1.0)
+    model = models.SupConModel(encoder, models.NoProjectionHead())
+    with pytest.raises(
+        ValueError, match=r"must be \[batch, views, 1 \+ length"
+    ):
+        model(made_tokens(3))
+    built().network.save_pretrained(tmp_path / "small")
+    with pytest.raises(ValueError, match="must have all weights"):
+        changed = config_of("bert", num_hidden_layers=3)
+        transformers.BertConfig(**changed).save_pretrained(tmp_path / "small")
+        text.TextEncoder.from_pretrained(tmp_path / "small")
+
+
+def test_training_is_a_function_of_the_step():
+    """Batches entered anywhere are those of the whole run, and of workers."""
+    tokens = made_tokens(*range(1, 24))
+    source = data.from_tokens(tokens, np.arange(23) % 2, ["a", "b"])
+
+    def batches(count, **options):
+        made = data.make_token_views(source, 6, 2, seed=3, **options)
+        return [(x.numpy(), y.numpy()) for x, y in made.take(count)]
+
+    whole = batches(7)
+    for step, expected in enumerate(whole[4:], start=4):
+        for got, want in zip(
+            batches(1, start_step=step)[0], expected, strict=True
+        ):
+            np.testing.assert_array_equal(got, want)
+    parts = [batches(7, shard=(index, 2)) for index in range(2)]
+    for (views, labels), *workers in zip(whole, *parts, strict=True):
+        np.testing.assert_array_equal(
+            labels, np.concatenate([y for _, y in workers])
+        )
+        longest = (views[:, 0, 1:, 0] >= 0).sum(axis=1).max()
+        assert views.shape == (6, 2, 1 + min(-(-longest // 8) * 8, 23), 2)
+        np.testing.assert_array_equal(views[:, 0, 1:], views[:, 1, 1:])
+        assert (views[:, 0, 0] != views[:, 1, 0]).any(axis=1).all()
+        for rows, (part, _) in zip(np.split(views, 2), workers, strict=True):
+            length = part.shape[2]
+            np.testing.assert_array_equal(rows[:, :, :length], part)
+            assert (rows[:, :, length:, 0] == -1).all()
+    seeds = np.concatenate([views[:, :, 0] for views, _ in whole])
+    assert len(np.unique(seeds.reshape(-1, 2), axis=0)) == 84
+    balanced = data.make_token_views(source, 6, images_per_class=3)
+    assert all(y.numpy().sum() == 3 for _, y in balanced.take(5))
+    examples = [*data.make_token_examples(source, 10)]
+    assert [len(y) for _, y in examples] == [10, 10, 3]
+    np.testing.assert_array_equal(examples[0][0], tokens[:10, :17])

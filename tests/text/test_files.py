@@ -1,0 +1,83 @@
+"""Files of labelled sentences: what is read, and what is named."""
+
+import pytest
+
+from supcon_tf import text
+
+
+def written(tmp_path, name, contents):
+    path = tmp_path / name
+    if isinstance(contents, str):
+        contents = contents.encode()
+    path.write_bytes(contents)
+    return str(path)
+
+
+def test_every_format_gives_the_same(tmp_path):
+    """With quotes, ends of lines of Windows, and a mark at the start."""
+    tsv = 'label\tsentence\r\n1\tsaid "no\r\n\r\n0\t nie \u2028 wieder \r\n'
+    csv = 'label,sentence\n1,"said ""no"\n\n0," nie \u2028 wieder "\n'
+    lines = (
+        '{"label": 1, "sentence": "said \\"no"}\n\n'
+        '{"sentence": " nie \u2028 wieder ", "label": "0", "more": [1]}'
+    )
+    for name, contents in (
+        ("a.tsv", "\ufeff" + tsv),
+        ("a.csv", "\ufeff" + csv),
+        ("a.jsonl", lines),
+    ):
+        read = text.read_texts(
+            written(tmp_path, name, contents), ["sentence"], "label"
+        )
+        assert read.texts == (('said "no',), ("nie \u2028 wieder",)), name
+        assert read.labels == ("1", "0")
+        assert read.name == name
+        first = 1 if name == "a.jsonl" else 2
+        assert read.ids == (f"{name}:{first}", f"{name}:{first + 2}")
+
+
+def test_columns_are_numbers_without_a_header(tmp_path):
+    path = written(tmp_path, "a.tsv", "b c\td\t1\nx\ty z\t0\n")
+    read = text.read_texts(path, ["0", "1"], "2")
+    assert read.texts == (("b c", "d"), ("x", "y z"))
+    assert read.ids == ("a.tsv:1", "a.tsv:2")
+
+
+def test_a_quoted_field_may_have_lines(tmp_path):
+    path = written(tmp_path, "a.csv", 's,l\n"a\nb",1\nc,0\n')
+    read = text.read_texts(path, ["s"], "l")
+    assert read.texts == (("a\nb",), ("c",))
+    assert read.ids == ("a.csv:2", "a.csv:4")
+
+
+@pytest.mark.parametrize(
+    ("name", "contents", "message"),
+    [
+        ("a.txt", "s\tl\n", "must be a file .tsv, .csv, .jsonl, got .*'.txt'"),
+        ("a.tsv", "text\tl\nx\t1\n", "a.tsv:1, the header, must have a column"),
+        ("a.tsv", "s\tl\nx\t1\nonly\n", "a.tsv:3 must have 2 fields, got 1"),
+        ("a.tsv", "s\tl\n \t1\n", "a.tsv:2 must have a s that is not empty"),
+        ("a.tsv", "s\tl\nx\t \n", "a.tsv:2 must have a l that is not empty"),
+        ("a.tsv", b"s\tl\nok\t1\n\xff\t0\n", "a.tsv:3 must be UTF-8, got"),
+        ("a.csv", b's,l\n"\xff",0\n', "a.csv:2 must be UTF-8, got"),
+        ("a.csv", 's,l\nx,1\n"a"b,1\n', "a.csv:3 must be CSV, got"),
+        ("a.tsv", "", "a.tsv:1, the header, must have a column s"),
+        ("a.tsv", "s\tl\n", "a.tsv must have examples, got none"),
+        ("a.jsonl", '{"s": "x"\n', "a.jsonl:1 must be JSON, got"),
+        ("a.jsonl", '{"s": "x"}\n', "a.jsonl:1 must have a l, a string or"),
+        ("a.jsonl", '{"s": 1.5, "l": 1}\n', "a.jsonl:1 must have a s, .* 1.5"),
+        ("a.jsonl", '{"s": "x", "l": true}\n', "a.jsonl:1 must have a l, .*Tr"),
+        ("a.jsonl", "[1]\n", "a.jsonl:1 must have a s, .* the fields none"),
+    ],
+)
+def test_what_is_wrong_is_named_by_line(tmp_path, name, contents, message):
+    path = written(tmp_path, name, contents)
+    with pytest.raises(ValueError, match=message):
+        text.read_texts(path, ["s"], "l")
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(
+        ValueError, match="none.tsv must be a file .*, got no f"
+    ):
+        text.read_texts(str(tmp_path / "none.tsv"), ["s"], "l")

@@ -1,0 +1,96 @@
+"""Sentences to tokens: padding, two sentences, what is too long."""
+
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+from supcon_tf import text
+
+transformers = pytest.importorskip("transformers")
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef", "##b"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tokenizer")
+    (path / "vocab.txt").write_text("\n".join(WORDS))
+    made = transformers.BertTokenizerFast(
+        str(path / "vocab.txt"), model_max_length=12
+    )
+    made.save_pretrained(path)
+    return path
+
+
+def words(row):
+    assert not row[0].any()
+    return " ".join(WORDS[i] for i in row[1:, 0] if i >= 0)
+
+
+def test_a_sentence_is_cut_and_padded(folder):
+    tokenizer = text.load_tokenizer(folder)
+    texts = [("A b",), ("ab q",), ("c d e f c d e f",)]
+    made = text.tokenize(tokenizer, texts, 8)
+    assert made.shape == (3, 9, 2) and made.dtype == np.int32
+    assert [words(row) for row in made] == [
+        "[CLS] a b [SEP]",
+        "[CLS] a ##b [UNK] [SEP]",
+        "[CLS] c d e f c d [SEP]",
+    ]
+    assert (made[0, 5:, 0] == -1).all() and not made[..., 1].any()
+
+
+def test_of_two_sentences_the_longer_one_is_cut(folder):
+    tokenizer = text.load_tokenizer(folder)
+    made = text.tokenize(tokenizer, [("a b", "c d e f c d e f")], 10)
+    assert words(made[0]) == "[CLS] a b [SEP] c d e f c [SEP]"
+    assert made[0, 1:, 1].tolist() == [0] * 4 + [1] * 6
+
+
+def test_what_is_wrong_is_named(folder, tmp_path):
+    tokenizer = text.load_tokenizer(folder)
+    for length in (3, 13):
+        with pytest.raises(
+            ValueError, match=f"must be in 4..12, .*got {length}"
+        ):
+            text.tokenize(tokenizer, [("a",)], length)
+    with pytest.raises(
+        ValueError, match="`model` must have a tokenizer of tra"
+    ):
+        text.load_tokenizer(tmp_path)
+
+
+def test_a_label_that_training_has_not_is_named(folder, tmp_path):
+    tokenizer = text.load_tokenizer(folder)
+    path = tmp_path / "a.tsv"
+    path.write_text("a\tyes\nb c\tno\n")
+    texts = text.read_texts(str(path), ["0"], "1")
+    made = text.to_source(texts, tokenizer, 8)
+    assert made.class_names == ("no", "yes") and made.labels.tolist() == [1, 0]
+    assert made.name == "a.tsv" and made.ids == ("a.tsv:1", "a.tsv:2")
+    with pytest.raises(
+        ValueError, match="a.tsv:2 must have a label of yes, got"
+    ):
+        text.to_source(texts, tokenizer, 8, class_names=["yes"])
+
+
+def test_the_documents_python_runs(folder, tmp_path, monkeypatch):
+    page = pathlib.Path(__file__).parents[2] / "docs" / "TEXTS.md"
+    (code,) = re.findall("```python\n(.*?)```", page.read_text(), re.DOTALL)
+    model = transformers.TFBertModel(
+        transformers.BertConfig(len(WORDS), 16, 1, 2, 24)
+    )
+    model(np.zeros([1, 1], np.int32))
+    model.save_pretrained(folder)
+    rows = [f"{'ab'[i % 2]} {'cdef'[i % 4]}\t{i % 2}" for i in range(32)]
+    (tmp_path / "train.tsv").write_text("\n".join(["sentence\tlabel", *rows]))
+    monkeypatch.chdir(tmp_path)
+    code = code.replace('"roberta-base"', repr(str(folder)))
+    code = code.replace("max_length=64", "max_length=8").replace("2e-5", "1e-3")
+    code = code.replace("epochs=3", "epochs=60")
+    names = {}
+    exec(code, names)
+    right = names["probabilities"].numpy().argmax(axis=1) == names["labels"]
+    assert right.numpy().mean() > 0.9
