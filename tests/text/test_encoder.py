@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import data, losses, models, text, training
+from supcon_tf import losses, models, text, training
 from tests import reference
 from tests.text import bert
 
@@ -241,40 +241,3 @@ def test_what_is_wrong_is_named(tmp_path):
         changed = config_of("bert", num_hidden_layers=3)
         transformers.BertConfig(**changed).save_pretrained(tmp_path / "small")
         text.TextEncoder.from_pretrained(tmp_path / "small")
-
-
-def test_training_is_a_function_of_the_step():
-    """Batches entered anywhere are those of the whole run, and of workers."""
-    tokens = made_tokens(*range(1, 24))
-    source = data.from_tokens(tokens, np.arange(23) % 2, ["a", "b"])
-
-    def batches(count, **options):
-        made = data.make_token_views(source, 6, 2, seed=3, **options)
-        return [(x.numpy(), y.numpy()) for x, y in made.take(count)]
-
-    whole = batches(7)
-    for step, expected in enumerate(whole[4:], start=4):
-        for got, want in zip(
-            batches(1, start_step=step)[0], expected, strict=True
-        ):
-            np.testing.assert_array_equal(got, want)
-    parts = [batches(7, shard=(index, 2)) for index in range(2)]
-    for (views, labels), *workers in zip(whole, *parts, strict=True):
-        np.testing.assert_array_equal(
-            labels, np.concatenate([y for _, y in workers])
-        )
-        longest = (views[:, 0, 1:, 0] >= 0).sum(axis=1).max()
-        assert views.shape == (6, 2, 1 + min(-(-longest // 8) * 8, 23), 2)
-        np.testing.assert_array_equal(views[:, 0, 1:], views[:, 1, 1:])
-        assert (views[:, 0, 0] != views[:, 1, 0]).any(axis=1).all()
-        for rows, (part, _) in zip(np.split(views, 2), workers, strict=True):
-            length = part.shape[2]
-            np.testing.assert_array_equal(rows[:, :, :length], part)
-            assert (rows[:, :, length:, 0] == -1).all()
-    seeds = np.concatenate([views[:, :, 0] for views, _ in whole])
-    assert len(np.unique(seeds.reshape(-1, 2), axis=0)) == 84
-    balanced = data.make_token_views(source, 6, images_per_class=3)
-    assert all(y.numpy().sum() == 3 for _, y in balanced.take(5))
-    examples = [*data.make_token_examples(source, 10)]
-    assert [len(y) for _, y in examples] == [10, 10, 3]
-    np.testing.assert_array_equal(examples[0][0], tokens[:10, :17])
