@@ -39,6 +39,9 @@ def _choose_keras_2() -> None:
     """
     try:
         if importlib.metadata.version("keras").startswith("2."):
+            if importlib.util.find_spec("tf_keras") is None:
+                # Importing transformers asks for the package that is not there.
+                os.environ.pop("TF_USE_LEGACY_KERAS", None)
             return
     except importlib.metadata.PackageNotFoundError:
         return  # nor TensorFlow, as for a client or a report

@@ -42,6 +42,24 @@ def train_linear(settings: config.LinearSettings) -> None:
     supcon_tf.training.train_linear(settings)
 
 
+def finetune_text(settings: config.FinetuneTextSettings) -> None:
+    r"""Fine-tunes a language model on labelled sentences, by SupCon and CE.
+
+      python tools/finetune_text.py --model=roberta-base \
+        --train_file=train.tsv --test_file=test.tsv --run_dir=runs/texts
+
+    The weights of the epoch that is best on the validation sentences stay, and
+    are measured on the test file. Writes settings.flags, classes.json,
+    language_model/, checkpoints/, best/, metrics.jsonl and tensorboard/ into
+    the run directory, and with a test file evaluation.json and
+    predictions.npz.
+    """
+    results = supcon_tf.training.finetune_text(settings)
+    if results:
+        measured = {settings.run_dir: results}
+        print(supcon_tf.evaluation.results_table(measured))
+
+
 def evaluate(settings: config.EvaluateSettings) -> None:
     """Measures a run on its test images: numbers, and a page to look at.
 

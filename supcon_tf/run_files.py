@@ -45,6 +45,8 @@ class RunDirectory:
         self.transfer_file = self.path / "transfer.json"
         self.trainings = self.path / "trainings"
         self.tuned = self.path / "tuned"
+        self.best = self.path / "best"
+        self.language_model = self.path / "language_model"
         self.export = self.path / "export"
         self.converted = self.path / "converted"
 
@@ -105,6 +107,14 @@ class RunDirectory:
                 "training has not come that far"
             )
         return str(path_of(self.checkpoints, steps[-1]))
+
+    def best_checkpoint(self) -> str:
+        """Path of the checkpoint of the best epoch; raises ValueError."""
+        steps = steps_in(self.best)
+        exceptions.require(
+            bool(steps), f"{self.best} must hold a checkpoint", "none"
+        )
+        return str(path_of(self.best, steps[-1]))
 
     def check_free(self, overwrite: bool) -> None:
         """Raises ValueError where a run would mix with what is there.

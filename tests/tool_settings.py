@@ -19,6 +19,7 @@ from supcon_tf import config  # noqa: E402
 TOOLS = {
     "pretrain": config.PretrainSettings,
     "train_linear": config.LinearSettings,
+    "finetune_text": config.FinetuneTextSettings,
     "evaluate": config.EvaluateSettings,
     "export": config.ExportSettings,
     "convert": config.ConvertSettings,

@@ -32,3 +32,4 @@ from supcon_tf.config.stages import (
     PretrainSettings,
 )
 from supcon_tf.config.sweep import LINEAR, SweepAxis, SweepSettings, axis_text
+from supcon_tf.config.texts import FinetuneTextSettings

@@ -46,11 +46,12 @@ class OptimizerSettings(Settings):
     """Epochs over which the learning rate rises linearly from 0; default: 10,
     at most a tenth of --epochs."""
     schedule: str = setting(
-        "cosine", choices=("cosine", "exponential", "step", "constant")
+        "cosine",
+        choices=("cosine", "linear", "exponential", "step", "constant"),
     )
-    """Learning rate after the warm-up: cosine to 0, exponential (--decay_rate
-    every --decay_epochs, counted from the end of the warm-up), step
-    (--decay_rate at each of --decay_boundaries) or constant."""
+    """Learning rate after the warm-up: cosine or linear to 0, exponential
+    (--decay_rate every --decay_epochs, counted from the end of the warm-up),
+    step (--decay_rate at each of --decay_boundaries) or constant."""
     decay_rate: float = setting(
         0.1, above=0, at_most=1, used_by={"schedule": ("exponential", "step")}
     )
@@ -94,6 +95,8 @@ class OptimizerSettings(Settings):
     """Added to the denominator of rmsprop, adam, adamw and lamb; default: 1e-3
     for rmsprop, as in the paper's code, 1e-7 for adam and adamw, 1e-6 for
     lamb."""
+    clip_norm: float | None = setting(None, above=0)
+    """Largest norm of the gradient of all weights: a longer one is scaled."""
     weight_decay: float | None = setting(None, at_least=0, adaptive=True)
     """L2 coefficient, added to the gradient of kernels (not of batch norm and
     biases); adamw and lamb decouple it from the gradient. Default: 1e-4, times

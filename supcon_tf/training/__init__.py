@@ -8,7 +8,9 @@ from supcon_tf.training.schedules import (
     Warmup,
     WarmupCosine,
     WarmupExponential,
+    WarmupLinear,
     WarmupStep,
     scaled_learning_rate,
 )
 from supcon_tf.training.stages import pretrain, train_linear
+from supcon_tf.training.texts import finetune_text

@@ -54,40 +54,54 @@ def model(
     settings: config.PretrainSettings, num_classes: int
 ) -> models.SupConModel | models.ClassifierModel:
     """The built model of stage 1 with initial weights, of resolved settings."""
+    side = settings.image_size
+    shape = side, side, settings.channels
+    return on_encoder(settings, encoder(settings), num_classes, shape)
+
+
+def on_encoder(
+    settings: config.PretrainSettings | config.FinetuneTextSettings,
+    encoder: tf.keras.Model,
+    num_classes: int,
+    shape: tuple[int | None, ...],
+) -> models.SupConModel | models.ClassifierModel:
+    """The built model of an objective, of views of this shape."""
     if settings.has_projections:
-        made = _supcon_model(settings, num_classes)
+        made = _supcon_model(settings, encoder, num_classes)
     else:
         made = models.ClassifierModel(
-            encoder(settings), num_classes, cosine=uses_cosines(settings)
+            encoder, num_classes, cosine=uses_cosines(settings)
         )
-    side = settings.image_size
-    shape = settings.num_views, side, side, settings.channels
-    made.build((None, *shape))
+    made.build((None, settings.num_views, *shape))
     return made
 
 
 def _supcon_model(
-    settings: config.PretrainSettings, num_classes: int
+    settings: config.PretrainSettings | config.FinetuneTextSettings,
+    encoder: tf.keras.Model,
+    num_classes: int,
 ) -> models.SupConModel:
     """With a classifier beside the projections, and a queue, if asked for."""
-    made = encoder(settings)
-    head = models.ProjectionHead(
-        settings.projection_dim,
-        settings.hidden_dims,
-        settings.projection_batch_norm,
-        _synchronizes(settings),
-        settings.projection_bias,
-    )
+    head = models.NoProjectionHead()
+    if settings.projection_dim:
+        head = models.ProjectionHead(
+            settings.projection_dim,
+            settings.hidden_dims,
+            settings.projection_batch_norm,
+            _synchronizes(settings),
+            settings.projection_bias,
+        )
     options = {"gradient_cache_chunks": settings.gradient_cache_chunks}
     if has_classifier(settings):
         options["classifier"] = models.layers.classifier(num_classes)
     if settings.is_joint:
         options["classifier_weight"] = settings.classifier_weight
     if not settings.queue_size:
-        return models.SupConModel(made, head, **options)
-    queue = losses.ProjectionQueue(settings.queue_size, settings.projection_dim)
+        return models.SupConModel(encoder, head, **options)
+    dim = settings.projection_dim or encoder.representation_dim
+    queue = losses.ProjectionQueue(settings.queue_size, dim)
     return models.MomentumSupConModel(
-        made, head, queue, settings.encoder_momentum, **options
+        encoder, head, queue, settings.encoder_momentum, **options
     )
 
 
@@ -180,23 +194,26 @@ def optimizer(
     """The optimizer of a stage with its schedule."""
     rate, decay = schedule(settings, epoch_steps), settings.weight_decay
     momentum, small = settings.momentum, epsilon(settings)
+    clipped = {"global_clipnorm": settings.clip_norm}
     if settings.optimizer == "lamb":  # brings TensorFlow Addons
         from supcon_tf.training import lamb
 
-        return lamb.LAMB(rate, epsilon=small, weight_decay=decay)
+        return lamb.LAMB(rate, epsilon=small, weight_decay=decay, **clipped)
     return {
         "lars": lambda: optimizers.LARS(
-            rate, momentum, settings.trust_coefficient, l2=decay
+            rate, momentum, settings.trust_coefficient, l2=decay, **clipped
         ),
         "sgd": lambda: optimizers.SGD(
-            rate, momentum, settings.nesterov, l2=decay
+            rate, momentum, settings.nesterov, l2=decay, **clipped
         ),
         "rmsprop": lambda: optimizers.RMSProp(
-            rate, settings.rmsprop_decay, momentum, small, l2=decay
+            rate, settings.rmsprop_decay, momentum, small, l2=decay, **clipped
         ),
-        "adam": lambda: optimizers.Adam(rate, epsilon=small, l2=decay),
+        "adam": lambda: optimizers.Adam(
+            rate, epsilon=small, l2=decay, **clipped
+        ),
         "adamw": lambda: optimizers.AdamW(
-            rate, weight_decay=decay, epsilon=small
+            rate, weight_decay=decay, epsilon=small, **clipped
         ),
     }[settings.optimizer]()
 
@@ -213,6 +230,9 @@ def schedule(
     warmup = steps(settings.warmup_epochs) if settings.epochs else 0
     return {
         "cosine": lambda: schedules.WarmupCosine(
+            peak, steps(max(settings.epochs, 1)), warmup
+        ),
+        "linear": lambda: schedules.WarmupLinear(
             peak, steps(max(settings.epochs, 1)), warmup
         ),
         "exponential": lambda: schedules.WarmupExponential(

@@ -117,6 +117,37 @@ def print_pretraining(
     print_line("loss", _describe_loss(settings, replicas))
 
 
+def print_finetuning(
+    settings: config.FinetuneTextSettings,
+    model: models.SupConModel | models.ClassifierModel,
+    train: data.Source,
+) -> None:
+    """Prints all of a run on texts, as `print_pretraining`."""
+    print_line("versions", ", ".join(f"{k} {v}" for k, v in versions().items()))
+    print_line("devices", _describe_devices(settings))
+    print_line(
+        "data",
+        f"{train.name}: {train.num_examples:,} training examples of "
+        f"{len(train.class_names)} classes, at most {settings.max_length} "
+        "tokens",
+    )
+    steps = data.steps_per_epoch(train, settings.batch_size)
+    print_line(
+        "batch",
+        f"{settings.batch_size} examples x {settings.num_views} views; "
+        f"{steps} steps per epoch, {settings.epochs} epochs",
+    )
+    encoder = model.encoder
+    print_line(
+        "encoder",
+        f"{settings.model}, {encoder.count_params():,} parameters, "
+        f"{encoder.representation_dim}-d representation",
+    )
+    print_optimizer(settings)
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    print_line("loss", _describe_loss(settings, replicas))
+
+
 def print_start(
     settings: config.PretrainSettings, encoder: tf.keras.Model
 ) -> None:
@@ -202,6 +233,7 @@ def print_optimizer(settings: devices.StageSettings) -> None:
     epochs = ", ".join(f"{epoch:g}" for epoch in settings.decay_boundaries)
     schedule = {
         "cosine": "cosine decay",
+        "linear": "linear decay",
         "exponential": f"then {ratio} every {settings.decay_epochs:g} epochs",
         "step": f"then {ratio} at epochs {epochs}",
         "constant": "then constant",

@@ -60,11 +60,11 @@ class Warmup(tf.keras.optimizers.schedules.LearningRateSchedule):
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class WarmupCosine(Warmup):
-    """Linear warm-up to the peak, then half a cosine down to 0.
+class WarmupLinear(Warmup):
+    """Linear warm-up to the peak, then a straight line down to 0.
 
       t <  w: peak * (t + 1) / w
-      t >= w: peak * (1 + cos(pi * (t - w) / (T - w))) / 2
+      t >= w: peak * (T - t) / (T - w)
 
     w is `warmup_steps`, T `total_steps` of the whole run; 0 from there on.
 
@@ -83,10 +83,27 @@ class WarmupCosine(Warmup):
         self.total_steps = total_steps
 
     def _decay(self, step: tf.Tensor) -> tf.Tensor:
+        return 1.0 - self._progress(step)
+
+    def _progress(self, step: tf.Tensor) -> tf.Tensor:
+        """Share of the steps after the warm-up, 0 to 1."""
         steps = max(self.total_steps - self.warmup_steps, 1)
         progress = tf.cast(step - self.warmup_steps, tf.float32) / steps
-        progress = tf.clip_by_value(progress, 0.0, 1.0)
-        return 0.5 * (1.0 + tf.cos(math.pi * progress))
+        return tf.clip_by_value(progress, 0.0, 1.0)
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class WarmupCosine(WarmupLinear):
+    """Linear warm-up to the peak, then half a cosine down to 0.
+
+      t <  w: peak * (t + 1) / w
+      t >= w: peak * (1 + cos(pi * (t - w) / (T - w))) / 2
+
+    The arguments are those of `WarmupLinear`.
+    """
+
+    def _decay(self, step: tf.Tensor) -> tf.Tensor:
+        return 0.5 * (1.0 + tf.cos(math.pi * self._progress(step)))
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")

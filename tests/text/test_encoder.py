@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import transformers
 
 from supcon_tf import losses, models, text, training
 from tests import reference
 from tests.text import bert
-
-transformers = pytest.importorskip("transformers")
 
 SIZES = {
     "vocab_size": 60,

@@ -7,20 +7,14 @@ import numpy as np
 import pytest
 
 from supcon_tf import text
-
-transformers = pytest.importorskip("transformers")
-
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef", "##b"]
+from tests import language_model
+from tests.language_model import WORDS
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tokenizer")
-    (path / "vocab.txt").write_text("\n".join(WORDS))
-    made = transformers.BertTokenizerFast(
-        str(path / "vocab.txt"), model_max_length=12
-    )
-    made.save_pretrained(path)
+    path = tmp_path_factory.mktemp("model")
+    language_model.write_model(path)
     return path
 
 
@@ -79,13 +73,7 @@ def test_a_label_that_training_has_not_is_named(folder, tmp_path):
 def test_the_documents_python_runs(folder, tmp_path, monkeypatch):
     page = pathlib.Path(__file__).parents[2] / "docs" / "TEXTS.md"
     (code,) = re.findall("```python\n(.*?)```", page.read_text(), re.DOTALL)
-    model = transformers.TFBertModel(
-        transformers.BertConfig(len(WORDS), 16, 1, 2, 24)
-    )
-    model(np.zeros([1, 1], np.int32))
-    model.save_pretrained(folder)
-    rows = [f"{'ab'[i % 2]} {'cdef'[i % 4]}\t{i % 2}" for i in range(32)]
-    (tmp_path / "train.tsv").write_text("\n".join(["sentence\tlabel", *rows]))
+    language_model.write_sentences(tmp_path / "train.tsv", 32)
     monkeypatch.chdir(tmp_path)
     code = code.replace('"roberta-base"', repr(str(folder)))
     code = code.replace("max_length=64", "max_length=8").replace("2e-5", "1e-3")

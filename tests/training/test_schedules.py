@@ -16,6 +16,10 @@ def cosine(step, warmup, total=60):
     return (1 + math.cos(math.pi * progress)) / 2
 
 
+def linear(step, warmup, total=60):
+    return max(total - step, 0) / (total - warmup)
+
+
 def exponential(step, warmup, every=7):
     share = 1.0
     for _ in range(warmup + every, step + 1, every):
@@ -29,6 +33,7 @@ def boundaries(step, warmup):
 
 SCHEDULES = {
     cosine: lambda w: training.WarmupCosine(PEAK, 60, w),
+    linear: lambda w: training.WarmupLinear(PEAK, 60, w),
     exponential: lambda w: training.WarmupExponential(PEAK, 7, 0.9, w),
     boundaries: lambda w: training.WarmupStep(PEAK, [41, 50], 0.5, w),
     lambda step, warmup: 1.0: lambda w: training.Warmup(PEAK, w),
@@ -37,7 +42,9 @@ SCHEDULES = {
 
 @pytest.mark.parametrize("warmup", [0, 1, 7, 40])
 @pytest.mark.parametrize(
-    "decay", SCHEDULES, ids=["cosine", "exponential", "step", "constant"]
+    "decay",
+    SCHEDULES,
+    ids=["cosine", "linear", "exponential", "step", "constant"],
 )
 def test_the_schedule_is_its_formula(decay, warmup):
     schedule = SCHEDULES[decay](warmup)

@@ -1,0 +1,276 @@
+"""Fine-tuning of a language model on labelled sentences."""
+
+from __future__ import annotations
+
+import functools
+import json
+import tempfile
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+from etils import epath
+
+from supcon_tf import (
+    config,
+    data,
+    distribute,
+    exceptions,
+    files,
+    measures,
+    run_files,
+    text,
+)
+from supcon_tf.data import subsets
+from supcon_tf.training import (
+    builders,
+    checkpoints,
+    console,
+    devices,
+    input_pipeline,
+    loop,
+    runs,
+)
+
+_BATCH = 64  # of what is only read
+
+
+def finetune_text(
+    settings: config.FinetuneTextSettings,
+) -> dict[str, object]:
+    """Trains a language model by cross-entropy, SupCon or both.
+
+    After every epoch the classifier is measured on the validation sentences;
+    the weights of the best epoch stay, and are measured on the test sentences.
+
+    Returns:
+      What evaluation.json holds, if there is a test file; else {}.
+
+    Raises:
+      ImportError: the extra `text` is not installed.
+      ValueError: run_dir is taken or holds another run; a file cannot be read
+        as labelled sentences; the model cannot be had.
+
+    Reference: https://arxiv.org/abs/2011.01403.
+    """
+    run = run_files.RunDirectory(settings.run_dir)
+    settings = loop.check_run(run, settings)
+    strategy = devices.set_up(settings)
+    resumes = settings.resume and run.exists()
+    source = run.language_model if resumes else settings.model
+    tokenizer = text.load_tokenizer(source)
+    train, validation = _splits(settings, tokenizer)
+    test = None
+    if settings.test_file:  # a bad line is found now, not after the training
+        test = _source(
+            settings, tokenizer, settings.test_file, "test", train.class_names
+        )
+    settings = input_pipeline.resolved_batch(
+        settings, train, strategy.num_replicas_in_sync
+    )
+    with strategy.scope():
+        model = _compiled_model(settings, train, source, resumes)
+    batches = functools.partial(
+        data.make_token_views,
+        train,
+        settings.batch_size,
+        settings.num_views,
+        settings.seed,
+        images_per_class=settings.examples_per_class,
+    )
+
+    @functools.cache
+    def make_batches(
+        start_step: int, shard: tuple[int, int]
+    ) -> tf.data.Dataset:
+        return batches(start_step=start_step, shard=shard)
+
+    best = BestEpoch(run, validation, tokenizer)
+    loop.fit(settings, run, train, model, make_batches, measures=[best])
+    console.print_line("best", run.best_checkpoint())
+    if test is None:
+        return {}
+    return _test(run, model, test)
+
+
+def _source(
+    settings: config.FinetuneTextSettings,
+    tokenizer: object,
+    path: str,
+    split: str,
+    class_names: tuple[str, ...] | None = None,
+) -> data.Source:
+    texts = text.read_texts(path, settings.text_columns, settings.label_column)
+    return text.to_source(
+        texts, tokenizer, settings.max_length, class_names, split
+    )
+
+
+def _splits(
+    settings: config.FinetuneTextSettings, tokenizer: object
+) -> tuple[data.Source, data.Source]:
+    """The training sentences that are drawn, and those of validation."""
+    make = functools.partial(_source, settings, tokenizer)
+    train = make(settings.train_file, "train")
+    exceptions.require(
+        len(train.class_names) >= 2,
+        "--train_file must have two labels or more",
+        ", ".join(train.class_names),
+    )
+    if settings.validation_file:
+        validation = make(
+            settings.validation_file, "validation", train.class_names
+        )
+    else:
+        kept, held = subsets.hold_out(
+            train.labels, settings.validation_fraction, seed=0
+        )
+        validation = subsets.subset(train, held)
+        train = subsets.subset(train, kept)
+    if settings.train_examples is not None:
+        exceptions.require(
+            settings.train_examples <= train.num_examples,
+            f"--train_examples must be at most {train.num_examples}, those of "
+            f"{train.name} that are not held out",
+            settings.train_examples,
+        )
+        drawn = subsets.draw_alike(
+            train.labels, settings.train_examples, settings.draw
+        )
+        train = subsets.subset(train, drawn)
+    return train, validation
+
+
+def _compiled_model(
+    settings: config.FinetuneTextSettings,
+    train: data.Source,
+    source: object,
+    resumes: bool,
+) -> tf.keras.Model:
+    """The model as it starts; prints what is known of it."""
+    options = {
+        "pooling": settings.pooling,
+        "normalize": False,
+        "dropout": settings.dropout,
+    }
+    if resumes:
+        known = json.loads((epath.Path(source) / "config.json").read_text())
+        encoder = text.TextEncoder(known, **options)
+        encoder.build((None, None, 2))
+    else:
+        encoder = text.TextEncoder.from_pretrained(source, **options)
+    model = builders.on_encoder(
+        settings, encoder, len(train.class_names), (None, 2)
+    )
+    steps = data.steps_per_epoch(train, settings.batch_size)
+    builders.compile_model(settings, model, steps)
+    console.print_finetuning(settings, model, train)
+    return model
+
+
+class BestEpoch(tf.keras.callbacks.Callback):
+    """Measures every epoch on sentences apart, and keeps the best weights.
+
+    Adds `validation_accuracy` and `validation_loss` to the figures. The best
+    epoch has the highest accuracy, of equal ones the lowest loss. The files of
+    the model, but for its weights, are written when training begins.
+    """
+
+    def __init__(
+        self,
+        run: run_files.RunDirectory,
+        validation: data.Source,
+        tokenizer: object,
+    ):
+        super().__init__()
+        self.run = run
+        self.validation = validation
+        self.tokenizer = tokenizer
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        self.predict = predictor(self.model)
+        if self._is_chief():
+            _write_model_files(
+                self.run.language_model, self.tokenizer, self.model.encoder
+            )
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        probabilities, labels = self.predict(self.validation)
+        figures = measures.classification_summary(probabilities, labels)
+        logs["validation_accuracy"] = figures["top_1"]
+        logs["validation_loss"] = figures["nll"]
+        before = [x for x in self.run.metrics() if x["epoch"] <= epoch]
+        if all(_rank(x) < _rank(logs) for x in before):
+            checkpoints.save(
+                self.run.best,
+                builders.checkpointed(self.model),
+                checkpoints.Progress(epoch + 1, 1),
+                is_chief=self._is_chief(),
+            )
+            if self._is_chief():
+                checkpoints.prune(self.run.best, 1, 0)
+
+    def _is_chief(self) -> bool:
+        return distribute.is_chief(self.model.distribute_strategy)
+
+
+def _rank(figures: dict[str, float]) -> tuple[float, float]:
+    return figures["validation_accuracy"], -figures["validation_loss"]
+
+
+def predictor(
+    model: tf.keras.Model,
+) -> Callable[[data.Source], tuple[np.ndarray, np.ndarray]]:
+    """A function from a split to probabilities [N, classes] and labels [N]."""
+
+    @tf.function(reduce_retracing=True)
+    def step(tokens: tf.Tensor) -> tf.Tensor:
+        representations = model.encoder(tokens, training=False)
+        return tf.nn.softmax(model.classifier(representations))
+
+    def predict(split: data.Source) -> tuple[np.ndarray, np.ndarray]:
+        examples = data.make_token_examples(split, _BATCH)
+        made = [(step(x).numpy(), y.numpy()) for x, y in examples]
+        return tuple(np.concatenate(parts) for parts in zip(*made, strict=True))
+
+    return predict
+
+
+def _write_model_files(
+    folder: epath.Path, tokenizer: object, encoder: text.TextEncoder
+) -> None:
+    """What makes the network and its tokens, without weights."""
+    if folder.exists():
+        return
+    with tempfile.TemporaryDirectory() as local:
+        tokenizer.save_pretrained(local)
+        made = epath.Path(local)
+        described = encoder.network.config.to_json_string(use_diff=False)
+        (made / "config.json").write_text(described)
+        part = folder.parent / f"{folder.name}.part"
+        part.rmtree(missing_ok=True)
+        part.mkdir(parents=True)
+        for file in made.iterdir():
+            file.copy(part / file.name)
+        part.rename(folder)
+
+
+def _test(
+    run: run_files.RunDirectory, model: tf.keras.Model, test: data.Source
+) -> dict[str, object]:
+    """Measures the best epoch, and writes what it says."""
+    best = run.best_checkpoint()
+    parts = builders.checkpointed(model)
+    checkpoints.restore(best, **parts)
+    probabilities, labels = predictor(model)(test)
+    measured = {
+        "dataset": test.name,
+        "test_examples": test.num_examples,
+        "encoder": best,
+        "versions": console.versions(),
+        runs.STAGE_1: measures.classification_summary(probabilities, labels),
+    }
+    if distribute.is_chief(model.distribute_strategy):
+        files.write_json(run.evaluation_file, measured)
+        run.write_predictions(probabilities, labels, test.ids, test.class_names)
+    return measured

@@ -1,0 +1,159 @@
+"""Fine-tuning of a language model: what it learns, keeps, resumes, refuses."""
+
+import pathlib
+import signal
+
+import numpy as np
+import pytest
+
+from supcon_tf import config, run_files, text, training
+from supcon_tf.training import texts
+from tests import forks, language_model
+
+TOOL = pathlib.Path(__file__).parents[2] / "tools" / "finetune_text.py"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text")
+    language_model.write_model(path)
+    language_model.write_sentences(path / "train.tsv", 40)
+    language_model.write_sentences(path / "test.tsv", 12)
+    return path
+
+
+def settings_of(folder, run_dir, **overrides):
+    options = {
+        "model": str(folder),
+        "train_file": str(folder / "train.tsv"),
+        "test_file": str(folder / "test.tsv"),
+        "validation_fraction": 0.2,
+        "max_length": 8,
+        "batch_size": 8,
+        "epochs": 30,
+        "learning_rate": 3e-3,
+    }
+    return config.FinetuneTextSettings(str(run_dir), **options | overrides)
+
+
+@pytest.mark.parametrize("objective", ["ce", "supcon", "supcon+ce"])
+def test_it_learns_and_the_best_epoch_stays(folder, tmp_path, objective):
+    settings = settings_of(folder, tmp_path / "run", objective=objective)
+    results = training.finetune_text(settings)
+    assert results["pretrained"]["top_1"] > 0.9
+    run = run_files.RunDirectory(tmp_path / "run")
+    assert run.evaluation()["pretrained"] == results["pretrained"]
+    predictions = run_files.read_arrays(run.predictions_file)
+    assert predictions["ids"][0] == "test.tsv:2"
+    figures = run.metrics()
+    assert len(figures) == 30
+    ranks = [texts._rank(x) for x in figures]
+    best = max(ranks)
+    assert results["encoder"].endswith(f"{ranks.index(best) + 1:08d}")
+    assert len(list(run.best.iterdir())) == 1
+    assert (run.language_model / "vocab.txt").exists()
+
+
+def test_draws_are_few_balanced_and_apart_from_validation(folder, tmp_path):
+    """The same of a seed, others of another, whatever the objective."""
+    found = {}
+    for draw in (0, 0, 1):
+        settings = settings_of(
+            folder,
+            tmp_path / "run",
+            train_examples=6,
+            draw=draw,
+            batch_size=2,
+            epochs=0,
+            test_file=None,
+            overwrite=True,
+        )
+        train, validation = texts._splits(settings, text.load_tokenizer(folder))
+        assert np.bincount(train.labels).tolist() == [3, 3]
+        assert np.bincount(validation.labels).tolist() == [4, 4]
+        assert not {*train.ids} & {*validation.ids}
+        assert found.setdefault(draw, train.ids) == train.ids
+    assert found[0] != found[1]
+
+
+KILLED = """
+import os, signal
+from supcon_tf import commands
+from supcon_tf.training import saving
+
+save = saving.Saver._save
+
+def save_and_die(self, step, metrics):
+    save(self, step, metrics)
+    if step == 6:  # of four steps of an epoch
+        os.kill(os.getpid(), signal.SIGKILL)
+
+saving.Saver._save = save_and_die
+commands.run("finetune_text")
+"""
+
+
+def test_what_is_killed_ends_bit_identical(folder, tmp_path):
+    """Dropout and the best epoch too, without the model's files."""
+    moved = tmp_path / "model"
+    moved.mkdir()
+    language_model.write_model(moved)
+    flags = [
+        f"--model={moved}",
+        f"--train_file={folder / 'train.tsv'}",
+        f"--test_file={folder / 'test.tsv'}",
+        "--validation_fraction=0.2",
+        "--max_length=8",
+        "--batch_size=8",
+        "--num_views=2",
+        "--epochs=3",
+        "--learning_rate=0.003",
+        "--checkpoint_steps=1",
+        "--deterministic",
+    ]
+    whole = forks.run(TOOL, *flags, f"--run_dir={tmp_path / 'whole'}")
+    assert whole.returncode == 0, whole.stderr
+    flags.append(f"--run_dir={tmp_path / 'killed'}")
+    killed = forks.run(KILLED, *flags)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    moved.rename(tmp_path / "elsewhere")
+    again = forks.run(TOOL, *flags, "--resume")
+    assert again.returncode == 0, again.stderr
+    assert "resumed" in again.stdout
+    one, other = (
+        run_files.RunDirectory(tmp_path / name) for name in ("whole", "killed")
+    )
+    probabilities = [
+        run_files.read_arrays(run.predictions_file)["probabilities"]
+        for run in (one, other)
+    ]
+    np.testing.assert_array_equal(*probabilities)
+    for a, b in zip(one.metrics(), other.metrics(), strict=True):
+        for name in ("loss", "validation_loss", "classifier_loss"):
+            assert a[name] == b[name], name
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"model": None}, "--model must be given"),
+        ({"train_file": None}, "--train_file must be given"),
+        ({"hidden_dims": (8,)}, "--hidden_dims must be left out without --pro"),
+        (
+            {"objective": "ce", "mixing": "mixup"},
+            "--mixing must be left out fo",
+        ),
+        ({"examples_per_class": 3}, "--examples_per_class must divide --batch"),
+        ({"train_examples": 33}, "--train_examples must be at most 32, those"),
+        ({"max_length": 13}, "`max_length` must be in 4..12"),
+        ({"label_column": "none"}, "header, must have a column none"),
+        ({"batch_size": 40}, "`batch_size` must be in 1..num_examples"),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_is_begun(
+    folder, tmp_path, overrides, message
+):
+    run_dir = tmp_path / "run"
+    with pytest.raises(ValueError, match=message):
+        training.finetune_text(settings_of(folder, run_dir, **overrides))
+    assert not run_dir.exists()
