@@ -116,7 +116,9 @@ class FinetuneTextSettings(
     examples_per_class: int | None = setting(None, at_least=1)
     """Examples of each class in a batch, so that anchors have positives;
     default: as the shuffled examples come."""
-    epochs: int = 10
+    epochs: int = setting(10, at_least=1, grows=True, common=True)
+    """Passes over the training examples. A run that is resumed may get more:
+    its schedule then ends there."""
     optimizer: str = "adamw"
     learning_rate: float | None = 2e-5
     learning_rate_scaling: str = "none"

@@ -56,7 +56,7 @@ def finetune_text(
     run = run_files.RunDirectory(settings.run_dir)
     settings = loop.check_run(run, settings)
     strategy = devices.set_up(settings)
-    resumes = settings.resume and run.exists()
+    resumes = settings.resume and run.language_model.exists()
     source = run.language_model if resumes else settings.model
     tokenizer = text.load_tokenizer(source)
     train, validation = _splits(settings, tokenizer)

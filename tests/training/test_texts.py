@@ -64,7 +64,7 @@ def test_draws_are_few_balanced_and_apart_from_validation(folder, tmp_path):
             train_examples=6,
             draw=draw,
             batch_size=2,
-            epochs=0,
+            epochs=1,
             test_file=None,
             overwrite=True,
         )
