@@ -223,10 +223,10 @@ def _make_network(config: Mapping[str, object]) -> tf.keras.Model:
             "`config` must have a model_type that transformers has for "
             f"TensorFlow, got {kind}"
         ) from error
-    return _without_pooler(network_class(found))
+    return _with_frozen_pooler(network_class(found))
 
 
-def _without_pooler(network: tf.keras.Model) -> tf.keras.Model:
+def _with_frozen_pooler(network: tf.keras.Model) -> tf.keras.Model:
     """The network, with its pooler, which nothing uses, not to be trained."""
     if pooler := getattr(network.layers[0], "pooler", None):
         pooler.trainable = False
@@ -252,4 +252,4 @@ def _pretrained_network(path: str | os.PathLike[str]) -> tf.keras.Model:
         "`model` must have all weights of its network",
         f"{path} without {', '.join(missing[:5])}",
     )
-    return _without_pooler(network)
+    return _with_frozen_pooler(network)

@@ -23,8 +23,7 @@ def print_header(
     settings: devices.StageSettings | None = None,
 ) -> None:
     """Prints versions, devices as `settings` uses them, and the data set."""
-    print_line("versions", ", ".join(f"{k} {v}" for k, v in versions().items()))
-    print_line("devices", _describe_devices(settings))
+    _print_machine(settings)
     print_line(
         "data",
         f"{images.name}: {images.num_examples:,} {images.split} images of "
@@ -32,6 +31,12 @@ def print_header(
         + _listed("bad files skipped", images.skipped)
         + _listed("other files ignored", images.ignored),
     )
+
+
+def _print_machine(settings: devices.StageSettings | None) -> None:
+    """Prints versions, and devices as `settings` uses them."""
+    print_line("versions", ", ".join(f"{k} {v}" for k, v in versions().items()))
+    print_line("devices", _describe_devices(settings))
 
 
 def _listed(what: str, names: tuple[str, ...]) -> str:
@@ -104,7 +109,10 @@ def print_pretraining(
         f"{text}, {encoder.count_params():,} parameters, "
         f"{encoder.representation_dim}-d representation",
     )
-    print_start(settings, encoder)
+    start = settings.weights or settings.init_from or "random weights"
+    if settings.init_head:
+        start += ", with the projection head"
+    print_start(settings, encoder, start)
     notes = {
         "cifar": f"the cifar stem keeps images of {size} px at full size: "
         "--stem=imagenet needs a sixteenth of the memory and time",
@@ -123,8 +131,7 @@ def print_finetuning(
     train: data.Source,
 ) -> None:
     """Prints all of a run on texts, as `print_pretraining`."""
-    print_line("versions", ", ".join(f"{k} {v}" for k, v in versions().items()))
-    print_line("devices", _describe_devices(settings))
+    _print_machine(settings)
     print_line(
         "data",
         f"{train.name}: {train.num_examples:,} training examples of "
@@ -140,21 +147,21 @@ def print_finetuning(
     encoder = model.encoder
     print_line(
         "encoder",
-        f"{settings.model}, {encoder.count_params():,} parameters, "
-        f"{encoder.representation_dim}-d representation",
+        f"{encoder.config['model_type']}, {encoder.count_params():,} "
+        f"parameters, {encoder.representation_dim}-d representation",
     )
+    print_start(settings, encoder, settings.model)
     print_optimizer(settings)
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     print_line("loss", _describe_loss(settings, replicas))
 
 
 def print_start(
-    settings: config.PretrainSettings, encoder: tf.keras.Model
+    settings: config.PretrainSettings | config.FinetuneTextSettings,
+    encoder: tf.keras.Model,
+    start: str,
 ) -> None:
     """Prints which weights a training starts from, and what of them trains."""
-    start = settings.weights or settings.init_from or "random weights"
-    if settings.init_head:
-        start += ", with the projection head"
     if settings.freeze or settings.freeze_batch_norm:
         moving, total = (
             sum(weight.shape.num_elements() for weight in weights)
@@ -238,9 +245,12 @@ def print_optimizer(settings: devices.StageSettings) -> None:
         "step": f"then {ratio} at epochs {epochs}",
         "constant": "then constant",
     }[settings.schedule]
+    decay = f"weight decay {settings.weight_decay:g}"
+    if settings.clip_norm is not None:
+        decay += f", gradient norm at most {settings.clip_norm:g}"
     print_line(
         "optimizer",
-        f"{settings.optimizer}, {numbers}, weight decay "
-        f"{settings.weight_decay:g}; learning rate {peak:g} ({source}), "
+        f"{settings.optimizer}, {numbers}, {decay}; "
+        f"learning rate {peak:g} ({source}), "
         f"warm-up {settings.warmup_epochs:g} epochs, {schedule}",
     )

@@ -65,7 +65,7 @@ def representer(
         def encode(images: tf.Tensor) -> tf.Tensor:
             return encoder(images, training=False)
 
-        return lambda images: _encode(
+        return lambda images: collect(
             encode,
             data.make_examples(
                 images,
@@ -97,15 +97,15 @@ def representer(
             return tf.concat(outputs, axis=0)[: len(batch)]
 
         examples = data.make_examples(images, size, image_size=image_size)
-        return _encode(step, examples)
+        return collect(step, examples)
 
     return represent_split
 
 
-def _encode(
+def collect(
     step: Callable[[tf.Tensor], tf.Tensor], examples: tf.data.Dataset
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`represent` of the batches of `data.make_examples`, by `step`."""
+    """What `step` makes of all batches [N, ...], and their labels [N]."""
     pairs = [(step(batch).numpy(), y.numpy()) for batch, y in examples]
     representations, labels = zip(*pairs, strict=True)
     return np.concatenate(representations), np.concatenate(labels)
@@ -180,8 +180,8 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
 
     def _accuracy(self) -> float:
         """The share of the test split that its neighbours classify right."""
-        bank, bank_labels = _encode(self._step, self._bank)
-        queries, labels = _encode(self._step, self._queries)
+        bank, bank_labels = collect(self._step, self._bank)
+        queries, labels = collect(self._step, self._queries)
         if not (np.isfinite(bank).all() and np.isfinite(queries).all()):
             return float("nan")
         votes = measures.knn_predict(

@@ -54,6 +54,11 @@ class Run:
                 f"{files.path} must be a run directory of tools/pretrain.py, "
                 "but has no settings.flags"
             )
+        exceptions.require(
+            "train_file" not in files.flags(),
+            "--run_dir must be a run on images",
+            f"{files.path}, one of tools/finetune_text.py",
+        )
         return cls(files, files.recorded(config.PretrainSettings), linear_stage)
 
     @functools.cached_property

@@ -29,6 +29,7 @@ from supcon_tf.training import (
     devices,
     input_pipeline,
     loop,
+    representations,
     runs,
 )
 
@@ -70,23 +71,21 @@ def finetune_text(
     )
     with strategy.scope():
         model = _compiled_model(settings, train, source, resumes)
-    batches = functools.partial(
-        data.make_token_views,
-        train,
-        settings.batch_size,
-        settings.num_views,
-        settings.seed,
-        images_per_class=settings.examples_per_class,
-    )
 
     @functools.cache
-    def make_batches(
-        start_step: int, shard: tuple[int, int]
-    ) -> tf.data.Dataset:
-        return batches(start_step=start_step, shard=shard)
+    def batches(start_step: int, shard: tuple[int, int]) -> tf.data.Dataset:
+        return data.make_token_views(
+            train,
+            settings.batch_size,
+            settings.num_views,
+            settings.seed,
+            start_step=start_step,
+            images_per_class=settings.examples_per_class,
+            shard=shard,
+        )
 
-    best = BestEpoch(run, validation, tokenizer)
-    loop.fit(settings, run, train, model, make_batches, measures=[best])
+    best = BestEpoch(run, validation, tokenizer, settings.checkpoint_every)
+    loop.fit(settings, run, train, model, batches, measures=[best])
     console.print_line("best", run.best_checkpoint())
     if test is None:
         return {}
@@ -174,6 +173,13 @@ class BestEpoch(tf.keras.callbacks.Callback):
     Adds `validation_accuracy` and `validation_loss` to the figures. The best
     epoch has the highest accuracy, of equal ones the lowest loss. The files of
     the model, but for its weights, are written when training begins.
+
+    Args:
+      run: whose files these are.
+      validation: the sentences.
+      tokenizer: of the model.
+      checkpoint_every: epochs that a run which goes on may have to go back: so
+        many of the epochs that were the best before stay too.
     """
 
     def __init__(
@@ -181,11 +187,13 @@ class BestEpoch(tf.keras.callbacks.Callback):
         run: run_files.RunDirectory,
         validation: data.Source,
         tokenizer: object,
+        checkpoint_every: int,
     ):
         super().__init__()
         self.run = run
         self.validation = validation
         self.tokenizer = tokenizer
+        self.checkpoint_every = checkpoint_every
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self.predict = predictor(self.model)
@@ -193,6 +201,13 @@ class BestEpoch(tf.keras.callbacks.Callback):
             _write_model_files(
                 self.run.language_model, self.tokenizer, self.model.encoder
             )
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        """Forgets epochs beyond the checkpoint that the run goes on from."""
+        if self._is_chief():
+            for done in run_files.steps_in(self.run.best):
+                if done > epoch:
+                    run_files.path_of(self.run.best, done).rmtree()
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         probabilities, labels = self.predict(self.validation)
@@ -208,7 +223,7 @@ class BestEpoch(tf.keras.callbacks.Callback):
                 is_chief=self._is_chief(),
             )
             if self._is_chief():
-                checkpoints.prune(self.run.best, 1, 0)
+                checkpoints.prune(self.run.best, 1 + self.checkpoint_every)
 
     def _is_chief(self) -> bool:
         return distribute.is_chief(self.model.distribute_strategy)
@@ -225,13 +240,12 @@ def predictor(
 
     @tf.function(reduce_retracing=True)
     def step(tokens: tf.Tensor) -> tf.Tensor:
-        representations = model.encoder(tokens, training=False)
-        return tf.nn.softmax(model.classifier(representations))
+        encoded = model.encoder(tokens, training=False)
+        return tf.nn.softmax(model.classifier(encoded))
 
     def predict(split: data.Source) -> tuple[np.ndarray, np.ndarray]:
         examples = data.make_token_examples(split, _BATCH)
-        made = [(step(x).numpy(), y.numpy()) for x, y in examples]
-        return tuple(np.concatenate(parts) for parts in zip(*made, strict=True))
+        return representations.collect(step, examples)
 
     return predict
 
@@ -242,17 +256,15 @@ def _write_model_files(
     """What makes the network and its tokens, without weights."""
     if folder.exists():
         return
-    with tempfile.TemporaryDirectory() as local:
+    described = encoder.network.config.to_json_string(use_diff=False)
+    with (
+        tempfile.TemporaryDirectory() as local,
+        files.make_atomically(folder) as partial,
+    ):
         tokenizer.save_pretrained(local)
-        made = epath.Path(local)
-        described = encoder.network.config.to_json_string(use_diff=False)
-        (made / "config.json").write_text(described)
-        part = folder.parent / f"{folder.name}.part"
-        part.rmtree(missing_ok=True)
-        part.mkdir(parents=True)
-        for file in made.iterdir():
-            file.copy(part / file.name)
-        part.rename(folder)
+        for file in epath.Path(local).iterdir():
+            file.copy(partial / file.name)
+        (partial / "config.json").write_text(described)
 
 
 def _test(

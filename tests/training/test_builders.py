@@ -136,6 +136,26 @@ def test_every_optimizer_gets_its_settings(name, capsys):
     assert capsys.readouterr().out.startswith(f"optimizer    {text}")
 
 
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_long_gradient_is_clipped(name):
+    settings = linear(optimizer=name, clip_norm=0.5)
+    assert builders.optimizer(settings, EPOCH_STEPS).global_clipnorm == 0.5
+
+
+def test_clipping_is_by_the_norm_over_all_weights():
+    moved = []
+    for clip_norm in (None, 0.5):
+        optimizer = builders.optimizer(
+            linear(weight_decay=0.0, clip_norm=clip_norm), EPOCH_STEPS
+        )
+        weights = [tf.Variable([0.0, 0.0]), tf.Variable([[0.0]])]
+        gradients = [tf.constant([0.0, 3.0]), tf.constant([[4.0]])]
+        optimizer.apply_gradients(zip(gradients, weights, strict=True))
+        moved.append([weights[0][1].numpy(), weights[1][0, 0].numpy()])
+    assert moved[1] == pytest.approx([x / 10 for x in moved[0]], rel=1e-5)
+    assert moved[0][0] != 0
+
+
 SCHEDULES = {
     "cosine": (
         {},

@@ -1,5 +1,6 @@
 """Fine-tuning of a language model: what it learns, keeps, resumes, refuses."""
 
+import dataclasses
 import pathlib
 import signal
 
@@ -36,9 +37,23 @@ def settings_of(folder, run_dir, **overrides):
     return config.FinetuneTextSettings(str(run_dir), **options | overrides)
 
 
-@pytest.mark.parametrize("objective", ["ce", "supcon", "supcon+ce"])
-def test_it_learns_and_the_best_epoch_stays(folder, tmp_path, objective):
-    settings = settings_of(folder, tmp_path / "run", objective=objective)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"objective": "ce"},
+        {"objective": "supcon", "projection_dim": 8, "hidden_dims": (12,)},
+        {
+            "objective": "supcon+ce",
+            "queue_size": 16,
+            "examples_per_class": 4,
+            "freeze": ("embeddings",),
+            "layer_decay": 0.9,
+        },
+    ],
+    ids=lambda options: options["objective"],
+)
+def test_it_learns_and_the_best_epoch_stays(folder, tmp_path, capsys, options):
+    settings = settings_of(folder, tmp_path / "run", **options)
     results = training.finetune_text(settings)
     assert results["pretrained"]["top_1"] > 0.9
     run = run_files.RunDirectory(tmp_path / "run")
@@ -50,8 +65,36 @@ def test_it_learns_and_the_best_epoch_stays(folder, tmp_path, objective):
     ranks = [texts._rank(x) for x in figures]
     best = max(ranks)
     assert results["encoder"].endswith(f"{ranks.index(best) + 1:08d}")
-    assert len(list(run.best.iterdir())) == 1
+    printed = capsys.readouterr().out
+    assert "bert, " in printed and "gradient norm at most 1;" in printed
+    assert ("parameters train" in printed) == ("freeze" in options)
     assert (run.language_model / "vocab.txt").exists()
+
+
+def test_a_best_epoch_that_is_gone_back_from_is_forgotten(folder, tmp_path):
+    """Its files are of weights that the run does not have any more."""
+    options = {"epochs": 4, "checkpoint_every": 2, "keep_checkpoints": 9}
+    settings = settings_of(folder, tmp_path / "run", **options)
+    run = run_files.RunDirectory(settings.run_dir)
+    training.finetune_text(settings)
+    last = run_files.steps_in(run.checkpoints)[-1]
+    run_files.path_of(run.checkpoints, last).rmtree()
+    for epoch in (3, 4, 9):  # as if the future had been far better
+        run_files.path_of(run.best, epoch).mkdir(exist_ok=True)
+        (run_files.path_of(run.best, epoch) / "bad").touch()
+    again = dataclasses.replace(settings, resume=True)
+    results = training.finetune_text(again)
+    ranks = [texts._rank(x) for x in run.metrics()]
+    best = ranks.index(max(ranks)) + 1
+    assert results["encoder"].endswith(f"{best:08d}")
+    assert not list(run.best.glob("*/bad"))
+
+
+def test_other_tools_say_that_they_take_images(folder, tmp_path):
+    run_dir = tmp_path / "run"
+    training.finetune_text(settings_of(folder, run_dir, epochs=1))
+    with pytest.raises(ValueError, match="must be a run on images, got .*/run"):
+        training.load_encoder(run_dir)
 
 
 def test_draws_are_few_balanced_and_apart_from_validation(folder, tmp_path):
