@@ -48,20 +48,16 @@ def finetune_text(settings: config.FinetuneTextSettings) -> None:
       python tools/finetune_text.py --model=roberta-base \
         --train_file=train.tsv --test_file=test.tsv --run_dir=runs/texts
 
-    The weights of the epoch that is best on the validation sentences stay, and
-    are measured on the test file. Writes settings.flags, classes.json,
-    language_model/, checkpoints/, best/, metrics.jsonl and tensorboard/ into
-    the run directory, and with a test file evaluation.json and
-    predictions.npz.
+    The weights of the epoch that is best on the validation sentences stay, for
+    tools/evaluate.py to measure on the test file. Writes settings.flags,
+    classes.json, language_model/, checkpoints/, best/, metrics.jsonl and
+    tensorboard/ into the run directory.
     """
-    results = supcon_tf.training.finetune_text(settings)
-    if results:
-        measured = {settings.run_dir: results}
-        print(supcon_tf.evaluation.results_table(measured))
+    supcon_tf.training.finetune_text(settings)
 
 
 def evaluate(settings: config.EvaluateSettings) -> None:
-    """Measures a run on its test images: numbers, and a page to look at.
+    """Measures a run on its test split: numbers, and a page to look at.
 
       python tools/evaluate.py --run_dir=runs/digits
 

@@ -62,6 +62,10 @@ class RunDirectory:
         """Whether there is a run, or a stage."""
         return self.settings_file.exists()
 
+    def is_of_texts(self) -> bool:
+        """Whether the run here is one of tools/finetune_text.py."""
+        return "train_file" in self.flags()
+
     def recorded(
         self, settings_class: type[settings.SettingsType]
     ) -> settings.SettingsType:

@@ -39,7 +39,7 @@ class Score:
 
 
 # By how a path ends: `short`, `better` and `unit`, the same for any classifier
-# and any images.
+# and any examples.
 _MEASURES = {
     "clean.top_1": ("top-1, clean", "higher", "share"),
     "top_1": ("top-1", "higher", "share"),
@@ -47,6 +47,8 @@ _MEASURES = {
     "ece": ("ECE", "lower", "number"),
     "nll": ("NLL", "lower", "number"),
     "brier": ("Brier", "lower", "number"),
+    "macro_f1": ("macro F1", "higher", "share"),
+    "mcc": ("MCC", "higher", "number"),
     "map_at_r": ("mAP@R", "higher", "share"),
     "mean_corruption_error_unnormalized": (
         "mean corruption error (plain)",
@@ -56,7 +58,7 @@ _MEASURES = {
     "mce": ("mCE (%)", "lower", "percent"),
     "relative_mce": ("relative mCE (%)", "lower", "percent"),
     "mean_ece": ("mean ECE, corrupted", "lower", "number"),
-    # Either alone is at its best where the encoder learned nothing: all images
+    # Either alone is at its best where the encoder learned nothing: all examples
     # at one point, or spread regardless of class.
     "alignment": ("alignment", None, "number"),
     "uniformity": ("uniformity", None, "number"),
@@ -75,7 +77,7 @@ def recall_at(k: int) -> Score:
     path, name = f"retrieval.recall_at.{k}", f"recall@{k}"
     meaning = f"one of the {k} most similar is"
     if k == 1:
-        meaning = "the most similar other test image is of the same class"
+        meaning = "the most similar other test example is of the same class"
     return Score(path, name.title(), meaning, "", name, "higher", "share")
 
 
@@ -122,13 +124,13 @@ KEY_SCORES = (
     *_both(
         "{}.top_1",
         "Top-1 accuracy",
-        "share of test images whose most probable class is the right one",
+        "share of test examples whose most probable class is the right one",
         "linear",
     ),
     _score(
         "knn.top_1",
         "k-NN accuracy",
-        "when the most similar training images vote on the class",
+        "when the most similar training examples vote on the class",
         "k-NN",
     ),
     *_both(
@@ -150,7 +152,7 @@ KEY_SCORES = (
     _score(
         "retrieval.map_at_r",
         "Retrieval (mAP@R)",
-        "how much of a test image's class comes first when the others are "
+        "how much of a test example's class comes first when the others are "
         "sorted by similarity",
     ),
 )
@@ -172,7 +174,7 @@ SCORES = (
     ),
     _score(
         "knn_leave_one_out.top_1",
-        "k-NN on the training images",
+        "k-NN on the training examples",
         "each classified by the others: to choose k by",
         "k-NN leave-one-out",
     ),
@@ -194,6 +196,18 @@ SCORES = (
         "squared error of the probabilities, 2 at most",
         "linear",
     ),
+    *_both(
+        "{}.macro_f1",
+        "Macro F1",
+        "mean over the classes of the harmonic mean of precision and recall",
+        "linear",
+    ),
+    *_both(
+        "{}.mcc",
+        "Matthews correlation (MCC)",
+        "between labels and predictions; 0 is chance, 1 is perfect",
+        "linear",
+    ),
     _score("knn.ece", "k-NN ECE", of="k-NN"),
     *_both(
         "corruptions.{}.relative_mce",
@@ -213,11 +227,11 @@ SCORES = (
     _score(
         "representations.alignment",
         "Alignment",
-        "mean squared distance between images of a class; smaller is tighter",
+        "mean squared distance between examples of a class; smaller is tighter",
     ),
     _score(
         "representations.uniformity",
         "Uniformity",
-        "how evenly all images spread over the sphere; lower is more even",
+        "how evenly all examples spread over the sphere; lower is more even",
     ),
 )

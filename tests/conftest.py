@@ -195,3 +195,34 @@ def finished_run(tiny_settings, tmp_path_factory):
     for file in path.rglob("settings.flags"):
         file.write_text(file.read_text().replace(str(made), str(path)))
     return run_files.RunDirectory(path)
+
+
+@pytest.fixture(scope="session")
+def finished_text_run(tmp_path_factory):
+    """A run on texts that has learned, with a test file, not evaluated."""
+    from supcon_tf import config, run_files, training
+    from tests import language_model
+
+    def make(path):
+        path.mkdir()
+        language_model.write_model(path)
+        language_model.write_sentences(path / "train.tsv", 40)
+        language_model.write_sentences(path / "test.tsv", 12)
+        training.finetune_text(
+            config.FinetuneTextSettings(
+                str(path / "run"),
+                model=str(path),
+                train_file=str(path / "train.tsv"),
+                test_file=str(path / "test.tsv"),
+                validation_fraction=0.2,
+                max_length=8,
+                batch_size=8,
+                epochs=8,
+                learning_rate=5e-3,
+            )
+        )
+
+    made = made_once(tmp_path_factory, "finished_text_run", make)
+    path = tmp_path_factory.mktemp("text_run") / "run"  # where tests may write
+    shutil.copytree(made / "run", path)
+    return run_files.RunDirectory(path)

@@ -28,7 +28,7 @@ def test_paths_are_different_and_words_are_there():
         # Not in the table: as others of the same last key.
         ("knn.nll", "k-NN NLL", "lower"),
         ("corruptions.linear.3.top_1", "corruptions linear 3 top-1", "higher"),
-        ("test_images", "test images", None),
+        ("test_examples", "test examples", None),
     ],
 )
 def test_any_path_is_found(path, label, better):

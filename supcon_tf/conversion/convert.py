@@ -58,7 +58,7 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
         formats.import_onnx()
         packages = ("tf2onnx", "onnx", "onnxruntime")
         versions |= {x: importlib.metadata.version(x) for x in packages}
-    test, size = run.images("test"), run.settings.image_size
+    test, size = run.source("test"), run.settings.image_size
     name = run.choose_classifier(settings.classifier)
     classifier = None if name == "none" else run.classifier(name)
     model = formats.ImageModel(run.encoder, size, classifier)
@@ -94,7 +94,7 @@ def _contents(
     """The content of each file, by its format."""
     calibrating = None
     if "tflite_int8" in settings.formats:
-        images = run.images("train")
+        images = run.source("train")
         labels = subsets.labels_of(images)
         drawn = subsets.draw_alike(
             labels, settings.calibration_images, settings.seed

@@ -6,18 +6,15 @@ batches. `through_service` lets other processes make the views.
 """
 
 from supcon_tf import tracing
+from supcon_tf.data.examples import make_examples
 from supcon_tf.data.images import (
     decode_and_crop,
     decode_central_view,
     decode_image,
 )
 from supcon_tf.data.loading import load
-from supcon_tf.data.pipeline import make_examples, make_views, steps_per_epoch
+from supcon_tf.data.pipeline import make_views, steps_per_epoch
 from supcon_tf.data.sampling import class_balanced
 from supcon_tf.data.service import check_service, through_service
 from supcon_tf.data.sources import Source, from_arrays
-from supcon_tf.data.tokens import (
-    from_tokens,
-    make_token_examples,
-    make_token_views,
-)
+from supcon_tf.data.tokens import from_tokens, make_token_views

@@ -1,16 +1,14 @@
-"""Batches of views for training, and of plain examples for evaluation."""
+"""Batches of views for training."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 from supcon_tf import exceptions, tracing
 from supcon_tf.augment import geometry, randomness
-from supcon_tf.data import images, sampling, sources, subsets
+from supcon_tf.data import images, sampling, sources
 
 # What a seed is for: folded in first, so that no two uses share their bits.
 _ORDER, _VIEW = 0, 1  # Uses of the run's seed.
@@ -92,59 +90,12 @@ def make_views(
     """
     if images_per_class is not None:
         source = sampling.class_balanced(source, batch_size, images_per_class)
-    size = _known_image_size(source, image_size)
+    size = known_image_size(source, image_size)
     chunks = ordered(source, batch_size, seed, start_step, shard)
     read = _chunk_reader(source, num_views, seed, size, crop_area, crop_aspect)
     chunks = chunks.map(read, num_parallel_calls=tf.data.AUTOTUNE)
     rows = batch_size // shard[1]
     return _endless_batches(chunks, rows, horizontal_flip, augmentation)
-
-
-def make_examples(
-    source: sources.Source,
-    batch_size: int,
-    *,
-    image_size: int | None = None,
-    positions: npt.ArrayLike | None = None,
-) -> tf.data.Dataset:
-    """Makes the batches of evaluation: every example once, in fixed order.
-
-    Args:
-      source: any split.
-      batch_size: examples per batch; the last one holds what is left.
-      image_size: side S in pixels; None takes the source's.
-      positions: [n] places in the fixed order, ascending, each once, of the
-        examples that are made and whose images alone are read; None for all.
-
-    Returns:
-      A finite dataset of (images [<= batch_size, S, S, C] of the type of the
-      source, labels [<= batch_size] int32), centre crops, in the order of
-      `source.ids`.
-
-    Raises:
-      ValueError: `batch_size` < 1, no image size is known, or `positions` are
-        not as above.
-    """
-    size = _known_image_size(source, image_size)
-    _check_at_least("batch_size", batch_size, 1)
-    records = (
-        source.records(None)
-        if positions is None
-        else subsets.records_at(source, np.asarray(positions, np.int64))
-    )
-
-    def read_example(record: sources.Record) -> tuple[tf.Tensor, tf.Tensor]:
-        image, label = _read_image(source, record, decode=False)
-        is_file = image.dtype == tf.string
-        view = images.decode_central_view if is_file else geometry.central_view
-        return view(image, size), label
-
-    return (
-        records.map(read_example, num_parallel_calls=tf.data.AUTOTUNE)
-        .batch(batch_size)
-        .prefetch(tf.data.AUTOTUNE)
-        .with_options(_options())
-    )
 
 
 def ordered(
@@ -163,8 +114,8 @@ def ordered(
         batch or is not that of the source.
     """
     _check_shard(source, batch_size, shard)
-    _check_at_least("seed", seed, 0)
-    _check_at_least("start_step", start_step, 0)
+    check_at_least("seed", seed, 0)
+    check_at_least("start_step", start_step, 0)
     steps = steps_per_epoch(source, batch_size)
     first_epoch, first_step = divmod(start_step, steps)
     order_seeds = randomness.fold_in(_seeds(seed), _ORDER)
@@ -217,7 +168,7 @@ def _chunk_reader(
     aspect: tuple[float, float],
 ) -> Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
     """Makes what reads and crops n examples: views, labels, views' seeds."""
-    _check_at_least("num_views", num_views, 1)
+    check_at_least("num_views", num_views, 1)
     is_small = 0 < (source.image_size or 0) <= _SMALL_SIDE
     decode = is_small or area is None
 
@@ -225,7 +176,7 @@ def _chunk_reader(
         example: tuple[sources.Record, tf.Tensor],
     ) -> tuple[tf.Tensor, tf.Tensor]:
         record, seeds = example  # Seeds are [V, 2].
-        image, label = _read_image(source, record, decode=decode)
+        image, label = read_image(source, record, decode=decode)
         if area is None:
             view = geometry.central_view(image, size)
             return tf.stack([view] * num_views), label  # [V, S, S, 3]
@@ -285,7 +236,7 @@ def endless(batches: tf.data.Dataset) -> tf.data.Dataset:
     """The batches of training, as they are read by Keras and by replicas."""
     return (
         batches.prefetch(tf.data.AUTOTUNE)
-        .with_options(_options())
+        .with_options(options())
         # For Keras to ask for steps_per_epoch rather than run for ever.
         .apply(
             tf.data.experimental.assert_cardinality(
@@ -295,7 +246,7 @@ def endless(batches: tf.data.Dataset) -> tf.data.Dataset:
     )
 
 
-def _read_image(
+def read_image(
     source: sources.Source, record: sources.Record, *, decode: bool
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Reads one example; `decode` its image if it is a file."""
@@ -309,7 +260,7 @@ def _read_image(
     return image, tf.ensure_shape(label, [])
 
 
-def _known_image_size(source: sources.Source, image_size: int | None) -> int:
+def known_image_size(source: sources.Source, image_size: int | None) -> int:
     """Returns `image_size`, or else the size all images share."""
     size = source.image_size if image_size is None else image_size
     exceptions.require(
@@ -341,14 +292,14 @@ def _check_shard(
     )
 
 
-def _check_at_least(name: str, value: int, least: int) -> None:
+def check_at_least(name: str, value: int, least: int) -> None:
     """Checks an integer that becomes part of a seed or a size."""
     exceptions.require(
         least <= value < 2**31, f"`{name}` must be in {least}..2^31-1", value
     )
 
 
-def _options() -> tf.data.Options:
+def options() -> tf.data.Options:
     """Returns options that keep the order, and shard batches, not files."""
     options = tf.data.Options()
     options.deterministic = True

@@ -40,7 +40,7 @@ class Source:
         channels] image of `dtype` or the [] string contents of an image file,
         and the [] int32 label in 0..len(class_names)-1.
       channels: of the images, 3 where they are files.
-      dtype: of the pixels, uint8 or float32, in 0..255.
+      dtype: of the pixels, uint8 or float32, in 0..255; int32 for tokens.
       skipped: image files, relative to the data folder, that cannot be read
         and were left out.
       ignored: other files beside them, which are no images by their names.
@@ -51,6 +51,8 @@ class Source:
         whole nonetheless.
       ids: one per example, in the fixed order: file paths relative to the
         data folder. None where examples have no name.
+      texts: sentences as people read them, one per example in the fixed order;
+        None for images.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Source:
     shard: tuple[int, int] | None = None
     channels: int = 3
     dtype: tf.DType = tf.uint8
+    texts: tuple[str, ...] | None = dataclasses.field(default=None, repr=False)
 
 
 def index_records(num_examples: int) -> Records:

@@ -154,8 +154,10 @@ def subset(source: sources.Source, positions: npt.ArrayLike) -> sources.Source:
             source.labels[positions],
             lambda place: source.read(place)[0],
         )
-    ids = source.ids and tuple(source.ids[place] for place in positions)
-    return dataclasses.replace(source, ids=ids, **fields)
+    for name in ("ids", "texts"):
+        if (known := getattr(source, name)) is not None:
+            fields[name] = tuple(known[place] for place in positions)
+    return dataclasses.replace(source, **fields)
 
 
 def can_be_held(source: sources.Source, count: int) -> bool:

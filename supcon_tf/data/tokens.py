@@ -37,6 +37,7 @@ def from_tokens(
     ids: Sequence[str] | None = None,
     name: str = "tokens",
     split: str = "train",
+    texts: Sequence[str] | None = None,
 ) -> sources.Source:
     """Makes a source of tokens that are in memory.
 
@@ -49,6 +50,7 @@ def from_tokens(
       ids: names of the examples; None for none.
       name: of the data set.
       split: "train" or "test", for messages only.
+      texts: the sentences, for people to read; None for none.
 
     Raises:
       ValueError: the tokens have another shape, an example has none, or a
@@ -77,6 +79,7 @@ def from_tokens(
         image_size=None,
         ids=None if ids is None else tuple(ids),
         dtype=tf.int32,
+        texts=None if texts is None else tuple(texts),
         **sources.by_index(tokens, labels),
     )
 
@@ -137,22 +140,17 @@ def make_token_views(
     )
 
 
-def make_token_examples(
-    source: sources.Source, batch_size: int
-) -> tf.data.Dataset:
-    """Makes the batches of evaluation: every example once, in fixed order.
+def are_in(source: sources.Source) -> bool:
+    """Whether a source is of tokens, not of images."""
+    return source.dtype == tf.int32
 
-    Returns:
-      A finite dataset of (tokens [<= batch_size, 1 + length, 2] int32, labels
-      [<= batch_size] int32).
-    """
 
-    def examples(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        tokens, labels = source.read(records)
-        return trim(tokens), labels
-
-    batches = source.records(None).batch(batch_size)
-    return batches.map(examples).prefetch(tf.data.AUTOTUNE)
+def read(
+    source: sources.Source, records: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The tokens of several examples, and their labels."""
+    tokens, labels = source.read(records)
+    return trim(tokens), labels
 
 
 def trim(tokens: tf.Tensor) -> tf.Tensor:

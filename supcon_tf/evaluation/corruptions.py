@@ -63,7 +63,7 @@ class CorruptedImages:
     def __init__(self, settings: config.EvaluateSettings, run: runs.Run):
         self._settings = settings
         self._run = run
-        self._test = run.images("test")
+        self._test = run.source("test")
         self._size = run.settings.image_size
         self._positions = self._draw()
         self._sources: dict[Condition | None, data.Source] = {None: self._test}

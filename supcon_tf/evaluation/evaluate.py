@@ -28,16 +28,18 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
       ValueError: run_dir is no pretrained run, the data has other classes, or
         the corruptions cannot be had or compared.
     """
-    run = runs.Run.open(settings.run_dir, settings.linear_stage)
-    checkpoint, image_size = run.checkpoint, run.settings.image_size
-    test_images = run.images("test")
-    corrupted = None
+    run = runs.open_run(settings.run_dir, settings.linear_stage)
     if settings.corruptions != "none":
         run.check_rgb("corruptions")
+    checkpoint = run.checkpoint
+    test_source = run.source("test")
+    image_size = None if run.is_of_texts else run.settings.image_size
+    corrupted = None
+    if settings.corruptions != "none":
         corrupted = robustness.Robustness(settings, run)
     with distribute.make_strategy(settings.strategy, settings.tpu).scope():
         classifiers = {name: run.classifier(name) for name in run.classifiers}
-        console.print_header(test_images, image_size)
+        console.print_header(test_source, image_size)
         console.print_line("encoder", checkpoint)
         represent = representations.representer(
             run.encoder, batch_size=settings.batch_size, image_size=image_size
@@ -50,11 +52,11 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
             for name, logits in classifiers.items()
         }
 
-    encoded, labels = represent(test_images)
+    encoded, labels = represent(test_source)
     probabilities = classify(encoded)
     first = next(iter(probabilities.values()), None)
-    test = splits.EncodedSplit(test_images, encoded, labels, image_size, first)
-    train = run.images("train")
+    test = splits.EncodedSplit(test_source, encoded, labels, image_size, first)
+    train = run.source("train")
     bank = splits.EncodedSplit(train, *represent(train), image_size)
     measured = _measure(settings, run, test, bank, probabilities)
     if corrupted is not None:
@@ -75,15 +77,17 @@ def _measure(
     """What was measured of what, and all measures of the clean images."""
     measured = {
         "dataset": test.source.name,
-        "image_size": test.image_size,
+        **({"image_size": test.image_size} if test.image_size else {}),
         "objective": run.settings.objective,
-        "test_images": len(test.labels),
-        "bank_images": len(bank.labels),
+        "test_examples": len(test.labels),
+        "bank_examples": len(bank.labels),
         "encoder": run.checkpoint,
     }
     if "linear" in probabilities:
         measured["linear_checkpoint"] = run.classifier_checkpoint("linear")
     measured["versions"] = console.versions()
+    if run.is_of_texts:
+        measured["validation"] = run.validation
     for name, values in probabilities.items():
         measured[name] = measures.classification_summary(
             values, test.labels, settings.calibration_bins

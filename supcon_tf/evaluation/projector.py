@@ -21,12 +21,14 @@ embeddings {{
   tensor_name: "representations"
   tensor_path: "tensors.tsv"
   metadata_path: "metadata.tsv"
+{sprite}}}
+"""
+_SPRITE = """\
   sprite {{
     image_path: "sprite.png"
     single_image_dim: {side}
     single_image_dim: {side}
   }}
-}}
 """
 
 
@@ -38,8 +40,9 @@ def write_projector(
     Of the test images at `positions`, [E] integers, rising: tensors.tsv holds
     their representations, metadata.tsv the name of the class, label, with a
     classifier the predicted class and whether it is correct, and id, and
-    sprite.png the images. The projector looks into directories with TensorBoard
-    events: hence a file of events that holds none.
+    sprite.png the images; of texts there is no sprite, but a column text. The
+    projector looks into directories with TensorBoard events: hence a file of
+    events that holds none.
 
     An earlier one is replaced. TensorBoard finds it with --logdir of the run,
     of its tensorboard/ or of a directory of runs.
@@ -50,13 +53,16 @@ def write_projector(
     np.savetxt(
         tensors, test.representations[positions], fmt="%.6g", delimiter="\t"
     )
-    sprite, side = _sprite(test, positions)
     contents = {
         "tensors.tsv": tensors.getvalue(),
         "metadata.tsv": _metadata(test, positions).encode(),
-        "sprite.png": sprite,
-        "projector_config.pbtxt": _CONFIG.format(side=side).encode(),
     }
+    described = ""
+    if not run.is_of_texts:
+        contents["sprite.png"], side = _sprite(test, positions)
+        described = _SPRITE.format(side=side)
+    config = _CONFIG.format(sprite=described).encode()
+    contents["projector_config.pbtxt"] = config
     directory = run.files.projector
     files.remove_unfinished(directory)
     with files.make_atomically(directory, overwrite=True) as partial:
@@ -74,6 +80,8 @@ def _metadata(test: splits.EncodedSplit, positions: np.ndarray) -> str:
         columns["predicted"] = names[predicted]
         columns["correct"] = np.where(predicted == labels, "yes", "no")
     columns["id"] = test.names(positions)
+    if test.source.texts is not None:
+        columns["text"] = test.shown(positions, _SIDE)
     rows = [tuple(columns), *zip(*columns.values(), strict=True)]
     lines = ["\t".join(str(x).translate(_ESCAPES) for x in row) for row in rows]
     return "\n".join(lines) + "\n"
@@ -84,7 +92,7 @@ def _sprite(
 ) -> tuple[bytes, int]:
     """The images row by row in a square, as PNG, and the side of each."""
     columns = math.isqrt(len(positions) - 1) + 1
-    images = test.thumbnails(positions, min(_SIDE, _SPRITE_SIDE // columns))
+    images = test.shown(positions, min(_SIDE, _SPRITE_SIDE // columns))
     rows = [images[i : i + columns] for i in range(0, columns**2, columns)]
     sprite = tensorboard.mosaic(rows)
     return tf.io.encode_png(sprite).numpy(), images.shape[1]

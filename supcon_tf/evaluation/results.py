@@ -10,12 +10,15 @@ import json
 from supcon_tf import scores, text_table
 
 _ROWS = (
+    "validation.top_1",
     "linear.top_1",
     "linear.top_5",
     "linear.ece",
     "linear.nll",
     "pretrained.top_1",
     "pretrained.ece",
+    "pretrained.macro_f1",
+    "pretrained.mcc",
     "knn.top_1",
     "prototype.top_1",
     "retrieval.recall_at.1",
@@ -26,6 +29,7 @@ _ROWS = (
 )
 # Rows that stand there in any case, so that what was not run is seen.
 _ALWAYS = ("linear.", "knn.", "prototype.")
+_ALWAYS_OF_TEXTS = _ALWAYS[1:]
 
 
 def to_json(results: dict[str, object]) -> str:
@@ -42,9 +46,11 @@ def results_table(columns: dict[str, dict[str, object]]) -> str:
     """
     width = max(12, *map(len, columns))
     rows = [["", *(name.rjust(width) for name in columns)]]
+    of_texts = all("validation" in x for x in columns.values())
+    always = _ALWAYS_OF_TEXTS if of_texts else _ALWAYS
     for path in _ROWS:
         values = [scores.value_at(x, path) for x in columns.values()]
-        if path.startswith(_ALWAYS) or any(v is not None for v in values):
+        if path.startswith(always) or any(v is not None for v in values):
             texts = ["not run" if v is None else f"{v:.4f}" for v in values]
             rows.append([f"{scores.find(path).label}  ", *texts])
     return text_table.text_table(rows)

@@ -109,7 +109,7 @@ def load_references(
       ValueError: the reference is no evaluation of corruptions, is of other
         images, or lacks a classifier, corruption or severity.
     """
-    path, test = settings.reference_evaluation, run.images("test")
+    path, test = settings.reference_evaluation, run.source("test")
     if path is None:
         return {}
     if path == "alexnet":
@@ -138,7 +138,7 @@ def _compared(
     settings: config.EvaluateSettings, run: runs.Run, contents: dict
 ) -> dict[str, Reference]:
     """The references in an evaluation.json, once they fit the run."""
-    test, theirs = run.images("test"), contents["corruptions"]
+    test, theirs = run.source("test"), contents["corruptions"]
     ours = {
         "dataset": test.name,
         "image_size": run.settings.image_size,

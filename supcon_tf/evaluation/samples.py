@@ -33,7 +33,9 @@ def write_samples(
     With a classifier, the test images that it is surest of and wrong on, ten
     at most: `mistakes` [M, H, W, 3] uint8, the surest first, and their places
     in the fixed order, `mistake_positions` [M] int32. H = W is the side of the
-    images, reduced to 96 pixels at most. The same arguments give the same file.
+    images, reduced to 96 pixels at most. Of a run on texts, these are in the
+    places of images, str, and there are no views. The same arguments give the
+    same file.
     """
     positions = _sample_positions(test.labels, test.predicted, count)
     similarities, nearest = measures.nearest_neighbors(
@@ -41,14 +43,14 @@ def write_samples(
     )
     run_files.write_arrays(
         run.files.samples_file,
-        images=test.thumbnails(positions, _SIDE),
+        images=test.shown(positions, _SIDE),
         labels=test.labels[positions],
         predicted=test.predicted[positions],
-        neighbors=bank.thumbnails(nearest, _SIDE),
+        neighbors=bank.shown(nearest, _SIDE),
         neighbor_labels=bank.labels[nearest],
         neighbor_similarities=similarities,
-        **_views(run.settings, bank.source),
         **_mistakes(test),
+        **({} if run.is_of_texts else _views(run.settings, bank.source)),
     )
 
 
@@ -118,7 +120,7 @@ def _mistakes(test: splits.EncodedSplit) -> dict[str, np.ndarray]:
     surest = np.argsort(-test.probabilities[wrong].max(axis=1), kind="stable")
     positions = wrong[surest[:_MISTAKES]]
     return {
-        "mistakes": test.thumbnails(positions, _SIDE),
+        "mistakes": test.shown(positions, _SIDE),
         "mistake_positions": positions.astype(np.int32),
     }
 

@@ -14,13 +14,14 @@ _BATCH_SIZE = 64  # bounds the memory of images before they are reduced
 
 @dataclasses.dataclass(frozen=True)
 class EncodedSplit:
-    """The images of a split and their representations, in the same order.
+    """The examples of a split and their representations, in the same order.
 
     Attributes:
-      source: the images; its fixed order is that of the arrays.
+      source: images or texts; its fixed order is that of the arrays.
       representations: [examples, dim] float32.
       labels: [examples] int32.
-      image_size: side in pixels of the centre crops that were encoded.
+      image_size: side in pixels of the centre crops that were encoded; None for
+        texts.
       probabilities: [examples, classes] float of the first classifier of the
         run; None without one.
     """
@@ -28,7 +29,7 @@ class EncodedSplit:
     source: data.Source
     representations: np.ndarray
     labels: np.ndarray
-    image_size: int
+    image_size: int | None
     probabilities: np.ndarray | None = None
 
     @property
@@ -44,16 +45,20 @@ class EncodedSplit:
             return positions.astype(str)
         return np.array([self.source.ids[position] for position in positions])
 
-    def thumbnails(self, positions: np.ndarray, side: int) -> np.ndarray:
-        """Reads the centre crops of images again, and reduces them.
+    def shown(self, positions: np.ndarray, side: int) -> np.ndarray:
+        """What people are shown of examples: texts, or centre crops, reduced.
 
         Args:
           positions: integers of any shape, positions in the fixed order.
-          side: side in pixels that larger ones are reduced to.
+          side: side in pixels that larger images are reduced to.
 
         Returns:
-          [*shape of positions, S, S, 3] uint8, S the smaller of both sides.
+          [*shape of positions, S, S, 3] uint8, S the smaller of both sides; or
+          the texts, [*shape of positions] str.
         """
+        if self.source.texts is not None:
+            texts = [self.source.texts[place] for place in positions.flat]
+            return np.array(texts, str).reshape(positions.shape)
         needed, places = np.unique(positions, return_inverse=True)
         examples = data.make_examples(
             self.source,

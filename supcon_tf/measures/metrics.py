@@ -239,8 +239,10 @@ def classification_summary(
 ) -> dict[str, object]:
     """Accuracy, calibration, proper scores and confusions, ready for JSON.
 
-    Of equal probabilities the accuracies count against the label; confusion
-    matrix and recall take the lower class id.
+    `macro_f1` is the mean of F1 over the classes that are labels or predicted,
+    `mcc` Matthews' correlation coefficient, both those of scikit-learn. Of
+    equal probabilities the accuracies count against the label; all that is made
+    of predicted classes takes the lower class id.
 
     Args:
       probabilities: [N, classes] float, rows that sum to 1.
@@ -250,6 +252,8 @@ def classification_summary(
     Raises:
       ValueError: a shape, a label or a row breaks these rules.
     """
+    from sklearn import metrics
+
     probabilities, labels = check_predictions(probabilities, labels)
     predicted = probabilities.argmax(axis=1)
     num_classes = probabilities.shape[1]
@@ -260,6 +264,8 @@ def classification_summary(
         "ece": expected_calibration_error(probabilities, labels, num_bins),
         "nll": negative_log_likelihood(probabilities, labels),
         "brier": brier_score(probabilities, labels),
+        "macro_f1": float(metrics.f1_score(labels, predicted, average="macro")),
+        "mcc": float(metrics.matthews_corrcoef(labels, predicted)),
         "per_class_recall": per_class_recall(predicted, labels, num_classes),
         "confusion_matrix": confusion_matrix(
             predicted, labels, num_classes

@@ -74,7 +74,7 @@ def calibration(run: contents.Run) -> dict[str, object]:
 
 
 def mistakes(run: contents.Run) -> dict[str, object]:
-    """The most confident mistakes of a run, pictures where they are stored."""
+    """The most confident mistakes of a run, as they look where it is stored."""
     labels = run.predictions["labels"]
     probabilities = run.predictions["probabilities"]
     predicted = probabilities.argmax(axis=1)
@@ -82,14 +82,14 @@ def mistakes(run: contents.Run) -> dict[str, object]:
     wrong = np.flatnonzero(predicted != labels)
     order = wrong[np.argsort(-confidence[wrong], kind="stable")]
     order = order[:_NUM_MISTAKES]
-    # Without sample images, and in runs of earlier versions, there are none.
+    # Without samples, and in runs of earlier versions, there are none.
     stored = run.samples.get("mistake_positions", np.array([]))
-    has_pictures = order.size and np.array_equal(stored, order)
+    is_shown = order.size and np.array_equal(stored, order)
     return {
         "classifier": contents.CLASSIFIERS[run.classifier("top_1") or "linear"],
         "num_wrong": len(wrong),
-        "num_images": len(labels),
-        "pictures": [*run.samples["mistakes"]] if has_pictures else [],
+        "num_examples": len(labels),
+        "shown": [*run.samples["mistakes"]] if is_shown else [],
         "mistakes": [
             (
                 str(run.predictions["ids"][index]),

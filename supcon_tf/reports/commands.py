@@ -8,14 +8,15 @@ from supcon_tf.reports import contents
 
 
 def pretrain(run: contents.Run) -> str:
-    """The command that continues a pretraining."""
-    return f"{_line('pretrain', flagfile=run.files.settings_file)} --resume"
+    """The command that continues a pretraining, or a fine-tuning on texts."""
+    tool = _first_tool(run)
+    return f"{_line(tool, flagfile=run.files.settings_file)} --resume"
 
 
 def evaluate(run: contents.Run) -> str:
     """The command that evaluates a run."""
     line = _line("evaluate", run_dir=run.files.path)
-    if run.linear_stage:
+    if run.linear_stage or run.is_of_texts:
         return line
     return f"{_line('train_linear', run_dir=run.files.path)} && {line}"
 
@@ -28,7 +29,7 @@ def corrupt(run: contents.Run) -> str:
 def reproduction(run: contents.Run) -> list[str]:
     """Pretraining, linear stage where there is one, evaluation: once more."""
     again = f"{run.files.path}_again"
-    stages = {"pretrain": run.files}
+    stages = {_first_tool(run): run.files}
     if run.linear_stage:
         stages["train_linear"] = run.files.stage(run.linear_stage)
     lines = [
@@ -36,6 +37,10 @@ def reproduction(run: contents.Run) -> list[str]:
         for tool, stage in stages.items()
     ]
     return [*lines, _line("evaluate", run_dir=again)]
+
+
+def _first_tool(run: contents.Run) -> str:
+    return "finetune_text" if run.is_of_texts else "pretrain"
 
 
 def _line(tool: str, **paths: object) -> str:

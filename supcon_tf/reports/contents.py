@@ -22,6 +22,7 @@ class Run:
       files: the run directory.
       name: how the report calls the run.
       settings: the pretraining's settings as texts, by flag.
+      is_of_texts: whether it is one of tools/finetune_text.py.
       class_names: in the order of the labels.
       epochs: the lines of the pretraining's metrics.jsonl.
       linear_stage: name of the linear stage's sub-directory, "" for none.
@@ -35,6 +36,7 @@ class Run:
     def __init__(self, files: run_files.RunDirectory, name: str):
         self.files, self.name = files, name
         self.settings = files.flags()
+        self.is_of_texts = files.is_of_texts()
         self.class_names = files.class_names()
         self.epochs = files.metrics()
         stages = [

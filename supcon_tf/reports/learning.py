@@ -44,7 +44,7 @@ _FOLDED = {  # they say little of a healthy run: on request
         "Anchors without positives",
         "these teach nothing",
     ),
-    "images/s": ("Speed", "images per second"),
+    "examples/s": ("Speed", "images or texts per second"),
     "data_wait": (
         "Waiting for data",
         "share of the time; above a quarter the input is the bottleneck",
@@ -55,7 +55,7 @@ _SHARES = {
     *("accuracy", "contrastive_accuracy", "knn_accuracy"),
     *("classifier_accuracy", "share_without_positives", "data_wait"),
 }
-_FROM_ZERO = {"learning_rate", "images/s"}
+_FROM_ZERO = {"learning_rate", "examples/s"}
 _NOT_DRAWN = {"epoch", "loss/chance"}  # the second is in the loss's figure
 
 

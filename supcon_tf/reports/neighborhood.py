@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from supcon_tf import palette, scores
-from supcon_tf.reports import contents, figures, numbers
+from supcon_tf.reports import contents, figures, numbers, overview
 
 _MAX_LEGEND = len(palette.COLORS) * len(palette.MARKERS)
 _METHODS = {
@@ -31,14 +31,14 @@ def representations(runs: Sequence[contents.Run]) -> dict[str, object]:
             continue
         method = str(arrays["plane_method"])
         method = _METHODS.get(method, method)
-        labels = arrays["labels"]
+        labels, kind = arrays["labels"], overview.examples([run])
         drawing = figures.plot_plane(
             arrays["plane"],
             labels,
-            f"Representations of {len(labels)} test images of {run.name} in "
+            f"Representations of {len(labels)} test {kind} of {run.name} in "
             f"the plane, by class; {method}",
         )
-        note = f"{len(labels):,} test images; {method}"
+        note = f"{len(labels):,} test {kind}; {method}"
         if not arrays["plane"].any():
             note = "The representations are all the same, or fewer than three."
         planes.append({"run": run.name, "note": note, "drawing": drawing})
@@ -60,7 +60,7 @@ def representations(runs: Sequence[contents.Run]) -> dict[str, object]:
 
 
 def neighbors(run: contents.Run) -> Iterator[dict[str, object]]:
-    """Test images with the training images most similar to them."""
+    """Test examples with the training examples most similar to them."""
     arrays = run.samples
     for index, label in enumerate(arrays["labels"]):
         predicted = int(arrays["predicted"][index])
@@ -73,12 +73,12 @@ def neighbors(run: contents.Run) -> Iterator[dict[str, object]]:
             strict=True,
         )
         yield {
-            "pixels": arrays["images"][index],
+            "shown": arrays["images"][index],
             "class": run.class_name(int(label)),
             "predicted": guess,
             "is_right": predicted == label,
             "neighbors": [
-                (pixels, run.class_name(int(x)), x == label, float(similarity))
-                for pixels, x, similarity in neighbors
+                (shown, run.class_name(int(x)), x == label, float(similarity))
+                for shown, x, similarity in neighbors
             ],
         }

@@ -18,7 +18,13 @@ _OBJECTIVES = {
     "max_margin": "the large-margin softmax loss",
 }
 _WITH_TEMPERATURE = ("supcon", "simclr")
-_FIELDS = {x.name: x for x in dataclasses.fields(config.PretrainSettings)}
+_FIELDS = {
+    is_of_texts: {x.name: x for x in dataclasses.fields(kind)}
+    for is_of_texts, kind in (
+        (False, config.PretrainSettings),
+        (True, config.FinetuneTextSettings),
+    )
+}
 
 
 def describe(run: contents.Run) -> dict[str, object]:
@@ -27,20 +33,30 @@ def describe(run: contents.Run) -> dict[str, object]:
     encoder = known.get("architecture", "")
     if known.get("width", "1.0") != "1.0":
         encoder += f" of width {known['width']}"
+    if run.is_of_texts:
+        encoder = known.get("model", "")
     return {
         "encoder": encoder,
         "training": _training(run),
         "data": evaluation.get("dataset", known.get("dataset", "?")),
         "image_size": known.get("image_size") or evaluation.get("image_size"),
-        "test_images": evaluation.get("test_images"),
+        "test_examples": evaluation.get("test_examples"),
     }
+
+
+def examples(runs: Sequence[contents.Run]) -> str:
+    """What the runs were tested on: images, texts, or examples of both."""
+    kinds = {run.is_of_texts for run in runs}
+    if len(kinds) > 1:
+        return "examples"
+    return "texts" if kinds == {True} else "images"
 
 
 def results(runs: Sequence[contents.Run]) -> dict[str, object]:
     """The numbers that matter first, and all of them."""
     rows = numbers.score_rows(runs, [*scores.SCORES, *numbers.recalls(runs)])
     test_sets = {
-        (x.get("dataset"), x.get("test_images"), run.class_names)
+        (x.get("dataset"), x.get("test_examples"), run.class_names)
         for run in runs
         if (x := run.evaluation)
     }
@@ -65,7 +81,7 @@ def settings(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
     return [
         {
             "flag": flag,
-            "about": _about(flag),
+            "about": _about(runs[0], flag),
             "values": [run.settings.get(flag, "–") or "(none)" for run in runs],
             "differs": flag != "run_dir" and _differs(runs, flag),
         }
@@ -95,16 +111,20 @@ def _uncertainties(runs: Sequence[contents.Run]) -> list[tuple[str, float]]:
     """How much of a difference between accuracies is chance, in points."""
     known = []
     for run in runs:
-        count, name = run.evaluation.get("test_images"), run.classifier("top_1")
+        count, name = (
+            run.evaluation.get("test_examples"),
+            run.classifier("top_1"),
+        )
         if count and name:
             share = run.evaluation[name]["top_1"]
             known.append((run.name, 100 * numbers.uncertainty(share, count)))
     return known
 
 
-def _about(flag: str) -> str:
+def _about(run: contents.Run, flag: str) -> str:
     """The first sentence of a flag's help."""
-    known = _FIELDS[flag].metadata["help"] if flag in _FIELDS else ""
+    fields = _FIELDS[run.is_of_texts]
+    known = fields[flag].metadata["help"] if flag in fields else ""
     return known.split(". ")[0].removesuffix(".")
 
 
@@ -113,6 +133,7 @@ def _differs(runs: Sequence[contents.Run], flag: str) -> bool:
     values = {run.settings.get(flag) for run in runs}
     if len(runs) > 1:
         return len(values) > 1
-    if flag not in _FIELDS:
+    fields = _FIELDS[runs[0].is_of_texts]
+    if flag not in fields:
         return True
-    return values != {to_text(_FIELDS[flag].default)}
+    return values != {to_text(fields[flag].default)}

@@ -32,12 +32,14 @@ class Section(NamedTuple):
       view: what the template shows, from the runs; empty for nothing to show.
       needs: one of `contents.Run.parts`; a run without it has not made it.
       command: what makes it then.
+      of_images: whether runs on texts have none, and cannot make any.
     """
 
     title: str
     view: Callable[[Sequence[contents.Run]], Collection[object]]
     needs: str = "settings"
     command: Callable[[contents.Run], str] = commands.evaluate
+    of_images: bool = False
 
     @property
     def name(self) -> str:
@@ -61,7 +63,7 @@ SECTIONS = (
     Section("Results", overview.results, "evaluation"),
     Section("Settings", overview.settings),
     Section("Learning curves", learning.curves, "epochs", commands.pretrain),
-    Section("Augmented views", learning.views, "views"),
+    Section("Augmented views", learning.views, "views", of_images=True),
     OfEach("Confusions", classification.confusions, "confusion_matrix"),
     Section("Recall of each class", classification.recall, "per_class_recall"),
     OfEach("Calibration", classification.calibration, "calibration_bins"),
@@ -71,6 +73,7 @@ SECTIONS = (
         robustness.robustness,
         "robustness",
         commands.corrupt,
+        of_images=True,
     ),
     Section("Representations", neighborhood.representations, "plane"),
     OfEach("Nearest neighbours", neighborhood.neighbors, "images"),
@@ -145,6 +148,7 @@ def render(runs: Sequence[contents.Run]) -> str:
             (run.name if len(runs) > 1 else "", section.command(run))
             for run in runs
             if section.needs not in run.parts
+            and not (section.of_images and run.is_of_texts)
         )
         view = section.shown(runs)
         if view:
@@ -154,6 +158,7 @@ def render(runs: Sequence[contents.Run]) -> str:
     return _TEMPLATES.get_template("page.html").render(
         version=supcon_tf.__version__,
         runs=runs,
+        examples=overview.examples(runs),
         descriptions=[*map(overview.describe, runs)],
         parts=shown,
         left_out=left_out,

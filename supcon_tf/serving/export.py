@@ -35,7 +35,7 @@ def export(settings: config.ExportSettings) -> epath.Path:
     prototypes = None
     if settings.prototypes:
         encoded, labels = representations.represent(
-            run.encoder, run.images("train"), image_size=size
+            run.encoder, run.source("train"), image_size=size
         )
         prototypes, _ = measures.class_prototypes(
             encoded, labels, num_classes=len(run.class_names)

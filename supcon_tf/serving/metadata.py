@@ -166,7 +166,7 @@ def _metrics(
         if not str(results.get(key)).endswith(f"/{below_run}"):
             return None
     named = {score.path for score in scores.SCORES}
-    return {key: results[key] for key in ("dataset", "test_images")} | {
+    return {key: results[key] for key in ("dataset", "test_examples")} | {
         part: {k: v for k, v in results[part].items() if f"{part}.{k}" in named}
         for part in (classifier, "prototype")
         if part in results

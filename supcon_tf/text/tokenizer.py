@@ -16,6 +16,8 @@ from supcon_tf.text import encoder, files
 if TYPE_CHECKING:
     import transformers
 
+PAIR = "\t"  # between two sentences that are one text
+
 
 def load_tokenizer(
     path: str | os.PathLike[str],
@@ -43,7 +45,8 @@ def tokenize(
 ) -> npt.NDArray[np.int32]:
     """Tokens of sentences, or of pairs of them.
 
-    What is longer is cut, of two sentences the longer one first.
+    What is longer is cut, of two sentences the longer one first. "[SEP]" and
+    the like in a sentence are text, not tokens of the model.
 
     Returns:
       [N, 1 + length, 2] int32, as `data.from_tokens` takes them; length is that
@@ -62,6 +65,7 @@ def tokenize(
         *(list(sentences) for sentences in zip(*texts, strict=True)),
         truncation=True,
         max_length=max_length,
+        split_special_tokens=True,
         return_attention_mask=False,
         return_token_type_ids=True,
     )
@@ -80,7 +84,7 @@ def to_source(
     class_names: Sequence[str] | None = None,
     split: str = "train",
 ) -> data.Source:
-    """A split of labelled sentences, for `data.make_token_views` and the like.
+    """Labelled sentences for `data.make_token_views` and `data.make_examples`.
 
     Args:
       texts: of `read_texts`.
@@ -108,4 +112,5 @@ def to_source(
         texts.ids,
         texts.name,
         split,
+        [PAIR.join(sentences) for sentences in texts.texts],
     )

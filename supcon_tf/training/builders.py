@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import tensorflow as tf
+import json
+import os
 
-from supcon_tf import config, losses, models
+import tensorflow as tf
+from etils import epath
+
+from supcon_tf import config, losses, models, text
 from supcon_tf.training import devices, optimizers, schedules
 
 
@@ -31,6 +35,32 @@ def encoder(settings: config.PretrainSettings) -> tf.keras.Model:
             **options,
         )
     made.build((None, side, side, settings.channels))
+    return made
+
+
+def text_encoder(
+    settings: config.FinetuneTextSettings,
+    model: str | os.PathLike[str],
+    *,
+    pretrained: bool,
+) -> text.TextEncoder:
+    """A built language model, with the weights of `model` or with random ones.
+
+    Those of a run on texts are of no unit length, for its classifier.
+
+    Raises:
+      ValueError: `model` is no directory or name of a model.
+    """
+    options = {
+        "pooling": settings.pooling,
+        "normalize": False,
+        "dropout": settings.dropout,
+    }
+    if pretrained:
+        return text.TextEncoder.from_pretrained(model, **options)
+    known = json.loads((epath.Path(model) / "config.json").read_text())
+    made = text.TextEncoder(known, **options)
+    made.build((None, None, 2))
     return made
 
 

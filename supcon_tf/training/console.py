@@ -18,25 +18,24 @@ def print_line(name: str, text: object) -> None:
 
 
 def print_header(
-    images: data.Source,
-    size: int,
+    source: data.Source,
+    size: int | None,
     settings: devices.StageSettings | None = None,
 ) -> None:
-    """Prints versions, devices as `settings` uses them, and the data set."""
-    _print_machine(settings)
-    print_line(
-        "data",
-        f"{images.name}: {images.num_examples:,} {images.split} images of "
-        f"{len(images.class_names)} classes, views of {size} px"
-        + _listed("bad files skipped", images.skipped)
-        + _listed("other files ignored", images.ignored),
-    )
+    """Prints versions, devices as `settings` uses them, and the data set.
 
-
-def _print_machine(settings: devices.StageSettings | None) -> None:
-    """Prints versions, and devices as `settings` uses them."""
+    `size` is that of images, pixels; None for texts.
+    """
     print_line("versions", ", ".join(f"{k} {v}" for k, v in versions().items()))
     print_line("devices", _describe_devices(settings))
+    print_line(
+        "data",
+        f"{source.name}: {source.num_examples:,} {source.split} "
+        f"{'images' if size else 'texts'} of {len(source.class_names)} classes"
+        + (f", views of {size} px" if size else "")
+        + _listed("bad files skipped", source.skipped)
+        + _listed("other files ignored", source.ignored),
+    )
 
 
 def _listed(what: str, names: tuple[str, ...]) -> str:
@@ -131,18 +130,13 @@ def print_finetuning(
     train: data.Source,
 ) -> None:
     """Prints all of a run on texts, as `print_pretraining`."""
-    _print_machine(settings)
-    print_line(
-        "data",
-        f"{train.name}: {train.num_examples:,} training examples of "
-        f"{len(train.class_names)} classes, at most {settings.max_length} "
-        "tokens",
-    )
+    print_header(train, None, settings)
     steps = data.steps_per_epoch(train, settings.batch_size)
     print_line(
         "batch",
-        f"{settings.batch_size} examples x {settings.num_views} views; "
-        f"{steps} steps per epoch, {settings.epochs} epochs",
+        f"{settings.batch_size} texts x {settings.num_views} views of at most "
+        f"{settings.max_length} tokens; {steps} steps per epoch, "
+        f"{settings.epochs} epochs",
     )
     encoder = model.encoder
     print_line(

@@ -19,7 +19,7 @@ _LIVE = (
     "loss/chance",
     "contrastive_accuracy",
     "accuracy",
-    "images/s",
+    "examples/s",
     "data_wait",
     "learning_rate",
 )
@@ -30,10 +30,10 @@ _SLOTS = 256
 
 
 class Figures(tf.keras.callbacks.Callback):
-    """Adds loss/chance, learning rate and images/s to the logs.
+    """Adds loss/chance, learning rate and examples/s to the logs.
 
     Of every step and of the epoch. Put it before the callbacks that read them.
-    images/s counts the steps that this `fit` takes of the epoch, all but its
+    examples/s counts the steps that this `fit` takes of the epoch, all but its
     first, which traces.
 
     Args:
@@ -78,7 +78,7 @@ class Figures(tf.keras.callbacks.Callback):
         steps, began = self._steps, self._began
         if self._traced_at > began and steps > 1:
             steps, began = steps - 1, self._traced_at
-        logs["images/s"] = steps * self.images_per_step / (now - began)
+        logs["examples/s"] = steps * self.images_per_step / (now - began)
 
 
 class DataWait(tf.keras.callbacks.Callback):
@@ -162,8 +162,8 @@ class ProgressBar(tf.keras.callbacks.ProgbarLogger):
     """A line per epoch with everything in its logs, and a bar until then.
 
     The bar, of `fit(verbose=1)`, is tqdm's, with the time left and the figures
-    of the last step as they are; Keras' own bar would average images/s and the
-    like over the steps. This one takes its place, so put it behind the
+    of the last step as they are; Keras' own bar would average examples/s and
+    the like over the steps. This one takes its place, so put it behind the
     callbacks that add to the logs.
     """
 

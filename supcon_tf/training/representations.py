@@ -31,7 +31,7 @@ def represent(
       batch_size: images per step, over all replicas, at least 1; they need not
         divide it.
       image_size: side in pixels of the evaluation's centre crops; None takes
-        that of the images.
+        that of the images. Without effect on tokens.
       strategy: whose replicas share each batch; the variables of `encoder`
         must have been made in its scope. None is that of the caller's scope.
 
@@ -75,7 +75,7 @@ def representer(
         )
     replicas = strategy.num_replicas_in_sync
 
-    @tf.function
+    @tf.function(reduce_retracing=True)  # tokens have many lengths
     def run(parts: tf.Tensor) -> tf.Tensor:
         return strategy.run(lambda x: encoder(x, training=False), args=(parts,))
 
@@ -86,7 +86,8 @@ def representer(
         def step(batch: tf.Tensor) -> tf.Tensor:
             # All parts have one static size, as a TPU needs; what fills up the
             # last batch is dropped by its position.
-            missing = [[0, full_size - len(batch)], [0, 0], [0, 0], [0, 0]]
+            missing = [[0, 0]] * len(batch.shape)
+            missing[0] = [0, full_size - len(batch)]
             parts = tf.split(tf.pad(batch, missing), replicas)
             encoded = run(
                 strategy.experimental_distribute_values_from_function(

@@ -6,11 +6,20 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from supcon_tf import config, data, exceptions, models, run_files
-from supcon_tf.training import builders, checkpoints, input_pipeline
+from supcon_tf import config, data, exceptions, models, run_files, text
+from supcon_tf.training import (
+    builders,
+    checkpoints,
+    input_pipeline,
+    sentences,
+)
+
+if TYPE_CHECKING:
+    import transformers
 
 # From representations [images, dim] float32 to logits [images, classes].
 Classifier = Callable[[tf.Tensor], tf.Tensor]
@@ -21,7 +30,7 @@ STAGE_1 = "pretrained"
 
 @dataclasses.dataclass(eq=False)
 class Run:
-    """A pretrained run.
+    """A pretrained run on images.
 
       run = Run.open("runs/mine")
       representations = run.encoder(images)
@@ -31,13 +40,15 @@ class Run:
 
     Attributes:
       files: its directory.
-      settings: those of stage 1.
+      settings: those of stage 1, or of the fine-tuning.
       linear_stage: name of the linear stage that is meant.
     """
 
     files: run_files.RunDirectory
-    settings: config.PretrainSettings
+    settings: config.PretrainSettings | config.FinetuneTextSettings
     linear_stage: str
+
+    is_of_texts = False
 
     def __post_init__(self):
         self._splits: dict[str, data.Source] = {}
@@ -47,19 +58,14 @@ class Run:
     def open(
         cls, path: str | os.PathLike[str], linear_stage: str = "linear"
     ) -> Run:
-        """Opens a run directory, local or gs://; raises ValueError for none."""
-        files = run_files.RunDirectory(path)
-        if not files.exists():
-            raise exceptions.InvalidValue(
-                f"{files.path} must be a run directory of tools/pretrain.py, "
-                "but has no settings.flags"
-            )
+        """Opens a run on images, local or gs://; raises ValueError for none."""
+        run = open_run(path, linear_stage)
         exceptions.require(
-            "train_file" not in files.flags(),
+            not isinstance(run, TextRun),
             "--run_dir must be a run on images",
-            f"{files.path}, one of tools/finetune_text.py",
+            f"{run.files.path}, one of tools/finetune_text.py",
         )
-        return cls(files, files.recorded(config.PretrainSettings), linear_stage)
+        return run
 
     @functools.cached_property
     def checkpoint(self) -> str:
@@ -71,7 +77,7 @@ class Run:
         """Class names in the order of the labels."""
         return self.files.class_names()
 
-    def images(self, split: str) -> data.Source:
+    def source(self, split: str) -> data.Source:
         """The split "train" or "test" of the data of the run.
 
         Raises:
@@ -79,12 +85,15 @@ class Run:
             the test split and has images that the run was trained on.
         """
         if split not in self._splits:
-            images = input_pipeline.source(self.settings, split)
-            self.files.check_classes(images.class_names)
-            if split == "test":
-                self.files.check_unseen(images.ids)
-            self._splits[split] = images
+            self._splits[split] = self._read_split(split)
         return self._splits[split]
+
+    def _read_split(self, split: str) -> data.Source:
+        images = input_pipeline.source(self.settings, split)
+        self.files.check_classes(images.class_names)
+        if split == "test":
+            self.files.check_unseen(images.ids)
+        return images
 
     def check_rgb(self, what: str) -> None:
         """Raises ValueError for a run of images of other channels."""
@@ -95,15 +104,18 @@ class Run:
         )
 
     @functools.cached_property
-    def encoder(self) -> models.Encoder:
-        """The trained encoder, built for the images of the run.
+    def encoder(self) -> tf.keras.Model:
+        """The trained encoder, built for the data of the run.
 
         Raises:
           ValueError: there is no checkpoint, or one of another encoder.
         """
-        made = builders.encoder(self.settings)
+        made = self._make_encoder()
         checkpoints.restore(self.checkpoint, encoder=made)
         return made
+
+    def _make_encoder(self) -> tf.keras.Model:
+        return builders.encoder(self.settings)
 
     @functools.cached_property
     def classifiers(self) -> tuple[str, ...]:
@@ -164,15 +176,76 @@ class Run:
         return (*self.classifiers, "none")[0] if asked == "auto" else asked
 
 
-def load_encoder(run_dir: str | os.PathLike[str]) -> models.Encoder:
+class TextRun(Run):
+    """A run of tools/finetune_text.py: its best epoch, and its sentences."""
+
+    is_of_texts = True
+
+    @functools.cached_property
+    def checkpoint(self) -> str:
+        """Path of the checkpoint of the best epoch; raises ValueError."""
+        return self.files.best_checkpoint()
+
+    @property
+    def validation(self) -> dict[str, float]:
+        """What the best epoch was chosen by: `top_1` and `nll`."""
+        best = run_files.steps_in(self.files.best)[-1]
+        (figures,) = (x for x in self.files.metrics() if x["epoch"] == best)
+        return {
+            "top_1": figures["validation_accuracy"],
+            "nll": figures["validation_loss"],
+        }
+
+    @functools.cached_property
+    def tokenizer(self) -> transformers.PreTrainedTokenizerBase:
+        """That of the model."""
+        return text.load_tokenizer(self.files.language_model)
+
+    def _read_split(self, split: str) -> data.Source:
+        if split == "test":
+            return sentences.test(
+                self.settings, self.tokenizer, self.class_names
+            )
+        return sentences.splits(self.settings, self.tokenizer)[0]
+
+    def _make_encoder(self) -> tf.keras.Model:
+        folder = self.files.language_model
+        return builders.text_encoder(self.settings, folder, pretrained=False)
+
+    def check_rgb(self, what: str) -> None:
+        """Raises ValueError: there are no images."""
+        raise exceptions.InvalidValue(
+            f"--run_dir must be a run on images for {what}, got "
+            f"{self.files.path}, one of tools/finetune_text.py"
+        )
+
+
+def open_run(
+    path: str | os.PathLike[str], linear_stage: str = "linear"
+) -> Run | TextRun:
+    """Opens a run directory, local or gs://; raises ValueError for none."""
+    files = run_files.RunDirectory(path)
+    if not files.exists():
+        raise exceptions.InvalidValue(
+            f"{files.path} must be a run directory of tools/pretrain.py or "
+            "tools/finetune_text.py, but has no settings.flags"
+        )
+    kind, of = Run, config.PretrainSettings
+    if files.is_of_texts():
+        kind, of = TextRun, config.FinetuneTextSettings
+    return kind(files, files.recorded(of), linear_stage)
+
+
+def load_encoder(run_dir: str | os.PathLike[str]) -> tf.keras.Model:
     """The trained encoder of a run directory, by its newest checkpoint.
 
       encoder = supcon_tf.load_encoder("runs/mine")
       representations = encoder(images)  # [batch, S, S, 3] uint8, or 0..255
 
-    It is built for images of the size that it was trained on.
+    It is built for images of the size that it was trained on. That of a run on
+    texts takes tokens, and is of the best epoch.
 
     Raises:
       ValueError: there is no run, or it has no checkpoint.
     """
-    return Run.open(run_dir).encoder
+    return open_run(run_dir).encoder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import tempfile
 from collections.abc import Callable
 
@@ -15,13 +14,11 @@ from supcon_tf import (
     config,
     data,
     distribute,
-    exceptions,
     files,
     measures,
     run_files,
     text,
 )
-from supcon_tf.data import subsets
 from supcon_tf.training import (
     builders,
     checkpoints,
@@ -30,22 +27,17 @@ from supcon_tf.training import (
     input_pipeline,
     loop,
     representations,
-    runs,
+    sentences,
 )
 
 _BATCH = 64  # of what is only read
 
 
-def finetune_text(
-    settings: config.FinetuneTextSettings,
-) -> dict[str, object]:
+def finetune_text(settings: config.FinetuneTextSettings) -> None:
     """Trains a language model by cross-entropy, SupCon or both.
 
     After every epoch the classifier is measured on the validation sentences;
-    the weights of the best epoch stay, and are measured on the test sentences.
-
-    Returns:
-      What evaluation.json holds, if there is a test file; else {}.
+    the weights of the best epoch stay.
 
     Raises:
       ImportError: the extra `text` is not installed.
@@ -60,12 +52,9 @@ def finetune_text(
     resumes = settings.resume and run.language_model.exists()
     source = run.language_model if resumes else settings.model
     tokenizer = text.load_tokenizer(source)
-    train, validation = _splits(settings, tokenizer)
-    test = None
+    train, validation = sentences.splits(settings, tokenizer)
     if settings.test_file:  # a bad line is found now, not after the training
-        test = _source(
-            settings, tokenizer, settings.test_file, "test", train.class_names
-        )
+        sentences.test(settings, tokenizer, train.class_names)
     settings = input_pipeline.resolved_batch(
         settings, train, strategy.num_replicas_in_sync
     )
@@ -87,57 +76,6 @@ def finetune_text(
     best = BestEpoch(run, validation, tokenizer, settings.checkpoint_every)
     loop.fit(settings, run, train, model, batches, measures=[best])
     console.print_line("best", run.best_checkpoint())
-    if test is None:
-        return {}
-    return _test(run, model, test)
-
-
-def _source(
-    settings: config.FinetuneTextSettings,
-    tokenizer: object,
-    path: str,
-    split: str,
-    class_names: tuple[str, ...] | None = None,
-) -> data.Source:
-    texts = text.read_texts(path, settings.text_columns, settings.label_column)
-    return text.to_source(
-        texts, tokenizer, settings.max_length, class_names, split
-    )
-
-
-def _splits(
-    settings: config.FinetuneTextSettings, tokenizer: object
-) -> tuple[data.Source, data.Source]:
-    """The training sentences that are drawn, and those of validation."""
-    make = functools.partial(_source, settings, tokenizer)
-    train = make(settings.train_file, "train")
-    exceptions.require(
-        len(train.class_names) >= 2,
-        "--train_file must have two labels or more",
-        ", ".join(train.class_names),
-    )
-    if settings.validation_file:
-        validation = make(
-            settings.validation_file, "validation", train.class_names
-        )
-    else:
-        kept, held = subsets.hold_out(
-            train.labels, settings.validation_fraction, seed=0
-        )
-        validation = subsets.subset(train, held)
-        train = subsets.subset(train, kept)
-    if settings.train_examples is not None:
-        exceptions.require(
-            settings.train_examples <= train.num_examples,
-            f"--train_examples must be at most {train.num_examples}, those of "
-            f"{train.name} that are not held out",
-            settings.train_examples,
-        )
-        drawn = subsets.draw_alike(
-            train.labels, settings.train_examples, settings.draw
-        )
-        train = subsets.subset(train, drawn)
-    return train, validation
 
 
 def _compiled_model(
@@ -147,17 +85,7 @@ def _compiled_model(
     resumes: bool,
 ) -> tf.keras.Model:
     """The model as it starts; prints what is known of it."""
-    options = {
-        "pooling": settings.pooling,
-        "normalize": False,
-        "dropout": settings.dropout,
-    }
-    if resumes:
-        known = json.loads((epath.Path(source) / "config.json").read_text())
-        encoder = text.TextEncoder(known, **options)
-        encoder.build((None, None, 2))
-    else:
-        encoder = text.TextEncoder.from_pretrained(source, **options)
+    encoder = builders.text_encoder(settings, source, pretrained=not resumes)
     model = builders.on_encoder(
         settings, encoder, len(train.class_names), (None, 2)
     )
@@ -244,8 +172,7 @@ def predictor(
         return tf.nn.softmax(model.classifier(encoded))
 
     def predict(split: data.Source) -> tuple[np.ndarray, np.ndarray]:
-        examples = data.make_token_examples(split, _BATCH)
-        return representations.collect(step, examples)
+        return representations.collect(step, data.make_examples(split, _BATCH))
 
     return predict
 
@@ -265,24 +192,3 @@ def _write_model_files(
         for file in epath.Path(local).iterdir():
             file.copy(partial / file.name)
         (partial / "config.json").write_text(described)
-
-
-def _test(
-    run: run_files.RunDirectory, model: tf.keras.Model, test: data.Source
-) -> dict[str, object]:
-    """Measures the best epoch, and writes what it says."""
-    best = run.best_checkpoint()
-    parts = builders.checkpointed(model)
-    checkpoints.restore(best, **parts)
-    probabilities, labels = predictor(model)(test)
-    measured = {
-        "dataset": test.name,
-        "test_examples": test.num_examples,
-        "encoder": best,
-        "versions": console.versions(),
-        runs.STAGE_1: measures.classification_summary(probabilities, labels),
-    }
-    if distribute.is_chief(model.distribute_strategy):
-        files.write_json(run.evaluation_file, measured)
-        run.write_predictions(probabilities, labels, test.ids, test.class_names)
-    return measured

@@ -48,7 +48,7 @@ def expected(run):
     """Test images, probabilities of the Keras model, and labels."""
     opened = runs.Run.open(run.path)
     ((images, labels),) = data.make_examples(
-        opened.images("test"), 99, image_size=16
+        opened.source("test"), 99, image_size=16
     )
     logits = opened.classifier("linear")(opened.encoder(images))
     return images.numpy(), tf.nn.softmax(logits).numpy(), labels.numpy()
@@ -140,7 +140,7 @@ def test_it_is_replaced_only_if_asked(finished_run, tmp_path, monkeypatch):
     assert "model_int8.tflite" in convert("int8", overwrite=True)
     assert not [name for name in names_in(path) if name.startswith(".")]
     # The images that int8 sees are those of evaluation.
-    train = runs.Run.open(path).images("train")
+    train = runs.Run.open(path).source("train")
     ((images, labels),) = data.make_examples(train, 99, image_size=16)
     drawn = subsets.draw_alike(labels, 20, seed=3)
     np.testing.assert_array_equal(calibrated[2], images.numpy()[drawn])

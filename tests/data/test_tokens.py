@@ -47,7 +47,7 @@ def test_training_is_a_function_of_the_step():
     assert len(np.unique(seeds.reshape(-1, 2), axis=0)) == 84
     balanced = data.make_token_views(source, 6, images_per_class=3)
     assert all(y.numpy().sum() == 3 for _, y in balanced.take(5))
-    examples = [*data.make_token_examples(source, 10)]
+    examples = [*data.make_examples(source, 10)]
     assert [len(y) for _, y in examples] == [10, 10, 3]
     np.testing.assert_array_equal(examples[0][0], tokens[:10, :17])
 

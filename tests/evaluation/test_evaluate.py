@@ -47,7 +47,7 @@ def numbers_alone(run, **options):
 
 def test_results_are_those_of_the_file(results, finished_run):
     assert json.loads(finished_run.evaluation_file.read_text()) == results
-    assert results["test_images"] == 21 and results["bank_images"] == 48
+    assert results["test_examples"] == 21 and results["bank_examples"] == 48
     of_probabilities = {"top_1", "top_5", "ece", "nll", "brier"}
     for group in ("linear", "knn", "knn_majority"):
         assert of_probabilities < set(results[group])
@@ -71,7 +71,7 @@ def test_classifiers_without_training_are_those_of_the_measures(
     run = runs.Run.open(finished_run.path)
     (queries, labels), (bank, bank_labels) = (
         training.represent(
-            run.encoder, run.images(split), batch_size=5, image_size=16
+            run.encoder, run.source(split), batch_size=5, image_size=16
         )
         for split in ("test", "train")
     )
@@ -200,7 +200,7 @@ def test_an_image_of_the_training_is_never_one_of_the_test(
     tested = input_pipeline.source(
         run.recorded(config.PretrainSettings), "test"
     )
-    assert results["test_images"] == tested.num_examples > 5
+    assert results["test_examples"] == tested.num_examples > 5
     assert not trained_on & set(tested.ids)
     recorded = run.settings_file.read_text()
     assert "--split_seed=0" in recorded

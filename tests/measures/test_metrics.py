@@ -210,6 +210,16 @@ def test_confusion_errors(predicted, labels, num_classes, message):
         metrics.confusion_matrix(predicted, labels, num_classes)
 
 
+def _macro_f1(matrix):
+    """2 TP / (2 TP + FP + FN) of each class, in the mean."""
+    of_class = [
+        2 * row[i] / (row.sum() + matrix[:, i].sum())
+        for i, row in enumerate(matrix)
+        if row.sum() + matrix[:, i].sum()
+    ]
+    return sum(of_class) / len(of_class)
+
+
 def test_the_summary_is_its_parts_and_survives_json():
     generator = np.random.default_rng(0)
     probabilities = generator.dirichlet(np.ones(6), 50).astype(np.float32)
@@ -218,7 +228,7 @@ def test_the_summary_is_its_parts_and_survives_json():
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
     assert set(summary) == {
         *("top_1", "top_5", "ece", "nll", "brier", "per_class_recall"),
-        *("confusion_matrix", "calibration_bins"),
+        *("macro_f1", "mcc", "confusion_matrix", "calibration_bins"),
     }
     for name, measure in {
         "ece": lambda *p: metrics.expected_calibration_error(*p, 7),
@@ -232,6 +242,14 @@ def test_the_summary_is_its_parts_and_survives_json():
     assert matrix.sum() == 50
     assert np.trace(matrix) / 50 == summary["top_1"]
     assert summary["per_class_recall"][5] is None
+    predicted = probabilities.argmax(axis=1)
+    assert summary["macro_f1"] == pytest.approx(_macro_f1(matrix))
+    assert summary["mcc"] == pytest.approx(
+        np.corrcoef(  # Of one-hot rows, all classes together.
+            (np.eye(6)[predicted] - np.eye(6)[predicted].mean(0)).ravel(),
+            (np.eye(6)[labels] - np.eye(6)[labels].mean(0)).ravel(),
+        )[0, 1]
+    )
     bins = summary["calibration_bins"]
     assert sum(bins["count"]) == 50 and len(bins["accuracy"]) == 7
     assert set(bins) == {"count", "confidence", "accuracy"}

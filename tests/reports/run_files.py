@@ -37,7 +37,7 @@ def write_run(
     skill=3.0,
     seed=0,
     size=8,
-    test_images=360,
+    test_examples=360,
     epochs=24,
     parts=ALL[:3],
     **settings,
@@ -55,18 +55,18 @@ def write_run(
         return path
     linear = files.stage("linear")
     linear.create(config.LinearSettings(str(path)), class_names)
-    line = {"learning_rate": 2.5, "images/s": 5e5}
+    line = {"learning_rate": 2.5, "examples/s": 5e5}
     lines = [
         {"epoch": x, "loss": 2 / x, "accuracy": 1 - 0.8 / x, **line}
         for x in range(1, 41)
     ]
     _write_lines(linear, lines)
-    labels = np.arange(test_images) % len(class_names)
+    labels = np.arange(test_examples) % len(class_names)
     probabilities = _probabilities(labels, len(class_names), skill, rng)
     files.evaluation_file.write_text(
         json.dumps(_evaluation(labels, probabilities, parts, rng))
     )
-    ids = [f"test/<i>{i:05}.png" for i in range(test_images)]
+    ids = [f"test/<i>{i:05}.png" for i in range(test_examples)]
     files.write_predictions(probabilities, labels, ids, class_names)
     if "samples" in parts:
         _write_samples(files, labels, probabilities, class_names, size, rng)
@@ -91,7 +91,7 @@ def _epochs(epochs, skill, rng):
             "classifier_accuracy": 1 - share,
             "loss/chance": share,
             "learning_rate": 0.25 * np.cos(epoch / epochs * 1.57),
-            "images/s": 600 + rng.normal(0, 30),
+            "examples/s": 600 + rng.normal(0, 30),
             "data_wait": 0.01,
             "a figure of its own <&>": float(epoch),
         }
@@ -125,8 +125,8 @@ def _evaluation(labels, probabilities, parts, rng):
         "dataset": "digits",
         "image_size": 8,
         "objective": "supcon",
-        "test_images": len(labels),
-        "bank_images": 1437,
+        "test_examples": len(labels),
+        "bank_examples": 1437,
         "encoder": "checkpoints/step-00000528",
         "linear": linear,
         "knn": linear | {"k": 200, "temperature": 0.07},

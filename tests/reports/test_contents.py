@@ -16,7 +16,7 @@ def test_everything_is_read(tmp_path):
     assert read.class_names == run_files.HOSTILE
     assert [x["epoch"] for x in read.epochs] == [1, 2, 3, 4, 5]
     assert read.linear_stage == "linear" and len(read.linear_epochs) == 40
-    assert read.evaluation["test_images"] == 360
+    assert read.evaluation["test_examples"] == 360
     assert read.predictions["probabilities"].shape == (360, 8)
     assert read.samples["neighbors"].shape == (8, 8, 8, 8, 3)
     assert read.representations["plane"].shape == (360, 2)

@@ -12,7 +12,7 @@ def run_with(lines, name="run", **settings):
 
 def test_a_figure_per_quantity_and_the_rest_on_request():
     lines = [
-        {"loss": 2.0, "new <x>": 1.0, "images/s": 9.0, "loss/chance": 0.5}
+        {"loss": 2.0, "new <x>": 1.0, "examples/s": 9.0, "loss/chance": 0.5}
     ] * 2
     body = pages.section("curves", run_with(lines))
     shown, folded = body.split("<details>")

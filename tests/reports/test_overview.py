@@ -88,7 +88,7 @@ def test_the_commands_repeat_the_run(tmp_path):
 
 def test_runs_on_different_images_are_not_compared_silently():
     def explanation(**second):
-        first = {"dataset": "a", "test_images": 9, "linear": {"top_1": 0.5}}
+        first = {"dataset": "a", "test_examples": 9, "linear": {"top_1": 0.5}}
         runs = [
             run_files.bare_run(name, evaluation=results)
             for name, results in (("a", first), ("b", first | second))
@@ -97,7 +97,7 @@ def test_runs_on_different_images_are_not_compared_silently():
 
     assert "different images" not in explanation()
     assert "different images" in explanation(dataset="b")
-    assert "different images" in explanation(test_images=8)
+    assert "different images" in explanation(test_examples=8)
 
 
 def test_what_is_absent_comes_with_a_command():

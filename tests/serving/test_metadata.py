@@ -20,7 +20,7 @@ NAMES = ("dunkel", "größer", "hell")
 SCORES = {"top_1": 0.75, "top_5": 1.0, "ece": 0.1, "nll": 0.5, "brier": 0.3}
 EVALUATION = {
     "dataset": "folder",
-    "test_images": 12,
+    "test_examples": 12,
     "encoder": "elsewhere/checkpoints/step-00000012",
     "linear_checkpoint": "elsewhere/probe/checkpoints/step-00000003",
     "linear": {**SCORES, "per_class_recall": [1.0, 0.5, 0.75]},
@@ -73,7 +73,7 @@ def test_a_linear_classifier(directory, run):
     assert "resume" not in record["settings"]["encoder"]
     assert record["metrics"] == {
         "dataset": "folder",
-        "test_images": 12,
+        "test_examples": 12,
         "linear": SCORES,
         "prototype": {"top_1": 0.5},
     }
@@ -108,7 +108,7 @@ def test_metrics_are_those_of_the_checkpoint(directory, run):
     checkpoints = record["checkpoints"]
     assert checkpoints["classifier"] == checkpoints["encoder"]
     assert record["settings"]["classifier"] == record["settings"]["encoder"]
-    assert set(record["metrics"]) == {"dataset", "test_images", "prototype"}
+    assert set(record["metrics"]) == {"dataset", "test_examples", "prototype"}
     (run.checkpoints / "step-00000024").mkdir()
     record = written(directory, run, "linear")
     assert record["checkpoints"]["encoder"]["step"] == 24

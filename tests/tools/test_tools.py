@@ -112,7 +112,7 @@ def test_the_start_up_report_says_what_runs(command_line_run):
         "learning rate 0.3125 (5 per 256, linear scaling)",
         "chance level 0.3434",
         "loss/chance",
-        "images/s",
+        "examples/s",
     ):
         assert text in report, text
 

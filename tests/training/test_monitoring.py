@@ -18,7 +18,7 @@ DURING = (  # an epoch
     "loss/chance",
     "contrastive_accuracy",
     "learning_rate",
-    "images/s",
+    "examples/s",
     "data_wait",
 )
 AT_THE_END = (*DURING, "alignment", "uniformity", "mean_cosine")

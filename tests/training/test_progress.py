@@ -84,15 +84,15 @@ def test_figures_of_steps_and_epochs(clock):
     figures = figures_of(0.25, images_per_step=10, chance=0.5)
     figures.on_epoch_begin(0)
     (traced,) = steps(figures, [0], clock, 30.0, loss=0.4)
-    assert traced["images/s"] == pytest.approx(10 / 30)
+    assert traced["examples/s"] == pytest.approx(10 / 30)
     for logs in steps(figures, range(1, 4), clock, 2.0, loss=0.4):
-        assert logs["images/s"] == pytest.approx(5.0)
+        assert logs["examples/s"] == pytest.approx(5.0)
         assert logs["loss/chance"] == pytest.approx(0.8)
         assert logs["learning_rate"] == 0.25
     epoch = {"loss": 0.3}
     clock.now += 2.0  # of a slow callback
     figures.on_epoch_end(0, epoch)
-    assert epoch.pop("images/s") == pytest.approx(30 / 8)
+    assert epoch.pop("examples/s") == pytest.approx(30 / 8)
     assert epoch == {
         "loss": 0.3,
         "loss/chance": pytest.approx(0.6),
@@ -100,7 +100,7 @@ def test_figures_of_steps_and_epochs(clock):
     }
     figures.on_epoch_begin(1)  # which does not trace
     logs = steps(figures, range(4), clock, 4.0, loss=0.4)
-    assert [x["images/s"] for x in logs] == [pytest.approx(2.5)] * 4
+    assert [x["examples/s"] for x in logs] == [pytest.approx(2.5)] * 4
 
 
 def test_a_part_of_an_epoch_counts_the_steps_taken(clock):
@@ -111,7 +111,7 @@ def test_a_part_of_an_epoch_counts_the_steps_taken(clock):
     steps(figures, [999], clock, 2.0, loss=1.0)
     logs = {"loss": 1.0}
     figures.on_epoch_end(7, logs)
-    assert logs["images/s"] == pytest.approx(5.0)
+    assert logs["examples/s"] == pytest.approx(5.0)
     assert "loss/chance" not in logs
 
 
@@ -135,7 +135,7 @@ LOGS = {
     "data_wait": 0.125,
     "contrastive_accuracy": 0.75,
     "loss/chance": 0.8,
-    "images/s": 12345.6,
+    "examples/s": 12345.6,
 }
 
 
@@ -162,7 +162,7 @@ def test_the_bar_of_a_step(bar, clock, capsys):
     assert re.fullmatch(
         r"epoch 2/3  1003/1251 \[.{10}\] 08:16 left, loss 2\.500  "
         r"loss/chance 0\.8000  contrastive_accuracy 0\.7500  "
-        r"images/s 12,346  data_wait 0\.1250  learning_rate 0\.0002500",
+        r"examples/s 12,346  data_wait 0\.1250  learning_rate 0\.0002500",
         shown,
     )
 
@@ -175,7 +175,7 @@ def test_values_are_those_of_now_and_the_epoch_says_all(bar, clock, capsys):
     *_, cleared, epoch = capsys.readouterr().out.split("\r")
     assert cleared.isspace() and epoch == (
         "epoch        2/3  0:00:06  loss 2.500  loss/chance 0.8000  "
-        "contrastive_accuracy 0.7500  images/s 12,346  data_wait 0.1250  "
+        "contrastive_accuracy 0.7500  examples/s 12,346  data_wait 0.1250  "
         "learning_rate 0.0002500  mean_cosine 0.5000  knn_accuracy nan\n"
     )
     bar.on_epoch_begin(2)

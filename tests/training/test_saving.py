@@ -63,7 +63,7 @@ def values(run_dir):
 
 def figures(run_dir):
     """What metrics.jsonl says, without what is measured by the clock."""
-    by_the_clock = ("images/s", "data_wait")
+    by_the_clock = ("examples/s", "data_wait")
     return [
         {name: x for name, x in line.items() if name not in by_the_clock}
         for line in run_files.RunDirectory(run_dir).metrics()

@@ -53,7 +53,7 @@ def test_a_run_leaves_what_later_tools_read(finished_run):
     assert run.class_names() == ("bright", "dark", "mid")
     figures = run.metrics()
     assert [f["epoch"] for f in figures] == [1, 2]
-    assert {"loss", "loss/chance", "learning_rate", "images/s"} < set(
+    assert {"loss", "loss/chance", "learning_rate", "examples/s"} < set(
         figures[0]
     )
     assert run.latest_checkpoint().endswith("/step-00000006")

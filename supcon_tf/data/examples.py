@@ -1,0 +1,67 @@
+"""Batches of evaluation: every example of a split once."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from supcon_tf.augment import geometry
+from supcon_tf.data import images, pipeline, sources, subsets, tokens
+
+
+def make_examples(
+    source: sources.Source,
+    batch_size: int,
+    *,
+    image_size: int | None = None,
+    positions: npt.ArrayLike | None = None,
+) -> tf.data.Dataset:
+    """Makes the batches of evaluation: every example once, in fixed order.
+
+    Args:
+      source: any split.
+      batch_size: examples per batch; the last one holds what is left.
+      image_size: side S in pixels; None takes the source's. Without effect on
+        tokens.
+      positions: [n] places in the fixed order, ascending, each once, of the
+        examples that are made and whose images alone are read; None for all.
+
+    Returns:
+      A finite dataset of (images [<= batch_size, S, S, C] of the type of the
+      source, labels [<= batch_size] int32), centre crops, in the order of
+      `source.ids`. In the place of images, a source of `from_tokens` gives
+      tokens [<= batch_size, 1 + length, 2] int32, as long as the longest of
+      the batch, up to the next multiple of 8.
+
+    Raises:
+      ValueError: `batch_size` < 1, no image size is known, or `positions` are
+        not as above.
+    """
+    pipeline.check_at_least("batch_size", batch_size, 1)
+    records = (
+        source.records(None)
+        if positions is None
+        else subsets.records_at(source, np.asarray(positions, np.int64))
+    )
+    if tokens.are_in(source):
+        batches = records.batch(batch_size).map(
+            lambda several: tokens.read(source, several)
+        )
+    else:
+        size = pipeline.known_image_size(source, image_size)
+        batches = records.map(
+            lambda record: _read_view(source, record, size),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        ).batch(batch_size)
+    return batches.prefetch(tf.data.AUTOTUNE).with_options(pipeline.options())
+
+
+def _read_view(
+    source: sources.Source, record: sources.Record, size: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The centre crop of one example, and its label."""
+    image, label = pipeline.read_image(source, record, decode=False)
+    is_file = image.dtype == tf.string
+    view = images.decode_central_view if is_file else geometry.central_view
+    return view(image, size), label

@@ -1,0 +1,100 @@
+"""Evaluation of a run on texts, and its report."""
+
+import json
+
+import numpy as np
+import pytest
+
+from supcon_tf import config, evaluation, reports, run_files, training
+from supcon_tf.training import runs
+
+
+@pytest.fixture(scope="module")
+def results(finished_text_run):
+    return evaluation.evaluate(
+        config.EvaluateSettings(
+            str(finished_text_run.path),
+            batch_size=5,
+            knn_neighbors=9,
+            retrieval_at=(1,),
+            plane="pca",
+        )
+    )
+
+
+def test_results_are_those_of_the_file(results, finished_text_run):
+    run = finished_text_run
+    assert json.loads(run.evaluation_file.read_text()) == results
+    assert results["test_examples"] == 12 and results["bank_examples"] == 32
+    assert "image_size" not in results
+    assert results["encoder"] == run.best_checkpoint()
+    best = max(x["validation_accuracy"] for x in run.metrics())
+    assert results["validation"]["top_1"] == best
+    for name in ("pretrained", "knn", "knn_majority"):
+        assert results[name]["top_1"] > 0.9
+        assert 0 < results[name]["macro_f1"] <= 1
+        assert 0 < results[name]["mcc"] <= 1
+    assert results["prototype"]["top_1"] > 0.9
+    assert results["retrieval"]["recall_at"]["1"] > 0.5
+    table = evaluation.results_table({"run": results})
+    assert "linear" not in table and "stage 1 MCC" in table
+
+
+def test_representations_are_those_of_the_encoder(results, finished_text_run):
+    encoder = training.load_encoder(finished_text_run.path)
+    source = runs.open_run(finished_text_run.path).source("test")
+    alone, labels = training.represent(encoder, source, batch_size=1)
+    arrays = run_files.read_arrays(finished_text_run.representations_file)
+    np.testing.assert_allclose(alone, arrays["representations"], atol=1e-5)
+    np.testing.assert_array_equal(labels, arrays["labels"])
+    assert arrays["ids"][0] == "test.tsv:2"
+
+
+def test_samples_are_texts(results, finished_text_run):
+    arrays = run_files.read_arrays(finished_text_run.samples_file)
+    assert "views" not in arrays
+    assert arrays["images"].shape == (8,)
+    assert arrays["neighbors"].shape == (8, 8)
+    assert {*arrays["images"]} <= {f"{a} {b}" for a in "ab" for b in "cdef"}
+    projected = finished_text_run.projector / "metadata.tsv"
+    head, first, *_ = projected.read_text().splitlines()
+    assert head.endswith("id\ttext") and first.endswith("test.tsv:2\ta c")
+
+
+def test_a_report_shows_texts(results, finished_text_run):
+    """Mistakes too, which this run has none of: they are put in."""
+    run = finished_text_run
+    predictions = run_files.read_arrays(run.predictions_file)
+    samples = run_files.read_arrays(run.samples_file)
+    predictions["probabilities"][0] = predictions["probabilities"][0, ::-1]
+    run_files.write_arrays(run.predictions_file, **predictions)
+    run_files.write_arrays(
+        run.samples_file,
+        **samples | {"mistakes": ["<i>so&so"], "mistake_positions": [0]},
+    )
+    page = reports.write_report([run.path], run.report_file).read_text()
+    assert "&lt;i&gt;so&amp;so</bdi><br><small>" in page
+    assert "A test text and its neighbours" in page
+    assert "12 of them for testing" in page and "test images" not in page
+    assert "tools/finetune_text.py --flagfile" in page
+    for absent in ("Augmented views", "Corrupted images", "train_linear"):
+        assert absent not in page
+
+
+def test_a_run_without_a_test_file_says_so(finished_text_run, tmp_path):
+    files = finished_text_run
+    flags = files.settings_file.read_text().splitlines()
+    kept = [line for line in flags if not line.startswith("--test_file")]
+    (tmp_path / "settings.flags").write_text("\n".join(kept))
+    for name in ("language_model", "best", "classes.json", "metrics.jsonl"):
+        (tmp_path / name).symlink_to(files.path / name)
+    with pytest.raises(ValueError, match="must be a run with a --test_file"):
+        evaluation.evaluate(config.EvaluateSettings(str(tmp_path)))
+
+
+def test_texts_have_no_corruptions(finished_text_run):
+    settings = config.EvaluateSettings(
+        str(finished_text_run.path), corruptions="generated"
+    )
+    with pytest.raises(ValueError, match="must be a run on images for corrup"):
+        evaluation.evaluate(settings)
