@@ -58,7 +58,7 @@ _MEASURES = {
     "mce": ("mCE (%)", "lower", "percent"),
     "relative_mce": ("relative mCE (%)", "lower", "percent"),
     "mean_ece": ("mean ECE, corrupted", "lower", "number"),
-    # Either alone is at its best where the encoder learned nothing: all examples
+    # Either alone is at its best where the encoder learned nothing: everything
     # at one point, or spread regardless of class.
     "alignment": ("alignment", None, "number"),
     "uniformity": ("uniformity", None, "number"),

@@ -36,7 +36,7 @@ def run_of(test=None, classifiers=("linear", "pretrained"), **settings):
         settings=config.PretrainSettings(
             "unused", **{"image_size": 32, **settings}
         ),
-        images=lambda split: test,
+        source=lambda split: test,
         classifiers=classifiers,
     )
 

@@ -85,8 +85,9 @@ def test_mean_recall_counts_every_class_alike():
     assert measured["mean_recall"] == 0.5
     assert measured["per_class_recall"] == [1.0, 0.0, None]
     assert set(selection.figures(measured)) == {
-        "top_1", "top_5", "ece", "nll", "brier", "mean_recall",
-    }  # fmt: skip
+        *("top_1", "top_5", "ece", "nll", "brier", "macro_f1", "mcc"),
+        "mean_recall",
+    }
 
 
 def test_one_cell_needs_no_validation_images():

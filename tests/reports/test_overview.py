@@ -39,7 +39,7 @@ def test_numbers_that_matter_come_first():
     run = run_files.bare_run(evaluation={"linear": linear})
     key, every = pages.section("results", run).split("<details>")
     first, second = pages.rows(key)[1:]
-    assert first[0].startswith("Top-1 accuracy share of test images")
+    assert first[0].startswith("Top-1 accuracy share of test examples")
     assert first[1] == "99.4 %"
     assert second[0].startswith("Calibration error (ECE)")
     assert second[1] == "0.024"
