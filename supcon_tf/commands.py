@@ -116,6 +116,24 @@ def sweep(settings: config.SweepSettings) -> None:
     --parallel=K, K cells run at a time, each on its share of the cores. Exit
     code 1 if a cell failed.
     """
+    _sweep(settings)
+
+
+def sweep_text(settings: config.SweepTextSettings) -> None:
+    r"""Runs a grid of settings on texts: each a fine-tuning and its evaluation.
+
+      python tools/sweep_text.py --model=roberta-base --train_file=train.tsv \
+        --test_file=test.tsv --sweep=classifier_weight=0.1,0.5,0.9 \
+        --sweep=temperature=0.1,0.3 --sweep=draw=0,1,2 --run_dir=runs/sweep
+
+    All flags of tools/finetune_text.py set what does not vary; values of draw
+    and of seed are repetitions. The table marks the best by the validation
+    sentences. All else is as in tools/sweep.py.
+    """
+    _sweep(settings)
+
+
+def _sweep(settings: config.GridSettings) -> None:
     results = supcon_tf.sweeps.run_sweep(settings)
     print(f"\n{supcon_tf.sweeps.sweep_table(results)}")
     print(f"\nfigure       {settings.run_dir}/sweep.png")
@@ -240,7 +258,7 @@ def data_service(settings: config.DataServiceSettings) -> None:
 _COMMANDS = {
     name: command
     for name, command in dict(globals()).items()
-    if inspect.isfunction(command)
+    if inspect.isfunction(command) and not name.startswith("_")
 }
 # What arguments without a flag make up.
 _POSITIONAL = {"predict": "images", "report": "runs"}

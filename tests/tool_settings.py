@@ -30,6 +30,7 @@ TOOLS = {
     "report": config.ReportSettings,
     "show_augment": config.ShowAugmentSettings,
     "sweep": config.SweepSettings,
+    "sweep_text": config.SweepTextSettings,
     "transfer": config.TransferSettings,
 }
 BENCHMARKS = {

@@ -31,5 +31,12 @@ from supcon_tf.config.stages import (
     LinearSettings,
     PretrainSettings,
 )
-from supcon_tf.config.sweep import LINEAR, SweepAxis, SweepSettings, axis_text
+from supcon_tf.config.sweep import (
+    LINEAR,
+    GridSettings,
+    SweepAxis,
+    SweepSettings,
+    SweepTextSettings,
+    axis_text,
+)
 from supcon_tf.config.texts import FinetuneTextSettings

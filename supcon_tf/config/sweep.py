@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+from typing import ClassVar
 
 from supcon_tf import exceptions
-from supcon_tf.config import running, stages
-from supcon_tf.settings import check_field, setting, to_text
+from supcon_tf.config import running, stages, texts
+from supcon_tf.settings import Settings, check_field, setting, to_text
 
 LINEAR = "linear."  # before the name of a setting of stage 2
 _LINK = ":"
@@ -34,8 +35,8 @@ class SweepAxis:
 
     @property
     def is_repetition(self) -> bool:
-        """Whether its values are runs of the same: seeds."""
-        return self.names in (("seed",), (f"{LINEAR}seed",))
+        """Whether its values are runs of the same: seeds, draws."""
+        return {*self.names} <= {"seed", f"{LINEAR}seed", "draw"}
 
     def label(self, row: tuple[object, ...]) -> object:
         """What stands for a row: the value, or the text of several."""
@@ -43,23 +44,24 @@ class SweepAxis:
 
 
 @dataclasses.dataclass(frozen=True)
-class SweepSettings(stages.PretrainSettings):
-    """Settings of tools/sweep.py: those of stage 1 are the base of all cells.
+class GridSettings(Settings):
+    """What varies, and how the cells are run and shown.
 
-    Rules between them hold in each cell, not in the base: a grid of --epochs
-    and --warmup_epochs may leave the defaults behind.
+    Rules between settings hold in each cell, not in the base: a grid of
+    --epochs and --warmup_epochs may leave the defaults behind.
     """
+
+    # What an axis may name: the settings of a training, behind a prefix.
+    SWEPT: ClassVar[dict[str, type[Settings]]] = {}
 
     sweep: tuple[str, ...] = setting((), repeated=True)
     """A setting and its values, NAME=VALUE,VALUE,...; NAME is a flag of
-    tools/pretrain.py or, as linear.NAME, of tools/train_linear.py. Given
-    several times, all combinations are run; values of seed are repetitions.
-    Settings that belong together vary together, joined by :
-    (optimizer:learning_rate=lars:0.3,rmsprop:0.01). The items of a list are
-    joined by + (crop_area=0.2+1,0.08+1), an optional value may be none."""
-    linear_flagfile: str | None = None
-    """Settings of stage 2; default: those of tools/train_linear.py, but without
-    random views, which takes seconds."""
+    tools/pretrain.py or, as linear.NAME, of tools/train_linear.py; on texts, of
+    tools/finetune_text.py. Given several times, all combinations are run;
+    values of seed and of draw are repetitions. Settings that belong together
+    vary together, joined by : (optimizer:learning_rate=lars:0.3,rmsprop:0.01).
+    The items of a list are joined by + (crop_area=0.2+1,0.08+1), an optional
+    value may be none."""
     evaluate_flagfile: str | None = None
     """Settings of the evaluation; default: those of tools/evaluate.py, but
     without pictures."""
@@ -92,7 +94,30 @@ class SweepSettings(stages.PretrainSettings):
     @property
     def axes(self) -> tuple[SweepAxis, ...]:
         """The settings that vary, in their order; raises ValueError."""
-        return tuple(map(_axis, self.sweep))
+        return tuple(_axis(text, self.SWEPT) for text in self.sweep)
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepSettings(GridSettings, stages.PretrainSettings):
+    """Settings of tools/sweep.py: those of stage 1 are the base of a cell."""
+
+    SWEPT = {"": stages.PretrainSettings, LINEAR: stages.LinearSettings}
+
+    linear_flagfile: str | None = None
+    """Settings of stage 2; default: those of tools/train_linear.py, but without
+    random views, which takes seconds."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepTextSettings(GridSettings, texts.FinetuneTextSettings):
+    """Settings of tools/sweep_text.py: a fine-tuning is the base of a cell."""
+
+    SWEPT = {"": texts.FinetuneTextSettings}
+
+    metric: str = "validation.top_1"
+    """What the figure shows and the table marks the best of: the path of a
+    number in evaluation.json. That of validation sentences, for to choose by
+    those of the test is to learn from them."""
 
 
 def axis_text(value: object) -> str:
@@ -120,11 +145,11 @@ def axis_value(field: dataclasses.Field, text: str) -> object:
     return value
 
 
-def _axis(text: str) -> SweepAxis:
+def _axis(text: str, swept: dict[str, type[Settings]]) -> SweepAxis:
     """The axis of one --sweep."""
     name, equals, values = text.partition("=")
     exceptions.require(equals, "--sweep must be NAME=VALUE,VALUE,...", text)
-    fields = [_field(part) for part in name.split(_LINK)]
+    fields = [_field(part, swept) for part in name.split(_LINK)]
     rows = [_row(name, fields, value) for value in values.split(",")]
     axis = SweepAxis(tuple(name.split(_LINK)), tuple(rows))
     for row in rows:
@@ -154,22 +179,19 @@ def _row(
         ) from error
 
 
-def _field(name: str) -> dataclasses.Field:
-    """The field of either stage that a name stands for."""
+def _field(name: str, swept: dict[str, type[Settings]]) -> dataclasses.Field:
+    """The field of a training that a name stands for."""
     fields = {
         prefix + field.name: field
-        for prefix, stage in (
-            ("", stages.PretrainSettings),
-            (LINEAR, stages.LinearSettings),
-        )
-        for field in dataclasses.fields(stage)
+        for prefix, training in swept.items()
+        for field in dataclasses.fields(training)
         if field.metadata["recorded"] and field.name not in _OF_THE_SWEEP
     }
     if name in fields:
         return fields[name]
     alike = difflib.get_close_matches(name, fields, n=1)
     hint = f"; {alike[0]} is one" if alike else ""
-    raise exceptions.InvalidValue(
-        "--sweep must name a setting of stage 1, or linear.NAME of stage 2, "
-        f"got {name}{hint}"
-    )
+    rule = "a setting of tools/finetune_text.py"
+    if LINEAR in swept:
+        rule = "a setting of stage 1, or linear.NAME of stage 2"
+    raise exceptions.InvalidValue(f"--sweep must name {rule}, got {name}{hint}")

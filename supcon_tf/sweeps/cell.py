@@ -1,4 +1,4 @@
-"""The program of a cell's process: both stages and the evaluation.
+"""The program of a cell's process: its trainings and the evaluation.
 
   python -m supcon_tf.sweeps.cell SWEEP/cells/NAME
 
@@ -21,6 +21,13 @@ from collections.abc import Iterator
 from supcon_tf import config, evaluation, exceptions, files, training
 from supcon_tf.sweeps import records
 
+# Of which a cell has those that it has settings of, in this order.
+_TRAININGS = (
+    (records.STAGE_1, training.pretrain, config.PretrainSettings),
+    ("fine-tuning", training.finetune_text, config.FinetuneTextSettings),
+    ("linear stage", training.train_linear, config.LinearSettings),
+)
+
 
 def main(path: str) -> None:
     """Runs the cell; evaluation.json in its directory is its last act."""
@@ -30,18 +37,14 @@ def main(path: str) -> None:
         pathlib.Path("/proc/self/oom_score_adj").write_text("1000")
     cell = records.CellDirectory(pathlib.Path(path))
     try:
-        pretraining = cell.read_settings(config.PretrainSettings, "--resume")
-        with _alone(pretraining.run_dir):
-            print(records.HEADING + records.STAGE_1, flush=True)
-            training.pretrain(pretraining)
-            print(f"{records.HEADING}linear stage", flush=True)
-            training.train_linear(
-                cell.read_settings(config.LinearSettings, "--resume")
-            )
+        evaluate = cell.read_settings(config.EvaluateSettings)
+        with _alone(evaluate.run_dir):
+            for heading, train, kind in _TRAININGS:
+                if cell.has(kind):
+                    print(records.HEADING + heading, flush=True)
+                    train(cell.read_settings(kind, "--resume"))
             print(f"{records.HEADING}evaluation", flush=True)
-            results = evaluation.evaluate(
-                cell.read_settings(config.EvaluateSettings)
-            )
+            results = evaluation.evaluate(evaluate)
             files.write_json(cell.evaluation_file, results)
     except Exception as error:  # Whatever a cell raises is its result.
         traceback.print_exc()

@@ -23,26 +23,36 @@ class Cell:
       name: "name=value,name=value", unique, fit for a file system.
       directory: cells/NAME of the sweep.
       values: what stands for it in the table, by the name of the axis.
-      pretraining: settings of stage 1; cells that differ in stage 2 alone
-        share its run_dir.
-      linear: settings of stage 2.
+      training: settings of stage 1, or of the fine-tuning on texts; cells that
+        differ in stage 2 alone share its run_dir.
+      linear: settings of stage 2; None on texts.
       evaluation: settings of the evaluation.
     """
 
     name: str
     directory: records.CellDirectory
     values: dict[str, object]
-    pretraining: config.PretrainSettings
-    linear: config.LinearSettings
+    training: config.PretrainSettings | config.FinetuneTextSettings
+    linear: config.LinearSettings | None
     evaluation: config.EvaluateSettings
 
     @property
     def run_dir(self) -> str:
         """Of stage 1, and so of all parts."""
-        return self.pretraining.run_dir
+        return self.training.run_dir
+
+    @property
+    def trainings(self) -> tuple[settings.Settings, ...]:
+        """The settings of what is trained."""
+        return (self.training, self.linear)[: 1 + bool(self.linear)]
+
+    @property
+    def linear_stage(self) -> str:
+        """The name of stage 2; "" on texts."""
+        return self.linear.name if self.linear else ""
 
 
-def list_cells(sweep: config.SweepSettings) -> list[Cell]:
+def list_cells(sweep: config.GridSettings) -> list[Cell]:
     """Every cell of a sweep, the last axis varying fastest.
 
     Raises:
@@ -55,18 +65,11 @@ def list_cells(sweep: config.SweepSettings) -> list[Cell]:
         raise exceptions.InvalidValue(
             "--sweep must be given, NAME=VALUE,VALUE,..."
         )
-    # Without random views stage 2 takes seconds.
-    linear = config.LinearSettings(
-        sweep.run_dir, crop_area=(), horizontal_flip=False
-    )
+    linear = _stage_2(sweep)
     evaluation = config.EvaluateSettings(
         sweep.run_dir, sample_images=0, plotted_images=0
     )
     place = f"--run_dir={sweep.run_dir}"
-    if sweep.linear_flagfile is not None:
-        linear = settings.from_flagfile(
-            config.LinearSettings, sweep.linear_flagfile, place
-        )
     if sweep.evaluate_flagfile is not None:
         evaluation = settings.from_flagfile(
             config.EvaluateSettings, sweep.evaluate_flagfile, place
@@ -83,7 +86,7 @@ def list_cells(sweep: config.SweepSettings) -> list[Cell]:
             raise exceptions.InvalidValue(
                 f"cell {_file_name(values)}: {error}"
             ) from error
-        place = cell.run_dir, cell.linear.name
+        place = cell.run_dir, cell.linear_stage
         if place in places:
             raise exceptions.InvalidValue(
                 f"--sweep must name cells apart, got {places[place]} and "
@@ -94,8 +97,24 @@ def list_cells(sweep: config.SweepSettings) -> list[Cell]:
     return cells
 
 
+def _stage_2(sweep: config.GridSettings) -> config.LinearSettings | None:
+    """The settings of stage 2 that do not vary; None on texts."""
+    if isinstance(sweep, config.SweepTextSettings):
+        return None
+    if sweep.linear_flagfile is not None:
+        return settings.from_flagfile(
+            config.LinearSettings,
+            sweep.linear_flagfile,
+            f"--run_dir={sweep.run_dir}",
+        )
+    # Without random views stage 2 takes seconds.
+    return config.LinearSettings(
+        sweep.run_dir, crop_area=(), horizontal_flip=False
+    )
+
+
 def describe(
-    sweep: config.SweepSettings, cells: list[Cell]
+    sweep: config.GridSettings, cells: list[Cell]
 ) -> dict[str, object]:
     """What sweep.json holds; read by the table and the figure.
 
@@ -103,8 +122,7 @@ def describe(
       `metric`; `axes`, a list of `name`, `values` and `is_repetition`;
       `cells`, a list of `name`, `values` by axis, `status`, `seconds`, `part`,
       `error`, `metrics` by path, the paths `log`, `run_dir` and
-      `linear_stage`, and `settings` of the three tools. Lists that vary are
-      texts.
+      `linear_stage`, and `settings` of the tools. Lists that vary are texts.
     """
 
     def as_json(value: object) -> object:
@@ -128,11 +146,10 @@ def describe(
                 "metrics": cell.directory.metrics(),
                 "log": str(cell.directory.log),
                 "run_dir": cell.run_dir,
-                "linear_stage": cell.linear.name,
+                "linear_stage": cell.linear_stage,
                 "settings": {
-                    "pretrain": dataclasses.asdict(cell.pretraining),
-                    "linear": dataclasses.asdict(cell.linear),
-                    "evaluate": dataclasses.asdict(cell.evaluation),
+                    records.tool(part): dataclasses.asdict(part)
+                    for part in (*cell.trainings, cell.evaluation)
                 },
             }
             for cell in cells
@@ -141,10 +158,10 @@ def describe(
 
 
 def _cell(
-    sweep: config.SweepSettings,
+    sweep: config.GridSettings,
     values: dict[str, object],
     labels: dict[str, object],
-    linear: config.LinearSettings,
+    linear: config.LinearSettings | None,
     evaluation: config.EvaluateSettings,
 ) -> Cell:
     """The settings of one combination; raises ValueError."""
@@ -154,28 +171,28 @@ def _cell(
         own[setting.removeprefix(config.LINEAR)] = value
     name, root = _file_name(values), pathlib.Path(sweep.run_dir)
     run_dir = str(root / "runs" / (_file_name(of_stage_1) or "base"))
+    kind = sweep.SWEPT[""]
     base = {
         field.name: getattr(sweep, field.name)
-        for field in dataclasses.fields(config.PretrainSettings)
+        for field in dataclasses.fields(kind)
     }
     base |= {"run_dir": run_dir, "overwrite": False, "resume": True}
-    # The name of a stage has fewer characters to choose from.
-    parts = [linear.name]
-    for setting, value in of_stage_2.items():
-        text = config.axis_text(value).replace(".", "_")
-        parts.append(f"{setting}-{_plain(text, 'A-Za-z0-9_-')}")
-    stage = _short("-".join(parts))
+    if linear is not None:
+        # The name of a stage has fewer characters to choose from.
+        parts = [linear.name]
+        for setting, value in of_stage_2.items():
+            text = config.axis_text(value).replace(".", "_")
+            parts.append(f"{setting}-{_plain(text, 'A-Za-z0-9_-')}")
+        own = {"name": _short("-".join(parts)), "resume": True, **of_stage_2}
+        linear = dataclasses.replace(linear, run_dir=run_dir, **own)
+        evaluation = dataclasses.replace(evaluation, linear_stage=linear.name)
     return Cell(
         name=name,
         directory=records.CellDirectory(root / "cells" / name),
         values=labels,
-        pretraining=config.PretrainSettings(**base | of_stage_1),
-        linear=dataclasses.replace(
-            linear, run_dir=run_dir, name=stage, resume=True, **of_stage_2
-        ),
-        evaluation=dataclasses.replace(
-            evaluation, run_dir=run_dir, linear_stage=stage
-        ),
+        training=kind(**base | of_stage_1),
+        linear=linear,
+        evaluation=dataclasses.replace(evaluation, run_dir=run_dir),
     )
 
 

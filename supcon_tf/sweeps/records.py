@@ -12,11 +12,17 @@ from supcon_tf import config, exceptions, files, settings
 HEADING = "=== "
 STAGE_1 = "pretraining"  # the heading of a part that cells may share
 ERROR = "error: "
-_FLAGFILES = {
-    config.PretrainSettings: "pretrain.flags",
-    config.LinearSettings: "linear.flags",
-    config.EvaluateSettings: "evaluate.flags",
+_TOOLS = {
+    config.PretrainSettings: "pretrain",
+    config.FinetuneTextSettings: "finetune_text",
+    config.LinearSettings: "linear",
+    config.EvaluateSettings: "evaluate",
 }
+
+
+def tool(own: settings.Settings) -> str:
+    """What a part of a cell is called on disk and in sweep.json."""
+    return _TOOLS[type(own)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +45,8 @@ class State:
 class CellDirectory:
     """cells/NAME of a sweep, which need not exist.
 
-    The settings are flagfiles of the three tools; the models are elsewhere,
-    in the run directories that the settings name.
+    The settings are flagfiles of the tools; the models are elsewhere, in the
+    run directories that the settings name.
     """
 
     def __init__(self, path: pathlib.Path):
@@ -53,8 +59,17 @@ class CellDirectory:
         self, settings_class: type[settings.SettingsType], *extra: str
     ) -> settings.SettingsType:
         """The settings of one tool; `extra` flags overrule them."""
-        path = self.path / _FLAGFILES[settings_class]
+        path = self._flagfile(settings_class)
         return settings.from_flagfile(settings_class, path, *extra)
+
+    def has(self, settings_class: type[settings.Settings]) -> bool:
+        """Whether the cell has a part of one tool."""
+        return self._flagfile(settings_class).exists()
+
+    def _flagfile(
+        self, settings_class: type[settings.Settings]
+    ) -> pathlib.Path:
+        return self.path / f"{_TOOLS[settings_class]}.flags"
 
     def check_same(self, *trained: settings.Settings) -> None:
         """Raises ValueError where an earlier cell was trained otherwise."""
@@ -74,12 +89,12 @@ class CellDirectory:
             if isinstance(own, config.EvaluateSettings) and self._changes(own):
                 self.evaluation_file.unlink(missing_ok=True)
             files.write_atomically(
-                self.path / _FLAGFILES[type(own)], settings.to_flagfile(own)
+                self._flagfile(type(own)), settings.to_flagfile(own)
             )
 
     def _changes(self, own: settings.Settings) -> list[str]:
         """What differs from the settings that are there, if any are."""
-        if not (self.path / _FLAGFILES[type(own)]).exists():
+        if not self.has(type(own)):
             return []
         return settings.changes(self.read_settings(type(own)), own)
 

@@ -16,14 +16,14 @@ _SECONDS_PER_LOOK = 0.1
 _Note = Callable[[grid.Cell, records.State], None]  # of a cell that has ended
 
 
-def run_sweep(sweep: config.SweepSettings) -> dict[str, object]:
+def run_sweep(sweep: config.GridSettings) -> dict[str, object]:
     """Runs the cells of a grid that are not finished, and shows all of them.
 
-    A cell is stage 1, stage 2 and the evaluation, in a process of its own:
-    when it fails, that is recorded, and the others are run. The same call
-    again skips what is finished, goes on with what was interrupted, and tries
-    again what failed. Cells that differ in stage 2 alone share stage 1, and
-    if that failed, are not tried.
+    A cell is stage 1, stage 2 and the evaluation, or on texts a fine-tuning and
+    the evaluation, in a process of its own: when it fails, that is recorded,
+    and the others are run. The same call again skips what is finished, goes on
+    with what was interrupted, and tries again what failed. Cells that differ in
+    stage 2 alone share stage 1, and if that failed, are not tried.
 
     Args:
       sweep: the settings; cells may be added to those of an earlier call,
@@ -72,7 +72,7 @@ def run_sweep(sweep: config.SweepSettings) -> dict[str, object]:
     return results
 
 
-def _open(sweep: config.SweepSettings, cells: list[grid.Cell]) -> None:
+def _open(sweep: config.GridSettings, cells: list[grid.Cell]) -> None:
     """Makes run_dir ready, checked before anything is written."""
     root = pathlib.Path(sweep.run_dir)
     is_sweep = (root / "sweep.json").exists()
@@ -85,18 +85,16 @@ def _open(sweep: config.SweepSettings, cells: list[grid.Cell]) -> None:
         for name in ("cells", "runs"):
             shutil.rmtree(root / name, ignore_errors=True)
     for cell in cells:
-        cell.directory.check_same(cell.pretraining, cell.linear)
+        cell.directory.check_same(*cell.trainings)
     files.check_writable("run_dir", root)
     root.mkdir(parents=True, exist_ok=True)
     _write_record(sweep, cells)  # by which a directory is known as a sweep's
     for cell in cells:
-        cell.directory.write_settings(
-            cell.pretraining, cell.linear, cell.evaluation
-        )
+        cell.directory.write_settings(*cell.trainings, cell.evaluation)
 
 
 def _run(
-    sweep: config.SweepSettings, todo: list[grid.Cell], note: _Note
+    sweep: config.GridSettings, todo: list[grid.Cell], note: _Note
 ) -> None:
     """Runs cells, --parallel at a time, and notes each when it has ended.
 
@@ -129,7 +127,7 @@ def _run(
 
 
 def _start(
-    cell: grid.Cell, sweep: config.SweepSettings, cores: set[int] | None
+    cell: grid.Cell, sweep: config.GridSettings, cores: set[int] | None
 ) -> processes.CellProcess:
     print(f"cell         {cell.name}, log {cell.directory.log}", flush=True)
     return processes.CellProcess(cell, sweep.parallel > 1, cores)
@@ -163,7 +161,7 @@ def _end(running: list[processes.CellProcess], note: _Note) -> None:
     print("stopped      the same command, without --overwrite, goes on")
 
 
-def _write(sweep: config.SweepSettings, cells: list[grid.Cell]) -> None:
+def _write(sweep: config.GridSettings, cells: list[grid.Cell]) -> None:
     """Writes sweep.json, the table and the figure of what there is."""
     root, results = pathlib.Path(sweep.run_dir), _write_record(sweep, cells)
     files.write_atomically(root / "sweep.md", table.sweep_table(results) + "\n")
@@ -175,7 +173,7 @@ def _write(sweep: config.SweepSettings, cells: list[grid.Cell]) -> None:
 
 
 def _write_record(
-    sweep: config.SweepSettings, cells: list[grid.Cell]
+    sweep: config.GridSettings, cells: list[grid.Cell]
 ) -> dict[str, object]:
     """Writes sweep.json, and returns what it holds."""
     results = grid.describe(sweep, cells)

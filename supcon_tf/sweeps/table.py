@@ -5,30 +5,49 @@ from __future__ import annotations
 import dataclasses
 import statistics
 
+from scipy import stats
+
 from supcon_tf import config, scores, text_table
 
 # Shown beside the metric of the sweep, where there are any.
-_OTHERS = ("linear.top_1", "linear.ece", "knn.top_1")
+_OTHERS = ("linear.top_1", "linear.ece", "pretrained.top_1", "knn.top_1")
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """The cells of one combination, which differ in seeds alone."""
+    """The cells of one combination, which differ in repetitions alone."""
 
-    values: dict[str, object]  # by axis, without the seeds
+    values: dict[str, object]  # by axis, without seeds and draws
     cells: list[dict[str, object]]  # of sweep.json
 
     def numbers(self, metric: str) -> list[float]:
         """The metric of the cells that have it."""
-        values = (cell["metrics"].get(metric) for cell in self.cells)
-        return [number for number in values if number is not None]
+        return [*self._by_repetition(metric).values()]
+
+    def differences(self, metric: str, first: Group) -> list[float]:
+        """This one's metric less the first one's, of repetitions of both."""
+        own, others = (x._by_repetition(metric) for x in (self, first))
+        return [own[key] - others[key] for key in own if key in others]
+
+    def _by_repetition(self, metric: str) -> dict[tuple[object, ...], float]:
+        """The metric by the values of seeds and draws."""
+        known = {}
+        for cell in self.cells:
+            values = cell["values"].items()
+            key = tuple(v for name, v in values if name not in self.values)
+            if cell["metrics"].get(metric) is not None:
+                known[key] = cell["metrics"][metric]
+        return known
 
 
 def sweep_table(results: dict[str, object]) -> str:
     """A sweep as Markdown: settings, metrics, time; then what failed.
 
-    A row per combination in the order of the grid. Over seeds it gives mean
-    and standard deviation. The best by `metric` is in bold type. `results` are
+    A row per combination in the order of the grid. Over repetitions, seeds and
+    draws, it gives mean and standard deviation, and the mean difference of
+    `metric` to the first row in pairs of the same repetition, with its p: how
+    often signs at random make it as large (a two-sided permutation test, exact
+    for up to 13 pairs). The best by `metric` is in bold type. `results` are
     those of `grid.describe`.
     """
     axes = [a["name"] for a in results["axes"] if not a["is_repetition"]]
@@ -41,12 +60,17 @@ def sweep_table(results: dict[str, object]) -> str:
     ]
     best = _best(groups, metric)
     labels = [scores.find(metric).label for metric in metrics]
+    compares = repeats and len(groups) > 1
+    if compares:
+        labels.insert(1, "to the first")
     rows = [[*axes, *(["runs"] if repeats else []), *labels, "time"]]
     for one in groups:
         runs = [_runs(one)] if repeats else []
         numbers = [_number(one, metric) for metric in metrics]
         if one is best:
             numbers[0] = f"**{numbers[0]}**"
+        if compares:
+            numbers.insert(1, _difference(one.differences(metric, groups[0])))
         values = [config.axis_text(one.values[axis]) for axis in axes]
         rows.append([*values, *runs, *numbers, _time(one)])
     lines = _markdown(rows, left=len(axes))
@@ -105,6 +129,22 @@ def _number(one: Group, metric: str) -> str:
     if len(numbers) > 1:
         text += f" ± {number_text(statistics.stdev(numbers))}"
     return text
+
+
+def _difference(pairs: list[float]) -> str:
+    """The mean of differences, and its p where there are several."""
+    if not any(pairs):
+        return "-"
+    text = f"{statistics.fmean(pairs):+.4f}"
+    if len(pairs) < 2:
+        return text
+    test = stats.permutation_test(
+        (pairs, [0.0] * len(pairs)),
+        lambda own, others: statistics.fmean(own) - statistics.fmean(others),
+        permutation_type="samples",
+        random_state=0,
+    )
+    return f"{text}, p {test.pvalue:.3f}"
 
 
 def _runs(one: Group) -> str:

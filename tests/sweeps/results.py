@@ -29,7 +29,11 @@ def make_results(axes, metrics, metric="linear.top_1", statuses=None):
             }
         )
     described = [
-        {"name": name, "values": [*values], "is_repetition": name == "seed"}
+        {
+            "name": name,
+            "values": [*values],
+            "is_repetition": name in ("seed", "draw"),
+        }
         for name, values in axes.items()
     ]
     return {"metric": metric, "axes": described, "cells": cells}

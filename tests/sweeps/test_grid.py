@@ -30,7 +30,7 @@ def test_every_combination_is_a_cell_and_the_last_axis_is_fastest():
     ]
     last = results[3]
     assert last.values == {"temperature": 0.1, "optimizer": "sgd"}
-    assert last.pretraining == config.PretrainSettings(
+    assert last.training == config.PretrainSettings(
         f"runs/s/runs/{last.name}",
         temperature=0.1,
         optimizer="sgd",
@@ -49,16 +49,41 @@ def test_cells_that_differ_in_stage_2_share_stage_1():
         "linear.optimizer=lars,sgd", "temperature=0.1,0.5", "linear.epochs=9"
     )
     assert len(results) == 4
-    assert len({cell.pretraining for cell in results}) == 2
-    assert results[0].pretraining == results[2].pretraining
-    assert results[0].pretraining.run_dir == "runs/s/runs/temperature=0.1"
+    assert len({cell.training for cell in results}) == 2
+    assert results[0].training == results[2].training
+    assert results[0].training.run_dir == "runs/s/runs/temperature=0.1"
     assert results[0].linear.name == "linear-optimizer-lars-epochs-9"
     assert (
         results[2].linear.optimizer == "sgd" and results[2].linear.epochs == 9
     )
     (only,) = cells("linear.weight_decay=0.5")
-    assert only.pretraining.run_dir == "runs/s/runs/base"
+    assert only.training.run_dir == "runs/s/runs/base"
     assert only.linear.name == "linear-weight_decay-0_5"
+
+
+def test_a_cell_on_texts_is_one_training():
+    files = {"model": "m", "train_file": "t.tsv", "test_file": "e.tsv"}
+    results = grid.list_cells(
+        config.SweepTextSettings(
+            "runs/s", sweep=("draw:seed=0:3,1:4", "temperature=0.1"), **files
+        )
+    )
+    assert [cell.linear for cell in results] == [None, None]
+    assert results[1].trainings == (
+        config.FinetuneTextSettings(
+            f"runs/s/runs/{results[1].name}",
+            draw=1,
+            seed=4,
+            temperature=0.1,
+            resume=True,
+            **files,
+        ),
+    )
+    assert results[1].evaluation.run_dir == results[1].run_dir
+    settings = config.SweepTextSettings("r", sweep=("draw=0,1",), **files)
+    assert settings.axes[0].is_repetition
+    with pytest.raises(ValueError, match="a setting of tools/finetune_text.py"):
+        config.SweepTextSettings("r", sweep=("linear.seed=0",), **files)
 
 
 @pytest.mark.parametrize(
@@ -88,11 +113,11 @@ def test_settings_that_belong_together_vary_together():
         "optimizer=rmsprop,learning_rate=0.01,linear.optimizer=lars,"
         "linear.learning_rate=5.0"
     )
-    assert last.pretraining.learning_rate == 0.01
+    assert last.training.learning_rate == 0.01
     assert last.linear.optimizer == "lars" and last.linear.learning_rate == 5
     assert last.linear.name == "linear-optimizer-lars-learning_rate-5_0"
     both = cells("epochs:linear.epochs=20:5,30:10")[1]
-    assert (both.pretraining.epochs, both.linear.epochs) == (30, 10)
+    assert (both.training.epochs, both.linear.epochs) == (30, 10)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +160,7 @@ def test_a_wrong_cell_is_named_with_its_rule():
             cells(*axes)
     # They hold in the cells, and not in the base.
     results = cells("warmup_epochs=0,2", epochs=5)  # the default is 10
-    assert [cell.pretraining.warmup_epochs for cell in results] == [0, 2]
+    assert [cell.training.warmup_epochs for cell in results] == [0, 2]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +204,7 @@ def test_flagfiles_set_the_later_parts(tmp_path):
     assert results[1].linear.epochs == 7
     assert results[1].linear.name == "probe-momentum-0_9"
     assert results[1].evaluation.knn_neighbors == 5
-    assert results[1].evaluation.run_dir == results[1].pretraining.run_dir
+    assert results[1].evaluation.run_dir == results[1].training.run_dir
     with pytest.raises(FileNotFoundError, match="no settings file"):
         cells("seed=0", linear_flagfile=str(pathlib.Path("none.flags")))
 

@@ -18,7 +18,7 @@ def sweep(tmp_path):
 
 
 def parts(cell):
-    return cell.pretraining, cell.linear, cell.evaluation
+    return cell.training, cell.linear, cell.evaluation
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def cell(sweep):
 
 
 def test_a_process_reads_the_settings_of_its_cell(cell):
-    for wanted in (cell.pretraining, cell.linear):
+    for wanted in (cell.training, cell.linear):
         read = cell.directory.read_settings(type(wanted), "--resume")
         assert read == wanted
     read = cell.directory.read_settings(config.EvaluateSettings)
@@ -60,14 +60,14 @@ def test_another_evaluation_is_done_again_and_other_trainings_refused(cell):
     directory.write_state(records.State("finished", 3.0))
     directory.evaluation_file.write_text("{}")
     # What does not change the result may differ.
-    moved = dataclasses.replace(cell.pretraining, checkpoint_every=1)
+    moved = dataclasses.replace(cell.training, checkpoint_every=1)
     directory.check_same(moved, cell.linear)
     directory.write_settings(moved, cell.linear, cell.evaluation)
     assert directory.state().status == "finished"
     evaluation = dataclasses.replace(cell.evaluation, knn_neighbors=7)
     directory.write_settings(moved, cell.linear, evaluation)
     assert directory.state() == records.State("pending", 3.0)
-    other = dataclasses.replace(cell.pretraining, temperature=0.5)
+    other = dataclasses.replace(cell.training, temperature=0.5)
     with pytest.raises(
         ValueError,
         match="--run_dir must hold cells of the same settings, got "
@@ -76,4 +76,4 @@ def test_another_evaluation_is_done_again_and_other_trainings_refused(cell):
         directory.check_same(other)
     linear = dataclasses.replace(cell.linear, epochs=3)
     with pytest.raises(ValueError, match=r"--epochs=3 \(was 100\)"):
-        directory.check_same(cell.pretraining, linear)
+        directory.check_same(cell.training, linear)

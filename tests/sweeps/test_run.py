@@ -11,7 +11,7 @@ import types
 
 import pytest
 
-from supcon_tf import config, sweeps
+from supcon_tf import config, run_files, sweeps
 from supcon_tf.sweeps import figure, grid, processes, records
 from supcon_tf.training import preemption
 
@@ -111,6 +111,25 @@ def test_a_failed_cell_is_recorded_and_the_rest_goes_on(
     assert failed["error"] in (path / "sweep.md").read_text()
     assert (path / "sweep.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (path / "sweep.svg").read_text()
+
+
+def test_cells_on_texts(finished_text_run, tmp_path):
+    """A real process."""
+    trained = finished_text_run.recorded(config.FinetuneTextSettings)
+    own = {"run_dir": str(tmp_path / "sweep"), "epochs": 2}
+    results = sweeps.run_sweep(
+        config.SweepTextSettings(
+            **vars(trained) | own, sweep=("temperature=0.1",)
+        )
+    )
+    (cell,) = results["cells"]
+    assert cell["status"] == "finished", cell["error"]
+    run = run_files.RunDirectory(cell["run_dir"])
+    assert (
+        run.evaluation()["validation"]["top_1"]
+        == (cell["metrics"]["validation.top_1"])
+    )
+    assert "validation top-1" in (tmp_path / "sweep" / "sweep.md").read_text()
 
 
 def test_finished_cells_are_skipped_and_new_ones_are_run(pretended, tmp_path):
@@ -219,7 +238,7 @@ def test_processes_at_a_time_have_cores_of_their_own(tmp_path, monkeypatch):
     shares = processes.shares(len(own))
     cells = grid.list_cells(settings_of(tmp_path, "seed=0,1"))
     for cell, cores in zip(cells, shares, strict=False):
-        parts = cell.pretraining, cell.linear, cell.evaluation
+        parts = cell.training, cell.linear, cell.evaluation
         cell.directory.write_settings(*parts)
         with processes.CellProcess(cell, True, cores) as process:
             try:

@@ -62,10 +62,25 @@ def test_seeds_are_one_row_of_mean_and_deviation():
         statuses={4: "pending"},
     )
     titles, _, first, second = rows(results)
-    assert titles[:3] == ["temperature", "runs", "linear top-1"]
-    assert first[:3] == ["0.1", "2/3", "**0.9950 ± 0.0071**"]
-    assert second[:3] == ["0.2", "3", "0.8900 ± 0.0100"]
+    assert titles[:4] == ["temperature", "runs", "linear top-1", "to the first"]
+    assert first[:4] == ["0.1", "2/3", "**0.9950 ± 0.0071**", "-"]
+    # Two pairs: of four choices of signs, two are as far from zero.
+    assert second[:4] == ["0.2", "3", "0.8900 ± 0.0100", "-0.1000, p 0.500"]
     assert second[-1] == "2 min 0 s"
+
+
+def test_differences_are_of_pairs_and_their_p_is_by_signs():
+    """Far smaller than the spread over draws, and yet no chance."""
+
+    def metrics(values):
+        gain = 0.01 * (values["objective"] == "supcon") * (values["draw"] != 4)
+        return {"linear.top_1": values["draw"] / 10 + gain}
+
+    results = make_results(
+        {"draw": [*range(5)], "objective": ["ce", "supcon"]}, metrics
+    )
+    assert rows(results)[3][:3] == ["supcon", "5", "**0.2080 ± 0.1550**"]
+    assert rows(results)[3][3] == "+0.0080, p 0.125"  # 2 of 2^4 choices
 
 
 def test_what_failed_is_listed_with_its_log():
