@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from etils import epath
 
-from supcon_tf import config, exceptions, measures
-from supcon_tf.serving import metadata, model
+from supcon_tf import config, exceptions, measures, text
+from supcon_tf.serving import inputs, metadata, model
 from supcon_tf.training import console, representations, runs
 
 
@@ -20,22 +20,21 @@ def export(settings: config.ExportSettings) -> epath.Path:
         classifier, the version exists, or `max_pixels` refuses ordinary
         photographs.
     """
-    run = runs.Run.open(settings.run_dir, settings.linear_stage)
-    run.check_rgb("export")
-    size, versions = run.settings.image_size, run.files.export
+    run = runs.open_run(settings.run_dir, settings.linear_stage)
+    takes = _takes(run, settings)
+    versions = run.files.export
     taken = [int(x.name) for x in versions.glob("*") if x.name.isdecimal()]
     directory = versions / str(settings.version or max(taken, default=0) + 1)
     if directory.exists():
         raise exceptions.InvalidValue(
             f"--version must not exist in {versions}, got {settings.version}"
         )
-    model.check_max_pixels(settings.max_pixels, size)
     name = run.choose_classifier(settings.classifier)
     is_named = name != "none" or settings.prototypes
     prototypes = None
     if settings.prototypes:
         encoded, labels = representations.represent(
-            run.encoder, run.source("train"), image_size=size
+            run.encoder, run.source("train"), image_size=takes.get("image_size")
         )
         prototypes, _ = measures.class_prototypes(
             encoded, labels, num_classes=len(run.class_names)
@@ -43,12 +42,11 @@ def export(settings: config.ExportSettings) -> epath.Path:
     model.export_saved_model(
         run.encoder,
         directory,
-        image_size=size,
+        **takes,
         class_names=run.class_names if is_named else (),
         classifier=None if name == "none" else run.classifier(name),
         prototypes=prototypes,
         top_k=settings.top_k,
-        max_pixels=settings.max_pixels,
         max_batch_size=settings.max_batch_size,
         batch_timeout=settings.batch_timeout_ms / 1000,
         finish=lambda path: metadata.write_metadata(path, run, settings, name),
@@ -56,3 +54,23 @@ def export(settings: config.ExportSettings) -> epath.Path:
     console.print_line("classifier", name)
     console.print_line("exported", directory)
     return directory
+
+
+def _takes(run: runs.Run, settings: config.ExportSettings) -> dict[str, object]:
+    """What the export takes: options of `export_saved_model`, checked."""
+    if run.is_of_texts:
+        exceptions.require(
+            not settings.max_batch_size,
+            "--max_batch_size must be left out for texts",
+            settings.max_batch_size,
+        )
+        pairs = len(run.settings.text_columns) == 2
+        length = run.settings.max_length
+        return {"tokens": text.WordPiece(run.tokenizer, length, pairs)}
+    run.check_rgb("export")
+    taken = {
+        "image_size": run.settings.image_size,
+        "max_pixels": settings.max_pixels,
+    }
+    inputs.Images(**taken)
+    return taken

@@ -26,6 +26,10 @@ _PREPROCESSING = (
     "{size} x {size} px; an image of that size stays as it is; EXIF rotation "
     "not applied, transparency dropped"
 )
+_PREPROCESSING_OF_TEXTS = (
+    "UTF-8; WordPiece of the model's vocabulary, cut to max_length tokens, of "
+    "two sentences, with a tab between, the longer one first"
+)
 
 
 def write_metadata(
@@ -54,20 +58,33 @@ def write_metadata(
     signatures = read_signatures(directory)
     is_named = classifier != "none" or settings.prototypes
     classes = run.class_names if is_named else ()
-    size = run.settings.image_size
     record = {
         **_origin(run, settings, classifier),
-        "image_size": size,
-        "preprocessing": _PREPROCESSING.format(
-            size=size, resized=round(size / geometry.CENTRAL_FRACTION)
-        ),
-        "max_pixels": settings.max_pixels,
+        **_described_inputs(run, settings),
         "classes": list(classes),
         "top_k": min(settings.top_k, len(classes)),
         "signatures": {n: _described(s) for n, s in signatures.items()},
         "files": _digests(directory),
     }
     files.write_json(directory / FILE, record, ensure_ascii=False)
+
+
+def _described_inputs(
+    run: runs.Run, settings: config.ExportSettings
+) -> dict[str, object]:
+    """What is done to images or texts."""
+    if run.is_of_texts:
+        return {
+            "max_length": run.settings.max_length,
+            "preprocessing": _PREPROCESSING_OF_TEXTS,
+        }
+    size = run.settings.image_size
+    resized = round(size / geometry.CENTRAL_FRACTION)
+    return {
+        "image_size": size,
+        "preprocessing": _PREPROCESSING.format(size=size, resized=resized),
+        "max_pixels": settings.max_pixels,
+    }
 
 
 def _origin(

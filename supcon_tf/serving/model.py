@@ -1,4 +1,4 @@
-"""SavedModels that take image files and need nothing else to run.
+"""SavedModels that take image files or texts and need nothing else to run.
 
 Signatures, of N >= 1 images:
 
@@ -18,8 +18,12 @@ Signatures, of N >= 1 images:
 The first three need a classifier, the last prototypes. Decoding, crop
 (`data.decode_central_view`) and normalisation are inside, and are those of
 evaluation. What cannot be decoded fails its request with INVALID_ARGUMENT.
-Class names are the asset `class_names.txt`, a line each. In assets.extra/
-lie requests that warm the server up and an example request; see `requests`.
+
+Of a language model, serving_default, represent and classify_by_neighbours take
+`text` [N] string, UTF-8, two sentences with a tab between; the tokenizer is
+inside. Class names are the asset `class_names.txt`, a line each. In
+assets.extra/ lie requests that warm the server up and an example request; see
+`requests`.
 """
 
 from __future__ import annotations
@@ -34,14 +38,9 @@ import numpy.typing as npt
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import data, exceptions, files, models
-from supcon_tf.augment import geometry
+from supcon_tf import exceptions, files, models, text
 from supcon_tf.data import image_bytes
-from supcon_tf.serving import requests
-
-# Files of one request that are decoded at once: of the largest that are
-# accepted, no more are in memory.
-_PARALLEL_FILES = 8
+from supcon_tf.serving import inputs, requests
 
 # Batches that are computed at once, and that wait beside those of the largest
 # request, which must find room; beyond, UNAVAILABLE.
@@ -49,17 +48,16 @@ _BATCHES_AT_ONCE = 2
 _WAITING_BATCHES = 64
 _LARGEST_REQUEST = 4096  # images; split into batches
 
-_FILES = tf.TensorSpec([None], tf.string, "image_bytes")
-_IMAGES = tf.TensorSpec([None, None, None, 3], tf.uint8, "images")
-_FLOAT_IMAGES = tf.TensorSpec([None, None, None, 3], tf.float32, "images")
-
 _Answer = dict[str, tf.Tensor]
 
 
 def export_saved_model(
-    encoder: models.Encoder,
+    encoder: tf.keras.Model,
     directory: epath.PathLike,
     *,
+    image_size: int | None = None,
+    max_pixels: int = 2**26,
+    tokens: text.WordPiece | None = None,
     finish: Callable[[epath.Path], None] | None = None,
     **options: object,
 ) -> None:
@@ -71,10 +69,14 @@ def export_saved_model(
       encoder: built encoder, or any other Keras model, which is taken as a
         `BackboneEncoder`.
       directory: must not exist; TF Serving wants a number as its name.
+      image_size: side of the encoder's images in pixels.
+      max_pixels: a file of more, by its header, is refused before it is
+        decoded.
+      tokens: what makes tokens of texts, in the place of images.
       finish: adds files to the directory before it appears.
-      **options: of `ServedModel`, which describes them: `image_size`, and where
-        there are any `class_names`, `classifier`, `prototypes`, `top_k`,
-        `max_pixels`, `max_batch_size`, `batch_timeout`.
+      **options: of `ServedModel`, which describes them, where there are any:
+        `class_names`, `classifier`, `prototypes`, `top_k`, `max_batch_size`,
+        `batch_timeout`.
 
     Raises:
       ValueError: `directory` exists, the class names do not fit, or
@@ -84,11 +86,16 @@ def export_saved_model(
     exceptions.require(
         not directory.exists(), "`directory` must not exist", directory
     )
-    served = ServedModel(encoder, **options)
+    takes = (
+        inputs.Images(image_size, max_pixels)
+        if tokens is None
+        else inputs.Texts(tokens)
+    )
+    served = ServedModel(encoder, takes, **options)
     # TF Serving polls for numbers, so that it does not see a hidden name.
     with files.make_atomically(directory) as partial:
         served.save(partial)
-        requests.write_requests(partial, served.image_size)
+        requests.write_requests(partial, takes)
         if finish is not None:
             finish(partial)
     files.remove_unfinished(directory)
@@ -99,54 +106,51 @@ class ServedModel(tf.Module):
 
     Args:
       encoder: built encoder.
-      image_size: side of the encoder's images in pixels.
+      takes: what requests hold.
       class_names: one per logit and per prototype.
       classifier: from representations [N, dim] to logits [N, classes] float32;
         a Keras layer or `tf.Module`.
       prototypes: [classes, dim] real, unit length; a row of zeros is a class
         without one, which is never predicted.
       top_k: classes in `top_classes`, at most all.
-      max_pixels: a file of more, by its header, is refused before it is
-        decoded.
       max_batch_size: images of several requests that the encoder takes at
-        once, after each request has decoded its own; 0 for none.
+        once, after each request has decoded its own; 0 for none, as it must be
+        of texts.
       batch_timeout: how long a batch waits to be filled, seconds.
 
     Raises:
-      ValueError: the class names do not fit, or `max_pixels` refuses ordinary
-        photographs.
+      ValueError: the class names do not fit, or texts are to be batched.
     """
 
     def __init__(
         self,
-        encoder: models.Encoder,
+        encoder: tf.keras.Model,
+        takes: inputs.Images | inputs.Texts,
         *,
-        image_size: int,
         class_names: Sequence[str] = (),
         classifier: Callable[[tf.Tensor], tf.Tensor] | None = None,
         prototypes: npt.ArrayLike | None = None,
         top_k: int = 5,
-        max_pixels: int = 2**26,
         max_batch_size: int = 0,
         batch_timeout: float = 0.002,
     ):
         super().__init__()
         encoder = models.as_encoder(encoder)
-        encoder.build((None, image_size, image_size, 3))
+        encoder.build(takes.views.shape)
         _check_names(class_names, encoder, classifier, prototypes)
-        check_max_pixels(max_pixels, image_size)
         # Their variables alone: of layers a SavedModel would hold functions
         # that nobody calls. `partial` hides the layer from its tracking.
         self.weights = [
             variable
-            for layer in (encoder, classifier)
+            for layer in (encoder, classifier, takes)
             for variable in getattr(layer, "variables", ())
         ]
         self.encode = _traced_once(
-            functools.partial(encoder, training=False),
-            tf.TensorSpec([None, image_size, image_size, 3], tf.uint8),
+            functools.partial(encoder, training=False), takes.views
         )
+        self.takes = takes
         if max_batch_size:
+            takes.check_batching()
             dim = encoder.representation_dim
             self.encode = _batched(
                 self.encode, dim, max_batch_size, batch_timeout
@@ -154,8 +158,6 @@ class ServedModel(tf.Module):
         self.classify = classifier and functools.partial(classifier)
         self.is_unit_length = encoder.normalize
         self.prototypes = None
-        self.image_size = image_size
-        self.max_pixels = max_pixels
         self.class_lines = "".join(f"{name}\n" for name in class_names)
         self.num_classes = len(class_names)
         self.top_k = min(top_k, self.num_classes)
@@ -183,11 +185,7 @@ class ServedModel(tf.Module):
     def _signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """The signatures that this model can answer, by name."""
         signatures = {}
-        for suffix, spec, views_of in (
-            ("", _FILES, self._views_of_files),
-            ("_images", _IMAGES, self._views_of_images),
-            ("_images_float", _FLOAT_IMAGES, self._views_of_float_images),
-        ):
+        for suffix, spec, views_of in self.takes.kinds():
             answers = {f"represent{suffix}": self._represent}
             if self.classify is not None:
                 name = f"predict{suffix}" if suffix else "serving_default"
@@ -231,60 +229,6 @@ class ServedModel(tf.Module):
             "top_classes": named,
             f"top_{kind}": top,
         }
-
-    def _views_of_files(self, image_bytes: tf.Tensor) -> tf.Tensor:
-        """Decodes and crops as evaluation does: [N, size, size, 3] uint8."""
-        size = self.image_size
-        with tf.device("CPU:0"):  # A GPU has no decoders.
-            return tf.map_fn(
-                lambda f: data.decode_central_view(f, size, self.max_pixels),
-                image_bytes,
-                parallel_iterations=_PARALLEL_FILES,
-                fn_output_signature=tf.TensorSpec([size, size, 3], tf.uint8),
-            )
-
-    def _views_of_images(self, images: tf.Tensor) -> tf.Tensor:
-        """Crops as evaluation does."""
-        size = self.image_size
-        sides = tf.shape(images)[1:3]
-        images = image_bytes.require(
-            tf.reduce_all(sides > 0),
-            images,
-            "images must have pixels, got ",
-            sides[0],
-            " x ",
-            sides[1],
-        )
-        return tf.cond(
-            tf.reduce_all(sides == size),
-            # Not ensure_shape; see geometry.central_view.
-            lambda: tf.reshape(images, [-1, size, size, 3]),
-            lambda: tf.map_fn(
-                lambda image: geometry.central_view(image, size),
-                images,
-                fn_output_signature=tf.TensorSpec([size, size, 3], tf.uint8),
-            ),
-        )
-
-    def _views_of_float_images(self, images: tf.Tensor) -> tf.Tensor:
-        """Rounds to what a file could hold, and crops."""
-        low, high = tf.reduce_min(images), tf.reduce_max(images)
-        images = image_bytes.require(
-            (low >= 0) & (high <= 255),  # false for NaN
-            images,
-            "images must be in 0..255, got ",
-            low,
-            " to ",
-            high,
-        )
-        has_fractions = tf.reduce_any(images != tf.round(images))
-        images = image_bytes.require(
-            (high > 1) | ~has_fractions,
-            images,
-            "images must be in 0..255, not in 0..1, got at most ",
-            high,
-        )
-        return self._views_of_images(tf.cast(tf.round(images), tf.uint8))
 
 
 def _traced_once(
@@ -337,21 +281,6 @@ def _batched(
     )(encode)
     # A batch function forgets the shape.
     return lambda views: tf.ensure_shape(batched(views), [None, dim])
-
-
-def check_max_pixels(max_pixels: int, image_size: int) -> None:
-    """Raises ValueError for a bound that refuses ordinary photographs.
-
-    The requests of the warm-up are such, and would keep TF Serving from loading
-    the model.
-    """
-    least = requests.photograph(image_size)[..., 0].size
-    exceptions.require(
-        max_pixels >= least,
-        f"`max_pixels` must be at least {least}, an ordinary photograph for "
-        f"images of {image_size} px",
-        max_pixels,
-    )
 
 
 def _check_names(

@@ -100,7 +100,7 @@ class TextEncoder(base.Model):
 
     def _states(self, tokens: tf.Tensor, training: bool | None) -> tf.Tensor:
         """The states of the last layer, [batch, length, dim]."""
-        self._noise.seed = _one_seed(tokens[:, 0])
+        self._noise.seed = _one_seed(tokens[:, 0]) if training else None
         ids, sentences = tf.unstack(tokens[:, 1:], axis=-1)
         there = ids != tokens_.NONE
         inputs = {

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from supcon_tf.serving import metadata, requests
+from supcon_tf.serving import inputs, metadata, requests
 from tests import model_server, small_export
 
 
@@ -70,9 +70,9 @@ def test_the_body_for_curl_is_a_request_in_row_format(saved):
 
 @pytest.mark.parametrize("size, shape", [(8, (14, 18)), (224, (375, 500))])
 def test_the_image_is_as_large_beside_the_view_as_photographs(size, shape):
-    image = requests.photograph(size)
+    image = inputs.photograph(size)
     assert image.shape == (*shape, 3)
     assert image.dtype == np.uint8
     assert min(image.std(axis=(0, 1))) > 30, "a flat image shows nothing"
-    np.testing.assert_array_equal(image, requests.photograph(size))
+    np.testing.assert_array_equal(image, inputs.photograph(size))
     assert len(tf.io.encode_jpeg(image, quality=75).numpy()) < 15_000
