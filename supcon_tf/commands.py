@@ -156,7 +156,7 @@ def export(settings: config.ExportSettings) -> None:
 
 
 def predict(settings: config.PredictSettings) -> None:
-    r"""Asks an exported model about images: classes, or representations.
+    r"""Asks an exported model about images or texts: classes, representations.
 
       python tools/predict.py --run_dir=runs/digits photo.jpg folder/
 
@@ -166,7 +166,12 @@ def predict(settings: config.PredictSettings) -> None:
         --server=grpc://localhost:8500 --output=answers.jsonl
 
     the model `digits` of a TF Serving; its REST interface,
-    http://localhost:8501, needs no TensorFlow here. Writes CSV to stdout, or
+    http://localhost:8501, needs no TensorFlow here. Of a run on texts,
+
+      python tools/predict.py --run_dir=runs/texts --text="a fine film" \
+        --text_files=lines.txt
+
+    asks about a text and the lines of a file. Writes CSV to stdout, or
     the output file once all is answered. An image that the model refuses has an
     error in its row, and makes the exit code 1.
     """
@@ -177,7 +182,7 @@ def predict(settings: config.PredictSettings) -> None:
     if settings.output:
         print(settings.output)
     if failed:
-        sys.exit(f"error: no answer for {failed} of the images, see `error`")
+        sys.exit(f"error: no answer for {failed} of them, see `error`")
 
 
 def import_weights(settings: config.ImportSettings) -> None:

@@ -1,4 +1,4 @@
-"""Requests: files in batches to a model, its answers in their order."""
+"""Requests: files or texts in batches to a model, its answers in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from absl import logging
 
-from supcon_tf.clients import model
+from supcon_tf.clients import model, paths
 
 _FIRST_WAIT = 1.0  # seconds; each further one is twice as long
 Request = Callable[[Sequence[bytes]], list[model.Row]]
@@ -21,13 +21,13 @@ Result = TypeVar("Result")
 
 def answers(
     request: Request,
-    files: Sequence[pathlib.Path],
+    files: Sequence[pathlib.Path | paths.Text],
     *,
     batch_size: int,
     requests_in_flight: int = 2,
     retries: int = 3,
 ) -> Iterator[model.Row]:
-    """What a model answers about image files.
+    """What a model answers about image files, or texts.
 
     A file that the model refuses does not take the others of its request with
     it: that request is asked again in halves. So is one that is too much for
@@ -35,15 +35,15 @@ def answers(
 
     Args:
       request: asks the model about the bytes of some files.
-      files: image files.
-      batch_size: images per request.
+      files: image files, or texts.
+      batch_size: how many per request.
       requests_in_flight: how many are read or answered at a time.
       retries: how often a request is repeated that nobody answers, or one
         image that is too much for now, after 1, 2, 4, ... seconds.
 
     Yields:
-      One row per file, in their order: `path` and the outputs, or `error`, the
-      reason why there are none.
+      One row per file, in their order: `path`, or `text`, and the outputs, or
+      `error`, the reason why there are none.
 
     Raises:
       Unavailable: the model stays away, or overloaded.
@@ -84,7 +84,7 @@ def patiently(
 
 
 def _rows(
-    request: Request, batch: Sequence[pathlib.Path], retries: int
+    request: Request, batch: Sequence[pathlib.Path | paths.Text], retries: int
 ) -> list[model.Row]:
     """Rows of a batch of files, some of which may not be readable."""
     read, rows = {}, {}
@@ -96,12 +96,14 @@ def _rows(
     if read:
         answered = _in_halves(request, list(read.values()), retries)
         rows |= zip(read, answered, strict=True)
-    return [
-        # A name that is no UTF-8 cannot be written.
-        {"path": str(file).encode("utf-8", "replace").decode()}
-        | dict(sorted(rows[file].items()))
-        for file in batch
-    ]
+    return [_named(file) | dict(sorted(rows[file].items())) for file in batch]
+
+
+def _named(file: pathlib.Path | paths.Text) -> model.Row:
+    """What tells whose row it is."""
+    column = "text" if isinstance(file, paths.Text) else "path"
+    # A name that is no UTF-8 cannot be written.
+    return {column: str(file).encode("utf-8", "replace").decode()}
 
 
 def _in_halves(

@@ -35,7 +35,7 @@ class Overloaded(Refused, Unavailable):
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """A signature that takes the bytes of image files.
+    """A signature that takes the bytes of image files, or texts.
 
     Attributes:
       name: such as serving_default.
@@ -52,7 +52,7 @@ class Model:
     """A model that answers, wherever it is."""
 
     def signatures(self) -> dict[str, Signature]:
-        """The signatures that take image files, by their names.
+        """The signatures that take image files or texts, by their names.
 
         Raises:
           Unavailable: the server does not answer.

@@ -63,9 +63,9 @@ def _to_stdout(lines: Iterable[str]) -> None:
 def csv_lines(rows: Iterable[model.Row], top: int = 5) -> Iterator[str]:
     """A header, and a line per row.
 
-    Of a classifier: path, predicted_class, its probability (or similarity), a
-    class and its probability for each of the `top`, error. Of others: path, a
-    column for each number of their outputs, error.
+    Of a classifier: path or text, predicted_class, its probability (or
+    similarity), a class and its probability for each of the `top`, error. Of
+    others: path or text, a column for each number of their outputs, error.
     """
     rows = iter(rows)
     begun = []  # until the first answer tells the columns
@@ -74,12 +74,13 @@ def csv_lines(rows: Iterable[model.Row], top: int = 5) -> Iterator[str]:
         if "error" not in row:
             break
     columns = list(_cells(begun[-1], top)) if begun else []
-    yield _csv_line(["path", *columns, "error"])
+    whose = "text" if begun and "text" in begun[0] else "path"
+    yield _csv_line([whose, *columns, "error"])
     for row in itertools.chain(begun, rows):
         cells = [""] * len(columns)
         if "error" not in row:
             cells = _cells(row, top).values()
-        yield _csv_line([row["path"], *cells, row.get("error", "")])
+        yield _csv_line([row[whose], *cells, row.get("error", "")])
 
 
 def _csv_line(cells: Iterable[object]) -> str:
@@ -89,7 +90,7 @@ def _csv_line(cells: Iterable[object]) -> str:
 
 
 def json_lines(rows: Iterable[model.Row]) -> Iterator[str]:
-    """A line per row: an object of path and all outputs, or path and error.
+    """A line per row: an object of path or text, and all outputs or error.
 
     What a classifier gives for each class is an object by the classes' names.
     """
@@ -107,7 +108,7 @@ def json_document(rows: Iterable[model.Row]) -> Iterator[str]:
 
 
 def _cells(row: model.Row, top: int) -> dict[str, object]:
-    """Columns and values of CSV, without path and error."""
+    """Columns and values of CSV, without the first and error."""
     for scores, score in _SCORES.items():
         if scores in row and "class_names" in row:
             # The predicted class, then the first of all, the best first.
@@ -119,7 +120,8 @@ def _cells(row: model.Row, top: int) -> dict[str, object]:
                 cells[f"top_{rank}_class"] = name
                 cells[f"top_{rank}_{score}"] = _rounded(value)
             return cells
-    outputs = {k: v for k, v in row.items() if k not in ("path", "error")}
+    others = ("path", "text", "error")
+    outputs = {k: v for k, v in row.items() if k not in others}
     return dict(pair for item in outputs.items() for pair in _columns(*item))
 
 

@@ -1,4 +1,4 @@
-"""What a client finds on disk: images, and exports as they were written."""
+"""What a client finds: images, texts, and exports as they were written."""
 
 from __future__ import annotations
 
@@ -51,6 +51,42 @@ def find_images(places: Iterable[str | os.PathLike[str]]) -> list[pathlib.Path]:
         images |= {os.path.normpath(file): file for file in named}
     exceptions.require(images, "`images` must be files or folders", "none")
     return list(images.values())
+
+
+class Text(str):
+    """A text that is asked about, as a file may be."""
+
+    def read_bytes(self) -> bytes:
+        """What is sent."""
+        return self.encode()
+
+
+def find_texts(
+    texts: Iterable[str], places: Iterable[str | os.PathLike[str]]
+) -> list[Text]:
+    """Texts: those that are given, and the lines of files that are not empty.
+
+    Raises:
+      ValueError: there is none, or a file is not UTF-8; it names the line.
+      FileNotFoundError: there is no such file.
+    """
+    found = [Text(text) for text in texts if text.strip()]
+    for place in map(epath.Path, places):
+        if not place.exists():
+            raise exceptions.NotFound(f"no file {place}")
+        # Only these end a line: not all that str.splitlines knows.
+        lines = place.read_bytes().replace(b"\r\n", b"\n").split(b"\n")
+        for number, line in enumerate(lines, start=1):
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise exceptions.InvalidValue(
+                    f"{place.name}:{number} must be UTF-8, got {error}"
+                ) from error
+            if text.strip():
+                found.append(Text(text))
+    exceptions.require(found, "--text must not be empty", "none")
+    return found
 
 
 def find_export(

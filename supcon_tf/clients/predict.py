@@ -12,37 +12,50 @@ from etils import epath
 from supcon_tf import config, exceptions, files
 from supcon_tf.clients import asking, model, output, paths, rest_model
 
+_TEXT = "text"  # the input of an export that takes texts
+
 
 def predict(settings: config.PredictSettings) -> int:
-    """Asks a model about images, and writes what it answers.
+    """Asks a model about images or texts, and writes what it answers.
 
     Returns:
-      How many of the images have an error in the place of an answer.
+      How many of them have an error in the place of an answer.
 
     Raises:
-      ValueError: there are no images, no export, no such signature, the
-        export is damaged, or the output file exists or is a directory.
+      ValueError: there are no images or texts, no export, no such signature,
+        the export is damaged, or the output file exists or is a directory.
       FileNotFoundError: an image or a folder does not exist.
       RuntimeError: a server is not there, or does not serve the model. Then
         no file is written.
     """
-    images = paths.find_images(settings.images)
+    kind = "image files"
+    if settings.text or settings.text_files:
+        kind = "texts"
+        found = paths.find_texts(settings.text, settings.text_files)
+    else:
+        found = paths.find_images(settings.images)
     if settings.output:
         _check_output(settings)
     asked = _open_model(settings)
-    known = asking.patiently(asked.signatures, settings.retries)
+    known = {
+        name: signature
+        for name, signature in asking.patiently(
+            asked.signatures, settings.retries
+        ).items()
+        if (signature.input == _TEXT) == (kind == "texts")
+    }
     signature = known.get(settings.signature)
     if not settings.signature:
         signature = known.get("serving_default") or known.get("represent")
     exceptions.require(
         signature is not None,
-        "--signature must be one of the model that takes image files, "
+        f"--signature must be one of the model that takes {kind}, "
         f"{', '.join(sorted(known)) or 'which has none'}",
         settings.signature or "none",
     )
     rows = asking.answers(
         lambda contents: asked.predict(signature, contents),
-        images,
+        found,
         batch_size=settings.batch_size,
         requests_in_flight=settings.requests_in_flight,
         retries=settings.retries,
@@ -55,7 +68,7 @@ def predict(settings: config.PredictSettings) -> int:
         shows_rows = settings.output is None and sys.stdout.isatty()
         # None: where stderr is no terminal.
         for row in tqdm.tqdm(
-            rows, None, len(images), disable=shows_rows or None, unit=" images"
+            rows, None, len(found), disable=shows_rows or None, unit=" answers"
         ):
             failed += "error" in row
             yield row

@@ -141,6 +141,11 @@ class PredictSettings(Settings):
     images: tuple[str, ...] = ()
     """Image files, and folders that are searched for .jpg, .jpeg and .png;
     also as arguments without a flag."""
+    text: tuple[str, ...] = setting((), repeated=True)
+    """A text to ask an export on texts about, in the place of images; two
+    sentences have a tab between. May be given several times."""
+    text_files: tuple[str, ...] = ()
+    """Files with a text per line."""
     model_dir: str | None = None
     """SavedModel, or directory of its versions, in place of the run's
     export."""
@@ -162,7 +167,7 @@ class PredictSettings(Settings):
     """Signature to ask; default: serving_default, or represent of a model
     without classifier."""
     batch_size: int = setting(32, at_least=1)
-    """Images per request."""
+    """Images or texts per request."""
     requests_in_flight: int = setting(2, at_least=1)
     """Requests at a time: one is read while another is answered."""
     timeout: float = setting(60.0, above=0)
@@ -184,6 +189,8 @@ class PredictSettings(Settings):
     """Most probable classes that have columns in CSV."""
 
     def _check(self) -> None:
+        if self.text or self.text_files:
+            self._check_left_out("with texts", "images")
         if self.server is None:
             if self.model_name:
                 self._check_left_out("without --server", "model_name")

@@ -55,9 +55,7 @@ def test_rows_on_stdout_and_what_failed_on_stderr(command, tmp_path):
         "a/2.jpg,short,0.636363626,short,0.636363626,",
     ]
     assert done.returncode == 1
-    assert done.stderr == (
-        "error: no answer for 1 of the images, see `error`\n"
-    )
+    assert done.stderr == ("error: no answer for 1 of them, see `error`\n")
     done = run(command, "3.png", "--output=new/out.json", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "new/out.json\n")
     assert done.stderr == ""

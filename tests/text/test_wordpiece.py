@@ -1,0 +1,117 @@
+"""Tokens in a graph are those of the tokenizer, whatever the string."""
+
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import text
+from supcon_tf.text import encoder, wordpiece
+
+tokenizers = pytest.importorskip("tokenizers")
+
+ACCENTS = "éÉñÜßİıŁøæÆœſﬁǅ ΑΣσς ЁёЙй अआ ก็ ́̂"
+SCRIPTS = "word un able ##s 한국어 テスト １２ ＡＢ 👩‍👩‍👧 🇫🇷 ﷺ \U000e0001"
+CONTROLS = "[CLS][SEP]##un ab \t\n\r\0\u200b\ufffd\u00ad\u2028'\"-_."
+
+
+def real():
+    """1,000 lines of prose and tables that scikit-learn comes with."""
+    from sklearn import datasets
+
+    described = [
+        getattr(datasets, f"load_{name}")().DESCR
+        for name in ("iris", "digits", "wine", "breast_cancer", "diabetes")
+    ]
+    lines = [x for y in described for x in y.splitlines() if x.strip()]
+    return (lines * 10)[:1000]
+
+
+def nasty(count):
+    """Strings of all of Unicode, of one script, of what is no text."""
+    rng = random.Random(0)
+    point = [
+        lambda: rng.choice(
+            [rng.randrange(0xD800), rng.randrange(57344, 2**20)]
+        ),
+        lambda: rng.randrange(0x300),
+        lambda: rng.randrange(0x4E00, 0x9FFF),
+        lambda: rng.randrange(0x1F300, 0x1FAFF),
+        lambda: ord(rng.choice(ACCENTS)),
+        lambda: ord(rng.choice(SCRIPTS)),
+        lambda: ord(rng.choice(CONTROLS)),
+    ]
+    made = ["", " ", *("x" * n for n in (99, 100, 101, 10_000))]
+    while len(made) < count:
+        draw = rng.choice(point)
+        made.append("".join(chr(draw()) for _ in range(rng.randrange(60))))
+    return made
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory):
+    """Of pieces that both kinds of strings have."""
+    trained = tokenizers.BertWordPieceTokenizer()
+    trained.train_from_iterator(
+        [*real(), ACCENTS, SCRIPTS], 900, min_frequency=1, show_progress=False
+    )
+    folder = tmp_path_factory.mktemp("vocabulary")
+    trained.save_model(str(folder))
+    with open(folder / "vocab.txt", "a") as file:
+        file.write("<s>\n</s>\n<pad>\n<unk>\n<mask>\n")
+    return str(folder / "vocab.txt")
+
+
+def made(vocabulary, name="BertTokenizerFast", **options):
+    return getattr(encoder.import_transformers(), name)(vocabulary, **options)
+
+
+def assert_equal(tokenizer, texts, max_length, **options):
+    """Ids and numbers of sentences, of texts or of pairs."""
+    piece = wordpiece.WordPiece(tokenizer, max_length, **options)
+    batched = tf.function(
+        piece, input_signature=[tf.TensorSpec([None], "string")]
+    )
+    pairs = [one if isinstance(one, tuple) else (one,) for one in texts]
+    for start in range(0, len(pairs), 50):
+        part = pairs[start : start + 50]
+        got = batched(["\t".join(one).encode() for one in part]).numpy()
+        expected = text.tokenize(tokenizer, part, max_length)
+        length = min(got.shape[1], expected.shape[1])
+        np.testing.assert_array_equal(got[:, :length], expected[:, :length])
+        assert (got[:, length:, 0] == -1).all()
+        assert (expected[:, length:, 0] == -1).all()
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_a_thousand_real_and_a_thousand_nasty_strings(vocabulary, lower):
+    tokenizer = made(vocabulary, do_lower_case=lower)
+    texts = [*real(), *nasty(1000)]
+    unknown = sum(
+        x == tokenizer.unk_token_id for x in tokenizer(texts[0])["input_ids"]
+    )
+    assert unknown == 0
+    assert_equal(tokenizer, texts, 128)
+
+
+@pytest.mark.parametrize("name", ["BertTokenizerFast", "MPNetTokenizerFast"])
+def test_pairs_are_cut_as_the_tokenizer_cuts_them(vocabulary, name):
+    tokenizer = made(vocabulary, name)
+    counted = [("a " * i, "b " * j) for i in range(1, 14) for j in range(1, 14)]
+    lines = real()
+    real_pairs = [*zip(lines[:100], lines[100:200], strict=True)]
+    assert_equal(tokenizer, [*counted, *real_pairs], 12, pairs=True)
+    assert_equal(tokenizer, lines[:50], 12)
+
+
+def test_a_tokenizer_of_other_rules_is_refused(tmp_path):
+    library = encoder.import_transformers()
+    trained = tokenizers.ByteLevelBPETokenizer()
+    trained.train_from_iterator(real(), 400, show_progress=False)
+    trained.save_model(str(tmp_path))
+    other = library.RobertaTokenizerFast(
+        str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt")
+    )
+    with pytest.raises(ValueError, match="must have WordPiece .* got Roberta"):
+        wordpiece.WordPiece(other, 16)
