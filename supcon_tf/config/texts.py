@@ -19,7 +19,8 @@ class SentenceSettings(Settings):
     """Which sentences, how many, and their tokens."""
 
     train_file: str | None = setting(None, resumable=True, common=True)
-    """Labelled sentences: .tsv, .csv or .jsonl."""
+    """Labelled sentences: a file .tsv, .csv or .jsonl, or tfds:NAME:SPLIT, such
+    as tfds:glue/sst2:train."""
     validation_file: str | None = setting(None, resumable=True, common=True)
     """Sentences that the best epoch is chosen by; default: those of
     --validation_fraction."""
@@ -28,8 +29,8 @@ class SentenceSettings(Settings):
     text_columns: tuple[str, ...] = setting(
         ("sentence",), must=_ARE_ONE_OR_TWO, common=True
     )
-    """Columns of the sentence, or of the two: names of the header, or numbers
-    from 0 in files without one."""
+    """Columns of the sentence, or of the two: names of the header, numbers from
+    0 in files without one, or features of TFDS."""
     label_column: str = setting("label", common=True)
     """Column of the label."""
     train_examples: int | None = setting(None, at_least=2, common=True)

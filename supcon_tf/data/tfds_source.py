@@ -49,7 +49,7 @@ def load_tfds(
         split, or the split has fewer files than `shard` parts.
     """
     tfds = import_tfds()
-    builder = _prepared_builder(tfds, name, data_dir)
+    builder = prepared_builder(tfds, name, data_dir)
     keys = _feature_keys(tfds, name, builder)
     image_key, label_key = keys
     split_name, dataset = _read_split(tfds, builder, split, keys, shard)
@@ -102,7 +102,7 @@ def import_tfds() -> types.ModuleType:
     return tfds
 
 
-def _prepared_builder(
+def prepared_builder(
     tfds: types.ModuleType, name: str, data_dir: str | None
 ) -> tfds.core.DatasetBuilder:
     """Finds the set and downloads it if it is not there."""

@@ -1,4 +1,4 @@
-"""Labelled sentences from files: TSV, CSV, JSON lines."""
+"""Labelled sentences from files, TSV, CSV, JSON lines, and from TFDS."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import csv
 import dataclasses
 import io
 import json
+import re
 from collections.abc import Iterator, Sequence
 
 from etils import epath
 
 from supcon_tf import exceptions
+from supcon_tf.data import tfds_source
 
 _SUFFIXES = (".tsv", ".csv", ".jsonl")
+_TFDS = "tfds:"
+_Rows = Iterator[tuple[str, list[str]]]  # where each is, and its fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,26 +47,23 @@ class Texts:
 def read_texts(
     path: str, text_columns: Sequence[str], label_column: str
 ) -> Texts:
-    """Reads a file of one example per line.
+    """Reads a file of one example per line, or a split of a TFDS set.
 
-    A column is a name of the header, or of the fields of JSON lines; or a
-    number from 0 in files without a header. Fields of a .tsv have no quotes, as
-    those of GLUE; those of a .csv may.
+    The latter is tfds:NAME:SPLIT, such as tfds:glue/sst2:train, and its columns
+    are features; a label is the name of its class. Of a file, a column is a
+    name of the header, or of the fields of JSON lines; or a number from 0 in
+    files without a header. Fields of a .tsv have no quotes, as those of GLUE;
+    those of a .csv may.
 
     Raises:
+      ImportError: a TFDS set is named, and TFDS does not import.
+      RuntimeError: the set could not be downloaded.
       ValueError: there is no such file or column, a line is not UTF-8 or has
         too few fields, or a text or label is empty; it names file and line.
     """
-    file = epath.Path(path)
-    exceptions.require(
-        file.suffix in _SUFFIXES and file.exists(),
-        f"{path} must be a file {', '.join(_SUFFIXES)}",
-        "no file" if file.suffix in _SUFFIXES else f"one of {file.suffix!r}",
-    )
     wanted = (*text_columns, label_column)
-    read = _json_rows if file.suffix == ".jsonl" else _table_rows
     texts, labels, ids = [], [], []
-    for place, fields in read(file, wanted):
+    for place, fields in _rows(path, wanted):
         *sentences, label = (field.strip() for field in fields)
         for column, value in zip(wanted, (*sentences, label), strict=True):
             exceptions.require(
@@ -72,7 +73,53 @@ def read_texts(
         labels.append(label)
         ids.append(place)
     exceptions.require(bool(ids), f"{path} must have examples", "none")
-    return Texts(file.name, tuple(texts), tuple(labels), tuple(ids))
+    name = path if path.startswith(_TFDS) else epath.Path(path).name
+    return Texts(name, tuple(texts), tuple(labels), tuple(ids))
+
+
+def _rows(path: str, wanted: Sequence[str]) -> _Rows:
+    if path.startswith(_TFDS):
+        return _tfds_rows(path, wanted)
+    file = epath.Path(path)
+    exceptions.require(
+        file.suffix in _SUFFIXES and file.exists(),
+        f"{path} must be a file {', '.join(_SUFFIXES)}",
+        "no file" if file.suffix in _SUFFIXES else f"one of {file.suffix!r}",
+    )
+    read = _json_rows if file.suffix == ".jsonl" else _table_rows
+    return read(file, wanted)
+
+
+def _tfds_rows(path: str, wanted: Sequence[str]) -> _Rows:
+    """The examples of tfds:NAME:SPLIT, in the order of its files."""
+    # A name may have a version behind a colon, a part of a split too.
+    known = re.fullmatch(rf"{_TFDS}(.+):(\w+(?:\[.*\])?)", path)
+    exceptions.require(known, f"{path} must be {_TFDS}NAME:SPLIT", path)
+    name, split = known.groups()
+    tfds = tfds_source.import_tfds()
+    builder = tfds_source.prepared_builder(tfds, name, None)
+    exceptions.require(
+        split.partition("[")[0] in builder.info.splits,
+        f"{path} must name a split of {', '.join(builder.info.splits)}",
+        split,
+    )
+    features = builder.info.features
+    for column in wanted:
+        exceptions.require(
+            column in features,
+            f"{path} must have a feature {column}",
+            ", ".join(features),
+        )
+    dataset = builder.as_dataset(split=split)
+    for number, row in enumerate(dataset.as_numpy_iterator()):
+        fields = []
+        for column in wanted:
+            value = row[column]
+            if isinstance(features[column], tfds.features.ClassLabel):
+                value = features[column].int2str(value) if value >= 0 else ""
+            text = value.decode() if isinstance(value, bytes) else str(value)
+            fields.append(text)
+        yield f"{path}:{number}", fields
 
 
 def _lines(file: epath.Path) -> Iterator[tuple[str, str]]:
@@ -91,9 +138,7 @@ def _lines(file: epath.Path) -> Iterator[tuple[str, str]]:
             yield place, text
 
 
-def _json_rows(
-    file: epath.Path, wanted: Sequence[str]
-) -> Iterator[tuple[str, list[str]]]:
+def _json_rows(file: epath.Path, wanted: Sequence[str]) -> _Rows:
     for place, line in _lines(file):
         try:
             row = json.loads(line)
@@ -112,9 +157,7 @@ def _json_rows(
         yield place, [str(row[column]) for column in wanted]
 
 
-def _table_rows(
-    file: epath.Path, wanted: Sequence[str]
-) -> Iterator[tuple[str, list[str]]]:
+def _table_rows(file: epath.Path, wanted: Sequence[str]) -> _Rows:
     rows = _tsv_rows(file) if file.suffix == ".tsv" else _csv_rows(file)
     has_header = not all(column.isdigit() for column in wanted)
     if has_header:
@@ -138,12 +181,12 @@ def _table_rows(
         yield place, [row[column] for column in columns]
 
 
-def _tsv_rows(file: epath.Path) -> Iterator[tuple[str, list[str]]]:
+def _tsv_rows(file: epath.Path) -> _Rows:
     for place, line in _lines(file):
         yield place, line.split("\t")
 
 
-def _csv_rows(file: epath.Path) -> Iterator[tuple[str, list[str]]]:
+def _csv_rows(file: epath.Path) -> _Rows:
     """Rows of a .csv, whose quoted fields may hold ends of lines."""
     for _ in _lines(file):  # all of it is UTF-8
         pass

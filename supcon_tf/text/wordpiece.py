@@ -82,9 +82,10 @@ class WordPiece(tf.Module):
         lengths = [len(text) for text in changed.values()]
         self.splits = _constant(np.cumsum([0, *lengths]))
         self.becomes = _constant([ord(x) for y in changed.values() for x in y])
-        distinct = sorted(set("".join(made.values())))
-        alone = [x for x in distinct if len(split(f"a{x}a")) == 3]
-        self.alone = _constant([ord(x) for x in alone])
+        # Between letters, words of one character are what stands alone.
+        words = split("aa".join({*"".join(made.values())}))
+        alone = {ord(word) for word, _ in words if len(word) == 1}
+        self.alone = _constant(sorted(alone))
 
     def _set_trie(self, vocabulary: Mapping[str, int], prefix: str) -> None:
         """Pieces letter by letter: edges, where they lead, what ends there."""

@@ -1,6 +1,11 @@
 """Files of labelled sentences: what is read, and what is named."""
 
+import sys
+import types
+
 import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
 
 from supcon_tf import text
 
@@ -81,3 +86,66 @@ def test_a_file_that_is_not_there(tmp_path):
         ValueError, match="none.tsv must be a file .*, got no f"
     ):
         text.read_texts(str(tmp_path / "none.tsv"), ["s"], "l")
+
+
+# TFDS looks for the source file of a builder; see tests/data/test_tfds_source.
+class TinySentences(tfds.core.GeneratorBasedBuilder):
+    """Two sentences and a label, which the last one lacks."""
+
+    __module__ = "tiny_sets"
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        text_, names = tfds.features.Text(), ["no", "yes"]
+        features = {"one": text_, "other": text_, "number": tf.int64}
+        features["label"] = tfds.features.ClassLabel(names=names)
+        return tfds.core.DatasetInfo(
+            builder=self, features=tfds.features.FeaturesDict(features)
+        )
+
+    def _split_generators(self, dl_manager):
+        return {
+            "train": self._generate_examples([1, 0, 1]),
+            "test": self._generate_examples([-1]),
+        }
+
+    def _generate_examples(self, labels):
+        for i, label in enumerate(labels):
+            texts = {"one": f"é {i}", "other": "b"}
+            yield i, {**texts, "number": i, "label": label}
+
+
+@pytest.fixture
+def tiny_set(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "tiny_sets", types.ModuleType("tiny_sets"))
+    monkeypatch.setattr(
+        tfds, "builder", lambda *_, **__: TinySentences(data_dir=tmp_path)
+    )
+
+
+def test_a_set_of_tfds_is_read_by_its_features(tiny_set):
+    read = text.read_texts("tfds:tiny:train", ["one", "other"], "label")
+    order = sorted(zip(read.texts, read.labels, strict=True))
+    assert order == [
+        (("é 0", "b"), "yes"),
+        (("é 1", "b"), "no"),
+        (("é 2", "b"), "yes"),
+    ]
+    assert read.name == "tfds:tiny:train"
+    assert read.ids == tuple(f"tfds:tiny:train:{i}" for i in range(3))
+    part = text.read_texts("tfds:tiny:train[:2]", ["one"], "number")
+    assert len(part.texts) == 2 and {*part.labels} <= {"0", "1", "2"}
+
+
+@pytest.mark.parametrize(
+    ("path", "columns", "message"),
+    [
+        ("tfds:tiny", ["one"], "tfds:tiny must be tfds:NAME:SPLIT"),
+        ("tfds:tiny:dev", ["one"], "must name a split of .*train.*, got dev"),
+        ("tfds:tiny:train", ["s"], "must have a feature s, got "),
+        ("tfds:tiny:test", ["one"], "tfds:tiny:test:0 must have a label"),
+    ],
+)
+def test_what_is_wrong_with_a_set_is_named(tiny_set, path, columns, message):
+    with pytest.raises(ValueError, match=message):
+        text.read_texts(path, columns, "label")
