@@ -22,6 +22,7 @@ def write_model(folder):
             vocab_size=len(WORDS),
             num_hidden_layers=1,
             num_attention_heads=2,
+            max_position_embeddings=10,
             **sizes,
         )
     )

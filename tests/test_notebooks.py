@@ -80,3 +80,11 @@ def test_a_network_of_keras_goes_from_fit_to_export(tmp_path):
     text = "".join(o.get("text", "") for o in outputs)
     assert float(re.search("k-NN top-1 (.+)", text)[1]) > 0.15
     assert outputs[-1]["data"]["text/plain"] == "TensorShape([8, 256])"
+
+
+def test_a_language_model_learns_in_plain_keras(tmp_path):
+    notebook = nbformat.read(NOTEBOOKS / "texts.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    text = "".join(o.get("text", "") for o in executed(notebook, tmp_path))
+    accuracy = re.search("accuracy (.+)", text)[1]
+    assert float(accuracy) > 0.9

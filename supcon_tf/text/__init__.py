@@ -1,7 +1,7 @@
 """Texts: files of labelled sentences, their tokens, language models."""
 
 from supcon_tf import keras_2, tracing
-from supcon_tf.text.encoder import TextEncoder
+from supcon_tf.text.encoder import TextEncoder, import_transformers
 from supcon_tf.text.files import Texts, read_texts
 from supcon_tf.text.tokenizer import load_tokenizer, to_source, tokenize
 from supcon_tf.text.wordpiece import WordPiece

@@ -34,6 +34,7 @@ class TextEncoder(base.Model):
 
     Attributes:
       representation_dim: length of a representation, an int.
+      max_length: tokens of an example, at most, an int.
       network: the Keras model of transformers; its pooler does not train.
 
     Raises:
@@ -71,8 +72,12 @@ class TextEncoder(base.Model):
         self._noise = _replace_dropout(self.network, dropout)
         found = self.network.config
         self.representation_dim = found.hidden_size
-        # Some models count positions by the ids that are not this one.
+        # Some models count positions by the ids that are not this one, and
+        # the first is that behind it.
         self._padding = found.pad_token_id or 0
+        embeddings = self.chain[0]
+        unused = getattr(embeddings, "padding_idx", -1) + 1
+        self.max_length = found.max_position_embeddings - unused
         self._sentences = getattr(found, "type_vocab_size", 0)
 
     @classmethod
@@ -111,7 +116,10 @@ class TextEncoder(base.Model):
             inputs["token_type_ids"] = tf.minimum(
                 sentences, self._sentences - 1
             )
-        return self.network(inputs, training=training).last_hidden_state
+        try:
+            return self.network(inputs, training=training).last_hidden_state
+        finally:
+            self._noise.seed = None  # Keras traces layers alone, to save them
 
     def call(
         self, tokens: tf.Tensor, training: bool | None = None
@@ -173,6 +181,8 @@ class _Dropout(tf.keras.layers.Layer):
     ) -> tf.Tensor:
         if not training or not self._rate:
             return inputs
+        if self._noise.seed is None:
+            return tf.nn.dropout(inputs, self._rate)
         seed = tf.random.experimental.stateless_fold_in(
             self._noise.seed, self._index
         )

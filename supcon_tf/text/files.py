@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import io
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 
@@ -45,7 +46,9 @@ class Texts:
 
 
 def read_texts(
-    path: str, text_columns: Sequence[str], label_column: str
+    path: str | os.PathLike[str],
+    text_columns: Sequence[str],
+    label_column: str,
 ) -> Texts:
     """Reads a file of one example per line, or a split of a TFDS set.
 
@@ -61,7 +64,7 @@ def read_texts(
       ValueError: there is no such file or column, a line is not UTF-8 or has
         too few fields, or a text or label is empty; it names file and line.
     """
-    wanted = (*text_columns, label_column)
+    path, wanted = str(path), (*text_columns, label_column)
     texts, labels, ids = [], [], []
     for place, fields in _rows(path, wanted):
         *sentences, label = (field.strip() for field in fields)

@@ -14,6 +14,7 @@ from supcon_tf import (
     config,
     data,
     distribute,
+    exceptions,
     files,
     measures,
     run_files,
@@ -86,6 +87,12 @@ def _compiled_model(
 ) -> tf.keras.Model:
     """The model as it starts; prints what is known of it."""
     encoder = builders.text_encoder(settings, source, pretrained=not resumes)
+    exceptions.require(
+        settings.max_length <= encoder.max_length,
+        f"--max_length must be at most {encoder.max_length}, as the model "
+        "takes it",
+        settings.max_length,
+    )
     model = builders.on_encoder(
         settings, encoder, len(train.class_names), (None, 2)
     )

@@ -138,6 +138,32 @@ def test_a_model_is_rebuilt_from_its_config_and_its_files(tmp_path):
     np.testing.assert_array_equal(other(tokens), expected)
 
 
+@pytest.mark.parametrize("of, most", [("bert", 40), ("roberta", 38)])
+def test_the_positions_bound_the_length(of, most):
+    encoder = built(of)
+    assert encoder.max_length == most
+    assert np.isfinite(encoder(made_tokens(most))).all()
+
+
+def test_keras_saves_the_model(tmp_path):
+    encoder = built(normalize=False)
+    classifier = models.layers.classifier(2)
+    parts = encoder, models.NoProjectionHead(), classifier
+    model = models.SupConModel(*parts, classifier_weight=0.5)
+    model.compile(training.AdamW(1e-2), losses.SupConLoss(0.3))
+    tokens = made_tokens(6, 3, 5, 8)
+    batch = tokens[:, np.newaxis], np.array([0, 1, 0, 1])
+    model.train_on_batch(*batch)
+    model.save(tmp_path / "model.keras")
+    again = tf.keras.models.load_model(tmp_path / "model.keras")
+    expected = encoder(tokens)
+    np.testing.assert_array_equal(again.encoder(tokens), expected)
+    assert np.isfinite(again.train_on_batch(*batch)).all()
+    tf.saved_model.save(encoder, str(tmp_path / "encoder"))
+    served = tf.saved_model.load(str(tmp_path / "encoder"))
+    np.testing.assert_allclose(served(tokens), expected, atol=1e-6)
+
+
 @pytest.mark.parametrize("family", ["bert", "distilbert", "deberta-v2"])
 def test_dropout_is_a_function_of_the_seeds(family):
     encoder = built(family)

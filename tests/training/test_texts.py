@@ -193,6 +193,7 @@ def test_what_is_killed_ends_bit_identical(folder, tmp_path):
         ({"examples_per_class": 3}, "--examples_per_class must divide --batch"),
         ({"train_examples": 33}, "--train_examples must be at most 32, those"),
         ({"max_length": 13}, "`max_length` must be in 4..12"),
+        ({"max_length": 12}, "--max_length must be at most 10, as the model"),
         ({"label_column": "none"}, "header, must have a column none"),
         ({"batch_size": 40}, "`batch_size` must be in 1..num_examples"),
     ],
