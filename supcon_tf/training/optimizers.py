@@ -38,6 +38,14 @@ class Shares:
         of = {_key(variable): share for variable, share in shares}
         self._shares = types.SimpleNamespace(of=of)
 
+    def _clip_gradients(self, grads: Sequence[object]) -> Sequence[object]:
+        """Clips by the norm of what is applied.
+
+        Keras would take every row of an embedding that occurs several times for
+        several, and so another norm on other numbers of replicas.
+        """
+        return super()._clip_gradients(self._deduplicate_sparse_grad(grads))
+
     def _take_share(
         self, variable: tf.Variable, step: Callable[[], object]
     ) -> object:

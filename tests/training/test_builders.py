@@ -1,5 +1,6 @@
 """From settings to models, losses and optimizers, and what is printed."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -154,6 +155,19 @@ def test_clipping_is_by_the_norm_over_all_weights():
         moved.append([weights[0][1].numpy(), weights[1][0, 0].numpy()])
     assert moved[1] == pytest.approx([x / 10 for x in moved[0]], rel=1e-5)
     assert moved[0][0] != 0
+
+
+def test_rows_that_occur_twice_are_clipped_as_one():
+    """Those of an embedding: [3, 4] is of length 5, its parts of sqrt(13)."""
+    table = tf.Variable([[0.0, 0.0]])
+    optimizer = builders.optimizer(
+        linear(optimizer="sgd", nesterov=False, momentum=0, clip_norm=0.5),
+        EPOCH_STEPS,
+    )
+    rows = tf.IndexedSlices([[3.0, 2.0], [0.0, 2.0]], [0, 0], [1, 2])
+    optimizer.apply_gradients([(rows, table)])
+    rate = float(optimizer.learning_rate)
+    np.testing.assert_allclose(-table[0] / rate, [0.3, 0.4], rtol=1e-5)
 
 
 SCHEDULES = {

@@ -3,13 +3,16 @@
 import dataclasses
 import pathlib
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
-from supcon_tf import config, data, run_files, text, training
+from supcon_tf import config, data, distribute, run_files, text, training
+from supcon_tf import settings as settings_module
 from supcon_tf.training import runs, sentences, texts
-from tests import forks, language_model
+from tests import forks, language_model, workers
 
 TOOL = pathlib.Path(__file__).parents[2] / "tools" / "finetune_text.py"
 
@@ -123,6 +126,53 @@ def test_draws_are_few_balanced_and_apart_from_validation(folder, tmp_path):
         assert not {*train.ids} & {*validation.ids}
         assert found.setdefault(draw, train.ids) == train.ids
     assert found[0] != found[1]
+
+
+def test_two_replicas_learn_as_one_device(
+    folder, tmp_path, monkeypatch, mirrored_strategy
+):
+    """Also from the queue and in chunks; without dropout, which differs."""
+    options = {"dropout": 0.0, "epochs": 3, "queue_size": 16}
+    runs_of = {}
+    for name in ("one", "two"):
+        settings = settings_of(folder, tmp_path / name, **options)
+        training.finetune_text(settings)
+        runs_of[name] = run_files.RunDirectory(settings.run_dir).metrics()
+        monkeypatch.setattr(
+            distribute, "make_strategy", lambda *_: mirrored_strategy
+        )
+    for one, two in zip(runs_of["one"], runs_of["two"], strict=True):
+        for key in ("loss", "classifier_loss", "validation_loss"):
+            assert two[key] == pytest.approx(one[key], rel=1e-3), key
+
+
+@pytest.mark.slow
+def test_two_workers_learn_as_one_device(folder, tmp_path):
+    """Real processes; the chief alone writes."""
+    settings = settings_of(folder, tmp_path / "one", dropout=0.0, epochs=2)
+    training.finetune_text(settings)
+    flags = settings_module.to_flagfile(settings).splitlines()
+    flags += ["--strategy=multi_worker", f"--run_dir={tmp_path / 'two'}"]
+    both = [
+        subprocess.Popen(
+            [sys.executable, TOOL, *flags],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for environment in workers.environments(2)
+    ]
+    for one in both:
+        output, _ = one.communicate()
+        assert one.returncode == 0, output
+    one, two = (
+        run_files.RunDirectory(tmp_path / name) for name in ("one", "two")
+    )
+    for a, b in zip(one.metrics(), two.metrics(), strict=True):
+        for key in ("loss", "validation_loss"):
+            assert b[key] == pytest.approx(a[key], rel=1e-3), key
+    assert two.best_checkpoint()
 
 
 KILLED = """
