@@ -79,6 +79,7 @@ def measure(job: measuring.Job) -> dict[str, float]:
         "seconds": seconds,
         "peak_mb": measuring.peak_mb() - memory,
         "tokens": ids.size,
+        "loss": loss,
     }
 
 

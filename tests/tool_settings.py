@@ -13,6 +13,7 @@ from benchmarks import (  # noqa: E402
     loss,
     serving,
     step,
+    text,
 )
 from supcon_tf import config  # noqa: E402
 
@@ -40,6 +41,7 @@ BENCHMARKS = {
     "loss": loss.LossBench,
     "serving": serving.ServingBench,
     "step": step.StepBench,
+    "text": text.TextBench,
 }
 # By the path of the program.
 PROGRAMS = {f"tools/{name}.py": of for name, of in TOOLS.items()} | {

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks import knn, loss, serving, step
+from benchmarks import knn, loss, serving, step, text
 from supcon_tf import losses, models
 from tests.clock import Clock
 
@@ -273,3 +273,19 @@ def test_the_check_sees_another_answer(folder):
         predicts["serving_default"] = lambda of, by=scale: answer(of, by)
         with pytest.raises(RuntimeError, match="a probability is off by"):
             serving.compare_inputs(predicts, folder)
+
+
+@pytest.mark.parametrize("name", text.TextBench.NEEDS)
+def test_a_step_on_texts_learns(name, here, monkeypatch):
+    """Ours and theirs, of a network that takes no time."""
+    small = {"hidden_size": 16, "num_attention_heads": 2, "vocab_size": 30_000}
+    sizes = {"intermediate_size": 24, "num_hidden_layers": 1}
+    monkeypatch.setattr(text, "_CONFIG", text._CONFIG | small | sizes)
+    monkeypatch.setattr(text, "_RATE", 1e-2)
+    job = {"implementation": name, "batch_size": 4, "length": 8, "seed": 0}
+    first, last = (
+        text.measure(argparse.Namespace(**job, steps=steps, threads=1))
+        for steps in (1, 9)
+    )
+    assert last["tokens"] == 32 and last["seconds"] > 0
+    assert last["loss"] < first["loss"]
