@@ -133,6 +133,7 @@ WHOLE = {
     "test_precision",
     "test_replicas",
     "test_suites",
+    "test_texts",
 }
 
 

@@ -50,6 +50,12 @@ class SentenceSettings(Settings):
     def _check(self) -> None:
         if not self.train_file:
             raise exceptions.InvalidValue("--train_file must be given")
+        for name in ("validation_file", "test_file"):
+            if getattr(self, name) == self.train_file:
+                raise exceptions.InvalidValue(
+                    f"--{name} must be another than --train_file, got "
+                    f"{self.train_file}"
+                )
         if self.validation_file:
             self._check_left_out(
                 "with --validation_file", "validation_fraction"

@@ -235,6 +235,7 @@ def test_what_is_killed_ends_bit_identical(folder, tmp_path):
     [
         ({"model": None}, "--model must be given"),
         ({"train_file": None}, "--train_file must be given"),
+        ({"test_file": "t", "train_file": "t"}, "--test_file must be another"),
         ({"hidden_dims": (8,)}, "--hidden_dims must be left out without --pro"),
         (
             {"objective": "ce", "mixing": "mixup"},
