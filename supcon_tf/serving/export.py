@@ -66,7 +66,7 @@ def _takes(run: runs.Run, settings: config.ExportSettings) -> dict[str, object]:
         )
         pairs = len(run.settings.text_columns) == 2
         length = run.settings.max_length
-        return {"tokens": text.WordPiece(run.tokenizer, length, pairs)}
+        return {"tokens": text.GraphTokenizer(run.tokenizer, length, pairs)}
     run.check_rgb("export")
     taken = {
         "image_size": run.settings.image_size,

@@ -150,7 +150,7 @@ class Texts:
 
     views = tf.TensorSpec([None, None, 2], tf.int32)
 
-    def __init__(self, tokens: text.WordPiece):
+    def __init__(self, tokens: text.GraphTokenizer):
         self._tokens = tokens
         self.variables = tokens.variables
 

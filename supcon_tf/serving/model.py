@@ -57,7 +57,7 @@ def export_saved_model(
     *,
     image_size: int | None = None,
     max_pixels: int = 2**26,
-    tokens: text.WordPiece | None = None,
+    tokens: text.GraphTokenizer | None = None,
     finish: Callable[[epath.Path], None] | None = None,
     **options: object,
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import text
-from supcon_tf.text import encoder, wordpiece
+from supcon_tf.text import encoder
 
 tokenizers = pytest.importorskip("tokenizers")
 
@@ -69,7 +69,7 @@ def made(vocabulary, name="BertTokenizerFast", **options):
 
 def assert_equal(tokenizer, texts, max_length, **options):
     """Ids and numbers of sentences, of texts or of pairs."""
-    piece = wordpiece.WordPiece(tokenizer, max_length, **options)
+    piece = text.GraphTokenizer(tokenizer, max_length, **options)
     batched = tf.function(
         piece, input_signature=[tf.TensorSpec([None], "string")]
     )
@@ -105,13 +105,49 @@ def test_pairs_are_cut_as_the_tokenizer_cuts_them(vocabulary, name):
     assert_equal(tokenizer, lines[:50], 12)
 
 
-def test_a_tokenizer_of_other_rules_is_refused(tmp_path):
-    library = encoder.import_transformers()
+@pytest.fixture(scope="module")
+def byte_tokenizer(tmp_path_factory):
+    """RoBERTa's, of 2,000 merges of real and nasty strings."""
+    folder = tmp_path_factory.mktemp("bytes")
     trained = tokenizers.ByteLevelBPETokenizer()
-    trained.train_from_iterator(real(), 400, show_progress=False)
-    trained.save_model(str(tmp_path))
-    other = library.RobertaTokenizerFast(
-        str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt")
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trained.train_from_iterator(
+        [*real(), *nasty(300)], 2000, 2, False, special_tokens=special
     )
-    with pytest.raises(ValueError, match="must have WordPiece .* got Roberta"):
-        wordpiece.WordPiece(other, 16)
+    trained.save_model(str(folder))
+    files = [str(folder / name) for name in ("vocab.json", "merges.txt")]
+    return encoder.import_transformers().RobertaTokenizerFast(*files)
+
+
+SPACES = ["a  b", " a", "a ", "  ", "a \n\n b", "\u00a0x", "a\t b\n", "1  2"]
+ENDINGS = [
+    *("it's", "IT'S we'll", "'s's'ss", " 's", "\n's", "!'s", "''s", "1'm"),
+    *("they'really'velvet", "a's 'll", "'r", "'", "o'clock'd'd", "' s"),
+]
+
+
+def test_bytes_are_merged_as_the_tokenizer_merges_them(byte_tokenizer):
+    runs = ["a" * n for n in range(1, 30)] + ["ab" * 40, "é" * 50, "aab" * 30]
+    texts = [*SPACES, *ENDINGS, *runs, *real(), *nasty(1000)]
+    assert_equal(byte_tokenizer, texts, 128)
+    rng = random.Random(1)
+    alphabet = "ab 1'srevl!\n\t\u00a0\u2003é²"
+    texts = ["".join(rng.choices(alphabet, k=20)) for _ in range(2000)]
+    assert_equal(byte_tokenizer, texts, 64)
+    lines = real()
+    pairs = [*zip(lines[:100], lines[100:200], strict=True)]
+    assert_equal(byte_tokenizer, pairs, 20, pairs=True)
+
+
+def test_a_tokenizer_of_other_rules_is_refused(vocabulary, byte_tokenizer):
+    cased = made(vocabulary, do_basic_tokenize=False)
+    cased.backend_tokenizer.normalizer = tokenizers.normalizers.NFKC()
+    prefixed = encoder.import_transformers().RobertaTokenizerFast(
+        tokenizer_object=byte_tokenizer.backend_tokenizer
+    )
+    prefixed.backend_tokenizer.pre_tokenizer = (
+        tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=True)
+    )
+    for other in (cased, prefixed):
+        with pytest.raises(ValueError, match="must have WordPiece .*, got "):
+            text.GraphTokenizer(other, 16)

@@ -1,0 +1,123 @@
+"""Tokenizers in a graph: strings to tokens, as the tokenizer of a model does.
+
+Of TensorFlow's own operations, so that any server of it can run an export.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from supcon_tf import exceptions
+from supcon_tf.data import tokens
+from supcon_tf.text import byte_bpe, wordpiece
+from supcon_tf.text import tokenizer as tokenizer_
+
+if TYPE_CHECKING:
+    import transformers
+
+
+class GraphTokenizer(tf.Module):
+    """The tokens of texts, by the vocabulary and the rules of a tokenizer.
+
+      tokens = GraphTokenizer(tokenizer, max_length=128)(["one", "another"])
+
+    Args:
+      tokenizer: with WordPiece (BERT, DistilBERT, ELECTRA, MiniLM, MPNet) or
+        byte-level BPE (RoBERTa, DeBERTa).
+      max_length: tokens of an example, at most.
+      pairs: a text is two sentences with a tab between.
+
+    Raises:
+      ValueError: the tokenizer has other rules.
+    """
+
+    def __init__(
+        self,
+        tokenizer: transformers.PreTrainedTokenizerBase,
+        max_length: int,
+        pairs: bool = False,
+    ):
+        super().__init__()
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        rules = json.loads(backend.to_str()) if backend else {}
+        kinds = tuple(
+            (rules.get(part) or {}).get("type")
+            for part in ("normalizer", "pre_tokenizer", "model")
+        )
+        known = {x.KINDS: x for x in (wordpiece.WordPiece, byte_bpe.ByteBpe)}
+        exceptions.require(
+            kinds in known
+            and not rules["pre_tokenizer"].get("add_prefix_space"),
+            "`tokenizer` must have WordPiece with the rules of BERT, or "
+            "byte-level BPE with those of RoBERTa",
+            f"{type(tokenizer).__name__}, of {', '.join(map(str, kinds))}",
+        )
+        self.pieces_of = known[kinds](backend, rules["model"])
+        self.max_length, self.pairs = max_length, pairs
+        self.frame, self.numbers = _frame(tokenizer, pairs)
+
+    def __call__(self, texts: tf.Tensor) -> tf.Tensor:
+        """[N] string to [N, 1 + length, 2] int32, as `data.from_tokens`."""
+        room = self.max_length - sum(map(len, self.frame))
+        if self.pairs:
+            parts = tf.strings.split(texts, tokenizer_.PAIR, maxsplit=1)
+            parts = parts.to_tensor("", shape=[None, 2])
+            ids = self.pieces_of(tf.reshape(parts, [-1]))
+            sentences = _longest_first(ids[::2], ids[1::2], room)
+        else:
+            sentences = [self.pieces_of(texts)[:, :room]]
+        count = tf.shape(texts, tf.int64)[0]
+        rows = [_repeated(self.frame[0], count)]
+        for number, pieces, behind in zip(
+            self.numbers, sentences, self.frame[1:], strict=True
+        ):
+            ids = pieces.flat_values
+            tokens_ = tf.stack([ids, tf.fill(tf.shape(ids), number)], axis=-1)
+            rows += [pieces.with_values(tokens_), _repeated(behind, count)]
+        made = tf.concat(rows, axis=1).to_tensor([tokens.NONE, 0])
+        return tf.pad(made, [[0, 0], [1, 0], [0, 0]])  # seeds
+
+
+def _frame(
+    tokenizer: transformers.PreTrainedTokenizerBase, pairs: bool
+) -> tuple[list[npt.NDArray[np.int32]], list[int]]:
+    """The tokens [n, 2] around sentences, and the numbers of those."""
+    sentences = ["a"] * (1 + pairs)
+    made = tokenizer(*sentences, return_token_type_ids=True)
+    rows = np.stack([made["input_ids"], made["token_type_ids"]], axis=-1)
+    (letter,) = tokenizer.encode("a", add_special_tokens=False)
+    places = np.flatnonzero(rows[:, 0] == letter)
+    parts = np.split(rows, sorted([*places, *(places + 1)]))
+    return parts[::2], [int(number) for number in rows[places, 1]]
+
+
+def _repeated(row: npt.NDArray[np.int32], count: tf.Tensor) -> tf.RaggedTensor:
+    """The tokens [n, 2] for each of `count` examples."""
+    tiled = tf.tile(tf.constant(row, tf.int32), [count, 1])
+    return tf.RaggedTensor.from_uniform_row_length(tiled, len(row), count)
+
+
+def _longest_first(
+    one: tf.RaggedTensor, other: tf.RaggedTensor, room: int
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """Both sentences in `room` tokens: the longer one is cut first."""
+    a, b = one.row_lengths(), other.row_lengths()
+    less, more = tf.minimum(a, b), tf.maximum(a, b)
+    half = tf.cast(room // 2, tf.int64)
+    is_over = a + b > room
+    # Where the shorter one fits in a half, the other has all the rest.
+    most_less = tf.where(is_over, tf.minimum(less, half), less)
+    most_more = tf.where(is_over, room - most_less, more)
+    first = tf.where(a > b, most_more, most_less)
+    second = tf.where(a > b, most_less, most_more)
+    return _head(one, first), _head(other, second)
+
+
+def _head(rows: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
+    """The first of each row, so many as `lengths` [N]."""
+    return tf.gather(rows, tf.ragged.range(lengths), batch_dims=1)

@@ -1,0 +1,20 @@
+"""What both tokenizers in a graph look things up in."""
+
+from __future__ import annotations
+
+import numpy.typing as npt
+import tensorflow as tf
+
+POINTS = (*range(0xD800), *range(0xE000, 0x110000))  # without surrogates
+
+
+def constant(values: npt.ArrayLike, dtype: tf.DType = tf.int32) -> tf.Variable:
+    """Numbers that lie in the export once, beside the weights."""
+    return tf.Variable(values, trainable=False, dtype=dtype)
+
+
+def find(rising: tf.Variable, values: tf.Tensor) -> tf.Tensor:
+    """Places of values [N] among rising ones, int32, -1 where they are not."""
+    places = tf.searchsorted(rising, values)
+    places = tf.minimum(places, rising.shape[0] - 1)
+    return tf.where(tf.gather(rising, places) == values, places, -1)
