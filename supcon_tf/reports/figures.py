@@ -109,7 +109,7 @@ def plot_reliability(
         upper.plot([0, 1], [0, 1], color=INK, lw=1, ls=(0, (4, 3)))
         upper.set(ylim=(0, 1.02), xlim=(0, 1.005), ylabel="accuracy")
         lower.bar(lefts, count[filled], color=SOFT, **bar)
-        lower.set(xlabel="confidence", ylabel="images")
+        lower.set(xlabel="confidence", ylabel="examples")
         lower.yaxis.set_major_locator(ticker.MaxNLocator(2, integer=True))
         for axis in (upper.xaxis, upper.yaxis):
             axis.set_major_formatter(_in_percent)

@@ -75,7 +75,7 @@ def test_a_report_shows_texts(results, finished_text_run):
     page = reports.write_report([run.path], run.report_file).read_text()
     assert "&lt;i&gt;so&amp;so</bdi><br><small>" in page
     assert "A test text and its neighbours" in page
-    assert "12 of them for testing" in page and "test images" not in page
+    assert "12 texts for testing" in page and "test images" not in page
     assert "finetune_text.py" in page
     for absent in ("Augmented views", "Corrupted images", "train_linear"):
         assert absent not in page

@@ -64,7 +64,7 @@ def test_a_bin_is_a_bar_where_it_has_images():
     }
     svg = figures.plot_reliability(bins, "x")
     assert svg.count(f"fill: {palette.COLORS[0]}") == 2
-    assert {"accuracy", "confidence", "images"} <= set(words(svg))
+    assert {"accuracy", "confidence", "examples"} <= set(words(svg))
 
 
 def draw(label='a < b & "c"'):
