@@ -29,13 +29,11 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
         the corruptions cannot be had or compared.
     """
     run = runs.open_run(settings.run_dir, settings.linear_stage)
-    if settings.corruptions != "none":
-        run.check_rgb("corruptions")
-    checkpoint = run.checkpoint
+    checkpoint, image_size = run.checkpoint, run.image_size
     test_source = run.source("test")
-    image_size = None if run.is_of_texts else run.settings.image_size
     corrupted = None
     if settings.corruptions != "none":
+        run.check_rgb("corruptions")
         corrupted = robustness.Robustness(settings, run)
     with distribute.make_strategy(settings.strategy, settings.tpu).scope():
         classifiers = {name: run.classifier(name) for name in run.classifiers}

@@ -34,7 +34,7 @@ def export(settings: config.ExportSettings) -> epath.Path:
     prototypes = None
     if settings.prototypes:
         encoded, labels = representations.represent(
-            run.encoder, run.source("train"), image_size=takes.get("image_size")
+            run.encoder, run.source("train"), image_size=run.image_size
         )
         prototypes, _ = measures.class_prototypes(
             encoded, labels, num_classes=len(run.class_names)
@@ -69,7 +69,7 @@ def _takes(run: runs.Run, settings: config.ExportSettings) -> dict[str, object]:
         return {"tokens": text.GraphTokenizer(run.tokenizer, length, pairs)}
     run.check_rgb("export")
     taken = {
-        "image_size": run.settings.image_size,
+        "image_size": run.image_size,
         "max_pixels": settings.max_pixels,
     }
     inputs.Images(**taken)

@@ -112,5 +112,5 @@ def to_source(
         texts.ids,
         texts.name,
         split,
-        [PAIR.join(sentences) for sentences in texts.texts],
+        [PAIR.join(x.replace(PAIR, " ") for x in both) for both in texts.texts],
     )

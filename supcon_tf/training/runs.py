@@ -72,6 +72,11 @@ class Run:
         """Path of the newest checkpoint of stage 1; raises ValueError."""
         return self.files.latest_checkpoint()
 
+    @property
+    def image_size(self) -> int | None:
+        """Side of the images that the encoder takes, pixels; None of texts."""
+        return self.settings.image_size
+
     @functools.cached_property
     def class_names(self) -> tuple[str, ...]:
         """Class names in the order of the labels."""
@@ -180,6 +185,7 @@ class TextRun(Run):
     """A run of tools/finetune_text.py: its best epoch, and its sentences."""
 
     is_of_texts = True
+    image_size = None
 
     @functools.cached_property
     def checkpoint(self) -> str:
