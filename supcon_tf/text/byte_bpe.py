@@ -135,7 +135,7 @@ class ByteBpe(tf.Module):
 def _kinds(split: Callable[[str], list[object]]) -> list[int]:
     """The kind of every character, by what it makes a word with."""
     kinds = [_OTHER] * 0x110000
-    for point in lookup.POINTS:
+    for point in lookup.points():
         letter = chr(point)
         if len(split(f"a{letter}")) == 1:
             kinds[point] = _LETTER

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 import numpy.typing as npt
 import tensorflow as tf
 
-POINTS = (*range(0xD800), *range(0xE000, 0x110000))  # without surrogates
+
+def points() -> Iterator[int]:
+    """All of Unicode's code points, but for surrogates."""
+    return itertools.chain(range(0xD800), range(0xE000, 0x110000))
 
 
 def constant(values: npt.ArrayLike, dtype: tf.DType = tf.int32) -> tf.Variable:

@@ -43,7 +43,7 @@ class WordPiece(tf.Module):
         """What becomes of each character, and which ones stand alone."""
         normalize = backend.normalizer.normalize_str
         split = backend.pre_tokenizer.pre_tokenize_str
-        made = {point: normalize(chr(point)) for point in lookup.POINTS}
+        made = {point: normalize(chr(point)) for point in lookup.points()}
         changed = {p: text for p, text in made.items() if text != chr(p)}
         self.changed = lookup.constant([*changed])
         lengths = [len(text) for text in changed.values()]
