@@ -31,6 +31,10 @@ _REFERENCE_SIZE = 224  # the views of such photographs, pixels
 class Images:
     """Image files and arrays of pixels.
 
+    Attributes:
+      views: what the encoder takes.
+      can_batch: whether views of several requests have one shape.
+
     Args:
       image_size: side of the encoder's images in pixels.
       max_pixels: a file of more, by its header, is refused before it is
@@ -41,6 +45,8 @@ class Images:
         photographs: the requests of the warm-up are such, and would keep TF
         Serving from loading the model.
     """
+
+    can_batch = True
 
     def __init__(self, image_size: int | None, max_pixels: int = 2**26):
         exceptions.require(
@@ -56,9 +62,6 @@ class Images:
         self.image_size, self.max_pixels = image_size, max_pixels
         shape = [None, image_size, image_size, 3]
         self.views = tf.TensorSpec(shape, tf.uint8)
-
-    def check_batching(self) -> None:
-        """Views of several requests have one shape."""
 
     def kinds(self) -> tuple[Kind, ...]:
         """What signatures take."""
@@ -146,20 +149,14 @@ class Images:
 
 
 class Texts:
-    """Texts, whose tokens are made in the graph."""
+    """Texts, whose tokens are made in the graph; see `Images`."""
 
+    can_batch = False
     views = tf.TensorSpec([None, None, 2], tf.int32)
 
     def __init__(self, tokens: text.GraphTokenizer):
         self._tokens = tokens
         self.variables = tokens.variables
-
-    def check_batching(self) -> None:
-        """Raises ValueError: tokens of several requests differ in length."""
-        raise exceptions.InvalidValue(
-            "`max_batch_size` must be 0 for texts: the server's own batching "
-            "joins requests"
-        )
 
     def kinds(self) -> tuple[Kind, ...]:
         """What signatures take."""

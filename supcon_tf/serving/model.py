@@ -150,7 +150,12 @@ class ServedModel(tf.Module):
         )
         self.takes = takes
         if max_batch_size:
-            takes.check_batching()
+            exceptions.require(
+                takes.can_batch,
+                "`max_batch_size` must be 0 for texts: the server's own "
+                "batching joins requests",
+                max_batch_size,
+            )
             dim = encoder.representation_dim
             self.encode = _batched(
                 self.encode, dim, max_batch_size, batch_timeout
