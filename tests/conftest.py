@@ -215,6 +215,7 @@ def finished_text_run(tmp_path_factory):
                 train_file=str(path / "train.tsv"),
                 test_file=str(path / "test.tsv"),
                 validation_fraction=0.2,
+                objective="ce",
                 max_length=8,
                 batch_size=8,
                 epochs=8,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import tensorflow as tf
 
@@ -17,21 +18,19 @@ _NEVER = 2**31 - 1  # the rank of a pair that is not merged
 class ByteBpe(tf.Module):
     """The pieces of texts, by the merges and the rules of GPT-2.
 
-    Which characters are letters, numbers and spaces is asked of the tokenizer.
+    Which characters are letters, numbers and spaces is asked of the library.
 
     Args:
-      backend: `backend_tokenizer` of one of RoBERTa, DeBERTa or another model
-        with byte-level BPE.
-      model: "model" of its JSON.
+      model: "model" of the JSON of a tokenizer of RoBERTa, DeBERTa or another
+        model with byte-level BPE.
     """
 
     # Types of normalizer, pre-tokenizer and model in the JSON.
     KINDS = (None, "ByteLevel", "BPE")
 
-    def __init__(self, backend: object, model: Mapping[str, object]):
+    def __init__(self, _: object, model: Mapping[str, object]):
         super().__init__()
-        split = backend.pre_tokenizer.pre_tokenize_str
-        self.kinds = lookup.constant(_kinds(split))
+        self.kinds = lookup.constant(_kinds())
         vocabulary = model["vocab"]
         gpt2 = importlib.import_module(
             "transformers.models.gpt2.tokenization_gpt2"
@@ -132,8 +131,11 @@ class ByteBpe(tf.Module):
         return pieces, word
 
 
-def _kinds(split: Callable[[str], list[object]]) -> list[int]:
+@functools.cache
+def _kinds() -> list[int]:
     """The kind of every character, by what it makes a word with."""
+    pre_tokenizers = importlib.import_module("tokenizers.pre_tokenizers")
+    split = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
     kinds = [_OTHER] * 0x110000
     for point in lookup.points():
         letter = chr(point)

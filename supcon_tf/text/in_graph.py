@@ -52,7 +52,8 @@ class GraphTokenizer(tf.Module):
         known = {x.KINDS: x for x in (wordpiece.WordPiece, byte_bpe.ByteBpe)}
         exceptions.require(
             kinds in known
-            and not rules["pre_tokenizer"].get("add_prefix_space"),
+            and not rules["pre_tokenizer"].get("add_prefix_space")
+            and rules["pre_tokenizer"].get("use_regex", True),
             "`tokenizer` must have WordPiece with the rules of BERT, or "
             "byte-level BPE with those of RoBERTa",
             f"{type(tokenizer).__name__}, of {', '.join(map(str, kinds))}",

@@ -102,7 +102,6 @@ def test_pairs_are_cut_as_the_tokenizer_cuts_them(vocabulary, name):
     lines = real()
     real_pairs = [*zip(lines[:100], lines[100:200], strict=True)]
     assert_equal(tokenizer, [*counted, *real_pairs], 12, pairs=True)
-    assert_equal(tokenizer, lines[:50], 12)
 
 
 @pytest.fixture(scope="module")
@@ -128,12 +127,11 @@ ENDINGS = [
 
 def test_bytes_are_merged_as_the_tokenizer_merges_them(byte_tokenizer):
     runs = ["a" * n for n in range(1, 30)] + ["ab" * 40, "é" * 50, "aab" * 30]
-    texts = [*SPACES, *ENDINGS, *runs, *real(), *nasty(1000)]
-    assert_equal(byte_tokenizer, texts, 128)
     rng = random.Random(1)
     alphabet = "ab 1'srevl!\n\t\u00a0\u2003é²"
-    texts = ["".join(rng.choices(alphabet, k=20)) for _ in range(2000)]
-    assert_equal(byte_tokenizer, texts, 64)
+    drawn = ["".join(rng.choices(alphabet, k=20)) for _ in range(1000)]
+    texts = [*SPACES, *ENDINGS, *runs, *drawn, *real(), *nasty(1000)]
+    assert_equal(byte_tokenizer, texts, 128)
     lines = real()
     pairs = [*zip(lines[:100], lines[100:200], strict=True)]
     assert_equal(byte_tokenizer, pairs, 20, pairs=True)

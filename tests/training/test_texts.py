@@ -43,7 +43,6 @@ def settings_of(folder, run_dir, **overrides):
 @pytest.mark.parametrize(
     "options",
     [
-        {"objective": "ce"},
         {"objective": "supcon", "projection_dim": 8, "hidden_dims": (12,)},
         {
             "objective": "supcon+ce",
