@@ -40,6 +40,27 @@ def read_json(path: epath.Path | pathlib.Path, absent: object) -> object:
     return json.loads(path.read_text()) if path.exists() else absent
 
 
+def read_lines(path: epath.Path) -> Iterator[tuple[str, str]]:
+    """FILE:LINE and the text of every line that is not empty.
+
+    Only LF and CR LF end a line, not all that `str.splitlines` knows.
+
+    Raises:
+      ValueError: a line is not UTF-8.
+    """
+    lines = path.read_bytes().replace(b"\r\n", b"\n").split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        place = f"{path.name}:{number}"
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise exceptions.InvalidValue(
+                f"{place} must be UTF-8, got {error}"
+            ) from error
+        if text.strip():
+            yield place, text
+
+
 def check_writable(argument: str, path: epath.PathLike) -> None:
     """Checks, before there is anything to lose, that files can be written.
 

@@ -34,7 +34,7 @@ BELOW = {
     "data": {"augment", "defaults", "tracing"},
     "measures": {"tracing"},
 }
-BELOW["text"] = {"data", "keras_2", "models", "tracing"}
+BELOW["text"] = {"data", "files", "keras_2", "models", "tracing"}
 BELOW["training"] = {*BELOW}
 for above in ("evaluation", "serving", "conversion"):
     BELOW[above] = BELOW["training"] | {"training"}

@@ -74,17 +74,7 @@ def find_texts(
     for place in map(epath.Path, places):
         if not place.exists():
             raise exceptions.NotFound(f"no file {place}")
-        # Only these end a line: not all that str.splitlines knows.
-        lines = place.read_bytes().replace(b"\r\n", b"\n").split(b"\n")
-        for number, line in enumerate(lines, start=1):
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise exceptions.InvalidValue(
-                    f"{place.name}:{number} must be UTF-8, got {error}"
-                ) from error
-            if text.strip():
-                found.append(Text(text))
+        found += [Text(line) for _, line in files.read_lines(place)]
     exceptions.require(found, "--text must not be empty", "none")
     return found
 

@@ -24,7 +24,7 @@ def predict(settings: config.PredictSettings) -> int:
     Raises:
       ValueError: there are no images or texts, no export, no such signature,
         the export is damaged, or the output file exists or is a directory.
-      FileNotFoundError: an image or a folder does not exist.
+      FileNotFoundError: an image, a folder or a file of texts does not exist.
       RuntimeError: a server is not there, or does not serve the model. Then
         no file is written.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Mapping
 
 import tensorflow as tf
@@ -28,14 +27,13 @@ class ByteBpe(tf.Module):
     # Types of normalizer, pre-tokenizer and model in the JSON.
     KINDS = (None, "ByteLevel", "BPE")
 
-    def __init__(self, _: object, model: Mapping[str, object]):
+    def __init__(self, model: Mapping[str, object]):
+        from transformers.models.gpt2 import tokenization_gpt2
+
         super().__init__()
         self.kinds = lookup.constant(_kinds())
         vocabulary = model["vocab"]
-        gpt2 = importlib.import_module(
-            "transformers.models.gpt2.tokenization_gpt2"
-        )
-        letters = gpt2.bytes_to_unicode()
+        letters = tokenization_gpt2.bytes_to_unicode()
         self.of_bytes = lookup.constant(
             [vocabulary[letters[byte]] for byte in range(256)]
         )
@@ -134,7 +132,8 @@ class ByteBpe(tf.Module):
 @functools.cache
 def _kinds() -> list[int]:
     """The kind of every character, by what it makes a word with."""
-    pre_tokenizers = importlib.import_module("tokenizers.pre_tokenizers")
+    from tokenizers import pre_tokenizers
+
     split = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
     kinds = [_OTHER] * 0x110000
     for point in lookup.points():

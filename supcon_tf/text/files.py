@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from etils import epath
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, files
 from supcon_tf.data import tfds_source
 
 _SUFFIXES = (".tsv", ".csv", ".jsonl")
@@ -125,24 +125,8 @@ def _tfds_rows(path: str, wanted: Sequence[str]) -> _Rows:
         yield f"{path}:{number}", fields
 
 
-def _lines(file: epath.Path) -> Iterator[tuple[str, str]]:
-    """FILE:LINE and the text of every line."""
-    # Only these end a line: not the separators that str.splitlines knows.
-    lines = file.read_bytes().replace(b"\r\n", b"\n").split(b"\n")
-    for number, line in enumerate(lines, start=1):
-        place = f"{file.name}:{number}"
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise exceptions.InvalidValue(
-                f"{place} must be UTF-8, got {error}"
-            ) from error
-        if text.strip():
-            yield place, text
-
-
 def _json_rows(file: epath.Path, wanted: Sequence[str]) -> _Rows:
-    for place, line in _lines(file):
+    for place, line in files.read_lines(file):
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
@@ -185,13 +169,13 @@ def _table_rows(file: epath.Path, wanted: Sequence[str]) -> _Rows:
 
 
 def _tsv_rows(file: epath.Path) -> _Rows:
-    for place, line in _lines(file):
+    for place, line in files.read_lines(file):
         yield place, line.split("\t")
 
 
 def _csv_rows(file: epath.Path) -> _Rows:
     """Rows of a .csv, whose quoted fields may hold ends of lines."""
-    for _ in _lines(file):  # all of it is UTF-8
+    for _ in files.read_lines(file):  # all of it is UTF-8
         pass
     text = file.read_bytes().decode("utf-8-sig")
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     import transformers
 
 
+# Of byte-level BPE, of which RoBERTa has none.
+_OTHER_OPTIONS = (
+    *("add_prefix_space", "dropout", "byte_fallback", "ignore_merges"),
+    "end_of_word_suffix",
+)
+
+
 class GraphTokenizer(tf.Module):
     """The tokens of texts, by the vocabulary and the rules of a tokenizer.
 
@@ -49,21 +56,33 @@ class GraphTokenizer(tf.Module):
             (rules.get(part) or {}).get("type")
             for part in ("normalizer", "pre_tokenizer", "model")
         )
-        known = {x.KINDS: x for x in (wordpiece.WordPiece, byte_bpe.ByteBpe)}
         exceptions.require(
-            kinds in known
-            and not rules["pre_tokenizer"].get("add_prefix_space")
-            and rules["pre_tokenizer"].get("use_regex", True),
+            kinds in (wordpiece.WordPiece.KINDS, byte_bpe.ByteBpe.KINDS),
             "`tokenizer` must have WordPiece with the rules of BERT, or "
             "byte-level BPE with those of RoBERTa",
             f"{type(tokenizer).__name__}, of {', '.join(map(str, kinds))}",
         )
-        self.pieces_of = known[kinds](backend, rules["model"])
+        unusual = _unusual(tokenizer, rules)
+        exceptions.require(
+            not unusual,
+            "`tokenizer` must have none of the options that a graph lacks",
+            f"{type(tokenizer).__name__} with {', '.join(unusual)}",
+        )
+        model = rules["model"]
+        self.pieces_of = (
+            byte_bpe.ByteBpe(model)
+            if kinds == byte_bpe.ByteBpe.KINDS
+            else wordpiece.WordPiece(backend, model)
+        )
         self.max_length, self.pairs = max_length, pairs
         self.frame, self.numbers = _frame(tokenizer, pairs)
 
     def __call__(self, texts: tf.Tensor) -> tf.Tensor:
         """[N] string to [N, 1 + length, 2] int32, as `data.from_tokens`."""
+        with tf.device("CPU:0"):  # A GPU has no strings.
+            return self._tokens(texts)
+
+    def _tokens(self, texts: tf.Tensor) -> tf.Tensor:
         room = self.max_length - sum(map(len, self.frame))
         if self.pairs:
             parts = tf.strings.split(texts, tokenizer_.PAIR, maxsplit=1)
@@ -82,6 +101,21 @@ class GraphTokenizer(tf.Module):
             rows += [pieces.with_values(tokens_), _repeated(behind, count)]
         made = tf.concat(rows, axis=1).to_tensor([tokens.NONE, 0])
         return tf.pad(made, [[0, 0], [1, 0], [0, 0]])  # seeds
+
+
+def _unusual(
+    tokenizer: transformers.PreTrainedTokenizerBase, rules: dict
+) -> list[str]:
+    """The options that make other tokens than a graph does."""
+    options = {**rules["pre_tokenizer"], **rules["model"]}
+    found = [name for name in _OTHER_OPTIONS if options.get(name)]
+    if not options.get("use_regex", True):
+        found.append("use_regex=False")
+    if any(not token["special"] for token in rules["added_tokens"]):
+        found.append("added tokens")
+    if tokenizer.truncation_side != "right":
+        found.append(f"truncation_side={tokenizer.truncation_side}")
+    return found
 
 
 def _frame(

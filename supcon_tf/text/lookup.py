@@ -16,7 +16,8 @@ def points() -> Iterator[int]:
 
 def constant(values: npt.ArrayLike, dtype: tf.DType = tf.int32) -> tf.Variable:
     """Numbers that lie in the export once, beside the weights."""
-    return tf.Variable(values, trainable=False, dtype=dtype)
+    with tf.device("CPU:0"):  # where strings are
+        return tf.Variable(values, trainable=False, dtype=dtype)
 
 
 def find(rising: tf.Variable, values: tf.Tensor) -> tf.Tensor:

@@ -74,8 +74,8 @@ def open_run(
         run.check_classes(images.class_names)
         run.check_images(images.ids)
         epochs = getattr(run.recorded(type(settings)), "epochs", None)
+        run.record(settings)  # files that have moved, a larger number of epochs
         if epochs is not None and settings.epochs > epochs:
-            run.record(settings)
             console.print_line(
                 "extended",
                 f"from {epochs} to {settings.epochs} epochs: the schedule is "

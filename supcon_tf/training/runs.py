@@ -212,7 +212,9 @@ class TextRun(Run):
             return sentences.test(
                 self.settings, self.tokenizer, self.class_names
             )
-        return sentences.splits(self.settings, self.tokenizer)[0]
+        train, _ = sentences.splits(self.settings, self.tokenizer)
+        self.files.check_classes(train.class_names)
+        return train
 
     def _make_encoder(self) -> tf.keras.Model:
         folder = self.files.language_model

@@ -73,6 +73,9 @@ def assert_equal(tokenizer, texts, max_length, **options):
     batched = tf.function(
         piece, input_signature=[tf.TensorSpec([None], "string")]
     )
+    if not options:  # nothing at all, and what is no text
+        assert (batched([b""])[:, 1:, 0] >= 0).numpy().all()
+        assert batched([b"\xff\xc3a"]).shape[0] == 1
     pairs = [one if isinstance(one, tuple) else (one,) for one in texts]
     for start in range(0, len(pairs), 50):
         part = pairs[start : start + 50]
@@ -105,8 +108,8 @@ def test_pairs_are_cut_as_the_tokenizer_cuts_them(vocabulary, name):
 
 
 @pytest.fixture(scope="module")
-def byte_tokenizer(tmp_path_factory):
-    """RoBERTa's, of 2,000 merges of real and nasty strings."""
+def byte_files(tmp_path_factory):
+    """Of 2,000 merges of real and nasty strings."""
     folder = tmp_path_factory.mktemp("bytes")
     trained = tokenizers.ByteLevelBPETokenizer()
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
@@ -114,8 +117,11 @@ def byte_tokenizer(tmp_path_factory):
         [*real(), *nasty(300)], 2000, 2, False, special_tokens=special
     )
     trained.save_model(str(folder))
-    files = [str(folder / name) for name in ("vocab.json", "merges.txt")]
-    return encoder.import_transformers().RobertaTokenizerFast(*files)
+    return [str(folder / name) for name in ("vocab.json", "merges.txt")]
+
+
+def roberta(files, **options):
+    return encoder.import_transformers().RobertaTokenizerFast(*files, **options)
 
 
 SPACES = ["a  b", " a", "a ", "  ", "a \n\n b", "\u00a0x", "a\t b\n", "1  2"]
@@ -125,7 +131,8 @@ ENDINGS = [
 ]
 
 
-def test_bytes_are_merged_as_the_tokenizer_merges_them(byte_tokenizer):
+def test_bytes_are_merged_as_the_tokenizer_merges_them(byte_files):
+    byte_tokenizer = roberta(byte_files)
     runs = ["a" * n for n in range(1, 30)] + ["ab" * 40, "é" * 50, "aab" * 30]
     rng = random.Random(1)
     alphabet = "ab 1'srevl!\n\t\u00a0\u2003é²"
@@ -137,15 +144,28 @@ def test_bytes_are_merged_as_the_tokenizer_merges_them(byte_tokenizer):
     assert_equal(byte_tokenizer, pairs, 20, pairs=True)
 
 
-def test_a_tokenizer_of_other_rules_is_refused(vocabulary, byte_tokenizer):
-    cased = made(vocabulary, do_basic_tokenize=False)
-    cased.backend_tokenizer.normalizer = tokenizers.normalizers.NFKC()
-    prefixed = encoder.import_transformers().RobertaTokenizerFast(
-        tokenizer_object=byte_tokenizer.backend_tokenizer
-    )
-    prefixed.backend_tokenizer.pre_tokenizer = (
-        tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=True)
-    )
-    for other in (cased, prefixed):
-        with pytest.raises(ValueError, match="must have WordPiece .*, got "):
-            text.GraphTokenizer(other, 16)
+def test_a_tokenizer_of_other_rules_is_refused(vocabulary):
+    other = made(vocabulary)
+    other.backend_tokenizer.normalizer = tokenizers.normalizers.NFKC()
+    with pytest.raises(ValueError, match="must have WordPiece .*, got BertTok"):
+        text.GraphTokenizer(other, 16)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"add_prefix_space": True}, "with add_prefix_space$"),
+        ({"truncation_side": "left"}, "with truncation_side=left$"),
+        ({"word": "covid19"}, "with added tokens$"),
+    ],
+)
+def test_options_that_make_other_tokens_are_refused(
+    byte_files, options, message
+):
+    """Their ids would differ in silence."""
+    word = options.pop("word", None)
+    other = roberta(byte_files, **options)
+    if word:
+        other.add_tokens([word])
+    with pytest.raises(ValueError, match=message):
+        text.GraphTokenizer(other, 16)

@@ -95,6 +95,30 @@ def test_a_best_epoch_that_is_gone_back_from_is_forgotten(folder, tmp_path):
     assert not list(run.best.glob("*/bad"))
 
 
+def test_a_test_file_may_come_later(folder, tmp_path):
+    """And what else may differ where a run goes on is recorded."""
+    run_dir = tmp_path / "run"
+    settings = settings_of(folder, run_dir, epochs=1, test_file=None)
+    training.finetune_text(settings)
+    with pytest.raises(ValueError, match="with a --test_file, which --resume"):
+        runs.open_run(run_dir).source("test")
+    training.finetune_text(settings_of(folder, run_dir, epochs=1, resume=True))
+    assert runs.open_run(run_dir).source("test").num_examples == 12
+
+
+def test_other_labels_than_the_runs_are_refused(folder, tmp_path):
+    """A training file that has changed would shift them."""
+    train = tmp_path / "train.tsv"
+    language_model.write_sentences(train, 40)
+    run_dir = tmp_path / "run"
+    training.finetune_text(
+        settings_of(folder, run_dir, epochs=1, train_file=str(train))
+    )
+    train.write_text(train.read_text() + "\na c\t-1\nb d\t-1")
+    with pytest.raises(ValueError, match=r"classes of the data .* got \+-1"):
+        runs.open_run(run_dir).source("train")
+
+
 def test_tools_for_images_say_so(folder, tmp_path):
     run_dir = tmp_path / "run"
     training.finetune_text(settings_of(folder, run_dir, epochs=1))
