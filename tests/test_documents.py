@@ -90,7 +90,7 @@ def test_the_readmes_python_runs(tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert "epochs=3," in code and "width=0.5" in code
     code = code.replace("epochs=3,", "epochs=1,").replace("0.5)", "0.1)")
-    code += "\nassert representations.shape == (360, 51), representations"
+    code += "\nassert representations.shape == (360, 26), representations"
     done = forks.run(code, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
 

@@ -145,6 +145,8 @@ BASELINES = {  # settings that are not those of SupCon
     "simclr": {  # which learns from its views alone: the paper's
         "objective": "simclr",
         "temperature": 0.5,
+        "scale_by_temperature": False,
+        "hidden_dims": (2048, 2048),
         "crop_area": (0.2, 1.0),
         "jitter_strength": 0.5,
     },
@@ -175,6 +177,15 @@ def test_baselines_have_the_budget_of_supcon(monkeypatch):
     assert names == {
         f"{method}_cifar10_resnet18" for method in ("supcon", *BASELINES)
     }
+
+
+def test_rmsprop_of_stage_1_is_that_of_the_papers_code():
+    """Whose epsilon of 1 leaves a step of SGD: so does the learning rate."""
+    pretrain = config.PretrainSettings("x", optimizer="rmsprop")
+    assert (pretrain.epsilon, pretrain.default_learning_rate) == (1.0, 5.0)
+    small = dataclasses.replace(pretrain, optimizer_epsilon=1e-3)
+    assert (small.epsilon, small.default_learning_rate) == (1e-3, 0.01)
+    assert config.LinearSettings("x", optimizer="rmsprop").epsilon == 1e-3
 
 
 def test_every_objective_takes_its_own_options():

@@ -103,6 +103,12 @@ def rotation_matrices(degrees: tf.Tensor, height: int, width: int) -> tf.Tensor:
     return tf.stack([cos, sin, offset_x, -sin, cos, offset_y], axis=1)
 
 
+def rotate(images: tf.Tensor, degrees: tf.Tensor) -> tf.Tensor:
+    """Turns each image by its own [batch] degrees; the corners become grey."""
+    height, width = images.shape[1:3]
+    return affine_transform(images, rotation_matrices(degrees, height, width))
+
+
 def cutout(
     images: tf.Tensor,
     centers: tf.Tensor,

@@ -24,6 +24,7 @@ from supcon_tf.augment import (
 # Draws of an operation: whether at all, and those of `operations.apply`.
 _DRAWS = 4
 _BLUR_SIGMA = (0.1, 2.0)  # pixels, SimCLR, Appendix A
+_ROTATION = 30.0  # degrees to either side, as far as RandAugment's
 
 
 @dataclasses.dataclass(eq=False)
@@ -194,14 +195,14 @@ class RandAugment(_Policy):
 class SimAugment(_Policy):
     """SimCLR's colour jitter, grayscale and blur, with a warp before the blur.
 
-    In this order: colour jitter, grayscale, warp, Gaussian blur with
-    sigma ~ U(0.1, 2) pixels; each image draws each of them on its own. The
-    paper warps before the blur (Sec. 14.2) and gives neither probability nor
-    size: the size is that of the released code (see `warp.random_warp`),
-    the probability that of the blur. The released recipes left the warp off:
-    `warp_probability=0` is their policy, and faster. The paper also names
-    rotations, which neither SimCLR nor the released code has; there are none
-    here.
+    In this order: rotation by U(-30, 30) degrees, colour jitter, grayscale,
+    warp, Gaussian blur with sigma ~ U(0.1, 2) pixels; each image draws each of
+    them on its own. The paper warps before the blur (Sec. 14.2) and gives
+    neither probability nor size: the size is that of the released code (see
+    `warp.random_warp`), the probability that of the blur. The released recipes
+    left the warp off: `warp_probability=0` is their policy, and faster. The
+    paper also names rotations, without a range; neither SimCLR nor the released
+    code has any, so they are off.
 
     Args:
       strength: of the jitter, 0 to 2.5: 0.5 for CIFAR, 1 for ImageNet; see
@@ -209,8 +210,9 @@ class SimAugment(_Policy):
       jitter_probability: probability of the colour jitter.
       grayscale_probability: probability of dropping the colour.
       warp_probability: probability of the warp.
-      blur_probability: probability of the blur. An operation of probability 0
-        is left out of the graph.
+      blur_probability: probability of the blur.
+      rotation_probability: probability of the rotation; the corners become
+        grey. An operation of probability 0 is left out of the graph.
 
     Raises:
       ValueError: a probability is outside [0, 1], or `strength` outside
@@ -225,19 +227,24 @@ class SimAugment(_Policy):
     grayscale_probability: float = 0.2
     warp_probability: float = 0.5
     blur_probability: float = 0.5
+    rotation_probability: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         color.check_strength(self.strength)
 
     def _augment(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-        draws = randomness.uniform(seeds, 5, randomness.Stream.SIM_AUGMENT)
-        jitter, grayscale, bend, blur, width = tf.unstack(draws, axis=1)
+        draws = randomness.uniform(seeds, 7, randomness.Stream.SIM_AUGMENT)
+        jitter, grayscale, bend, blur, width, turn, angle = tf.unstack(
+            draws, axis=1
+        )
+        degrees = _ROTATION * (2.0 * angle - 1.0)
         sigma = _BLUR_SIGMA[0] + (_BLUR_SIGMA[1] - _BLUR_SIGMA[0]) * width
         color_jitter = functools.partial(
             color.color_jitter, strength=self.strength
         )
         for probability, draw, operation, *argument in (
+            (self.rotation_probability, turn, affine.rotate, degrees),
             (self.jitter_probability, jitter, color_jitter, seeds),
             (self.grayscale_probability, grayscale, color.to_grayscale),
             (self.warp_probability, bend, warp.random_warp, seeds),
@@ -262,7 +269,8 @@ class StackedRandAugment(SimAugment, RandAugment):
       num_layers: of RandAugment, as `magnitude`, `num_operations`,
         `probability` and `fill`.
       strength: of SimAugment, as `jitter_probability`,
-        `grayscale_probability`, `warp_probability` and `blur_probability`.
+        `grayscale_probability`, `warp_probability`, `blur_probability` and
+        `rotation_probability`.
 
     Raises:
       ValueError: an argument is out of its range.

@@ -121,6 +121,9 @@ class AugmentationSettings(Settings):
     """SimAugment: share of views warped; the paper has 0.5."""
     blur_probability: float = setting(0.0, at_least=0, at_most=1)
     """SimAugment: share of views blurred; the paper has 0.5."""
+    rotation_probability: float = setting(0.0, at_least=0, at_most=1)
+    """SimAugment: share of views rotated, by up to 30 degrees; the paper names
+    rotations, its code has none."""
 
 
 def _is_area(area: tuple[float, ...]) -> bool:
@@ -140,7 +143,7 @@ class ViewSettings(Settings):
     )
     """Range of the random crop's share of the image area, two numbers; empty
     for no random crop. The paper has 0.08,1 on ImageNet and 0.2,1 on CIFAR: in
-    few epochs milder views teach more (docs/RESULTS.md)."""
+    few epochs milder views teach more (docs/reproduction.md)."""
     horizontal_flip: bool = True
     """Flip half of the views left to right."""
 

@@ -18,6 +18,9 @@ _WORKS = {"role": ("all", "worker")}
 class OptimizerSettings(Settings):
     """The optimizer of a stage, and its learning rate step by step."""
 
+    # Where --optimizer_epsilon is not given: that of the paper's code.
+    RMSPROP_EPSILON = 1e-3
+
     epochs: int = setting(100, at_least=0, grows=True, common=True)
     """Passes over the training images; 0 keeps the initial weights. A run that
     is resumed may get more: its schedule then ends there."""
@@ -33,8 +36,8 @@ class OptimizerSettings(Settings):
     )
     """Peak learning rate for a batch of 256 images, see
     --learning_rate_scaling. Default: sgd 1, of supcon and simclr 0.5 over what
-    multiplies the loss (5 at a temperature of 0.1); lars 8, rmsprop 0.01,
-    adam, adamw and lamb 0.001."""
+    multiplies the loss (5 at a temperature of 0.1); lars 8; rmsprop that of
+    sgd with an epsilon of 1, else 0.01; adam, adamw and lamb 0.001."""
     learning_rate_scaling: str = setting(
         "linear", choices=("linear", "sqrt", "none")
     )
@@ -92,9 +95,9 @@ class OptimizerSettings(Settings):
         above=0,
         used_by={"optimizer": ("rmsprop", "adam", "adamw", "lamb")},
     )
-    """Added to the denominator of rmsprop, adam, adamw and lamb; default: 1e-3
-    for rmsprop, as in the paper's code, 1e-7 for adam and adamw, 1e-6 for
-    lamb."""
+    """Added to the denominator of rmsprop, adam, adamw and lamb; default: for
+    rmsprop as in the paper's code, 1 in stage 1 and 1e-3 in stage 2, 1e-7 for
+    adam and adamw, 1e-6 for lamb."""
     clip_norm: float | None = setting(None, above=0)
     """Largest norm of the gradient of all weights: a longer one is scaled."""
     weight_decay: float | None = setting(None, at_least=0, adaptive=True)
@@ -128,14 +131,29 @@ class OptimizerSettings(Settings):
         """The learning rate where none is given.
 
         Those of sgd for supcon, of lars and of rmsprop are the best that were
-        measured (docs/RESULTS.md); the others are customary.
+        measured (docs/reproduction.md); the others are customary. With an
+        epsilon of 1, far above the squares of a gradient, rmsprop steps as sgd
+        does.
         """
         multiple = self.loss_multiple
+        sgd = 0.5 / multiple if multiple else 1.0
         return {
-            "sgd": 0.5 / multiple if multiple else 1.0,
+            "sgd": sgd,
             "lars": 8.0,
-            "rmsprop": 0.01,
+            "rmsprop": sgd if self.epsilon == 1.0 else 0.01,
         }.get(self.optimizer, 0.001)
+
+    @property
+    def epsilon(self) -> float | None:
+        """The denominator's epsilon; None where there is none."""
+        if self.optimizer_epsilon is not None:
+            return self.optimizer_epsilon
+        return {
+            "rmsprop": self.RMSPROP_EPSILON,
+            "adam": 1e-7,
+            "adamw": 1e-7,
+            "lamb": 1e-6,
+        }.get(self.optimizer)
 
     @property
     def default_weight_decay(self) -> float:

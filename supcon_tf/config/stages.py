@@ -131,17 +131,11 @@ class ObjectiveSettings(Settings):
             self._check_sizes()
 
     def _check_sizes(self) -> None:
-        """Raises ValueError for a batch that queue or chunks do not fit."""
+        """Raises ValueError for a batch that objective or chunks do not fit."""
         if self.has_projections and self.batch_size < 2:
             raise exceptions.InvalidValue(
                 f"--batch_size must be at least 2 with --objective="
                 f"{self.objective}, which contrasts images, got 1"
-            )
-        rows = self.batch_size * self.num_views
-        if self.queue_size and self.queue_size % rows:
-            raise exceptions.InvalidValue(
-                f"--queue_size must be a multiple of the {rows} views of a "
-                f"batch, got {self.queue_size}"
             )
         self._check_pair("gradient_cache_chunks", "divide", "batch_size")
 
@@ -316,6 +310,8 @@ class PretrainSettings(
     MonitorSettings,
 ):
     """Settings of tools/pretrain.py, stage 1."""
+
+    RMSPROP_EPSILON = 1.0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ class ProjectionQueue(inputs.Configured, tf.Module):
     themselves. The variables belong into the checkpoint of a run.
 
     Args:
-      size: rows, a multiple of the views of a global batch. The paper has
+      size: rows; of a batch that has more, the last are kept. The paper has
         8192.
       dim: length of a projection.
       name: name of the module.
@@ -60,20 +60,14 @@ class ProjectionQueue(inputs.Configured, tf.Module):
         are enqueued on each of them, in the order of the global batch.
 
         Projections are [rows, dim] float of this replica, unit length; labels
-        are of the rows, in any form that `supcon_loss` takes. ValueError if
-        `size` is no multiple of the rows of all replicas, where it is static.
+        are of the rows, in any form that `supcon_loss` takes.
         """
         z = tf.cast(tf.stop_gradient(projections), tf.float32)
         inputs.check_shape("projections", z, [None, self.dim])
         ids = inputs.class_ids(labels)
         inputs.check_shape("labels", ids, [z.shape[0]])
         z, ids = distribute.gather_across_replicas(z, ids, own_first=False)
-        exceptions.require(
-            z.shape[0] is None or self.size % max(z.shape[0], 1) == 0,
-            f"`size` must be a multiple of the {z.shape[0]} rows that are "
-            "enqueued",
-            self.size,
-        )
+        z, ids = z[-self.size :], ids[-self.size :]
         # Each replica updates its own copy of the variables, with equal rows.
         rows = tf.shape(z, tf.int64)[0]
         index = (self.position + tf.range(rows)) % self.size

@@ -45,8 +45,8 @@ class Encoder(base.Model):
       name: first part of the variables' names; `**kwargs` are Keras' too.
 
     Attributes:
-      representation_dim: int, 512 * width below depth 50 and for VGG, else
-        2048 * width.
+      representation_dim: int, times width: 256 for vgg8, 512 for vgg16 and
+        ResNets below depth 50, else 2048.
       resolved_stem: "cifar" or "imagenet" once built; None before, and for VGG.
 
     Raises:
@@ -109,7 +109,7 @@ class Encoder(base.Model):
         self.representation_dim = (
             resnet.output_filters(_RESNETS[architecture], width)
             if architecture in _RESNETS
-            else vgg.output_filters(width)
+            else vgg.output_filters(_VGGS[architecture], width)
         )
         self.resolved_stem: str | None = None
         self.stack: tf.keras.layers.Layer | None = None

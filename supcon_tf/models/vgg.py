@@ -8,13 +8,14 @@ import tensorflow as tf
 
 from supcon_tf.models import layers
 
-CONVS_PER_STAGE = {8: (1, 1, 1, 1, 1), 16: (2, 2, 3, 3, 3)}
-_FILTERS = (64, 128, 256, 512, 512)
+# As the companion deck has them: 2 x 64, 2 x 128, ... channels.
+CONVS_PER_STAGE = {8: (2, 2, 4), 16: (2, 2, 4, 4)}
+_FILTERS = (64, 128, 256, 512)
 
 
-def output_filters(width: float) -> int:
+def output_filters(depth: int, width: float) -> int:
     """Channels of the last stage."""
-    return _stage_filters(len(_FILTERS) - 1, width)
+    return _stage_filters(len(CONVS_PER_STAGE[depth]) - 1, width)
 
 
 def _stage_filters(stage: int, width: float) -> int:
@@ -24,18 +25,20 @@ def _stage_filters(stage: int, width: float) -> int:
 class VGG(tf.keras.layers.Layer):
     """Images to the feature map of a VGG, before global average pooling.
 
-    [batch, height, width, 3] float, normalised, to [batch, ceil(height / 16),
-    ceil(width / 16), output_filters] in the compute dtype. Five stages of 3x3
-    convolution, BN and ReLU, with 2x2 max pooling between them. The pooling
-    rounds up, so that an image below 16 pixels keeps a pixel.
+    [batch, height, width, 3] float, normalised, to [batch, ceil(height / s),
+    ceil(width / s), output_filters] in the compute dtype, where s is 4 (depth
+    8) or 8. Three or four stages of 3x3 convolutions, each with BN and ReLU,
+    and 2x2 max pooling between the stages. The pooling rounds up, so that a
+    small image keeps a pixel.
 
     Args:
-      depth: 8 or 16, counted as in the original, with its dense layers.
+      depth: 8: 2 x 64, 2 x 128 and 4 x 256 channels; 16: and 4 x 512.
       width: multiplier of all channels, positive.
       synchronized_bn: BN statistics over all replicas.
       **kwargs: of `tf.keras.layers.Layer`.
 
-    Reference: Simonyan and Zisserman 2015.
+    Reference: the companion deck of the paper; after Simonyan and Zisserman
+      2015, whose stacks differ.
     """
 
     def __init__(
@@ -46,7 +49,7 @@ class VGG(tf.keras.layers.Layer):
         **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
-        self.output_filters = output_filters(width)
+        self.output_filters = output_filters(depth, width)
         # One flat list: Keras' .keras files lose weights of nested ones.
         self.convs = [
             layers.ConvBN(

@@ -223,7 +223,7 @@ def optimizer(
 ) -> tf.keras.optimizers.Optimizer | tf.keras.optimizers.legacy.Optimizer:
     """The optimizer of a stage with its schedule."""
     rate, decay = schedule(settings, epoch_steps), settings.weight_decay
-    momentum, small = settings.momentum, epsilon(settings)
+    momentum, small = settings.momentum, settings.epsilon
     clipped = {"global_clipnorm": settings.clip_norm}
     if settings.optimizer == "lamb":  # brings TensorFlow Addons
         from supcon_tf.training import lamb
@@ -282,12 +282,3 @@ def peak_learning_rate(settings: devices.StageSettings) -> float:
         settings.batch_size,
         settings.learning_rate_scaling,
     )
-
-
-def epsilon(settings: devices.StageSettings) -> float | None:
-    """The denominator's epsilon, resolved; None where there is none."""
-    if settings.optimizer_epsilon is not None:
-        return settings.optimizer_epsilon
-    # That of rmsprop is of the paper's linear stage.
-    usual = {"rmsprop": 1e-3, "adam": 1e-7, "adamw": 1e-7, "lamb": 1e-6}
-    return usual.get(settings.optimizer)

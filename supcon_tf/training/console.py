@@ -224,7 +224,7 @@ def print_optimizer(settings: devices.StageSettings) -> None:
     if scaling == "none":
         source = "whatever the batch"
     momentum = f"momentum {settings.momentum:g}"
-    epsilon = f"epsilon {builders.epsilon(settings)}"
+    epsilon = f"epsilon {settings.epsilon}"
     numbers = {
         "lars": f"{momentum}, trust {settings.trust_coefficient:g}",
         "sgd": ("Nesterov " if settings.nesterov else "") + momentum,

@@ -221,6 +221,7 @@ def augmentation(
         "grayscale_probability": settings.grayscale_probability,
         "warp_probability": settings.warp_probability,
         "blur_probability": settings.blur_probability,
+        "rotation_probability": settings.rotation_probability,
     }
     rand_augment = {
         "num_layers": settings.randaugment_layers,

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import augment
-from supcon_tf.augment import color, dispatch, randomness, warp
+from supcon_tf.augment import affine, color, dispatch, randomness, warp
 from tests.augment import made
 
 _ALWAYS = {
@@ -14,6 +14,7 @@ _ALWAYS = {
     "grayscale_probability": 1.0,
     "warp_probability": 1.0,
     "blur_probability": 1.0,
+    "rotation_probability": 1.0,
 }
 _NEVER = dict.fromkeys(_ALWAYS, 0.0)
 _POLICIES = {
@@ -91,11 +92,13 @@ def test_seeds_decide(name):
     assert np.mean((views != others).any(axis=(1, 2, 3))) > 0.7
 
 
-def test_order_is_jitter_grayscale_warp_blur():
+def test_order_is_rotation_jitter_grayscale_warp_blur():
     images, seeds = _images(6, 64), made.seeds(6)
     policy = augment.SimAugment(strength=0.7, **_ALWAYS)
-    width = randomness.uniform(seeds, 5, randomness.Stream.SIM_AUGMENT)[:, 4]
+    draws = randomness.uniform(seeds, 7, randomness.Stream.SIM_AUGMENT)
+    width, angle = draws[:, 4], draws[:, 6]
     steps = {
+        "rotation": lambda part: affine.rotate(part, 60.0 * angle - 30.0),
         "jitter": lambda part: color.color_jitter(part, seeds, 0.7),
         "grayscale": color.to_grayscale,
         "warp": lambda part: warp.random_warp(part, seeds),
@@ -109,7 +112,7 @@ def test_order_is_jitter_grayscale_warp_blur():
             composed = steps[name](composed)
         if np.array_equal(composed, views):
             same.append(order)
-    assert same == [("jitter", "grayscale", "warp", "blur")]
+    assert same == [("rotation", "jitter", "grayscale", "warp", "blur")]
 
 
 @pytest.mark.parametrize("name", [*_ALWAYS])
@@ -124,7 +127,7 @@ def test_probabilities(name, probability):
         gray = (np.ptp(views, axis=-1) == 0).all(axis=(1, 2))
         np.testing.assert_array_equal(changed, gray)
     # A sigma near 0.1 and a warp of near length 0 change no byte.
-    slack = 0.15 * probability if name[0] in "bw" else 0.0
+    slack = 0.15 * probability if name[0] in "bwr" else 0.0
     noise = 4.5 * np.sqrt(probability * (1.0 - probability) / count)
     assert probability - slack - noise <= changed.mean() <= probability + noise
 
@@ -169,7 +172,7 @@ def test_stacked_is_rand_augment_then_sim_augment():
     [
         augment.AutoAugment("svhn", (1, 2, 3)),
         augment.RandAugment(3, 6.5, 14, 0.5, (1, 2, 3)),
-        augment.SimAugment(1.0, 0.7, 0.1, 0.3, 0.4),
+        augment.SimAugment(1.0, 0.7, 0.1, 0.3, 0.4, 0.5),
         augment.StackedRandAugment(3, 5.0, 14, 0.5, (1, 2, 3), 1.0, 0.7),
         augment.Identity(),
     ],

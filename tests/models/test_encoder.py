@@ -36,7 +36,7 @@ def test_output_is_float32_and_unit_length(policy, architecture):
         ("resnet34", 2.0, 1024),
         ("resnet50", 1.0, 2048),
         ("resnet200", 0.5, 1024),
-        ("vgg8", 1.0, 512),
+        ("vgg8", 1.0, 256),
         ("vgg16", 0.25, 128),
     ],
 )

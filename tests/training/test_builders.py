@@ -69,7 +69,7 @@ def test_chunks_take_their_own_batch_norm(tiny_settings, mirrored_strategy):
             for layer in model.submodules
             if isinstance(layer, tf.keras.layers.BatchNormalization)
         ]
-        assert norms == [chunks == 1] * 6
+        assert norms == [chunks == 1] * 9
 
 
 EPOCH_STEPS = 10

@@ -13,6 +13,7 @@ _SIM = {  # setting to argument and value
     "grayscale_probability": ("grayscale_probability", 0.1),
     "warp_probability": ("warp_probability", 0.3),
     "blur_probability": ("blur_probability", 0.4),
+    "rotation_probability": ("rotation_probability", 0.6),
 }
 _AUTO = {"autoaugment_policy": ("policy", "svhn"), "fill": ("fill", (1, 2, 3))}
 _RAND = {
