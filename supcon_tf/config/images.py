@@ -70,6 +70,22 @@ class DataSettings(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
+class PartSettings(Settings):
+    """A part of the training images: the reduced data of Sec. 4.2."""
+
+    images_per_label: int | None = setting(None, at_least=1)
+    """Training images of each label, drawn at random; default: all."""
+    train_fraction: float | None = setting(None, above=0, at_most=1)
+    """Share of the training images of each label, drawn at random."""
+    draw: int = setting(0, at_least=0)
+    """Seed of that draw."""
+
+    def _check(self) -> None:
+        if self.images_per_label is not None:
+            self._check_left_out("with --images_per_label", "train_fraction")
+
+
+@dataclasses.dataclass(frozen=True)
 class AugmentationSettings(Settings):
     """Which policy, and its parameters."""
 

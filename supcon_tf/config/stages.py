@@ -297,6 +297,7 @@ class MonitorSettings(Settings):
 @dataclasses.dataclass(frozen=True)
 class PretrainSettings(
     images.DataSettings,
+    images.PartSettings,
     ObjectiveSettings,
     images.BatchSettings,
     images.ViewSettings,

@@ -142,6 +142,7 @@ class FineTuning(selection.Method):
                 "run_dir": str(run.path),
                 "overwrite": not self.settings.resume,
                 "seed": seed,
+                "draw": seed,
                 "batch_size": batch_size,
                 "num_views": 1 if self.settings.objective == "ce" else 2,
                 "scale_by_temperature": False,

@@ -9,7 +9,7 @@ import numpy as np
 
 from supcon_tf import config, data, exceptions, measures
 from supcon_tf.data import subsets
-from supcon_tf.training import runs
+from supcon_tf.training import input_pipeline, runs
 
 Represent = Callable[[data.Source], tuple[np.ndarray, np.ndarray]]
 
@@ -104,19 +104,14 @@ def make_draws(
         held out.
     """
     count = settings.images_per_label
-    sizes = np.bincount(labels, minlength=len(class_names))
-    exceptions.require(
-        not count or count <= sizes.min(),
-        f"--images_per_label must be at most {sizes.min()}, the training "
-        f"images of {class_names[sizes.argmin()]}",
-        count,
-    )
     fraction = _FEW_SHOT_FRACTION if count else settings.validation_fraction
     made = []
     for seed in range(settings.seed, settings.seed + settings.repeats):
         images = np.arange(len(labels))
         if count:
-            images = subsets.draw_per_class(labels, count, seed)
+            images = input_pipeline.draw_per_label(
+                count, labels, class_names, seed
+            )
         trained = judging = images[:0]
         if settings.sweeps:
             parts = subsets.hold_out(labels[images], fraction, seed)

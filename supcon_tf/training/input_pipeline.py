@@ -8,9 +8,11 @@ import math
 import os
 from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
 
 from supcon_tf import augment, config, data, exceptions
+from supcon_tf.data import subsets
 from supcon_tf.training import devices
 
 _LEAST_STEPS = 4  # of an epoch, where the batch is ours to choose
@@ -23,9 +25,13 @@ def source(
 ) -> data.Source:
     """One split, "train" or "test", of the data set of a run.
 
-    With `shard`, (index, count) of a worker, only what is in its own files.
+    The training images are those that a run draws. With `shard`, (index,
+    count) of a worker, only what is in its own files.
+
+    Raises:
+      ValueError: they cannot be read, or so many not be drawn.
     """
-    return data.load(
+    images = data.load(
         settings.dataset,
         split,
         settings.data_dir,
@@ -36,6 +42,50 @@ def source(
         shard=shard,
         channels=settings.channels,
     )
+    draws = split == "train" and isinstance(settings, config.PretrainSettings)
+    return _drawn(settings, images) if draws else images
+
+
+def _drawn(
+    settings: config.PretrainSettings, images: data.Source
+) -> data.Source:
+    """The training images that are drawn, of those that there are."""
+    count, fraction = settings.images_per_label, settings.train_fraction
+    if count is None and (fraction or 1) == 1:
+        return images
+    labels = subsets.labels_of(images)
+    if count is None:
+        _, positions = subsets.hold_out(labels, fraction, settings.draw)
+    else:
+        positions = draw_per_label(
+            count, labels, images.class_names, settings.draw
+        )
+    exceptions.require(
+        images.labels is not None
+        or subsets.can_be_held(images, len(positions)),
+        "--images_per_label and --train_fraction must, of a TFDS set, draw at "
+        f"most {subsets.LARGEST_HELD} images, with --auto_shard=element",
+        len(positions),
+    )
+    return subsets.subset(images, positions)
+
+
+def draw_per_label(
+    count: int, labels: np.ndarray, class_names: tuple[str, ...], seed: int
+) -> np.ndarray:
+    """Positions of --images_per_label images of every class, rising.
+
+    Raises:
+      ValueError: a class has fewer images.
+    """
+    sizes = np.bincount(labels, minlength=len(class_names))
+    exceptions.require(
+        count <= sizes.min(),
+        f"--images_per_label must be at most {sizes.min()}, the training "
+        f"images of {class_names[sizes.argmin()]}",
+        count,
+    )
+    return subsets.draw_per_class(labels, count, seed)
 
 
 def resolved(

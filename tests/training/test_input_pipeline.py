@@ -131,6 +131,36 @@ def test_the_default_optimizer_suits_the_loss(options, rate, decay):
     assert resolved.weight_decay == pytest.approx(decay)
 
 
+def of_digits(split="train", **options):
+    settings = config.PretrainSettings("x", dataset="digits", **options)
+    return input_pipeline.source(settings, split)
+
+
+def pixels(source):
+    images = source.records(None).map(source.read).as_numpy_iterator()
+    return [image.tobytes() for image, _ in images]
+
+
+def test_a_part_of_the_training_images_is_drawn():
+    """The same by each name, and by the draw; those of the test stay."""
+    sizes = np.bincount(of_digits().labels)
+    few = of_digits(images_per_label=7, draw=3)
+    assert (np.bincount(few.labels) == 7).all()
+    share = of_digits(train_fraction=0.25)
+    assert (np.bincount(share.labels) == np.round(sizes / 4)).all()
+    images = pixels(few)
+    assert {*pixels(of_digits())}.issuperset(images)
+    assert pixels(of_digits(images_per_label=7, draw=3)) == images
+    assert pixels(of_digits(images_per_label=7, draw=4)) != images
+    assert of_digits("test", images_per_label=7).num_examples == 360
+    assert of_digits(train_fraction=1).num_examples == sizes.sum()
+
+
+def test_more_images_than_there_are_cannot_be_drawn():
+    with pytest.raises(ValueError, match="--images_per_label must be at most"):
+        of_digits(images_per_label=500)
+
+
 def test_the_default_batch_can_be_shared():
     source = blank(48, 2)
     settings = config.PretrainSettings("x")
