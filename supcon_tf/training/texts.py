@@ -50,7 +50,8 @@ def finetune_text(settings: config.FinetuneTextSettings) -> None:
     run = run_files.RunDirectory(settings.run_dir)
     settings = loop.check_run(run, settings)
     strategy = devices.set_up(settings)
-    resumes = settings.resume and run.language_model.exists()
+    # Killed before its first checkpoint, a run begins anew from the model.
+    resumes = settings.resume and bool(run_files.steps_in(run.checkpoints))
     source = run.language_model if resumes else settings.model
     tokenizer = text.load_tokenizer(source)
     train, validation = sentences.splits(settings, tokenizer)

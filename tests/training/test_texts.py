@@ -95,6 +95,21 @@ def test_a_best_epoch_that_is_gone_back_from_is_forgotten(folder, tmp_path):
     assert not list(run.best.glob("*/bad"))
 
 
+def test_a_run_without_a_checkpoint_begins_anew(folder, tmp_path):
+    """Killed before its first: from the weights of the model, again."""
+    run = run_files.RunDirectory(tmp_path / "run")
+    settings = settings_of(folder, run.path, epochs=2, checkpoint_every=2)
+    training.finetune_text(settings)
+    first = run.metrics()
+    run.checkpoints.rmtree()
+    training.finetune_text(dataclasses.replace(settings, resume=True))
+    again = run.metrics()
+    assert [x["epoch"] for x in again] == [x["epoch"] for x in first]
+    for name in ("loss", "validation_loss"):
+        expected = [x[name] for x in first]
+        assert [x[name] for x in again] == pytest.approx(expected, rel=1e-4)
+
+
 def test_a_test_file_may_come_later(folder, tmp_path):
     """And what else may differ where a run goes on is recorded."""
     run_dir = tmp_path / "run"
