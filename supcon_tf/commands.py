@@ -133,6 +133,18 @@ def sweep_text(settings: config.SweepTextSettings) -> None:
     _sweep(settings)
 
 
+def reproduce(settings: config.ReproduceSettings) -> None:
+    """Runs a table or a figure of the paper, ours beside the published.
+
+      python tools/reproduce.py --table=fig4d --data_dir=DIR --run_dir=runs/4d
+
+    It is a sweep, whose table and figure are written as by tools/sweep.py; the
+    same command again goes on. Run it in the root of a checkout, where the
+    presets are.
+    """
+    _sweep(supcon_tf.sweeps.table_of_paper(settings))
+
+
 def _sweep(settings: config.GridSettings) -> None:
     results = supcon_tf.sweeps.run_sweep(settings)
     print(f"\n{supcon_tf.sweeps.sweep_table(results)}")

@@ -29,6 +29,7 @@ TOOLS = {
     "data_service": config.DataServiceSettings,
     "predict": config.PredictSettings,
     "report": config.ReportSettings,
+    "reproduce": config.ReproduceSettings,
     "show_augment": config.ShowAugmentSettings,
     "sweep": config.SweepSettings,
     "sweep_text": config.SweepTextSettings,

@@ -34,6 +34,7 @@ from supcon_tf.config.stages import (
 from supcon_tf.config.sweep import (
     LINEAR,
     GridSettings,
+    ReproduceSettings,
     SweepAxis,
     SweepSettings,
     SweepTextSettings,

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 from typing import ClassVar
 
 from supcon_tf import exceptions
 from supcon_tf.config import running, stages, texts
-from supcon_tf.settings import Settings, check_field, setting, to_text
+from supcon_tf.settings import (
+    Settings,
+    check_field,
+    setting,
+    to_text,
+    with_default,
+)
 
 LINEAR = "linear."  # before the name of a setting of stage 2
 _LINK = ":"
@@ -67,7 +74,15 @@ class GridSettings(Settings):
     without pictures."""
     metric: str = "linear.top_1"
     """What the figure shows and the table marks the best of: the path of a
-    number in evaluation.json, such as linear.ece or knn.top_1."""
+    number in evaluation.json, such as linear.ece or knn.top_1; method.NAME is
+    of the classifier that a method ends with, stage 1's of ce and max_margin
+    and of texts, the linear stage's of the others."""
+    boxes: str | None = None
+    """Setting whose values have a box each in the figure, over all other
+    settings; default: a panel for each --sweep."""
+    published: tuple[float, ...] = ()
+    """Published numbers, in percent, beside the rows of the table, in their
+    order; 0 where there is none."""
     parallel: int = setting(1, at_least=1)
     """Cells at a time; they share the memory and the devices of this
     machine."""
@@ -80,6 +95,18 @@ class GridSettings(Settings):
                 raise exceptions.InvalidValue(
                     f"--sweep must name a setting once, got {name} twice"
                 )
+        rows = math.prod(
+            len(axis.rows) for axis in self.axes if not axis.is_repetition
+        )
+        if self.published and len(self.published) != rows:
+            raise exceptions.InvalidValue(
+                f"--published must have {rows} numbers, as the table has rows, "
+                f"got {len(self.published)}"
+            )
+        if self.boxes and self.boxes not in names:
+            raise exceptions.InvalidValue(
+                f"--boxes must be a setting of --sweep, got {self.boxes}"
+            )
         if "://" in self.run_dir:
             raise exceptions.InvalidValue(
                 "--run_dir must be a directory of this machine, got "
@@ -118,6 +145,34 @@ class SweepTextSettings(GridSettings, texts.FinetuneTextSettings):
     """What the figure shows and the table marks the best of: the path of a
     number in evaluation.json. That of validation sentences, for to choose by
     those of the test is to learn from them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ReproduceSettings(Settings):
+    """Settings of tools/reproduce.py."""
+
+    table: str = setting(
+        "table1",
+        choices=(
+            *("table1", "table2", "fig4a", "fig4b", "fig4c", "fig4d"),
+            *("suppl_table1", "suppl_table4", "suppl_table5", "suppl_fig3"),
+        ),
+        common=True,
+    )
+    """Table or figure of the paper; its sweep is
+    flags/tables/SCALE/TABLE.flags."""
+    scale: str = setting(
+        "small", choices=("small", "paper", "toy"), common=True
+    )
+    """small: CIFAR-10 as files in --data_dir, for a CPU; paper: ImageNet; toy:
+    the sweep of small on a few digits, to see that it runs."""
+    data_dir: str | None = setting(None, resumable=True, common=True)
+    """Folder of the images, or of the prepared TFDS data sets."""
+    parallel: int = with_default(GridSettings, "parallel")
+
+    def _check(self) -> None:
+        if self.scale == "toy":
+            self._check_left_out("with --scale=toy", "data_dir")
 
 
 def axis_text(value: object) -> str:

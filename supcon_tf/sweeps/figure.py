@@ -29,19 +29,24 @@ def plot_sweep(results: dict[str, object]) -> figure.Figure:
     get a line through the means, and the range from least to most; one line
     per value of the first named setting, if there is one. Repetitions over
     seeds are averaged first, their range stays visible; where nothing else
-    varies, each is a point. Cells without the metric, such as those to come,
-    are not drawn. `results` are those of `grid.describe`.
+    varies, each is a point. With `boxes` there is one panel, of that setting.
+    Published numbers are crosses, where there is one panel. Cells without the
+    metric, such as those to come, are not drawn. `results` are those of
+    `grid.describe`.
 
     Returns:
       A figure outside pyplot, an axis per setting, at least one.
     """
     metric = results["metric"]
     varying = [axis for axis in results["axes"] if not axis["is_repetition"]]
+    groups = table.group(results)
     points = [
         (one.values, numbers)
-        for one in table.group(results)
+        for one in groups
         if (numbers := one.numbers(metric))
     ]
+    if boxes := results.get("boxes"):
+        varying, points = _by_setting(boxes, groups, metric)
     drawn = figure.Figure(layout="constrained")
     panels = _panels(drawn, max(len(varying), 1), scores.find(metric).label)
     count = sum(len(numbers) for _, numbers in points)
@@ -57,10 +62,12 @@ def plot_sweep(results: dict[str, object]) -> figure.Figure:
             colors = palette.COLORS if axis is split else palette.COLORS[:1]
             _draw_boxes(panel, axis, points, colors)
         panel.set_xlabel(axis["name"].replace("_", " "))
+    if results.get("published") and len(varying) == 1 and not boxes:
+        _draw_published(panels[0], varying[0], results["published"])
     lines = [x.get_legend_handles_labels() for x in panels]
     legend = next((x for x in lines if x[0]), None)
     if legend:
-        title = split["name"].replace("_", " ")
+        title = split["name"].replace("_", " ") if split else None
         place = "outside right upper"
         drawn.legend(*legend, loc=place, title=title, frameon=False)
     return drawn
@@ -80,6 +87,36 @@ def _panels(drawn: figure.Figure, count: int, label: str) -> list[axes.Axes]:
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
     return [*grid.flat[:count]]
+
+
+def _by_setting(
+    name: str, groups: Sequence[table.Group], metric: str
+) -> tuple[list[dict[str, object]], list[_Point]]:
+    """An axis of one setting, and the points by its values alone."""
+    points = []
+    for one in groups:
+        if numbers := one.numbers(metric):
+            tools = one.cells[0]["settings"]
+            of_tool = "linear" if name.startswith(config.LINEAR) else None
+            own = tools[of_tool or next(iter(tools))]
+            value = own[name.removeprefix(config.LINEAR)]
+            points.append(({name: value}, numbers))
+    values = [*dict.fromkeys(values[name] for values, _ in points)]
+    return [{"name": name, "values": values or ["none"]}], points
+
+
+def _draw_published(
+    panel: axes.Axes, axis: dict[str, object], published: Sequence[float]
+) -> None:
+    """Published numbers, from percent, where their values are."""
+    values = axis["values"]
+    places = values if _is_numeric(axis) else range(len(values))
+    known = [
+        (place, number / 100)
+        for place, number in zip(places, published, strict=True)
+        if number
+    ]
+    panel.plot(*zip(*known, strict=True), "kx", label="published")
 
 
 def _is_numeric(axis: dict[str, object]) -> bool:

@@ -46,6 +46,22 @@ class Cell:
         """The settings of what is trained."""
         return (self.training, self.linear)[: 1 + bool(self.linear)]
 
+    def metrics(self) -> dict[str, float]:
+        """The finite numbers of the result, by their path; none before it.
+
+        Those of the classifier that the method ends with have a second path,
+        "method.".
+        """
+        known = self.directory.metrics()
+        stage_2 = self.linear and self.training.has_projections
+        prefix = "linear." if stage_2 else "pretrained."
+        ends = {
+            f"method.{path.removeprefix(prefix)}": number
+            for path, number in known.items()
+            if path.startswith(prefix)
+        }
+        return known | ends
+
     @property
     def linear_stage(self) -> str:
         """The name of stage 2; "" on texts."""
@@ -119,7 +135,8 @@ def describe(
     """What sweep.json holds; read by the table and the figure.
 
     Returns:
-      `metric`; `axes`, a list of `name`, `values` and `is_repetition`;
+      `metric`, `boxes` and `published`, as in the settings; `axes`, a list of
+      `name`, `values` and `is_repetition`;
       `cells`, a list of `name`, `values` by axis, `status`, `seconds`, `part`,
       `error`, `metrics` by path, the paths `log`, `run_dir` and
       `linear_stage`, and `settings` of the tools. Lists that vary are texts.
@@ -130,6 +147,8 @@ def describe(
 
     return {
         "metric": sweep.metric,
+        "boxes": sweep.boxes,
+        "published": list(sweep.published),
         "axes": [
             {
                 "name": axis.name,
@@ -143,7 +162,7 @@ def describe(
                 "name": cell.name,
                 "values": {n: as_json(v) for n, v in cell.values.items()},
                 **dataclasses.asdict(cell.directory.state()),
-                "metrics": cell.directory.metrics(),
+                "metrics": cell.metrics(),
                 "log": str(cell.directory.log),
                 "run_dir": cell.run_dir,
                 "linear_stage": cell.linear_stage,

@@ -52,7 +52,7 @@ def run_sweep(sweep: config.GridSettings) -> dict[str, object]:
         cell.directory.write_state(state)
         told = state.error or "not finished"
         if state.status == "finished":
-            number = cell.directory.metrics().get(sweep.metric)
+            number = cell.metrics().get(sweep.metric)
             told = (
                 f"{sweep.metric} {table.number_text(number)}, "
                 f"{table.duration(state.seconds)}"

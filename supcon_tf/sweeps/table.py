@@ -47,8 +47,9 @@ def sweep_table(results: dict[str, object]) -> str:
     draws, it gives mean and standard deviation, and the mean difference of
     `metric` to the first row in pairs of the same repetition, with its p: how
     often signs at random make it as large (a two-sided permutation test, exact
-    for up to 13 pairs). The best by `metric` is in bold type. `results` are
-    those of `grid.describe`.
+    for up to 13 pairs). The best by `metric` is in bold type. Published
+    numbers, in percent, come before it. `results` are those of
+    `grid.describe`.
     """
     axes = [a["name"] for a in results["axes"] if not a["is_repetition"]]
     repeats = len(axes) < len(results["axes"])
@@ -63,8 +64,11 @@ def sweep_table(results: dict[str, object]) -> str:
     compares = repeats and len(groups) > 1
     if compares:
         labels.insert(1, "to the first")
-    rows = [[*axes, *(["runs"] if repeats else []), *labels, "time"]]
-    for one in groups:
+    published = results.get("published")
+    first = ["published"] * bool(published) + ["runs"] * repeats
+    rows = [[*axes, *first, *labels, "time"]]
+    for place, one in enumerate(groups):
+        of_paper = [f"{published[place] or '-'}"] if published else []
         runs = [_runs(one)] if repeats else []
         numbers = [_number(one, metric) for metric in metrics]
         if one is best:
@@ -72,7 +76,7 @@ def sweep_table(results: dict[str, object]) -> str:
         if compares:
             numbers.insert(1, _difference(one.differences(metric, groups[0])))
         values = [config.axis_text(one.values[axis]) for axis in axes]
-        rows.append([*values, *runs, *numbers, _time(one)])
+        rows.append([*values, *of_paper, *runs, *numbers, _time(one)])
     lines = _markdown(rows, left=len(axes))
     failures = [
         f"- {cell['name']}, {cell['part'] or 'at its start'}: "

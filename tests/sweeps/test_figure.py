@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import numpy as np
+import pytest
 
 from supcon_tf.sweeps import figure
 from tests.sweeps.results import make_results
@@ -94,6 +95,33 @@ def test_odd_sweeps_have_a_figure():
     )
     assert len(panels) == len(drawn.axes) == 4
     assert panels[0].get_gridspec().get_geometry() == (2, 2)
+
+
+def test_published_numbers_are_crosses():
+    results = make_results({"temperature": [0.1, 0.2]}, metrics)
+    (panel,) = figure.plot_sweep(results | {"published": [78.7, 0.0]}).axes
+    np.testing.assert_allclose(lines(panel)["published"], [[0.1, 0.787]])
+    results = make_results({"optimizer": OPTIMIZERS}, metrics)
+    drawn = figure.plot_sweep(results | {"published": [78.2, 78.7, 77.6]})
+    crosses = lines(drawn.axes[0])["published"]
+    np.testing.assert_allclose(crosses, [[0, 0.782], [1, 0.787], [2, 0.776]])
+    assert [x.get_text() for x in drawn.legends[0].get_texts()] == ["published"]
+
+
+def test_a_box_per_value_of_one_setting():
+    """As Fig. 4 a, of which each row is another learning rate."""
+    rows = [f"{name}:{rate}" for name in ("supcon", "ce") for rate in (1, 2, 3)]
+    results = make_results({"objective:learning_rate": rows}, lambda _: {})
+    for number, cell in enumerate(results["cells"]):
+        objective = rows[number].partition(":")[0]
+        cell["settings"] = {"pretrain": {"objective": objective}, "linear": {}}
+        cell["metrics"] = {"linear.top_1": 0.1 * number}
+    drawn = figure.plot_sweep(results | {"boxes": "objective"})
+    (panel,) = drawn.axes
+    labels = [x.get_text() for x in panel.get_xticklabels()]
+    assert labels == ["supcon", "ce"] and panel.get_xlabel() == "objective"
+    points = [one[0].get_ydata().tolist() for one in panel.containers]
+    assert points == [[0, 0.1, 0.2], pytest.approx([0.3, 0.4, 0.5])]
 
 
 def test_many_points_of_a_box_are_outliers_only():

@@ -61,6 +61,36 @@ def test_cells_that_differ_in_stage_2_share_stage_1():
     assert only.linear.name == "linear-weight_decay-0_5"
 
 
+def test_a_method_is_measured_by_the_classifier_that_it_ends_with(tmp_path):
+    scores = {"linear": {"top_1": 0.5}, "pretrained": {"top_1": 0.7}}
+    found = {}
+    for cell in grid.list_cells(
+        config.SweepSettings(
+            str(tmp_path), sweep=("objective=supcon,ce,max_margin,supcon+ce",)
+        )
+    ):
+        assert cell.metrics() == {}
+        cell.directory.path.mkdir(parents=True)
+        cell.directory.evaluation_file.write_text(json.dumps(scores))
+        assert cell.metrics()["linear.top_1"] == 0.5
+        found[cell.training.objective] = cell.metrics()["method.top_1"]
+    assert found == {"supcon": 0.5, "ce": 0.7, "max_margin": 0.7} | {
+        "supcon+ce": 0.5
+    }
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"published": (1.0,)}, "--published must have 2 numbers, .*, got 1"),
+        ({"boxes": "epochs"}, "--boxes must be a setting of --sweep, got ep"),
+    ],
+)
+def test_what_is_shown_must_be_there(overrides, message):
+    with pytest.raises(ValueError, match=message):
+        sweep("temperature=0.1,0.2", "seed=0,1,2", **overrides)
+
+
 def test_a_cell_on_texts_is_one_training():
     files = {"model": "m", "train_file": "t.tsv", "test_file": "e.tsv"}
     results = grid.list_cells(

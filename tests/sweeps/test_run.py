@@ -218,7 +218,9 @@ def test_a_signal_ends_cells_that_can_go_on(
 
 def test_a_metric_that_no_result_has_is_named(pretended, tmp_path):
     settings = settings_of(tmp_path, "temperature=0.1", metric="linear.top1")
-    message = "--metric must be one of linear.top_1, got linear.top1"
+    message = (
+        "--metric must be one of linear.top_1, method.top_1, got linear.top1"
+    )
     with pytest.raises(ValueError, match=message):
         sweeps.run_sweep(settings)
     pretended.log.clear()

@@ -38,6 +38,13 @@ def test_a_row_per_cell_and_the_best_marked():
     assert len({*lengths}) == 1
 
 
+def test_published_numbers_stand_beside_ours():
+    results = make_results({"temperature": [0.05, 0.1]}, by_temperature)
+    (head, _, *body) = rows(results | {"published": [78.7, 0.0]})
+    assert head[:3] == ["temperature", "published", "linear top-1"]
+    assert [row[1] for row in body] == ["78.7", "-"]
+
+
 @pytest.mark.parametrize(
     ("metric", "title", "best"),
     [

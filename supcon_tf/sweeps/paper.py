@@ -1,0 +1,57 @@
+"""The sweeps of the paper's tables and figures."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+from supcon_tf import config, exceptions, settings
+
+_TOY = {
+    "dataset": "digits",
+    "data_dir": None,
+    "width": 0.05,
+    "hidden_dims": (16,),
+    "batch_size": 20,
+    "images_per_label": 4,
+    "epochs": 1,
+    "warmup_epochs": 0.0,
+}
+
+
+def table_of_paper(own: config.ReproduceSettings) -> config.SweepSettings:
+    """The sweep of a table or a figure, by the presets of this directory.
+
+    Raises:
+      ValueError: there are no presets here, or none at that scale.
+    """
+    is_toy = own.scale == "toy"
+    folder = pathlib.Path("flags/tables", "small" if is_toy else own.scale)
+    exceptions.require(
+        folder.exists(),
+        "the working directory must be the root of a checkout, with its flags",
+        pathlib.Path.cwd(),
+    )
+    flagfile = folder / f"{own.table}.flags"
+    exceptions.require(
+        flagfile.exists(),
+        f"--table must be one of {_names(folder)} with --scale={own.scale}",
+        own.table,
+    )
+    flags = [f"--run_dir={own.run_dir}", f"--parallel={own.parallel}"]
+    data_dir = "unused" if is_toy else own.data_dir
+    if data_dir is not None:
+        flags.append(f"--data_dir={data_dir}")
+    sweep = settings.from_flagfile(config.SweepSettings, flagfile, *flags)
+    if not is_toy:
+        return sweep
+    axes = [
+        text
+        for text, axis in zip(sweep.sweep, sweep.axes, strict=True)
+        if not axis.is_repetition
+    ]
+    return dataclasses.replace(sweep, sweep=tuple(axes), **_TOY)
+
+
+def _names(folder: pathlib.Path) -> str:
+    return ", ".join(sorted(path.stem for path in folder.glob("*.flags")))
