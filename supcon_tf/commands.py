@@ -116,7 +116,7 @@ def sweep(settings: config.SweepSettings) -> None:
     --parallel=K, K cells run at a time, each on its share of the cores. Exit
     code 1 if a cell failed.
     """
-    _sweep(settings)
+    _show_sweep(supcon_tf.sweeps.run_sweep(settings), settings.run_dir)
 
 
 def sweep_text(settings: config.SweepTextSettings) -> None:
@@ -130,7 +130,7 @@ def sweep_text(settings: config.SweepTextSettings) -> None:
     and of seed are repetitions. The table marks the best by the validation
     sentences. All else is as in tools/sweep.py.
     """
-    _sweep(settings)
+    _show_sweep(supcon_tf.sweeps.run_sweep(settings), settings.run_dir)
 
 
 def reproduce(settings: config.ReproduceSettings) -> None:
@@ -142,13 +142,12 @@ def reproduce(settings: config.ReproduceSettings) -> None:
     same command again goes on. Run it in the root of a checkout, where the
     presets are.
     """
-    _sweep(supcon_tf.sweeps.table_of_paper(settings))
+    _show_sweep(supcon_tf.sweeps.reproduce(settings), settings.run_dir)
 
 
-def _sweep(settings: config.GridSettings) -> None:
-    results = supcon_tf.sweeps.run_sweep(settings)
+def _show_sweep(results: dict[str, object], run_dir: str) -> None:
     print(f"\n{supcon_tf.sweeps.sweep_table(results)}")
-    print(f"\nfigure       {settings.run_dir}/sweep.png")
+    print(f"\nfigure       {run_dir}/sweep.png")
     failed = [c for c in results["cells"] if c["status"] == "failed"]
     if failed:
         sys.exit(

@@ -2,6 +2,7 @@
 
 from supcon_tf.evaluation.augmentation import plot_operations, show_augment
 from supcon_tf.evaluation.evaluate import evaluate
+from supcon_tf.evaluation.hardness import plot_gradients
 from supcon_tf.evaluation.plots import (
     plot_grid,
     plot_representation,

@@ -2,6 +2,6 @@
 
 from supcon_tf.sweeps.figure import plot_sweep
 from supcon_tf.sweeps.grid import Cell, list_cells
-from supcon_tf.sweeps.paper import table_of_paper
+from supcon_tf.sweeps.paper import reproduce, table_of_paper
 from supcon_tf.sweeps.run import run_sweep
 from supcon_tf.sweeps.table import sweep_table

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import pathlib
 
-from supcon_tf import config, exceptions, settings
+from supcon_tf import config, evaluation, exceptions, files, settings
+from supcon_tf.sweeps import run as sweep_run
+from supcon_tf.training import runs
 
 _TOY = {
     "dataset": "digits",
@@ -17,6 +20,23 @@ _TOY = {
     "epochs": 1,
     "warmup_epochs": 0.0,
 }
+
+
+def reproduce(own: config.ReproduceSettings) -> dict[str, object]:
+    """Runs a table or a figure of the paper; see `run_sweep`.
+
+    That of hardness writes hardness.png too, of the runs of all cells.
+    """
+    results = sweep_run.run_sweep(table_of_paper(own))
+    done = [x for x in results["cells"] if x["status"] == "finished"]
+    if own.table == "hardness" and done:
+        opened = {x["name"]: runs.open_run(x["run_dir"]) for x in done}
+        content = io.BytesIO()
+        drawn = evaluation.plot_gradients(opened)
+        drawn.savefig(content, format="png", dpi=120)
+        path = pathlib.Path(own.run_dir, "hardness.png")
+        files.write_atomically(path, content.getvalue())
+    return results
 
 
 def table_of_paper(own: config.ReproduceSettings) -> config.SweepSettings:

@@ -34,7 +34,7 @@ def test_every_cell_of_a_table_is_sound(scale, table):
     sweep = sweep_of(table, scale)
     cells = grid.list_cells(sweep)
     has_seeds = any(axis.is_repetition for axis in sweep.axes)
-    assert has_seeds == (scale == "small")
+    assert has_seeds == (scale == "small" and table != "hardness")
     for cell in cells:
         assert cell.training.dataset == (
             "folder" if scale == "small" else "tfds:imagenet2012"
