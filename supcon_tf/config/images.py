@@ -20,6 +20,12 @@ class DataSettings(Settings):
     --data_dir), or tfds:NAME; default: folder where --data_dir is given."""
     data_dir: str | None = setting(None, resumable=True, common=True)
     """Folder of the images, or of the prepared TFDS data sets."""
+    train_split: str | None = None
+    """TFDS: what is trained on, in its syntax, such as train+validation;
+    default: train."""
+    test_split: str | None = None
+    """TFDS: what is tested on; default: test or, without labels there,
+    validation."""
     image_size: int | None = setting(None, at_least=8, common=True)
     """Side of the views in pixels; default: that of the images, where all are
     squares of one size."""
@@ -53,6 +59,11 @@ class DataSettings(Settings):
             self._check_left_out(
                 f"with --dataset={self.dataset}, which is read as RGB",
                 "channels",
+            )
+            self._check_left_out(
+                f"with --dataset={self.dataset}, which is no set of TFDS",
+                "train_split",
+                "test_split",
             )
         if self.dataset == "folder" and not self.data_dir:
             raise exceptions.InvalidValue(

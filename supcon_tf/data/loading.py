@@ -17,6 +17,7 @@ def load(
     skip_bad_images: bool = False,
     shard: tuple[int, int] | None = None,
     channels: int = 3,
+    tfds_split: str | None = None,
 ) -> sources.Source:
     """Loads one split of a data set by name.
 
@@ -37,6 +38,7 @@ def load(
       skip_bad_images: folder: leave files out that cannot be read.
       channels: 3; 1 for a TFDS set that has one channel, as it is.
       shard: TFDS: (index, count) of one worker's part of the files; None: all.
+      tfds_split: TFDS: what `split` is there, such as "train+validation".
 
     Raises:
       ValueError: a name is not known, or `data_dir` or `shard` does not fit.
@@ -47,7 +49,9 @@ def load(
     )
     if dataset.startswith("tfds:") and dataset != "tfds:":
         name = dataset.removeprefix("tfds:")
-        return tfds_source.load_tfds(name, split, data_dir, shard, channels)
+        return tfds_source.load_tfds(
+            name, split, data_dir, shard, channels, tfds_split
+        )
     exceptions.require(
         channels == 3, "`channels` must be 3 except for TFDS", channels
     )

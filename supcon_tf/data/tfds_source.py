@@ -26,6 +26,7 @@ def load_tfds(
     data_dir: str | None,
     shard: tuple[int, int] | None = None,
     channels: int = 3,
+    tfds_split: str | None = None,
 ) -> sources.Source:
     """Loads one split of a TFDS set; see `loading.load`.
 
@@ -41,6 +42,7 @@ def load_tfds(
       data_dir: where TFDS keeps its sets; None is TFDS's own default.
       shard: (index, count) to read only every count-th file; None for all.
       channels: 3, or 1 for a set of one channel, as it is.
+      tfds_split: what `split` is, in TFDS's syntax; None for the above.
 
     Raises:
       ImportError: `tensorflow_datasets` does not import.
@@ -52,7 +54,10 @@ def load_tfds(
     builder = prepared_builder(tfds, name, data_dir)
     keys = _feature_keys(tfds, name, builder)
     image_key, label_key = keys
-    split_name, dataset = _read_split(tfds, builder, split, keys, shard)
+    names = {"train": ("train",), "test": _TEST_SPLITS}[split]
+    if tfds_split is not None:
+        names = (tfds_split,)
+    split_name, dataset = _read_split(tfds, builder, names, keys, shard)
     num_examples = builder.info.splits[split_name].num_examples
     height, width = builder.info.features[image_key].shape[:2]
 
@@ -148,15 +153,16 @@ def _feature_keys(
 def _read_split(
     tfds: types.ModuleType,
     builder: tfds.core.DatasetBuilder,
-    split: str,
+    candidates: tuple[str, ...],
     keys: tuple[str, str],
     shard: tuple[int, int] | None,
 ) -> tuple[str, tf.data.Dataset]:
     """Returns the split's TFDS name and its encoded examples."""
     image_key, label_key = keys
-    candidates = {"train": ("train",), "test": _TEST_SPLITS}[split]
     for candidate in candidates:
-        if candidate not in builder.info.splits:
+        try:
+            builder.info.splits[candidate]
+        except (KeyError, ValueError):  # whole ones, and parts of them
             continue
         dataset = builder.as_dataset(
             split=candidate,
@@ -174,8 +180,8 @@ def _read_split(
         if next(iter(dataset))[label_key] >= 0:
             return candidate, dataset
     raise exceptions.InvalidValue(
-        f"`dataset` must have a labelled split named {' or '.join(candidates)} "
-        f"for `{split}`, got {list(builder.info.splits)}"
+        f"`dataset` must have a labelled split {' or '.join(candidates)}, got "
+        f"{list(builder.info.splits)}"
     )
 
 

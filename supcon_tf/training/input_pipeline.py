@@ -41,6 +41,7 @@ def source(
         skip_bad_images=settings.skip_bad_images,
         shard=shard,
         channels=settings.channels,
+        tfds_split=getattr(settings, f"{split}_split"),
     )
     draws = split == "train" and isinstance(settings, config.PretrainSettings)
     return _drawn(settings, images) if draws else images

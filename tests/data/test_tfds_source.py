@@ -161,6 +161,28 @@ def test_a_set_is_read_encoded(tfds_dir):
     assert test.num_examples == 10
 
 
+def test_splits_can_be_joined_and_cut(tfds_dir):
+    """As the protocols of transfer train on train + validation."""
+
+    def load(split, **options):
+        return data.load(
+            "tfds:tiny_photos", "train", tfds_dir, tfds_split=split, **options
+        )
+
+    both = load("train+test")
+    expected = [(i, i % 3) for count in (10, 30) for i in range(count)]
+    assert sorted(gray_levels(both)) == sorted(expected)
+    seeds = tf.constant([3, 4])
+    assert sorted(gray_levels(both, seeds)) == sorted(expected)
+    assert both.split == "train" and both.num_examples == 40
+    assert load("train[:50%]").num_examples == 15
+    parts = [load("train+test", shard=(i, 2)) for i in range(2)]
+    of_parts = [x for part in parts for x in gray_levels(part)]
+    assert sorted(of_parts) == sorted(expected)
+    with pytest.raises(ValueError, match="split nowhere, got .'train'"):
+        load("nowhere")
+
+
 def test_only_the_seeds_determine_the_order(tfds_dir):
     source = data.load("tfds:tiny_photos", "train", tfds_dir)
     tf.random.set_seed(1)
@@ -285,7 +307,7 @@ def test_a_set_can_be_class_balanced(tfds_dir, monkeypatch):
     [
         (
             "tiny_unlabelled",
-            r"split named train .*got \['test', 'validation'",
+            r"split train, got \['test', 'validation'",
         ),
         ("tiny_text", "must have an Image and a ClassLabel, got tfds:tiny_te"),
         ("no_such_set", "`dataset` must name a TFDS set, got tfds:no_such_set"),
