@@ -156,7 +156,7 @@ class ReproduceSettings(Settings):
         choices=(
             *("table1", "table2", "fig4a", "fig4b", "fig4c", "fig4d"),
             *("suppl_table1", "suppl_table4", "suppl_table5", "suppl_fig3"),
-            "hardness",
+            *("long", "hardness"),
         ),
         common=True,
     )

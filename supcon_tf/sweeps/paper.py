@@ -25,17 +25,23 @@ _TOY = {
 def reproduce(own: config.ReproduceSettings) -> dict[str, object]:
     """Runs a table or a figure of the paper; see `run_sweep`.
 
-    That of hardness writes hardness.png too, of the runs of all cells.
+    hardness and long write a figure of their own too, TABLE.png, of the runs of
+    all cells, and long what it shows, long.json.
     """
     results = sweep_run.run_sweep(table_of_paper(own))
     done = [x for x in results["cells"] if x["status"] == "finished"]
-    if own.table == "hardness" and done:
+    if done and own.table in ("hardness", "long"):
         opened = {x["name"]: runs.open_run(x["run_dir"]) for x in done}
+        path = pathlib.Path(own.run_dir, own.table)
+        if own.table == "hardness":
+            drawn = evaluation.plot_gradients(opened)
+        else:
+            curves = {x: evaluation.accuracy_curve(opened[x]) for x in opened}
+            files.write_json(path.with_suffix(".json"), curves)
+            drawn = evaluation.plot_curves(curves)
         content = io.BytesIO()
-        drawn = evaluation.plot_gradients(opened)
         drawn.savefig(content, format="png", dpi=120)
-        path = pathlib.Path(own.run_dir, "hardness.png")
-        files.write_atomically(path, content.getvalue())
+        files.write_atomically(path.with_suffix(".png"), content.getvalue())
     return results
 
 

@@ -1,0 +1,52 @@
+"""Accuracy over the epochs of a run, by a linear probe of each checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from matplotlib import figure
+
+from supcon_tf import data, palette, run_files
+from supcon_tf.evaluation import linear_probe
+from supcon_tf.training import checkpoints, representations, runs
+
+_L2 = 0.1  # of the probe, on all training images
+_ITERATIONS = 1000
+
+
+def accuracy_curve(run: runs.Run) -> dict[int, float]:
+    """Test accuracy of a linear probe, by the epochs of each checkpoint.
+
+    The probe is a logistic regression on the representations of all training
+    images, as `evaluate` makes them: centre crops in inference mode.
+    """
+    train, test = run.source("train"), run.source("test")
+    represent = representations.representer(
+        run.encoder, image_size=run.image_size
+    )
+    steps = data.steps_per_epoch(train, run.settings.batch_size)
+    curve = {}
+    for step in run_files.steps_in(run.files.checkpoints):
+        path = str(run_files.path_of(run.files.checkpoints, step))
+        checkpoints.restore(path, encoder=run.encoder)
+        probe = linear_probe.logistic_regression(_ITERATIONS)
+        linear_probe.fit(probe, *represent(train), _L2)
+        curve[step // steps] = float(probe.score(*represent(test)))
+    return curve
+
+
+def plot_curves(curves: Mapping[str, Mapping[int, float]]) -> figure.Figure:
+    """A line per run, by what the figure calls it, over the epochs."""
+    drawn = figure.Figure(layout="constrained", figsize=(5.5, 3.8))
+    panel = drawn.subplots()
+    panel.set_xlabel("epochs")
+    panel.set_ylabel("top-1 of a linear probe")
+    panel.grid(alpha=0.3)
+    panel.spines[["top", "right"]].set_visible(False)
+    for (name, curve), color in zip(
+        curves.items(), palette.COLORS, strict=False
+    ):
+        epochs, accuracies = zip(*sorted(curve.items()), strict=True)
+        panel.plot(epochs, accuracies, "o-", color=color, label=name)
+    panel.legend(frameon=False)
+    return drawn
