@@ -159,7 +159,7 @@ def tiny_settings(image_folder, tmp_path_factory):
                 "data_dir": str(image_folder),
                 "image_size": 16,
                 "architecture": "vgg8",
-                "width": 0.05,
+                "width": 0.1,
                 "hidden_dims": (16,),
                 "projection_dim": 8,
                 "batch_size": 16,

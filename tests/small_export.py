@@ -21,7 +21,7 @@ _FOLDER = tempfile.TemporaryDirectory()  # until the process ends
 def encoder_and_classifier():
     """Both built; representations have 26 numbers, and not unit length."""
     tf.keras.utils.set_random_seed(1)
-    encoder = models.Encoder("vgg8", width=0.05, normalize=False)
+    encoder = models.Encoder("vgg8", width=0.1, normalize=False)
     encoder.build((None, SIZE, SIZE, 3))
     classifier = tf.keras.layers.Dense(len(NAMES), kernel_initializer="normal")
     classifier.build((None, encoder.representation_dim))

@@ -18,7 +18,7 @@ from tests import forks
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 TINY = [
-    *("--architecture=vgg8", "--width=0.05", "--hidden_dims=16"),
+    *("--architecture=vgg8", "--width=0.1", "--hidden_dims=16"),
     *("--image_size=16", "--batch_size=16", "--augmentation=identity"),
 ]
 
@@ -108,7 +108,7 @@ def test_the_start_up_report_says_what_runs(command_line_run):
         f"TensorFlow {importlib.metadata.version('tensorflow')}, Keras 2.",
         "48 train images of 3 classes, views of 16 px",
         "16 images x 2 views, 16 images per replica; 3 steps per epoch",
-        "vgg8, width 0.05",
+        "vgg8, width 0.1",
         "learning rate 0.3125 (5 per 256, linear scaling)",
         "chance level 0.3434",
         "loss/chance",

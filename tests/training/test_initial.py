@@ -60,7 +60,7 @@ def test_the_head_comes_too_and_what_was_begun_goes_on(
         training.load_encoder(tmp_path / name) for name in ("first", "second")
     )
     assert_equal(before.stack.convs[0], after.stack.convs[0])
-    old, new = (x.stack.convs[1].conv.kernel for x in (before, after))
+    old, new = (x.stack.convs[2].conv.kernel for x in (before, after))
     assert 0 < np.abs(old - new).max() < 0.1
     (tmp_path / "first").rename(moved)
     # What it was started from is needed no more.
