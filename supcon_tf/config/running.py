@@ -130,10 +130,10 @@ class OptimizerSettings(Settings):
     def default_learning_rate(self) -> float:
         """The learning rate where none is given.
 
-        Those of sgd for supcon, of lars and of rmsprop are the best that were
-        measured (docs/reproduction.md); the others are customary. With an
-        epsilon of 1, far above the squares of a gradient, rmsprop steps as sgd
-        does.
+        Those of sgd for supcon, of lars and of rmsprop with a small epsilon are
+        the best that were measured (docs/reproduction.md); the others are
+        customary. With an epsilon of 1, far above the squares of a gradient,
+        rmsprop steps as sgd does.
         """
         multiple = self.loss_multiple
         sgd = 0.5 / multiple if multiple else 1.0

@@ -60,6 +60,9 @@ def load(
         "`shard` must be None except for TFDS, whose files it divides",
         f"{shard} for {dataset}",
     )
+    exceptions.require(
+        tfds_split is None, "`tfds_split` must be None but for TFDS", tfds_split
+    )
     if dataset == "digits":
         return sources.load_digits(split)
     exceptions.require(
