@@ -169,6 +169,8 @@ class ReproduceSettings(Settings):
     the sweep of small on a few digits, to see that it runs."""
     data_dir: str | None = setting(None, resumable=True, common=True)
     """Folder of the images, or of the prepared TFDS data sets."""
+    seeds: tuple[int, ...] = setting((0,), common=True)
+    """Every cell is run with each; the table has mean and spread."""
     parallel: int = with_default(GridSettings, "parallel")
 
     def _check(self) -> None:

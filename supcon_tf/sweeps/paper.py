@@ -69,14 +69,9 @@ def table_of_paper(own: config.ReproduceSettings) -> config.SweepSettings:
     if data_dir is not None:
         flags.append(f"--data_dir={data_dir}")
     sweep = settings.from_flagfile(config.SweepSettings, flagfile, *flags)
-    if not is_toy:
-        return sweep
-    axes = [
-        text
-        for text, axis in zip(sweep.sweep, sweep.axes, strict=True)
-        if not axis.is_repetition
-    ]
-    return dataclasses.replace(sweep, sweep=tuple(axes), **_TOY)
+    seeds = "seed=" + ",".join(map(str, own.seeds))
+    toy = _TOY if is_toy else {}
+    return dataclasses.replace(sweep, sweep=(seeds, *sweep.sweep), **toy)
 
 
 def _names(folder: pathlib.Path) -> str:

@@ -287,8 +287,15 @@ OBJECTIVES = {  # and what the header says of it
 def test_every_objective_falls_and_later_stages_take_its_encoder(
     objective, tiny_settings, capsys
 ):
+    # Cosines times 30 go astray at 1.
+    rate = 0.1 if objective == "max_margin" else 1.0
     run = training.pretrain(
-        tiny_settings(objective=objective, epochs=5, warmup_epochs=0.0)
+        tiny_settings(
+            objective=objective,
+            epochs=5,
+            warmup_epochs=0.0,
+            learning_rate=rate,
+        )
     )
     assert OBJECTIVES[objective] in capsys.readouterr().out
     figures = run.metrics()
