@@ -55,16 +55,9 @@ def mirrored_strategy():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def two_logical_cpus(request):
+def two_logical_cpus():
     """Splits the CPU before TensorFlow starts; ordinary tests use one."""
     import tensorflow as tf
-
-    if not request.config.getoption("--run_slow"):
-        # A third of the time of a short training. The programs that tests
-        # start have it on, as users do.
-        tf.config.optimizer.set_experimental_options(
-            {"disable_meta_optimizer": True}
-        )
 
     if "PYTEST_XDIST_WORKER" in os.environ:  # a core each
         tf.config.threading.set_intra_op_parallelism_threads(1)

@@ -195,6 +195,7 @@ def test_what_is_killed_goes_on_where_it_was(finished_run, image_folder):
     assert again.stdout.splitlines()[-len(table) :] == table
 
 
+@pytest.mark.slow
 def test_two_workers_end_like_one_device(finished_run, image_folder):
     flags = [
         f"--run_dir={finished_run.path}",

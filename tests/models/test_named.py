@@ -28,6 +28,7 @@ MEMBERS = {
     "VGG19": 32,
     "Xception": 71,
 }
+DEEP = ("DenseNet121", "InceptionResNetV2", "NASNetMobile", "ResNetRS50")
 PREPROCESS = {  # of the family's module
     name: sys.modules[
         getattr(tf.keras.applications, name).__module__
@@ -44,7 +45,13 @@ def test_no_family_is_missing():
     assert modules == of_members
 
 
-@pytest.mark.parametrize(("name", "side"), MEMBERS.items())
+@pytest.mark.parametrize(
+    ("name", "side"),
+    [
+        pytest.param(*x, marks=[pytest.mark.slow] * (x[0] in DEEP))
+        for x in MEMBERS.items()
+    ],
+)
 def test_a_member_of_each_family_trains(name, side):
     architecture = f"keras:{name}"
     smaller = side - 1
