@@ -74,7 +74,7 @@ class CorruptedImages:
             self._sources |= {x: self._tfds_source(*x) for x in conditions}
             return
         self._sources |= dict.fromkeys(conditions, self._test)
-        _check_library()
+        check_library()
         exceptions.require(  # the limit of imagecorruptions
             self._size >= 32,
             "--corruptions=generated must have images of at least 32 pixels",
@@ -175,7 +175,7 @@ class CorruptedImages:
         return source
 
 
-def _check_library() -> None:
+def check_library() -> None:
     """Imports what makes most corruptions, before anything is computed.
 
     Raises:

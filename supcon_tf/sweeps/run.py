@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from supcon_tf import config, exceptions, files
+from supcon_tf.evaluation import corruptions
 from supcon_tf.sweeps import figure, grid, processes, records, table
 from supcon_tf.training import preemption
 
@@ -38,10 +39,13 @@ def run_sweep(sweep: config.GridSettings) -> dict[str, object]:
     Raises:
       ValueError: a setting of a cell breaks a rule; run_dir holds something
         else, or cells of other settings; or no result has `metric`.
+      ImportError: the evaluation needs an extra that is not installed.
       Preempted: SIGTERM or Ctrl-C came, and the cells that were
         running are saved.
     """
     cells = grid.list_cells(sweep)
+    if cells[0].evaluation.corruptions == "generated":
+        corruptions.check_library()  # hours before it is needed
     _open(sweep, cells)
     todo = [x for x in cells if x.directory.state().status != "finished"]
     finished = len(cells) - len(todo)

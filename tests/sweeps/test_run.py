@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import signal
+import sys
 import types
 
 import pytest
@@ -163,6 +164,19 @@ def test_what_is_wrong_is_found_before_anything_changes(pretended, tmp_path):
     assert read(path)["cells"][0]["settings"]["pretrain"]["epochs"] == 100
     sweeps.run_sweep(dataclasses.replace(other, overwrite=True))
     assert len(started(pretended)) == 4
+
+
+def test_a_missing_extra_is_found_before_the_trainings(
+    pretended, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "imagecorruptions", None)
+    flags = tmp_path / "evaluate.flags"
+    flags.write_text("--corruptions=generated")
+    path = tmp_path / "s"
+    sweep = settings_of(path, "seed=1", evaluate_flagfile=str(flags))
+    with pytest.raises(ImportError, match="the extra `corruptions`: pip inst"):
+        sweeps.run_sweep(sweep)
+    assert not path.exists() and not pretended.log
 
 
 def test_a_failed_stage_1_fails_the_cells_that_share_it(pretended, tmp_path):
