@@ -31,7 +31,11 @@ def reproduce(own: config.ReproduceSettings) -> dict[str, object]:
     results = sweep_run.run_sweep(table_of_paper(own))
     done = [x for x in results["cells"] if x["status"] == "finished"]
     if done and own.table in ("hardness", "long"):
-        opened = {x["name"]: runs.open_run(x["run_dir"]) for x in done}
+        prefix = f"seed={own.seeds[0]}," if len(own.seeds) == 1 else ""
+        opened = {
+            x["name"].removeprefix(prefix): runs.open_run(x["run_dir"])
+            for x in done
+        }
         path = pathlib.Path(own.run_dir, own.table)
         if own.table == "hardness":
             drawn = evaluation.plot_gradients(opened)
