@@ -1,11 +1,12 @@
 """The sweeps of the paper's tables: each is sound, and one is run."""
 
+import json
 import pathlib
 
 import pytest
 
-from supcon_tf import config, sweeps
-from supcon_tf.sweeps import grid
+from supcon_tf import config, evaluation, sweeps
+from supcon_tf.sweeps import grid, run
 
 ROOT = pathlib.Path(__file__).parents[2]
 TABLES = [
@@ -47,6 +48,32 @@ def test_a_table_runs_at_toy_size(tmp_path):
     assert out.startswith("| supcon:out:") and " 78.7 |" in out
     assert inside.startswith("| supcon:in:") and " 67.4 |" in inside
     assert (tmp_path / "sweep.png").exists()
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+def test_long_runs_have_curves_by_the_names_of_their_cells(
+    seeds, finished_run, tmp_path, monkeypatch
+):
+    """The sweep is pretended, its runs are one that is finished."""
+    asked = []
+
+    def run_sweep(sweep):
+        asked.extend(grid.list_cells(sweep))
+        finished = {"status": "finished", "run_dir": str(finished_run.path)}
+        return {"cells": [{"name": x.name} | finished for x in asked]}
+
+    monkeypatch.setattr(run, "run_sweep", run_sweep)
+    monkeypatch.setattr(evaluation, "accuracy_curve", lambda _: {1: 0.5})
+    own = config.ReproduceSettings(
+        str(tmp_path), table="long", data_dir="images", seeds=seeds
+    )
+    sweeps.reproduce(own)
+    curves = json.loads((tmp_path / "long.json").read_text())
+    assert len(curves) == len(asked) == 3 * len(seeds)
+    assert [x.training.seed for x in asked[::3]] == [*seeds]
+    if len(seeds) == 1:
+        assert "objective=supcon,learning_rate=5.0" in curves
+    assert (tmp_path / "long.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_table_that_there_is_not_is_named(monkeypatch, tmp_path):
