@@ -61,13 +61,14 @@ def plot_sweep(results: dict[str, object]) -> figure.Figure:
         else:
             colors = palette.COLORS if axis is split else palette.COLORS[:1]
             _draw_boxes(panel, axis, points, colors)
-        panel.set_xlabel(axis["name"].replace("_", " "))
+        panel.set_xlabel(_tied(axis)[0].replace("_", " "))
     if results.get("published") and len(varying) == 1 and not boxes:
         _draw_published(panels[0], varying[0], results["published"])
     lines = [x.get_legend_handles_labels() for x in panels]
     legend = next((x for x in lines if x[0]), None)
     if legend:
-        title = split["name"].replace("_", " ") if split else None
+        has_lines = split and any(map(_is_numeric, varying))
+        title = _tied(split)[0].replace("_", " ") if has_lines else None
         place = "outside right upper"
         drawn.legend(*legend, loc=place, title=title, frameon=False)
     return drawn
@@ -149,6 +150,18 @@ def _text(value: object) -> str:
     return config.axis_text(value) or "none"
 
 
+def _tied(axis: dict[str, object]) -> tuple[str, list[str]]:
+    """Name and values; of tied settings those that vary, a line each."""
+    texts = [_text(value) for value in axis["values"]]
+    names = axis["name"].split(":")
+    if len(names) == 1:
+        return axis["name"], texts
+    settings = zip(names, *(text.split(":") for text in texts), strict=True)
+    kept = [x for x in settings if len({*x[1:]}) > 1]
+    name, *values = map("\n".join, zip(*kept, strict=True))
+    return name.replace("\n", ", "), values
+
+
 def _draw_boxes(
     panel: axes.Axes,
     axis: dict[str, object],
@@ -182,10 +195,10 @@ def _draw_boxes(
                 color=color,
                 alpha=0.8,
             )
-    labels = [_text(value) for value in axis["values"]]
+    labels = _tied(axis)[1]
     panel.set_xticks(range(len(labels)), labels)
     panel.set_xlim(-0.6, len(labels) - 0.4)
-    if max(map(len, labels)) * len(labels) > 40:
+    if ":" not in axis["name"] and max(map(len, labels)) * len(labels) > 40:
         panel.tick_params(axis="x", rotation=30)
 
 

@@ -108,6 +108,17 @@ def test_published_numbers_are_crosses():
     assert [x.get_text() for x in drawn.legends[0].get_texts()] == ["published"]
 
 
+def test_tied_settings_are_named_by_what_varies():
+    """As table 1; long names take no place from the panel."""
+    tied = "objective:formulation:label_smoothing"
+    results = make_results({tied: ["supcon:out:0", "supcon:in:0"]}, metrics)
+    drawn = figure.plot_sweep(results | {"published": [78.7, 67.4]})
+    (panel,) = drawn.axes
+    assert panel.get_xlabel() == "formulation"
+    assert [x.get_text() for x in panel.get_xticklabels()] == ["out", "in"]
+    assert drawn.legends[0].get_title().get_text() == ""
+
+
 def test_a_box_per_value_of_one_setting():
     """As Fig. 4 a, of which each row is another learning rate."""
     rows = [f"{name}:{rate}" for name in ("supcon", "ce") for rate in (1, 2, 3)]
