@@ -48,17 +48,19 @@ def read_lines(path: epath.Path) -> Iterator[tuple[str, str]]:
     Raises:
       ValueError: a line is not UTF-8.
     """
-    lines = path.read_bytes().replace(b"\r\n", b"\n").split(b"\n")
-    for number, line in enumerate(lines, start=1):
-        place = f"{path.name}:{number}"
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise exceptions.InvalidValue(
-                f"{place} must be UTF-8, got {error}"
-            ) from error
-        if text.strip():
-            yield place, text
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            place = f"{path.name}:{number}"
+            end = b"\r\n" if line.endswith(b"\r\n") else b"\n"
+            line = line.removesuffix(end)
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise exceptions.InvalidValue(
+                    f"{place} must be UTF-8, got {error}"
+                ) from error
+            if text.strip():
+                yield place, text
 
 
 def check_writable(argument: str, path: epath.PathLike) -> None:

@@ -25,21 +25,22 @@ BELOW = {
     "text_table": set(),
     "tracing": set(),
     "command_line": {"settings"},
-    "config": {"defaults", "settings"},
+    "config": {"defaults", "rows", "settings"},
+    "rows": {"files"},
     "run_files": {"files", "settings"},
     "distribute": set(),
     "losses": {"defaults", "distribute", "keras_2", "tracing"},
     "models": {"defaults", "keras_2", "tracing"},
     "augment": {"defaults", "tracing"},
-    "data": {"augment", "defaults", "tracing"},
+    "data": {"augment", "defaults", "rows", "tracing"},
     "measures": {"tracing"},
 }
-BELOW["text"] = {"data", "files", "keras_2", "models", "tracing"}
+BELOW["text"] = {"data", "keras_2", "models", "rows", "tracing"}
 BELOW["training"] = {*BELOW}
 for above in ("evaluation", "serving", "conversion"):
     BELOW[above] = BELOW["training"] | {"training"}
 # Of what is exported, so without the model's code.
-BELOW["clients"] = {"files", "settings", "config"}
+BELOW["clients"] = {"files", "rows", "settings", "config"}
 # From files alone, so without TensorFlow.
 BELOW["reports"] = BELOW["clients"] | {"palette", "scores", "run_files"}
 BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}

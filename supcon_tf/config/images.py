@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, rows
 from supcon_tf.settings import Settings, setting
 
 
@@ -17,9 +17,11 @@ class DataSettings(Settings):
 
     dataset: str | None = setting(None, common=True)
     """digits (embedded), folder (one sub-folder of images per class in
-    --data_dir), or tfds:NAME; default: folder where --data_dir is given."""
+    --data_dir), manifest (a .csv, .tsv or .jsonl of paths and labels), or
+    tfds:NAME; default: manifest where --data_dir ends so, folder where it is
+    something else."""
     data_dir: str | None = setting(None, resumable=True, common=True)
-    """Folder of the images, or of the prepared TFDS data sets."""
+    """Folder of the images, manifest, or folder of the prepared TFDS sets."""
     train_split: str | None = None
     """TFDS: what is trained on, in its syntax, such as train+validation;
     default: train."""
@@ -35,18 +37,22 @@ class DataSettings(Settings):
     """Channels of the images: 3, or 1 for a TFDS set of one channel, as it
     is."""
     test_fraction: float = setting(0.2, above=0, at_most=0.9)
-    """Share of a folder without train/ and test/ that is held out: each image
-    is by a hash of its file name, whatever other files there are."""
+    """Share that is held out of a folder without train/ and test/, or of a
+    manifest without a split: each image by a hash of its file name, whatever
+    other files there are."""
     split_seed: int = setting(0, at_least=0)
     """Seed of that split."""
     check_images: bool = setting(True, resumable=True)
-    """Decode every file of a folder once before the run starts."""
+    """Decode every image file once before the run starts."""
     skip_bad_images: bool = setting(False, common=True)
     """Skip and name image files that cannot be read, instead of stopping."""
 
     def __post_init__(self):
         if self.dataset is None:
-            dataset = "folder" if self.data_dir else self.DEFAULT_DATASET
+            dataset = self.DEFAULT_DATASET
+            if self.data_dir:
+                is_file = self.data_dir.endswith(rows.SUFFIXES)
+                dataset = "manifest" if is_file else "folder"
             object.__setattr__(self, "dataset", dataset)
         super().__post_init__()
 
@@ -55,7 +61,7 @@ class DataSettings(Settings):
             raise exceptions.InvalidValue(
                 "--data_dir or --dataset must be given"
             )
-        if self.dataset in ("digits", "folder"):
+        if not self.dataset.startswith("tfds:"):
             self._check_left_out(
                 f"with --dataset={self.dataset}, which is read as RGB",
                 "channels",
@@ -65,9 +71,9 @@ class DataSettings(Settings):
                 "train_split",
                 "test_split",
             )
-        if self.dataset == "folder" and not self.data_dir:
+        if self.dataset in ("folder", "manifest") and not self.data_dir:
             raise exceptions.InvalidValue(
-                "--data_dir must be given with --dataset=folder"
+                f"--data_dir must be given with --dataset={self.dataset}"
             )
         if self.dataset == "digits" and self.data_dir:
             self._check_left_out(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from supcon_tf import exceptions
-from supcon_tf.data import folder, sources, tfds_source
+from supcon_tf.data import folder, manifest, sources, tfds_source
 
 
 def load(
@@ -24,18 +24,21 @@ def load(
     "digits" is scikit-learn's 1,797 digits, 32 pixels, no download. "folder"
     is `data_dir` with one sub-folder of .jpg, .jpeg and .png files per class,
     inside `train/` and `test/` (or `val/`), or directly: then a hash of each
-    file's name decides, whatever others come and go. "tfds:NAME" is a set of
-    TensorFlow Datasets, downloaded and prepared where it is not there yet.
+    file's name decides, whatever others come and go. "manifest" is a .csv, .tsv
+    or .jsonl file, `data_dir`, with the path and the label of an image in each
+    row (`manifest.load_manifest`). "tfds:NAME" is a set of TensorFlow Datasets,
+    downloaded and prepared where it is not there yet.
 
     Args:
-      dataset: "digits", "folder" or "tfds:NAME".
+      dataset: "digits", "folder", "manifest" or "tfds:NAME".
       split: "train" or "test".
-      data_dir: the image folder, or where TFDS keeps its sets.
-      test_fraction: folder without splits: share of the test split, (0, 1).
-      split_seed: folder without splits: seed of the split.
-      check_images: folder: decode every file of the split first. Finds bad
-        files before a training, and the image size; 50,000 take 3 s.
-      skip_bad_images: folder: leave files out that cannot be read.
+      data_dir: the image folder, the manifest, or where TFDS keeps its sets.
+      test_fraction: share of the test split, (0, 1), of a folder or a manifest
+        without splits.
+      split_seed: seed of that split.
+      check_images: decode every file of the split first. Finds bad files
+        before a training, and the image size; 50,000 take 3 s.
+      skip_bad_images: leave files out that cannot be read.
       channels: 3; 1 for a TFDS set that has one channel, as it is.
       shard: TFDS: (index, count) of one worker's part of the files; None: all.
       tfds_split: TFDS: what `split` is there, such as "train+validation".
@@ -65,12 +68,13 @@ def load(
     )
     if dataset == "digits":
         return sources.load_digits(split)
+    known = {"folder": folder.load_folder, "manifest": manifest.load_manifest}
     exceptions.require(
-        dataset == "folder",
-        "`dataset` must be digits, folder or tfds:NAME",
+        dataset in known,
+        "`dataset` must be digits, folder, manifest or tfds:NAME",
         dataset,
     )
-    return folder.load_folder(
+    return known[dataset](
         data_dir,
         split,
         test_fraction,

@@ -82,7 +82,8 @@ def make_views(
 
     Returns:
       An infinite dataset of (views [batch_size / count, num_views, S, S, C] of
-      the type of the source, labels [batch_size / count] int32).
+      the type of the source, labels [batch_size / count] int32), and of a
+      source with weights of a third, [batch_size / count] float32.
 
     Raises:
       ValueError: an argument is out of range, no image size is known, or
@@ -166,9 +167,13 @@ def _chunk_reader(
     size: int,
     area: tuple[float, float] | None,
     aspect: tuple[float, float],
-) -> Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
-    """Makes what reads and crops n examples: views, labels, views' seeds."""
+) -> Callable[..., tuple[tf.Tensor, ...]]:
+    """Makes what reads and crops n examples: views, views' seeds, labels.
+
+    And their weights, where they have any.
+    """
     check_at_least("num_views", num_views, 1)
+    all_weights = tf.constant([] if source.weights is None else source.weights)
     is_small = 0 < (source.image_size or 0) <= _SMALL_SIDE
     decode = is_small or area is None
 
@@ -188,7 +193,7 @@ def _chunk_reader(
 
     def read_chunk(
         records: sources.Record, epochs: tf.Tensor, positions: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    ) -> tuple[tf.Tensor, ...]:
         # Hashing costs as much for one image as for many: n at a time.
         seeds = view_seeds(seed, epochs, positions, num_views)
         views, labels = tf.map_fn(
@@ -198,11 +203,13 @@ def _chunk_reader(
                 tf.TensorSpec(
                     [num_views, size, size, source.channels], source.dtype
                 ),
-                tf.TensorSpec([], tf.int32),
+                label_spec(source),
             ),
             parallel_iterations=1,
         )
-        return views, labels, seeds
+        if source.weights is None:
+            return views, seeds, labels
+        return views, seeds, labels, tf.gather(all_weights, records)
 
     return read_chunk
 
@@ -213,8 +220,8 @@ def _endless_batches(
     """Batches of the chunks' views, flipped and augmented all at once."""
 
     def augment(
-        views: tf.Tensor, labels: tf.Tensor, seeds: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+        views: tf.Tensor, seeds: tf.Tensor, *labels: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
         pixels = tf.reshape(views, [-1, *views.shape[2:]])  # [B*V, S, S, 3]
         seeds = tf.reshape(seeds, [-1, 2])  # [B*V, 2]
         if flip:
@@ -223,7 +230,7 @@ def _endless_batches(
         if policy is not None:
             policy_seeds = randomness.fold_in(seeds, _POLICY)
             pixels = tracing.rewritten(policy)(pixels, policy_seeds)
-        return tf.reshape(pixels, views.shape), labels
+        return tf.reshape(pixels, views.shape), *labels
 
     return endless(
         chunks.rebatch(batch_size, drop_remainder=True).map(
@@ -257,7 +264,14 @@ def read_image(
             # A static size saves the branches for other sizes.
             side = source.image_size
             image = tf.ensure_shape(image, [side, side, 3])
-    return image, tf.ensure_shape(label, [])
+    return image, tf.ensure_shape(label, label_spec(source).shape)
+
+
+def label_spec(source: sources.Source) -> tf.TensorSpec:
+    """What `read` says of an example: a class, or 0 or 1 for each of them."""
+    if source.is_multi_label:
+        return tf.TensorSpec([len(source.class_names)], tf.uint8)
+    return tf.TensorSpec([], tf.int32)
 
 
 def known_image_size(source: sources.Source, image_size: int | None) -> int:

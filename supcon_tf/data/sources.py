@@ -38,14 +38,16 @@ class Source:
         small record per example.
       read: takes one record; returns (image, label): a [height, width,
         channels] image of `dtype` or the [] string contents of an image file,
-        and the [] int32 label in 0..len(class_names)-1.
+        and the [] int32 label in 0..len(class_names)-1; or, where examples
+        have several labels, [classes] uint8, 1 for those that it has.
       channels: of the images, 3 where they are files.
       dtype: of the pixels, uint8 or float32, in 0..255; int32 for tokens.
       skipped: image files, relative to the data folder, that cannot be read
         and were left out.
       ignored: other files beside them, which are no images by their names.
-      labels: [num_examples] integers, if the records are indices 0..
-        num_examples-1 of any example; None where records come in file order.
+      labels: [num_examples] integers, or [num_examples, classes] uint8, if the
+        records are indices 0..num_examples-1 of any example; None where records
+        come in file order.
       shard: None if `records` are the whole split. (index, count) if they are
         one worker's part of it, some of the files; `num_examples` counts the
         whole nonetheless.
@@ -53,6 +55,8 @@ class Source:
         data folder. None where examples have no name.
       texts: sentences as people read them, one per example in the fixed order;
         None for images.
+      weights: [num_examples] float32, of the examples in a loss, with a mean
+        of 1; None where all count the same.
     """
 
     name: str
@@ -72,6 +76,14 @@ class Source:
     channels: int = 3
     dtype: tf.DType = tf.uint8
     texts: tuple[str, ...] | None = dataclasses.field(default=None, repr=False)
+    weights: np.ndarray | None = dataclasses.field(
+        default=None, repr=False, compare=False
+    )
+
+    @property
+    def is_multi_label(self) -> bool:
+        """Whether an example may have several labels, or none."""
+        return self.labels is not None and self.labels.ndim == 2
 
 
 def index_records(num_examples: int) -> Records:
@@ -95,7 +107,7 @@ def by_index(
 
     Args:
       values: [num_examples, ...], such as images or paths; kept in memory once.
-      labels: [num_examples] integers.
+      labels: [num_examples] integers, or [num_examples, classes] 0 or 1.
       finish: makes an image, or the contents of its file, of one value.
 
     Returns:
@@ -104,7 +116,8 @@ def by_index(
     # Eager tensors are captured by `read`; as constants in its graph they
     # would hit the 2 GB limit of a graph.
     all_values = tf.convert_to_tensor(values)
-    all_labels = tf.convert_to_tensor(labels.astype(np.int32))
+    kind = np.int32 if labels.ndim == 1 else np.uint8
+    all_labels = tf.convert_to_tensor(labels.astype(kind))
     return {
         "num_examples": len(labels),
         "records": index_records(len(labels)),

@@ -157,6 +157,8 @@ def subset(source: sources.Source, positions: npt.ArrayLike) -> sources.Source:
     for name in ("ids", "texts"):
         if (known := getattr(source, name)) is not None:
             fields[name] = tuple(known[place] for place in positions)
+    if source.weights is not None:
+        fields["weights"] = source.weights[positions]
     return dataclasses.replace(source, **fields)
 
 

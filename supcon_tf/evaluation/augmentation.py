@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from supcon_tf import config, data, exceptions, files
 from supcon_tf.augment import color, geometry, operations, tables, warp
-from supcon_tf.data import folder, sources
+from supcon_tf.data import image_files, sources
 from supcon_tf.evaluation import plots
 from supcon_tf.training import input_pipeline
 
@@ -180,10 +180,13 @@ def _first_batch(
         settings, source, count, settings.image_size, num_views
     )
     try:
-        return next(batches.as_numpy_iterator())
+        return next(batches.as_numpy_iterator())[:2]
     except tf.errors.InvalidArgumentError:
+        root = settings.data_dir
+        if settings.dataset == "manifest":
+            root = os.path.dirname(root)
         for name in source.ids or ():
-            path = os.path.join(settings.data_dir, name)
+            path = os.path.join(root, name)
             try:
                 data.decode_image(tf.io.read_file(path))
             except tf.errors.InvalidArgumentError as error:
@@ -213,7 +216,9 @@ def _photographs(settings: config.ShowAugmentSettings) -> data.Source | None:
         return None
     contents = sorted(pathlib.Path(settings.data_dir).iterdir())
     entries = [path for path in contents if not path.name.startswith(".")]
-    images = [x for x in entries if x.name.lower().endswith(folder.EXTENSIONS)]
+    images = [
+        x for x in entries if x.name.lower().endswith(image_files.EXTENSIONS)
+    ]
     if not images or any(path.is_dir() for path in entries):
         return None
     names = tuple(path.name for path in images)

@@ -58,7 +58,7 @@ def _projections(run: runs.Run) -> tuple[np.ndarray, np.ndarray]:
         encoder=model.encoder,
         projection_head=model.projection_head,
     )
-    views, labels = next(
+    views, labels, *_ = next(
         iter(
             input_pipeline.made_here(
                 settings,

@@ -137,7 +137,7 @@ def _views(
     batches = input_pipeline.made_here(
         stage_1, source, count, stage_1.image_size, _VIEWS
     )
-    views, labels = next(batches.as_numpy_iterator())
+    views, labels, *_ = next(batches.as_numpy_iterator())
     first = np.arange(count)
     shown = np.sort(_spread(first, labels, _VIEWED_IMAGES, first[:0]))
     made = np.stack([splits.reduced(x, _SIDE) for x in views[shown]])

@@ -194,6 +194,11 @@ def views(
         batches = _through_service(settings, batches, start_step, shard[1])
     if mix is None:
         return batches
+    exceptions.require(
+        images.weights is None,
+        "--mixing must be none for images with weights",
+        settings.mixing,
+    )
     seeds = tf.constant([settings.seed, 1], tf.int32)  # 0: seeds of make_views
 
     def mixed(step: tf.Tensor, batch: tuple) -> tuple:

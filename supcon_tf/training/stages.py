@@ -52,7 +52,7 @@ def pretrain(
     )
     test = None
     # A bad file of the test split is found now, not after the training.
-    if settings.dataset == "folder" or settings.knn_every:
+    if settings.dataset in ("folder", "manifest") or settings.knn_every:
         test = input_pipeline.source(settings, "test")
     _check_learnable(settings, images)
     settings = input_pipeline.resolved(settings, images)
@@ -191,7 +191,7 @@ def _fit_on_views(
         views = input_pipeline.views(
             settings, images, size, 1, start_step=start_step, shard=shard
         )
-        return views.map(lambda view, labels: (view[:, 0], labels))
+        return views.map(lambda view, *labels: (view[:, 0], *labels))
 
     loop.fit(settings, stage, images, classifier, batches)
 
@@ -223,6 +223,7 @@ def _fit_on_representations(
         model.fit(
             inputs,
             labels,
+            sample_weight=images.weights,
             batch_size=settings.batch_size,
             epochs=settings.epochs,
             verbose=0,  # an epoch takes milliseconds

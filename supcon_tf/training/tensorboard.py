@@ -29,7 +29,7 @@ class Views(tf.keras.callbacks.Callback):
     def on_train_begin(self, logs: dict | None = None) -> None:
         if self.directory.exists():  # by an earlier part of the run
             return
-        views, _ = next(self.batches.as_numpy_iterator())
+        views, *_ = next(self.batches.as_numpy_iterator())
         grid = mosaic(views[:_ROWS], _GAP, _GAP)[:-_GAP, :-_GAP]
         writer = tf.summary.create_file_writer(str(self.directory))
         with writer.as_default(step=0):

@@ -9,7 +9,7 @@ import tensorflow as tf
 from PIL import Image
 
 from supcon_tf import data
-from supcon_tf.data import folder
+from supcon_tf.data import image_files
 
 
 def write_image(path, seed=0, size=(8, 8)):
@@ -115,7 +115,7 @@ def test_the_split_of_a_file_is_its_own(tmp_path):
 
     # By a hash that this test knows, not one of a process or a platform.
     ids = np.array([f"c/{i}.png" for i in range(20)])
-    drawn = np.flatnonzero(folder._is_test(ids, 0.3, 0))
+    drawn = np.flatnonzero(image_files.is_test(ids, 0.3, 0))
     np.testing.assert_array_equal(drawn, [1, 2, 6, 7, 14, 15])
 
 
@@ -211,7 +211,7 @@ def test_files_of_other_kinds_are_no_images(given):
          "`check_images` must be True for `skip_bad_images`"),
         ("for f in train/cat/*; do echo x > $f; done",
          {"skip_bad_images": True},
-         "class folder `cat` must hold .*one readable image"),
+         "class `cat` must have .*one readable image"),
         ("for f in test/*/*; do echo x > $f; done",
          {"split": "test", "skip_bad_images": True},
          "the test split must hold images"),
@@ -260,7 +260,7 @@ def test_too_few_images_to_split(tmp_path):
     ):
         load(tmp_path, "test", test_fraction=1e-9)
     with pytest.raises(
-        ValueError, match="`a` must hold .* training, got none .*`split_seed`"
+        ValueError, match="`a` must have .* training, got none .*`split_seed`"
     ):
         load(tmp_path, test_fraction=1 - 1e-9)
 

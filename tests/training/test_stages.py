@@ -391,3 +391,40 @@ def test_what_training_at_scale_adds(
         )
     )
     assert stage.metrics()[-1]["accuracy"] > 0.2
+
+
+def test_weights_of_a_manifest_count_in_both_stages(
+    tiny_settings, image_folder, tmp_path
+):
+    """Most labels are wrong, and count nothing."""
+    manifest, names = tmp_path / "list.csv", ["bright", "dark", "mid"]
+    rows = ["path,label,split,weight"]
+    for path in sorted(image_folder.rglob("*.*g")):
+        split, name = path.parts[-3:-1]
+        is_wrong = split == "train" and int(path.stem) > 6
+        label = names[names.index(name) - 1] if is_wrong else name
+        rows.append(f"{path},{label},{split},{0 if is_wrong else 2}")
+    manifest.write_text("\n".join(rows))
+    run = training.pretrain(
+        tiny_settings(
+            dataset="manifest",
+            data_dir=str(manifest),
+            objective="ce",
+            learning_rate=0.3,
+            epochs=12,
+        )
+    )
+    path = str(run.path)
+    training.train_linear(constant_views(run, epochs=40))
+    measured = evaluation.evaluate(config.EvaluateSettings(path))
+    for classifier in ("pretrained", "linear"):
+        assert measured[classifier]["top_1"] > 0.8, measured
+    with pytest.raises(ValueError, match="--mixing must be none for images"):
+        training.pretrain(
+            dataclasses.replace(
+                run.recorded(config.PretrainSettings),
+                run_dir=str(tmp_path / "mixed"),
+                mixing="mixup",
+            )
+        )
+    assert not (tmp_path / "mixed").exists()

@@ -1,0 +1,139 @@
+"""Rows of .csv, .tsv and .jsonl files, each with its place."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+
+from etils import epath
+
+from supcon_tf import exceptions, files
+
+SUFFIXES = (".tsv", ".csv", ".jsonl")
+SEPARATOR = "|"  # of several values in one field
+
+Row = tuple[str, list[str | None]]  # FILE:LINE and the fields
+
+
+def read_rows(
+    path: epath.PathLike, wanted: Sequence[str], optional: Sequence[str] = ()
+) -> Iterator[Row]:
+    """FILE:LINE and the fields of some columns of every row, as written.
+
+    A column is a name of the header, or of the fields of JSON lines; or a
+    number from 0 in files without a header. Fields of a .tsv have no quotes, as
+    those of GLUE; those of a .csv may. A file is read as it is needed.
+
+    Args:
+      path: of the file, local or gs://.
+      wanted: columns that there must be.
+      optional: columns, by name, that are None where there are none. Those of
+        JSON lines may be lists, whose values come with `SEPARATOR` between.
+
+    Raises:
+      ValueError: there is no such file or column, a line is not UTF-8 or has
+        too few fields; it names file and line.
+    """
+    file = epath.Path(path)
+    exceptions.require(
+        file.suffix in SUFFIXES and file.exists() and not file.is_dir(),
+        f"{path} must be a file {', '.join(SUFFIXES)}",
+        "no file" if file.suffix in SUFFIXES else f"one of {file.suffix!r}",
+    )
+    read = _json_rows if file.suffix == ".jsonl" else _table_rows
+    return read(file, wanted, optional)
+
+
+def _json_rows(
+    file: epath.Path, wanted: Sequence[str], optional: Sequence[str]
+) -> Iterator[Row]:
+    for place, line in files.read_lines(file):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise exceptions.InvalidValue(
+                f"{place} must be JSON, got {error}"
+            ) from error
+        known = row if isinstance(row, dict) else {}
+        for column in wanted:
+            if type(known.get(column)) not in (str, int):
+                exceptions.require(
+                    False,
+                    f"{place} must have a {column}, a string or an integer",
+                    known.get(
+                        column, f"the fields {', '.join(known) or 'none'}"
+                    ),
+                )
+        fields = [str(known[column]) for column in wanted]
+        for column in optional:
+            if column not in known:
+                fields.append(None)
+                continue
+            value = known[column]
+            several = value if isinstance(value, list) else [value]
+            exceptions.require(
+                all(type(one) in (str, int, float) for one in several),
+                f"{place} must have strings or numbers for {column}",
+                value,
+            )
+            fields.append(SEPARATOR.join(map(str, several)))
+        yield place, fields
+
+
+def _table_rows(
+    file: epath.Path, wanted: Sequence[str], optional: Sequence[str]
+) -> Iterator[Row]:
+    rows = _tsv_rows(file) if file.suffix == ".tsv" else _csv_rows(file)
+    if all(column.isdigit() for column in wanted):
+        columns = [int(column) for column in wanted]
+    else:
+        place, header = next(rows, (f"{file.name}:1", []))
+        for column in wanted:
+            exceptions.require(
+                column in header,
+                f"{place}, the header, must have a column {column}; columns of "
+                "a file without one are numbers from 0",
+                ", ".join(header),
+            )
+        columns = [header.index(column) for column in wanted]
+        columns += [header.index(x) if x in header else None for x in optional]
+    least = 1 + max(column for column in columns if column is not None)
+    for place, row in rows:
+        if len(row) < least:
+            exceptions.require(
+                False, f"{place} must have {least} fields", len(row)
+            )
+        yield (
+            place,
+            [None if column is None else row[column] for column in columns],
+        )
+
+
+def _tsv_rows(file: epath.Path) -> Iterator[Row]:
+    for place, line in files.read_lines(file):
+        yield place, line.split("\t")
+
+
+def _csv_rows(file: epath.Path) -> Iterator[Row]:
+    """Rows of a .csv, whose quoted fields may hold ends of lines."""
+    with file.open("rb") as content:
+        text = io.TextIOWrapper(content, "utf-8-sig", newline="")
+        reader = csv.reader(text, strict=True)
+        while True:
+            place = f"{file.name}:{reader.line_num + 1}"
+            try:
+                row = next(reader, None)
+            except csv.Error as error:
+                raise exceptions.InvalidValue(
+                    f"{place} must be CSV, got {error}"
+                ) from error
+            except UnicodeDecodeError:  # of a block of the file
+                for _ in files.read_lines(file):
+                    pass
+                raise  # not reached: one of the lines is not UTF-8
+            if row is None:
+                return
+            if row:
+                yield place, row

@@ -1,0 +1,176 @@
+"""Manifests: lists of real image files, good and bad."""
+
+import json
+
+import numpy as np
+import pytest
+
+from supcon_tf import data
+from supcon_tf.data import image_files, subsets
+from tests.data.test_folder import write_image
+
+
+@pytest.fixture
+def images(tmp_path):
+    """Ten images, images/0.png to images/9.png."""
+    for i in range(10):
+        write_image(tmp_path / "images" / f"{i}.png", i)
+    return tmp_path
+
+
+def load(root, name, contents, split="train", **options):
+    path = root / name
+    if contents is not None:
+        path.write_bytes(contents.encode())
+    return data.load("manifest", split, str(path), **options)
+
+
+# Three training images, two of test, with what is not looked at.
+CSV = (
+    "label,note,path,split\r\n"
+    "dog,,images/3.png,train\r\n"
+    '"a, cat","said ""no""\n",images/1.png,train\r\n'
+    "dog,,images/2.png,test\r\n"
+    "\r\n"
+    '"a, cat",,images/0.png,test\r\n'
+    "dog,,images/4.png,train\r\n"
+)
+
+
+def as_lines(contents):
+    """The rows of `CSV` in the other formats."""
+    rows = [
+        ("dog", "images/3.png", "train"),
+        ("a, cat", "images/1.png", "train"),
+        ("dog", "images/2.png", "test"),
+        ("a, cat", "images/0.png", "test"),
+        ("dog", "images/4.png", "train"),
+    ]
+    if contents == "jsonl":
+        names = "label", "path", "split"
+        return "\n".join(
+            json.dumps(dict(zip(names, row, strict=True))) for row in rows
+        )
+    return "label\tpath\tsplit\n" + "\n".join(map("\t".join, rows))
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl"])
+def test_every_format_gives_the_same(images, kind):
+    contents = CSV if kind == "csv" else as_lines(kind)
+    train = load(images, f"a.{kind}", contents)
+    test = load(images, f"a.{kind}", None, "test")
+    assert train.class_names == test.class_names == ("a, cat", "dog")
+    assert train.ids == ("images/3.png", "images/1.png", "images/4.png")
+    assert test.ids == ("images/2.png", "images/0.png")
+    assert (train.name, train.image_size) == ("manifest", 8)
+    assert train.weights is None and not train.is_multi_label
+    pairs = list(train.records(None).map(train.read).as_numpy_iterator())
+    assert [label for _, label in pairs] == [1, 0, 1]
+    assert [contents for contents, _ in pairs] == [
+        (images / name).read_bytes() for name in train.ids
+    ]
+
+
+def test_paths_may_be_whole_and_val_tests_where_no_test_does(images):
+    rows = f"path,label,split\n{images}/images/0.png,a,train\n"
+    rows += "images/1.png,b,train\nimages/2.png,a,validation\n"
+    train = load(images, "a.csv", rows)
+    assert train.read(0)[0] == (images / "images/0.png").read_bytes()
+    assert load(images, "a.csv", None, "test").ids == ("images/2.png",)
+    rows += "images/3.png,b,test\n"
+    assert load(images, "a.csv", rows, "test").ids == ("images/3.png",)
+    assert load(images, "a.csv", None).num_examples == 2
+
+
+def test_without_a_split_a_hash_decides_as_in_a_folder(images):
+    rows = "".join(f"images/{i}.png,{'ab'[i % 2]}\n" for i in range(10))
+    splits = [
+        load(images, "a.csv", "path,label\n" + rows, split, test_fraction=0.4)
+        for split in ("train", "test")
+    ]
+    assert {*splits[0].ids, *splits[1].ids} == {
+        f"images/{i}.png" for i in range(10)
+    }
+    is_test = image_files.is_test([f"{i}.png" for i in range(10)], 0.4, 0)
+    expected = [f"images/{i}.png" for i in np.flatnonzero(is_test)]
+    assert list(splits[1].ids) == expected
+
+
+def test_several_labels(images):
+    """Of a separator and as lists; an image may have none."""
+    rows = "path,labels,split\nimages/0.png,cat|dog,train\n"
+    rows += "images/1.png,,train\nimages/2.png,dog,test\n"
+    lines = [
+        {"path": "images/0.png", "labels": ["cat", "dog"], "split": "train"},
+        {"path": "images/1.png", "labels": [], "split": "train"},
+        {"path": "images/2.png", "labels": "dog", "split": "test"},
+    ]
+    of_lines = "\n".join(map(json.dumps, lines))
+    for name, contents in (("a.csv", rows), ("a.jsonl", of_lines)):
+        train = load(images, name, contents)
+        assert train.class_names == ("cat", "dog") and train.is_multi_label
+        np.testing.assert_array_equal(train.labels, [[1, 1], [0, 0]])
+        (views, labels), *_ = data.make_views(train, 2).take(1)
+        assert views.shape == (2, 2, 8, 8, 3) and labels.dtype == np.uint8
+        assert sorted(labels.numpy().tolist()) == [[0, 0], [1, 1]]
+        test = load(images, name, None, "test")
+        np.testing.assert_array_equal(test.labels, [[0, 1]])
+
+
+def test_weights_come_with_the_views(images):
+    """Scaled to a mean of 1, each beside its own image, in any order."""
+    rows = "path,label,split,weight\n" + "".join(
+        f"images/{i}.png,{i},train,{i / 2}\n" for i in range(10)
+    )
+    train = load(images, "a.csv", rows + "images/none.png,1,test,1\n")
+    np.testing.assert_allclose(train.weights, np.arange(10) / 4.5, rtol=1e-6)
+    for views, labels, weights in data.make_views(train, 5).take(4):
+        assert views.shape[0] == 5
+        np.testing.assert_allclose(weights, labels.numpy() / 4.5, rtol=1e-6)
+    part = subsets.subset(train, [2, 7])
+    _, labels, weights = next(iter(data.make_views(part, 2)))
+    np.testing.assert_allclose(weights, labels.numpy() / 4.5, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("images/0.png,a,train,1\nimages/1.png,a\n", "a.csv:3 must have 4 fie"),
+        ("images/0.png,a,train,1\nimages/0.png,b,test,1\n",
+         "a.csv:3 must have another path than those before, got 'images/0.png"),
+        (",a,train,1\n", "a.csv:2 must have a path, got ''"),
+        ("images/0.png,,train,1\n", "a.csv:2 must have a label or labels, got"),
+        ("images/0.png,a,Train,1\n", "a.csv:2 must have a split of train, tes"),
+        ("images/0.png,a,train,x\n", "a.csv:2 must have a weight .* got x"),
+        ("images/0.png,a,train,-1\n", "a.csv:2 must have a weight .* got -1"),
+        ("images/0.png,a,train,inf\n", "a.csv:2 must have a weight"),
+        ("images/0.png,a,train,1\nimages/1.png,b,test,1\n",
+         "a.csv must have training rows of every label, got 1 that only the "
+         "test split has: b"),
+        ("images/0.png,a,train,1\nno.png,a,train,1\nimages/1.png,a,test,1\n",
+         r"a.csv must name files that are there, got 1 .*: no.png \(a.csv:3\)"),
+        ("images/0.png,a,test,1\n", "training rows of every label"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_by_line(images, rows, message):
+    with pytest.raises(ValueError, match=message):
+        load(images, "a.csv", "path,label,split,weight\n" + rows)
+
+
+def test_files_that_are_wrong(images):
+    with pytest.raises(ValueError, match="a.csv:1, the header, must .* path"):
+        load(images, "a.csv", "file,label\nimages/0.png,a\n")
+    with pytest.raises(ValueError, match="must be a file .tsv, .csv, .jsonl"):
+        data.load("manifest", "train", str(images))
+    mixed = '{"path": "images/0.png", "label": "a", "split": "train"}\n'
+    mixed += '{"path": "images/1.png", "label": "a"}\n'
+    with pytest.raises(ValueError, match="all rows a split, or none, got 1 wi"):
+        load(images, "a.jsonl", mixed)
+    (images / "images/1.png").write_bytes(b"no image")
+    rows = "path,label,split\nimages/0.png,a,train\nimages/1.png,a,train\n"
+    rows += "images/gone.png,a,train\nimages/2.png,a,test\n"
+    with pytest.raises(ValueError, match="that are not: images/gone.png"):
+        load(images, "a.csv", rows)
+    left = load(images, "a.csv", None, skip_bad_images=True)
+    assert left.skipped == ("images/1.png", "images/gone.png")
+    assert left.ids == ("images/0.png",)
