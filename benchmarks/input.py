@@ -65,8 +65,9 @@ class InputBench(harness.Bench):
     inputs: tuple[str, ...] = settings.setting(
         ("memory", "jpeg"),
         "memory: the policy alone on images in memory; jpeg: reading and "
-        "decoding files, random crop, flip, policy.",
-        choices=("memory", "jpeg"),
+        "decoding files, random crop, flip, policy; tfrecord: the same of "
+        "TFRecord files, ours alone.",
+        choices=("memory", "jpeg", "tfrecord"),
     )
     views: bool = settings.setting(False, "Also pairs of views, ours alone.")
     data_dir: str | None = settings.setting(None, DATA_HELP)
@@ -86,6 +87,7 @@ class InputBench(harness.Bench):
             job
             for job in super().jobs(names)
             if job["policy"] in _POLICIES[: _HAS[job["implementation"]]]
+            and (job["input"] != "tfrecord" or job["implementation"] == "ours")
         ]
         pairs = [
             job | {"input": "pairs"} | way
@@ -106,7 +108,8 @@ def prepare(
     """Fills an image folder of one class; with what, in words.
 
     It holds links to up to 512 JPEG files, again and again until there are 512
-    and `least`; and their central squares as [files, SIZE, SIZE, 3] SIZE.npy.
+    and `least`; their central squares as [files, SIZE, SIZE, 3] SIZE.npy; and
+    TFRecord files of them in records/.
     """
     sklearn = pathlib.Path(importlib.util.find_spec("sklearn").origin).parent
     root = pathlib.Path(data_dir or sklearn / "datasets" / "images")
@@ -136,7 +139,7 @@ def prepare(
 
 
 def make_arrays(job: measuring.Job) -> dict[str, object]:
-    """Writes SIZE.npy; in a process of its own, which imports TensorFlow."""
+    """Writes SIZE.npy and TFRecord files, where TensorFlow is imported."""
     tf = measuring.import_tensorflow(job.threads)
     from supcon_tf import augment, data
 
@@ -144,6 +147,8 @@ def make_arrays(job: measuring.Job) -> dict[str, object]:
         decoded = (data.decode_image(tf.io.read_file(f)) for f in job.files)
         views = [augment.central_view(image, size) for image in decoded]
         np.save(f"{job.folder}/{size}.npy", views)
+    splits = {x: data.load("folder", x, job.folder) for x in ("train", "test")}
+    data.write_tfrecords(splits, f"{job.folder}/records")
     return {}
 
 
@@ -222,9 +227,13 @@ def make_ours(job: measuring.Job) -> Iterator[object]:
         batches = steps.map(make_batch, num_parallel_calls=tf.data.AUTOTUNE)
         return iter(batches.prefetch(tf.data.AUTOTUNE))
 
+    dataset, folder = "folder", job.folder
+    if job.input == "tfrecord":
+        dataset, folder = "tfrecord", f"{job.folder}/records"
+
     def make_views(views: int, seed: int) -> tf.data.Dataset:
         return data.make_views(
-            data.load("folder", "train", job.folder),
+            data.load(dataset, "train", folder),
             job.batch_size,
             views,
             policy,

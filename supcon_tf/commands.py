@@ -7,6 +7,7 @@ and a wrong flag answer at once.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import re
@@ -219,6 +220,29 @@ def convert(settings: config.ConvertSettings) -> None:
     """
     results = supcon_tf.conversion.convert(settings)
     print(supcon_tf.conversion.conversion_table(results))
+
+
+def make_tfrecords(settings: config.MakeTfrecordsSettings) -> None:
+    r"""Writes images as TFRecord files, for --dataset=tfrecord.
+
+      python tools/make_tfrecords.py --data_dir=images --run_dir=records
+      python tools/pretrain.py --dataset=tfrecord --data_dir=records \
+        --run_dir=runs/mine
+
+    Takes any data set that a training takes. The same command goes on where it
+    was stopped.
+    """
+    splits = {
+        split: supcon_tf.training.input_pipeline.source(settings, split)
+        for split in ("train", "test")
+    }
+    supcon_tf.data.write_tfrecords(
+        splits,
+        settings.run_dir,
+        settings.shard_examples,
+        settings.seed,
+        tell=functools.partial(print, flush=True),
+    )
 
 
 def show_augment(settings: config.ShowAugmentSettings) -> None:

@@ -32,7 +32,7 @@ BELOW = {
     "losses": {"defaults", "distribute", "keras_2", "tracing"},
     "models": {"defaults", "keras_2", "tracing"},
     "augment": {"defaults", "tracing"},
-    "data": {"augment", "defaults", "rows", "tracing"},
+    "data": {"augment", "defaults", "files", "rows", "tracing"},
     "measures": {"tracing"},
 }
 BELOW["text"] = {"data", "keras_2", "models", "rows", "tracing"}

@@ -27,6 +27,7 @@ TOOLS = {
     "demo": config.DemoSettings,
     "import_weights": config.ImportSettings,
     "data_service": config.DataServiceSettings,
+    "make_tfrecords": config.MakeTfrecordsSettings,
     "predict": config.PredictSettings,
     "report": config.ReportSettings,
     "reproduce": config.ReproduceSettings,

@@ -7,6 +7,7 @@ checks follow from it (settings.py). TensorFlow is not imported.
 from supcon_tf.config.evaluation import (
     CORRUPTIONS,
     EvaluateSettings,
+    MakeTfrecordsSettings,
     ReportSettings,
     ShowAugmentSettings,
     TransferSettings,

@@ -273,6 +273,18 @@ class ReportSettings(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
+class MakeTfrecordsSettings(images.DataSettings):
+    """Settings of tools/make_tfrecords.py."""
+
+    run_dir: str = "runs/tfrecords"
+    """Directory that the files are written into."""
+    shard_examples: int = setting(1024, at_least=1)
+    """Images of a file."""
+    seed: int = setting(0, at_least=0)
+    """Seed of the order of the images."""
+
+
+@dataclasses.dataclass(frozen=True)
 class ShowAugmentSettings(
     images.DataSettings, images.ViewSettings, images.AugmentationSettings
 ):
@@ -280,9 +292,8 @@ class ShowAugmentSettings(
 
     run_dir: str = "runs/show_augment"
     dataset: str | None = None
-    """digits (embedded), folder (images in --data_dir, in one sub-folder per
-    class or without), or tfds:NAME; default: folder where --data_dir is
-    given."""
+    """As of tools/pretrain.py; a folder may also have images without
+    sub-folders."""
     images: int = setting(6, at_least=1)
     """Images in views.png, a row each."""
     views: int = setting(8, at_least=1)

@@ -7,6 +7,8 @@ import dataclasses
 from supcon_tf import exceptions, rows
 from supcon_tf.settings import Settings, setting
 
+_IN_FILES = "folder", "manifest", "tfrecord"
+
 
 @dataclasses.dataclass(frozen=True)
 class DataSettings(Settings):
@@ -17,11 +19,19 @@ class DataSettings(Settings):
 
     dataset: str | None = setting(None, common=True)
     """digits (embedded), folder (one sub-folder of images per class in
-    --data_dir), manifest (a .csv, .tsv or .jsonl of paths and labels), or
-    tfds:NAME; default: manifest where --data_dir ends so, folder where it is
-    something else."""
+    --data_dir), manifest (a .csv, .tsv or .jsonl of paths and labels), tfrecord
+    (files as of tools/make_tfrecords.py), or tfds:NAME; default: manifest where
+    --data_dir ends so, folder where it is something else."""
     data_dir: str | None = setting(None, resumable=True, common=True)
-    """Folder of the images, manifest, or folder of the prepared TFDS sets."""
+    """Folder of the images, manifest, folder of TFRecord files, or of the
+    prepared TFDS sets."""
+    tfrecord_features: tuple[str, ...] = setting(
+        ("image/encoded", "image/class/label", "image/class/text"),
+        must=("be three names, got {}", lambda names: len(names) == 3),
+        used_by={"dataset": ("tfrecord",)},
+    )
+    """TFRecord: features of the encoded image, of its label, an integer or a
+    text, and of the name of an integer, which need not be there."""
     train_split: str | None = None
     """TFDS: what is trained on, in its syntax, such as train+validation;
     default: train."""
@@ -71,7 +81,7 @@ class DataSettings(Settings):
                 "train_split",
                 "test_split",
             )
-        if self.dataset in ("folder", "manifest") and not self.data_dir:
+        if self.dataset in _IN_FILES and not self.data_dir:
             raise exceptions.InvalidValue(
                 f"--data_dir must be given with --dataset={self.dataset}"
             )

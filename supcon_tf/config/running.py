@@ -205,7 +205,7 @@ class DeviceSettings(Settings):
     auto_shard: str = setting("element", choices=("element", "file"))
     """How the workers of a run share the images: each reads its own part of
     every batch (element), as one device would have it, or its own files of a
-    TFDS set (file)."""
+    TFDS or TFRecord set (file)."""
 
     def _check(self) -> None:
         check_tpu(self)

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from supcon_tf import exceptions
-from supcon_tf.data import folder, manifest, sources, tfds_source
+from supcon_tf.data import (
+    folder,
+    manifest,
+    sources,
+    tfds_source,
+    tfrecords,
+)
 
 
 def load(
@@ -18,6 +26,7 @@ def load(
     shard: tuple[int, int] | None = None,
     channels: int = 3,
     tfds_split: str | None = None,
+    tfrecord_features: Sequence[str] = tfrecords.FEATURES,
 ) -> sources.Source:
     """Loads one split of a data set by name.
 
@@ -26,13 +35,14 @@ def load(
     inside `train/` and `test/` (or `val/`), or directly: then a hash of each
     file's name decides, whatever others come and go. "manifest" is a .csv, .tsv
     or .jsonl file, `data_dir`, with the path and the label of an image in each
-    row (`manifest.load_manifest`). "tfds:NAME" is a set of TensorFlow Datasets,
+    row (`manifest.load_manifest`). "tfrecord" is a folder of TFRecord files
+    (`tfrecords.load_tfrecords`). "tfds:NAME" is a set of TensorFlow Datasets,
     downloaded and prepared where it is not there yet.
 
     Args:
-      dataset: "digits", "folder", "manifest" or "tfds:NAME".
+      dataset: "digits", "folder", "manifest", "tfrecord" or "tfds:NAME".
       split: "train" or "test".
-      data_dir: the image folder, the manifest, or where TFDS keeps its sets.
+      data_dir: the folder, the manifest, or where TFDS keeps its sets.
       test_fraction: share of the test split, (0, 1), of a folder or a manifest
         without splits.
       split_seed: seed of that split.
@@ -40,8 +50,10 @@ def load(
         before a training, and the image size; 50,000 take 3 s.
       skip_bad_images: leave files out that cannot be read.
       channels: 3; 1 for a TFDS set that has one channel, as it is.
-      shard: TFDS: (index, count) of one worker's part of the files; None: all.
+      shard: TFDS, TFRecord: (index, count) of one worker's part of the files;
+        None: all.
       tfds_split: TFDS: what `split` is there, such as "train+validation".
+      tfrecord_features: TFRecord: names of features, of `load_tfrecords`.
 
     Raises:
       ValueError: a name is not known, or `data_dir` or `shard` does not fit.
@@ -58,9 +70,14 @@ def load(
     exceptions.require(
         channels == 3, "`channels` must be 3 except for TFDS", channels
     )
+    if dataset == "tfrecord":
+        return tfrecords.load_tfrecords(
+            data_dir, split, tfrecord_features, shard
+        )
     exceptions.require(
         shard is None,
-        "`shard` must be None except for TFDS, whose files it divides",
+        "`shard` must be None except for TFDS and TFRecord, whose files it "
+        "divides",
         f"{shard} for {dataset}",
     )
     exceptions.require(
@@ -71,7 +88,7 @@ def load(
     known = {"folder": folder.load_folder, "manifest": manifest.load_manifest}
     exceptions.require(
         dataset in known,
-        "`dataset` must be digits, folder, manifest or tfds:NAME",
+        "`dataset` must be digits, folder, manifest, tfrecord or tfds:NAME",
         dataset,
     )
     return known[dataset](

@@ -12,6 +12,9 @@ import tensorflow as tf
 from supcon_tf import exceptions
 from supcon_tf.defaults import MOST_CHANNELS
 
+# Examples, as they are encoded; ImageNet's 50,000 are 5.5 GB.
+SHUFFLE_BUFFER = 50_000
+
 # What `Source.records` yields: an index, or an encoded example by feature.
 Record = tf.Tensor | dict[str, tf.Tensor]
 Records = Callable[[tf.Tensor | None], tf.data.Dataset]
@@ -55,6 +58,7 @@ class Source:
         data folder. None where examples have no name.
       texts: sentences as people read them, one per example in the fixed order;
         None for images.
+      is_multi_label: whether an example may have several labels, or none.
       weights: [num_examples] float32, of the examples in a loss, with a mean
         of 1; None where all count the same.
     """
@@ -76,14 +80,10 @@ class Source:
     channels: int = 3
     dtype: tf.DType = tf.uint8
     texts: tuple[str, ...] | None = dataclasses.field(default=None, repr=False)
+    is_multi_label: bool = False
     weights: np.ndarray | None = dataclasses.field(
         default=None, repr=False, compare=False
     )
-
-    @property
-    def is_multi_label(self) -> bool:
-        """Whether an example may have several labels, or none."""
-        return self.labels is not None and self.labels.ndim == 2
 
 
 def index_records(num_examples: int) -> Records:
@@ -96,6 +96,29 @@ def index_records(num_examples: int) -> Records:
         return tf.data.Dataset.from_tensor_slices(indices)
 
     return records
+
+
+def in_file_order(
+    dataset: tf.data.Dataset, num_examples: int, seeds: tf.Tensor | None
+) -> tf.data.Dataset:
+    """`Source.records` of a dataset, once the first two arguments are bound.
+
+    An example comes up to `SHUFFLE_BUFFER` places early.
+    """
+    if seeds is None:
+        return dataset
+
+    def order(seed: tf.Tensor) -> tf.data.Dataset:
+        # Dataset.shuffle mixes in the seed of tf.random.set_seed. Inside a
+        # tf.data function this call fixes that of the function's own graph.
+        tf.compat.v1.set_random_seed(1)
+        buffer_size = min(num_examples, SHUFFLE_BUFFER)
+        return dataset.shuffle(
+            buffer_size, seed=seed, reshuffle_each_iteration=False
+        )
+
+    seed = tf.bitcast(seeds, tf.int64)  # []
+    return tf.data.Dataset.from_tensors(seed).flat_map(order)
 
 
 def by_index(
@@ -111,7 +134,7 @@ def by_index(
       finish: makes an image, or the contents of its file, of one value.
 
     Returns:
-      `num_examples`, `records`, `read` and `labels`.
+      `num_examples`, `records`, `read`, `labels` and `is_multi_label`.
     """
     # Eager tensors are captured by `read`; as constants in its graph they
     # would hit the 2 GB limit of a graph.
@@ -126,6 +149,7 @@ def by_index(
             tf.gather(all_labels, index),
         ),
         "labels": labels,
+        "is_multi_label": labels.ndim == 2,
     }
 
 

@@ -15,8 +15,6 @@ from supcon_tf.data import sources
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
 
-# Encoded images; ImageNet's 50,000 are 5.5 GB.
-_SHUFFLE_BUFFER = 50_000
 _TEST_SPLITS = ("test", "validation")  # The first with labels is taken.
 
 
@@ -81,7 +79,7 @@ def load_tfds(
         class_names=tuple(builder.info.features[label_key].names),
         num_examples=num_examples,
         image_size=height if height == width else None,
-        records=functools.partial(_records, dataset, num_examples),
+        records=functools.partial(sources.in_file_order, dataset, num_examples),
         read=read,
         shard=shard,
         channels=channels,
@@ -202,23 +200,3 @@ def _input_context(
         f"{shard}; sharing by element has no such limit",
     )
     return tf.distribute.InputContext(count, index, count)
-
-
-def _records(
-    dataset: tf.data.Dataset, num_examples: int, seeds: tf.Tensor | None
-) -> tf.data.Dataset:
-    """In an order that depends on `seeds` [2] int32 alone, or as it is."""
-    if seeds is None:
-        return dataset
-
-    def order(seed: tf.Tensor) -> tf.data.Dataset:
-        # Dataset.shuffle mixes in the seed of tf.random.set_seed. Inside a
-        # tf.data function this call fixes that of the function's own graph.
-        tf.compat.v1.set_random_seed(1)
-        buffer_size = min(num_examples, _SHUFFLE_BUFFER)
-        return dataset.shuffle(
-            buffer_size, seed=seed, reshuffle_each_iteration=False
-        )
-
-    seed = tf.bitcast(seeds, tf.int64)  # []
-    return tf.data.Dataset.from_tensors(seed).flat_map(order)

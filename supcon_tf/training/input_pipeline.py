@@ -42,6 +42,7 @@ def source(
         shard=shard,
         channels=settings.channels,
         tfds_split=getattr(settings, f"{split}_split"),
+        tfrecord_features=settings.tfrecord_features,
     )
     draws = split == "train" and isinstance(settings, config.PretrainSettings)
     return _drawn(settings, images) if draws else images

@@ -135,7 +135,11 @@ def test_what_is_asked_for_must_be_there(tmp_path):
         ("loss", {"implementations": ("dense", "fast")}, "all, or some of til"),
         ("input", {"sizes": (32, 0)}, "--sizes must have values, .* got 32,0"),
         ("input", {"policies": ("all",)}, "--policies must be one of identity"),
-        ("input", {"inputs": ("png",)}, "must be one of memory, jpeg, got 'pn"),
+        (
+            "input",
+            {"inputs": ("png",)},
+            "must be one of memory, jpeg, tfrecord, got 'pn",
+        ),
         ("step", {"architectures": ("vgg8",)}, "must be one of resnet18, resn"),
         ("step", {"batch_sizes": ()}, "--batch_sizes must have values"),
         ("step", {"chunks": (1, 3)}, "--chunk_size must divide --batch_sizes"),

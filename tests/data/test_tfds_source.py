@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from supcon_tf import data
-from supcon_tf.data import subsets, tfds_source
+from supcon_tf.data import sources, subsets
 from tests import forks
 
 # TFDS looks for the source file of a builder and stumbles over `tests`, a
@@ -345,7 +345,7 @@ def test_only_a_set_of_it_imports_tfds():
 
 
 def test_a_large_set_is_shuffled_through_a_buffer(tfds_dir, monkeypatch):
-    monkeypatch.setattr(tfds_source, "_SHUFFLE_BUFFER", 5)
+    monkeypatch.setattr(sources, "SHUFFLE_BUFFER", 5)
     source = data.load("tfds:tiny_photos", "train", tfds_dir)
     fixed = gray_levels(source)
     mixed = gray_levels(source, tf.constant([3, 4]))

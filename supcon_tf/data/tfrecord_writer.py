@@ -1,0 +1,155 @@
+"""Writes TFRecord files of encoded images, of any source."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+from etils import epath
+
+from supcon_tf import exceptions, files, tracing
+from supcon_tf.data import sources, tfrecords
+
+_PLAN = ".plan.json"  # what a call that was stopped goes on with
+
+
+def write_tfrecords(
+    splits: dict[str, sources.Source],
+    directory: epath.PathLike,
+    shard_examples: int = 1024,
+    seed: int = 0,
+    tell: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Writes every split as files of so many examples, and tfrecords.json.
+
+    Files of images are copied as they are, pixels become PNG. The order is
+    shuffled, since it is that of reading. A file appears when it is whole, and
+    one that is there is left: the same call goes on where it was.
+
+    Args:
+      splits: "train" and "test".
+      directory: where to, local or gs://; made where it is not there.
+      shard_examples: of a file, at least 1.
+      seed: of the order.
+      tell: is called with a line for every file that is written.
+
+    Raises:
+      ValueError: the splits are of other classes or their pixels no bytes, or
+        files of another call are there.
+    """
+    directory = epath.Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    train = splits["train"]
+    exceptions.require(
+        shard_examples >= 1,
+        "`shard_examples` must be at least 1",
+        shard_examples,
+    )
+    sizes = {}
+    for split, source in splits.items():
+        exceptions.require(
+            source.dtype == tf.uint8 and source.channels == 3,
+            "`dataset` must have RGB images of bytes",
+            f"{source.channels} channels of {source.dtype.name}",
+        )
+        sizes[split] = _sizes(split, source.num_examples, shard_examples)
+    _check_same(directory, splits, sizes, seed)
+    for split, source in splits.items():
+        _write_split(directory, sizes[split], source, seed, tell)
+    tfrecords.Index(
+        tfrecords.FEATURES,
+        [*range(len(train.class_names))],
+        train.class_names,
+        train.is_multi_label,
+        train.image_size,
+        sizes,
+    ).write(directory)
+
+
+def _sizes(split: str, num_examples: int, most: int) -> dict[str, int]:
+    """Examples of each file, as equal as can be."""
+    count = -(-num_examples // most)
+    parts = np.array_split(np.arange(num_examples), count)
+    return {
+        f"{split}-{place:05d}-of-{count:05d}": len(part)
+        for place, part in enumerate(parts)
+    }
+
+
+def _check_same(
+    directory: epath.Path,
+    splits: dict[str, sources.Source],
+    sizes: dict[str, dict[str, int]],
+    seed: int,
+) -> None:
+    """Raises ValueError where files of another call are there."""
+    hashed = hashlib.sha256()
+    for source in splits.values():
+        hashed.update(repr((source.class_names, source.ids)).encode())
+        hashed.update(np.array(source.labels).tobytes())
+    plan = {"sizes": sizes, "seed": seed, "data": hashed.hexdigest()}
+    known = files.read_json(directory / _PLAN, None)
+    is_empty = known is None and not any(directory.glob("*-of-*"))
+    exceptions.require(
+        is_empty or known == plan,
+        f"{directory} must be empty, or hold files of the same call",
+        "others",
+    )
+    files.write_json(directory / _PLAN, plan)
+
+
+def _write_split(
+    directory: epath.Path,
+    sizes: dict[str, int],
+    source: sources.Source,
+    seed: int,
+    tell: Callable[[str], None],
+) -> None:
+    """Writes the files from the first one on that is not there."""
+    is_there = [(directory / name).exists() for name in sizes]
+    left = dict([*sizes.items()][[*is_there, False].index(False) :])
+    done = source.num_examples - sum(left.values())
+    read = tracing.rewritten(source.read)
+    encoded = iter(
+        source.records(tf.constant([seed, 0], tf.int32))
+        .skip(done)
+        .map(
+            lambda record: _encode(*read(record)),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+        .as_numpy_iterator()
+    )
+    for name, size in left.items():
+        partial = directory / f".{name}.partial"
+        with tf.io.TFRecordWriter(str(partial)) as writer:
+            for contents, label in itertools.islice(encoded, size):
+                writer.write(_example(contents, label, source.class_names))
+        partial.replace(directory / name)
+        done += size
+        tell(f"{name}  {done} of {source.num_examples} images")
+
+
+def _encode(image: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The file of an image, PNG where it comes as pixels."""
+    is_file = image.dtype == tf.string
+    return image if is_file else tf.io.encode_png(image), label
+
+
+def _example(
+    contents: bytes, label: np.ndarray, class_names: Sequence[str]
+) -> bytes:
+    """A serialized example of an image and its label, or labels."""
+    labels = np.flatnonzero(label) if np.ndim(label) else [label]
+    names = [class_names[number].encode() for number in labels]
+    values = (
+        tf.train.Feature(bytes_list=tf.train.BytesList(value=[contents])),
+        tf.train.Feature(int64_list=tf.train.Int64List(value=labels)),
+        tf.train.Feature(bytes_list=tf.train.BytesList(value=names)),
+    )
+    feature = dict(zip(tfrecords.FEATURES, values, strict=True))
+    return tf.train.Example(
+        features=tf.train.Features(feature=feature)
+    ).SerializeToString(deterministic=True)
