@@ -119,7 +119,7 @@ def test_array_mistakes_are_named(images, labels, class_names, message):
     "arguments, message",
     [
         (("mnist", "train"),
-         "`dataset` must be digits, folder, manifest, tfrecord or tfds:NAME, got mnist"),
+         "`dataset` must be digits, .*, tfrecord or tfds:NAME, got mnist"),
         (("tfds:", "train"), "`dataset` must be digits, .*, got tfds:"),
         (("digits", "val"), "`split` must be train or test, got val"),
         (("folder", "train"),
