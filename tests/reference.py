@@ -67,6 +67,16 @@ def anchor_loss(
     return -np.log(inside / total)
 
 
+def shared_labels(kind, a, b):
+    """Weight of two samples as positives, by their labels as sets."""
+    a, b = set(a), set(b)
+    if kind == "any":
+        return float(bool(a & b))
+    if kind == "all":
+        return float(a == b and bool(a))
+    return len(a & b) / len(a | b) if a | b else 0.0
+
+
 def supcon_loss(
     z,
     labels=None,
@@ -75,6 +85,7 @@ def supcon_loss(
     formulation="out",
     denominator="all",
     anchor_views="all",
+    positives=None,
     positives_cap=None,
     positive_mask=None,
     scale_by_temperature=True,
@@ -83,7 +94,8 @@ def supcon_loss(
 ):
     """[batch] losses of z [batch, views, dim], averaged over anchor views.
 
-    A row of the queue is a further sample with one view, and no anchor.
+    A row of the queue is a further sample with one view, and no anchor. With
+    `positives` the labels of a sample are the ones of its row.
     """
     z = np.asarray(z, np.float64)
     samples, views = z.shape[:2]
@@ -94,6 +106,11 @@ def supcon_loss(
     def weight(i, p):
         if positive_mask is not None:
             return float(positive_mask[i[0]][p[0]])
+        if positives is not None:
+            if i[0] == p[0]:
+                return 1.0
+            a, b = (np.flatnonzero(labels[one[0]]) for one in (i, p))
+            return shared_labels(positives, a, b)
         return float(labels[i[0]] == labels[p[0]])
 
     rows = [(s, v) for s in range(len(z)) for v in range(len(z[s]))]

@@ -129,8 +129,8 @@ def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:
         check = tf.debugging.assert_equal(
             rows,
             tf.one_hot(classes, tf.shape(rows)[1], dtype=tf.float64),
-            f"`{name}` of rank 2 must be one-hot; for several classes per "
-            "sample, or soft labels, pass `positive_mask` to supcon_loss",
+            f"`{name}` of rank 2 must be one-hot; several labels per sample "
+            "need `positives`, soft labels a `positive_mask` of supcon_loss",
         )
         with tf.control_dependencies([check]):
             return tf.identity(classes)
@@ -160,49 +160,6 @@ def class_numbers(ids: tf.Tensor) -> tf.Tensor:
     is_new = tf.cast(ordered[1:] != ordered[:-1], tf.int32)
     numbers = tf.concat([tf.zeros_like(order[:1]), tf.cumsum(is_new)], axis=0)
     return tf.scatter_nd(order[:, tf.newaxis], numbers, tf.shape(ids))
-
-
-def sample_weights(
-    z: tf.Tensor,
-    further: tf.Tensor,
-    labels: tf.Tensor | None,
-    contrast_labels: tf.Tensor | None,
-    positive_mask: tf.Tensor | None,
-) -> tf.Tensor:
-    """[B, B + C] float32 weight of each sample as positive of each sample."""
-    batch, others = z.shape[0], further.shape[0]
-    if positive_mask is not None:
-        exceptions.require(
-            labels is None and contrast_labels is None,
-            "`positive_mask` must not be combined with labels",
-            "both",
-        )
-        mask = tf.cast(positive_mask, tf.float32)
-        samples = None if None in (batch, others) else batch + others
-        check_shape("positive_mask", mask, [batch, samples])
-        return mask
-    exceptions.require(
-        contrast_labels is None or labels is not None,
-        "`contrast_labels` must come with `labels`",
-        "them alone",
-    )
-    if labels is None:
-        # Each sample is its own class; further contrasts are all negatives.
-        return tf.eye(tf.shape(z)[0], tf.shape(z)[0] + tf.shape(further)[0])
-    ids = class_ids(labels)
-    check_shape("labels", ids, [batch])
-    exceptions.require(
-        contrast_labels is not None or others == 0,
-        "`contrast_labels` must be given with `contrast_projections` and "
-        "`labels`",
-        None,
-    )
-    all_ids = ids
-    if contrast_labels is not None:
-        further_ids = class_ids(contrast_labels, "contrast_labels")
-        check_shape("contrast_labels", further_ids, [others])
-        all_ids = tf.concat([ids, further_ids], axis=0)
-    return tf.cast(ids[:, tf.newaxis] == all_ids, tf.float32)
 
 
 def check_shape(

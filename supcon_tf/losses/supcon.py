@@ -8,7 +8,7 @@ import math
 import tensorflow as tf
 
 from supcon_tf import defaults, exceptions
-from supcon_tf.losses import inputs, log_space, tiled
+from supcon_tf.losses import inputs, log_space, positive_weights, tiled
 from supcon_tf.losses import queue as queues
 
 # Floor of the squared norm: the gradient of x / |x| at 0 is then at most 1e4,
@@ -24,6 +24,7 @@ def supcon_loss(
     formulation: str = "out",
     denominator: str = "all",
     anchor_views: str = "all",
+    positives: str | None = None,
     positives_cap: int | None = None,
     positive_mask: tf.Tensor | None = None,
     scale_by_temperature: bool = True,
@@ -43,7 +44,8 @@ def supcon_loss(
 
       projections: [batch, views, dim] or [batch, dim] (one view), any float.
       labels: [batch] or [batch, 1] integers of any size or sign, or one-hot
-        [batch, classes]. None: a class per sample, SimCLR's loss (Eq. 1).
+        [batch, classes]. None: a class per sample, SimCLR's loss (Eq. 1). With
+        `positives`, [batch, classes] 0 or 1, several per sample, or none.
       positive_mask: [batch, batch + contrasts] non-negative weights in place
         of labels: row i weighs the positives of sample i, 0 marks negatives;
         the diagonal weighs its own other views.
@@ -61,8 +63,8 @@ def supcon_loss(
     inputs.check_options(temperature, formulation, denominator, anchor_views)
     z = inputs.as_views(projections, "projections")  # [B, V, D]
     further = inputs.as_contrasts(contrast_projections, z)  # [C, V', D]
-    weights = inputs.sample_weights(
-        z, further, labels, contrast_labels, positive_mask
+    weights = positive_weights.dense(
+        z, further, labels, contrast_labels, positive_mask, positives
     )
     anchors = z if anchor_views == "all" else z[:, :1]
     pairs = _pairs(anchors, z, further, weights, contrast_mask, positives_cap)
@@ -113,6 +115,9 @@ class SupConLoss(inputs.Loss):
       queue: a `ProjectionQueue`, filled by whoever trains, after each loss
         (`MomentumSupConModel` does). A cap keeps its positives last.
         `from_config` makes an empty one; sharing it is left to the caller.
+      positives: None, or what samples of several labels are positives by: "any"
+        shared label, "all" of them, or as much as they share ("jaccard", see
+        `positive_weights`).
       reduction: of Keras, as is `name`.
 
     Raises:
@@ -129,6 +134,7 @@ class SupConLoss(inputs.Loss):
     cross_replica: bool = True
     implementation: str = "auto"
     queue: queues.ProjectionQueue | None = None
+    positives: str | None = None
     reduction: str = tf.keras.losses.Reduction.AUTO
     name: str = "supcon_loss"
 
@@ -139,6 +145,15 @@ class SupConLoss(inputs.Loss):
             self.formulation,
             self.denominator,
             self.anchor_views,
+        )
+        if self.positives is not None:
+            known = positive_weights.KINDS
+            exceptions.require_one_of(known, "positives", self.positives)
+        exceptions.require(
+            self.positives is None or self.queue is None,
+            "`positives` must be None with a `queue`, which keeps one label "
+            "per row",
+            self.positives,
         )
         known = "auto", "dense", "tiled"
         exceptions.require_one_of(known, "implementation", self.implementation)
@@ -162,6 +177,7 @@ class SupConLoss(inputs.Loss):
             "temperature": self.temperature,
             "formulation": self.formulation,
             "anchor_views": self.anchor_views,
+            "positives": self.positives,
             "scale_by_temperature": self.scale_by_temperature,
         }
         if self.is_tiled:

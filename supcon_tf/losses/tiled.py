@@ -2,7 +2,8 @@
 
 Only the log-sum-exp over A(i) needs all pairs, and it is summed tile by tile,
 in the gradient once more. What the positives of an anchor add up to follows
-from the sum of its class: sum_{p in P(i)} z_p = C_y(i) - z_i.
+from the sum of its class: sum_{p in P(i)} z_p = C_y(i) - z_i. Of several labels
+it is a sum of samples, by some rows of their weights at a time.
 
 Two schedules of the same tiles. Unrolled, the fastest, keeps half the matrix
 for the gradient; it is used while that takes at most 256 MiB
@@ -20,7 +21,12 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from supcon_tf import defaults, distribute, exceptions
-from supcon_tf.losses import inputs, tiles_looped, tiles_unrolled
+from supcon_tf.losses import (
+    inputs,
+    positive_weights,
+    tiles_looped,
+    tiles_unrolled,
+)
 
 _TILE_ROWS = 512  # 1 MiB of logits, which stays in the cache of a core
 
@@ -32,6 +38,7 @@ def tiled_supcon_loss(
     temperature: float = defaults.TEMPERATURE,
     formulation: str = "out",
     anchor_views: str = "all",
+    positives: str | None = None,
     scale_by_temperature: bool = True,
     tile_rows: int | None = None,
     unit_length: bool = False,
@@ -58,9 +65,11 @@ def tiled_supcon_loss(
         tile_rows,
     )
     z = inputs.as_views(projections, "projections")
-    ids = inputs.sample_ids(z) if labels is None else inputs.class_ids(labels)
-    inputs.check_shape("labels", ids, [z.shape[0]])
-    batch = _gather(z, ids, temperature, cross_replica)
+    if labels is None:
+        labels = inputs.sample_ids(z)
+    labels = positive_weights.canonical(labels, positives)
+    inputs.check_shape("labels", labels, [z.shape[0], *labels.shape[1:]])
+    batch = _gather(z, labels, positives, temperature, cross_replica)
     unrolls = (
         tile_rows is None
         and unit_length
@@ -73,7 +82,7 @@ def tiled_supcon_loss(
     losses = _losses(
         z, batch, formulation, None if unrolls else tile_rows or _TILE_ROWS
     )
-    losses = tf.where(batch.positives > 0, losses, 0.0)  # [B, V]
+    losses = tf.where(batch.total > 0, losses, 0.0)  # [B, V]
     if anchor_views == "first":
         losses = losses[:, :1]
     scale = temperature if scale_by_temperature else 1.0
@@ -86,15 +95,15 @@ class _Batch:
 
     Attributes:
       projections: [S, V, D] float32, without gradient.
-      segments: [S] int32, numbers the classes from 0.
-      positives: [B, 1] float32, |P(i)| of the rows of a sample.
+      positives: how much samples weigh as positives of each other.
+      total: [B, 1] float32, |P(i)| of the rows of a sample, or their weight.
       temperature: tau.
       alone: whether S is B: there are no other replicas.
     """
 
     projections: tf.Tensor
-    segments: tf.Tensor
-    positives: tf.Tensor
+    positives: positive_weights.Weights
+    total: tf.Tensor
     temperature: float
     alone: bool
 
@@ -105,21 +114,19 @@ _Part = tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]
 
 
 def _gather(
-    z: tf.Tensor, ids: tf.Tensor, temperature: float, cross_replica: bool
+    z: tf.Tensor,
+    labels: tf.Tensor,
+    kind: str | None,
+    temperature: float,
+    cross_replica: bool,
 ) -> _Batch:
     """Collects what an anchor is contrasted with."""
     alone = not cross_replica or distribute.replicas_in_sync() == 1
-    all_z, all_ids = inputs.gather(not alone, tf.stop_gradient(z), ids)
-    segments = inputs.class_numbers(all_ids)
-    samples = _class_sums(tf.ones_like(segments, tf.float32), segments)
-    positives = z.shape[1] * samples[: tf.shape(z)[0], tf.newaxis] - 1.0
-    return _Batch(all_z, segments, positives, temperature, alone)
-
-
-def _class_sums(values: tf.Tensor, segments: tf.Tensor) -> tf.Tensor:
-    """Sums values [S, ...] over each sample's class: [S, ...]."""
-    sums = tf.math.unsorted_segment_sum(values, segments, tf.shape(segments)[0])
-    return tf.gather(sums, segments)
+    all_z, all_labels = inputs.gather(not alone, tf.stop_gradient(z), labels)
+    positives = positive_weights.of_labels(all_labels, kind)
+    ones = tf.ones([tf.shape(all_z)[0], 1])
+    total = z.shape[1] * positives.sums(ones, tf.shape(z)[0]) - 1.0
+    return _Batch(all_z, positives, total, temperature, alone)
 
 
 def _losses(
@@ -135,7 +142,8 @@ def _losses(
         tiling = tiles_looped.make_tiling(
             tf.reshape(own, [-1, dim]),
             tf.reshape(batch.projections, [-1, dim]),
-            tf.repeat(batch.segments, views),
+            tf.repeat(batch.positives.marks, views, axis=0),
+            batch.positives,
             temperature=batch.temperature,
             tile_rows=tile_rows,
             symmetric=batch.alone,
@@ -145,8 +153,8 @@ def _losses(
             minus = _mean_positive(own, batch)
         else:  # log( 1/|P(i)| sum over P(i) of exp(z_i.z_p / tau) ), Eq. 3
             lse, pull_back = _looped(own, batch, tiling, positives_only=True)
-            counts = tf.maximum(batch.positives, 1.0)
-            minus = lse - tf.math.log(counts), pull_back
+            total = tf.where(batch.total > 0, batch.total, 1.0)
+            minus = lse - tf.math.log(total), pull_back
 
     @tf.custom_gradient
     def difference(z: tf.Tensor) -> tuple:
@@ -177,20 +185,18 @@ def _looped(
 
 
 def _mean_positive(z: tf.Tensor, batch: _Batch) -> _Part:
-    """Mean of z_i.z_p / tau over P(i), which Eq. 2 subtracts."""
+    """Weighted mean of z_i.z_p / tau over P(i), which Eq. 2 subtracts."""
     own = tf.shape(z)[0]
-    sums = tf.reduce_sum(batch.projections, axis=1)
-    sums = _class_sums(sums, batch.segments)
-    others = sums[:own, tf.newaxis] - z  # sum of z_p over P(i), [B, V, D]
-    share = tf.math.divide_no_nan(1.0, batch.positives * batch.temperature)
+    sums = batch.positives.sums(tf.reduce_sum(batch.projections, axis=1), own)
+    others = sums[:, tf.newaxis] - z  # sum of z_p over P(i), [B, V, D]
+    share = tf.math.divide_no_nan(1.0, batch.total * batch.temperature)
 
     def gradient(weights: tf.Tensor) -> tf.Tensor:
         weights = weights * share  # [B, V]
         (all_weights,) = inputs.gather(not batch.alone, weights)  # [S, V]
         weighted = all_weights[..., tf.newaxis] * batch.projections
         weighted = tf.reduce_sum(weighted, axis=1)
-        weighted = _class_sums(weighted, batch.segments)
-        weighted = weighted[:own, tf.newaxis]  # [B, 1, D]
+        weighted = batch.positives.sums(weighted, own)[:, tf.newaxis]
         weights = weights[..., tf.newaxis]
         return weights * others + weighted - weights * z
 

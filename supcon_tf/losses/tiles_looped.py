@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from supcon_tf.losses import log_space
+from supcon_tf.losses import log_space, positive_weights
 
 # exp(-80) = 1.8e-35 is a normal float32: while |s| <= c <= 40, no term of a sum
 # of exp(s - c) is lost.
@@ -39,7 +39,9 @@ class Tiling:
     Attributes:
       rows: [R / T, T, D + 2] float32, padded.
       columns: [M / T, T, D + 2] float32, padded.
-      ids: [M / T, T] int32, classes of the columns; unused padding.
+      marks: [M / T, T, ...], what `positives` compares columns by; unused
+        padding.
+      positives: weighs the columns as positives of each other.
       count: R.
       symmetric: rows and columns are the same vectors.
       one_shift: scalar bool: logits come shifted by `shift` and lie in
@@ -49,7 +51,8 @@ class Tiling:
 
     rows: tf.Tensor
     columns: tf.Tensor
-    ids: tf.Tensor
+    marks: tf.Tensor
+    positives: positive_weights.Weights
     count: tf.Tensor
     symmetric: bool
     one_shift: tf.Tensor
@@ -64,7 +67,8 @@ def fits_one_shift(largest: float | tf.Tensor) -> bool | tf.Tensor:
 def make_tiling(
     rows: tf.Tensor,
     columns: tf.Tensor,
-    ids: tf.Tensor,
+    marks: tf.Tensor,
+    positives: positive_weights.Weights,
     *,
     temperature: float,
     tile_rows: int,
@@ -86,7 +90,8 @@ def make_tiling(
         columns=tf.concat(
             [right, hide_columns - shift, tf.ones_like(hide_columns)], axis=2
         ),
-        ids=_cut(ids, tile_rows),
+        marks=_cut(marks, tile_rows),
+        positives=positives,
         count=count,
         symmetric=symmetric,
         one_shift=one_shift,
@@ -109,7 +114,7 @@ def _hidden_padding(tiles: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
 
 
 def log_sum_exp(tiling: Tiling, positives_only: bool = False) -> tf.Tensor:
-    """lse_i over all columns but i, or over those with the label of i.
+    """lse_i over all columns but i, or over its positives, weighted.
 
     Returns:
       [R] float32, less `shift`; about `LOG_ZERO` for a sum of nothing.
@@ -232,8 +237,12 @@ def _logits(
     """[T, T] logits of a tile; `LOG_ZERO` for a row with itself."""
     logits = tf.matmul(tiling.rows[a], tiling.columns[b], transpose_b=True)
     if positives_only:
-        same = tiling.ids[a][:, tf.newaxis] == tiling.ids[b]
-        logits = tf.where(same, logits, log_space.LOG_ZERO)
+        weights = tiling.positives.weigh(tiling.marks[a], tiling.marks[b])
+        logits = tf.where(
+            weights > 0,
+            logits + tf.math.log(tf.where(weights > 0, weights, 1.0)),
+            log_space.LOG_ZERO,
+        )
     return tf.cond(
         a == b,
         lambda: tf.linalg.set_diag(

@@ -1,0 +1,182 @@
+"""Which samples are positives of each other, and how much each weighs.
+
+Of a label per sample, those of the same class weigh 1. Of several labels per
+sample, [samples, classes] 0 or 1, with A and B the labels of two samples:
+
+  any      1 where they share a label
+  all      1 where A = B, and not empty
+  jaccard  |A and B| / |A or B|
+
+The own other views of a sample weigh 1, also where it has no label.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tensorflow as tf
+
+from supcon_tf import exceptions
+from supcon_tf.losses import inputs
+
+KINDS = "any", "all", "jaccard"
+_TILE_SAMPLES = 256  # rows of weights that are held at once
+
+
+@dataclasses.dataclass(frozen=True)
+class Classes:
+    """One label per sample.
+
+    Attributes:
+      marks: [S] int32, what two samples are compared by.
+    """
+
+    marks: tf.Tensor
+
+    def weigh(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+        """[A, B] float32 weights, of marks [A] and [B]."""
+        return tf.cast(a[:, tf.newaxis] == b, tf.float32)
+
+    def sums(self, values: tf.Tensor, own: int | tf.Tensor) -> tf.Tensor:
+        """Weighted sums over all samples, for the first `own` of them.
+
+        Takes values [S, ...], of samples, the own among them; returns
+        [own, ...].
+        """
+        count = tf.shape(self.marks)[0]
+        sums = tf.math.unsorted_segment_sum(values, self.marks, count)
+        return tf.gather(sums, self.marks[:own])
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedLabels:
+    """Several labels per sample, or none.
+
+    Attributes:
+      marks: [S, classes + 1] float32, the labels and the number of a sample.
+      kind: of `KINDS`.
+    """
+
+    marks: tf.Tensor
+    kind: str
+
+    def weigh(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+        """[A, B] float32 weights, of marks [A, ...] and [B, ...]."""
+        (a, number_a), (b, number_b) = (
+            tf.split(marks, [marks.shape[1] - 1, 1], axis=1) for marks in (a, b)
+        )
+        shared = tf.matmul(a, b, transpose_b=True)
+        of_a, of_b = (tf.reduce_sum(x, axis=1, keepdims=True) for x in (a, b))
+        of_b = tf.transpose(of_b)  # [1, B]
+        if self.kind == "jaccard":
+            weights = tf.math.divide_no_nan(shared, of_a + of_b - shared)
+        else:
+            is_positive = shared > 0
+            if self.kind == "all":
+                is_positive &= (shared == of_a) & (shared == of_b)
+            weights = tf.cast(is_positive, tf.float32)
+        return tf.where(number_a == tf.transpose(number_b), 1.0, weights)
+
+    def sums(self, values: tf.Tensor, own: int | tf.Tensor) -> tf.Tensor:
+        """As of `Classes`, some rows of the weights at a time."""
+        flat = tf.reshape(values, [tf.shape(values)[0], -1])
+        rows = self.marks[:own]
+        missing = -own % _TILE_SAMPLES
+        tiles = tf.reshape(
+            tf.pad(rows, [[0, missing], [0, 0]]),
+            [-1, _TILE_SAMPLES, rows.shape[1]],
+        )
+        sums = tf.map_fn(
+            lambda tile: tf.matmul(self.weigh(tile, self.marks), flat),
+            tiles,
+            fn_output_signature=tf.TensorSpec(
+                [_TILE_SAMPLES, flat.shape[1]], tf.float32
+            ),
+        )
+        shape = tf.concat([[own], tf.shape(values)[1:]], axis=0)
+        return tf.reshape(
+            tf.reshape(sums, [-1, tf.shape(flat)[1]])[:own], shape
+        )
+
+
+Weights = Classes | SharedLabels
+
+
+def of_labels(labels: tf.Tensor, kind: str | None) -> Weights:
+    """The positives of all samples, by their labels as `marks` takes them."""
+    if kind is None:
+        return Classes(inputs.class_numbers(labels))
+    numbers = tf.range(tf.shape(labels)[0])[:, tf.newaxis]
+    marks = tf.concat([labels, tf.cast(numbers, tf.float32)], axis=1)
+    return SharedLabels(marks, kind)
+
+
+def canonical(
+    labels: tf.Tensor, kind: str | None, name: str = "labels"
+) -> tf.Tensor:
+    """Labels as [S] int64 class identifiers, or [S, classes] float32.
+
+    The latter for a `kind` of positives. InvalidArgumentError where a label of
+    several is neither 0 nor 1, or a row of one is not one-hot.
+    """
+    if kind is None:
+        return inputs.class_ids(labels, name)
+    labels = tf.convert_to_tensor(labels)
+    exceptions.require(
+        labels.shape.rank == 2 and labels.shape[1] is not None,
+        f"`{name}` must be [batch, classes], 0 or 1, with `positives` {kind!r}",
+        f"shape {labels.shape}",
+    )
+    labels = tf.cast(labels, tf.float32)
+    check = tf.debugging.Assert(
+        tf.reduce_all((labels == 0) | (labels == 1)),
+        [f"`{name}` must be 0 or 1 with `positives`"],
+    )
+    with tf.control_dependencies([check] if check is not None else []):
+        return tf.identity(labels)
+
+
+def dense(
+    z: tf.Tensor,
+    further: tf.Tensor,
+    labels: tf.Tensor | None,
+    contrast_labels: tf.Tensor | None,
+    positive_mask: tf.Tensor | None,
+    kind: str | None,
+) -> tf.Tensor:
+    """[B, B + C] float32 weight of each sample as positive of each sample."""
+    batch, others = z.shape[0], further.shape[0]
+    if positive_mask is not None:
+        exceptions.require(
+            labels is None and contrast_labels is None,
+            "`positive_mask` must not be combined with labels",
+            "both",
+        )
+        mask = tf.cast(positive_mask, tf.float32)
+        samples = None if None in (batch, others) else batch + others
+        inputs.check_shape("positive_mask", mask, [batch, samples])
+        return mask
+    exceptions.require(
+        contrast_labels is None or labels is not None,
+        "`contrast_labels` must come with `labels`",
+        "them alone",
+    )
+    if labels is None:
+        # Each sample is its own class; further contrasts are all negatives.
+        return tf.eye(tf.shape(z)[0], tf.shape(z)[0] + tf.shape(further)[0])
+    own = canonical(labels, kind)
+    inputs.check_shape("labels", own, [batch, *own.shape[1:]])
+    exceptions.require(
+        contrast_labels is not None or others == 0,
+        "`contrast_labels` must be given with `contrast_projections` and "
+        "`labels`",
+        None,
+    )
+    every = own
+    if contrast_labels is not None:
+        of_others = canonical(contrast_labels, kind, "contrast_labels")
+        shape = [others, *own.shape[1:]]
+        inputs.check_shape("contrast_labels", of_others, shape)
+        every = tf.concat([own, of_others], axis=0)
+    weights = of_labels(every, kind)
+    return weights.weigh(weights.marks[: tf.shape(z)[0]], weights.marks)

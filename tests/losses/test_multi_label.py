@@ -1,0 +1,164 @@
+"""SupCon of several labels per sample, by the loops and by both schedules."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import losses
+from tests import reference
+from tests.losses import made
+
+KINDS = ("any", "all", "jaccard")
+# Shared, equal, contained and disjoint sets; two samples without a label.
+LABELS = np.array(
+    [[1, 1, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 0, 1], [0] * 4, [0] * 4]
+)
+
+
+@pytest.mark.parametrize("views", [1, 2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_equals_the_loops(kind, views):
+    z = made.unit([6, views, 4])
+    for options in made.combinations(
+        formulation=made.FORMULATIONS,
+        anchor_views=("all", "first"),
+        temperature=(0.1, 1.0),
+        positives=[kind],
+    ):
+        for denominator in made.DENOMINATORS:
+            own = options | {"denominator": denominator}
+            np.testing.assert_allclose(
+                losses.supcon_loss(z, LABELS, **own),
+                reference.supcon_loss(z, LABELS, **own),
+                rtol=1e-5,
+                atol=1e-5,
+                err_msg=str(own),
+            )
+        expected = reference.supcon_loss(z, LABELS, **options)
+        for tiling in ({}, {"tile_rows": 5}, {"unit_length": True}):
+            np.testing.assert_allclose(
+                losses.tiled_supcon_loss(z, LABELS, **options, **tiling),
+                expected,
+                rtol=1e-5,
+                atol=1e-5,
+                err_msg=str(options | tiling),
+            )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("formulation", made.FORMULATIONS)
+def test_gradients_equal_finite_differences(kind, formulation):
+    z, weights = made.unit([6, 2, 3], seed=1), np.arange(1.0, 7.0)
+    options = {
+        "temperature": 0.3, "formulation": formulation, "positives": kind
+    }  # fmt: skip
+    expected = reference.finite_differences(
+        lambda x: (weights * reference.supcon_loss(x, LABELS, **options)).sum(),
+        z,
+    )
+    for function in (losses.supcon_loss, losses.tiled_supcon_loss):
+        _, gradient = made.value_and_gradient(
+            lambda z, f=function: f(z, LABELS, **options), z, weights
+        )
+        np.testing.assert_allclose(gradient, expected, atol=1e-5)
+
+
+def test_many_samples_are_weighed_in_parts():
+    """More than are held at once, and no multiple of it; several views."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, [300, 6]).astype(np.uint8)
+    z = made.unit([300, 2, 8]).astype(np.float32)
+    for kind in KINDS:
+        expected = made.supcon_value_and_gradient(z, labels, positives=kind)
+        got = made.value_and_gradient(
+            lambda z, k=kind: losses.tiled_supcon_loss(z, labels, positives=k),
+            z,
+        )
+        for a, b in zip(got, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+
+
+def test_one_label_each_is_the_loss_of_classes():
+    z, ids = made.unit([7, 2, 4]), np.array([0, 1, 1, 2, 0, 0, 2])
+    hot = np.eye(3)[ids]
+    for implementation in ("dense", "tiled"):
+        expected = losses.SupConLoss(implementation=implementation)(ids, z)
+        for kind in KINDS:
+            loss = losses.SupConLoss(
+                implementation=implementation, positives=kind
+            )
+            np.testing.assert_allclose(loss(hot, z), expected, rtol=1e-5)
+            again = losses.SupConLoss.from_config(loss.get_config())
+            assert again.positives == kind and again.is_tiled == loss.is_tiled
+
+
+def test_a_cap_and_contrasts_go_with_it():
+    z, others = made.unit([6, 2, 4]), made.unit([3, 2, 4], seed=2)
+    for options in made.combinations(positives=KINDS, positives_cap=(1, 3)):
+        np.testing.assert_allclose(
+            losses.supcon_loss(z, LABELS, temperature=0.1, **options),
+            reference.supcon_loss(z, LABELS, temperature=0.1, **options),
+            rtol=1e-5,
+            atol=1e-5,
+        )
+    # Contrasts are samples like others, but no anchors.
+    for kind in KINDS:
+        every = reference.supcon_loss(
+            np.concatenate([z, others]),
+            np.concatenate([LABELS, LABELS[:3]]),
+            temperature=0.1,
+            positives=kind,
+        )
+        np.testing.assert_allclose(
+            losses.supcon_loss(
+                z,
+                LABELS,
+                positives=kind,
+                contrast_projections=others,
+                contrast_labels=LABELS[:3],
+            ),
+            every[:6],
+            rtol=1e-5,
+            atol=1e-5,
+        )
+
+
+def test_replicas_equal_one_device(mirrored_strategy):
+    z = made.unit([7, 2, 4]).astype(np.float32)
+    labels = np.concatenate([LABELS, LABELS[:1]]).astype(np.float32)
+    parts = [slice(0, 4), slice(4, 7)]
+    for options in made.combinations(
+        positives=KINDS,
+        formulation=made.FORMULATIONS,
+        implementation=("dense", "tiled"),
+    ):
+        loss = losses.SupConLoss(**options, reduction="none")
+
+        def step(z, labels, loss=loss):
+            with tf.GradientTape() as tape:
+                tape.watch(z)
+                values = loss(labels, z)
+                total = tf.reduce_sum(values)
+            return values, tape.gradient(total, z)
+
+        got = made.on_two_replicas(mirrored_strategy, step, parts, z, labels)
+        expected = made.value_and_gradient(lambda z: loss(labels, z), z)  # noqa: B023
+        for a, b in zip(got, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+
+
+def test_what_does_not_fit_is_refused():
+    z = made.unit([6, 2, 4])
+    for function in (losses.supcon_loss, losses.tiled_supcon_loss):
+        with pytest.raises(
+            ValueError, match=r"must be \[batch, classes\], 0 or"
+        ):
+            function(z, [0, 1, 2, 0, 1, 2], positives="any")
+        with pytest.raises(tf.errors.InvalidArgumentError, match="0 or 1"):
+            function(z, LABELS * 2, positives="any")
+        with pytest.raises(tf.errors.InvalidArgumentError, match="`positives`"):
+            function(z, LABELS)
+    with pytest.raises(ValueError, match="`positives` must be one of any, all"):
+        losses.SupConLoss(positives="some")
+    with pytest.raises(ValueError, match="`positives` must be None with a `qu"):
+        losses.SupConLoss(positives="any", queue=losses.ProjectionQueue(4, 4))
