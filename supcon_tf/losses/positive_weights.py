@@ -67,14 +67,13 @@ class SharedLabels:
         )
         shared = tf.matmul(a, b, transpose_b=True)
         of_a, of_b = (tf.reduce_sum(x, axis=1, keepdims=True) for x in (a, b))
-        of_b = tf.transpose(of_b)  # [1, B]
+        of_both = of_a + tf.transpose(of_b)  # [A, B], each its own
         if self.kind == "jaccard":
-            weights = tf.math.divide_no_nan(shared, of_a + of_b - shared)
+            weights = tf.math.divide_no_nan(shared, of_both - shared)
+        elif self.kind == "all":
+            weights = tf.cast((2 * shared == of_both) & (shared > 0), a.dtype)
         else:
-            is_positive = shared > 0
-            if self.kind == "all":
-                is_positive &= (shared == of_a) & (shared == of_b)
-            weights = tf.cast(is_positive, tf.float32)
+            weights = tf.cast(shared > 0, a.dtype)
         return tf.where(number_a == tf.transpose(number_b), 1.0, weights)
 
     def sums(self, values: tf.Tensor, own: int | tf.Tensor) -> tf.Tensor:
