@@ -22,6 +22,10 @@ from supcon_tf.measures.metrics import (
     per_class_recall,
     top_k_accuracy,
 )
+from supcon_tf.measures.multi_label import (
+    multi_label_summary,
+    share_of_neighbors,
+)
 from supcon_tf.measures.neighbors import nearest_neighbors
 from supcon_tf.measures.retrieval import retrieval_summary
 from supcon_tf.measures.robustness import (

@@ -1,0 +1,89 @@
+"""Measures of several labels against scikit-learn, loops and closed forms."""
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+from supcon_tf import measures
+
+
+def made(ties):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, [50, 4])
+    scores = np.clip(rng.normal(0.4 + 0.2 * labels, 0.2), 0, 1)
+    return np.round(scores, 1) if ties else scores, labels
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_average_precision_is_scikit_learns(ties):
+    scores, labels = made(ties)
+    measured = measures.multi_label_summary(scores, labels)
+    expected = metrics.average_precision_score(labels, scores, average=None)
+    np.testing.assert_allclose(measured["average_precision"], expected)
+    assert measured["map"] == pytest.approx(expected.mean())
+    predicted = scores >= 0.5
+    for name in ("micro", "macro"):
+        f1 = metrics.f1_score(labels, predicted, average=name)
+        assert measured[f"{name}_f1"] == pytest.approx(f1)
+    recall = metrics.recall_score(labels, predicted, average=None)
+    np.testing.assert_allclose(measured["recall"], recall)
+    exact = metrics.accuracy_score(labels, predicted)
+    assert measured["exact_match"] == pytest.approx(exact)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_eleven_points_are_those_of_voc(ties):
+    scores, labels = made(ties)
+    means = []
+    for own, truth in zip(scores.T, labels.T, strict=True):
+        precision, recall, _ = metrics.precision_recall_curve(truth, own)
+        precision, recall = precision[:-1], recall[:-1]  # its (1, 0) is none
+        points = [
+            max(p for p, r in zip(precision, recall, strict=True) if r >= t)
+            for t in np.linspace(0, 1, 11) - 1e-9
+        ]
+        means.append(np.mean(points))
+    measured = measures.multi_label_summary(scores, labels)
+    assert measured["map_11_point"] == pytest.approx(np.mean(means))
+
+
+def test_calibration_by_hand():
+    """Bins of 0.5: means of 0.2 and 0.9, shares of 1/2 and 1/2."""
+    scores, labels = [[0.1, 0.9], [0.3, 0.9]], [[0, 1], [1, 0]]
+    measured = measures.multi_label_summary(scores, labels, num_bins=2)
+    assert measured["ece"] == pytest.approx((0.3 + 0.4) / 2)
+
+
+def test_a_label_that_nothing_has():
+    measured = measures.multi_label_summary([[0.9, 0.2], [0.1, 0.1]],
+                                            [[1, 0], [0, 0]])  # fmt: skip
+    assert measured["average_precision"] == [1.0, None]
+    assert measured["recall"] == [1.0, None]
+    assert measured["map"] == measured["map_11_point"] == 1.0
+    with pytest.raises(ValueError, match="an example of some label, got none"):
+        measures.multi_label_summary([[0.5]], [[0]])
+
+
+def test_shares_of_neighbours():
+    labels = np.array([[1, 0], [1, 1], [0, 0]])
+    similarities = np.array([[0.9, 0.8], [0.5, 0.5]], np.float32)
+    shares = measures.share_of_neighbors(
+        similarities, np.array([[0, 1], [1, 2]]), labels, temperature=0.1
+    )
+    weight = 1 / (1 + np.exp(-1))
+    expected = [[1, 1 - weight], [0.5, 0.5]]
+    np.testing.assert_allclose(shares, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "labels", "message"),
+    [
+        ([[0.5]], [1], r"\[examples, classes\], not empty, got \(1, 1\) and"),
+        ([[1.5]], [[1]], r"in \[0, 1\], got 1.5"),
+        ([[np.nan]], [[1]], r"in \[0, 1\], got nan"),
+        ([[0.5]], [[2]], "`labels` must be 0 or 1"),
+    ],
+)
+def test_what_is_wrong_is_named(probabilities, labels, message):
+    with pytest.raises(ValueError, match=message):
+        measures.multi_label_summary(probabilities, labels)
