@@ -50,6 +50,10 @@ _MEASURES = {
     "macro_f1": ("macro F1", "higher", "share"),
     "mcc": ("MCC", "higher", "number"),
     "map_at_r": ("mAP@R", "higher", "share"),
+    "map": ("mAP", "higher", "share"),
+    "map_11_point": ("mAP, 11 points", "higher", "share"),
+    "micro_f1": ("micro F1", "higher", "share"),
+    "exact_match": ("exact match", "higher", "share"),
     "mean_corruption_error_unnormalized": (
         "mean corruption error (plain)",
         "lower",
@@ -127,6 +131,12 @@ KEY_SCORES = (
         "share of test examples whose most probable class is the right one",
         "linear",
     ),
+    *_both(
+        "{}.map",
+        "Mean average precision",
+        "of the labels, each by the ranking of its probabilities",
+        "linear",
+    ),
     _score(
         "knn.top_1",
         "k-NN accuracy",
@@ -166,6 +176,25 @@ SCORES = (
         "linear",
     ),
     _score("knn.top_5", "k-NN, top-5", of="k-NN"),
+    _score("knn.map", "k-NN, mean average precision", of="k-NN"),
+    *_both(
+        "{}.map_11_point",
+        "Mean average precision of VOC 2007",
+        "the highest precision at eleven levels of recall",
+        "linear",
+    ),
+    *_both(
+        "{}.micro_f1",
+        "Micro F1",
+        "of all labels of all examples together, predicted from 0.5 on",
+        "linear",
+    ),
+    *_both(
+        "{}.exact_match",
+        "Exact match",
+        "share of test examples whose labels are all right, and no others",
+        "linear",
+    ),
     _score(
         "knn_majority.top_1",
         "k-NN, majority vote",

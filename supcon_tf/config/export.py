@@ -40,6 +40,9 @@ class ExportSettings(ClassifierSettings):
     are nearest in the mean. Needs the training images."""
     top_k: int = setting(5, at_least=1)
     """Classes in top_classes, at most all."""
+    threshold: float = setting(0.5, above=0, at_most=0.9999)
+    """Probability from which a label is given, of images that may have
+    several."""
     max_pixels: int = setting(2**26, at_least=1)
     """Pixels of the largest image file that is decoded, by its header; a larger
     one is refused. Each takes 4 bytes while it is decoded, up to 12 in rare

@@ -56,6 +56,15 @@ class ObjectiveSettings(Settings):
         "all", choices=("all", "first"), used_by=_WITH_SUPCON
     )
     """Views that serve as anchors."""
+    multi_label: bool | None = setting(None, adaptive=True)
+    """Whether an image may have several labels, or none; default: as the data
+    have them. A classifier then takes each label for itself."""
+    positives: str = setting(
+        "any", choices=("any", "all", "jaccard"), used_by=_WITH_SUPCON
+    )
+    """Of several labels, what makes images positives: a shared label (any),
+    the same labels (all), or any, weighted by the share of their labels that
+    they have in common (jaccard)."""
     positives_cap: int | None = setting(None, at_least=1, used_by=_WITH_SUPCON)
     """Largest number of positives per anchor."""
     scale_by_temperature: bool = True
@@ -313,6 +322,24 @@ class PretrainSettings(
     """Settings of tools/pretrain.py, stage 1."""
 
     RMSPROP_EPSILON = 1.0
+
+    def _check(self) -> None:
+        if self.multi_label is False:
+            self._check_left_out("with one label per image", "positives")
+        if not self.multi_label:
+            return
+        known = "supcon", "simclr", "ce", "supcon+ce", "simclr+ce"
+        exceptions.require(
+            self.objective in known,
+            f"--objective must be one of {', '.join(known)} for images of "
+            "several labels",
+            self.objective,
+        )
+        self._check_left_out(
+            "for images of several labels",
+            *("images_per_class", "images_per_label", "train_fraction"),
+            *("label_smoothing", "mixing", "queue_size", "knn_every"),
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -135,7 +135,9 @@ class FinetuneTextSettings(
     clip_norm: float | None = 1.0
 
     def _check(self) -> None:
-        self._check_left_out("for texts", "mixing", "mixing_alpha")
+        self._check_left_out(
+            "for texts", "mixing", "mixing_alpha", "multi_label", "positives"
+        )
         self._check_pair("examples_per_class", "divide", "batch_size")
 
     @property

@@ -46,6 +46,7 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
     """
     run = runs.Run.open(settings.run_dir, settings.linear_stage)
     run.check_rgb("conversion")
+    run.check_one_label("conversion")
     checkpoint, directory = run.checkpoint, run.files.converted
     if directory.exists() and not settings.overwrite:
         raise exceptions.InvalidValue(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
@@ -31,7 +32,8 @@ def load_tfds(
     A set of up to 50,000 examples is permuted as a whole. A larger one is
     read in file order through a buffer of 50,000 encoded images, so an
     example comes up to 50,000 places early; TFDS mixes the classes when it
-    writes its files, so batches are mixed either way.
+    writes its files, so batches are mixed either way. A set of which an image
+    has a sequence of labels, such as voc/2007, is one of several labels.
 
     Args:
       name: name for `tfds.builder`, such as "cifar10" or "imagenet2012:5.*.*".
@@ -59,6 +61,16 @@ def load_tfds(
     num_examples = builder.info.splits[split_name].num_examples
     height, width = builder.info.features[image_key].shape[:2]
 
+    labels = builder.info.features[label_key]
+    is_multi_label = isinstance(labels, tfds.features.Sequence)
+    class_names = (labels.feature if is_multi_label else labels).names
+    if is_multi_label:  # records are batched: as many numbers of each
+
+        def as_hot(record: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            hot = tf.one_hot(record[label_key], len(class_names))
+            return record | {label_key: tf.reduce_max(hot, axis=0)}
+
+        dataset = dataset.map(as_hot)
     own = builder.info.features[image_key].shape[2]
     exceptions.require(
         channels == 3 or own == channels,
@@ -71,18 +83,20 @@ def load_tfds(
         if channels == 1:
             image = tf.io.decode_image(image, 1, expand_animations=False)
             image = tf.ensure_shape(image, [height, width, 1])
-        return image, tf.cast(record[label_key], tf.int32)
+        kind = tf.uint8 if is_multi_label else tf.int32
+        return image, tf.cast(record[label_key], kind)
 
     return sources.Source(
         name=f"tfds:{name}",
         split=split,
-        class_names=tuple(builder.info.features[label_key].names),
+        class_names=tuple(class_names),
         num_examples=num_examples,
         image_size=height if height == width else None,
         records=functools.partial(sources.in_file_order, dataset, num_examples),
         read=read,
         shard=shard,
         channels=channels,
+        is_multi_label=is_multi_label,
     )
 
 
@@ -136,13 +150,21 @@ def _feature_keys(
     """Returns the keys of the image and the label, `supervised_keys` first."""
     features = builder.info.features
     preferred = [k for k in builder.info.supervised_keys or () if k in features]
-    images, labels = (
-        [k for k in (*preferred, *features) if isinstance(features[k], kind)]
-        for kind in (tfds.features.Image, tfds.features.ClassLabel)
+    names = (*preferred, *features)
+
+    def find(is_wanted: Callable[[object], bool]) -> list[str]:
+        return [name for name in names if is_wanted(features[name])]
+
+    def is_label(feature: object) -> bool:
+        return isinstance(feature, tfds.features.ClassLabel)
+
+    images = find(lambda x: isinstance(x, tfds.features.Image))
+    labels = find(is_label) or find(
+        lambda x: isinstance(x, tfds.features.Sequence) and is_label(x.feature)
     )
     exceptions.require(
         images and labels,
-        "`dataset` must have an Image and a ClassLabel",
+        "`dataset` must have an Image and a ClassLabel, or a sequence of these",
         f"tfds:{name} with {dict(features)}",
     )
     return images[0], labels[0]
@@ -175,7 +197,8 @@ def _read_split(
             ),
         )
         # TFDS writes label -1 where the publisher keeps the labels.
-        if next(iter(dataset))[label_key] >= 0:
+        labels = next(iter(dataset))[label_key].numpy()
+        if labels.min(initial=0) >= 0:
             return candidate, dataset
     raise exceptions.InvalidValue(
         f"`dataset` must have a labelled split {' or '.join(candidates)}, got "

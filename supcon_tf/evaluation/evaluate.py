@@ -34,6 +34,7 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
     corrupted = None
     if settings.corruptions != "none":
         run.check_rgb("corruptions")
+        run.check_one_label("corruptions")
         corrupted = robustness.Robustness(settings, run)
     with distribute.make_strategy(settings.strategy, settings.tpu).scope():
         classifiers = {name: run.classifier(name) for name in run.classifiers}
@@ -43,10 +44,12 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
             run.encoder, batch_size=settings.batch_size, image_size=image_size
         )
 
+    activation = tf.sigmoid if test_source.is_multi_label else tf.nn.softmax
+
     def classify(encoded: np.ndarray) -> dict[str, np.ndarray]:
         """Probabilities [n, classes] of each trained classifier."""
         return {
-            name: tf.nn.softmax(logits(encoded)).numpy()
+            name: activation(logits(encoded)).numpy()
             for name, logits in classifiers.items()
         }
 
@@ -86,6 +89,10 @@ def _measure(
     measured["versions"] = console.versions()
     if run.is_of_texts:
         measured["validation"] = run.validation
+    if test.source.is_multi_label:
+        return measured | _of_several_labels(
+            settings, test, bank, probabilities
+        )
     for name, values in probabilities.items():
         measured[name] = measures.classification_summary(
             values, test.labels, settings.calibration_bins
@@ -100,6 +107,27 @@ def _measure(
             "uniformity": measures.uniformity(test.representations),
         }
     return measured
+
+
+def _of_several_labels(
+    settings: config.EvaluateSettings,
+    test: splits.EncodedSplit,
+    bank: splits.EncodedSplit,
+    probabilities: dict[str, np.ndarray],
+) -> dict[str, object]:
+    """The classifiers and k-NN, where images have several labels."""
+    nearest = measures.nearest_neighbors(
+        test.representations, bank.representations, settings.knn_neighbors
+    )
+    shares = measures.share_of_neighbors(
+        *nearest, bank.labels, settings.knn_temperature
+    )
+    return {
+        name: measures.multi_label_summary(
+            values, test.labels, settings.calibration_bins
+        )
+        for name, values in (probabilities | {"knn": shares}).items()
+    }
 
 
 def _without_training(
@@ -194,6 +222,8 @@ def _write(
         there.write_predictions(
             test.probabilities, test.labels, source.ids, source.class_names
         )
+    if source.is_multi_label:  # whose page has no images of a class
+        return
     if settings.sample_images:
         samples.write_samples(run, test, bank, settings.sample_images)
     if settings.plotted_images:

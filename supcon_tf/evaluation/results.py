@@ -11,14 +11,19 @@ from supcon_tf import scores, text_table
 
 _ROWS = (
     "validation.top_1",
+    "linear.map",
+    "linear.map_11_point",
+    "linear.micro_f1",
     "linear.top_1",
     "linear.top_5",
     "linear.ece",
     "linear.nll",
+    "pretrained.map",
     "pretrained.top_1",
     "pretrained.ece",
     "pretrained.macro_f1",
     "pretrained.mcc",
+    "knn.map",
     "knn.top_1",
     "prototype.top_1",
     "retrieval.recall_at.1",
@@ -28,8 +33,8 @@ _ROWS = (
     "corruptions.linear.relative_mce",
 )
 # Rows that stand there in any case, so that what was not run is seen.
-_ALWAYS = ("linear.", "knn.", "prototype.")
-_ALWAYS_OF_TEXTS = _ALWAYS[1:]
+_ALWAYS = ("linear.top", "linear.ece", "linear.nll", "knn.top", "prototype.")
+_ALWAYS_OF_TEXTS = ("knn.top", "prototype.")
 
 
 def to_json(results: dict[str, object]) -> str:
@@ -48,6 +53,8 @@ def results_table(columns: dict[str, dict[str, object]]) -> str:
     rows = [["", *(name.rjust(width) for name in columns)]]
     of_texts = all("validation" in x for x in columns.values())
     always = _ALWAYS_OF_TEXTS if of_texts else _ALWAYS
+    if any(scores.value_at(x, "knn.map") is not None for x in columns.values()):
+        always = ("knn.map", "linear.map")
     for path in _ROWS:
         values = [scores.value_at(x, path) for x in columns.values()]
         if path.startswith(always) or any(v is not None for v in values):

@@ -2,7 +2,11 @@
 
 from supcon_tf import keras_2, tracing
 from supcon_tf.losses.baselines import NPairsLoss, SimCLRLoss, TripletLoss
-from supcon_tf.losses.classification import CrossEntropyLoss, MaxMarginLoss
+from supcon_tf.losses.classification import (
+    BinaryCrossEntropyLoss,
+    CrossEntropyLoss,
+    MaxMarginLoss,
+)
 from supcon_tf.losses.diagnostics import (
     Alignment,
     AnchorsWithoutPositives,

@@ -13,7 +13,7 @@ import dataclasses
 import tensorflow as tf
 
 from supcon_tf import exceptions
-from supcon_tf.losses import inputs
+from supcon_tf.losses import inputs, positive_weights
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -67,6 +67,37 @@ class CrossEntropyLoss(inputs.Loss):
         log_sums = tf.reduce_logsumexp(logits, axis=2)  # [B, V]
         uniform = log_sums - tf.reduce_mean(logits, axis=2)
         return (1 - share) * loss + share * tf.reduce_mean(uniform, axis=1)
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@dataclasses.dataclass(eq=False)
+class BinaryCrossEntropyLoss(inputs.Loss):
+    """Cross-entropy of every label by itself, for samples of several labels.
+
+      L = -sum_c ( y_c log s(l_c) + (1 - y_c) log(1 - s(l_c)) )
+
+    s is the logistic function, and labels [batch, classes] are 0 or 1. It is a
+    sum, so that the gradient of a logit is that of softmax cross-entropy: the
+    distance of probability and label.
+
+    Args:
+      reduction: of Keras, as is `name`.
+
+    Raises:
+      ValueError: `y_pred` is not [batch, views, classes] of floats, or the
+        labels are not [batch, classes].
+    """
+
+    reduction: str = tf.keras.losses.Reduction.AUTO
+    name: str = "binary_cross_entropy_loss"
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        logits = inputs.as_views(y_pred, "logits")
+        labels = positive_weights.canonical(y_true, "any")
+        inputs.check_shape("labels", labels, [logits.shape[0], logits.shape[2]])
+        labels = tf.broadcast_to(labels[:, tf.newaxis], tf.shape(logits))
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
+        return tf.reduce_mean(tf.reduce_sum(losses, axis=2), axis=1)
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")

@@ -16,7 +16,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from supcon_tf import exceptions
-from supcon_tf.losses import inputs
+from supcon_tf.losses import inputs, positive_weights
 
 # Two equal cosines may differ by this much in float32, on whatever processor:
 # such a lead is a tie.
@@ -24,8 +24,17 @@ _TIE = 4e-6
 _NO_COSINE = -2.0  # below every cosine
 
 
-def diagnostics(cross_replica: bool = True) -> list[tf.keras.metrics.Metric]:
-    """One metric of each kind for `compile(metrics=...)`."""
+def diagnostics(
+    cross_replica: bool = True, multi_label: bool = False
+) -> list[tf.keras.metrics.Metric]:
+    """One metric of each kind for `compile(metrics=...)`.
+
+    Of samples of several labels those that need no class of a sample, and
+    `ContrastiveAccuracy`, whose positives share a label.
+    """
+    if multi_label:
+        accuracy = ContrastiveAccuracy(multi_label=True)
+        return [accuracy, Uniformity(), MeanCosine()]
     return [
         ContrastiveAccuracy(),
         Alignment(),
@@ -71,6 +80,8 @@ class ContrastiveAccuracy(_Diagnostic):
 
     Args:
       anchors: largest number of anchors per batch and replica.
+      multi_label: labels are [batch, classes] 0 or 1, several of a sample;
+        those of positives overlap.
 
     Raises:
       ValueError: `anchors` is not positive.
@@ -81,19 +92,23 @@ class ContrastiveAccuracy(_Diagnostic):
         anchors: int = 64,
         name: str = "contrastive_accuracy",
         dtype: str | None = None,
+        multi_label: bool = False,
     ):
         super().__init__(name, dtype)
         exceptions.require(anchors > 0, "`anchors` must be positive", anchors)
         self.anchors = anchors
+        self.multi_label = multi_label
 
     def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
-        classes = inputs.class_numbers(inputs.class_ids(labels))
-        classes = tf.repeat(classes, views)  # [R]
+        kind = "any" if self.multi_label else None
+        labels = positive_weights.canonical(labels, kind)
+        weights = positive_weights.of_labels(labels, kind)
+        marks = tf.repeat(weights.marks, views, axis=0)  # [R, ...]
         rows = _subsample(z, self.anchors)  # [A]
         cosines = tf.matmul(tf.gather(z, rows), z, transpose_b=True)  # [A, R]
-        same = tf.gather(classes, rows)[:, tf.newaxis] == classes  # [A, R]
+        same = weights.weigh(tf.gather(marks, rows), marks) > 0  # [A, R]
         negative = tf.reduce_max(tf.where(same, _NO_COSINE, cosines), axis=1)
-        same &= rows[:, tf.newaxis] != tf.range(tf.size(classes))
+        same &= rows[:, tf.newaxis] != tf.range(tf.shape(z)[0])
         positive = tf.reduce_max(tf.where(same, cosines, _NO_COSINE), axis=1)
         return positive > negative + _TIE, positive > _NO_COSINE
 

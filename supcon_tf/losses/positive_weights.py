@@ -123,13 +123,14 @@ def canonical(
     labels = tf.convert_to_tensor(labels)
     exceptions.require(
         labels.shape.rank == 2 and labels.shape[1] is not None,
-        f"`{name}` must be [batch, classes], 0 or 1, with `positives` {kind!r}",
+        f"`{name}` of several labels per sample must be [batch, classes], 0 or "
+        "1",
         f"shape {labels.shape}",
     )
     labels = tf.cast(labels, tf.float32)
     check = tf.debugging.Assert(
         tf.reduce_all((labels == 0) | (labels == 1)),
-        [f"`{name}` must be 0 or 1 with `positives`"],
+        [f"`{name}` of several labels per sample must be 0 or 1"],
     )
     with tf.control_dependencies([check] if check is not None else []):
         return tf.identity(labels)

@@ -29,11 +29,11 @@ def multi_label_summary(
       `map` and `map_11_point`, means of the average precision over the labels
       that an example has (area under precision against recall; mean of the
       highest precision at recalls of 0, 0.1, ..., 1, of VOC 2007);
-      `average_precision`, of each label, None without an example; `recall`, of
-      each label, `micro_f1`, `macro_f1` and `exact_match` (all labels of an
-      example right) by the threshold; `ece`, of all decisions together: the
-      distance of their mean probability to how often the label is there, over
-      bins of equal width, weighted by their size.
+      `average_precision`, of each label, None without an example;
+      `per_class_recall`, `micro_f1`, `macro_f1` and `exact_match` (all labels
+      of an example right) by the threshold; `ece`, of all decisions together,
+      the distance of their mean probability to how often the label is there,
+      over bins of equal width, weighted by their size.
 
     Raises:
       ValueError: the shapes differ, or a value is out of its range.
@@ -55,7 +55,7 @@ def multi_label_summary(
         "map": float(known[:, 0].mean()),
         "map_11_point": float(known[:, 1].mean()),
         "average_precision": [x and float(x[0]) for x in precisions],
-        "recall": [
+        "per_class_recall": [
             float(hit / of) if of else None
             for hit, of in zip(hits, has, strict=True)
         ],

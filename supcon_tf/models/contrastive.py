@@ -39,6 +39,8 @@ class SupConModel(base.Model):
         classifier that does not train the encoder.
       gradient_cache_chunks: chunks of a training batch, which divide the batch
         of a replica; 1 for none.
+      multi_label: labels are [batch, classes] 0 or 1, several of a sample, and
+        the classifier takes each for itself.
       name: of the model; `**kwargs` are Keras' too.
 
     Raises:
@@ -56,6 +58,7 @@ class SupConModel(base.Model):
         classifier: tf.keras.layers.Layer | None = None,
         classifier_weight: float | None = None,
         gradient_cache_chunks: int = 1,
+        multi_label: bool = False,
         *,
         name: str = "supcon_model",
         **kwargs: object,
@@ -81,12 +84,13 @@ class SupConModel(base.Model):
         self.classifier = classifier
         self.classifier_weight = classifier_weight
         self.gradient_cache_chunks = gradient_cache_chunks
+        self.multi_label = multi_label
         # In a namespace, for Keras would count attributes as weights.
         self._figures = types.SimpleNamespace()
         if classifier is not None:
             self._figures.loss = tf.keras.metrics.Mean("classifier_loss")
-            accuracy = tf.keras.metrics.SparseCategoricalAccuracy
-            self._figures.accuracy = accuracy("classifier_accuracy")
+            accuracy = tf.keras.metrics.Mean("classifier_accuracy")
+            self._figures.accuracy = accuracy
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
         self.encoder.build(layers.folded_shape(input_shape, self.encoder))
@@ -181,26 +185,46 @@ class SupConModel(base.Model):
         projections, logits = self._outputs(views, training)
         measured = views, labels, projections, weights
         loss = self.compute_loss(*measured)
-        shape = tf.TensorShape(None) if labels is None else labels.shape
-        exceptions.require(
-            shape.rank == 1 or (shape.rank == 2 and shape[1] == 1),
-            "`labels` must be [batch] integers for a classifier",
-            f"shape {None if labels is None else shape}",
-        )
-        batch, num_views = tf.unstack(tf.shape(logits)[:2])
-        labels = tf.reshape(labels, [-1, 1])
-        labels = tf.broadcast_to(labels, [batch, num_views])
-        losses = tf.keras.losses.sparse_categorical_crossentropy(
-            labels, logits, from_logits=True
-        )  # [B, V]
+        losses, is_right = self._classifier_losses(labels, logits)
+        batch = tf.shape(logits)[0]
         if weights is not None:
             weights = tf.reshape(weights, [batch, 1])
             losses *= tf.cast(weights, losses.dtype)
         cross_entropy = tf.reduce_mean(losses)
         self._figures.loss.update_state(cross_entropy, sample_weight=batch)
-        self._figures.accuracy.update_state(labels, logits)
+        self._figures.accuracy.update_state(tf.cast(is_right, tf.float32))
         cross_entropy /= tf.distribute.get_strategy().num_replicas_in_sync
         if self.classifier_weight is None:
             return loss + cross_entropy, measured
         share = self.classifier_weight
         return (1 - share) * loss + share * cross_entropy, measured
+
+    def _classifier_losses(
+        self, labels: tf.Tensor | None, logits: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Cross-entropies [B, V], and whether each decision is right."""
+        shape = tf.TensorShape(None) if labels is None else labels.shape
+        batch, num_views, classes = tf.unstack(tf.shape(logits))
+        if self.multi_label:
+            exceptions.require(
+                shape.rank == 2 and shape[1] == logits.shape[2],
+                f"`labels` must be [batch, {logits.shape[2]}], 0 or 1, with "
+                "`multi_label`",
+                f"shape {shape}",
+            )
+            labels = tf.cast(labels[:, tf.newaxis], logits.dtype)
+            labels = tf.broadcast_to(labels, [batch, num_views, classes])
+            losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
+            return tf.reduce_sum(losses, axis=2), (logits > 0) == (labels > 0)
+        exceptions.require(
+            shape.rank == 1 or (shape.rank == 2 and shape[1] == 1),
+            "`labels` must be [batch] integers for a classifier",
+            f"shape {None if labels is None else shape}",
+        )
+        labels = tf.reshape(labels, [-1, 1])
+        labels = tf.broadcast_to(labels, [batch, num_views])
+        losses = tf.keras.losses.sparse_categorical_crossentropy(
+            labels, logits, from_logits=True
+        )
+        predicted = tf.argmax(logits, axis=2, output_type=tf.int64)
+        return losses, predicted == tf.cast(labels, tf.int64)

@@ -51,6 +51,8 @@ class Run:
             self.linear_epochs = files.stage(self.linear_stage).metrics()
         self.evaluation = files.evaluation()
         self.predictions = run_files.read_arrays(files.predictions_file)
+        if self.predictions and self.predictions["labels"].ndim > 1:
+            self.predictions = {}  # of several labels no one is mistaken
         self.representations = run_files.read_arrays(files.representations_file)
         self.samples = run_files.read_arrays(files.samples_file)
 

@@ -30,6 +30,11 @@ def export(settings: config.ExportSettings) -> epath.Path:
             f"--version must not exist in {versions}, got {settings.version}"
         )
     name = run.choose_classifier(settings.classifier)
+    exceptions.require(
+        not (run.is_multi_label and settings.prototypes),
+        "--prototypes must be left out for images of several labels",
+        settings.prototypes,
+    )
     is_named = name != "none" or settings.prototypes
     prototypes = None
     if settings.prototypes:
@@ -47,6 +52,7 @@ def export(settings: config.ExportSettings) -> epath.Path:
         classifier=None if name == "none" else run.classifier(name),
         prototypes=prototypes,
         top_k=settings.top_k,
+        threshold=settings.threshold if run.is_multi_label else None,
         max_batch_size=settings.max_batch_size,
         batch_timeout=settings.batch_timeout_ms / 1000,
         finish=lambda path: metadata.write_metadata(path, run, settings, name),

@@ -63,6 +63,7 @@ def write_metadata(
         **_described_inputs(run, settings),
         "classes": list(classes),
         "top_k": min(settings.top_k, len(classes)),
+        "threshold": settings.threshold if run.is_multi_label else None,
         "signatures": {n: _described(s) for n, s in signatures.items()},
         "files": _digests(directory),
     }

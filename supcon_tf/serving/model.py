@@ -6,7 +6,9 @@ Signatures, of N >= 1 images:
     files (not base64), to `probabilities` [N, classes] float32,
     `class_names` [N, classes] string in the same order, `predicted_class`
     [N] string, `top_classes` [N, k] string, most probable first, and
-    `top_probabilities` [N, k] float32.
+    `top_probabilities` [N, k] float32. Where an image may have several labels,
+    probabilities are of each by itself, and the names of `top_classes` whose
+    probability is below the threshold are empty, as may be `predicted_class`.
   predict_images, predict_images_float: `images` [N, height, width, 3]
     uint8, or float32 in 0..255, rounded to nearest, to the same.
   represent, represent_images, represent_images_float: the same inputs to
@@ -75,8 +77,8 @@ def export_saved_model(
       tokens: what makes tokens of texts, in the place of images.
       finish: adds files to the directory before it appears.
       **options: of `ServedModel`, which describes them, where there are any:
-        `class_names`, `classifier`, `prototypes`, `top_k`, `max_batch_size`,
-        `batch_timeout`.
+        `class_names`, `classifier`, `prototypes`, `top_k`, `threshold`,
+        `max_batch_size`, `batch_timeout`.
 
     Raises:
       ValueError: `directory` exists, the class names do not fit, or
@@ -113,6 +115,8 @@ class ServedModel(tf.Module):
       prototypes: [classes, dim] real, unit length; a row of zeros is a class
         without one, which is never predicted.
       top_k: classes in `top_classes`, at most all.
+      threshold: None for one label per image; else the probability from which
+        one of several labels is given.
       max_batch_size: images of several requests that the encoder takes at
         once, after each request has decoded its own; 0 for none, as it must be
         of texts.
@@ -131,6 +135,7 @@ class ServedModel(tf.Module):
         classifier: Callable[[tf.Tensor], tf.Tensor] | None = None,
         prototypes: npt.ArrayLike | None = None,
         top_k: int = 5,
+        threshold: float | None = None,
         max_batch_size: int = 0,
         batch_timeout: float = 0.002,
     ):
@@ -163,6 +168,7 @@ class ServedModel(tf.Module):
         self.classify = classifier and functools.partial(classifier)
         self.is_unit_length = encoder.normalize
         self.prototypes = None
+        self.threshold = threshold
         self.class_lines = "".join(f"{name}\n" for name in class_names)
         self.num_classes = len(class_names)
         self.top_k = min(top_k, self.num_classes)
@@ -205,7 +211,9 @@ class ServedModel(tf.Module):
     def _classify(self, views: tf.Tensor) -> _Answer:
         """Probabilities and the classes of the highest."""
         logits = self.classify(self.encode(views))
-        return self._named("probabilities", tf.nn.softmax(logits))
+        if self.threshold is None:
+            return self._named("probabilities", tf.nn.softmax(logits))
+        return self._named("probabilities", tf.sigmoid(logits), self.threshold)
 
     def _compare(self, views: tf.Tensor) -> _Answer:
         """Cosine similarities to the prototypes, as in evaluation."""
@@ -221,12 +229,16 @@ class ServedModel(tf.Module):
             representation = tf.math.l2_normalize(representation, axis=1)
         return {"representation": representation}
 
-    def _named(self, kind: str, scores: tf.Tensor) -> _Answer:
+    def _named(
+        self, kind: str, scores: tf.Tensor, threshold: float | None = None
+    ) -> _Answer:
         """Scores [N, classes] with the names of their classes."""
         top, indices = tf.math.top_k(scores, self.top_k)
         classes = tf.range(self.num_classes, dtype=tf.int64)
         names = self.class_names.lookup(classes)
         named = tf.gather(names, indices)
+        if threshold is not None:
+            named = tf.where(top >= threshold, named, "")
         return {
             kind: scores,
             "class_names": tf.tile(names[tf.newaxis], [tf.shape(scores)[0], 1]),

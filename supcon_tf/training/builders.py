@@ -121,7 +121,10 @@ def _supcon_model(
             _synchronizes(settings),
             settings.projection_bias,
         )
-    options = {"gradient_cache_chunks": settings.gradient_cache_chunks}
+    options = {
+        "gradient_cache_chunks": settings.gradient_cache_chunks,
+        "multi_label": bool(settings.multi_label),
+    }
     if has_classifier(settings):
         options["classifier"] = models.layers.classifier(num_classes)
     if settings.is_joint:
@@ -157,7 +160,9 @@ def compile_model(
         rates.set_learning_rate_shares(shares)
     metrics = []
     if settings.has_projections:
-        metrics = losses.diagnostics(settings.cross_replica)
+        metrics = losses.diagnostics(
+            settings.cross_replica, bool(settings.multi_label)
+        )
     model.compile(
         rates,
         loss(settings, model),
@@ -190,6 +195,7 @@ def loss(
             settings.positives_cap,
             settings.scale_by_temperature,
             queue=getattr(model, "queue", None),
+            positives=settings.positives if settings.multi_label else None,
             **shared,
         ),
         "simclr": lambda: losses.SimCLRLoss(
@@ -199,11 +205,22 @@ def loss(
         "triplet": lambda: losses.TripletLoss(
             settings.triplet_margin, settings.triplet_mining, **shared
         ),
-        "ce": lambda: losses.CrossEntropyLoss(settings.label_smoothing),
+        "ce": lambda: classification_loss(
+            settings.label_smoothing, settings.multi_label
+        ),
         "max_margin": lambda: losses.MaxMarginLoss(
             settings.softmax_margin, settings.softmax_scale
         ),
     }[settings.loss]()
+
+
+def classification_loss(
+    label_smoothing: float, multi_label: bool | None
+) -> tf.keras.losses.Loss:
+    """Cross-entropy of one label, or of each of several."""
+    if multi_label:
+        return losses.BinaryCrossEntropyLoss()
+    return losses.CrossEntropyLoss(label_smoothing)
 
 
 def chance(settings: config.PretrainSettings, replicas: int) -> float | None:

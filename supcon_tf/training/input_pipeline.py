@@ -55,6 +55,12 @@ def _drawn(
     count, fraction = settings.images_per_label, settings.train_fraction
     if count is None and (fraction or 1) == 1:
         return images
+    exceptions.require(
+        not images.is_multi_label,
+        "--images_per_label and --train_fraction must be left out for images "
+        "of several labels",
+        f"{count} and {fraction}",
+    )
     labels = subsets.labels_of(images)
     if count is None:
         _, positions = subsets.hold_out(labels, fraction, settings.draw)
@@ -95,10 +101,12 @@ def resolved(
 ) -> config.PretrainSettings:
     """Settings that mean the same in later stages, wherever those are run.
 
-    The size of the views becomes a number and a local `data_dir` absolute.
+    The size of the views becomes a number and a local `data_dir` absolute, and
+    stage 1 knows whether images have several labels.
 
     Raises:
-      ValueError: neither the settings nor the images tell the size.
+      ValueError: neither the settings nor the images tell the size, or the
+        settings do not go with the labels.
     """
     size = settings.image_size or (images and images.image_size)
     if size is None:
@@ -109,7 +117,16 @@ def resolved(
     directory = settings.data_dir
     if directory and "://" not in directory:
         directory = os.path.abspath(directory)
-    return dataclasses.replace(settings, image_size=size, data_dir=directory)
+    found = {"image_size": size, "data_dir": directory}
+    if images and isinstance(settings, config.PretrainSettings):
+        found["multi_label"] = images.is_multi_label
+        exceptions.require(
+            settings.multi_label in (None, images.is_multi_label),
+            f"--multi_label must be {str(images.is_multi_label).lower()} for "
+            f"the labels of {images.name}",
+            settings.multi_label,
+        )
+    return dataclasses.replace(settings, **found)
 
 
 def resolved_batch(

@@ -77,6 +77,11 @@ class Run:
         """Side of the images that the encoder takes, pixels; None of texts."""
         return self.settings.image_size
 
+    @property
+    def is_multi_label(self) -> bool:
+        """Whether an image may have several labels, or none."""
+        return bool(self.settings.multi_label)
+
     @functools.cached_property
     def class_names(self) -> tuple[str, ...]:
         """Class names in the order of the labels."""
@@ -106,6 +111,14 @@ class Run:
             self.settings.channels == 3,
             f"--run_dir must be a run of RGB images for {what}",
             f"{self.files.path} of {self.settings.channels} channel",
+        )
+
+    def check_one_label(self, what: str) -> None:
+        """Raises ValueError for a run of images of several labels."""
+        exceptions.require(
+            not self.is_multi_label,
+            f"--run_dir must be a run of one label per image for {what}",
+            f"{self.files.path} of several",
         )
 
     @functools.cached_property

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from supcon_tf import config, data, exceptions, losses, models, run_files
+from supcon_tf import config, data, exceptions, models, run_files
 from supcon_tf.training import (
     builders,
     checkpoints,
@@ -155,6 +155,11 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
     )
     run.files.check_classes(images.class_names)
     _check_learnable(settings, images)
+    exceptions.require(
+        not (images.is_multi_label and settings.label_smoothing),
+        "--label_smoothing must be left out for images of several labels",
+        settings.label_smoothing,
+    )
     settings = input_pipeline.resolved_batch(
         settings, images, strategy.num_replicas_in_sync
     )
@@ -184,7 +189,7 @@ def _fit_on_views(
     """Trains on one augmented view per image and epoch."""
     steps = data.steps_per_epoch(images, settings.batch_size)
     with classifier.distribute_strategy.scope():
-        _compile(settings, classifier, steps)
+        _compile(settings, classifier, steps, images.is_multi_label)
 
     @functools.cache
     def batches(start_step: int, shard: tuple[int, int]) -> tf.data.Dataset:
@@ -215,7 +220,7 @@ def _fit_on_representations(
     )
     steps = -(-len(labels) // settings.batch_size)
     model = tf.keras.Sequential([classifier.classifier])
-    _compile(settings, model, steps)
+    _compile(settings, model, steps, images.is_multi_label)
     strategy = classifier.distribute_strategy
     loop.open_run(settings, stage, images, strategy)
     start = checkpoints.Progress(0, steps)
@@ -237,13 +242,19 @@ def _fit_on_representations(
 
 
 def _compile(
-    settings: config.LinearSettings, model: tf.keras.Model, steps: int
+    settings: config.LinearSettings,
+    model: tf.keras.Model,
+    steps: int,
+    multi_label: bool = False,
 ) -> None:
     """Cross-entropy on logits, the classifier being all that trains."""
+    accuracy = "accuracy"
+    if multi_label:  # the share of right decisions
+        accuracy = tf.keras.metrics.BinaryAccuracy("accuracy", threshold=0.0)
     model.compile(
         builders.optimizer(settings, steps),
-        losses.CrossEntropyLoss(settings.label_smoothing),
-        metrics=["accuracy"],
+        builders.classification_loss(settings.label_smoothing, multi_label),
+        metrics=[accuracy],
         jit_compile=settings.jit_compile or None,
     )
     console.print_linear(settings)

@@ -97,6 +97,25 @@ class TinyGray(Tiny):
             yield i, {"image": tiny_image(i)[..., :1], "label": i % 2}
 
 
+class TinySeveral(Tiny):
+    """Images of several labels, as voc/2007 has them, and of none."""
+
+    __module__ = _MODULE
+    FEATURES = {
+        "image": tfds.features.Image(shape=(8, 8, 3), encoding_format="png"),
+        "labels": tfds.features.Sequence(
+            tfds.features.ClassLabel(names=["a", "b", "c"])
+        ),
+    }
+
+    def _split_generators(self, dl_manager):
+        return {name: self._generate_examples() for name in SIZES}
+
+    def _generate_examples(self):
+        for i, labels in enumerate(([], [0, 2], [1])):
+            yield i, {"image": tiny_image(i), "labels": labels}
+
+
 class TinyText(Tiny):
     """A set without images."""
 
@@ -123,7 +142,13 @@ class TinyByHand(TinyText):
 def tfds_dir(tmp_path_factory):
     """Prepares the first four sets once."""
     root = tmp_path_factory.mktemp("tfds")
-    for builder in (TinyPhotos, TinyUnlabelled, TinyGray, TinyText):
+    for builder in (
+        TinyPhotos,
+        TinyUnlabelled,
+        TinyGray,
+        TinySeveral,
+        TinyText,
+    ):
         builder(data_dir=str(root)).download_and_prepare()
     return str(root)
 
@@ -145,6 +170,20 @@ def gray_levels(source, seeds=None):
         (int(data.decode_image(contents)[0, 0, 0]), int(label))
         for contents, label in dataset
     ]
+
+
+def test_a_sequence_of_labels_is_several(tfds_dir):
+    source = data.load("tfds:tiny_several", "test", tfds_dir)
+    assert source.is_multi_label and source.class_names == ("a", "b", "c")
+    found = {
+        int(data.decode_image(image)[0, 0, 0]): label.numpy().tolist()
+        for image, label in source.records(None).map(source.read)
+    }
+    assert found == {0: [0, 0, 0], 1: [1, 0, 1], 2: [0, 1, 0]}
+    held = subsets.subset(source, np.arange(3))
+    assert held.is_multi_label and held.labels.shape == (3, 3)
+    _, labels = next(iter(data.make_views(source, 3)))
+    assert sorted(labels.numpy().tolist()) == sorted(found.values())
 
 
 def test_a_set_is_read_encoded(tfds_dir):
@@ -311,7 +350,10 @@ def test_a_set_can_be_class_balanced(tfds_dir, monkeypatch):
             "tiny_unlabelled",
             r"split train, got \['test', 'validation'",
         ),
-        ("tiny_text", "must have an Image and a ClassLabel, got tfds:tiny_te"),
+        (
+            "tiny_text",
+            "must have an Image and a ClassLabel, or .* tfds:tiny_te",
+        ),
         ("no_such_set", "`dataset` must name a TFDS set, got tfds:no_such_set"),
     ],
 )

@@ -26,7 +26,7 @@ def test_average_precision_is_scikit_learns(ties):
         f1 = metrics.f1_score(labels, predicted, average=name)
         assert measured[f"{name}_f1"] == pytest.approx(f1)
     recall = metrics.recall_score(labels, predicted, average=None)
-    np.testing.assert_allclose(measured["recall"], recall)
+    np.testing.assert_allclose(measured["per_class_recall"], recall)
     exact = metrics.accuracy_score(labels, predicted)
     assert measured["exact_match"] == pytest.approx(exact)
 
@@ -58,7 +58,7 @@ def test_a_label_that_nothing_has():
     measured = measures.multi_label_summary([[0.9, 0.2], [0.1, 0.1]],
                                             [[1, 0], [0, 0]])  # fmt: skip
     assert measured["average_precision"] == [1.0, None]
-    assert measured["recall"] == [1.0, None]
+    assert measured["per_class_recall"] == [1.0, None]
     assert measured["map"] == measured["map_11_point"] == 1.0
     with pytest.raises(ValueError, match="an example of some label, got none"):
         measures.multi_label_summary([[0.5]], [[0]])

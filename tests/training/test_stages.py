@@ -13,9 +13,11 @@ from supcon_tf import (
     evaluation,
     models,
     run_files,
+    serving,
     settings,
     training,
 )
+from supcon_tf.reports import write_report
 from supcon_tf.training import (
     builders,
     checkpoints,
@@ -428,3 +430,100 @@ def test_weights_of_a_manifest_count_in_both_stages(
             )
         )
     assert not (tmp_path / "mixed").exists()
+
+
+SEVERAL = {"dark": "dark|not bright", "mid": "not bright", "bright": ""}
+
+
+@pytest.fixture(scope="module")
+def listed(image_folder, tmp_path_factory):
+    """The image folder, with two labels, one or none for its images."""
+    rows = ["path,labels,split"]
+    for path in sorted(image_folder.rglob("*.*g")):
+        split, name = path.parts[-3:-1]
+        rows.append(f"{path},{SEVERAL[name]},{split}")
+    manifest = tmp_path_factory.mktemp("listed") / "list.csv"
+    manifest.write_text("\n".join(rows))
+    return {"dataset": "manifest", "data_dir": str(manifest)}
+
+
+def test_several_labels_from_the_list_to_the_export(tiny_settings, listed):
+    """Each label by itself, and the export answers as evaluation did."""
+    run = training.pretrain(
+        tiny_settings(
+            **listed, epochs=6, positives="jaccard", objective="supcon+ce"
+        )
+    )
+    assert run.recorded(config.PretrainSettings).multi_label is True
+    figures = run.metrics()[-1]
+    assert 0 < figures["classifier_accuracy"] <= 1
+    training.train_linear(constant_views(run, epochs=60))
+    training.train_linear(
+        config.LinearSettings(
+            str(run.path), name="views", batch_size=16, epochs=2
+        )
+    )
+    path = str(run.path)
+    measured = evaluation.evaluate(config.EvaluateSettings(path))
+    assert measured["linear"]["map"] > 0.9
+    assert {"map_11_point", "ece"} < measured["pretrained"].keys()
+    assert measured["knn"]["map"] > 0.9
+    assert "linear mAP" in evaluation.results_table({"run": measured})
+    write_report([path], f"{path}/report.html")
+    predictions = run_files.read_arrays(run.predictions_file)
+    assert predictions["labels"].shape == (21, 2)
+
+    serving.export(config.ExportSettings(path, threshold=0.6))
+    files = [tf.io.read_file(str(name)) for name in predictions["ids"].tolist()]
+    served = tf.saved_model.load(f"{path}/export/1")
+    answer = served.signatures["serving_default"](tf.stack(files))
+    expected = predictions["probabilities"]
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-4)
+    top = answer["top_probabilities"].numpy()
+    is_given = answer["top_classes"].numpy() != b""
+    near = np.abs(top - 0.6) < 1e-3
+    np.testing.assert_array_equal(is_given | near, (top >= 0.6) | near)
+
+    for refused in (
+        lambda: serving.export(config.ExportSettings(path, prototypes=True)),
+        lambda: training.train_linear(
+            constant_views(run, name="smooth", label_smoothing=0.1)
+        ),
+        lambda: evaluation.evaluate(
+            config.EvaluateSettings(path, corruptions="generated")
+        ),
+    ):
+        with pytest.raises(ValueError, match="several"):
+            refused()
+
+
+def test_cross_entropy_of_several_labels(tiny_settings, listed):
+    run = training.pretrain(
+        tiny_settings(**listed, objective="ce", learning_rate=0.3, epochs=12)
+    )
+    measured = evaluation.evaluate(config.EvaluateSettings(str(run.path)))
+    assert measured["pretrained"]["map"] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"objective": "triplet"}, "--objective must be one of supcon, simclr"),
+        ({"images_per_class": 4}, "--images_per_class must be left out for im"),
+        ({"images_per_label": 4}, "--images_per_label .* must be left out"),
+        ({"queue_size": 32}, "--queue_size must be left out for images of sev"),
+        ({"multi_label": False}, "--multi_label must be true for the labels"),
+    ],
+)
+def test_what_needs_one_label_is_refused(
+    tiny_settings, listed, options, message
+):
+    settings = tiny_settings(**listed)
+    with pytest.raises(ValueError, match=message):
+        training.pretrain(dataclasses.replace(settings, **options))
+    assert not tf.io.gfile.exists(settings.run_dir)
+
+
+def test_one_label_has_no_kind_of_positives(tiny_settings):
+    with pytest.raises(ValueError, match="--positives must be left out with o"):
+        training.pretrain(tiny_settings(positives="all"))
