@@ -65,37 +65,46 @@ class SharedLabels:
         (a, number_a), (b, number_b) = (
             tf.split(marks, [marks.shape[1] - 1, 1], axis=1) for marks in (a, b)
         )
+        own = number_a == tf.transpose(number_b)
+        return tf.where(own, 1.0, self._overlap(a, b))
+
+    def _overlap(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+        """[A, B] weights of samples that are not the same, by their labels."""
         shared = tf.matmul(a, b, transpose_b=True)
-        of_a, of_b = (tf.reduce_sum(x, axis=1, keepdims=True) for x in (a, b))
+        if self.kind == "any":
+            return tf.minimum(shared, 1.0)
+        # 1 for none: they share nothing, and no two of them are equal.
+        of_a, of_b = (
+            tf.maximum(tf.reduce_sum(x, axis=1, keepdims=True), 1.0)
+            for x in (a, b)
+        )
         of_both = of_a + tf.transpose(of_b)  # [A, B], each its own
         if self.kind == "jaccard":
-            weights = tf.math.divide_no_nan(shared, of_both - shared)
-        elif self.kind == "all":
-            weights = tf.cast((2 * shared == of_both) & (shared > 0), a.dtype)
-        else:
-            weights = tf.cast(shared > 0, a.dtype)
-        return tf.where(number_a == tf.transpose(number_b), 1.0, weights)
+            return shared / (of_both - shared)
+        return tf.nn.relu(2.0 * shared - of_both + 1.0)
 
     def sums(self, values: tf.Tensor, own: int | tf.Tensor) -> tf.Tensor:
         """As of `Classes`, some rows of the weights at a time."""
         flat = tf.reshape(values, [tf.shape(values)[0], -1])
-        rows = self.marks[:own]
-        missing = -own % _TILE_SAMPLES
+        labels = self.marks[:, :-1]
+        rows = labels[:own]
         tiles = tf.reshape(
-            tf.pad(rows, [[0, missing], [0, 0]]),
+            tf.pad(rows, [[0, -own % _TILE_SAMPLES], [0, 0]]),
             [-1, _TILE_SAMPLES, rows.shape[1]],
         )
         sums = tf.map_fn(
-            lambda tile: tf.matmul(self.weigh(tile, self.marks), flat),
+            lambda tile: tf.matmul(self._overlap(tile, labels), flat),
             tiles,
             fn_output_signature=tf.TensorSpec(
                 [_TILE_SAMPLES, flat.shape[1]], tf.float32
             ),
         )
+        sums = tf.reshape(sums, [-1, tf.shape(flat)[1]])[:own]
+        # A sample without labels does not overlap with itself.
+        has_none = tf.reduce_all(rows == 0, axis=1, keepdims=True)
+        sums += tf.where(has_none, flat[:own], 0.0)
         shape = tf.concat([[own], tf.shape(values)[1:]], axis=0)
-        return tf.reshape(
-            tf.reshape(sums, [-1, tf.shape(flat)[1]])[:own], shape
-        )
+        return tf.reshape(sums, shape)
 
 
 Weights = Classes | SharedLabels

@@ -39,24 +39,32 @@ class Tiling:
     Attributes:
       rows: [R / T, T, D + 2] float32, padded.
       columns: [M / T, T, D + 2] float32, padded.
-      marks: [M / T, T, ...], what `positives` compares columns by; unused
-        padding.
-      positives: weighs the columns as positives of each other.
       count: R.
       symmetric: rows and columns are the same vectors.
       one_shift: scalar bool: logits come shifted by `shift` and lie in
         [-80, 0], so that their plain exponentials neither overflow nor vanish.
       shift: scalar float32, subtracted from all logits; 0 without `one_shift`.
+      positives: weighs the columns as positives of each other, which alone are
+        summed then; None for all columns.
+      marks: [M / T, T, ...], what it compares them by; unused padding.
     """
 
     rows: tf.Tensor
     columns: tf.Tensor
-    marks: tf.Tensor
-    positives: positive_weights.Weights
     count: tf.Tensor
     symmetric: bool
     one_shift: tf.Tensor
     shift: tf.Tensor
+    positives: positive_weights.Weights | None = None
+    marks: tf.Tensor | None = None
+
+    def of_positives(
+        self, positives: positive_weights.Weights, views: int
+    ) -> Tiling:
+        """The same for positives alone, by the weights of their samples."""
+        marks = tf.repeat(positives.marks, views, axis=0)
+        marks = _cut(marks, tf.shape(self.rows)[1])
+        return dataclasses.replace(self, positives=positives, marks=marks)
 
 
 def fits_one_shift(largest: float | tf.Tensor) -> bool | tf.Tensor:
@@ -67,8 +75,6 @@ def fits_one_shift(largest: float | tf.Tensor) -> bool | tf.Tensor:
 def make_tiling(
     rows: tf.Tensor,
     columns: tf.Tensor,
-    marks: tf.Tensor,
-    positives: positive_weights.Weights,
     *,
     temperature: float,
     tile_rows: int,
@@ -90,8 +96,6 @@ def make_tiling(
         columns=tf.concat(
             [right, hide_columns - shift, tf.ones_like(hide_columns)], axis=2
         ),
-        marks=_cut(marks, tile_rows),
-        positives=positives,
         count=count,
         symmetric=symmetric,
         one_shift=one_shift,
@@ -113,7 +117,7 @@ def _hidden_padding(tiles: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     return tf.where(index < count, 0.0, log_space.LOG_ZERO)[..., tf.newaxis]
 
 
-def log_sum_exp(tiling: Tiling, positives_only: bool = False) -> tf.Tensor:
+def log_sum_exp(tiling: Tiling) -> tf.Tensor:
     """lse_i over all columns but i, or over its positives, weighted.
 
     Returns:
@@ -121,7 +125,7 @@ def log_sum_exp(tiling: Tiling, positives_only: bool = False) -> tf.Tensor:
     """
 
     def tile(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        logits = _logits(tiling, a, b, positives_only)
+        logits = _logits(tiling, a, b)
         row_sums, column_sums = tf.cond(
             tiling.one_shift,
             lambda: [_log_of_sum(tf.exp(logits), axis) for axis in (1, 0)],
@@ -139,7 +143,6 @@ def gradient(
     tiling: Tiling,
     lse: tf.Tensor,
     weights: tf.Tensor,
-    positives_only: bool = False,
 ) -> tf.Tensor:
     """DL / dz of the rows, times tau: the second formula of the module.
 
@@ -148,7 +151,6 @@ def gradient(
       lse: of the columns, [M] float32, less `shift`, as `log_sum_exp` returns
         them for rows.
       weights: dL / d lse of the columns, [M] float32.
-      positives_only: as for `log_sum_exp`.
 
     Returns:
       [R, D] float32.
@@ -159,7 +161,7 @@ def gradient(
     lse = tf.where(weights == 0, -log_space.LOG_ZERO, lse)
 
     def tile(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
-        logits = _logits(tiling, a, b, positives_only)
+        logits = _logits(tiling, a, b)
         # The rows are the first of the columns.
         lse_a, lse_b, w_a, w_b = lse[a], lse[b], weights[a], weights[b]
         rows, columns = w_a * tf.exp(-lse_a), w_b * tf.exp(-lse_b)
@@ -231,12 +233,10 @@ def _over_tiles(
     return array.stack()
 
 
-def _logits(
-    tiling: Tiling, a: tf.Tensor, b: tf.Tensor, positives_only: bool
-) -> tf.Tensor:
+def _logits(tiling: Tiling, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     """[T, T] logits of a tile; `LOG_ZERO` for a row with itself."""
     logits = tf.matmul(tiling.rows[a], tiling.columns[b], transpose_b=True)
-    if positives_only:
+    if tiling.positives is not None:
         weights = tiling.positives.weigh(tiling.marks[a], tiling.marks[b])
         logits = tf.where(
             weights > 0,
