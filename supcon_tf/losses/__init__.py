@@ -16,6 +16,7 @@ from supcon_tf.losses.diagnostics import (
     Uniformity,
     diagnostics,
 )
+from supcon_tf.losses.hierarchical import HierarchicalSupConLoss
 from supcon_tf.losses.queue import ProjectionQueue
 from supcon_tf.losses.supcon import SupConLoss, chance_loss, supcon_loss
 from supcon_tf.losses.tiled import tiled_supcon_loss

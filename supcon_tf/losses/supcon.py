@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -171,8 +172,13 @@ class SupConLoss(inputs.Loss):
         self.is_tiled = can_tile and self.implementation != "dense"
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        return self._by_each([tf.convert_to_tensor(y_true)], y_pred)[0]
+
+    def _by_each(
+        self, labels: Sequence[tf.Tensor], y_pred: tf.Tensor
+    ) -> list[tf.Tensor]:
+        """The loss [batch] by each of several labels of the same samples."""
         z = self._normalized(inputs.as_views(y_pred, "projections"))
-        labels = tf.convert_to_tensor(y_true)
         options = {
             "temperature": self.temperature,
             "formulation": self.formulation,
@@ -180,14 +186,22 @@ class SupConLoss(inputs.Loss):
             "positives": self.positives,
             "scale_by_temperature": self.scale_by_temperature,
         }
-        if self.is_tiled:
-            return tiled.tiled_supcon_loss(
-                z,
-                labels,
-                **options,
-                unit_length=self.normalize,
-                cross_replica=self.cross_replica,
-            )
+        if not self.is_tiled:
+            return [self._dense(own, z, options) for own in labels]
+        losses = tiled.tiled_losses(
+            z,
+            [positive_weights.canonical(x, self.positives) for x in labels],
+            **options,
+            tile_rows=None,
+            unit_length=self.normalize,
+            cross_replica=self.cross_replica,
+        )
+        return tf.unstack(losses, axis=1)
+
+    def _dense(
+        self, labels: tf.Tensor, z: tf.Tensor, options: dict[str, object]
+    ) -> tf.Tensor:
+        """By all pairs, [batch], of projections that are normalised."""
         own = tf.shape(z)[0]
         all_z, all_labels = inputs.gather(self.cross_replica, z, labels)
         others, labels_of_others, filled = all_z[own:], all_labels[own:], None

@@ -1,0 +1,100 @@
+"""The hierarchical loss by the loops of each level, and their maximum."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import losses
+from tests import reference
+from tests.losses import made
+
+# Two animals and two dogs among them, a plant, a stone.
+ANCESTORS = [[0, 0, 0], [0, 1, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4]]
+LABELS = np.array([0, 1, 2, 3, 4, 1, 2, 0])
+
+
+def expected(z, penalty, constrained, **options):
+    """Leaves first, a larger share of them; no level below the last."""
+    total, below = 0.0, np.full(len(z), -np.inf)
+    for height in (1, 2, 3):
+        labels = [ANCESTORS[label][-height] for label in LABELS]
+        own = reference.supcon_loss(z, labels, **options)
+        if constrained:
+            below = own = np.maximum(own, below)
+        total += penalty ** (1 / height) * own
+    return total / 3
+
+
+@pytest.mark.parametrize("implementation", ["dense", "tiled"])
+@pytest.mark.parametrize("formulation", made.FORMULATIONS)
+def test_equals_the_loops(implementation, formulation):
+    z = made.unit([8, 2, 4])
+    for options in made.combinations(
+        penalty=(1.0, 2.0),
+        constrained=(True, False),
+        temperature=(0.1, 1.0),
+        formulation=[formulation],
+    ):
+        loss = losses.HierarchicalSupConLoss(
+            ancestors=ANCESTORS,
+            implementation=implementation,
+            reduction="none",
+            **options,
+        )
+        got, gradient = made.value_and_gradient(
+            lambda z, loss=loss: loss(LABELS, z), z
+        )
+        np.testing.assert_allclose(
+            got, expected(z, **options), rtol=1e-5, err_msg=str(options)
+        )
+        differences = reference.finite_differences(
+            lambda x, o=options: expected(
+                x / np.linalg.norm(x, axis=-1, keepdims=True), **o
+            ).sum(),
+            z,
+        )
+        np.testing.assert_allclose(gradient, differences, atol=2e-5)
+
+
+def test_one_level_is_supcon():
+    z = made.unit([8, 2, 4])
+    loss = losses.HierarchicalSupConLoss(
+        ancestors=[[i] for i in range(5)], penalty=1.0
+    )
+    plain = losses.SupConLoss()(LABELS, z)
+    np.testing.assert_allclose(loss(LABELS, z), plain, rtol=1e-6)
+    again = losses.HierarchicalSupConLoss.from_config(loss.get_config())
+    assert again(LABELS, z) == loss(LABELS, z)
+
+
+def test_replicas_equal_one_device(mirrored_strategy):
+    z = made.unit([8, 2, 4]).astype(np.float32)
+    loss = losses.HierarchicalSupConLoss(ancestors=ANCESTORS, reduction="none")
+
+    def step(z, labels):
+        with tf.GradientTape() as tape:
+            tape.watch(z)
+            values = loss(labels, z)
+            total = tf.reduce_sum(values)
+        return values, tape.gradient(total, z)
+
+    parts = [slice(0, 3), slice(3, 8)]
+    got = made.on_two_replicas(mirrored_strategy, step, parts, z, LABELS)
+    one = made.value_and_gradient(lambda z: loss(LABELS, z), z)
+    for a, b in zip(got, one, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ancestors": ()}, "as many integers for every class, got rows of no"),
+        ({"ancestors": [[0, 1], [0]]}, r"every class, got rows of \[1, 2\]"),
+        ({"ancestors": [[0, 5], [1, 5]]}, "one parent for each, at level 1"),
+        ({"ancestors": [[0]], "penalty": 0.5}, "`penalty` must be at least 1"),
+        ({"ancestors": [[0]], "positives": "any"}, "`positives` must be None"),
+    ],
+)
+def test_what_is_no_hierarchy_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        losses.HierarchicalSupConLoss(**options)
