@@ -53,6 +53,8 @@ _MEASURES = {
     "map": ("mAP", "higher", "share"),
     "map_11_point": ("mAP, 11 points", "higher", "share"),
     "micro_f1": ("micro F1", "higher", "share"),
+    "parent_top_1": ("parent top-1", "higher", "share"),
+    "mistakes_inside_parent": ("mistakes inside parent", "higher", "share"),
     "exact_match": ("exact match", "higher", "share"),
     "mean_corruption_error_unnormalized": (
         "mean corruption error (plain)",
@@ -212,6 +214,18 @@ SCORES = (
         "Prototype accuracy",
         "when the nearest class mean decides",
         "prototype",
+    ),
+    *_both(
+        "{}.hierarchy.parent_top_1",
+        "Accuracy of the parent",
+        "share whose predicted class has the right parent",
+        "linear",
+    ),
+    *_both(
+        "{}.hierarchy.mistakes_inside_parent",
+        "Mistakes inside the parent",
+        "share of the wrong predictions that have the right parent",
+        "linear",
     ),
     *_both(
         "{}.nll",

@@ -65,6 +65,12 @@ class ObjectiveSettings(Settings):
     """Of several labels, what makes images positives: a shared label (any),
     the same labels (all), or any, weighted by the share of their labels that
     they have in common (jaccard)."""
+    hierarchy: str | None = setting(None, used_by=_WITH_SUPCON)
+    """Classes have parents, and SupCon contrasts at every level: names, where
+    classes are called as in animal/dog/poodle, or a .csv, .tsv or .jsonl file
+    with the columns class and parents (animal/dog)."""
+    hierarchy_penalty: float = setting(2.0, at_least=1, used_by=_WITH_SUPCON)
+    """Weight b^(1/h) of the level at height h, 1 for the classes."""
     positives_cap: int | None = setting(None, at_least=1, used_by=_WITH_SUPCON)
     """Largest number of positives per anchor."""
     scale_by_temperature: bool = True
@@ -130,6 +136,10 @@ class ObjectiveSettings(Settings):
             self._check_left_out("with --mixing=none", "mixing_alpha")
         if not self.queue_size:
             self._check_left_out("without --queue_size", "encoder_momentum")
+        if self.hierarchy is None:
+            self._check_left_out("without --hierarchy", "hierarchy_penalty")
+        else:
+            self._check_left_out("with --hierarchy", "queue_size")
         if self.loss == "simclr" and self.num_views < 2:
             raise exceptions.InvalidValue(
                 "--num_views must be at least 2 with "
@@ -338,6 +348,7 @@ class PretrainSettings(
         self._check_left_out(
             "for images of several labels",
             *("images_per_class", "images_per_label", "train_fraction"),
+            "hierarchy",
             *("label_smoothing", "mixing", "queue_size", "knn_every"),
         )
 

@@ -136,7 +136,9 @@ class FinetuneTextSettings(
 
     def _check(self) -> None:
         self._check_left_out(
-            "for texts", "mixing", "mixing_alpha", "multi_label", "positives"
+            "for texts",
+            *("mixing", "mixing_alpha", "multi_label", "positives"),
+            "hierarchy",
         )
         self._check_pair("examples_per_class", "divide", "batch_size")
 

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from supcon_tf import config, distribute, files, measures
+from supcon_tf.data import hierarchy
 from supcon_tf.evaluation import projector, results, robustness, samples, splits
 from supcon_tf.training import console, representations, runs
 
@@ -98,6 +99,15 @@ def _measure(
             values, test.labels, settings.calibration_bins
         )
     measured |= _without_training(settings, test, bank)
+    if run.settings.hierarchy is not None:
+        weighted, _ = _votes(settings, test, bank)
+        ancestors = hierarchy.read_ancestors(
+            run.settings.hierarchy, run.class_names
+        )
+        for name, values in (probabilities | {"knn": weighted}).items():
+            measured[name]["hierarchy"] = measures.level_summary(
+                values.argmax(axis=1), test.labels, ancestors
+            )
     if np.bincount(test.labels).max() > 1:  # or no image has a positive
         measured["retrieval"] = measures.retrieval_summary(
             test.representations, test.labels, settings.retrieval_at

@@ -16,6 +16,8 @@ _ROWS = (
     "linear.micro_f1",
     "linear.top_1",
     "linear.top_5",
+    "linear.hierarchy.parent_top_1",
+    "linear.hierarchy.mistakes_inside_parent",
     "linear.ece",
     "linear.nll",
     "pretrained.map",

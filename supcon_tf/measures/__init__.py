@@ -18,6 +18,7 @@ from supcon_tf.measures.metrics import (
     classification_summary,
     confusion_matrix,
     expected_calibration_error,
+    level_summary,
     negative_log_likelihood,
     per_class_recall,
     top_k_accuracy,

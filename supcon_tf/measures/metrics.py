@@ -285,3 +285,34 @@ def _check_matrix(name: str, values: _Array) -> np.ndarray:
         f"shape {array.shape}",
     )
     return array
+
+
+def level_summary(
+    predicted: _Array, labels: _Array, ancestors: _Array
+) -> dict[str, object]:
+    """How right predictions are at every level of a hierarchy.
+
+    Args:
+      predicted: [examples] class ids.
+      labels: [examples] class ids.
+      ancestors: [classes, H] integers, from the highest down to the class.
+
+    Returns:
+      `top_1_by_level`, from the highest down; `parent_top_1`, of the level
+      above the classes; and `mistakes_inside_parent`, the share of wrong
+      predictions whose parent is the right one, None without any.
+    """
+    ancestors = np.asarray(ancestors)
+    num_classes = len(ancestors)
+    labels = check_labels(labels, np.size(labels), num_classes)
+    predicted = check_labels(predicted, len(labels), num_classes, "predicted")
+    is_right = ancestors[predicted] == ancestors[labels]  # [examples, H]
+    wrong = predicted != labels
+    by_level = is_right.mean(axis=0)
+    return {
+        "top_1_by_level": by_level.tolist(),
+        "parent_top_1": float(by_level[-2]),
+        "mistakes_inside_parent": (
+            float(is_right[wrong, -2].mean()) if wrong.any() else None
+        ),
+    }

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 
 import tensorflow as tf
 from etils import epath
 
 from supcon_tf import config, losses, models, text
+from supcon_tf.data import hierarchy
 from supcon_tf.training import devices, optimizers, schedules
 
 
@@ -139,7 +141,10 @@ def _supcon_model(
 
 
 def compile_model(
-    settings: config.PretrainSettings, model: tf.keras.Model, epoch_steps: int
+    settings: config.PretrainSettings,
+    model: tf.keras.Model,
+    epoch_steps: int,
+    class_names: Sequence[str] = (),
 ) -> None:
     """Freezes what the settings name, and compiles a model of stage 1.
 
@@ -165,7 +170,7 @@ def compile_model(
         )
     model.compile(
         rates,
-        loss(settings, model),
+        loss(settings, model, class_names),
         metrics,
         jit_compile=settings.jit_compile or None,
     )
@@ -182,22 +187,18 @@ def checkpointed(model: tf.keras.Model) -> dict[str, tf.Module]:
 
 
 def loss(
-    settings: config.PretrainSettings, model: tf.keras.Model | None = None
+    settings: config.PretrainSettings,
+    model: tf.keras.Model | None = None,
+    class_names: Sequence[str] = (),
 ) -> tf.keras.losses.Loss:
-    """The loss of stage 1, which shares the queue of a model that has one."""
+    """The loss of stage 1, which shares the queue of a model that has one.
+
+    Raises:
+      ValueError: the classes have no parents, and the settings want them.
+    """
     shared = {"cross_replica": settings.cross_replica}
     return {
-        "supcon": lambda: losses.SupConLoss(
-            settings.temperature,
-            settings.formulation,
-            settings.denominator,
-            settings.anchor_views,
-            settings.positives_cap,
-            settings.scale_by_temperature,
-            queue=getattr(model, "queue", None),
-            positives=settings.positives if settings.multi_label else None,
-            **shared,
-        ),
+        "supcon": lambda: _supcon_loss(settings, model, class_names),
         "simclr": lambda: losses.SimCLRLoss(
             settings.temperature, settings.scale_by_temperature, **shared
         ),
@@ -212,6 +213,32 @@ def loss(
             settings.softmax_margin, settings.softmax_scale
         ),
     }[settings.loss]()
+
+
+def _supcon_loss(
+    settings: config.PretrainSettings,
+    model: tf.keras.Model | None,
+    class_names: Sequence[str],
+) -> losses.SupConLoss:
+    options = {
+        name: getattr(settings, name)
+        for name in (
+            *("temperature", "formulation", "denominator", "anchor_views"),
+            *("positives_cap", "scale_by_temperature", "cross_replica"),
+        )
+    }
+    if settings.hierarchy is not None:
+        found = hierarchy.read_ancestors(settings.hierarchy, class_names)
+        return losses.HierarchicalSupConLoss(
+            ancestors=found.tolist(),
+            penalty=settings.hierarchy_penalty,
+            **options,
+        )
+    return losses.SupConLoss(
+        queue=getattr(model, "queue", None),
+        positives=settings.positives if settings.multi_label else None,
+        **options,
+    )
 
 
 def classification_loss(

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from supcon_tf import augment, config, data, exceptions
-from supcon_tf.data import subsets
+from supcon_tf.data import hierarchy, subsets
 from supcon_tf.training import devices
 
 _LEAST_STEPS = 4  # of an epoch, where the batch is ours to choose
@@ -119,6 +119,8 @@ def resolved(
         directory = os.path.abspath(directory)
     found = {"image_size": size, "data_dir": directory}
     if images and isinstance(settings, config.PretrainSettings):
+        if settings.hierarchy not in (None, hierarchy.NAMES):
+            found["hierarchy"] = os.path.abspath(settings.hierarchy)
         found["multi_label"] = images.is_multi_label
         exceptions.require(
             settings.multi_label in (None, images.is_multi_label),

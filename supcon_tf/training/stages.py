@@ -113,7 +113,7 @@ def _compiled_model(
         load(settings, model)
     if ":" in settings.architecture:
         models.follow_statistics(model.encoder, steps)
-    builders.compile_model(settings, model, steps)
+    builders.compile_model(settings, model, steps, images.class_names)
     console.print_pretraining(settings, model, images)
     if too_large := memory.warning(settings, model.encoder):
         console.print_line("warning", too_large)

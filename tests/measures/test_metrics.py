@@ -290,3 +290,17 @@ def test_bins_are_at_least_one_and_the_input_is_left_as_it_is():
     before = probabilities.copy()
     metrics.classification_summary(probabilities, labels)
     np.testing.assert_array_equal(probabilities, before)
+
+
+def test_levels_of_a_hierarchy_by_hand():
+    """Two animals and two plants: one mistake inside, two outside, of six."""
+    ancestors = [[0, 0], [0, 1], [1, 2], [1, 3]]
+    labels, predicted = [0, 1, 2, 3, 0, 1], [0, 0, 2, 3, 2, 3]
+    measured = metrics.level_summary(predicted, labels, ancestors)
+    assert measured == {
+        "top_1_by_level": [4 / 6, 3 / 6],
+        "parent_top_1": 4 / 6,
+        "mistakes_inside_parent": 1 / 3,
+    }
+    right = metrics.level_summary(labels, labels, ancestors)
+    assert right["mistakes_inside_parent"] is None

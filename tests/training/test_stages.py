@@ -527,3 +527,20 @@ def test_what_needs_one_label_is_refused(
 def test_one_label_has_no_kind_of_positives(tiny_settings):
     with pytest.raises(ValueError, match="--positives must be left out with o"):
         training.pretrain(tiny_settings(positives="all"))
+
+
+def test_classes_with_parents(tiny_settings, tmp_path):
+    parents = tmp_path / "parents.csv"
+    parents.write_text("class,parents\ndark,dim\nmid,dim\nbright,\n")
+    run = training.pretrain(
+        tiny_settings(hierarchy=str(parents), objective="supcon+ce", epochs=3)
+    )
+    measured = evaluation.evaluate(config.EvaluateSettings(str(run.path)))
+    for name in ("pretrained", "knn"):
+        levels = measured[name]["hierarchy"]
+        parent, own = levels["top_1_by_level"]
+        assert own == measured[name]["top_1"] <= parent
+        assert parent == levels["parent_top_1"]
+    with pytest.raises(ValueError, match="`hierarchy` names must give some cl"):
+        training.pretrain(tiny_settings(tmp_path / "none", hierarchy="names"))
+    assert not (tmp_path / "none").exists()

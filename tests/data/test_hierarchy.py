@@ -1,0 +1,30 @@
+"""Ancestors of classes, from their names and from a file."""
+
+import numpy as np
+import pytest
+
+from supcon_tf.data import hierarchy
+
+NAMES = ("animal/dog/poodle", "animal/dog/pug", "animal/cat", "stone", "x/cat")
+ANCESTORS = [[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4]]
+
+
+def test_names_are_paths():
+    found = hierarchy.read_ancestors("names", NAMES)
+    np.testing.assert_array_equal(found, ANCESTORS)
+
+
+def test_a_file_gives_parents(tmp_path):
+    """In any order, of more classes than there are."""
+    path = tmp_path / "parents.csv"
+    path.write_text(
+        "parents,class\nanimal/dog,pug\nanimal/dog,poodle\n,stone\n"
+        "animal,cat\nx,other\n"
+    )
+    names = ("poodle", "pug", "cat", "stone")
+    found = hierarchy.read_ancestors(str(path), names)
+    np.testing.assert_array_equal(found, ANCESTORS[:4])
+    with pytest.raises(ValueError, match="a row for every class, got none for"):
+        hierarchy.read_ancestors(str(path), ("pug", "emu"))
+    with pytest.raises(ValueError, match="some class a parent, got a, b"):
+        hierarchy.read_ancestors("names", ("a", "b"))
