@@ -55,6 +55,10 @@ _MEASURES = {
     "micro_f1": ("micro F1", "higher", "share"),
     "parent_top_1": ("parent top-1", "higher", "share"),
     "mistakes_inside_parent": ("mistakes inside parent", "higher", "share"),
+    "shots.many": ("many-shot", "higher", "share"),
+    "shots.medium": ("medium-shot", "higher", "share"),
+    "shots.few": ("few-shot", "higher", "share"),
+    "shots.mean": ("mean of classes", "higher", "share"),
     "exact_match": ("exact match", "higher", "share"),
     "mean_corruption_error_unnormalized": (
         "mean corruption error (plain)",
@@ -214,6 +218,30 @@ SCORES = (
         "Prototype accuracy",
         "when the nearest class mean decides",
         "prototype",
+    ),
+    *_both(
+        "{}.shots.mean",
+        "Mean accuracy of the classes",
+        "each class weighs the same, however many training images it has",
+        "linear",
+    ),
+    *_both(
+        "{}.shots.many",
+        "Accuracy, many-shot classes",
+        "classes with more than 100 training images, or as --shots says",
+        "linear",
+    ),
+    *_both(
+        "{}.shots.medium",
+        "Accuracy, medium-shot classes",
+        "classes between the two",
+        "linear",
+    ),
+    *_both(
+        "{}.shots.few",
+        "Accuracy, few-shot classes",
+        "classes with fewer than 20 training images, or as --shots says",
+        "linear",
     ),
     *_both(
         "{}.hierarchy.parent_top_1",

@@ -60,6 +60,15 @@ class EvaluateSettings(Settings):
     knn_leave_one_out: bool = False
     """Classify the training images too, each by its neighbours among the
     others: what to choose k and temperature by."""
+    shots: tuple[int, ...] = setting(
+        (20, 100),
+        must=(
+            "be two numbers, the first one lower, got {}",
+            lambda shots: len(shots) == 2 and 0 <= shots[0] < shots[1],
+        ),
+    )
+    """Of a long tail: classes with fewer training images than the first number
+    are few-shot, with more than the second many-shot."""
     calibration_bins: int = setting(15, at_least=1)
     """Bins of the expected calibration error."""
     retrieval_at: tuple[int, ...] = setting(

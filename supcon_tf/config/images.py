@@ -104,12 +104,43 @@ class PartSettings(Settings):
     """Training images of each label, drawn at random; default: all."""
     train_fraction: float | None = setting(None, above=0, at_most=1)
     """Share of the training images of each label, drawn at random."""
+    imbalance: str = setting("none", choices=("none", "exponential"))
+    """Long tail: from the first label to the last the training images become
+    fewer, exponentially, as in CIFAR-10-LT."""
+    imbalance_ratio: float = setting(
+        100.0, at_least=1, used_by={"imbalance": ("exponential",)}
+    )
+    """Images of the first label over those of the last."""
+    label_noise: str | None = setting(
+        None,
+        must=(
+            "be symmetric:SHARE, 0 < SHARE < 1, got {}",
+            lambda text: _noise_share(text) is not None,
+        ),
+    )
+    """symmetric:SHARE gives that share of the training images a wrong label,
+    any other one at random."""
     draw: int = setting(0, at_least=0)
-    """Seed of that draw."""
+    """Seed of these draws."""
 
     def _check(self) -> None:
         if self.images_per_label is not None:
             self._check_left_out("with --images_per_label", "train_fraction")
+
+    @property
+    def noise_share(self) -> float:
+        """Share of training images that get a wrong label."""
+        return _noise_share(self.label_noise or "") or 0.0
+
+
+def _noise_share(text: str) -> float | None:
+    """The share in symmetric:SHARE, None where there is none."""
+    kind, _, share = text.partition(":")
+    try:
+        number = float(share)
+    except ValueError:
+        return None
+    return number if kind == "symmetric" and 0 < number < 1 else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -99,6 +99,9 @@ class ObjectiveSettings(Settings):
     )
     """Share of the weight of a label that cross-entropy spreads evenly over all
     classes; the paper's code has 0.05 on ImageNet."""
+    logit_adjustment: float = setting(0.0, at_least=0, used_by=_WITH_CE)
+    """Adds so much of the logarithm of a class' share of the training images to
+    its logit in the loss, for long tails; Menon et al. 2021 have 1."""
     mixing: str = setting(
         "none", choices=("none", "mixup", "cutmix"), used_by=_WITH_CE
     )
@@ -348,7 +351,7 @@ class PretrainSettings(
         self._check_left_out(
             "for images of several labels",
             *("images_per_class", "images_per_label", "train_fraction"),
-            "hierarchy",
+            *("imbalance", "label_noise", "logit_adjustment", "hierarchy"),
             *("label_smoothing", "mixing", "queue_size", "knn_every"),
         )
 
@@ -374,6 +377,9 @@ class LinearSettings(
     """Sub-directory of run_dir that this stage writes."""
     augmentation: str = "identity"
     label_smoothing: float = with_default(ObjectiveSettings, "label_smoothing")
+    logit_adjustment: float = with_default(
+        ObjectiveSettings, "logit_adjustment"
+    )
     learning_rate: float = 2.5
     warmup_epochs: float | None = 0.0
     weight_decay: float = 0.0

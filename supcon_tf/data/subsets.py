@@ -58,6 +58,77 @@ def draw_per_class(labels: npt.ArrayLike, count: int, seed: int) -> np.ndarray:
     return np.sort(np.concatenate(drawn))
 
 
+def draw_long_tail(
+    labels: npt.ArrayLike, ratio: float, seed: int
+) -> np.ndarray:
+    """Draws fewer and fewer examples from the first class to the last.
+
+    Of class c in 0..C-1 there are n r^(-c / (C - 1)) examples, rounded down, at
+    least 1 and at most those that it has; n are those of the largest class.
+
+    Args:
+      labels: [examples] integers, 0..C-1.
+      ratio: r, at least 1; 100 makes CIFAR-10-LT of CIFAR-10.
+      seed: integer; the same seed draws the same examples.
+
+    Returns:
+      Positions in `labels`, rising.
+
+    Reference: Cui et al. 2019, https://arxiv.org/abs/1901.05555, Sec. 5.1.
+    """
+    labels = np.asarray(labels)
+    exceptions.require(ratio >= 1, "`ratio` must be at least 1", ratio)
+    sizes = np.bincount(labels)
+    last = max(len(sizes) - 1, 1)
+    wanted = sizes.max() * float(ratio) ** -(np.arange(len(sizes)) / last)
+    # 50 of 5,000 at a ratio of 100, where floats have 49.999...
+    wanted = np.maximum(np.floor(wanted + 1e-6).astype(int), 1)
+    rng = np.random.default_rng(seed)
+    drawn = [
+        rng.permutation(np.flatnonzero(labels == label))[: wanted[label]]
+        for label in range(len(sizes))
+    ]
+    return np.sort(np.concatenate(drawn))
+
+
+def flip_labels(
+    labels: npt.ArrayLike, num_classes: int, share: float, seed: int
+) -> np.ndarray:
+    """Labels of which a share, at random, is wrong: any other, at random.
+
+    Args:
+      labels: [examples] integers in 0..num_classes-1.
+      num_classes: at least 2.
+      share: of the examples, in [0, 1]; their number is rounded.
+      seed: integer; the same seed flips the same labels.
+
+    Returns:
+      [examples] int64.
+    """
+    labels = np.array(labels, np.int64)
+    exceptions.require(num_classes >= 2, "`num_classes` must be 2", num_classes)
+    rng = np.random.default_rng(seed)
+    places = rng.permutation(len(labels))[: round(share * len(labels))]
+    others = rng.integers(1, num_classes, len(places))
+    labels[places] = (labels[places] + others) % num_classes
+    return labels
+
+
+def with_labels(source: sources.Source, labels: np.ndarray) -> sources.Source:
+    """The source with other labels [num_examples] of the same classes.
+
+    One that is read in file order is held in memory, as of `subset`.
+    """
+    if source.labels is None:
+        source = subset(source, np.arange(source.num_examples))
+    fields = sources.by_index(
+        np.arange(source.num_examples),
+        labels,
+        lambda place: source.read(place)[0],
+    )
+    return dataclasses.replace(source, **fields)
+
+
 def draw_alike(labels: npt.ArrayLike, count: int, seed: int) -> np.ndarray:
     """Draws as many examples of each class as of any other, as far as it goes.
 

@@ -12,6 +12,8 @@ from supcon_tf.data import hierarchy
 from supcon_tf.evaluation import projector, results, robustness, samples, splits
 from supcon_tf.training import console, representations, runs
 
+_LONG_TAIL = 2  # images of the largest class over those of the smallest
+
 
 def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
     """Measures a run on its test images, each of which counts once.
@@ -99,6 +101,12 @@ def _measure(
             values, test.labels, settings.calibration_bins
         )
     measured |= _without_training(settings, test, bank)
+    counts = np.bincount(bank.labels, minlength=len(run.class_names))
+    if counts.max() >= _LONG_TAIL * counts.min():
+        for name in (*probabilities, "knn", "prototype"):
+            measured[name]["shots"] = measures.shot_summary(
+                measured[name]["per_class_recall"], counts, settings.shots
+            )
     if run.settings.hierarchy is not None:
         weighted, _ = _votes(settings, test, bank)
         ancestors = hierarchy.read_ancestors(

@@ -9,6 +9,7 @@ makes them; a loss is [batch] float32, nats, averaged over views.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -28,21 +29,30 @@ class CrossEntropyLoss(inputs.Loss):
     `augment.MixUp` makes them: L is then the mean over y with these weights.
     Label smoothing eps replaces any weights q by (1 - eps) q + eps / classes.
 
+    With class shares pi, l_c becomes l_c + t log pi_c in the loss alone: what
+    the logits are then best for is the mean accuracy over the classes, however
+    rare they are (logit adjustment).
+
     Args:
       label_smoothing: eps, a share from 0 up to, not including, 1.
+      class_shares: [classes] positive numbers, pi; empty for no adjustment.
+      logit_adjustment: t, not negative.
       reduction: of Keras, as is `name`.
 
     Raises:
-      ValueError: `label_smoothing` is out of its range, `y_pred` is not
-        [batch, views, classes] of floats, or soft labels have other classes
+      ValueError: an argument is out of its range, `y_pred` is not [batch,
+        views, classes] of floats, or soft labels or shares have other classes
         than it.
       InvalidArgumentError: a row of soft labels does not sum to 1.
 
     Reference: Szegedy et al. 2016, https://arxiv.org/abs/1512.00567, Sec. 7
-    (label smoothing, eps = 0.1).
+    (label smoothing, eps = 0.1); Menon et al. 2021,
+    https://arxiv.org/abs/2007.07314, Eq. 10 (logit adjustment, t = 1).
     """
 
     label_smoothing: float = 0.0
+    class_shares: Sequence[float] = ()
+    logit_adjustment: float = 1.0
     reduction: str = tf.keras.losses.Reduction.AUTO
     name: str = "cross_entropy_loss"
 
@@ -53,9 +63,23 @@ class CrossEntropyLoss(inputs.Loss):
             "`label_smoothing` must be at least 0 and below 1",
             self.label_smoothing,
         )
+        exceptions.require(
+            all(share > 0 for share in self.class_shares),
+            "`class_shares` must be positive",
+            self.class_shares,
+        )
+        exceptions.require(
+            self.logit_adjustment >= 0,
+            "`logit_adjustment` must not be negative",
+            self.logit_adjustment,
+        )
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         logits = inputs.as_views(y_pred, "logits")
+        if len(self.class_shares):
+            shares = tf.constant(self.class_shares, tf.float32)
+            inputs.check_shape("class_shares", shares, [logits.shape[2]])
+            logits += self.logit_adjustment * tf.math.log(shares)
         labels = tf.convert_to_tensor(y_true)
         if labels.dtype.is_floating and labels.shape.rank == 2:
             loss = _soft_cross_entropy(labels, logits)

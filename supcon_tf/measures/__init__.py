@@ -21,6 +21,7 @@ from supcon_tf.measures.metrics import (
     level_summary,
     negative_log_likelihood,
     per_class_recall,
+    shot_summary,
     top_k_accuracy,
 )
 from supcon_tf.measures.multi_label import (

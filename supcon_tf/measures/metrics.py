@@ -14,6 +14,7 @@ Probabilities are [examples, num_classes] real, not empty, and each row sums to
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -285,6 +286,45 @@ def _check_matrix(name: str, values: _Array) -> np.ndarray:
         f"shape {array.shape}",
     )
     return array
+
+
+def shot_summary(
+    recalls: Sequence[float | None],
+    train_counts: _Array,
+    boundaries: tuple[int, int] = (20, 100),
+) -> dict[str, float | None]:
+    """Mean accuracy of classes with many, some and few training examples.
+
+    Args:
+      recalls: of each class, None without test examples.
+      train_counts: [classes] training examples of each.
+      boundaries: few are fewer than the first, many more than the second.
+
+    Returns:
+      `many`, `medium` and `few`, None without such classes; `mean`, of all.
+
+    Reference: Liu et al. 2019, https://arxiv.org/abs/1904.05160, Sec. 4.
+    """
+    low, high = boundaries
+    counts = np.asarray(train_counts)
+    values = np.array([np.nan if x is None else x for x in recalls], float)
+    exceptions.require(
+        counts.shape == values.shape,
+        "`train_counts` must be as many as `recalls`",
+        f"{counts.shape} and {values.shape}",
+    )
+    parts = {
+        "many": counts > high,
+        "medium": (counts >= low) & (counts <= high),
+        "few": counts < low,
+        "mean": np.ones(len(counts), bool),
+    }
+    return {
+        name: float(np.nanmean(values[own]))
+        if np.isfinite(values[own]).any()
+        else None
+        for name, own in parts.items()
+    }
 
 
 def level_summary(

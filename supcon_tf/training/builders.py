@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import config, losses, models, text
-from supcon_tf.data import hierarchy
+from supcon_tf import config, data, losses, models, text
+from supcon_tf.data import hierarchy, subsets
 from supcon_tf.training import devices, optimizers, schedules
 
 
@@ -144,7 +144,7 @@ def compile_model(
     settings: config.PretrainSettings,
     model: tf.keras.Model,
     epoch_steps: int,
-    class_names: Sequence[str] = (),
+    images: data.Source | None = None,
 ) -> None:
     """Freezes what the settings name, and compiles a model of stage 1.
 
@@ -170,7 +170,7 @@ def compile_model(
         )
     model.compile(
         rates,
-        loss(settings, model, class_names),
+        loss(settings, model, images),
         metrics,
         jit_compile=settings.jit_compile or None,
     )
@@ -189,16 +189,18 @@ def checkpointed(model: tf.keras.Model) -> dict[str, tf.Module]:
 def loss(
     settings: config.PretrainSettings,
     model: tf.keras.Model | None = None,
-    class_names: Sequence[str] = (),
+    images: data.Source | None = None,
 ) -> tf.keras.losses.Loss:
     """The loss of stage 1, which shares the queue of a model that has one.
+
+    What is trained on, `images`, tells about the classes.
 
     Raises:
       ValueError: the classes have no parents, and the settings want them.
     """
     shared = {"cross_replica": settings.cross_replica}
     return {
-        "supcon": lambda: _supcon_loss(settings, model, class_names),
+        "supcon": lambda: _supcon_loss(settings, model, images),
         "simclr": lambda: losses.SimCLRLoss(
             settings.temperature, settings.scale_by_temperature, **shared
         ),
@@ -206,9 +208,7 @@ def loss(
         "triplet": lambda: losses.TripletLoss(
             settings.triplet_margin, settings.triplet_mining, **shared
         ),
-        "ce": lambda: classification_loss(
-            settings.label_smoothing, settings.multi_label
-        ),
+        "ce": lambda: classification_loss(settings, images),
         "max_margin": lambda: losses.MaxMarginLoss(
             settings.softmax_margin, settings.softmax_scale
         ),
@@ -218,7 +218,7 @@ def loss(
 def _supcon_loss(
     settings: config.PretrainSettings,
     model: tf.keras.Model | None,
-    class_names: Sequence[str],
+    images: data.Source | None,
 ) -> losses.SupConLoss:
     options = {
         name: getattr(settings, name)
@@ -228,7 +228,7 @@ def _supcon_loss(
         )
     }
     if settings.hierarchy is not None:
-        found = hierarchy.read_ancestors(settings.hierarchy, class_names)
+        found = hierarchy.read_ancestors(settings.hierarchy, images.class_names)
         return losses.HierarchicalSupConLoss(
             ancestors=found.tolist(),
             penalty=settings.hierarchy_penalty,
@@ -242,12 +242,26 @@ def _supcon_loss(
 
 
 def classification_loss(
-    label_smoothing: float, multi_label: bool | None
+    settings: config.PretrainSettings | config.LinearSettings,
+    images: data.Source | None = None,
 ) -> tf.keras.losses.Loss:
-    """Cross-entropy of one label, or of each of several."""
-    if multi_label:
+    """Cross-entropy of one label, or of each of several.
+
+    Raises:
+      ValueError: the settings want the shares of the classes, and one has no
+        images.
+    """
+    if images is not None and images.is_multi_label:
         return losses.BinaryCrossEntropyLoss()
-    return losses.CrossEntropyLoss(label_smoothing)
+    options = {}
+    if settings.logit_adjustment and images is not None:
+        labels = subsets.labels_of(images)
+        counts = np.bincount(labels, minlength=len(images.class_names))
+        options = {
+            "class_shares": (counts / counts.sum()).tolist(),
+            "logit_adjustment": settings.logit_adjustment,
+        }
+    return losses.CrossEntropyLoss(settings.label_smoothing, **options)
 
 
 def chance(settings: config.PretrainSettings, replicas: int) -> float | None:

@@ -53,29 +53,47 @@ def _drawn(
 ) -> data.Source:
     """The training images that are drawn, of those that there are."""
     count, fraction = settings.images_per_label, settings.train_fraction
-    if count is None and (fraction or 1) == 1:
+    is_part = count is not None or (fraction or 1) < 1
+    has_tail = settings.imbalance != "none"
+    if not (is_part or has_tail or settings.noise_share):
         return images
     exceptions.require(
         not images.is_multi_label,
-        "--images_per_label and --train_fraction must be left out for images "
-        "of several labels",
-        f"{count} and {fraction}",
+        "--images_per_label, --train_fraction, --imbalance and --label_noise "
+        "must be left out for images of several labels",
+        "one of them",
     )
     labels = subsets.labels_of(images)
-    if count is None:
-        _, positions = subsets.hold_out(labels, fraction, settings.draw)
-    else:
+    positions = np.arange(len(labels))
+    if count is not None:
         positions = draw_per_label(
             count, labels, images.class_names, settings.draw
         )
+    elif is_part:
+        _, positions = subsets.hold_out(labels, fraction, settings.draw)
+    if has_tail:
+        ratio = settings.imbalance_ratio
+        kept = subsets.draw_long_tail(labels[positions], ratio, settings.draw)
+        positions = positions[kept]
     exceptions.require(
         images.labels is not None
         or subsets.can_be_held(images, len(positions)),
-        "--images_per_label and --train_fraction must, of a TFDS set, draw at "
-        f"most {subsets.LARGEST_HELD} images, with --auto_shard=element",
+        "--images_per_label, --train_fraction, --imbalance and --label_noise "
+        "must, of a set that is read in file order, draw at most "
+        f"{subsets.LARGEST_HELD} images, with --auto_shard=element",
         len(positions),
     )
-    return subsets.subset(images, positions)
+    if len(positions) < len(labels) or images.labels is None:
+        images = subsets.subset(images, positions)
+    if not settings.noise_share:
+        return images
+    flipped = subsets.flip_labels(
+        labels[positions],
+        len(images.class_names),
+        settings.noise_share,
+        settings.draw,
+    )
+    return subsets.with_labels(images, flipped)
 
 
 def draw_per_label(

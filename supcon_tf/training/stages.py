@@ -113,7 +113,7 @@ def _compiled_model(
         load(settings, model)
     if ":" in settings.architecture:
         models.follow_statistics(model.encoder, steps)
-    builders.compile_model(settings, model, steps, images.class_names)
+    builders.compile_model(settings, model, steps, images)
     console.print_pretraining(settings, model, images)
     if too_large := memory.warning(settings, model.encoder):
         console.print_line("warning", too_large)
@@ -156,9 +156,11 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
     run.files.check_classes(images.class_names)
     _check_learnable(settings, images)
     exceptions.require(
-        not (images.is_multi_label and settings.label_smoothing),
-        "--label_smoothing must be left out for images of several labels",
-        settings.label_smoothing,
+        not images.is_multi_label
+        or not (settings.label_smoothing or settings.logit_adjustment),
+        "--label_smoothing and --logit_adjustment must be left out for images "
+        "of several labels",
+        f"{settings.label_smoothing} and {settings.logit_adjustment}",
     )
     settings = input_pipeline.resolved_batch(
         settings, images, strategy.num_replicas_in_sync
@@ -189,7 +191,7 @@ def _fit_on_views(
     """Trains on one augmented view per image and epoch."""
     steps = data.steps_per_epoch(images, settings.batch_size)
     with classifier.distribute_strategy.scope():
-        _compile(settings, classifier, steps, images.is_multi_label)
+        _compile(settings, classifier, steps, images)
 
     @functools.cache
     def batches(start_step: int, shard: tuple[int, int]) -> tf.data.Dataset:
@@ -220,7 +222,7 @@ def _fit_on_representations(
     )
     steps = -(-len(labels) // settings.batch_size)
     model = tf.keras.Sequential([classifier.classifier])
-    _compile(settings, model, steps, images.is_multi_label)
+    _compile(settings, model, steps, images)
     strategy = classifier.distribute_strategy
     loop.open_run(settings, stage, images, strategy)
     start = checkpoints.Progress(0, steps)
@@ -245,15 +247,17 @@ def _compile(
     settings: config.LinearSettings,
     model: tf.keras.Model,
     steps: int,
-    multi_label: bool = False,
+    images: data.Source | None = None,
 ) -> None:
     """Cross-entropy on logits, the classifier being all that trains."""
     accuracy = "accuracy"
-    if multi_label:  # the share of right decisions
+    if (
+        images is not None and images.is_multi_label
+    ):  # the share of right decisions
         accuracy = tf.keras.metrics.BinaryAccuracy("accuracy", threshold=0.0)
     model.compile(
         builders.optimizer(settings, steps),
-        builders.classification_loss(settings.label_smoothing, multi_label),
+        builders.classification_loss(settings, images),
         metrics=[accuracy],
         jit_compile=settings.jit_compile or None,
     )

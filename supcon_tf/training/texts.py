@@ -98,7 +98,7 @@ def _compiled_model(
         settings, encoder, len(train.class_names), (None, 2)
     )
     steps = data.steps_per_epoch(train, settings.batch_size)
-    builders.compile_model(settings, model, steps)
+    builders.compile_model(settings, model, steps, train)
     console.print_finetuning(settings, model, train)
     return model
 

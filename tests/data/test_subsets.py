@@ -115,3 +115,45 @@ def test_turns_count_within_a_class():
     turns = subsets.turns([5, -1, 5, 5, -1, 2])
     assert turns.tolist() == [0, 0, 1, 2, 1, 0]
     assert subsets.turns([]).size == 0
+
+
+def test_a_long_tail_is_that_of_cifar_10_lt():
+    labels = np.tile(np.arange(10), 5000)
+    drawn = subsets.draw_long_tail(labels, 100, seed=0)
+    assert np.bincount(labels[drawn]).tolist() == [
+        *(5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50)
+    ]
+    assert (np.diff(drawn) > 0).all()
+    np.testing.assert_array_equal(
+        drawn, subsets.draw_long_tail(labels, 100, seed=0)
+    )
+    assert not np.array_equal(drawn, subsets.draw_long_tail(labels, 100, 1))
+    # No more than there are, and one at least; a ratio of 1 takes all.
+    uneven = np.repeat([0, 1, 2], [50, 3, 9])
+    drawn = subsets.draw_long_tail(uneven, 1000, seed=0)
+    assert np.bincount(uneven[drawn]).tolist() == [50, 1, 1]
+    assert len(subsets.draw_long_tail(uneven, 1, seed=0)) == 62
+
+
+def test_a_share_of_labels_is_wrong():
+    labels = np.arange(1000) % 5
+    flipped = subsets.flip_labels(labels, 5, 0.3, seed=0)
+    wrong = flipped != labels
+    assert wrong.sum() == 300 and set(flipped) == set(range(5))
+    # Every other label as often, about.
+    shifts = np.bincount((flipped - labels)[wrong] % 5, minlength=5)
+    assert shifts[0] == 0 and shifts[1:].min() > 50
+    np.testing.assert_array_equal(
+        flipped, subsets.flip_labels(labels, 5, 0.3, seed=0)
+    )
+    assert (subsets.flip_labels(labels, 5, 0.0, seed=0) == labels).all()
+
+
+def test_other_labels_of_the_same_images():
+    images = np.arange(6, dtype=np.uint8)[:, None, None, None]
+    source = data.from_arrays(np.broadcast_to(images, [6, 4, 4, 3]), [0, 1] * 3)
+    other = subsets.with_labels(source, np.array([1, 1, 0, 0, 1, 0]))
+    assert other.labels.tolist() == [1, 1, 0, 0, 1, 0]
+    pairs = other.records(None).map(other.read).as_numpy_iterator()
+    found = [(int(image[0, 0, 0]), int(label)) for image, label in pairs]
+    assert found == list(enumerate([1, 1, 0, 0, 1, 0]))

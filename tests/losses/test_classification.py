@@ -122,3 +122,34 @@ def test_smoothing_is_computed_in_float32(dtype):
     result = loss(LABELS, x)
     assert result.dtype == tf.float32
     np.testing.assert_array_equal(result, loss(LABELS, tf.cast(x, tf.float32)))
+
+
+def test_logit_adjustment_by_the_formula():
+    """Menon et al. 2021, Eq. 10."""
+    x, shares = logits(), np.array([0.7, 0.2, 0.1])
+    loss = losses.CrossEntropyLoss(
+        class_shares=shares.tolist(), logit_adjustment=1.5, reduction="none"
+    )
+    adjusted = np.array(x) + 1.5 * np.log(shares)
+    plain = losses.CrossEntropyLoss(reduction="none")
+    expected = plain(LABELS, adjusted.astype(np.float32))
+    np.testing.assert_allclose(loss(LABELS, x), expected, rtol=1e-6)
+    again = losses.CrossEntropyLoss.from_config(loss.get_config())
+    np.testing.assert_allclose(again(LABELS, x), expected, rtol=1e-6)
+    with pytest.raises(ValueError, match="`class_shares` must be positive"):
+        losses.CrossEntropyLoss(class_shares=[0.5, 0.0])
+    with pytest.raises(ValueError, match="`class_shares` must have shape"):
+        losses.CrossEntropyLoss(class_shares=[1.0])(LABELS, x)
+
+
+def test_binary_cross_entropy_by_the_formula():
+    x, labels = np.array(logits(), np.float64), np.eye(3)[LABELS]
+    labels[0] = [1, 1, 0]
+    labels[1] = 0
+    p = 1 / (1 + np.exp(-x))
+    hot = labels[:, None]
+    each = -(hot * np.log(p) + (1 - hot) * np.log(1 - p)).sum(2).mean(1)
+    loss = losses.BinaryCrossEntropyLoss(reduction="none")
+    np.testing.assert_allclose(loss(labels, x), each, rtol=1e-5)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must be 0 or 1"):
+        loss(labels * 2, x)

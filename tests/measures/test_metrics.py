@@ -304,3 +304,16 @@ def test_levels_of_a_hierarchy_by_hand():
     }
     right = metrics.level_summary(labels, labels, ancestors)
     assert right["mistakes_inside_parent"] is None
+
+
+def test_shots_by_hand():
+    recalls, counts = [0.9, 0.7, None, 0.5, 0.1], [500, 101, 90, 20, 19]
+    assert metrics.shot_summary(recalls, counts) == {
+        "many": pytest.approx(0.8),
+        "medium": 0.5,
+        "few": 0.1,
+        "mean": pytest.approx(0.55),
+    }
+    assert metrics.shot_summary([0.5], [50])["few"] is None
+    with pytest.raises(ValueError, match="as many as `recalls`"):
+        metrics.shot_summary([0.5], [50, 1])

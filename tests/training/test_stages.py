@@ -510,7 +510,7 @@ def test_cross_entropy_of_several_labels(tiny_settings, listed):
     [
         ({"objective": "triplet"}, "--objective must be one of supcon, simclr"),
         ({"images_per_class": 4}, "--images_per_class must be left out for im"),
-        ({"images_per_label": 4}, "--images_per_label .* must be left out"),
+        ({"images_per_label": 4}, "--images_per_label, .* must be left out"),
         ({"queue_size": 32}, "--queue_size must be left out for images of sev"),
         ({"multi_label": False}, "--multi_label must be true for the labels"),
     ],
@@ -544,3 +544,36 @@ def test_classes_with_parents(tiny_settings, tmp_path):
     with pytest.raises(ValueError, match="`hierarchy` names must give some cl"):
         training.pretrain(tiny_settings(tmp_path / "none", hierarchy="names"))
     assert not (tmp_path / "none").exists()
+
+
+def test_a_long_tail_with_wrong_labels(tiny_settings):
+    """In both stages, and in the evaluation: what is drawn, and its shares."""
+    run = training.pretrain(
+        tiny_settings(
+            objective="ce",
+            learning_rate=0.3,
+            imbalance="exponential",
+            imbalance_ratio=4.0,
+            label_noise="symmetric:0.1",
+            logit_adjustment=1.0,
+        )
+    )
+    recorded = run.recorded(config.PretrainSettings)
+    images = input_pipeline.source(recorded, "train")
+    assert images.num_examples == 16 + 8 + 4
+    classes = [images.class_names.index(x.split("/")[1]) for x in images.ids]
+    assert np.sum(images.labels != classes) == 3
+    shares = np.bincount(images.labels) / 28
+    for stage in (recorded, constant_views(run, logit_adjustment=2.0)):
+        loss = builders.classification_loss(stage, images)
+        np.testing.assert_allclose(loss.class_shares, shares)
+        assert loss.logit_adjustment == stage.logit_adjustment
+    training.train_linear(constant_views(run, logit_adjustment=2.0))
+    measured = evaluation.evaluate(
+        config.EvaluateSettings(str(run.path), shots=(6, 10))
+    )
+    assert measured["bank_examples"] == 28
+    shots = measured["linear"]["shots"]
+    recalls = measured["linear"]["per_class_recall"]
+    assert shots["mean"] == pytest.approx(np.mean(recalls))
+    assert shots["many"] == pytest.approx(recalls[0])
