@@ -40,6 +40,8 @@ class RunDirectory:
         self.predictions_file = self.path / "predictions.npz"
         self.representations_file = self.path / "representations.npz"
         self.samples_file = self.path / "samples.npz"
+        self.issues_file = self.path / "label_issues.npz"
+        self.issues_list = self.path / "label_issues.csv"
         self.projector = self.tensorboard / "projector"
         self.report_file = self.path / "report.html"
         self.transfer_file = self.path / "transfer.json"

@@ -60,6 +60,9 @@ class EvaluateSettings(Settings):
     knn_leave_one_out: bool = False
     """Classify the training images too, each by its neighbours among the
     others: what to choose k and temperature by."""
+    label_issues: int = setting(0, at_least=0)
+    """Training examples, at most, in label_issues.csv: those whose neighbours
+    among the others contradict their label."""
     shots: tuple[int, ...] = setting(
         (20, 100),
         must=(

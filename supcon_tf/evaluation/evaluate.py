@@ -9,7 +9,14 @@ import tensorflow as tf
 
 from supcon_tf import config, distribute, files, measures
 from supcon_tf.data import hierarchy
-from supcon_tf.evaluation import projector, results, robustness, samples, splits
+from supcon_tf.evaluation import (
+    label_issues,
+    projector,
+    results,
+    robustness,
+    samples,
+    splits,
+)
 from supcon_tf.training import console, representations, runs
 
 _LONG_TAIL = 2  # images of the largest class over those of the smallest
@@ -232,6 +239,8 @@ def _write(
         there.predictions_file,
         there.samples_file,
         there.representations_file,
+        there.issues_file,
+        there.issues_list,
         there.report_file,
     ):
         file.unlink(missing_ok=True)
@@ -242,6 +251,9 @@ def _write(
         )
     if source.is_multi_label:  # whose page has no images of a class
         return
+    if settings.label_issues:
+        votes, _ = _votes(settings, bank, bank, True)
+        label_issues.write_label_issues(run, bank, votes, settings.label_issues)
     if settings.sample_images:
         samples.write_samples(run, test, bank, settings.sample_images)
     if settings.plotted_images:

@@ -26,6 +26,11 @@ def corrupt(run: contents.Run) -> str:
     return f"{evaluate(run)} --corruptions=generated"
 
 
+def label_issues(run: contents.Run) -> str:
+    """The command that evaluates a run, and lists contradicted labels."""
+    return f"{evaluate(run)} --label_issues=1000"
+
+
 def reproduction(run: contents.Run) -> list[str]:
     """Pretraining, linear stage where there is one, evaluation: once more."""
     again = f"{run.files.path}_again"

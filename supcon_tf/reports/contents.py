@@ -31,6 +31,7 @@ class Run:
       predictions: the arrays of predictions.npz, by name.
       representations: those of representations.npz.
       samples: those of samples.npz.
+      issues: those of label_issues.npz.
     """
 
     def __init__(self, files: run_files.RunDirectory, name: str):
@@ -55,6 +56,7 @@ class Run:
             self.predictions = {}  # of several labels no one is mistaken
         self.representations = run_files.read_arrays(files.representations_file)
         self.samples = run_files.read_arrays(files.samples_file)
+        self.issues = run_files.read_arrays(files.issues_file)
 
     def class_name(self, label: int) -> str:
         """The name of a class id, the id where it has none."""
@@ -79,6 +81,7 @@ class Run:
         }
         parts = {name for name in whole if whole[name]}
         parts |= self.samples.keys() | self.representations.keys()
+        parts |= self.issues.keys()
         measured = (self.evaluation.get(x, {}) for x in CLASSIFIERS)
         return parts.union(*measured)
 

@@ -82,3 +82,17 @@ def neighbors(run: contents.Run) -> Iterator[dict[str, object]]:
                 for shown, x, similarity in neighbors
             ],
         }
+
+
+def issues(run: contents.Run) -> list[tuple[str, str, str, object]]:
+    """Name, label and suggestion of contradicted labels, and their pictures."""
+    found = run.issues
+    return [
+        (
+            str(found["issue_ids"][place]),
+            run.class_name(int(label)),
+            run.class_name(int(found["issue_suggestions"][place])),
+            found["issue_images"][place],
+        )
+        for place, label in enumerate(found["issue_labels"])
+    ]

@@ -77,6 +77,12 @@ SECTIONS = (
     ),
     Section("Representations", neighborhood.representations, "plane"),
     OfEach("Nearest neighbours", neighborhood.neighbors, "images"),
+    OfEach(
+        "Labels that neighbours contradict",
+        neighborhood.issues,
+        "issue_images",
+        commands.label_issues,
+    ),
     OfEach("Repeat it", commands.reproduction),
 )
 

@@ -1,0 +1,79 @@
+"""Training examples whose neighbours contradict their label."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+
+from supcon_tf import files, run_files
+from supcon_tf.evaluation import splits
+from supcon_tf.training import runs
+
+_SIDE = 96  # pixels
+_SHOWN = 30  # examples that a report has pictures of
+
+
+def rank(
+    votes: np.ndarray, labels: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The most contradicted labels first.
+
+    Args:
+      votes: [examples, classes], probabilities that do not know the label of
+        their own example.
+      labels: [examples] integers.
+
+    Returns:
+      Positions of the examples that other classes have more votes for, what
+      these suggest, and the margins: the probability of the label less that of
+      the suggestion, in [-1, 0).
+
+    Reference: Northcutt et al. 2021, https://arxiv.org/abs/1911.00068, Sec. 3.2
+    (the normalized margin).
+    """
+    rows = np.arange(len(labels))
+    others = votes.copy()
+    others[rows, labels] = -1.0
+    suggested = others.argmax(axis=1)
+    margins = votes[rows, labels] - others[rows, suggested]
+    order = np.argsort(margins, kind="stable")
+    order = order[margins[order] < 0]
+    return order, suggested[order], margins[order]
+
+
+def write_label_issues(
+    run: runs.Run, bank: splits.EncodedSplit, votes: np.ndarray, count: int
+) -> None:
+    """Writes label_issues.csv, and label_issues.npz for the report.
+
+    The former has a line for each of at most `count` training examples: what it
+    is called, its label, the label that its neighbours suggest, and the margin.
+    The latter has the first of them: `issue_images` [M, H, W, 3] uint8, or str
+    of texts, `issue_ids` [M] str, `issue_labels`, `issue_suggestions` [M] int32
+    and `issue_margins` [M] float32.
+    """
+    order, suggested, margins = (
+        x[:count] for x in rank(votes, np.asarray(bank.labels))
+    )
+    names, ids = bank.source.class_names, bank.names(order)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["example", "label", "suggested", "margin"])
+    for name, label, other, margin in zip(
+        ids, bank.labels[order], suggested, margins, strict=True
+    ):
+        writer.writerow([name, names[label], names[other], f"{margin:.4f}"])
+    files.write_atomically(run.files.issues_list, text.getvalue())
+    first = order[:_SHOWN]
+    if not len(first):
+        return
+    run_files.write_arrays(
+        run.files.issues_file,
+        issue_images=bank.shown(first, _SIDE),
+        issue_ids=ids[:_SHOWN],
+        issue_labels=bank.labels[first],
+        issue_suggestions=suggested[:_SHOWN].astype(np.int32),
+        issue_margins=margins[:_SHOWN].astype(np.float32),
+    )

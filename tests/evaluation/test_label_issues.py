@@ -1,0 +1,85 @@
+"""Wrong labels that were put there, and what is written of them."""
+
+import csv
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+from supcon_tf import config, data, evaluation, measures, run_files
+from supcon_tf.data import subsets
+from supcon_tf.evaluation import label_issues, splits
+from supcon_tf.reports import contents, page
+from supcon_tf.training import runs
+
+
+def test_rank_by_hand():
+    votes = np.array([[0.6, 0.4], [0.1, 0.9], [0.5, 0.5], [0.4, 0.6]])
+    order, suggested, margins = label_issues.rank(votes, np.array([0, 0, 1, 0]))
+    assert order.tolist() == [1, 3] and suggested.tolist() == [1, 1]
+    np.testing.assert_allclose(margins, [-0.8, -0.2])
+
+
+def test_flipped_labels_of_clusters_come_first(finished_run):
+    rng = np.random.default_rng(0)
+    labels = np.arange(300) % 3
+    centres = np.eye(3)[labels] + rng.normal(0, 0.2, [300, 3])
+    flipped = subsets.flip_labels(labels, 3, 0.1, seed=0)
+    images = np.broadcast_to(
+        np.arange(300, dtype=np.uint8)[:, None, None, None], [300, 8, 8, 3]
+    )
+    source = data.from_arrays(images, flipped, ["a", "b", "c"])
+    bank = splits.EncodedSplit(source, centres.astype(np.float32), flipped, 8)
+    votes = measures.knn_predict(
+        bank.representations, bank.representations, flipped,
+        num_classes=3, k=20, leave_one_out=True,
+    )  # fmt: skip
+    order, suggested, margins = label_issues.rank(votes, flipped)
+    scores = np.zeros(300)
+    scores[order] = -margins
+    is_wrong = flipped != labels
+    assert metrics.average_precision_score(is_wrong, scores) > 0.95
+    right = is_wrong[order]
+    assert (suggested[right] == labels[order][right]).mean() > 0.9
+
+    run = runs.open_run(finished_run.path)
+    label_issues.write_label_issues(run, bank, votes, 35)
+    rows = [*csv.DictReader(run.files.issues_list.read_text().splitlines())]
+    assert len(rows) <= 35
+    assert [int(row["example"]) for row in rows] == order[:35].tolist()
+    assert rows[0]["label"] == "abc"[flipped[order[0]]]
+    assert rows[0]["suggested"] == "abc"[suggested[0]]
+    arrays = run_files.read_arrays(run.files.issues_file)
+    shown = arrays["issue_images"]
+    assert shown.shape == (min(30, len(order)), 8, 8, 3)
+    np.testing.assert_array_equal(shown[:, 0, 0, 0], order[:30] % 256)
+
+
+def test_a_report_shows_them(finished_run):
+    """One that has none says how to have them."""
+    path = str(finished_run.path)
+    evaluated = config.EvaluateSettings(path, sample_images=0)
+    evaluation.evaluate(evaluated)
+    drawn = page.render([contents.read_run(path, "mine")])
+    assert "--label_issues=1000" in drawn and 'id="issues"' not in drawn
+    source = runs.open_run(path).source("train")
+    votes = np.eye(3)[(source.labels + 1) % 3]
+    votes[3:] = np.eye(3)[source.labels[3:]]
+    bank = splits.EncodedSplit(source, votes, source.labels, 16)
+    run = runs.open_run(path)
+    label_issues.write_label_issues(run, bank, votes, 10)
+    drawn = page.render([contents.read_run(path, "mine")])
+    assert "Labels that neighbours contradict" in drawn
+    for name in source.ids[:3]:
+        assert f"{name}: bright, neighbours say dark" in drawn
+
+
+@pytest.mark.parametrize("count", [0, 7])
+def test_evaluate_writes_as_many_as_asked(finished_run, count):
+    path = str(finished_run.path)
+    evaluation.evaluate(
+        config.EvaluateSettings(
+            path, label_issues=count, knn_neighbors=5, sample_images=0
+        )
+    )
+    assert finished_run.issues_list.exists() == (count > 0)
