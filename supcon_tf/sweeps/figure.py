@@ -139,7 +139,7 @@ def _caption(results: dict[str, object], measured: int) -> str:
     repeats = [
         f"{len(axis['values'])} {axis['name']}s"
         for axis in results["axes"]
-        if axis["is_repetition"]
+        if axis["is_repetition"] and len(axis["values"]) > 1
     ]
     if repeats and len(repeats) < len(results["axes"]):
         text += f"; means over {' and '.join(repeats)}"
