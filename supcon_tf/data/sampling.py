@@ -73,6 +73,11 @@ def _checked(
         f"{images_per_class} and {batch_size}",
     )
     name = f"{source.name} ({source.split})"
+    exceptions.require(
+        not source.is_multi_label,
+        "`images_per_class` must be left out for images of several labels",
+        f"{images_per_class} for {name}",
+    )
     if source.labels is None:
         exceptions.require(
             subsets.can_be_held(source, source.num_examples),

@@ -75,7 +75,7 @@ def show_augment(settings: config.ShowAugmentSettings) -> list[pathlib.Path]:
     figures = {
         "views.png": plots.plot_grid(
             np.concatenate([wholes, views], axis=1),
-            [f"{i}: {source.class_names[x]}" for i, x in enumerate(labels)],
+            [f"{i}: {_named(source, x)}" for i, x in enumerate(labels)],
             ["original", *(f"view {i + 1}" for i in range(settings.views))],
         ),
         "operations.png": plot_operations(squares[settings.image, 0], settings),
@@ -169,6 +169,12 @@ def _sim_augment(
         cut = image[y : y + kept, x : x + kept]
         made.append(geometry.resize_crop(cut, side)[tf.newaxis])
     yield "ResizedCrop", made, [f"{area:.0%}" for area in areas]
+
+
+def _named(source: data.Source, label: np.ndarray) -> str:
+    """What the label of an image is called, or its labels."""
+    numbers = np.flatnonzero(label) if source.is_multi_label else [label]
+    return ", ".join(source.class_names[number] for number in numbers)
 
 
 def _first_batch(

@@ -122,6 +122,11 @@ def _data(
         f"{images.name} must have two classes or more, the same in both splits",
         f"{len(classes)} and {len(test_classes)}",
     )
+    exceptions.require(
+        not images.is_multi_label,
+        f"{images.name} must have one label per image",
+        "several",
+    )
     if settings.data_dir == run.settings.data_dir:
         run.files.check_unseen(test.ids)
     return settings, images, test

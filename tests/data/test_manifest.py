@@ -115,6 +115,8 @@ def test_several_labels(images):
         assert sorted(labels.numpy().tolist()) == [[0, 0], [1, 1]]
         test = load(images, name, None, "test")
         np.testing.assert_array_equal(test.labels, [[0, 1]])
+    with pytest.raises(ValueError, match="left out for images of several lab"):
+        data.make_views(train, 2, images_per_class=1)
 
 
 def test_weights_come_with_the_views(images):

@@ -492,6 +492,9 @@ def test_several_labels_from_the_list_to_the_export(tiny_settings, listed):
         lambda: evaluation.evaluate(
             config.EvaluateSettings(path, corruptions="generated")
         ),
+        lambda: evaluation.transfer_encoder(
+            config.TransferSettings(path, name="transfer", **listed)
+        ),
     ):
         with pytest.raises(ValueError, match="several"):
             refused()
