@@ -35,8 +35,8 @@ class OptimizerSettings(Settings):
         None, above=0, adaptive=True, common=True
     )
     """Peak learning rate for a batch of 256 images, see
-    --learning_rate_scaling. Default: sgd 1, of supcon and simclr 0.5 over what
-    multiplies the loss (5 at a temperature of 0.1); lars 8; rmsprop that of
+    --learning_rate_scaling. Default: sgd 1, of supcon, simclr, bcl and paco 0.5
+    over what multiplies the loss (5 at a temperature of 0.1); lars 8; rmsprop that of
     sgd with an epsilon of 1, else 0.01; adam, adamw and lamb 0.001."""
     learning_rate_scaling: str = setting(
         "linear", choices=("linear", "sqrt", "none")

@@ -15,7 +15,7 @@ STAGE_NAME = (
     lambda name: name not in _TAKEN
     and name.replace("_", "").replace("-", "").isalnum(),
 )
-_OF_PROJECTIONS = ("supcon", "simclr", "npairs", "triplet")
+_OF_PROJECTIONS = ("supcon", "simclr", "npairs", "triplet", "bcl", "paco")
 _JOINT = tuple(f"{name}+ce" for name in _OF_PROJECTIONS)
 # The objectives that alone use a setting.
 _WITH_SUPCON = {"objective": ("supcon", "supcon+ce")}
@@ -36,12 +36,13 @@ class ObjectiveSettings(Settings):
         common=True,
     )
     """Loss of stage 1. On projections: supcon, simclr (labels unused), npairs,
-    triplet. On the logits of a linear classifier that is trained with the
-    encoder and needs no projection head: ce (cross-entropy), max_margin
-    (large-margin softmax). Joint: a loss of projections and cross-entropy of
-    the representation, +ce."""
+    triplet; for long tails bcl (balanced contrastive) and paco (parametric
+    contrastive), with a learned centre for each class. On the logits of a
+    linear classifier that is trained with the encoder and needs no projection
+    head: ce (cross-entropy), max_margin (large-margin softmax). Joint: a loss
+    of projections and cross-entropy of the representation, +ce."""
     temperature: float = setting(defaults.TEMPERATURE, above=0, common=True)
-    """Temperature tau of the loss: supcon and simclr."""
+    """Temperature tau of the loss: supcon, simclr, bcl and paco."""
     formulation: str = setting(
         "out", choices=("out", "in"), used_by=_WITH_SUPCON
     )
@@ -85,6 +86,10 @@ class ObjectiveSettings(Settings):
     )
     """Triplets: all pairs with a semi-hard negative, or the hardest of each
     anchor."""
+    paco_alpha: float = setting(
+        0.05, above=0, used_by={"objective": ("paco", "paco+ce")}
+    )
+    """Weight of a positive beside that of its class' centre, of paco."""
     softmax_margin: float = setting(0.35, at_least=0, used_by=_WITH_MARGIN)
     """Margin of max_margin, subtracted from the cosine."""
     softmax_scale: float = setting(30.0, above=0, used_by=_WITH_MARGIN)
@@ -173,8 +178,8 @@ class ObjectiveSettings(Settings):
 
     @property
     def loss_multiple(self) -> float | None:
-        """What supcon or simclr alone comes multiplied by; None for others."""
-        if self.objective not in ("supcon", "simclr"):
+        """What these alone come multiplied by; None for others."""
+        if self.objective not in ("supcon", "simclr", "bcl", "paco"):
             return None
         return self.temperature if self.scale_by_temperature else 1.0
 

@@ -41,6 +41,7 @@ class SupConModel(base.Model):
         of a replica; 1 for none.
       multi_label: labels are [batch, classes] 0 or 1, several of a sample, and
         the classifier takes each for itself.
+      centres: a `ClassCentres` that the loss shares; None for none.
       name: of the model; `**kwargs` are Keras' too.
 
     Raises:
@@ -59,6 +60,7 @@ class SupConModel(base.Model):
         classifier_weight: float | None = None,
         gradient_cache_chunks: int = 1,
         multi_label: bool = False,
+        centres: tf.keras.layers.Layer | None = None,
         *,
         name: str = "supcon_model",
         **kwargs: object,
@@ -85,6 +87,7 @@ class SupConModel(base.Model):
         self.classifier_weight = classifier_weight
         self.gradient_cache_chunks = gradient_cache_chunks
         self.multi_label = multi_label
+        self.centres = centres
         # In a namespace, for Keras would count attributes as weights.
         self._figures = types.SimpleNamespace()
         if classifier is not None:
@@ -98,6 +101,8 @@ class SupConModel(base.Model):
         self.projection_head.build(representation_shape)
         if self.classifier is not None and not self.classifier.built:
             self._build_part(self.classifier, representation_shape)
+        if self.centres is not None and not self.centres.built:
+            self._build_part(self.centres, representation_shape)
         if self.gradient_cache_chunks > 1:
             gradient_cache.check_cacheable(self)
         in_loop = self.gradient_cache_chunks > 1 and layers.spans_replicas(self)

@@ -162,6 +162,32 @@ class Cosines(tf.keras.layers.Dense):
         )
 
 
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+class ClassCentres(tf.keras.layers.Layer):
+    """A learned point for every class, as losses for long tails take them.
+
+    Its weight is `centres` [num_classes, dim], float32. It is never called.
+    `**kwargs` are those of Keras' Layer.
+    """
+
+    def __init__(self, num_classes: int, dim: int, **kwargs: object) -> None:
+        super().__init__(**{"name": "centres", "dtype": "float32", **kwargs})
+        self.num_classes = num_classes
+        self.dim = dim
+
+    def build(self, input_shape: tf.TensorShape | None) -> None:
+        self.centres = self.add_weight(
+            "centres",
+            [self.num_classes, self.dim],
+            initializer="random_normal",
+        )
+        super().build(input_shape)
+
+    def get_config(self) -> dict[str, object]:
+        sizes = {"num_classes": self.num_classes, "dim": self.dim}
+        return super().get_config() | sizes
+
+
 def classifier(
     num_classes: int, cosine: bool = False, scale: float = 1.0
 ) -> tf.keras.layers.Dense:

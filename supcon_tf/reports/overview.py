@@ -14,10 +14,12 @@ _OBJECTIVES = {
     "simclr": "the SimCLR loss, which ignores labels,",
     "npairs": "the N-pairs loss",
     "triplet": "the triplet loss",
+    "bcl": "the balanced contrastive loss",
+    "paco": "the parametric contrastive loss",
     "ce": "cross-entropy",
     "max_margin": "the large-margin softmax loss",
 }
-_WITH_TEMPERATURE = ("supcon", "simclr")
+_WITH_TEMPERATURE = ("supcon", "simclr", "bcl", "paco")
 _FIELDS = {
     is_of_texts: {x.name: x for x in dataclasses.fields(kind)}
     for is_of_texts, kind in (

@@ -127,6 +127,9 @@ def _supcon_model(
         "gradient_cache_chunks": settings.gradient_cache_chunks,
         "multi_label": bool(settings.multi_label),
     }
+    if settings.loss in ("bcl", "paco"):
+        dim = settings.projection_dim or encoder.representation_dim
+        options["centres"] = models.ClassCentres(num_classes, dim)
     if has_classifier(settings):
         options["classifier"] = models.layers.classifier(num_classes)
     if settings.is_joint:
@@ -180,7 +183,7 @@ def checkpointed(model: tf.keras.Model) -> dict[str, tf.Module]:
     """The parts of a stage's model under their names in a checkpoint."""
     if isinstance(model, models.LinearClassifier):  # whose encoder is frozen
         return {"classifier": model.classifier}
-    names = ("encoder", "projection_head", "classifier")
+    names = ("encoder", "projection_head", "classifier", "centres")
     names += ("momentum_encoder", "momentum_head", "queue")
     parts = {name: getattr(model, name, None) for name in names}
     return {name: part for name, part in parts.items() if part is not None}
@@ -205,6 +208,20 @@ def loss(
             settings.temperature, settings.scale_by_temperature, **shared
         ),
         "npairs": lambda: losses.NPairsLoss(**shared),
+        "bcl": lambda: losses.BalancedSupConLoss(
+            model.centres,
+            settings.temperature,
+            settings.scale_by_temperature,
+            **shared,
+        ),
+        "paco": lambda: losses.PaCoLoss(
+            model.centres,
+            settings.temperature,
+            settings.scale_by_temperature,
+            alpha=settings.paco_alpha,
+            class_shares=_class_shares(images),
+            **shared,
+        ),
         "triplet": lambda: losses.TripletLoss(
             settings.triplet_margin, settings.triplet_mining, **shared
         ),
@@ -255,13 +272,18 @@ def classification_loss(
         return losses.BinaryCrossEntropyLoss()
     options = {}
     if settings.logit_adjustment and images is not None:
-        labels = subsets.labels_of(images)
-        counts = np.bincount(labels, minlength=len(images.class_names))
         options = {
-            "class_shares": (counts / counts.sum()).tolist(),
+            "class_shares": _class_shares(images),
             "logit_adjustment": settings.logit_adjustment,
         }
     return losses.CrossEntropyLoss(settings.label_smoothing, **options)
+
+
+def _class_shares(images: data.Source) -> list[float]:
+    """The share of each class of the images that are trained on."""
+    labels = subsets.labels_of(images)
+    counts = np.bincount(labels, minlength=len(images.class_names))
+    return (counts / counts.sum()).tolist()
 
 
 def chance(settings: config.PretrainSettings, replicas: int) -> float | None:

@@ -178,6 +178,9 @@ def _describe_loss(settings: config.PretrainSettings, replicas: int) -> str:
         "supcon": f"L_{settings.formulation}, {temperature}",
         "simclr": temperature,
         "npairs": "temperature 1",
+        "bcl": f"a centre for each class, {temperature}",
+        "paco": f"a centre for each class, {temperature}, alpha "
+        f"{settings.paco_alpha}",
         "triplet": f"{settings.triplet_mining} triplets, squared distance, "
         f"margin {settings.triplet_margin}",
         "ce": "classifier on the representation",

@@ -280,6 +280,8 @@ OBJECTIVES = {  # and what the header says of it
     "simclr": "simclr: temperature 0.1; chance level 0.3434",
     "npairs": "npairs: temperature 1\n",
     "triplet": "triplet: semi_hard triplets, squared distance, margin 0.2\n",
+    "bcl": "bcl: a centre for each class, temperature 0.1\n",
+    "paco": "paco: a centre for each class, temperature 0.1, alpha 0.05\n",
     "ce": "ce: classifier on the representation\n",
     "max_margin": "cosine classifier on the representation, margin 0.35, sca",
 }
@@ -305,9 +307,11 @@ def test_every_objective_falls_and_later_stages_take_its_encoder(
     has_chance = objective in ("supcon", "simclr")
     assert all(("loss/chance" in f) == has_chance for f in figures)
     on_logits = objective in ("ce", "max_margin")
-    top = "classifier" if on_logits else "projection_head"
-    kept = {"encoder", "optimizer", "classifier", "projection_head"}
-    assert stored_parts(run) & kept == {"encoder", "optimizer", top}
+    tops = {"classifier"} if on_logits else {"projection_head"}
+    if objective in ("bcl", "paco"):
+        tops.add("centres")
+    kept = {"encoder", "optimizer", "classifier", "projection_head", "centres"}
+    assert stored_parts(run) & kept == {"encoder", "optimizer", *tops}
     check_the_classifier_of_stage_1(run)
     if not on_logits:
         return

@@ -1,0 +1,206 @@
+"""Contrastive losses with a learned centre for every class, for long tails.
+
+Rows are the views of all samples; behind them, as contrasts that are no
+anchors, come the centres, so that every class is in every batch. Both losses
+are dense: [A, M] matrices of A own rows and M rows and centres.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from supcon_tf import defaults, exceptions
+from supcon_tf.losses import inputs, log_space
+
+
+@dataclasses.dataclass(eq=False)
+class _WithCentres(inputs.Loss):
+    """What both share; `y_true` are class ids, 0..classes-1, or one-hot."""
+
+    centres: tf.keras.layers.Layer | None = None
+    temperature: float = defaults.TEMPERATURE
+    scale_by_temperature: bool = True
+    cross_replica: bool = True
+    reduction: str = tf.keras.losses.Reduction.AUTO
+    name: str = "loss_with_centres"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        exceptions.require(
+            self.temperature > 0,
+            "`temperature` must be positive",
+            self.temperature,
+        )
+        exceptions.require(
+            self.centres is not None, "`centres` must be given", None
+        )
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        z = tf.math.l2_normalize(inputs.as_views(y_pred, "projections"), -1)
+        ids = inputs.class_ids(y_true)
+        batch, views, dim = tf.shape(z)[0], *z.shape[1:]
+        all_z, all_ids = inputs.gather(self.cross_replica, z, ids)
+        centres = tf.math.l2_normalize(
+            tf.cast(self.centres.centres, tf.float32), axis=1
+        )
+        classes = centres.shape[0]
+        rows = tf.reshape(all_z, [-1, dim])
+        columns = tf.concat([rows, centres], axis=0)  # [M, D]
+        of_rows = tf.repeat(all_ids, views)
+        of_columns = tf.concat([of_rows, tf.range(classes, dtype=tf.int64)], 0)
+        count = batch * views  # own rows come first
+        logits = tf.matmul(rows[:count], columns, transpose_b=True)
+        same = of_rows[:count, tf.newaxis] == of_columns
+        is_centre = tf.range(tf.size(of_columns)) >= tf.size(of_rows)
+        is_other = tf.range(count)[:, tf.newaxis] != tf.range(
+            tf.size(of_columns)
+        )
+        per_class = tf.math.unsorted_segment_sum(
+            tf.ones_like(of_columns, tf.float32), of_columns, classes
+        )
+        losses = self._of_rows(
+            logits / self.temperature,
+            same & is_other,
+            is_other,
+            is_centre,
+            tf.gather(per_class, of_columns),
+        )
+        losses = tf.reduce_mean(tf.reshape(losses, [batch, views]), axis=1)
+        return losses * (self.temperature if self.scale_by_temperature else 1.0)
+
+    def _of_rows(
+        self,
+        logits: tf.Tensor,
+        positive: tf.Tensor,
+        contrasted: tf.Tensor,
+        is_centre: tf.Tensor,
+        class_sizes: tf.Tensor,
+    ) -> tf.Tensor:
+        """Losses [A]; [A, M] but the last two, [M] each.
+
+        `class_sizes` count the rows of a column's class, and its centre.
+        """
+        raise NotImplementedError
+
+    def get_config(self) -> dict[str, object]:
+        config = super().get_config()
+        centres = tf.keras.saving.serialize_keras_object(self.centres)
+        return config | {"centres": centres}
+
+    @classmethod
+    def from_config(cls, config: dict[str, object]) -> _WithCentres:
+        """Rebuilds the loss, with centres of its own."""
+        centres = tf.keras.saving.deserialize_keras_object(config["centres"])
+        return cls(**(config | {"centres": centres}))
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@dataclasses.dataclass(eq=False)
+class BalancedSupConLoss(_WithCentres):
+    """Balanced contrastive loss (BCL) of Zhu et al. 2022.
+
+      L_i = -1/|P(i)| sum_{p in P(i)} log( exp(z_i.z_p / tau) / D_i )
+      D_i = sum_c 1/|B_c| sum_{k in B_c} exp(z_i.z_k / tau)
+
+    B_c are the rows of class c and its centre, without i: each class counts the
+    same in the denominator, however many rows it has (class-averaging), and
+    every class is there (class-complement). P(i) are the others of the own.
+
+    Args:
+      centres: a layer whose `centres` are [classes, dim] floats, of any length,
+        such as `models.ClassCentres`; of the model that trains.
+      temperature: tau, positive, no unit.
+      scale_by_temperature: multiply by tau, see `SupConLoss`.
+      cross_replica: contrast with the views of all replicas.
+      reduction: of Keras, as is `name`.
+
+    Reference: https://arxiv.org/abs/2207.09052, Eq. 5 and 7.
+    """
+
+    name: str = "balanced_supcon_loss"
+
+    def _of_rows(
+        self,
+        logits: tf.Tensor,
+        positive: tf.Tensor,
+        contrasted: tf.Tensor,
+        is_centre: tf.Tensor,
+        class_sizes: tf.Tensor,
+    ) -> tf.Tensor:
+        del is_centre
+        positive_weights = tf.cast(positive, tf.float32)
+        sizes = class_sizes - positive_weights  # of its own class without i
+        log_d = tf.reduce_logsumexp(
+            tf.where(
+                contrasted, logits - tf.math.log(sizes), log_space.LOG_ZERO
+            ),
+            axis=1,
+        )
+        counts = tf.reduce_sum(positive_weights, axis=1)  # the centre: above 0
+        return log_d - tf.reduce_sum(positive_weights * logits, axis=1) / counts
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@dataclasses.dataclass(eq=False)
+class PaCoLoss(_WithCentres):
+    """Parametric contrastive loss (PaCo) of Cui et al. 2021.
+
+      L_i = -1/W sum_{p in P(i), c_y} w(p) log( exp(s_ip) / D_i )
+      D_i = sum_{k in A(i), C} exp(s_ik)
+
+    s is z_i.z_k / tau; w is alpha of a row and 1 of the centre c_y of the own
+    class, W their sum; D takes all other rows and all centres.
+    With class shares pi, a centre's s has log pi added, as in their code. There
+    centres take the features before the projection, here the projections, and a
+    queue adds further rows, here none does.
+
+    Args:
+      centres: as of `BalancedSupConLoss`.
+      temperature: tau, positive, no unit.
+      scale_by_temperature: multiply by tau, see `SupConLoss`.
+      cross_replica: contrast with the views of all replicas.
+      alpha: weight of a positive row, positive; 0.05 in their code.
+      class_shares: [classes] positive numbers, pi; empty for none.
+      reduction: of Keras, as is `name`.
+
+    Reference: https://arxiv.org/abs/2107.12028, Eq. 5 and 6.
+    """
+
+    alpha: float = 0.05
+    class_shares: Sequence[float] = ()
+    name: str = "paco_loss"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        exceptions.require(
+            self.alpha > 0, "`alpha` must be positive", self.alpha
+        )
+        exceptions.require(
+            all(share > 0 for share in self.class_shares),
+            "`class_shares` must be positive",
+            self.class_shares,
+        )
+
+    def _of_rows(
+        self,
+        logits: tf.Tensor,
+        positive: tf.Tensor,
+        contrasted: tf.Tensor,
+        is_centre: tf.Tensor,
+        class_sizes: tf.Tensor,
+    ) -> tf.Tensor:
+        del class_sizes
+        if len(self.class_shares):
+            added = tf.math.log(tf.constant(self.class_shares, tf.float32))
+            missing = tf.size(is_centre) - len(self.class_shares)
+            logits += tf.pad(added, [[missing, 0]])
+        log_d = tf.reduce_logsumexp(
+            tf.where(contrasted, logits, log_space.LOG_ZERO), axis=1
+        )
+        weights = tf.where(is_centre, 1.0, self.alpha)
+        weights *= tf.cast(positive, tf.float32)  # [A, M]
+        total = tf.reduce_sum(weights, axis=1)
+        return log_d - tf.reduce_sum(weights * logits, axis=1) / total
