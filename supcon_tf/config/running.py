@@ -36,8 +36,8 @@ class OptimizerSettings(Settings):
     )
     """Peak learning rate for a batch of 256 images, see
     --learning_rate_scaling. Default: sgd 1, of supcon, simclr, bcl and paco 0.5
-    over what multiplies the loss (5 at a temperature of 0.1); lars 8; rmsprop that of
-    sgd with an epsilon of 1, else 0.01; adam, adamw and lamb 0.001."""
+    over what multiplies the loss (5 at a temperature of 0.1); lars 8; rmsprop
+    that of sgd with an epsilon of 1, else 0.01; adam, adamw and lamb 0.001."""
     learning_rate_scaling: str = setting(
         "linear", choices=("linear", "sqrt", "none")
     )
