@@ -70,18 +70,19 @@ class SharedLabels:
 
     def _overlap(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
         """[A, B] weights of samples that are not the same, by their labels."""
-        shared = tf.matmul(a, b, transpose_b=True)
         if self.kind == "any":
-            return tf.minimum(shared, 1.0)
+            return tf.minimum(tf.matmul(a, b, transpose_b=True), 1.0)
         # 1 for none: they share nothing, and no two of them are equal.
         of_a, of_b = (
             tf.maximum(tf.reduce_sum(x, axis=1, keepdims=True), 1.0)
             for x in (a, b)
         )
-        of_both = of_a + tf.transpose(of_b)  # [A, B], each its own
-        if self.kind == "jaccard":
-            return shared / (of_both - shared)
-        return tf.nn.relu(2.0 * shared - of_both + 1.0)
+        if self.kind == "all":  # 1 + 2 |A and B| - |A| - |B|, 1 or less
+            left = tf.concat([2.0 * a, 1.0 - of_a, -tf.ones_like(of_a)], axis=1)
+            right = tf.concat([b, tf.ones_like(of_b), of_b], axis=1)
+            return tf.nn.relu(tf.matmul(left, right, transpose_b=True))
+        shared = tf.matmul(a, b, transpose_b=True)
+        return shared / (of_a + tf.transpose(of_b) - shared)
 
     def sums(self, values: tf.Tensor, own: int | tf.Tensor) -> tf.Tensor:
         """As of `Classes`, some rows of the weights at a time."""
