@@ -37,7 +37,7 @@ def make_source(
       split: "train" or "test".
       class_names: in the order of the labels.
       root: folder of the files.
-      ids: paths of the files, relative to it or whole.
+      ids: paths of the files, relative to it or whole, as gs:// is.
       labels: [files] integers or [files, classes] 0 or 1.
       check_images: decode every file first, which also finds their size.
       skip_bad_images: leave out those that cannot be decoded.
@@ -54,7 +54,7 @@ def make_source(
         "images",
         check_images,
     )
-    paths = tf.constant([os.path.join(root, path) for path in ids], tf.string)
+    paths = tf.constant([full_path(root, path) for path in ids], tf.string)
     is_good, image_size = np.ones(len(ids), bool), None
     if check_images:
         is_good, image_size = _check(paths)
@@ -77,6 +77,11 @@ def make_source(
         weights=weights,
         **sources.by_index(paths, labels, tf.io.read_file),
     )
+
+
+def full_path(root: str, path: str) -> str:
+    """Where a file is, whose path may be whole."""
+    return path if "://" in path else os.path.join(root, path)
 
 
 def is_test(ids: Sequence[str], fraction: float, seed: int) -> np.ndarray:

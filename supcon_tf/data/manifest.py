@@ -55,8 +55,8 @@ def load_manifest(
 ) -> sources.Source:
     """Loads one split of a manifest; for the arguments see `loading.load`.
 
-    Columns, or fields of JSON lines, are `path`, relative to the file;
-    `label`, or `labels` with `|` between them or as a JSON list; and, where
+    Columns, or fields of JSON lines, are `path`, relative to the file or whole,
+    as gs:// is; `label`, or `labels` with `|` between them or as a JSON list; and, where
     they are wanted, `split` (train, test or val) and `weight`, not negative,
     which are scaled to a mean of 1. Others are left alone.
 
@@ -78,7 +78,7 @@ def load_manifest(
     train, test = _train_and_test(path, splits, test_fraction, split_seed)
     own = train if split == "train" else test
     several = [
-        [*filter(None, text.split(rows.SEPARATOR))]
+        [*filter(None, map(str.strip, text.split(rows.SEPARATOR)))]
         if is_multi_label
         else [text]
         for text in texts
@@ -94,9 +94,8 @@ def load_manifest(
     else:
         labels = np.array([number.get(text, -1) for text in texts])[labels]
     root = os.path.dirname(path)
-    if not skip_bad_images and "://" not in root:
+    if not skip_bad_images:
         _check_there(path, root, own.paths)
-    weights = np.array(own.weights)
     return image_files.make_source(
         "manifest",
         split,
@@ -106,7 +105,7 @@ def load_manifest(
         labels,
         check_images=check_images,
         skip_bad_images=skip_bad_images,
-        weights=weights / weights.mean() if (weights != 1).any() else None,
+        weights=_scaled(path, np.array(own.weights)),
     )
 
 
@@ -122,7 +121,7 @@ def _read(path: str) -> tuple[dict[str, _Rows], list[str], bool]:
         if not name or name in seen:
             rule = "a path" if not name else "another path than those before"
             exceptions.require(False, f"{place} must have {rule}", repr(name))
-        if not label and labels is None:
+        if labels is None and not (label or "").strip():
             exceptions.require(
                 False, f"{place} must have a label or labels", repr(label)
             )
@@ -131,7 +130,7 @@ def _read(path: str) -> tuple[dict[str, _Rows], list[str], bool]:
             exceptions.require(False, rule, repr(split))
         seen.add(name)
         is_multi_label |= labels is not None
-        text = label if labels is None else labels
+        text = (label if labels is None else labels).strip()
         own = splits[_SPLITS[split] if split else ""]
         own.paths.append(name)
         own.labels.append(texts.setdefault(text, len(texts)))
@@ -148,6 +147,16 @@ def _weight(place: str, text: str) -> float:
         0 <= weight < math.inf, f"{place} must have a weight of 0 or more", text
     )
     return weight
+
+
+def _scaled(path: str, weights: np.ndarray) -> np.ndarray | None:
+    """Weights with a mean of 1; None where all are 1."""
+    if (weights == 1).all():
+        return None
+    exceptions.require(
+        weights.any(), f"{path} must have a weight above 0 in each split", "0"
+    )
+    return weights / weights.mean()
 
 
 def _train_and_test(
@@ -185,8 +194,13 @@ def _class_names(
 
 
 def _check_there(path: str, root: str, names: Iterable[str]) -> None:
-    """Raises ValueError for files that are not there, with their lines."""
-    missing = {x for x in names if not os.path.exists(os.path.join(root, x))}
+    """Raises ValueError for local files that are not there, by their lines."""
+    places = ((name, image_files.full_path(root, name)) for name in names)
+    missing = {
+        name
+        for name, place in places
+        if "://" not in place and not os.path.exists(place)
+    }
     if not missing:
         return
     named = (

@@ -89,7 +89,8 @@ def _check_same(
     hashed = hashlib.sha256()
     for source in splits.values():
         hashed.update(repr((source.class_names, source.ids)).encode())
-        hashed.update(np.array(source.labels).tobytes())
+        if source.labels is not None:
+            hashed.update(np.array(source.labels, np.int64).tobytes())
     plan = {"sizes": sizes, "seed": seed, "data": hashed.hexdigest()}
     known = files.read_json(directory / _PLAN, None)
     is_empty = known is None and not any(directory.glob("*-of-*"))

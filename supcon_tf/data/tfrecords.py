@@ -165,11 +165,10 @@ def _split_files(directory: epath.Path) -> dict[str, list[str]]:
     )
     names = sorted(x.name for x in directory.iterdir() if "-of-" in x.name)
     names = [name for name in names if not name.startswith(".")]
-    test = next((x for x in _TEST_SPLITS if any(x in n for n in names)), "test")
-    found = {
-        split: [name for name in names if word in name]
-        for split, word in (("train", "train"), ("test", test))
-    }
+    train = [name for name in names if "train" in name]
+    others = [name for name in names if "train" not in name]
+    of_words = [[x for x in others if word in x] for word in _TEST_SPLITS]
+    found = {"train": train, "test": next(filter(None, of_words), [])}
     exceptions.require(
         all(found.values()),
         "`data_dir` must hold TFRecord files with -of- and train, and with "

@@ -192,7 +192,7 @@ def _first_batch(
         if settings.dataset == "manifest":
             root = os.path.dirname(root)
         for name in source.ids or ():
-            path = os.path.join(root, name)
+            path = image_files.full_path(root, name)
             try:
                 data.decode_image(tf.io.read_file(path))
             except tf.errors.InvalidArgumentError as error:

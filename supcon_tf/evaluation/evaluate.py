@@ -46,6 +46,8 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
         run.check_rgb("corruptions")
         run.check_one_label("corruptions")
         corrupted = robustness.Robustness(settings, run)
+    if settings.label_issues:
+        run.check_one_label("--label_issues")
     with distribute.make_strategy(settings.strategy, settings.tpu).scope():
         classifiers = {name: run.classifier(name) for name in run.classifiers}
         console.print_header(test_source, image_size)
@@ -107,7 +109,8 @@ def _measure(
         measured[name] = measures.classification_summary(
             values, test.labels, settings.calibration_bins
         )
-    measured |= _without_training(settings, test, bank)
+    votes = _votes(settings, test, bank)
+    measured |= _without_training(settings, test, bank, votes)
     counts = np.bincount(bank.labels, minlength=len(run.class_names))
     if counts.max() >= _LONG_TAIL * counts.min():
         for name in (*probabilities, "knn", "prototype"):
@@ -115,11 +118,10 @@ def _measure(
                 measured[name]["per_class_recall"], counts, settings.shots
             )
     if run.settings.hierarchy is not None:
-        weighted, _ = _votes(settings, test, bank)
         ancestors = hierarchy.read_ancestors(
             run.settings.hierarchy, run.class_names
         )
-        for name, values in (probabilities | {"knn": weighted}).items():
+        for name, values in (probabilities | {"knn": votes[0]}).items():
             measured[name]["hierarchy"] = measures.level_summary(
                 values.argmax(axis=1), test.labels, ancestors
             )
@@ -159,6 +161,7 @@ def _without_training(
     settings: config.EvaluateSettings,
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit,
+    votes: tuple[np.ndarray, np.ndarray],
 ) -> dict[str, dict[str, object]]:
     """k-NN, weighted and by majority, and prototypes among the training images.
 
@@ -168,7 +171,7 @@ def _without_training(
     num_classes, bins = len(test.source.class_names), settings.calibration_bins
     weighted, majority = (
         measures.classification_summary(probabilities, test.labels, bins)
-        for probabilities in _votes(settings, test, bank)
+        for probabilities in votes
     )
     similarities = measures.prototype_predict(
         test.representations,

@@ -132,13 +132,10 @@ def resolved(
             f"--image_size must be given: the images of {images.name} are not "
             "known to be squares of one size"
         )
-    directory = settings.data_dir
-    if directory and "://" not in directory:
-        directory = os.path.abspath(directory)
-    found = {"image_size": size, "data_dir": directory}
+    found = {"image_size": size, "data_dir": _whole(settings.data_dir)}
     if images and isinstance(settings, config.PretrainSettings):
-        if settings.hierarchy not in (None, hierarchy.NAMES):
-            found["hierarchy"] = os.path.abspath(settings.hierarchy)
+        if settings.hierarchy != hierarchy.NAMES:
+            found["hierarchy"] = _whole(settings.hierarchy)
         found["multi_label"] = images.is_multi_label
         exceptions.require(
             settings.multi_label in (None, images.is_multi_label),
@@ -147,6 +144,11 @@ def resolved(
             settings.multi_label,
         )
     return dataclasses.replace(settings, **found)
+
+
+def _whole(path: str | None) -> str | None:
+    """A local path from the root on, any other as it is."""
+    return os.path.abspath(path) if path and "://" not in path else path
 
 
 def resolved_batch(

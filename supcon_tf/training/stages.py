@@ -251,9 +251,7 @@ def _compile(
 ) -> None:
     """Cross-entropy on logits, the classifier being all that trains."""
     accuracy = "accuracy"
-    if (
-        images is not None and images.is_multi_label
-    ):  # the share of right decisions
+    if images is not None and images.is_multi_label:
         accuracy = tf.keras.metrics.BinaryAccuracy("accuracy", threshold=0.0)
     model.compile(
         builders.optimizer(settings, steps),

@@ -73,8 +73,10 @@ def test_every_format_gives_the_same(images, kind):
 
 def test_paths_may_be_whole_and_val_tests_where_no_test_does(images):
     rows = f"path,label,split\n{images}/images/0.png,a,train\n"
-    rows += "images/1.png,b,train\nimages/2.png,a,validation\n"
+    rows += f"file://{images}/images/1.png,b,train\n"
+    rows += "images/2.png,a,validation\n"
     train = load(images, "a.csv", rows)
+    assert train.read(1)[0] == (images / "images/1.png").read_bytes()
     assert train.read(0)[0] == (images / "images/0.png").read_bytes()
     assert load(images, "a.csv", None, "test").ids == ("images/2.png",)
     rows += "images/3.png,b,test\n"
@@ -146,6 +148,9 @@ def test_weights_come_with_the_views(images):
         ("images/0.png,a,train,x\n", "a.csv:2 must have a weight .* got x"),
         ("images/0.png,a,train,-1\n", "a.csv:2 must have a weight .* got -1"),
         ("images/0.png,a,train,inf\n", "a.csv:2 must have a weight"),
+        ("images/0.png, ,train,1\n", "a.csv:2 must have a label or labels"),
+        ("images/0.png,a,train,0\nimages/1.png,a,test,1\n",
+         "a.csv must have a weight above 0 in each split"),
         ("images/0.png,a,train,1\nimages/1.png,b,test,1\n",
          "a.csv must have training rows of every label, got 1 that only the "
          "test split has: b"),

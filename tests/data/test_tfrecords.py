@@ -1,5 +1,6 @@
 """TFRecord files: our own, and as others write them."""
 
+import hashlib
 import json
 
 import numpy as np
@@ -106,6 +107,19 @@ def test_a_stopped_writer_goes_on(tmp_path):
             write(tmp_path / "part", **{"shard_examples": 6, **options})
 
 
+def test_a_source_without_labels_goes_on_in_another_process(tmp_path):
+    """Its plan has nothing that only this process knows."""
+    write(tmp_path / "first")
+    in_file_order = load(tmp_path / "first"), load(tmp_path / "first", "test")
+    write(tmp_path / "second", *in_file_order)
+    hashed = hashlib.sha256(repr((CLASSES, None)).encode() * 2).hexdigest()
+    plan = json.loads((tmp_path / "second/.plan.json").read_text())
+    assert plan["data"] == hashed
+    assert sorted(contents(load(tmp_path / "second"))) == [
+        (i, i % 3) for i in range(20)
+    ]
+
+
 def test_several_labels(tmp_path):
     labels = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0], [1, 1, 1]])
     several = make_source(count=4, labels=labels)
@@ -151,7 +165,7 @@ def write_others(path, pairs, image="image", label="label"):
 def test_files_of_others(tmp_path, values):
     """Labels are counted from what is there; the look is kept."""
     first, second = values
-    write_others(tmp_path / "x-train.tfrecord-00000-of-00002", [(1, first)] * 3)
+    write_others(tmp_path / "latest-train-00000-of-00002", [(1, first)] * 3)
     write_others(tmp_path / "x-train.tfrecord-00001-of-00002", [(2, second)])
     write_others(
         tmp_path / "x-validation.tfrecord-00000-of-00001", [(3, first)]
