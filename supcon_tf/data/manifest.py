@@ -56,9 +56,9 @@ def load_manifest(
     """Loads one split of a manifest; for the arguments see `loading.load`.
 
     Columns, or fields of JSON lines, are `path`, relative to the file or whole,
-    as gs:// is; `label`, or `labels` with `|` between them or as a JSON list; and, where
-    they are wanted, `split` (train, test or val) and `weight`, not negative,
-    which are scaled to a mean of 1. Others are left alone.
+    as gs:// is; `label`, or `labels` with `|` between them or as a JSON list;
+    and, where they are wanted, `split` (train, test or val) and `weight`, not
+    negative, which are scaled to a mean of 1. Others are left alone.
 
     Returns:
       The source, its examples in the order of the file. Where there are

@@ -9,11 +9,30 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from supcon_tf import defaults, exceptions
 from supcon_tf.losses import inputs, log_space
+
+
+class _Pairs(NamedTuple):
+    """Own rows beside all rows and the centres behind these.
+
+    Attributes:
+      logits: [A, M] float32.
+      positive: [A, M] bool, others of the own class.
+      contrasted: [A, M] bool, all but the row itself.
+      is_centre: [M] bool.
+      class_sizes: [M] float32, rows of a column's class, and its centre.
+    """
+
+    logits: tf.Tensor
+    positive: tf.Tensor
+    contrasted: tf.Tensor
+    is_centre: tf.Tensor
+    class_sizes: tf.Tensor
 
 
 @dataclasses.dataclass(eq=False)
@@ -61,28 +80,19 @@ class _WithCentres(inputs.Loss):
         per_class = tf.math.unsorted_segment_sum(
             tf.ones_like(of_columns, tf.float32), of_columns, classes
         )
-        losses = self._of_rows(
+        pairs = _Pairs(
             logits / self.temperature,
             same & is_other,
             is_other,
             is_centre,
             tf.gather(per_class, of_columns),
         )
-        losses = tf.reduce_mean(tf.reshape(losses, [batch, views]), axis=1)
-        return losses * (self.temperature if self.scale_by_temperature else 1.0)
+        losses = tf.reshape(self._of_rows(pairs), [batch, views])
+        scale = self.temperature if self.scale_by_temperature else 1.0
+        return scale * tf.reduce_mean(losses, axis=1)
 
-    def _of_rows(
-        self,
-        logits: tf.Tensor,
-        positive: tf.Tensor,
-        contrasted: tf.Tensor,
-        is_centre: tf.Tensor,
-        class_sizes: tf.Tensor,
-    ) -> tf.Tensor:
-        """Losses [A]; [A, M] but the last two, [M] each.
-
-        `class_sizes` count the rows of a column's class, and its centre.
-        """
+    def _of_rows(self, pairs: _Pairs) -> tf.Tensor:
+        """Losses [A]."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, object]:
@@ -122,25 +132,12 @@ class BalancedSupConLoss(_WithCentres):
 
     name: str = "balanced_supcon_loss"
 
-    def _of_rows(
-        self,
-        logits: tf.Tensor,
-        positive: tf.Tensor,
-        contrasted: tf.Tensor,
-        is_centre: tf.Tensor,
-        class_sizes: tf.Tensor,
-    ) -> tf.Tensor:
-        del is_centre
-        positive_weights = tf.cast(positive, tf.float32)
-        sizes = class_sizes - positive_weights  # of its own class without i
-        log_d = tf.reduce_logsumexp(
-            tf.where(
-                contrasted, logits - tf.math.log(sizes), log_space.LOG_ZERO
-            ),
-            axis=1,
-        )
-        counts = tf.reduce_sum(positive_weights, axis=1)  # the centre: above 0
-        return log_d - tf.reduce_sum(positive_weights * logits, axis=1) / counts
+    def _of_rows(self, pairs: _Pairs) -> tf.Tensor:
+        weights = tf.cast(pairs.positive, tf.float32)
+        sizes = pairs.class_sizes - weights  # of its own class without i
+        logits = pairs.logits - tf.math.log(sizes)
+        log_d = _log_sum_exp(logits, pairs.contrasted)
+        return log_d - _mean(pairs.logits, weights)
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -184,23 +181,26 @@ class PaCoLoss(_WithCentres):
             self.class_shares,
         )
 
-    def _of_rows(
-        self,
-        logits: tf.Tensor,
-        positive: tf.Tensor,
-        contrasted: tf.Tensor,
-        is_centre: tf.Tensor,
-        class_sizes: tf.Tensor,
-    ) -> tf.Tensor:
-        del class_sizes
+    def _of_rows(self, pairs: _Pairs) -> tf.Tensor:
+        logits = pairs.logits
         if len(self.class_shares):
             added = tf.math.log(tf.constant(self.class_shares, tf.float32))
-            missing = tf.size(is_centre) - len(self.class_shares)
+            missing = tf.size(pairs.is_centre) - len(self.class_shares)
             logits += tf.pad(added, [[missing, 0]])
-        log_d = tf.reduce_logsumexp(
-            tf.where(contrasted, logits, log_space.LOG_ZERO), axis=1
-        )
-        weights = tf.where(is_centre, 1.0, self.alpha)
-        weights *= tf.cast(positive, tf.float32)  # [A, M]
-        total = tf.reduce_sum(weights, axis=1)
-        return log_d - tf.reduce_sum(weights * logits, axis=1) / total
+        weights = tf.where(pairs.is_centre, 1.0, self.alpha)
+        weights *= tf.cast(pairs.positive, tf.float32)  # [A, M]
+        log_d = _log_sum_exp(logits, pairs.contrasted)
+        return log_d - _mean(logits, weights)
+
+
+def _log_sum_exp(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """[A] of [A, M], where `mask`."""
+    return tf.reduce_logsumexp(
+        tf.where(mask, logits, log_space.LOG_ZERO), axis=1
+    )
+
+
+def _mean(logits: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """[A] weighted means; the own centre is always there, so none is empty."""
+    total = tf.reduce_sum(weights, axis=1)
+    return tf.reduce_sum(weights * logits, axis=1) / total

@@ -38,6 +38,18 @@ def supcon_value_and_gradient(z, labels, **options):
     )
 
 
+def assert_replicas_equal_one_device(strategy, loss, parts, z, labels):
+    """Value and gradient of a loss of samples that two replicas share."""
+
+    def step(z, labels):
+        return value_and_gradient(lambda z: loss(labels, z), z)
+
+    z = z.astype(np.float32)
+    of_replicas = on_two_replicas(strategy, step, parts, z, labels)
+    for a, b in zip(of_replicas, step(z, labels), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+
+
 def on_two_replicas(strategy, step, parts, *arrays):
     """The results of a step, replica after replica.
 

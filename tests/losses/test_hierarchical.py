@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from supcon_tf import losses
 from tests import reference
@@ -70,21 +69,13 @@ def test_one_level_is_supcon():
 
 
 def test_replicas_equal_one_device(mirrored_strategy):
-    z = made.unit([8, 2, 4]).astype(np.float32)
-    loss = losses.HierarchicalSupConLoss(ancestors=ANCESTORS, reduction="none")
-
-    def step(z, labels):
-        with tf.GradientTape() as tape:
-            tape.watch(z)
-            values = loss(labels, z)
-            total = tf.reduce_sum(values)
-        return values, tape.gradient(total, z)
-
-    parts = [slice(0, 3), slice(3, 8)]
-    got = made.on_two_replicas(mirrored_strategy, step, parts, z, LABELS)
-    one = made.value_and_gradient(lambda z: loss(LABELS, z), z)
-    for a, b in zip(got, one, strict=True):
-        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+    made.assert_replicas_equal_one_device(
+        mirrored_strategy,
+        losses.HierarchicalSupConLoss(ancestors=ANCESTORS, reduction="none"),
+        [slice(0, 3), slice(3, 8)],
+        made.unit([8, 2, 4]),
+        LABELS,
+    )
 
 
 @pytest.mark.parametrize(

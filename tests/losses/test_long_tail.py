@@ -84,21 +84,13 @@ def test_balanced_classes_of_one_row_are_supcon_with_centres():
 @pytest.mark.parametrize("case", CASES)
 def test_replicas_equal_one_device(case, mirrored_strategy):
     kind, options, _ = CASES[case]
-    z = made.unit([6, 2, 4]).astype(np.float32)
-    loss = kind(layer(), reduction="none", **options)
-
-    def step(z, labels):
-        with tf.GradientTape() as tape:
-            tape.watch(z)
-            values = loss(labels, z)
-            total = tf.reduce_sum(values)
-        return values, tape.gradient(total, z)
-
-    parts = [slice(0, 2), slice(2, 6)]
-    got = made.on_two_replicas(mirrored_strategy, step, parts, z, LABELS)
-    one = made.value_and_gradient(lambda z: loss(LABELS, z), z)
-    for a, b in zip(got, one, strict=True):
-        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+    made.assert_replicas_equal_one_device(
+        mirrored_strategy,
+        kind(layer(), reduction="none", **options),
+        [slice(0, 2), slice(2, 6)],
+        made.unit([6, 2, 4]),
+        LABELS,
+    )
 
 
 def test_the_centres_learn():

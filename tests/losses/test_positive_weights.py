@@ -123,29 +123,23 @@ def test_a_cap_and_contrasts_go_with_it():
         )
 
 
-def test_replicas_equal_one_device(mirrored_strategy):
-    z = made.unit([7, 2, 4]).astype(np.float32)
-    labels = np.concatenate([LABELS, LABELS[:1]]).astype(np.float32)
-    parts = [slice(0, 4), slice(4, 7)]
-    for options in (
+@pytest.mark.parametrize(
+    "options",
+    [
         {"positives": "jaccard", "implementation": "dense"},
         {"positives": "jaccard", "implementation": "tiled"},
         {"positives": "any", "formulation": "in"},
         {"positives": "all"},
-    ):
-        loss = losses.SupConLoss(**options, reduction="none")
-
-        def step(z, labels, loss=loss):
-            with tf.GradientTape() as tape:
-                tape.watch(z)
-                values = loss(labels, z)
-                total = tf.reduce_sum(values)
-            return values, tape.gradient(total, z)
-
-        got = made.on_two_replicas(mirrored_strategy, step, parts, z, labels)
-        expected = made.value_and_gradient(lambda z: loss(labels, z), z)  # noqa: B023
-        for a, b in zip(got, expected, strict=True):
-            np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+    ],
+)
+def test_replicas_equal_one_device(options, mirrored_strategy):
+    made.assert_replicas_equal_one_device(
+        mirrored_strategy,
+        losses.SupConLoss(**options, reduction="none"),
+        [slice(0, 4), slice(4, 7)],
+        made.unit([7, 2, 4]),
+        np.concatenate([LABELS, LABELS[:1]]).astype(np.float32),
+    )
 
 
 def test_what_does_not_fit_is_refused():

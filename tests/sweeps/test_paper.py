@@ -41,13 +41,14 @@ def test_every_cell_of_a_table_is_sound(scale, table):
 
 
 def test_a_table_runs_at_toy_size(tmp_path):
-    """Real processes."""
-    results = sweeps.run_sweep(sweep_of("table1", "toy", tmp_path))
-    assert [x["status"] for x in results["cells"]] == ["finished"] * 3
-    out, inside, _ = (tmp_path / "sweep.md").read_text().splitlines()[-3:]
-    assert out.startswith("| supcon:out:") and " 78.7 |" in out
-    assert inside.startswith("| supcon:in:") and " 67.4 |" in inside
-    assert (tmp_path / "sweep.png").exists()
+    """Real processes, to the figure of the table itself."""
+    own = config.ReproduceSettings(str(tmp_path), table="hardness", scale="toy")
+    results = sweeps.reproduce(own)
+    assert [x["status"] for x in results["cells"]] == ["finished"] * 2
+    untrained, trained = (tmp_path / "sweep.md").read_text().splitlines()[-2:]
+    assert untrained.startswith("| 0 ") and trained.startswith("| 16 ")
+    for name in ("sweep.png", "hardness.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("seeds", [(0,), (0, 1)])

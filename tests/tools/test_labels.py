@@ -1,0 +1,225 @@
+"""Labels as they are, from the list of files to the exported model."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import config, evaluation, run_files, serving, training
+from supcon_tf.reports import write_report
+from supcon_tf.training import builders, input_pipeline
+
+
+def constant_views(run, **options):
+    """Settings of stage 2 on representations that are computed once."""
+    return config.LinearSettings(
+        str(run.path),
+        **{"batch_size": 16, "crop_area": (), "horizontal_flip": False},
+        **options,
+    )
+
+
+def test_weights_of_a_manifest_count_in_both_stages(
+    tiny_settings, image_folder, tmp_path
+):
+    """Most labels are wrong, and count nothing."""
+    manifest, names = tmp_path / "list.csv", ["bright", "dark", "mid"]
+    rows = ["path,label,split,weight"]
+    for path in sorted(image_folder.rglob("*.*g")):
+        split, name = path.parts[-3:-1]
+        is_wrong = split == "train" and int(path.stem) > 6
+        label = names[names.index(name) - 1] if is_wrong else name
+        rows.append(f"{path},{label},{split},{0 if is_wrong else 2}")
+    manifest.write_text("\n".join(rows))
+    run = training.pretrain(
+        tiny_settings(
+            dataset="manifest",
+            data_dir=str(manifest),
+            objective="ce",
+            learning_rate=0.3,
+            epochs=12,
+        )
+    )
+    path = str(run.path)
+    training.train_linear(constant_views(run, epochs=40))
+    measured = evaluation.evaluate(config.EvaluateSettings(path))
+    for classifier in ("pretrained", "linear"):
+        assert measured[classifier]["top_1"] > 0.8, measured
+    # Stage 1 by SupCon, whose anchors weigh; the classifier beside it too.
+    run = training.pretrain(
+        tiny_settings(
+            dataset="manifest",
+            data_dir=str(manifest),
+            online_classifier=True,
+            gradient_cache_chunks=2,
+            epochs=12,
+        )
+    )
+    measured = evaluation.evaluate(config.EvaluateSettings(str(run.path)))
+    assert measured["pretrained"]["top_1"] > 0.8, measured
+    with pytest.raises(ValueError, match="--mixing must be none for images"):
+        training.pretrain(
+            dataclasses.replace(
+                run.recorded(config.PretrainSettings),
+                run_dir=str(tmp_path / "mixed"),
+                objective="ce",
+                online_classifier=False,
+                gradient_cache_chunks=1,
+                mixing="mixup",
+            )
+        )
+    assert not (tmp_path / "mixed").exists()
+
+
+SEVERAL = {"dark": "dark|not bright", "mid": "not bright", "bright": ""}
+
+
+@pytest.fixture(scope="module")
+def listed(image_folder, tmp_path_factory):
+    """The image folder, with two labels, one or none for its images."""
+    rows = ["path,labels,split"]
+    for path in sorted(image_folder.rglob("*.*g")):
+        split, name = path.parts[-3:-1]
+        rows.append(f"{path},{SEVERAL[name]},{split}")
+    manifest = tmp_path_factory.mktemp("listed") / "list.csv"
+    manifest.write_text("\n".join(rows))
+    return {"dataset": "manifest", "data_dir": str(manifest)}
+
+
+def test_several_labels_from_the_list_to_the_export(tiny_settings, listed):
+    """Each label by itself, and the export answers as evaluation did."""
+    run = training.pretrain(
+        tiny_settings(
+            **listed, epochs=6, positives="jaccard", objective="supcon+ce"
+        )
+    )
+    assert run.recorded(config.PretrainSettings).multi_label is True
+    figures = run.metrics()[-1]
+    assert 0 < figures["classifier_accuracy"] <= 1
+    training.train_linear(constant_views(run, epochs=60))
+    training.train_linear(
+        config.LinearSettings(
+            str(run.path), name="views", batch_size=16, epochs=2
+        )
+    )
+    path = str(run.path)
+    measured = evaluation.evaluate(config.EvaluateSettings(path))
+    assert measured["linear"]["map"] > 0.9
+    assert {"map_11_point", "ece"} < measured["pretrained"].keys()
+    assert measured["knn"]["map"] > 0.9
+    assert "linear mAP" in evaluation.results_table({"run": measured})
+    write_report([path], f"{path}/report.html")
+    predictions = run_files.read_arrays(run.predictions_file)
+    assert predictions["labels"].shape == (21, 2)
+
+    serving.export(config.ExportSettings(path, threshold=0.6))
+    files = [tf.io.read_file(str(name)) for name in predictions["ids"].tolist()]
+    served = tf.saved_model.load(f"{path}/export/1")
+    answer = served.signatures["serving_default"](tf.stack(files))
+    expected = predictions["probabilities"]
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-4)
+    top = answer["top_probabilities"].numpy()
+    is_given = answer["top_classes"].numpy() != b""
+    near = np.abs(top - 0.6) < 1e-3
+    np.testing.assert_array_equal(is_given | near, (top >= 0.6) | near)
+
+    for refused in (
+        lambda: serving.export(config.ExportSettings(path, prototypes=True)),
+        lambda: training.train_linear(
+            constant_views(run, name="smooth", label_smoothing=0.1)
+        ),
+        lambda: evaluation.evaluate(
+            config.EvaluateSettings(path, corruptions="generated")
+        ),
+        lambda: evaluation.evaluate(
+            config.EvaluateSettings(path, label_issues=5)
+        ),
+        lambda: evaluation.transfer_encoder(
+            config.TransferSettings(path, name="transfer", **listed)
+        ),
+    ):
+        with pytest.raises(ValueError, match="several"):
+            refused()
+
+
+def test_cross_entropy_of_several_labels(tiny_settings, listed):
+    run = training.pretrain(
+        tiny_settings(**listed, objective="ce", learning_rate=0.3, epochs=12)
+    )
+    measured = evaluation.evaluate(config.EvaluateSettings(str(run.path)))
+    assert measured["pretrained"]["map"] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"objective": "triplet"}, "--objective must be one of supcon, simclr"),
+        ({"images_per_class": 4}, "--images_per_class must be left out for im"),
+        ({"images_per_label": 4}, "--images_per_label, .* must be left out"),
+        ({"queue_size": 32}, "--queue_size must be left out for images of sev"),
+        ({"multi_label": False}, "--multi_label must be true for the labels"),
+    ],
+)
+def test_what_needs_one_label_is_refused(
+    tiny_settings, listed, options, message
+):
+    settings = tiny_settings(**listed)
+    with pytest.raises(ValueError, match=message):
+        training.pretrain(dataclasses.replace(settings, **options))
+    assert not tf.io.gfile.exists(settings.run_dir)
+
+
+def test_one_label_has_no_kind_of_positives(tiny_settings):
+    with pytest.raises(ValueError, match="--positives must be left out with o"):
+        training.pretrain(tiny_settings(positives="all"))
+
+
+def test_classes_with_parents(tiny_settings, tmp_path):
+    parents = tmp_path / "parents.csv"
+    parents.write_text("class,parents\ndark,dim\nmid,dim\nbright,\n")
+    run = training.pretrain(
+        tiny_settings(hierarchy=str(parents), objective="supcon+ce", epochs=3)
+    )
+    measured = evaluation.evaluate(config.EvaluateSettings(str(run.path)))
+    for name in ("pretrained", "knn"):
+        levels = measured[name]["hierarchy"]
+        parent, own = levels["top_1_by_level"]
+        assert own == measured[name]["top_1"] <= parent
+        assert parent == levels["parent_top_1"]
+    with pytest.raises(ValueError, match="`hierarchy` names must give some cl"):
+        training.pretrain(tiny_settings(tmp_path / "none", hierarchy="names"))
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_long_tail_with_wrong_labels(tiny_settings):
+    """In both stages, and in the evaluation: what is drawn, and its shares."""
+    run = training.pretrain(
+        tiny_settings(
+            objective="ce",
+            learning_rate=0.3,
+            imbalance="exponential",
+            imbalance_ratio=4.0,
+            label_noise="symmetric:0.1",
+            logit_adjustment=1.0,
+        )
+    )
+    recorded = run.recorded(config.PretrainSettings)
+    images = input_pipeline.source(recorded, "train")
+    assert images.num_examples == 16 + 8 + 4
+    classes = [images.class_names.index(x.split("/")[1]) for x in images.ids]
+    assert np.sum(images.labels != classes) == 3
+    shares = np.bincount(images.labels) / 28
+    for stage in (recorded, constant_views(run, logit_adjustment=2.0)):
+        loss = builders.classification_loss(stage, images)
+        np.testing.assert_allclose(loss.class_shares, shares)
+        assert loss.logit_adjustment == stage.logit_adjustment
+    training.train_linear(constant_views(run, logit_adjustment=2.0))
+    measured = evaluation.evaluate(
+        config.EvaluateSettings(str(run.path), shots=(6, 10))
+    )
+    assert measured["bank_examples"] == 28
+    shots = measured["linear"]["shots"]
+    recalls = measured["linear"]["per_class_recall"]
+    assert shots["mean"] == pytest.approx(np.mean(recalls))
+    assert shots["many"] == pytest.approx(recalls[0])
