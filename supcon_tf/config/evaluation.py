@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from supcon_tf import exceptions
-from supcon_tf.config import images, running, stages
+from supcon_tf.config import images, objectives, running, stages
 from supcon_tf.settings import Settings, setting, to_text, with_default
 
 # The benchmark's order, Sec. 4.1 of https://arxiv.org/abs/1903.12261.
@@ -182,12 +182,14 @@ class TransferSettings(
     projection head, then logistic regression on the representations (supcon);
     or both losses at once (supcon+ce). The loss is not multiplied by the
     temperature."""
-    temperature: float = with_default(stages.ObjectiveSettings, "temperature")
+    temperature: float = with_default(
+        objectives.ObjectiveSettings, "temperature"
+    )
     classifier_weight: float = with_default(
-        stages.ObjectiveSettings, "classifier_weight"
+        objectives.ObjectiveSettings, "classifier_weight"
     )
     label_smoothing: float = with_default(
-        stages.ObjectiveSettings, "label_smoothing"
+        objectives.ObjectiveSettings, "label_smoothing"
     )
     steps: int = setting(5000, at_least=1, used_by=_FINETUNE)
     """finetune: optimizer steps of each training. SimCLR has 20,000, which for

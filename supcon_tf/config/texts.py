@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from supcon_tf import exceptions
-from supcon_tf.config import running, stages
+from supcon_tf.config import objectives, running, stages
 from supcon_tf.settings import Settings, setting
 
 _ARE_ONE_OR_TWO = (
@@ -99,7 +99,7 @@ class LanguageModelSettings(Settings):
 class FinetuneTextSettings(
     SentenceSettings,
     LanguageModelSettings,
-    stages.ObjectiveSettings,
+    objectives.ObjectiveSettings,
     stages.FreezingSettings,
     running.OptimizerSettings,
     running.DeviceSettings,

@@ -64,13 +64,8 @@ def load_tfds(
     labels = builder.info.features[label_key]
     is_multi_label = isinstance(labels, tfds.features.Sequence)
     class_names = (labels.feature if is_multi_label else labels).names
-    if is_multi_label:  # records are batched: as many numbers of each
-
-        def as_hot(record: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-            hot = tf.one_hot(record[label_key], len(class_names))
-            return record | {label_key: tf.reduce_max(hot, axis=0)}
-
-        dataset = dataset.map(as_hot)
+    if is_multi_label:
+        dataset = _as_hot(dataset, label_key, len(class_names))
     own = builder.info.features[image_key].shape[2]
     exceptions.require(
         channels == 3 or own == channels,
@@ -98,6 +93,18 @@ def load_tfds(
         channels=channels,
         is_multi_label=is_multi_label,
     )
+
+
+def _as_hot(
+    dataset: tf.data.Dataset, label_key: str, num_classes: int
+) -> tf.data.Dataset:
+    """Labels as 0 or 1 for each class: batches want as many of each record."""
+
+    def to_hot(record: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        hot = tf.one_hot(record[label_key], num_classes)
+        return record | {label_key: tf.reduce_max(hot, axis=0)}
+
+    return dataset.map(to_hot)
 
 
 def import_tfds() -> types.ModuleType:
