@@ -164,9 +164,13 @@ class TransferSettings(
     validation_fraction: float = setting(0.2, above=0, at_most=0.9)
     """Share of each label's training images by which a sweep is judged; the
     chosen value is then trained on all of them."""
-    select_by: str = setting("top_1", choices=("top_1", "mean_recall"))
-    """What a sweep is judged by: accuracy (top_1) or the mean over labels of
-    theirs (mean_recall); of equal ones the lower negative log-likelihood."""
+    select_by: str | None = setting(
+        None, choices=("top_1", "mean_recall", "map", "map_11_point")
+    )
+    """What a sweep is judged by: accuracy (top_1, the default) or the mean over
+    labels of theirs (mean_recall); for images of several labels mean average
+    precision (map, the default) or that of VOC 2007 (map_11_point). Of equal
+    ones the lower negative log-likelihood."""
     l2_values: int = setting(45, at_least=2, used_by=_LINEAR)
     """linear: how many l2 strengths from 1e-6 to 1e5 are tried; logarithmically
     spaced."""

@@ -181,7 +181,7 @@ class PretrainSettings(
         )
         self._check_left_out(
             "for images of several labels",
-            *("images_per_class", "images_per_label", "train_fraction"),
+            *("images_per_class", "images_per_label"),
             *("imbalance", "label_noise", "logit_adjustment", "hierarchy"),
             *("label_smoothing", "mixing", "queue_size", "knn_every"),
         )

@@ -17,15 +17,16 @@ LARGEST_HELD = 100_000
 
 
 def labels_of(source: sources.Source) -> np.ndarray:
-    """The labels of a split in its fixed order, [num_examples] integers.
+    """The labels of a split in its fixed order.
 
-    A split that is read in file order is read once for them.
+    [num_examples] integers, or [num_examples, classes] 0 or 1 where there may
+    be several. A split that is read in file order is read once for them.
     """
     if source.labels is not None:
         return source.labels
     read = tracing.rewritten(source.read)
     labels = source.records(None).map(lambda record: read(record)[1])
-    return np.fromiter(labels.as_numpy_iterator(), np.int32)
+    return np.stack([*labels.as_numpy_iterator()])
 
 
 def draw_per_class(labels: npt.ArrayLike, count: int, seed: int) -> np.ndarray:
@@ -161,10 +162,12 @@ def hold_out(
     """Holds a share of every class out, for validation.
 
     A class of n examples gives round(n * fraction) of them, but at least 1 and
-    at most n - 1; one of a single example gives none.
+    at most n - 1; one of a single example gives none. Of several labels
+    [examples, classes] an example counts as its rarest, those without any as
+    alike.
 
     Args:
-      labels: [examples] integers.
+      labels: [examples] integers, or [examples, classes] 0 or 1.
       fraction: share held out, in (0, 1).
       seed: integer; the same seed makes the same split.
 
@@ -178,6 +181,9 @@ def hold_out(
     exceptions.require(
         0 < fraction < 1, "`fraction` must be in (0, 1)", fraction
     )
+    if labels.ndim == 2:
+        sizes = np.where(labels, labels.sum(axis=0, dtype=int), len(labels) + 1)
+        labels = np.where(labels.any(axis=1), sizes.argmin(axis=1), -1)
     rng = np.random.default_rng(seed)
     is_held = np.zeros(len(labels), bool)
     for label in np.unique(labels):

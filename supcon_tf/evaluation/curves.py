@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from matplotlib import figure
 
 from supcon_tf import data, palette, run_files
-from supcon_tf.evaluation import linear_probe
+from supcon_tf.evaluation import linear_probe, selection
 from supcon_tf.training import checkpoints, representations, runs
 
 _L2 = 0.1  # of the probe, on all training images
@@ -29,9 +29,11 @@ def accuracy_curve(run: runs.Run) -> dict[int, float]:
     for step in run_files.steps_in(run.files.checkpoints):
         path = str(run_files.path_of(run.files.checkpoints, step))
         checkpoints.restore(path, encoder=run.encoder)
-        probe = linear_probe.logistic_regression(_ITERATIONS)
-        linear_probe.fit(probe, *represent(train), _L2)
-        curve[step // steps] = float(probe.score(*represent(test)))
+        probe = linear_probe.LinearProbe(len(train.class_names), _ITERATIONS)
+        probe.fit(*represent(train), _L2)
+        rows, labels = represent(test)
+        measured = selection.measure(probe.predict(rows), labels)
+        curve[step // steps] = measured["top_1"]
     return curve
 
 

@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import config, models, run_files
+from supcon_tf import config, data, models, run_files
 from supcon_tf.evaluation import linear_probe, selection
 from supcon_tf.training import (
     builders,
@@ -32,7 +32,8 @@ _OF_NETWORK = [
 class FineTuning(selection.Method):
     """Stage 1 on other data, from the encoder of a run.
 
-    The losses are cross-entropy, SupCon, or both. SGD with Nesterov momentum
+    The losses are cross-entropy (of each label where an image may have
+    several), SupCon, or both. SGD with Nesterov momentum
     0.9 on random crops and flips. The weight decay is divided by the learning
     rate, so that it says what a step takes off the weights. The statistics of
     batch norm have the momentum of `models.follow_statistics`. SimCLR's
@@ -86,7 +87,7 @@ class FineTuning(selection.Method):
             run, cell, seed, min(self.settings.batch_size, most)
         )
         with self._strategy.scope():
-            self._start(settings, len(images.class_names), most)
+            self._start(settings, images, most)
         values = [f"{name} {x:g}" for name, x in cell.items()]
         values.append(f"{len(positions):,} images")
         console.print_line("fine-tuning", ", ".join(values))
@@ -113,7 +114,9 @@ class FineTuning(selection.Method):
         """As `selection.Method`, of centre crops."""
         images = self.test if positions is None else self.part(positions)
         encoded, _ = self.represent(images)
-        return tf.nn.softmax(self.classifier(encoded)).numpy()
+        is_multi_label = self.images.is_multi_label
+        activation = tf.sigmoid if is_multi_label else tf.nn.softmax
+        return activation(self.classifier(encoded)).numpy()
 
     def _next_run(self) -> run_files.RunDirectory:
         """Where the next training goes, by its number."""
@@ -140,6 +143,7 @@ class FineTuning(selection.Method):
             | initial.network(self.run.settings)
             | {
                 "run_dir": str(run.path),
+                "multi_label": self.images.is_multi_label,
                 "overwrite": not self.settings.resume,
                 "seed": seed,
                 "draw": seed,
@@ -156,9 +160,13 @@ class FineTuning(selection.Method):
         )
 
     def _start(
-        self, settings: config.PretrainSettings, num_classes: int, images: int
+        self, settings: config.PretrainSettings, images: data.Source, most: int
     ) -> None:
-        """Makes the model and its classifier, as they start."""
+        """Makes the model and its classifier, as they start.
+
+        `most` is how many of the images an epoch has.
+        """
+        num_classes = len(images.class_names)
         tf.keras.utils.set_random_seed(settings.seed)
         self.model = builders.model(settings, num_classes)
         encoder = self.model.encoder
@@ -169,8 +177,10 @@ class FineTuning(selection.Method):
             self.classifier.build((None, encoder.representation_dim))
         for variable in self.classifier.weights:
             variable.assign(tf.zeros_like(variable))
-        models.follow_statistics(encoder, images // settings.batch_size)
-        builders.compile_model(settings, self.model, self.settings.steps)
+        models.follow_statistics(encoder, most // settings.batch_size)
+        builders.compile_model(
+            settings, self.model, self.settings.steps, images
+        )
         self.represent = representations.representer(
             encoder, settings.batch_size, settings.image_size
         )
@@ -178,11 +188,10 @@ class FineTuning(selection.Method):
     def _fit_classifier(self, positions: np.ndarray) -> None:
         """Logistic regression on the representations of training images."""
         rows, labels = self.represent(self.part(positions))
-        fitted = linear_probe.logistic_regression(self.settings.max_iterations)
-        linear_probe.fit(fitted, rows, labels, self.settings.l2 or _L2)
-        for variable, values in zip(
-            self.classifier.weights,
-            linear_probe.dense_weights(fitted, self.classifier.units),
-            strict=True,
-        ):
-            variable.assign(values)
+        probe = linear_probe.LinearProbe(
+            self.classifier.units, self.settings.max_iterations
+        )
+        probe.fit(rows, labels, self.settings.l2 or _L2)
+        kernel, bias = self.classifier.weights
+        kernel.assign(probe.kernel)
+        bias.assign(probe.bias)

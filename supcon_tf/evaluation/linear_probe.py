@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import warnings
 
 import numpy as np
 import threadpoolctl
+from scipy import special
 from sklearn import exceptions, linear_model
 
 from supcon_tf.evaluation import selection
@@ -19,71 +21,108 @@ _TOLERANCE = 1e-7
 # spin: on shared cores, two took 60 times as long as one for the digits.
 _PRODUCTS_FOR_THREADS = 10**8
 
-
-def logistic_regression(max_iterations: int) -> linear_model.LogisticRegression:
-    """One that `fit` takes from its last optimum to the next."""
-    return linear_model.LogisticRegression(
-        warm_start=True, tol=_TOLERANCE, max_iter=max_iterations
-    )
+# A logit that softmax and sigmoid make 1 of, or 0 below zero, also in float32.
+_CERTAIN = float(np.finfo(np.float32).max)
 
 
-def fit(
-    model: linear_model.LogisticRegression,
-    rows: np.ndarray,
-    labels: np.ndarray,
-    l2: float,
-) -> dict[str, object]:
-    """Fits with the strength l2 of `LinearTransfer`.
-
-    Returns:
-      The iterations, and whether they were enough.
-    """
-    num_classes = len(np.unique(labels))
-    model.set_params(C=1 / ((1 if num_classes == 2 else 2) * l2))
-    is_small = rows.size * num_classes < _PRODUCTS_FOR_THREADS
-    with (
-        threadpoolctl.threadpool_limits(1 if is_small else None),
-        warnings.catch_warnings(record=True) as caught,
-    ):
-        warnings.simplefilter("always", exceptions.ConvergenceWarning)
-        model.fit(rows, labels)
-    kinds = [warning.category for warning in caught]
-    return {
-        "iterations": int(model.n_iter_.max()),
-        "converged": exceptions.ConvergenceWarning not in kinds,
-    }
-
-
-def dense_weights(
-    model: linear_model.LogisticRegression, num_classes: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Kernel [dim, num_classes] and bias of a Dense layer that answers alike.
-
-    Classes without training images have the bias of float32's end, as softmax
-    makes it 0.
-    """
-    weights, biases = model.coef_, model.intercept_
-    if len(weights) == 1:  # of two classes: the second's, less the first's
-        weights = np.concatenate([np.zeros_like(weights), weights])
-        biases = np.concatenate([np.zeros_like(biases), biases])
-    kernel = np.zeros([weights.shape[1], num_classes], np.float32)
-    bias = np.full(num_classes, np.finfo(np.float32).min, np.float32)
-    kernel[:, model.classes_] = weights.T
-    bias[model.classes_] = biases
-    return kernel, bias
-
-
-class LinearTransfer(selection.Method):
+class LinearProbe:
     """A linear classifier with an l2 penalty, by L-BFGS.
 
       sum_i -log softmax(W r_i + b)_{y_i} + l2 ||W||^2
 
-    SimCLR does not say whether its strengths weigh against the sum or the mean
-    of the losses; here it is the sum, with the whole square of the weights, as
-    in the public tool of its second author (google-research, linear_eval).
+    and with a sigmoid for each label where an image may have several. What no
+    training image has gets no probability, a label that all have gets all.
+
     scikit-learn minimises C times the sum plus half the square: C = 1 / (2 l2),
     and for two classes, where its one row of weights is the difference of W's
     two, C = 1 / l2. It works on a copy in float64, 8 bytes * images * dim.
+
+    Attributes:
+      kernel: W transposed, [dim, classes] float64.
+      bias: b, [classes] float64.
+    """
+
+    kernel: np.ndarray
+    bias: np.ndarray
+
+    def __init__(self, num_classes: int, max_iterations: int):
+        self._num_classes = num_classes
+        self._models = collections.defaultdict(
+            lambda: linear_model.LogisticRegression(
+                warm_start=True, tol=_TOLERANCE, max_iter=max_iterations
+            )
+        )
+
+    def fit(
+        self, rows: np.ndarray, labels: np.ndarray, l2: float
+    ) -> dict[str, object]:
+        """Fits, from the last optimum if there is one.
+
+        Args:
+          rows: [images, dim] float32, as many columns as before.
+          labels: [images] integers, or [images, classes] 0 or 1.
+          l2: strength.
+
+        Returns:
+          The iterations, and whether they were enough.
+        """
+        self.kernel = np.zeros([rows.shape[1], self._num_classes])
+        self.bias = np.full(self._num_classes, -_CERTAIN)
+        self._activation = special.expit
+        is_small = rows.size * self._num_classes < _PRODUCTS_FOR_THREADS
+        with (
+            threadpoolctl.threadpool_limits(1 if is_small else None),
+            warnings.catch_warnings(record=True) as caught,
+        ):
+            warnings.simplefilter("always", exceptions.ConvergenceWarning)
+            if labels.ndim == 1:
+                self._fit_classes(rows, labels, l2)
+            else:
+                self._fit_labels(rows, labels, l2)
+        kinds = [warning.category for warning in caught]
+        iterations = [int(x.n_iter_.max()) for x in self._models.values()]
+        return {
+            "iterations": max(iterations, default=0),
+            "converged": exceptions.ConvergenceWarning not in kinds,
+        }
+
+    def predict(self, rows: np.ndarray) -> np.ndarray:
+        """Probabilities [images, classes] float32."""
+        logits = rows.astype(np.float64) @ self.kernel + self.bias
+        return self._activation(logits).astype(np.float32)
+
+    def _fit_classes(
+        self, rows: np.ndarray, labels: np.ndarray, l2: float
+    ) -> None:
+        model = self._models[0]
+        halves = 1 if len(np.unique(labels)) == 2 else 2
+        model.set_params(C=1 / (halves * l2)).fit(rows, labels)
+        # Of two classes there is the second's row, less the first's.
+        known = model.classes_[-len(model.coef_) :]
+        self.kernel[:, known] = model.coef_.T
+        self.bias[model.classes_] = 0
+        self.bias[known] = model.intercept_
+        self._activation = lambda logits: special.softmax(logits, axis=1)
+
+    def _fit_labels(
+        self, rows: np.ndarray, labels: np.ndarray, l2: float
+    ) -> None:
+        for place, own in enumerate(labels.T):
+            if own.all():
+                self.bias[place] = _CERTAIN
+            elif own.any():
+                model = self._models[place]
+                model.set_params(C=1 / (2 * l2)).fit(rows, own)
+                self.kernel[:, place] = model.coef_[0]
+                self.bias[place] = model.intercept_[0]
+
+
+class LinearTransfer(selection.Method):
+    """`LinearProbe` on the representations of an encoder.
+
+    SimCLR does not say whether its strengths weigh against the sum or the mean
+    of the losses; here it is the sum, with the whole square of the weights, as
+    in the public tool of its second author (google-research, linear_eval).
 
     The representations r are as the encoder puts them out: of unit length
     unless it was pretrained with --normalize_representation=false. Scaling
@@ -102,11 +141,10 @@ class LinearTransfer(selection.Method):
         if self.settings.l2 is not None:
             strengths = [self.settings.l2]
         self.cells = [{"l2": float(strength)} for strength in strengths]
-        self._num_classes = len(self.images.class_names)
         part = self.part(self.positions)
         self._representations, self._labels = self.represent(part)
         self._test_representations, _ = self.represent(self.test)
-        # Positions of the images that `_model` is of, which `fit` makes.
+        # Positions of the images that `_probe` is of, which `fit` makes.
         self._fitted = np.zeros(0, np.int64)
 
     def fit(
@@ -120,19 +158,18 @@ class LinearTransfer(selection.Method):
           The iterations, and whether they were enough.
         """
         if not np.array_equal(positions, self._fitted):
-            iterations = self.settings.max_iterations
-            self._model = logistic_regression(iterations)
+            self._probe = LinearProbe(
+                len(self.images.class_names), self.settings.max_iterations
+            )
             self._fitted = positions
         places = np.searchsorted(self.positions, positions)
         rows, labels = self._representations[places], self._labels[places]
-        return fit(self._model, rows, labels, cell["l2"])
+        return self._probe.fit(rows, labels, cell["l2"])
 
     def predict(self, positions: np.ndarray | None = None) -> np.ndarray:
-        """As `selection.Method`: 0 for classes without training images."""
+        """As `selection.Method`."""
         rows = self._test_representations
         if positions is not None:
             places = np.searchsorted(self.positions, positions)
             rows = self._representations[places]
-        probabilities = np.zeros([len(rows), self._num_classes], np.float32)
-        probabilities[:, self._model.classes_] = self._model.predict_proba(rows)
-        return probabilities
+        return self._probe.predict(rows)

@@ -128,7 +128,8 @@ def train(
     Args:
       method: left as it was trained last.
       draw: one whose `judging` is empty gets the method's one cell.
-      labels: [images] integers, of all training images.
+      labels: [images] integers or [images, classes] 0 or 1, of all training
+        images.
       select_by: the figure that is to be high, and then the lower NLL.
 
     Returns:
@@ -171,8 +172,11 @@ def train(
 def measure(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, object]:
     """`measures.classification_summary` and `mean_recall`.
 
-    The mean is over the classes that have images.
+    The mean is over the classes that have images. Of several labels,
+    [images, classes], it is `measures.multi_label_summary`.
     """
+    if labels.ndim == 2:
+        return measures.multi_label_summary(probabilities, labels)
     measured = measures.classification_summary(probabilities, labels)
     recalls = [x for x in measured["per_class_recall"] if x is not None]
     return {**measured, "mean_recall": float(np.mean(recalls))}

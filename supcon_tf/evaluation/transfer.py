@@ -15,7 +15,11 @@ _METHODS = {
     "linear": linear_probe.LinearTransfer,
     "finetune": fine_tuning.FineTuning,
 }
-_FIGURES = ("top_1", "mean_recall", "top_5", "ece", "nll", "brier")
+# Figures by which a sweep may be judged, the default first, and all in a table.
+_CHOOSING = ("top_1", "mean_recall")
+_FIGURES = (*_CHOOSING, "top_5", "ece", "nll", "brier")
+_CHOOSING_LABELS = ("map", "map_11_point")
+_FIGURES_OF_LABELS = (*_CHOOSING_LABELS, "micro_f1", "macro_f1", "ece", "nll")
 
 
 def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
@@ -28,9 +32,9 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
     be wrong is found before the first training.
 
     Returns:
-      What transfer.json holds: see `_measured`. Probabilities go to
-      predictions.npz, [draws, images, classes] where there are several draws.
-      Fine-tuning leaves the run directory `tuned`, of the first draw.
+      What transfer.json holds: what was run, and `_over_draws`. Probabilities
+      go to predictions.npz, [draws, images, classes] where there are several
+      draws. Fine-tuning leaves the run directory `tuned`, of the first draw.
 
     Raises:
       ValueError: run_dir is no pretrained run, the name is taken, or the data
@@ -54,6 +58,7 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
         settings.strategy,
     )
     settings, images, test = _data(settings, run)
+    select_by = _select_by(settings, images.is_multi_label)
     labels, test_labels = map(subsets.labels_of, (images, test))
     draws = selection.make_draws(settings, images.class_names, labels)
     loop.open_run(settings, stage, images, strategy)
@@ -64,11 +69,21 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
         method = _METHODS[settings.method](settings, run, images, test, used)
     records, probabilities = [], []
     for draw in draws:
-        record = selection.train(method, draw, labels, settings.select_by)
+        record = selection.train(method, draw, labels, select_by)
         probabilities.append(method.predict())
         record["test"] = selection.measure(probabilities[-1], test_labels)
         records.append(record)
-    measured = _measured(settings, run, images, len(test_labels), records)
+    measured = {
+        "dataset": images.name,
+        "image_size": settings.image_size,
+        "method": settings.method,
+        "pretrained_on": run.settings.dataset,
+        "encoder": checkpoint,
+        "classes": len(images.class_names),
+        "test_images": len(test_labels),
+        "select_by": select_by,
+        **_over_draws(records),
+    }
     if not distribute.is_chief(strategy):
         return measured
     every = np.stack(probabilities) if len(draws) > 1 else probabilities[0]
@@ -81,6 +96,9 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
 def transfer_table(measured: dict[str, object]) -> str:
     """The text of what `transfer_encoder` returned."""
     draws, deviation = measured["draws"], measured.get("test_deviation")
+    choosing, shown = _CHOOSING, _FIGURES
+    if "map" in measured["test"]:
+        choosing, shown = _CHOOSING_LABELS, _FIGURES_OF_LABELS
     few = f", mean of {len(draws)} draws" if deviation else ""
     lines = [
         f"{measured['dataset']}, {measured['method']}: "
@@ -91,13 +109,16 @@ def transfer_table(measured: dict[str, object]) -> str:
     for draw in draws:
         text = ", ".join(f"{k} {v:.3g}" for k, v in draw["chosen"].items())
         if validation := draw.get("validation"):
+            judged = ", ".join(
+                f"{scores.find(name).label} {validation[name]:.4f}"
+                for name in choosing
+            )
             text += (
                 f", of {len(draw['sweep'])} by {draw['validation_images']:,} "
-                f"validation images: top-1 {validation['top_1']:.4f}, mean "
-                f"recall {validation['mean_recall']:.4f}"
+                f"validation images: {judged}"
             )
         lines.append(text)
-    for name in _FIGURES:
+    for name in shown:
         line = f"{scores.find(name).label:<16}{measured['test'][name]:8.4f}"
         lines.append(line + (f" ± {deviation[name]:.4f}" if deviation else ""))
     return "\n".join(lines)
@@ -123,9 +144,11 @@ def _data(
         f"{len(classes)} and {len(test_classes)}",
     )
     exceptions.require(
-        not images.is_multi_label,
-        f"{images.name} must have one label per image",
-        "several",
+        not images.is_multi_label
+        or not (settings.images_per_label or settings.label_smoothing),
+        "--images_per_label and --label_smoothing must be left out for images "
+        "of several labels",
+        "one of them",
     )
     if settings.data_dir == run.settings.data_dir:
         run.files.check_unseen(test.ids)
@@ -142,35 +165,31 @@ def _resolved(
     )
 
 
-def _measured(
-    settings: config.TransferSettings,
-    run: runs.Run,
-    images: data.Source,
-    test_images: int,
-    records: list[dict[str, object]],
-) -> dict[str, object]:
-    """What transfer.json holds.
+def _select_by(settings: config.TransferSettings, is_multi_label: bool) -> str:
+    known = _CHOOSING_LABELS if is_multi_label else _CHOOSING
+    chosen = settings.select_by or known[0]
+    exceptions.require(
+        chosen in known,
+        f"--select_by must be {' or '.join(known)} for images of "
+        f"{'several labels' if is_multi_label else 'one label'}",
+        chosen,
+    )
+    return chosen
 
-    The data; in "draws", for each drawing of training images (one, unless
-    few-shot), the sweep, what was chosen, and all measures on the validation
-    and test images; in "test", the means of the draws' figures, and in
-    "test_deviation" their standard deviation (that of a sample).
+
+def _over_draws(records: list[dict[str, object]]) -> dict[str, object]:
+    """The part of transfer.json that is of each drawing of training images.
+
+    There is one, unless few-shot. In "draws", the sweep, what was chosen, and
+    all measures on the validation and test images; in "test", the means of the
+    draws' figures, and in "test_deviation" their standard deviation (that of a
+    sample).
     """
     figures = [selection.figures(record["test"]) for record in records]
     columns = {name: [x[name] for x in figures] for name in figures[0]}
-    measured = {
-        "dataset": images.name,
-        "image_size": settings.image_size,
-        "method": settings.method,
-        "pretrained_on": run.settings.dataset,
-        "encoder": run.checkpoint,
-        "classes": len(images.class_names),
-        "test_images": test_images,
-        "select_by": settings.select_by,
-        "test": {k: float(np.mean(v)) for k, v in columns.items()},
-    }
+    means = {"test": {k: float(np.mean(v)) for k, v in columns.items()}}
     if len(records) > 1:
-        measured["test_deviation"] = {
+        means["test_deviation"] = {
             k: float(np.std(v, ddof=1)) for k, v in columns.items()
         }
-    return {**measured, "draws": records}
+    return {**means, "draws": records}

@@ -9,6 +9,7 @@ from supcon_tf import exceptions
 from supcon_tf.measures import neighbors
 
 _POINTS = np.arange(11) / 10  # levels of recall of VOC 2007
+_LEAST = 1e-12  # probability in a logarithm
 
 
 def multi_label_summary(
@@ -33,7 +34,9 @@ def multi_label_summary(
       `per_class_recall`, `micro_f1`, `macro_f1` and `exact_match` (all labels
       of an example right) by the threshold; `ece`, of all decisions together,
       the distance of their mean probability to how often the label is there,
-      over bins of equal width, weighted by their size.
+      over bins of equal width, weighted by their size; `nll`, the negative
+      log-likelihood of the labels of an example, a sum over them, in nats, of
+      probabilities kept 1e-12 from 0 and 1.
 
     Raises:
       ValueError: the shapes differ, or a value is out of its range.
@@ -50,6 +53,7 @@ def multi_label_summary(
     predicted = scores >= threshold
     hits = (predicted & truth).sum(axis=0)
     has, guessed = truth.sum(axis=0), predicted.sum(axis=0)
+    own = np.where(truth, scores, 1 - scores)
     f1 = 2 * hits / np.maximum(has + guessed, 1)
     return {
         "map": float(known[:, 0].mean()),
@@ -63,6 +67,7 @@ def multi_label_summary(
         "macro_f1": float(f1[has > 0].mean()),
         "exact_match": float((predicted == truth).all(axis=1).mean()),
         "ece": _calibration_error(scores.ravel(), truth.ravel(), num_bins),
+        "nll": float(-np.log(np.maximum(own, _LEAST)).sum(axis=1).mean()),
     }
 
 

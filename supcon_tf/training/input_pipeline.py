@@ -58,9 +58,10 @@ def _drawn(
     if not (is_part or has_tail or settings.noise_share):
         return images
     exceptions.require(
-        not images.is_multi_label,
-        "--images_per_label, --train_fraction, --imbalance and --label_noise "
-        "must be left out for images of several labels",
+        not images.is_multi_label
+        or not (count or has_tail or settings.noise_share),
+        "--images_per_label, --imbalance and --label_noise must be left out "
+        "for images of several labels",
         "one of them",
     )
     labels = subsets.labels_of(images)

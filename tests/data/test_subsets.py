@@ -73,6 +73,16 @@ def test_every_class_gives_its_share(fraction, held):
     assert out.tolist() != other.tolist()
 
 
+def test_of_several_labels_the_rarest_gives_its_share():
+    """20 of label 0 alone, 10 of 0 and 1, 4 of 1 and 2, and 5 of none."""
+    labels = np.repeat([[1, 0, 0], [1, 1, 0], [0, 1, 1], [0, 0, 0]],
+                       [20, 10, 4, 5], axis=0)  # fmt: skip
+    kept, out = subsets.hold_out(labels, 0.2, seed=5)
+    assert sorted([*kept, *out]) == list(range(39))
+    kinds = np.searchsorted([20, 30, 34], out, side="right")
+    assert np.bincount(kinds, minlength=4).tolist() == [4, 2, 1, 1]
+
+
 @pytest.mark.parametrize("positions", [[], [1, 1], [3, 2], [-1], [22]])
 def test_positions_are_places_in_order(source, positions):
     rule = "ascending, each once, in 0..21" if positions else "not be empty"

@@ -86,13 +86,13 @@ def test_optimizer_and_batch_norm_are_those_of_the_appendix(tuned):
     rates = [float(optimizer._learning_rate(step)) for step in (0, 5)]
     assert rates == pytest.approx([0.5, 0.0])
     assert momenta(method) == {0.9}  # 2 steps per epoch
-    method._start(settings_of(method), 3, images=16_000)
+    method._start(settings_of(method), method.images, 16_000)
     assert momenta(method) == {0.99}
 
 
 def test_every_training_starts_at_the_pretrained_encoder(tuned, finished_run):
     method, _ = tuned
-    method._start(settings_of(method), 3, 40)
+    method._start(settings_of(method), method.images, 40)
     before = training.load_encoder(finished_run.path).variables
     for old, new in zip(before, method.model.encoder.variables, strict=True):
         np.testing.assert_array_equal(old, new)
@@ -136,14 +136,14 @@ def test_a_dense_layer_answers_as_the_regression(num_classes):
     rows = rng.normal(size=[30, 4]).astype(np.float32)
     labels = rng.permutation(np.arange(30) % num_classes)
     labels[labels == 1] = 3  # no class 1 of 4
-    fitted = linear_probe.logistic_regression(200)
-    linear_probe.fit(fitted, rows, labels, l2=0.1)
-    kernel, bias = linear_probe.dense_weights(fitted, 4)
-    probabilities = tf.nn.softmax(rows @ kernel + bias).numpy()
-    np.testing.assert_allclose(
-        probabilities[:, fitted.classes_], fitted.predict_proba(rows), rtol=1e-4
-    )
-    assert not probabilities[:, 1].any()
+    probe = linear_probe.LinearProbe(4, max_iterations=200)
+    probe.fit(rows, labels, l2=0.1)
+    layer = tf.keras.layers.Dense(4, activation="softmax")
+    layer.build([None, 4])
+    layer.set_weights([probe.kernel, probe.bias])
+    answers = layer(rows).numpy()
+    np.testing.assert_allclose(answers, probe.predict(rows), atol=1e-6)
+    assert not answers[:, 1].any()
 
 
 KILLED = """

@@ -113,3 +113,29 @@ def test_too_few_iterations_are_counted_and_not_printed(recwarn):
     fitted = method.fit(ALL, method.cells[0], seed=0)
     assert fitted == {"iterations": 3, "converged": False}
     assert not recwarn.list
+
+
+def test_each_of_several_labels_is_a_regression_of_its_own():
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=[50, 5]).astype(np.float32)
+    labels = (rows[:, :4] + rng.normal(size=[50, 4]) > 0.5).astype(np.uint8)
+    labels[:, 2], labels[:, 3] = 0, 1  # of no image, and of all
+    probe = linear_probe.LinearProbe(4, max_iterations=500)
+    for l2 in (1.0, 0.03):  # the second from the first
+        assert probe.fit(rows, labels, l2)["converged"]
+    for place in (0, 1):
+
+        def loss(weights, own=labels[:, place]):
+            logits = rows @ weights[1:] + weights[0]
+            total = np.sum(np.logaddexp(0, logits) - own * logits)
+            return total + 0.03 * np.sum(weights[1:] ** 2)
+
+        best = optimize.minimize(loss, np.zeros(6), options={"gtol": 1e-5}).x
+        np.testing.assert_allclose(probe.kernel[:, place], best[1:], atol=2e-3)
+        np.testing.assert_allclose(probe.bias[place], best[0], atol=2e-3)
+    probabilities = probe.predict(rows)
+    logits = rows @ probe.kernel[:, :2] + probe.bias[:2]
+    np.testing.assert_allclose(
+        probabilities[:, :2], special.expit(logits), rtol=1e-6
+    )
+    assert (probabilities[:, 2] == 0).all() and (probabilities[:, 3] == 1).all()

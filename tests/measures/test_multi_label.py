@@ -52,6 +52,10 @@ def test_calibration_by_hand():
     scores, labels = [[0.1, 0.9], [0.3, 0.9]], [[0, 1], [1, 0]]
     measured = measures.multi_label_summary(scores, labels, num_bins=2)
     assert measured["ece"] == pytest.approx((0.3 + 0.4) / 2)
+    own = [0.9 * 0.9, 0.3 * 0.1]
+    assert measured["nll"] == pytest.approx(-np.log(own).mean())
+    certain = measures.multi_label_summary([[0.0]], [[1]])
+    assert certain["nll"] == pytest.approx(-np.log(1e-12))
 
 
 def test_a_label_that_nothing_has():

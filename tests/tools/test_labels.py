@@ -1,6 +1,7 @@
 """Labels as they are, from the list of files to the exported model."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -135,20 +136,59 @@ def test_several_labels_from_the_list_to_the_export(tiny_settings, listed):
         lambda: evaluation.evaluate(
             config.EvaluateSettings(path, label_issues=5)
         ),
-        lambda: evaluation.transfer_encoder(
-            config.TransferSettings(path, name="transfer", **listed)
-        ),
     ):
         with pytest.raises(ValueError, match="several"):
             refused()
 
 
-def test_cross_entropy_of_several_labels(tiny_settings, listed):
+def test_cross_entropy_of_several_labels_on_a_part(tiny_settings, listed):
     run = training.pretrain(
-        tiny_settings(**listed, objective="ce", learning_rate=0.3, epochs=12)
+        tiny_settings(
+            **listed,
+            objective="ce",
+            learning_rate=0.3,
+            epochs=24,
+            train_fraction=0.5,
+        )
     )
+    trained_on = json.loads(run.images_file.read_text())["trained_on"]
+    assert len(trained_on) == 24
     measured = evaluation.evaluate(config.EvaluateSettings(str(run.path)))
     assert measured["pretrained"]["map"] > 0.9
+
+
+def test_several_labels_of_another_set(finished_run, listed):
+    """Both ways to transfer, chosen by average precision."""
+    settings = config.TransferSettings(
+        str(finished_run.path), **listed, name="listed", l2_values=4
+    )
+    measured = evaluation.transfer_encoder(settings)
+    assert measured["select_by"] == "map"
+    assert measured["test"]["map"] > 0.9
+    table = evaluation.transfer_table(measured).splitlines()
+    assert ", of 4 by 9 validation images: mAP " in table[1]
+    assert table[2].split() == ["mAP", f"{measured['test']['map']:.4f}"]
+    for objective in ("ce", "supcon"):
+        tuned = evaluation.transfer_encoder(
+            dataclasses.replace(
+                settings,
+                name=objective,
+                method="finetune",
+                objective=objective,
+                l2_values=45,
+                steps=30,
+                batch_size=16,
+            )
+        )
+        assert tuned["test"]["map_11_point"] > 0.8, objective
+    for options, message in (
+        ({"select_by": "top_1"}, "--select_by must be map or map_11_point"),
+        ({"images_per_label": 4}, "--images_per_label and .* must be left out"),
+    ):
+        refused = dataclasses.replace(settings, name="refused", **options)
+        with pytest.raises(ValueError, match=message):
+            evaluation.transfer_encoder(refused)
+    assert not finished_run.stage("refused").path.exists()
 
 
 @pytest.mark.parametrize(
