@@ -3,8 +3,9 @@
   python benchmarks/loss.py --rows=512,2048,8192
 
 Ours are `tiled`, in the schedule that SupConLoss chooses, `looped`, in that of
-least memory, and `dense`, with all matrices in memory; `floor` is the products
-and exponentials alone. `pml` (pytorch-metric-learning), `official` and
+least memory, and `dense`, with all matrices in memory; `any`, `all` and
+`jaccard` take the same labels as multi-hot ones; `floor` is the products and
+exponentials alone. `pml` (pytorch-metric-learning), `official` and
 `supcontrast` take part where they are installed or their files are given:
 
   python benchmarks/loss.py --supcontrast_path=FILE --official_path=FILE
@@ -27,7 +28,9 @@ Pass = Callable[[], tuple[object, object]]  # mean loss times tau, gradient
 
 # [M, M] float32 matrices at the peak; those of others were 9 to 11 at M = 8,192
 # and 12,288, rounded up to 12. Tiles take memory linear in M.
-_MATRICES = {"tiled": 0.0, "looped": 0.0, "floor": 0.5}
+_MULTI_LABEL = ("any", "all", "jaccard")
+_MATRICES = dict.fromkeys(("tiled", "looped", *_MULTI_LABEL), 0.0)
+_MATRICES["floor"] = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +39,7 @@ class LossBench(harness.Bench):
 
     NEEDS = {
         **dict.fromkeys(("tiled", "looped", "dense", "floor"), ()),
+        **dict.fromkeys(_MULTI_LABEL, ()),
         "official": ("--official_path",),
         "supcontrast": ("--supcontrast_path", "torch"),
         "pml": ("pytorch_metric_learning",),
@@ -141,6 +145,9 @@ def make_step(job: measuring.Job, z: np.ndarray, labels: np.ndarray) -> Pass:
         loss = losses.tiled_supcon_loss
         rows = 1024 if job.implementation == "looped" else None
         options |= {"unit_length": True, "tile_rows": rows}
+        if job.implementation in _MULTI_LABEL:
+            options["positives"] = job.implementation
+            labels = np.eye(job.classes, dtype=np.uint8)[labels]
 
     @tf.function
     def run(z: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -63,8 +63,9 @@ def _to_stdout(lines: Iterable[str]) -> None:
 def csv_lines(rows: Iterable[model.Row], top: int = 5) -> Iterator[str]:
     """A header, and a line per row.
 
-    Of a classifier: path or text, predicted_class, its probability (or
-    similarity), a class and its probability for each of the `top`, error. Of
+    Of a classifier: path or text, predicted_class ("" where an image may have
+    several labels and has none), the highest probability (or similarity), a
+    class and its probability for each of the `top`, error. Of
     others: path or text, a column for each number of their outputs, error.
     """
     rows = iter(rows)
@@ -115,6 +116,8 @@ def _cells(row: model.Row, top: int) -> dict[str, object]:
             pairs = zip(row["class_names"], row[scores], strict=True)
             ranked = sorted(pairs, key=lambda pair: -pair[1])
             best, value = ranked[0]
+            # Of several labels none, where the best is below the threshold.
+            best = row.get("predicted_class", best)
             cells = {"predicted_class": best, score: _rounded(value)}
             for rank, (name, value) in enumerate(ranked[:top], 1):
                 cells[f"top_{rank}_class"] = name

@@ -43,6 +43,9 @@ def test_csv_of_a_classifier():
     assert good == ["a.jpg", *best, *best, *second, ""]
     assert bad == ["bad.jpg", *[""] * 6, "no image, but\ntext"]
     assert worse == ["worse.jpg", *[""] * 6, "empty"]
+    nothing = CLASSIFIED[1] | {"predicted_class": ""}  # below the threshold
+    _, line = read_csv(output.csv_lines([nothing], top=1))
+    assert line == ["a.jpg", "", best[1], *best, ""]
 
 
 def test_csv_of_other_rows():
