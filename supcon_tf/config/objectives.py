@@ -96,7 +96,9 @@ class ObjectiveSettings(Settings):
     )
     """Share of the weight of a label that cross-entropy spreads evenly over all
     classes; the paper's code has 0.05 on ImageNet."""
-    logit_adjustment: float = setting(0.0, at_least=0, used_by=_WITH_CE)
+    logit_adjustment: float = setting(
+        0.0, at_least=0, used_by={"objective": ("ce", *_JOINT)}
+    )
     """Adds so much of the logarithm of a class' share of the training images to
     its logit in the loss, for long tails; Menon et al. 2021 have 1."""
     mixing: str = setting(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -42,6 +43,9 @@ class SupConModel(base.Model):
       multi_label: labels are [batch, classes] 0 or 1, several of a sample, and
         the classifier takes each for itself.
       centres: a `ClassCentres` that the loss shares; None for none.
+      logit_offsets: [classes] numbers that the cross-entropy alone adds to the
+        logits, of one label per sample: t log pi of class shares pi, for long
+        tails (logit adjustment); empty for none.
       name: of the model; `**kwargs` are Keras' too.
 
     Raises:
@@ -61,6 +65,7 @@ class SupConModel(base.Model):
         gradient_cache_chunks: int = 1,
         multi_label: bool = False,
         centres: tf.keras.layers.Layer | None = None,
+        logit_offsets: Sequence[float] = (),
         *,
         name: str = "supcon_model",
         **kwargs: object,
@@ -88,6 +93,7 @@ class SupConModel(base.Model):
         self.gradient_cache_chunks = gradient_cache_chunks
         self.multi_label = multi_label
         self.centres = centres
+        self.logit_offsets = logit_offsets
         # In a namespace, for Keras would count attributes as weights.
         self._figures = types.SimpleNamespace()
         if classifier is not None:
@@ -228,8 +234,9 @@ class SupConModel(base.Model):
         )
         labels = tf.reshape(labels, [-1, 1])
         labels = tf.broadcast_to(labels, [batch, num_views])
+        offsets = tf.constant(self.logit_offsets or 0.0, logits.dtype)
         losses = tf.keras.losses.sparse_categorical_crossentropy(
-            labels, logits, from_logits=True
+            labels, logits + offsets, from_logits=True
         )
         predicted = tf.argmax(logits, axis=2, output_type=tf.int64)
         return losses, predicted == tf.cast(labels, tf.int64)

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import config, data, losses, models, text
+from supcon_tf import config, data, exceptions, losses, models, text
 from supcon_tf.data import hierarchy, subsets
 from supcon_tf.training import devices, optimizers, schedules
 
@@ -154,7 +154,8 @@ def compile_model(
     Its weights must be those that it starts from.
 
     Raises:
-      ValueError: as `models.freeze`.
+      ValueError: as `models.freeze`; or the loss wants the shares of the
+        classes, and one has no images.
     """
     copy = getattr(model, "momentum_encoder", None)
     if settings.freeze or settings.freeze_batch_norm:
@@ -166,6 +167,9 @@ def compile_model(
             model.encoder, settings.layer_decay
         )
         rates.set_learning_rate_shares(shares)
+    if settings.is_joint and settings.logit_adjustment:
+        offsets = settings.logit_adjustment * np.log(_class_shares(images))
+        model.logit_offsets = offsets.tolist()
     metrics = []
     if settings.has_projections:
         metrics = losses.diagnostics(
@@ -283,6 +287,11 @@ def _class_shares(images: data.Source) -> list[float]:
     """The share of each class of the images that are trained on."""
     labels = subsets.labels_of(images)
     counts = np.bincount(labels, minlength=len(images.class_names))
+    exceptions.require(
+        counts.all(),
+        "every class must have training images for a loss by their shares",
+        f"none of {images.class_names[counts.argmin()]}",
+    )
     return (counts / counts.sum()).tolist()
 
 

@@ -128,6 +128,7 @@ def _trained(
     classifier=True,
     synchronized_bn=False,
     dtype="float32",
+    **options,
 ):
     """A compiled model; its BN in inference mode, where chunks are exact."""
     tf.keras.utils.set_random_seed(0)
@@ -139,6 +140,7 @@ def _trained(
         classifier_weight,
         chunks,
         dtype=dtype,
+        **options,
     )
     model.build((None, 2, 16, 16, 3))
     for layer in model.submodules:
@@ -248,6 +250,15 @@ def test_evaluation_reports_both_losses(joint):
     log_sums = np.log(np.exp(logits).sum(axis=1))
     expected = np.mean(log_sums - logits[np.arange(16), labels])
     np.testing.assert_allclose(figures["classifier_loss"], expected, rtol=1e-5)
+    # Of long tails; the decisions stay.
+    adjusted = _trained(0.3, logit_offsets=[2.0, 0.0, -3.0])
+    adjusted.set_weights(model.get_weights())
+    shifted = logits + [2.0, 0.0, -3.0]
+    log_sums = np.log(np.exp(shifted).sum(axis=1))
+    expected = np.mean(log_sums - shifted[np.arange(16), labels])
+    again = adjusted.evaluate(data.batch(8), verbose=0, return_dict=True)
+    np.testing.assert_allclose(again["classifier_loss"], expected, rtol=1e-5)
+    assert again["classifier_accuracy"] == figures["classifier_accuracy"]
     accuracy = np.mean(logits.argmax(axis=1) == labels)
     np.testing.assert_allclose(figures["classifier_accuracy"], accuracy)
     loss = losses.SupConLoss()(LABELS, model(_views(8)))

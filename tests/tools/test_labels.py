@@ -254,6 +254,10 @@ def test_a_long_tail_with_wrong_labels(tiny_settings):
         loss = builders.classification_loss(stage, images)
         np.testing.assert_allclose(loss.class_shares, shares)
         assert loss.logit_adjustment == stage.logit_adjustment
+    joint = dataclasses.replace(recorded, objective="bcl+ce")
+    model = builders.model(joint, 3)
+    builders.compile_model(joint, model, 4, images)
+    np.testing.assert_allclose(model.logit_offsets, np.log(shares))
     training.train_linear(constant_views(run, logit_adjustment=2.0))
     measured = evaluation.evaluate(
         config.EvaluateSettings(str(run.path), shots=(6, 10))
