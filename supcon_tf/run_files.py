@@ -40,6 +40,7 @@ class RunDirectory:
         self.predictions_file = self.path / "predictions.npz"
         self.representations_file = self.path / "representations.npz"
         self.samples_file = self.path / "samples.npz"
+        self.encoded = self.path / "encoded"
         self.issues_file = self.path / "label_issues.npz"
         self.issues_list = self.path / "label_issues.csv"
         self.projector = self.tensorboard / "projector"

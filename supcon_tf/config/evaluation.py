@@ -72,6 +72,11 @@ class EvaluateSettings(Settings):
     )
     """Of a long tail: classes with fewer training images than the first number
     are few-shot, with more than the second many-shot."""
+    bank_images: int | None = setting(None, at_least=0)
+    """Training images, at most, that neighbours and prototypes are made of,
+    evenly spread; 0 for no such measures, and no samples. Default: all. Their
+    representations stay in the run, 4 bytes for each number, and are read from
+    there the next time."""
     calibration_bins: int = setting(15, at_least=1)
     """Bins of the expected calibration error."""
     retrieval_at: tuple[int, ...] = setting(
@@ -118,6 +123,12 @@ class EvaluateSettings(Settings):
 
     def _check(self) -> None:
         running.check_tpu(self)
+        if self.bank_images == 0:
+            self._check_left_out(
+                "with --bank_images=0",
+                *("knn_neighbors", "knn_temperature", "knn_leave_one_out"),
+                "label_issues",
+            )
         if self.corruptions == "none":
             self._check_left_out(
                 "with --corruptions=none",

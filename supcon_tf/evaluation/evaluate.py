@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -65,12 +66,13 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
             for name, logits in classifiers.items()
         }
 
-    encoded, labels = represent(test_source)
-    probabilities = classify(encoded)
+    test = splits.encode(run, "test", represent)
+    probabilities = classify(test.representations)
     first = next(iter(probabilities.values()), None)
-    test = splits.EncodedSplit(test_source, encoded, labels, image_size, first)
-    train = run.source("train")
-    bank = splits.EncodedSplit(train, *represent(train), image_size)
+    test = dataclasses.replace(test, probabilities=first)
+    bank = None
+    if settings.bank_images != 0:
+        bank = splits.encode(run, "train", represent, settings.bank_images)
     measured = _measure(settings, run, test, bank, probabilities)
     if corrupted is not None:
         measured["corruptions"] = corrupted.measure(
@@ -84,7 +86,7 @@ def _measure(
     settings: config.EvaluateSettings,
     run: runs.Run,
     test: splits.EncodedSplit,
-    bank: splits.EncodedSplit,
+    bank: splits.EncodedSplit | None,
     probabilities: dict[str, np.ndarray],
 ) -> dict[str, object]:
     """What was measured of what, and all measures of the clean images."""
@@ -93,7 +95,7 @@ def _measure(
         **({"image_size": test.image_size} if test.image_size else {}),
         "objective": run.settings.objective,
         "test_examples": len(test.labels),
-        "bank_examples": len(bank.labels),
+        "bank_examples": 0 if bank is None else len(bank.labels),
         "encoder": run.checkpoint,
     }
     if "linear" in probabilities:
@@ -109,11 +111,14 @@ def _measure(
         measured[name] = measures.classification_summary(
             values, test.labels, settings.calibration_bins
         )
-    votes = _votes(settings, test, bank)
-    measured |= _without_training(settings, test, bank, votes)
-    counts = np.bincount(bank.labels, minlength=len(run.class_names))
-    if counts.max() >= _LONG_TAIL * counts.min():
-        for name in (*probabilities, "knn", "prototype"):
+    predictions = {**probabilities}
+    if bank is not None:
+        votes = _votes(settings, test, bank)
+        measured |= _without_training(settings, test, bank, votes)
+        predictions["knn"] = votes[0]
+    counts = _training_counts(run, bank)
+    if counts is not None and counts.max() >= _LONG_TAIL * counts.min():
+        for name in (*predictions, *(["prototype"] if bank else [])):
             measured[name]["shots"] = measures.shot_summary(
                 measured[name]["per_class_recall"], counts, settings.shots
             )
@@ -121,7 +126,7 @@ def _measure(
         ancestors = hierarchy.read_ancestors(
             run.settings.hierarchy, run.class_names
         )
-        for name, values in (probabilities | {"knn": votes[0]}).items():
+        for name, values in predictions.items():
             measured[name]["hierarchy"] = measures.level_summary(
                 values.argmax(axis=1), test.labels, ancestors
             )
@@ -136,24 +141,38 @@ def _measure(
     return measured
 
 
+def _training_counts(
+    run: runs.Run, bank: splits.EncodedSplit | None
+) -> np.ndarray | None:
+    """Training images of each class, where they are known."""
+    labels = run.source("train").labels
+    if labels is None and bank is not None and bank.places is None:
+        labels = bank.labels
+    if labels is None:
+        return None
+    return np.bincount(labels, minlength=len(run.class_names))
+
+
 def _of_several_labels(
     settings: config.EvaluateSettings,
     test: splits.EncodedSplit,
-    bank: splits.EncodedSplit,
+    bank: splits.EncodedSplit | None,
     probabilities: dict[str, np.ndarray],
 ) -> dict[str, object]:
     """The classifiers and k-NN, where images have several labels."""
-    nearest = measures.nearest_neighbors(
-        test.representations, bank.representations, settings.knn_neighbors
-    )
-    shares = measures.share_of_neighbors(
-        *nearest, bank.labels, settings.knn_temperature
-    )
+    predictions = {**probabilities}
+    if bank is not None:
+        nearest = measures.nearest_neighbors(
+            test.representations, bank.representations, settings.knn_neighbors
+        )
+        predictions["knn"] = measures.share_of_neighbors(
+            *nearest, bank.labels, settings.knn_temperature
+        )
     return {
         name: measures.multi_label_summary(
             values, test.labels, settings.calibration_bins
         )
-        for name, values in (probabilities | {"knn": shares}).items()
+        for name, values in predictions.items()
     }
 
 
@@ -232,7 +251,7 @@ def _write(
     settings: config.EvaluateSettings,
     run: runs.Run,
     test: splits.EncodedSplit,
-    bank: splits.EncodedSplit,
+    bank: splits.EncodedSplit | None,
     measured: dict[str, object],
 ) -> None:
     """Writes the numbers, and what is behind them, in place of earlier ones."""
@@ -257,7 +276,7 @@ def _write(
     if settings.label_issues:
         votes, _ = _votes(settings, bank, bank, True)
         label_issues.write_label_issues(run, bank, votes, settings.label_issues)
-    if settings.sample_images:
+    if settings.sample_images and bank is not None:
         samples.write_samples(run, test, bank, settings.sample_images)
     if settings.plotted_images:
         positions = splits.evenly(len(test.labels), settings.plotted_images)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 
 import numpy as np
 import tensorflow as tf
+from etils import epath
 
-from supcon_tf import data
+from supcon_tf import data, files
+from supcon_tf.training import checkpoints, representations, runs
 
+_ROWS, _LABELS, _RECORD = "representations.npy", "labels.npy", "made_of.json"
 _BATCH_SIZE = 64  # bounds the memory of images before they are reduced
 
 
@@ -17,13 +21,15 @@ class EncodedSplit:
     """The examples of a split and their representations, in the same order.
 
     Attributes:
-      source: images or texts; its fixed order is that of the arrays.
+      source: images or texts, whose fixed order the arrays have too.
       representations: [examples, dim] float32.
       labels: [examples] int32.
       image_size: side in pixels of the centre crops that were encoded; None for
         texts.
       probabilities: [examples, classes] float of the first classifier of the
         run; None without one.
+      places: [examples], where they are among those of the source; None for
+        all of them.
     """
 
     source: data.Source
@@ -31,6 +37,7 @@ class EncodedSplit:
     labels: np.ndarray
     image_size: int | None
     probabilities: np.ndarray | None = None
+    places: np.ndarray | None = None
 
     @property
     def predicted(self) -> np.ndarray:
@@ -40,26 +47,31 @@ class EncodedSplit:
         return self.probabilities.argmax(axis=1).astype(np.int32)
 
     def names(self, positions: np.ndarray) -> np.ndarray:
-        """What examples at positions are called, [E] str: ids or positions."""
+        """What examples at positions are called, [E] str: ids or places."""
+        places = self._places(positions)
         if self.source.ids is None:
-            return positions.astype(str)
-        return np.array([self.source.ids[position] for position in positions])
+            return places.astype(str)
+        return np.array([self.source.ids[place] for place in places])
+
+    def _places(self, positions: np.ndarray) -> np.ndarray:
+        return positions if self.places is None else self.places[positions]
 
     def shown(self, positions: np.ndarray, side: int) -> np.ndarray:
         """What people are shown of examples: texts, or centre crops, reduced.
 
         Args:
-          positions: integers of any shape, positions in the fixed order.
+          positions: integers of any shape, positions in the arrays.
           side: side in pixels that larger images are reduced to.
 
         Returns:
           [*shape of positions, S, S, 3] uint8, S the smaller of both sides; or
           the texts, [*shape of positions] str.
         """
+        wanted = self._places(positions)
         if self.source.texts is not None:
-            texts = [self.source.texts[place] for place in positions.flat]
+            texts = [self.source.texts[place] for place in wanted.flat]
             return np.array(texts, str).reshape(positions.shape)
-        needed, places = np.unique(positions, return_inverse=True)
+        needed, places = np.unique(wanted, return_inverse=True)
         examples = data.make_examples(
             self.source,
             _BATCH_SIZE,
@@ -68,6 +80,70 @@ class EncodedSplit:
         )
         images = np.concatenate([reduced(batch, side) for batch, _ in examples])
         return images[places.reshape(positions.shape)]
+
+
+def encode(
+    run: runs.Run,
+    split: str,
+    represent: representations.Represent,
+    most: int | None = None,
+) -> EncodedSplit:
+    """A split of a run, encoded once: it is kept in the run, on disk.
+
+    What is there is read, not held in memory, where it is of the same
+    checkpoint and examples, by their names and labels. A run that is not on
+    this machine keeps nothing.
+
+    Args:
+      run: that is measured.
+      split: "train" or "test".
+      represent: what `representer` made for the run.
+      most: examples that are encoded at most, evenly spread; None for all.
+    """
+    source, places = run.source(split), None
+    if most is not None and most < source.num_examples:
+        places = evenly(source.num_examples, most)
+    directory = run.files.encoded / split
+    if "://" in str(directory):
+        rows, labels = represent(source, places)
+        return EncodedSplit(source, rows, labels, run.image_size, places=places)
+    made_of = _made_of(run, source, most)
+    if files.read_json(directory / _RECORD, None) != made_of:
+        count = source.num_examples if places is None else len(places)
+        with files.make_atomically(directory, overwrite=True) as partial:
+            into = np.lib.format.open_memmap(
+                partial / _ROWS,
+                "w+",
+                np.float32,
+                (count, run.encoder.representation_dim),
+            )
+            _, labels = represent(source, places, into)
+            into.flush()
+            np.save(partial / _LABELS, labels)
+            files.write_json(partial / _RECORD, made_of)
+    rows = np.load(directory / _ROWS, mmap_mode="r")
+    labels = np.load(directory / _LABELS)
+    return EncodedSplit(source, rows, labels, run.image_size, places=places)
+
+
+def _made_of(
+    run: runs.Run, source: data.Source, most: int | None
+) -> dict[str, object]:
+    """What tells whether an encoding is of the same checkpoint and examples."""
+    sha256 = hashlib.sha256()
+    for names in (source.ids, source.texts):
+        sha256.update("\0".join(names or ()).encode())
+    if source.labels is not None:
+        sha256.update(np.ascontiguousarray(source.labels).tobytes())
+    checkpoint = epath.Path(run.checkpoint)
+    return {
+        "checkpoint": checkpoint.name,
+        "progress": files.digest(checkpoint / checkpoints.PROGRESS)["sha256"],
+        "examples": source.num_examples,
+        "names_and_labels": sha256.hexdigest(),
+        "image_size": run.image_size,
+        "most": most,
+    }
 
 
 def reduced(images: tf.Tensor | np.ndarray, side: int) -> np.ndarray:

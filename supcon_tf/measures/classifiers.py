@@ -14,6 +14,7 @@ import tensorflow as tf
 from supcon_tf import exceptions
 from supcon_tf.measures import metrics, neighbors
 
+_BANK_ROWS = 2**14  # that are held in memory at once
 # The least score of a class that has examples: just above the -1 of one that
 # has none, so that an empty class never wins, not even by a tie.
 _LEAST_SIMILARITY = np.nextafter(np.float32(-1), np.float32(0))
@@ -183,8 +184,13 @@ def class_prototypes(
         bank_labels, len(bank), num_classes, "bank_labels"
     )
     # The sum has the direction of the mean, and no division by an empty count.
-    sums = tf.math.unsorted_segment_sum(
-        neighbors.unit_rows("bank", bank), bank_labels, num_classes
-    )
+    sums = np.zeros([num_classes, bank.shape[1]], np.float32)
+    for first in range(0, len(bank), _BANK_ROWS):
+        part = slice(first, first + _BANK_ROWS)
+        sums += tf.math.unsorted_segment_sum(
+            neighbors.unit_rows("bank", bank[part]),
+            bank_labels[part],
+            num_classes,
+        ).numpy()
     present = np.bincount(bank_labels, minlength=num_classes) > 0
     return neighbors.unit_rows("bank", sums), present

@@ -19,7 +19,7 @@ from etils import epath
 from supcon_tf import exceptions, files, models, run_files
 
 _VARIABLES = "variables"  # what TensorFlow calls the path: a prefix of files
-_PROGRESS = "progress.json"
+PROGRESS = "progress.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +69,7 @@ def save(
         with files.make_atomically(path, overwrite=True) as partial:
             checkpoint.write(str(partial / _VARIABLES))
             record = dataclasses.asdict(progress) | {"files": _digests(partial)}
-            (partial / _PROGRESS).write_text(json.dumps(record, indent=1))
+            (partial / PROGRESS).write_text(json.dumps(record, indent=1))
     except (OSError, tf.errors.OpError) as error:
         advice = "There is no earlier one"
         if kept := run_files.steps_in(directory):
@@ -105,13 +105,13 @@ def read_progress(path: epath.PathLike) -> Progress:
     """
     path = epath.Path(path)
     try:
-        record = json.loads((path / _PROGRESS).read_text())
+        record = json.loads((path / PROGRESS).read_text())
         expected = record.pop("files")
         progress = Progress(**record)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise exceptions.InvalidValue(
             f"{path} must be a checkpoint of this package, but its "
-            f"{_PROGRESS} cannot be read: {error}"
+            f"{PROGRESS} cannot be read: {error}"
         ) from error
     there = _digests(path)
     damaged = [
@@ -152,7 +152,7 @@ def _digests(path: epath.Path) -> dict[str, str]:
     return {
         file.name: files.digest(file)["sha256"]
         for file in sorted(path.iterdir())
-        if file.name != _PROGRESS
+        if file.name != PROGRESS
     }
 
 

@@ -44,19 +44,26 @@ def represent(
     return representer(encoder, batch_size, image_size, strategy)(images)
 
 
+# From a split to representations and labels; of all its examples, or of those
+# at some positions, rising; in memory, or in an array that is given.
+Represent = Callable[..., tuple[np.ndarray, np.ndarray]]
+
+
 def representer(
     encoder: tf.keras.Model,
     batch_size: int = 256,
     image_size: int | None = None,
     strategy: tf.distribute.Strategy | None = None,
-) -> Callable[[data.Source], tuple[np.ndarray, np.ndarray]]:
+) -> Represent:
     """Makes `represent` for many splits, whose encoder is traced once.
 
     Args and errors are those of `represent`; what concerns the split is raised
     when it is given.
 
     Returns:
-      A function from a split to representations and labels.
+      A function of a split and, if wanted, `positions` [n] of examples of it,
+      rising, and `into`, an array [n, dim] to be filled, to representations
+      and labels.
     """
     strategy = strategy or tf.distribute.get_strategy()
     if distribute.num_workers(strategy) > 1:
@@ -79,7 +86,11 @@ def representer(
     def run(parts: tf.Tensor) -> tf.Tensor:
         return strategy.run(lambda x: encoder(x, training=False), args=(parts,))
 
-    def represent_split(images: data.Source) -> tuple[np.ndarray, np.ndarray]:
+    def represent_split(
+        images: data.Source,
+        positions: np.ndarray | None = None,
+        into: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
         size = min(batch_size, images.num_examples)
         full_size = -(-size // replicas) * replicas
 
@@ -97,19 +108,36 @@ def representer(
             outputs = strategy.experimental_local_results(encoded)
             return tf.concat(outputs, axis=0)[: len(batch)]
 
-        examples = data.make_examples(images, size, image_size=image_size)
-        return collect(step, examples)
+        examples = data.make_examples(
+            images, size, image_size=image_size, positions=positions
+        )
+        return collect(step, examples, into)
 
     return represent_split
 
 
 def collect(
-    step: Callable[[tf.Tensor], tf.Tensor], examples: tf.data.Dataset
+    step: Callable[[tf.Tensor], tf.Tensor],
+    examples: tf.data.Dataset,
+    into: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What `step` makes of all batches [N, ...], and their labels [N]."""
-    pairs = [(step(batch).numpy(), y.numpy()) for batch, y in examples]
-    representations, labels = zip(*pairs, strict=True)
-    return np.concatenate(representations), np.concatenate(labels)
+    """What `step` makes of all batches [N, ...], and their labels [N].
+
+    The former are held in memory, or written to `into` [N, ...], batch by
+    batch.
+    """
+    rows, labels, done = [], [], 0
+    for batch, y in examples:
+        encoded = step(batch).numpy()
+        if into is None:
+            rows.append(encoded)
+        else:
+            into[done : done + len(encoded)] = encoded
+        done += len(encoded)
+        labels.append(y.numpy())
+    return np.concatenate(rows) if into is None else into, np.concatenate(
+        labels
+    )
 
 
 class KnnAccuracy(tf.keras.callbacks.Callback):

@@ -65,6 +65,39 @@ def test_results_are_those_of_the_file(results, finished_run):
     assert (finished_run.projector / "projector_config.pbtxt").exists()
 
 
+def test_representations_are_kept_and_bounded(
+    results, finished_run, monkeypatch
+):
+    """A second evaluation encodes nothing, as long as nothing has changed."""
+    again = numbers_alone(finished_run, knn_neighbors=9)
+    encoded = []
+
+    def representer(*args, **options):
+        represent = make(*args, **options)
+        return lambda *of: encoded.append(of[0].split) or represent(*of)
+
+    make = representations.representer
+    monkeypatch.setattr(representations, "representer", representer)
+    assert numbers_alone(finished_run, knn_neighbors=9) == again
+    assert not encoded
+    fewer = numbers_alone(finished_run, knn_neighbors=9, bank_images=12)
+    assert fewer["bank_examples"] == 12 and encoded == ["train"]
+    bank = np.load(finished_run.encoded / "train" / "representations.npy")
+    assert len(bank) == 12
+    none = numbers_alone(finished_run, bank_images=0)
+    assert encoded == ["train"]
+    assert none["linear"] == again["linear"] and "knn" not in none
+    assert none["bank_examples"] == 0 and "prototype" not in none
+    assert "linear top-1" in evaluation.results_table({"run": none})
+    record = finished_run.encoded / "test" / "made_of.json"
+    record.write_text(record.read_text().replace("step-", "step-1"))
+    anew = numbers_alone(finished_run, bank_images=0)["linear"]
+    assert anew["nll"] == pytest.approx(none["linear"]["nll"], abs=1e-5)
+    assert encoded == ["train", "test"]
+    with pytest.raises(ValueError, match="--label_issues must be left out w"):
+        numbers_alone(finished_run, bank_images=0, label_issues=3)
+
+
 def test_classifiers_without_training_are_those_of_the_measures(
     results, finished_run
 ):
@@ -120,6 +153,7 @@ def test_batch_size_and_replicas_change_nothing(
     monkeypatch.setattr(
         distribute, "make_strategy", lambda *_: mirrored_strategy
     )
+    finished_run.encoded.rmtree()
     shared = numbers_alone(finished_run, batch_size=8, knn_neighbors=9)
     for group in ("linear", "knn", "knn_majority", "prototype"):
         # One of the seven images of a class may stand on the border.
