@@ -3,9 +3,9 @@
   python benchmarks/loss.py --rows=512,2048,8192
 
 Ours are `tiled`, in the schedule that SupConLoss chooses, `looped`, in that of
-least memory, and `dense`, with all matrices in memory; `any`, `all` and
-`jaccard` take the same labels as multi-hot ones; `floor` is the products and
-exponentials alone. `pml` (pytorch-metric-learning), `official` and
+least memory, `dense`, with all matrices in memory, and `strips`, which holds
+some of their rows; `any`, `all` and `jaccard` take the same labels as multi-hot
+ones; `floor` is the products and exponentials alone. `pml` (pytorch-metric-learning), `official` and
 `supcontrast` take part where they are installed or their files are given:
 
   python benchmarks/loss.py --supcontrast_path=FILE --official_path=FILE
@@ -29,7 +29,7 @@ Pass = Callable[[], tuple[object, object]]  # mean loss times tau, gradient
 # [M, M] float32 matrices at the peak; those of others were 9 to 11 at M = 8,192
 # and 12,288, rounded up to 12. Tiles take memory linear in M.
 _MULTI_LABEL = ("any", "all", "jaccard")
-_MATRICES = dict.fromkeys(("tiled", "looped", *_MULTI_LABEL), 0.0)
+_MATRICES = dict.fromkeys(("tiled", "looped", "strips", *_MULTI_LABEL), 0.0)
 _MATRICES["floor"] = 0.5
 
 
@@ -38,7 +38,7 @@ class LossBench(harness.Bench):
     """Settings of benchmarks/loss.py."""
 
     NEEDS = {
-        **dict.fromkeys(("tiled", "looped", "dense", "floor"), ()),
+        **dict.fromkeys(("tiled", "looped", "dense", "strips", "floor"), ()),
         **dict.fromkeys(_MULTI_LABEL, ()),
         "official": ("--official_path",),
         "supcontrast": ("--supcontrast_path", "torch"),
@@ -136,8 +136,10 @@ def make_step(job: measuring.Job, z: np.ndarray, labels: np.ndarray) -> Pass:
     from supcon_tf import losses
 
     options = {"temperature": job.temperature}
-    if job.implementation == "dense":
+    if job.implementation in ("dense", "strips"):
         loss = losses.supcon_loss
+        rows = 128 if job.implementation == "strips" else None
+        options["strip_rows"] = rows
     elif job.implementation == "official":
         loss = measuring.load_file(job.official_path).contrastive_loss
         labels = tf.one_hot(labels, job.classes)

@@ -13,6 +13,7 @@ The own other views of a sample weigh 1, also where it has no label.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -146,15 +147,19 @@ def canonical(
         return tf.identity(labels)
 
 
-def dense(
+def by_rows(
     z: tf.Tensor,
     further: tf.Tensor,
     labels: tf.Tensor | None,
     contrast_labels: tf.Tensor | None,
     positive_mask: tf.Tensor | None,
     kind: str | None,
-) -> tf.Tensor:
-    """[B, B + C] float32 weight of each sample as positive of each sample."""
+) -> Callable[[tf.Tensor], tf.Tensor]:
+    """How much samples weigh as positives of some of them.
+
+    The function takes places [T] int32 in the batch and returns [T, B + C]
+    float32.
+    """
     batch, others = z.shape[0], further.shape[0]
     if positive_mask is not None:
         exceptions.require(
@@ -165,7 +170,7 @@ def dense(
         mask = tf.cast(positive_mask, tf.float32)
         samples = None if None in (batch, others) else batch + others
         inputs.check_shape("positive_mask", mask, [batch, samples])
-        return mask
+        return lambda samples: tf.gather(mask, samples)
     exceptions.require(
         contrast_labels is None or labels is not None,
         "`contrast_labels` must come with `labels`",
@@ -173,7 +178,8 @@ def dense(
     )
     if labels is None:
         # Each sample is its own class; further contrasts are all negatives.
-        return tf.eye(tf.shape(z)[0], tf.shape(z)[0] + tf.shape(further)[0])
+        count = tf.shape(z)[0] + tf.shape(further)[0]
+        return lambda samples: tf.one_hot(samples, count)
     own = canonical(labels, kind)
     inputs.check_shape("labels", own, [batch, *own.shape[1:]])
     exceptions.require(
@@ -189,4 +195,5 @@ def dense(
         inputs.check_shape("contrast_labels", of_others, shape)
         every = tf.concat([own, of_others], axis=0)
     weights = of_labels(every, kind)
-    return weights.weigh(weights.marks[: tf.shape(z)[0]], weights.marks)
+    marks = weights.marks
+    return lambda samples: weights.weigh(tf.gather(marks, samples), marks)

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from supcon_tf import defaults, exceptions
-from supcon_tf.losses import inputs, log_space, positive_weights, tiled
+from supcon_tf.losses import inputs, pairs, positive_weights, tiled
 from supcon_tf.losses import queue as queues
 
 # Floor of the squared norm: the gradient of x / |x| at 0 is then at most 1e4,
 # which float16 still holds.
 _NORM_EPSILON = 1e-8
+_PAIRS_AT_ONCE = 2**22  # 16 MiB of logits
+_STRIP_ROWS = 128
 
 
 def supcon_loss(
@@ -32,8 +34,9 @@ def supcon_loss(
     contrast_projections: tf.Tensor | None = None,
     contrast_labels: tf.Tensor | None = None,
     contrast_mask: tf.Tensor | None = None,
+    strip_rows: int | None = None,
 ) -> tf.Tensor:
-    """Supervised contrastive loss per sample, dense, Eq. 2 and 3.
+    """Supervised contrastive loss per sample, by all pairs, Eq. 2 and 3.
 
       out: L_i = -1/|P(i)| sum_{p in P(i)} log( exp(z_i.z_p / tau) / D_ip )
       in:  L_i = -log( 1/|P(i)| sum_{p in P(i)} exp(z_i.z_p / tau) / D_ip )
@@ -55,6 +58,8 @@ def supcon_loss(
       contrast_labels: like `labels`, for `contrast_projections`.
       contrast_mask: [queued] bool, for the last `queued` contrasts, which are
         a queue's: False takes one out of A(i). A cap keeps them last.
+      strip_rows: anchors whose rows of the [A, M] matrices are in memory at a
+        time, and are made again for the gradient; None for all at once.
 
     Returns [batch] float32, nats (times tau where scaled), the mean over views.
     Raises ValueError for a shape, dtype or option that is none of these.
@@ -64,21 +69,39 @@ def supcon_loss(
     inputs.check_options(temperature, formulation, denominator, anchor_views)
     z = inputs.as_views(projections, "projections")  # [B, V, D]
     further = inputs.as_contrasts(contrast_projections, z)  # [C, V', D]
-    weights = positive_weights.dense(
+    weights_of = positive_weights.by_rows(
         z, further, labels, contrast_labels, positive_mask, positives
     )
-    anchors = z if anchor_views == "all" else z[:, :1]
-    pairs = _pairs(anchors, z, further, weights, contrast_mask, positives_cap)
-    rows, *contrasts = (  # [A, D], and the rows of [M, D]
-        tf.reshape(t, [-1, z.shape[2]]) for t in (anchors, z, further)
-    )
-    logits = tf.matmul(rows, tf.concat(contrasts, axis=0), transpose_b=True)
-    losses = _anchor_losses(
-        logits / temperature, *pairs, formulation, denominator
-    )
-    if scale_by_temperature:
-        losses *= temperature
-    return tf.reduce_mean(tf.reshape(losses, [-1, anchors.shape[1]]), axis=1)
+
+    def losses_of(
+        samples: tf.Tensor, z: tf.Tensor, further: tf.Tensor
+    ) -> tf.Tensor:
+        """[T] losses, the means over their views, of some samples [T]."""
+        anchors = tf.gather(z, samples)
+        if anchor_views == "first":
+            anchors = anchors[:, :1]
+        weights = weights_of(samples)
+        sets = pairs.sets_of(
+            anchors, samples, z, further, weights, contrast_mask, positives_cap
+        )
+        rows, *contrasts = (  # [A, D], and the rows of [M, D]
+            tf.reshape(t, [-1, z.shape[2]]) for t in (anchors, z, further)
+        )
+        logits = tf.matmul(rows, tf.concat(contrasts, axis=0), transpose_b=True)
+        losses = pairs.anchor_losses(
+            logits / temperature, *sets, formulation, denominator
+        )
+        return tf.reduce_mean(tf.reshape(losses, [-1, anchors.shape[1]]), 1)
+
+    if strip_rows is None:
+        losses = losses_of(tf.range(tf.shape(z)[0]), z, further)
+    else:
+        exceptions.require(
+            strip_rows >= 1, "`strip_rows` must be at least 1", strip_rows
+        )
+        size = max(strip_rows // z.shape[1], 1)
+        losses = pairs.in_strips(losses_of, size, z, further)
+    return losses * temperature if scale_by_temperature else losses
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -92,8 +115,7 @@ class SupConLoss(inputs.Loss):
     them, so that value and gradient are those of one device with the global
     batch. The loss is one value per sample; reduction is left to Keras.
 
-    With a queue, A(i) has its filled rows too, as constants. The loss is dense
-    then: an anchor has a row of all views of all replicas and of the queue.
+    With a queue, A(i) has its filled rows too, as constants.
 
     Args:
       temperature: tau, positive, no unit; the paper uses 0.1.
@@ -110,9 +132,10 @@ class SupConLoss(inputs.Loss):
         float32; without effect on unit vectors.
       cross_replica: contrast with the views of all replicas; False contrasts
         within each replica, which is a different loss.
-      implementation: "tiled" (`tiled_supcon_loss`, memory linear in the
-        batch, faster), "dense" (`supcon_loss`), or "auto": tiled wherever it
-        can be, which is with denominator "all", without cap or queue.
+      implementation: "tiled", in memory linear in the batch; "dense", by all
+        pairs at once; or "auto", which is tiled but for small matrices. Tiled
+        is `tiled_supcon_loss` with denominator "all" and without cap or queue;
+        otherwise `supcon_loss` in strips, four to eight times as slow.
       queue: a `ProjectionQueue`, filled by whoever trains, after each loss
         (`MomentumSupConModel` does). A cap keeps its positives last.
         `from_config` makes an empty one; sharing it is left to the caller.
@@ -122,7 +145,7 @@ class SupConLoss(inputs.Loss):
       reduction: of Keras, as is `name`.
 
     Raises:
-      ValueError: an option does not exist, or "tiled" cannot be had with it.
+      ValueError: an option does not exist.
     """
 
     temperature: float = defaults.TEMPERATURE
@@ -158,18 +181,12 @@ class SupConLoss(inputs.Loss):
         )
         known = "auto", "dense", "tiled"
         exceptions.require_one_of(known, "implementation", self.implementation)
-        can_tile = (
+        self._has_tiles = (
             self.denominator == "all"
             and self.positives_cap is None
             and self.queue is None
+            and self.implementation != "dense"
         )
-        exceptions.require(
-            can_tile or self.implementation != "tiled",
-            "`implementation` must be auto or dense with a `queue`, a "
-            "`positives_cap` or another `denominator` than all",
-            "tiled",
-        )
-        self.is_tiled = can_tile and self.implementation != "dense"
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         return self._by_each([tf.convert_to_tensor(y_true)], y_pred)[0]
@@ -186,8 +203,8 @@ class SupConLoss(inputs.Loss):
             "positives": self.positives,
             "scale_by_temperature": self.scale_by_temperature,
         }
-        if not self.is_tiled:
-            return [self._dense(own, z, options) for own in labels]
+        if not self._has_tiles:
+            return [self._by_pairs(own, z, options) for own in labels]
         losses = tiled.tiled_losses(
             z,
             [positive_weights.canonical(x, self.positives) for x in labels],
@@ -198,7 +215,7 @@ class SupConLoss(inputs.Loss):
         )
         return tf.unstack(losses, axis=1)
 
-    def _dense(
+    def _by_pairs(
         self, labels: tf.Tensor, z: tf.Tensor, options: dict[str, object]
     ) -> tf.Tensor:
         """By all pairs, [batch], of projections that are normalised."""
@@ -211,16 +228,27 @@ class SupConLoss(inputs.Loss):
             queued, queued_labels, filled = self.queue.rows()
             others = tf.concat([rows, self._normalized(queued)], axis=0)
             labels_of_others = tf.concat([ids, queued_labels], axis=0)
+        strip_rows = None if self._is_at_once(z, others) else _STRIP_ROWS
         return supcon_loss(
             z,
             labels,
             **options,
+            strip_rows=strip_rows,
             denominator=self.denominator,
             positives_cap=self.positives_cap,
             contrast_projections=others,
             contrast_labels=labels_of_others,
             contrast_mask=filled,
         )
+
+    def _is_at_once(self, z: tf.Tensor, others: tf.Tensor) -> bool:
+        """Whether all pairs are in memory, anchors z and these besides."""
+        if self.implementation != "auto":
+            return self.implementation == "dense"
+        if None in (*z.shape, *others.shape):
+            return False
+        rows, further = (math.prod(x.shape[:-1]) for x in (z, others))
+        return rows * (rows + further) <= _PAIRS_AT_ONCE
 
     def _normalized(self, z: tf.Tensor) -> tf.Tensor:
         """Unit vectors along the last axis, if this loss makes them."""
@@ -255,111 +283,3 @@ def chance_loss(
     """
     scale = temperature if scale_by_temperature else 1.0
     return scale * math.log(contrasts)
-
-
-def _pairs(
-    anchors: tf.Tensor,
-    z: tf.Tensor,
-    further: tf.Tensor,
-    weights: tf.Tensor,
-    contrast_mask: tf.Tensor | None,
-    positives_cap: int | None,
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Weights of positives, A(i) and N(i) of each anchor: [A, M] each.
-
-    Rows are views in sample-major order: row `s * views + v` is view v of
-    sample s. The [B, B + C] weights of samples are repeated over their rows.
-    """
-    batch, views = tf.shape(z)[0], inputs.static_views(z, positives_cap)
-    kept_views = anchors.shape[1]
-    sample = tf.repeat(tf.range(batch), kept_views)  # [A]
-    own_row = sample * views + tf.tile(tf.range(kept_views), [batch])
-    own = tf.repeat(weights[:, :batch], views, axis=1)
-    others = tf.repeat(weights[:, batch:], further.shape[1], axis=1)
-    weights = tf.repeat(tf.concat([own, others], axis=1), kept_views, axis=0)
-    rows = tf.shape(weights)[1]
-    contrasted = own_row[:, tf.newaxis] != tf.range(rows)
-    queued = 0
-    if contrast_mask is not None:
-        filled = inputs.queued_rows(contrast_mask, further)  # [Q]
-        queued = tf.size(filled)
-        contrasted &= tf.pad(filled, [[rows - queued, 0]], constant_values=True)
-    weights *= tf.cast(contrasted, tf.float32)
-    negative = contrasted & (weights == 0)
-    if positives_cap is not None:
-        kept = _within_cap(weights > 0, sample, views, positives_cap, queued)
-        weights *= tf.cast(kept, tf.float32)
-        contrasted = negative | kept
-    return weights, contrasted, negative
-
-
-def _within_cap(
-    positives: tf.Tensor,
-    anchor_sample: tf.Tensor,
-    views: int,
-    cap: int,
-    queued: int | tf.Tensor,
-) -> tf.Tensor:
-    """Marks the positives that an anchor keeps under a cap on |P(i)|.
-
-    An anchor keeps its own other views and then the next positives in cyclic
-    batch order, starting after its own sample (Suppl. Sec. 7 does not say
-    which; this order needs no randomness and does not favour the front of the
-    batch). Across replicas the order continues through their rows. The rows
-    of a queue are no part of the cycle and come last.
-
-    Positives are [A, M] bool, False at the anchor itself; `anchor_sample` is
-    [A] int32; the cap is at least V - 1; the last `queued` rows are a queue's.
-    """
-    cycle = tf.shape(positives)[1] - queued
-    columns = tf.range(tf.shape(positives)[1])[tf.newaxis]  # [1, M]
-    start = anchor_sample[:, tf.newaxis] * views  # [A, 1] first own row
-    own = (columns >= start) & (columns < start + views)  # [A, M]
-    others = tf.cast(positives & ~own, tf.int32)
-    rank = tf.cumsum(others, axis=1, exclusive=True)  # [A, M]
-    total = tf.reduce_sum(others[:, :cycle], axis=1, keepdims=True)  # [A, 1]
-    before = tf.gather(rank, start, axis=1, batch_dims=1)  # [A, 1]
-    turned = tf.where(columns >= start, rank - before, rank - before + total)
-    rank = tf.where(columns < cycle, turned, rank)
-    return positives & (own | (rank < cap - (views - 1)))
-
-
-def _anchor_losses(
-    logits: tf.Tensor,
-    weights: tf.Tensor,
-    contrasted: tf.Tensor,
-    negative: tf.Tensor,
-    formulation: str,
-    denominator: str,
-) -> tf.Tensor:
-    """Losses [A] of logits, positive weights, A(i) and N(i), all [A, M]."""
-    log_d = {
-        "all": lambda: _log_sum_exp(logits, contrasted),
-        "only_negatives": lambda: _log_sum_exp(logits, negative),
-        "one_positive": lambda: log_space.log_add_exp(
-            logits, _log_sum_exp(logits, negative)
-        ),
-    }[denominator]()
-    log_p = logits - log_d  # [A, M]
-    total = tf.reduce_sum(weights, axis=1)  # [A], |P(i)|
-    if formulation == "out":
-        losses = -tf.math.divide_no_nan(
-            tf.reduce_sum(weights * log_p, axis=1), total
-        )
-    else:
-        is_positive = weights > 0
-        log_weights = tf.math.log(tf.where(is_positive, weights, 1.0))
-        losses = tf.math.log(tf.where(total > 0, total, 1.0)) - tf.squeeze(
-            _log_sum_exp(log_p + log_weights, is_positive), axis=1
-        )
-    defined = total > 0
-    if denominator == "only_negatives":
-        defined &= tf.reduce_any(negative, axis=1)
-    return tf.where(defined, losses, 0.0)
-
-
-def _log_sum_exp(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """[A, 1] log of the sum of exp(logits) where `mask`; finite if empty."""
-    return tf.reduce_logsumexp(
-        tf.where(mask, logits, log_space.LOG_ZERO), axis=1, keepdims=True
-    )

@@ -26,8 +26,7 @@ class MomentumSupConModel(contrastive.SupConModel):
     (the first loss is that without queue) and is full after size / rows
     steps. The momentum copies start from the weights at `build`. They run in
     training mode, and their BN has moving averages of its own. Evaluation,
-    stage 2 and export use encoder and head themselves. Beside the copies, the
-    memory is that of the dense loss, [batch * views, batch * views + size].
+    stage 2 and export use encoder and head themselves.
 
     Checkpoints hold the momentum copies and the queue; `.keras` files, and the
     configuration, not the rows of the queue.
