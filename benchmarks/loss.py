@@ -5,8 +5,9 @@
 Ours are `tiled`, in the schedule that SupConLoss chooses, `looped`, in that of
 least memory, `dense`, with all matrices in memory, and `strips`, which holds
 some of their rows; `any`, `all` and `jaccard` take the same labels as multi-hot
-ones; `floor` is the products and exponentials alone. `pml` (pytorch-metric-learning), `official` and
-`supcontrast` take part where they are installed or their files are given:
+ones; `floor` is the products and exponentials alone. Where they are installed
+or their files are given, `pml` (pytorch-metric-learning), `official` and
+`supcontrast` take part:
 
   python benchmarks/loss.py --supcontrast_path=FILE --official_path=FILE
 
