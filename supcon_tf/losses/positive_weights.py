@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
 
 from supcon_tf import exceptions
@@ -55,7 +56,7 @@ class SharedLabels:
 
     Attributes:
       marks: [S, classes + 1] float32, the labels and the number of a sample.
-      kind: of `KINDS`.
+      kind: "any" or "jaccard".
     """
 
     marks: tf.Tensor
@@ -71,18 +72,14 @@ class SharedLabels:
 
     def _overlap(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
         """[A, B] weights of samples that are not the same, by their labels."""
+        shared = tf.matmul(a, b, transpose_b=True)
         if self.kind == "any":
-            return tf.minimum(tf.matmul(a, b, transpose_b=True), 1.0)
-        # 1 for none: they share nothing, and no two of them are equal.
+            return tf.minimum(shared, 1.0)
+        # 1 for none, which share nothing.
         of_a, of_b = (
             tf.maximum(tf.reduce_sum(x, axis=1, keepdims=True), 1.0)
             for x in (a, b)
         )
-        if self.kind == "all":  # 1 + 2 |A and B| - |A| - |B|, 1 or less
-            left = tf.concat([2.0 * a, 1.0 - of_a, -tf.ones_like(of_a)], axis=1)
-            right = tf.concat([b, tf.ones_like(of_b), of_b], axis=1)
-            return tf.nn.relu(tf.matmul(left, right, transpose_b=True))
-        shared = tf.matmul(a, b, transpose_b=True)
         return shared / (of_a + tf.transpose(of_b) - shared)
 
     def sums(self, values: tf.Tensor, own: int | tf.Tensor) -> tf.Tensor:
@@ -116,9 +113,24 @@ def of_labels(labels: tf.Tensor, kind: str | None) -> Weights:
     """The positives of all samples, by their labels as `marks` takes them."""
     if kind is None:
         return Classes(inputs.class_numbers(labels))
+    if kind == "all":
+        return Classes(inputs.class_numbers(_set_ids(labels)))
     numbers = tf.range(tf.shape(labels)[0])[:, tf.newaxis]
     marks = tf.concat([labels, tf.cast(numbers, tf.float32)], axis=1)
     return SharedLabels(marks, kind)
+
+
+def _set_ids(labels: tf.Tensor) -> tf.Tensor:
+    """A class for each set of labels [S, classes], and each sample without any.
+
+    [S] int64: sums of random numbers, so that among a million sets two that
+    differ are equal with a probability of 1e-7.
+    """
+    numbers = np.random.default_rng(0).integers(2**63, size=labels.shape[1])
+    sums = tf.reduce_sum(tf.cast(labels, tf.int64) * numbers, axis=1)
+    sums = tf.bitwise.bitwise_and(sums, tf.int64.max)
+    own = -1 - tf.range(tf.shape(labels, tf.int64)[0])
+    return tf.where(tf.reduce_any(labels > 0, axis=1), sums, own)
 
 
 def canonical(
