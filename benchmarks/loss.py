@@ -77,6 +77,9 @@ class LossBench(harness.Bench):
     views: int = settings.setting(2, "Views per sample.", at_least=1)
     classes: int = settings.setting(1000, "Number of classes.", at_least=1)
     temperature: float = settings.setting(0.1, "Temperature tau.", above=0)
+    positives_cap: int | None = settings.setting(
+        None, "Largest number of positives, of dense and strips.", at_least=1
+    )
     seed: int = settings.setting(0, "Seed of the rows.", at_least=0)
 
     def _check(self) -> None:
@@ -140,7 +143,7 @@ def make_step(job: measuring.Job, z: np.ndarray, labels: np.ndarray) -> Pass:
     if job.implementation in ("dense", "strips"):
         loss = losses.supcon_loss
         rows = 128 if job.implementation == "strips" else None
-        options["strip_rows"] = rows
+        options |= {"strip_rows": rows, "positives_cap": job.positives_cap}
     elif job.implementation == "official":
         loss = measuring.load_file(job.official_path).contrastive_loss
         labels = tf.one_hot(labels, job.classes)
