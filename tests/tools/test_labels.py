@@ -172,7 +172,7 @@ def test_several_labels_of_another_set(finished_run, listed):
         tuned = evaluation.transfer_encoder(
             dataclasses.replace(
                 settings,
-                name=objective,
+                name=f"listed_{objective}",
                 method="finetune",
                 objective=objective,
                 l2_values=45,

@@ -93,6 +93,7 @@ def test_the_run_directory_is_complete(command_line_run):
     path, _ = command_line_run
     assert {entry.name for entry in path.iterdir()} == {
         *("settings.flags", "classes.json", "images.json", "checkpoints"),
+        "encoded",
         *("metrics.jsonl", "tensorboard", "linear", "evaluation.json"),
         *("predictions.npz", "representations.npz", "samples.npz"),
         *("report.html", "export", "converted"),
