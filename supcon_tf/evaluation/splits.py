@@ -101,7 +101,9 @@ def encode(
       most: examples that are encoded at most, evenly spread; None for all.
     """
     source, places = run.source(split), None
-    if most is not None and most < source.num_examples:
+    if most is not None and most >= source.num_examples:
+        most = None
+    if most is not None:
         places = evenly(source.num_examples, most)
     directory = run.files.encoded / split
     if "://" in str(directory):

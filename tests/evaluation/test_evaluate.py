@@ -78,7 +78,9 @@ def test_representations_are_kept_and_bounded(
 
     make = representations.representer
     monkeypatch.setattr(representations, "representer", representer)
-    assert numbers_alone(finished_run, knn_neighbors=9) == again
+    for most in (None, 48, 1000):  # 48 are all
+        same = numbers_alone(finished_run, knn_neighbors=9, bank_images=most)
+        assert same == again
     assert not encoded
     fewer = numbers_alone(finished_run, knn_neighbors=9, bank_images=12)
     assert fewer["bank_examples"] == 12 and encoded == ["train"]
