@@ -3,11 +3,11 @@
   python benchmarks/loss.py --rows=512,2048,8192
 
 Ours are `tiled`, in the schedule that SupConLoss chooses, `looped`, in that of
-least memory, `dense`, with all matrices in memory, and `strips`, which holds
-some of their rows; `any`, `all` and `jaccard` take the same labels as multi-hot
-ones; `floor` is the products and exponentials alone. Where they are installed
-or their files are given, `pml` (pytorch-metric-learning), `official` and
-`supcontrast` take part:
+least memory, and `dense`, with all matrices in memory; `any`, `all` and
+`jaccard` take the same labels as multi-hot ones; `floor` is the products and
+exponentials alone. Ours also measure other losses, such as
+--denominator=only_negatives. Where they are installed or their files are
+given, `pml` (pytorch-metric-learning), `official` and `supcontrast` take part:
 
   python benchmarks/loss.py --supcontrast_path=FILE --official_path=FILE
 
@@ -30,7 +30,8 @@ Pass = Callable[[], tuple[object, object]]  # mean loss times tau, gradient
 # [M, M] float32 matrices at the peak; those of others were 9 to 11 at M = 8,192
 # and 12,288, rounded up to 12. Tiles take memory linear in M.
 _MULTI_LABEL = ("any", "all", "jaccard")
-_MATRICES = dict.fromkeys(("tiled", "looped", "strips", *_MULTI_LABEL), 0.0)
+_TILED = ("tiled", "looped", *_MULTI_LABEL)
+_MATRICES = dict.fromkeys(_TILED, 0.0)
 _MATRICES["floor"] = 0.5
 
 
@@ -39,8 +40,7 @@ class LossBench(harness.Bench):
     """Settings of benchmarks/loss.py."""
 
     NEEDS = {
-        **dict.fromkeys(("tiled", "looped", "dense", "strips", "floor"), ()),
-        **dict.fromkeys(_MULTI_LABEL, ()),
+        **dict.fromkeys((*_TILED, "dense", "floor"), ()),
         "official": ("--official_path",),
         "supcontrast": ("--supcontrast_path", "torch"),
         "pml": ("pytorch_metric_learning",),
@@ -77,8 +77,16 @@ class LossBench(harness.Bench):
     views: int = settings.setting(2, "Views per sample.", at_least=1)
     classes: int = settings.setting(1000, "Number of classes.", at_least=1)
     temperature: float = settings.setting(0.1, "Temperature tau.", above=0)
+    formulation: str = settings.setting(
+        "out", "Eq. 2 (out) or 3 (in), of ours.", choices=("out", "in")
+    )
+    denominator: str = settings.setting(
+        "all",
+        "Denominator, of ours.",
+        choices=("all", "one_positive", "only_negatives"),
+    )
     positives_cap: int | None = settings.setting(
-        None, "Largest number of positives, of dense and strips.", at_least=1
+        None, "Largest number of positives, of ours.", at_least=1
     )
     seed: int = settings.setting(0, "Seed of the rows.", at_least=0)
 
@@ -140,10 +148,11 @@ def make_step(job: measuring.Job, z: np.ndarray, labels: np.ndarray) -> Pass:
     from supcon_tf import losses
 
     options = {"temperature": job.temperature}
-    if job.implementation in ("dense", "strips"):
+    if job.implementation != "official":
+        names = "formulation", "denominator", "positives_cap"
+        options |= {name: getattr(job, name) for name in names}
+    if job.implementation == "dense":
         loss = losses.supcon_loss
-        rows = 128 if job.implementation == "strips" else None
-        options |= {"strip_rows": rows, "positives_cap": job.positives_cap}
     elif job.implementation == "official":
         loss = measuring.load_file(job.official_path).contrastive_loss
         labels = tf.one_hot(labels, job.classes)

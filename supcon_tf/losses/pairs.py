@@ -2,72 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import tensorflow as tf
 
 from supcon_tf.losses import inputs, log_space
 
 
-def in_strips(
-    losses_of: Callable[..., tf.Tensor],
-    size: int,
-    z: tf.Tensor,
-    further: tf.Tensor,
-) -> tf.Tensor:
-    """Losses [B] of all samples, in the memory of `size` of them.
-
-    The matrices of a strip are gone before those of the next are made, and are
-    made again for the gradient.
-
-    Args:
-      losses_of: `(samples [T] int32, z, further) -> [T]`.
-      size: samples of a strip.
-      z: [B, V, D] float32.
-      further: [C, V', D] float32.
-    """
-    batch = tf.shape(z)[0]
-    strips = -(-batch // size)
-    # The last strip may repeat the last sample.
-    samples = tf.minimum(tf.range(strips * size), batch - 1)
-    samples = tf.reshape(samples, [-1, size])
-
-    @tf.custom_gradient
-    def losses(z: tf.Tensor, further: tf.Tensor) -> tuple:
-        values = tf.map_fn(
-            lambda strip: losses_of(strip, z, further),
-            samples,
-            parallel_iterations=1,
-            fn_output_signature=tf.TensorSpec([size], tf.float32),
-        )
-
-        def gradient(upstream: tf.Tensor) -> list[tf.Tensor]:
-            def add(
-                strip: tf.Tensor, *sums: tf.Tensor
-            ) -> tuple[tf.Tensor, ...]:
-                with tf.GradientTape() as tape:
-                    tape.watch([z, further])
-                    values = losses_of(samples[strip], z, further)
-                parts = tape.gradient(values, [z, further], upstream[strip])
-                added = [x + part for x, part in zip(sums, parts, strict=True)]
-                return strip + 1, *added
-
-            _, *sums = tf.while_loop(
-                lambda strip, *_: strip < strips,
-                add,
-                (0, tf.zeros_like(z), tf.zeros_like(further)),
-                parallel_iterations=1,
-            )
-            return sums
-
-        return values, gradient
-
-    return tf.reshape(losses(z, further), [-1])[:batch]
-
-
 def sets_of(
     anchors: tf.Tensor,
-    samples: tf.Tensor,
     z: tf.Tensor,
     further: tf.Tensor,
     weights: tf.Tensor,
@@ -77,14 +18,12 @@ def sets_of(
     """Weights of positives, A(i) and N(i) of each anchor: [A, M] each.
 
     Rows are views in sample-major order: row `s * views + v` is view v of
-    sample s. Anchors [T, V', D] are views of `samples` [T] of z [B, V, D]; the
-    [T, B + C] weights of these are repeated over the rows.
+    sample s. The [B, B + C] weights of samples are repeated over their rows.
     """
     batch, views = tf.shape(z)[0], inputs.static_views(z, positives_cap)
     kept_views = anchors.shape[1]
-    sample = tf.repeat(samples, kept_views)  # [A]
-    view = tf.tile(tf.range(kept_views), tf.shape(samples))
-    own_row = sample * views + view
+    sample = tf.repeat(tf.range(batch), kept_views)  # [A]
+    own_row = sample * views + tf.tile(tf.range(kept_views), [batch])
     own = tf.repeat(weights[:, :batch], views, axis=1)
     others = tf.repeat(weights[:, batch:], further.shape[1], axis=1)
     weights = tf.repeat(tf.concat([own, others], axis=1), kept_views, axis=0)

@@ -13,7 +13,6 @@ The own other views of a sample weigh 1, also where it has no label.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +21,9 @@ from supcon_tf import exceptions
 from supcon_tf.losses import inputs
 
 KINDS = "any", "all", "jaccard"
+GIVEN = "given"  # by a positive_mask
+# Marks of no sample, which weigh nothing beside those of one.
+PADDING = {tf.int32: -1, tf.float32: 0.0}
 _TILE_SAMPLES = 256  # rows of weights that are held at once
 
 
@@ -55,7 +57,8 @@ class SharedLabels:
     """Several labels per sample, or none.
 
     Attributes:
-      marks: [S, classes + 1] float32, the labels and the number of a sample.
+      marks: [S, classes + 1] float32, the labels and the number of a sample,
+        from 1.
       kind: "any" or "jaccard".
     """
 
@@ -106,16 +109,40 @@ class SharedLabels:
         return tf.reshape(sums, shape)
 
 
-Weights = Classes | SharedLabels
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """Weights of a `positive_mask`.
+
+    Attributes:
+      mask: [S, S] float32; row i weighs the positives of sample i.
+    """
+
+    mask: tf.Tensor
+
+    @property
+    def marks(self) -> tf.Tensor:
+        """[S] int32, the numbers of the samples."""
+        return tf.range(tf.shape(self.mask)[0])
+
+    def weigh(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+        """[A, B] float32 weights, of marks [A] and [B]."""
+        rows = tf.gather(self.mask, tf.maximum(a, 0))
+        weights = tf.gather(rows, tf.maximum(b, 0), axis=1)
+        return tf.where((a >= 0)[:, tf.newaxis] & (b >= 0), weights, 0.0)
+
+
+Weights = Classes | SharedLabels | Given
 
 
 def of_labels(labels: tf.Tensor, kind: str | None) -> Weights:
     """The positives of all samples, by their labels as `marks` takes them."""
     if kind is None:
         return Classes(inputs.class_numbers(labels))
+    if kind == GIVEN:
+        return Given(labels)
     if kind == "all":
         return Classes(inputs.class_numbers(_set_ids(labels)))
-    numbers = tf.range(tf.shape(labels)[0])[:, tf.newaxis]
+    numbers = 1 + tf.range(tf.shape(labels)[0])[:, tf.newaxis]
     marks = tf.concat([labels, tf.cast(numbers, tf.float32)], axis=1)
     return SharedLabels(marks, kind)
 
@@ -159,19 +186,15 @@ def canonical(
         return tf.identity(labels)
 
 
-def by_rows(
+def dense(
     z: tf.Tensor,
     further: tf.Tensor,
     labels: tf.Tensor | None,
     contrast_labels: tf.Tensor | None,
     positive_mask: tf.Tensor | None,
     kind: str | None,
-) -> Callable[[tf.Tensor], tf.Tensor]:
-    """How much samples weigh as positives of some of them.
-
-    The function takes places [T] int32 in the batch and returns [T, B + C]
-    float32.
-    """
+) -> tf.Tensor:
+    """[B, B + C] float32 weight of each sample as positive of each sample."""
     batch, others = z.shape[0], further.shape[0]
     if positive_mask is not None:
         exceptions.require(
@@ -182,7 +205,7 @@ def by_rows(
         mask = tf.cast(positive_mask, tf.float32)
         samples = None if None in (batch, others) else batch + others
         inputs.check_shape("positive_mask", mask, [batch, samples])
-        return lambda samples: tf.gather(mask, samples)
+        return mask
     exceptions.require(
         contrast_labels is None or labels is not None,
         "`contrast_labels` must come with `labels`",
@@ -190,8 +213,7 @@ def by_rows(
     )
     if labels is None:
         # Each sample is its own class; further contrasts are all negatives.
-        count = tf.shape(z)[0] + tf.shape(further)[0]
-        return lambda samples: tf.one_hot(samples, count)
+        return tf.eye(tf.shape(z)[0], tf.shape(z)[0] + tf.shape(further)[0])
     own = canonical(labels, kind)
     inputs.check_shape("labels", own, [batch, *own.shape[1:]])
     exceptions.require(
@@ -207,5 +229,4 @@ def by_rows(
         inputs.check_shape("contrast_labels", of_others, shape)
         every = tf.concat([own, of_others], axis=0)
     weights = of_labels(every, kind)
-    marks = weights.marks
-    return lambda samples: weights.weigh(tf.gather(marks, samples), marks)
+    return weights.weigh(weights.marks[: tf.shape(z)[0]], weights.marks)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from supcon_tf import defaults, exceptions
+from supcon_tf import defaults, distribute, exceptions
 from supcon_tf.losses import inputs, pairs, positive_weights, tiled
 from supcon_tf.losses import queue as queues
 
@@ -16,7 +16,6 @@ from supcon_tf.losses import queue as queues
 # which float16 still holds.
 _NORM_EPSILON = 1e-8
 _PAIRS_AT_ONCE = 2**22  # 16 MiB of logits
-_STRIP_ROWS = 128
 
 
 def supcon_loss(
@@ -34,7 +33,6 @@ def supcon_loss(
     contrast_projections: tf.Tensor | None = None,
     contrast_labels: tf.Tensor | None = None,
     contrast_mask: tf.Tensor | None = None,
-    strip_rows: int | None = None,
 ) -> tf.Tensor:
     """Supervised contrastive loss per sample, by all pairs, Eq. 2 and 3.
 
@@ -58,8 +56,6 @@ def supcon_loss(
       contrast_labels: like `labels`, for `contrast_projections`.
       contrast_mask: [queued] bool, for the last `queued` contrasts, which are
         a queue's: False takes one out of A(i). A cap keeps them last.
-      strip_rows: anchors whose rows of the [A, M] matrices are in memory at a
-        time, and are made again for the gradient; None for all at once.
 
     Returns [batch] float32, nats (times tau where scaled), the mean over views.
     Raises ValueError for a shape, dtype or option that is none of these.
@@ -69,39 +65,23 @@ def supcon_loss(
     inputs.check_options(temperature, formulation, denominator, anchor_views)
     z = inputs.as_views(projections, "projections")  # [B, V, D]
     further = inputs.as_contrasts(contrast_projections, z)  # [C, V', D]
-    weights_of = positive_weights.by_rows(
+    weights = positive_weights.dense(
         z, further, labels, contrast_labels, positive_mask, positives
     )
-
-    def losses_of(
-        samples: tf.Tensor, z: tf.Tensor, further: tf.Tensor
-    ) -> tf.Tensor:
-        """[T] losses, the means over their views, of some samples [T]."""
-        anchors = tf.gather(z, samples)
-        if anchor_views == "first":
-            anchors = anchors[:, :1]
-        weights = weights_of(samples)
-        sets = pairs.sets_of(
-            anchors, samples, z, further, weights, contrast_mask, positives_cap
-        )
-        rows, *contrasts = (  # [A, D], and the rows of [M, D]
-            tf.reshape(t, [-1, z.shape[2]]) for t in (anchors, z, further)
-        )
-        logits = tf.matmul(rows, tf.concat(contrasts, axis=0), transpose_b=True)
-        losses = pairs.anchor_losses(
-            logits / temperature, *sets, formulation, denominator
-        )
-        return tf.reduce_mean(tf.reshape(losses, [-1, anchors.shape[1]]), 1)
-
-    if strip_rows is None:
-        losses = losses_of(tf.range(tf.shape(z)[0]), z, further)
-    else:
-        exceptions.require(
-            strip_rows >= 1, "`strip_rows` must be at least 1", strip_rows
-        )
-        size = max(strip_rows // z.shape[1], 1)
-        losses = pairs.in_strips(losses_of, size, z, further)
-    return losses * temperature if scale_by_temperature else losses
+    anchors = z if anchor_views == "all" else z[:, :1]
+    sets = pairs.sets_of(
+        anchors, z, further, weights, contrast_mask, positives_cap
+    )
+    rows, *contrasts = (  # [A, D], and the rows of [M, D]
+        tf.reshape(t, [-1, z.shape[2]]) for t in (anchors, z, further)
+    )
+    logits = tf.matmul(rows, tf.concat(contrasts, axis=0), transpose_b=True)
+    losses = pairs.anchor_losses(
+        logits / temperature, *sets, formulation, denominator
+    )
+    if scale_by_temperature:
+        losses *= temperature
+    return tf.reduce_mean(tf.reshape(losses, [-1, anchors.shape[1]]), axis=1)
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -134,8 +114,7 @@ class SupConLoss(inputs.Loss):
         within each replica, which is a different loss.
       implementation: "tiled", in memory linear in the batch; "dense", by all
         pairs at once; or "auto", which is tiled but for small matrices. Tiled
-        is `tiled_supcon_loss` with denominator "all" and without cap or queue;
-        otherwise `supcon_loss` in strips, four to eight times as slow.
+        has no cap with any or jaccard, where auto is dense.
       queue: a `ProjectionQueue`, filled by whoever trains, after each loss
         (`MomentumSupConModel` does). A cap keeps its positives last.
         `from_config` makes an empty one; sharing it is left to the caller.
@@ -145,7 +124,7 @@ class SupConLoss(inputs.Loss):
       reduction: of Keras, as is `name`.
 
     Raises:
-      ValueError: an option does not exist.
+      ValueError: an option does not exist, or "tiled" has none such.
     """
 
     temperature: float = defaults.TEMPERATURE
@@ -181,11 +160,21 @@ class SupConLoss(inputs.Loss):
         )
         known = "auto", "dense", "tiled"
         exceptions.require_one_of(known, "implementation", self.implementation)
-        self._has_tiles = (
+        has_tiles = (
+            self.positives in (None, "all") or self.positives_cap is None
+        )
+        exceptions.require(
+            has_tiles or self.implementation != "tiled",
+            "`implementation` must not be tiled with a `positives_cap` and "
+            f"positives={self.positives!r}",
+            "tiled",
+        )
+        self._is_dense = self.implementation == "dense" or not has_tiles
+        # The loss that is faster in tiles at any size.
+        self._is_plain = (
             self.denominator == "all"
             and self.positives_cap is None
             and self.queue is None
-            and self.implementation != "dense"
         )
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
@@ -199,16 +188,23 @@ class SupConLoss(inputs.Loss):
         options = {
             "temperature": self.temperature,
             "formulation": self.formulation,
+            "denominator": self.denominator,
             "anchor_views": self.anchor_views,
             "positives": self.positives,
+            "positives_cap": self.positives_cap,
             "scale_by_temperature": self.scale_by_temperature,
         }
-        if not self._has_tiles:
-            return [self._by_pairs(own, z, options) for own in labels]
+        queue = None
+        if self.queue is not None:
+            queued, *of_queue = self.queue.rows()
+            queue = self._normalized(queued), *of_queue
+        if self._is_dense or self._is_small(z):
+            return [self._by_pairs(own, z, queue, options) for own in labels]
         losses = tiled.tiled_losses(
             z,
             [positive_weights.canonical(x, self.positives) for x in labels],
             **options,
+            queue=queue,
             tile_rows=None,
             unit_length=self.normalize,
             cross_replica=self.cross_replica,
@@ -216,39 +212,43 @@ class SupConLoss(inputs.Loss):
         return tf.unstack(losses, axis=1)
 
     def _by_pairs(
-        self, labels: tf.Tensor, z: tf.Tensor, options: dict[str, object]
+        self,
+        labels: tf.Tensor,
+        z: tf.Tensor,
+        queue: tuple[tf.Tensor, ...] | None,
+        options: dict[str, object],
     ) -> tf.Tensor:
-        """By all pairs, [batch], of projections that are normalised."""
+        """By all pairs at once, [batch], of projections that are normalised."""
         own = tf.shape(z)[0]
         all_z, all_labels = inputs.gather(self.cross_replica, z, labels)
         others, labels_of_others, filled = all_z[own:], all_labels[own:], None
-        if self.queue is not None:  # behind the views of other replicas
+        if queue is not None:  # behind the views of other replicas
+            queued, queued_labels, filled = queue
             rows = tf.reshape(others, [-1, z.shape[2]])
             ids = tf.repeat(inputs.class_ids(labels_of_others), z.shape[1])
-            queued, queued_labels, filled = self.queue.rows()
-            others = tf.concat([rows, self._normalized(queued)], axis=0)
+            others = tf.concat([rows, queued], axis=0)
             labels_of_others = tf.concat([ids, queued_labels], axis=0)
-        strip_rows = None if self._is_at_once(z, others) else _STRIP_ROWS
         return supcon_loss(
             z,
             labels,
             **options,
-            strip_rows=strip_rows,
-            denominator=self.denominator,
-            positives_cap=self.positives_cap,
             contrast_projections=others,
             contrast_labels=labels_of_others,
             contrast_mask=filled,
         )
 
-    def _is_at_once(self, z: tf.Tensor, others: tf.Tensor) -> bool:
-        """Whether all pairs are in memory, anchors z and these besides."""
-        if self.implementation != "auto":
-            return self.implementation == "dense"
-        if None in (*z.shape, *others.shape):
+    def _is_small(self, z: tf.Tensor) -> bool:
+        """Whether auto takes all pairs at once."""
+        if (
+            self._is_plain
+            or self.implementation != "auto"
+            or z.shape[0] is None
+        ):
             return False
-        rows, further = (math.prod(x.shape[:-1]) for x in (z, others))
-        return rows * (rows + further) <= _PAIRS_AT_ONCE
+        replicas = distribute.replicas_in_sync() if self.cross_replica else 1
+        rows = z.shape[0] * z.shape[1]
+        queued = 0 if self.queue is None else self.queue.size
+        return rows * (replicas * rows + queued) <= _PAIRS_AT_ONCE
 
     def _normalized(self, z: tf.Tensor) -> tf.Tensor:
         """Unit vectors along the last axis, if this loss makes them."""

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import losses
-from supcon_tf.losses import supcon
+from supcon_tf.losses import tiled
 from tests import reference
 from tests.losses import made
 
@@ -125,8 +125,8 @@ def test_compiles_by_xla():
 
 
 def test_two_replicas_equal_one_device(mirrored_strategy, monkeypatch):
-    """By strips of two anchors, the last of which is not full."""
-    monkeypatch.setattr(supcon, "_STRIP_ROWS", 4)
+    """By tiles of four anchors, the last of which is not full."""
+    monkeypatch.setattr(tiled, "_TILE_ROWS", 4)
     strategy = mirrored_strategy
     z, labels = unit([5, 2, 4], seed=6), np.array([0, 0, 1, 2, 0])
     split = [slice(0, 3), slice(3, 5)]  # uneven

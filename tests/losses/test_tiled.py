@@ -1,5 +1,6 @@
 """tiled_supcon_loss is supcon_loss, in value, gradient, and less memory."""
 
+import functools
 import itertools
 import sys
 
@@ -8,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import losses
-from supcon_tf.losses import tiles_looped, tiles_unrolled
+from supcon_tf.losses import supcon, tiled, tiles_looped, tiles_unrolled
 from tests import forks, reference
 from tests.losses import made
 
@@ -67,6 +68,79 @@ def test_equals_the_dense_loss(views, formulation, labels):
             )
             # Logits of up to 200 have two digits less than those of 1.
             assert_same(got, expected, 2e-5 if temperature < 0.02 else 5e-6)
+
+
+HOT = np.array([[1, 0], [1, 1], [0, 0], [0, 1], [1, 0], [1, 1], [0, 1]])
+ALIKE = {
+    "classes": {"labels": [4, -2, 4, 4, 9, -2, 9]},
+    "one class": {"labels": [1] * 7},
+    "none": {},
+    "any": {"labels": HOT, "positives": "any"},
+    "all": {"labels": HOT, "positives": "all"},
+    "jaccard": {"labels": HOT, "positives": "jaccard"},
+    "mask": {
+        "positive_mask": np.random.default_rng(0).integers(0, 3, [7, 7]) / 2
+    },
+}
+
+
+@pytest.mark.parametrize("alike", list(ALIKE))
+def test_denominators_and_caps_equal_the_dense_loss(alike):
+    """A row per tile, tiles with some classes, one tile; any shift."""
+    z = made.unit([7, 2, 4], seed=3).astype(np.float32)
+    for tile_rows, options in zip(
+        (1, 3, 4, 100, 4, 3, 100),
+        (
+            {"denominator": "one_positive"},
+            {"denominator": "one_positive", "positives_cap": 2},
+            {"denominator": "only_negatives", "formulation": "in"},
+            {"denominator": "one_positive", "formulation": "in"},
+            {"positives_cap": 3, "anchor_views": "first", "temperature": 0.01},
+            {"positives_cap": 1},
+            {"denominator": "only_negatives", "temperature": 0.02},
+        ),
+        strict=True,
+    ):
+        if alike in ("any", "jaccard", "mask"):
+            options.pop("positives_cap", None)
+        options = ALIKE[alike] | options
+        expected, got = (
+            value_and_gradient(functools.partial(f, **options), z)
+            for f in (
+                losses.supcon_loss,
+                functools.partial(
+                    losses.tiled_supcon_loss, tile_rows=tile_rows
+                ),
+            )
+        )
+        # At most logits of 100.
+        assert_same(got, expected, 1e-5)
+
+
+@pytest.mark.parametrize("rows", [0, 5, 16])
+def test_with_a_queue_equals_the_dense_loss(rows, monkeypatch):
+    monkeypatch.setattr(tiled, "_TILE_ROWS", 4)
+    z = made.unit([7, 2, 4], seed=3).astype(np.float32)
+    labels = np.array([4, -2, 4, 4, 9, -2, 9])
+    queue = losses.ProjectionQueue(9, 4)
+    if rows:
+        queue.enqueue(made.unit([rows, 4], seed=4), np.arange(rows) % 3 * 2 + 4)
+    for options in made.combinations(
+        denominator=made.DENOMINATORS,
+        formulation=made.FORMULATIONS,
+        positives_cap=(None, 3),
+    ):
+        options |= {"queue": queue, "reduction": "none"}
+        expected, got = (
+            value_and_gradient(
+                functools.partial(
+                    losses.SupConLoss(**options, implementation=name), labels
+                ),
+                z,
+            )
+            for name in ("dense", "tiled")
+        )
+        assert_same(got, expected, 1e-5)
 
 
 @pytest.mark.parametrize("temperature", [0.005, 0.1])
@@ -157,7 +231,14 @@ def test_value_and_gradient_are_finite(dtype, scale):
 
 @pytest.mark.parametrize(("jit_compile", "batch"), [(False, None), (True, 6)])
 @pytest.mark.parametrize(
-    "options", [{"unit_length": True}, {"tile_rows": 4}, {"formulation": "in"}]
+    "options",
+    [
+        {"unit_length": True},
+        {"tile_rows": 4},
+        {"formulation": "in"},
+        {"denominator": "only_negatives", "tile_rows": 3},
+        {"positives_cap": 2, "denominator": "one_positive", "tile_rows": 5},
+    ],
 )
 def test_in_a_function(jit_compile, options, batch):
     @tf.function(
@@ -172,15 +253,12 @@ def test_in_a_function(jit_compile, options, batch):
             lambda z: losses.tiled_supcon_loss(z, labels, **options), z
         )
 
+    in_tiles = {"unit_length", "tile_rows"}
+    of_dense = {k: v for k, v in options.items() if k not in in_tiles}
     for size in (6,) if batch else (3, 6):
         z = made.unit([size, 2, 4]).astype(np.float32)
         labels = np.arange(size, dtype=np.int32) % 2
-        expected = made.value_and_gradient(
-            lambda z, y=labels: losses.supcon_loss(
-                z, y, formulation=options.get("formulation", "out")
-            ),
-            z,
-        )
+        expected = made.supcon_value_and_gradient(z, labels, **of_dense)
         expected = [tensor.numpy() for tensor in expected]
         for _ in range(2):  # the second use of a trace, too
             assert_same([t.numpy() for t in step(z, labels)], expected)
@@ -212,15 +290,57 @@ def test_the_schedule_follows_the_documented_rule(monkeypatch):
     assert not unrolls(z, unit_length=True)
 
 
-def test_implementation_chooses():
+def test_implementation_chooses(monkeypatch):
     z, labels = made.unit([6, 2, 4]), np.array([0, 1, 0, 2, 1, 0])
     dense, tiles = (
         losses.SupConLoss(implementation=name, reduction="none")(labels, z)
         for name in ("dense", "tiled")
     )
     np.testing.assert_allclose(tiles, dense, rtol=1e-5)
+    taken = []
+
+    def watch(module, name):
+        function = getattr(module, name)
+        monkeypatch.setattr(
+            module,
+            name,
+            lambda *a, **o: taken.append(name) or function(*a, **o),
+        )
+
+    watch(supcon, "supcon_loss")
+    watch(tiled, "tiled_losses")
+    capped = {"positives_cap": 3}
+    several = capped | {"positives": "any"}
+    for options, most, expected in (
+        ({}, 2**22, "tiled_losses"),
+        (capped, 144, "supcon_loss"),
+        (capped, 143, "tiled_losses"),
+        (capped | {"implementation": "tiled"}, 2**22, "tiled_losses"),
+        (capped | {"implementation": "dense"}, 1, "supcon_loss"),
+        (several, 1, "supcon_loss"),
+    ):
+        monkeypatch.setattr(supcon, "_PAIRS_AT_ONCE", most)
+        y = np.eye(3)[labels] if "positives" in options else labels
+        losses.SupConLoss(**options)(y, z)
+        assert taken == [expected]
+        taken.clear()
     for function, options, message in (
         (losses.SupConLoss, {"implementation": "fast"}, "must be one of auto"),
+        (
+            losses.SupConLoss,
+            several | {"implementation": "tiled"},
+            "must not be tiled with a `positives_cap`",
+        ),
+        (
+            losses.tiled_supcon_loss,
+            several | {"labels": np.eye(3)[labels]},
+            "`positives_cap` must be None in tiles",
+        ),
+        (
+            losses.tiled_supcon_loss,
+            {"positive_mask": np.eye(6), "labels": labels},
+            "`positive_mask` must be without labels",
+        ),
         (losses.tiled_supcon_loss, {"tile_rows": 0}, "must be at least 1"),
         (losses.tiled_supcon_loss, {"labels": [0, 1]}, "`labels` must have sh"),
     ):
@@ -230,11 +350,16 @@ def test_implementation_chooses():
 
 
 @pytest.mark.parametrize(
-    ("formulation", "labelled"), [("out", False), ("in", True)]
+    ("options", "labelled"),
+    [
+        ({}, False),
+        ({"formulation": "in"}, True),
+        ({"denominator": "only_negatives"}, True),
+        ({"denominator": "one_positive", "positives_cap": 2}, True),
+        ({"positives_cap": 3, "formulation": "in"}, True),
+    ],
 )
-def test_two_replicas_equal_one_device(
-    mirrored_strategy, formulation, labelled
-):
+def test_two_replicas_equal_one_device(mirrored_strategy, options, labelled):
     """With batches of different size, and classes on one replica only."""
     batch = 5
     z = made.unit([batch, 2, 4], seed=6).astype(np.float32)
@@ -245,7 +370,7 @@ def test_two_replicas_equal_one_device(
         return losses.tiled_supcon_loss(
             z,
             labels if labelled else None,
-            formulation=formulation,
+            **options,
             tile_rows=3,
             cross_replica=cross_replica,
         )
@@ -296,7 +421,7 @@ print(status("VmHWM") - before)
     ("rows", "options"), [(16384, {}), (8192, {"positives_cap": 9})]
 )
 def test_memory_is_linear_in_the_rows(rows, options):
-    """A matrix alone would be 1,024 MiB; one of eight 256."""
+    """One matrix would be 1,024 MiB, and the ten of a cap take 256 each."""
     done = forks.run(MEMORY_PROCESS, str(rows), str(options))
     assert done.returncode == 0, done.stderr[-2000:]
-    assert float(done.stdout) < 256
+    assert float(done.stdout) < 512
