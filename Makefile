@@ -19,7 +19,7 @@ STAMP := $(VENV)/.installed-$(VERSION)
 DEV_STAMP := $(VENV)/.dev-installed-$(VERSION)
 INSTALL := $(BIN)/python -m pip install --quiet -c $(LOCK)
 
-.PHONY: demo test test-platforms python lint clean
+.PHONY: demo test test-platforms bench-gpu python lint clean
 
 demo: $(STAMP)
 	$(BIN)/python tools/demo.py
@@ -30,6 +30,17 @@ test: $(DEV_STAMP)
 test-platforms:
 	for python in $(PYTHONS); do $(MAKE) test PYTHON=$$python \
 	VENV=.venv-$$($$python -V | cut -c8-11) || exit 1; done
+
+# Tables of a GPU, or of the CPU where there is none; LOSS, STEP and SERVING are
+# further flags.
+GPU_RUNS := runs/bench_gpu
+bench-gpu: $(DEV_STAMP)
+	$(if $(shell command -v nvidia-smi),$(INSTALL) -e ".[gpu]")
+	mkdir -p $(GPU_RUNS)
+	for bench in "loss $(LOSS)" "step $(STEP)" "serving $(SERVING)"; do \
+	set -- $$bench && name=$$1 && shift && \
+	$(BIN)/python benchmarks/$$name.py --device=gpu --run_dir=$(GPU_RUNS) "$$@" \
+	> $(GPU_RUNS)/$$name.md && cat $(GPU_RUNS)/$$name.md || exit 1; done
 
 lint: $(DEV_STAMP)
 	$(BIN)/ruff check

@@ -18,6 +18,7 @@ import os
 import pathlib
 import platform
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -51,6 +52,12 @@ class Bench(settings.Settings):
     )
     threads: int = settings.setting(
         0, "Threads of a process; 0 for all cores.", at_least=0, common=True
+    )
+    device: str = settings.setting(
+        "cpu",
+        "Where: on a GPU where there is one, or on the CPU.",
+        choices=("cpu", "gpu"),
+        common=True,
     )
 
     def _check(self) -> None:
@@ -87,7 +94,7 @@ class Bench(settings.Settings):
 
     def shared(self) -> Job:
         """What every job has: the settings that are neither lists nor ours."""
-        ours = ("run_dir", "rounds", "max_memory_gb")
+        ours = ("run_dir", "rounds", "max_memory_gb", "device")
         return {
             name: value
             for name, value in dataclasses.asdict(self).items()
@@ -137,7 +144,7 @@ def main(settings_class: type[Bench]) -> None:
 
 
 def measure_all(bench: Bench) -> Point:
-    """Measures every job in every round, on the CPU; what the file has.
+    """Measures every job in every round; what the file has.
 
     What fails is recorded and not tried again. After every measurement
     bench_NAME.json and .png are written into run_dir. An unfinished file is
@@ -150,7 +157,7 @@ def measure_all(bench: Bench) -> Point:
     with tempfile.TemporaryDirectory() as folder:
         written = {
             "settings": dataclasses.asdict(bench),
-            "machine": describe_machine(bench.threads or cores.usable()),
+            "machine": describe_machine(bench),
             "prepared": bench.prepare(folder),
             "left_out": left_out,
             "points": points,
@@ -173,7 +180,8 @@ def measure_all(bench: Bench) -> Point:
                 point = {"job": job, "error": told}
             else:
                 of_job = job | {"folder": folder}
-                point = {"job": job} | run(f"{bench.name}.measure", of_job)
+                function = f"{bench.name}.measure"
+                point = {"job": job} | run(function, of_job, bench.device)
             points.append(point)
             print(results.progress(bench, point), flush=True)
             results.write(bench, file, written, earlier)
@@ -218,19 +226,20 @@ def list_jobs(bench: Bench, names: list[str]) -> list[Job]:
     return jobs
 
 
-def run(function: str, job: Job) -> Point:
+def run(function: str, job: Job, device: str = "cpu") -> Point:
     """Runs a function ("loss.measure") in a fresh process; maybe an `error`."""
     program = pathlib.Path(__file__).with_name("measuring.py")
+    hidden = {"CUDA_VISIBLE_DEVICES": "-1"} if device == "cpu" else {}
     done = subprocess.run(
         [sys.executable, str(program), function, json.dumps(job)],
         capture_output=True,
         text=True,
         env={
             **os.environ,
+            **hidden,
             "OMP_NUM_THREADS": str(job["threads"]),
-            # Resident memory is the host's, and peers run where tensors start.
-            "CUDA_VISIBLE_DEVICES": "-1",
             "TF_CPP_MIN_LOG_LEVEL": "3",
+            "TF_FORCE_GPU_ALLOW_GROWTH": "true",
         },
     )
     if done.returncode == 0:
@@ -248,13 +257,19 @@ def run_or_fail(function: str, job: Job) -> None:
         raise exceptions.Failed(f"could not prepare: {function} {error}")
 
 
-def describe_machine(threads: int) -> Point:
-    """Processor, threads, load before the start and Python."""
+def describe_machine(bench: Bench) -> Point:
+    """Processor, or GPU, threads, load before the start and Python."""
     file = pathlib.Path("/proc/cpuinfo")
     text = file.read_text() if file.exists() else platform.processor()
+    processor = re.split(r"model name\s*: ", text)[-1].split("\n")[0]
+    smi = shutil.which("nvidia-smi")
+    if bench.device == "gpu" and smi:
+        query = [smi, "--query-gpu=name", "--format=csv,noheader"]
+        told = subprocess.run(query, capture_output=True, text=True).stdout
+        processor = told.partition("\n")[0] or processor
     return {
-        "processor": re.split(r"model name\s*: ", text)[-1].split("\n")[0],
-        "threads": threads,
+        "processor": processor,
+        "threads": bench.threads or cores.usable(),
         "load": os.getloadavg()[0],
         "python": platform.python_version(),
     }

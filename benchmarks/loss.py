@@ -1,4 +1,4 @@
-"""Time and peak memory of the loss beside its public peers, on the CPU.
+"""Time and peak memory of the loss beside its public peers.
 
   python benchmarks/loss.py --rows=512,2048,8192
 
@@ -7,7 +7,8 @@ least memory, and `dense`, with all matrices in memory; `any`, `all` and
 `jaccard` take the same labels as multi-hot ones; `floor` is the products and
 exponentials alone. Ours also measure other losses, such as
 --denominator=only_negatives. Where they are installed or their files are
-given, `pml` (pytorch-metric-learning), `official` and `supcontrast` take part:
+given, `pml` (pytorch-metric-learning), `official`, and `supcontrast`, as it is
+and by torch.compile, take part:
 
   python benchmarks/loss.py --supcontrast_path=FILE --official_path=FILE
 
@@ -30,6 +31,7 @@ Pass = Callable[[], tuple[object, object]]  # mean loss times tau, gradient
 # [M, M] float32 matrices at the peak; those of others were 9 to 11 at M = 8,192
 # and 12,288, rounded up to 12. Tiles take memory linear in M.
 _MULTI_LABEL = ("any", "all", "jaccard")
+_TORCH = ("supcontrast", "supcontrast_compiled", "pml")
 _TILED = ("tiled", "looped", *_MULTI_LABEL)
 _MATRICES = dict.fromkeys(_TILED, 0.0)
 _MATRICES["floor"] = 0.5
@@ -43,6 +45,7 @@ class LossBench(harness.Bench):
         **dict.fromkeys((*_TILED, "dense", "floor"), ()),
         "official": ("--official_path",),
         "supcontrast": ("--supcontrast_path", "torch"),
+        "supcontrast_compiled": ("--supcontrast_path", "torch"),
         "pml": ("pytorch_metric_learning",),
     }
     AXES = {"rows": "rows"}
@@ -140,7 +143,7 @@ def measure(job: measuring.Job) -> dict[str, float]:
 
 def make_step(job: measuring.Job, z: np.ndarray, labels: np.ndarray) -> Pass:
     """Of unit z [batch, views, dim]; traced where it is TensorFlow's."""
-    if job.implementation in ("supcontrast", "pml"):
+    if job.implementation in _TORCH:
         return _torch_step(job, z, labels)
     tf = measuring.import_tensorflow(job.threads)
     if job.implementation == "floor":
@@ -209,12 +212,16 @@ def floor_step(rows: np.ndarray) -> Pass:
 def _torch_step(job: measuring.Job, z: np.ndarray, labels: np.ndarray) -> Pass:
     """Of a PyTorch loss, eager, as the peers are used."""
     torch = measuring.import_torch(job.threads)
-    z, y = torch.from_numpy(z).requires_grad_(), torch.from_numpy(labels).long()
-    if job.implementation == "supcontrast":
+    device = measuring.torch_device()
+    z = torch.from_numpy(z).to(device).requires_grad_()
+    y = torch.from_numpy(labels).long().to(device)
+    if job.implementation != "pml":
         # Its value is tau / base_temperature times the mean in nats.
         loss = measuring.load_file(job.supcontrast_path).SupConLoss(
             temperature=job.temperature, base_temperature=1.0
         )
+        if job.implementation == "supcontrast_compiled":
+            loss = torch.compile(loss)
     else:
         from pytorch_metric_learning import losses
 
@@ -228,7 +235,7 @@ def _torch_step(job: measuring.Job, z: np.ndarray, labels: np.ndarray) -> Pass:
             job.temperature * loss(z.flatten(0, 1), y) if pml else loss(z, y)
         )
         value.backward()
-        return value, z.grad
+        return value, z.grad.cpu()
 
     return step
 

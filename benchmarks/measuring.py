@@ -104,11 +104,19 @@ def reset_peak_mb() -> float:
     """Resets `peak_mb` where it can be, on Linux, and returns it."""
     with contextlib.suppress(OSError):
         pathlib.Path("/proc/self/clear_refs").write_text("5")
+    if tf := _with_gpu("tensorflow"):
+        tf.config.experimental.reset_memory_stats("GPU:0")
+    if torch := _with_gpu("torch"):
+        torch.cuda.reset_peak_memory_stats()
     return peak_mb()
 
 
 def peak_mb() -> float:
-    """Peak resident memory of this process, 10^6 bytes."""
+    """Peak memory of a GPU, or resident of this process, 10^6 bytes."""
+    if tf := _with_gpu("tensorflow"):
+        return 1e-6 * tf.config.experimental.get_memory_info("GPU:0")["peak"]
+    if torch := _with_gpu("torch"):
+        return 1e-6 * torch.cuda.max_memory_allocated()
     status = pathlib.Path("/proc/self/status")
     text = status.read_text() if status.exists() else ""
     if peak := re.search(r"VmHWM:\s+(\d+) kB", text):
@@ -116,6 +124,21 @@ def peak_mb() -> float:
     # Kilobytes, but on macOS bytes.
     unit = 1e-6 if sys.platform == "darwin" else 1024e-6
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def torch_device() -> str:
+    """Where PyTorch computes: on the GPU that it sees, or the CPU."""
+    return "cuda" if _with_gpu("torch") else "cpu"
+
+
+def _with_gpu(name: str) -> types.ModuleType | None:
+    """A library, if it is loaded and sees a GPU."""
+    library = sys.modules.get(name)
+    if library is None:
+        return None
+    if name == "torch":
+        return library if library.cuda.is_available() else None
+    return library if library.config.list_physical_devices("GPU") else None
 
 
 if __name__ == "__main__":

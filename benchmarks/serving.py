@@ -1,4 +1,4 @@
-"""Requests to our SavedModel beside one of a plain Keras ResNet-50, on the CPU.
+"""Requests to our SavedModel beside one of a plain Keras ResNet-50.
 
   python benchmarks/serving.py --data_dir=FOLDER_OF_PHOTOGRAPHS
 

@@ -1,13 +1,14 @@
-"""The training step beside the same network in PyTorch, on the CPU.
+"""The training step beside the same network in PyTorch.
 
   python benchmarks/step.py --architectures=resnet18 --supcontrast_path=FILE
 
 A ResNet with the CIFAR stem and a projection head, on views in memory: `ours`
 and `ours_bfloat16` (mixed_bfloat16) from bytes, as `fit` does; `torch_nchw`,
-`torch_channels_last` and `torch_channels_last_bf16` (autocast) from normalised
-floats, where torchvision is installed. With it, the defaults take some twenty
-minutes. `plain_keras` is a network of tf.keras.applications with a head, as its
-user writes it; ours is the same in SupConModel:
+`torch_channels_last`, `torch_compiled` (the same by torch.compile) and
+`torch_channels_last_bf16` (autocast) from normalised floats, where torchvision
+is installed. With it, the defaults take half an hour. `plain_keras` is a
+network of tf.keras.applications with a head, as its user writes it; ours is the
+same in SupConModel:
 
   python benchmarks/step.py --architectures=keras:MobileNetV2 --image_size=96 \
     --implementations=ours,plain_keras
@@ -32,8 +33,13 @@ from supcon_tf import exceptions, settings
 
 _RATE, _MOMENTUM, _DECAY = 0.05, 0.9, 1e-4
 _PLAIN = "plain_keras"
-_KERAS = ("keras:MobileNetV2", "keras:EfficientNetV2B0")
-_TORCH = ("torch_nchw", "torch_channels_last", "torch_channels_last_bf16")
+_KERAS = ("keras:MobileNetV2", "keras:EfficientNetV2B0", "keras:ResNet50")
+_TORCH = (
+    "torch_nchw",
+    "torch_channels_last",
+    "torch_compiled",
+    "torch_channels_last_bf16",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,6 +216,8 @@ def plain_model(architecture: str, shape: tuple[int, ...]) -> object:
     x = tf.cast(x, tf.float32)
     if name == "MobileNetV2":
         x = layers.Rescaling(1 / 127.5, -1)(x)
+    if name == "ResNet50":  # BGR, less the means of ImageNet
+        x = tf.keras.applications.resnet.preprocess_input(x)
     x = unit()(layers.GlobalAveragePooling2D()(network(x)))
     x = layers.Dense(2048, "relu")(x)
     x = unit()(layers.Dense(128, use_bias=False)(x))
@@ -246,11 +254,12 @@ def torch_step(
     network = make_network(job.architecture)
     images = torch.from_numpy(views).flatten(0, 1).permute(0, 3, 1, 2)
     images = (images.float() / 255 - 0.5) / 0.5  # [M, 3, size, size]
-    last = "channels_last" in job.implementation
+    last = job.implementation != "torch_nchw"
     layout = torch.channels_last if last else torch.contiguous_format
-    network.to(memory_format=layout)
-    images = images.contiguous(memory_format=layout)
-    targets = torch.from_numpy(labels).long()
+    device = measuring.torch_device()
+    network.to(device, memory_format=layout)
+    images = images.to(device).contiguous(memory_format=layout)
+    targets = torch.from_numpy(labels).long().to(device)
     criterion = functools.partial(plain_loss, tau=job.temperature)
     if job.supcontrast_path:
         criterion = measuring.load_file(job.supcontrast_path).SupConLoss(
@@ -259,9 +268,11 @@ def torch_step(
     weights = list(network.parameters())
     optimizer = torch.optim.SGD(weights, _RATE, _MOMENTUM, weight_decay=_DECAY)
     bfloat16 = job.implementation.endswith("bf16")
+    if job.implementation == "torch_compiled":
+        network = torch.compile(network)
 
     def step() -> float:
-        with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+        with torch.autocast(device, torch.bfloat16, enabled=bfloat16):
             projections = network(images)  # [M, 128]
         loss = criterion(projections.unflatten(0, views.shape[:2]), targets)
         optimizer.zero_grad()

@@ -42,7 +42,7 @@ def here(monkeypatch):
 def measure(here, monkeypatch, tmp_path):
     """Measures a suite in this process; what it tells and writes."""
 
-    def run(function, job):
+    def run(function, job, device="cpu"):
         module, name = function.split(".")
         module = importlib.import_module(f"benchmarks.{module}")
         return getattr(module, name)(argparse.Namespace(**job))

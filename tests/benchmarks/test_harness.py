@@ -49,7 +49,7 @@ def asked(monkeypatch):
     """Answers in place of processes; the jobs they were given."""
     asked = []
 
-    def run(function, job):
+    def run(function, job, device):
         assert function == "test_harness.measure"
         assert pathlib.Path(job.pop("folder")).is_dir()
         asked.append(job)

@@ -81,13 +81,13 @@ def test_the_oracle_is_the_gradient_of_the_loss(views, classes):
 
 
 def test_the_loss_is_measured_beside_a_peer(tmp_path, run_benchmark):
-    """In processes of their own, as a user does."""
+    """In processes of their own, as a user does; on a GPU if there is one."""
     (tmp_path / "peer.py").write_text(PEER)
     told, written = run_benchmark(
         "loss",
         *("--implementations=tiled,official", "--official_path=peer.py"),
         *("--rows=64", "--dim=8", "--classes=5"),
-        *("--rounds=1", "--seconds=0.05"),
+        *("--rounds=1", "--seconds=0.05", "--device=gpu"),
     )
     assert len(written["points"]) == 2 and written["disagreements"] == []
     for point in written["points"]:
