@@ -31,6 +31,7 @@ class KnnBench(harness.Bench):
     """Settings of benchmarks/knn.py."""
 
     NEEDS = dict.fromkeys(("ours", "sklearn_euclidean", "sklearn_cosine"), ())
+    AXES = {"bank": "bank"}
     COLUMNS = (
         results.Column("s", lambda p: p["seconds"], drawn=True),
         results.SPREAD,
@@ -40,7 +41,9 @@ class KnnBench(harness.Bench):
     PEERS = ("ours",)
 
     run_dir: str = harness.run_dir("bench_knn")
-    bank: int = settings.setting(50_000, "Rows that are searched.", at_least=1)
+    bank: tuple[int, ...] = settings.setting(
+        (50_000,), "Rows that are searched."
+    )
     queries: int = settings.setting(10_000, "Rows of queries.", at_least=1)
     dim: int = settings.setting(512, "Size of a representation.", at_least=1)
     k: int = settings.setting(200, "Neighbours of each query.", at_least=1)
@@ -48,9 +51,9 @@ class KnnBench(harness.Bench):
     seed: int = settings.setting(0, "Seed of representations.", at_least=0)
 
     def _check(self) -> None:
-        if self.k > self.bank:
+        if self.k > min(self.bank):
             raise exceptions.InvalidValue(
-                f"--k must be at most --bank, {self.bank}, got {self.k}"
+                f"--k must be at most --bank, {min(self.bank)}, got {self.k}"
             )
 
 

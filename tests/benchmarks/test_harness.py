@@ -144,7 +144,7 @@ def test_what_is_asked_for_must_be_there(tmp_path):
         ("step", {"batch_sizes": ()}, "--batch_sizes must have values"),
         ("step", {"chunks": (1, 3)}, "--chunk_size must divide --batch_sizes"),
         ("step", {"chunk_size": 48}, "--chunk_size must divide --batch_sizes"),
-        ("knn", {"k": 9, "bank": 8}, "--k must be at most --bank, 8, got 9"),
+        ("knn", {"k": 9, "bank": (8,)}, "--k must be at most --bank, 8, got 9"),
         ("serving", {"images": (1, 0)}, "--images must .* positive, got 1,0"),
     ],
 )

@@ -194,7 +194,7 @@ def test_the_check_sees_another_neighbour_and_another_number():
 
 
 def test_the_search_is_measured(measure):
-    _, written = measure("knn", bank=90, queries=70, dim=6, k=5, rounds=1)
+    _, written = measure("knn", bank=(90,), queries=70, dim=6, k=5, rounds=1)
     table = written["table"]
     assert [row[""] for row in table] == list(knn.KnnBench.NEEDS)
     assert all(float(row["time/ours"]) > 0 for row in table)
