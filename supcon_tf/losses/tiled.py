@@ -147,6 +147,7 @@ def tiled_losses(
         and unit_length
         and tiling.fits_one_shift(1.0 / temperature)
         and (formulation, denominator, positives_cap) == ("out", "all", None)
+        and positives != positive_weights.GIVEN
         and batch.alone
         and queue is None
         and z.shape[0] is not None

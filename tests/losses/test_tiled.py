@@ -89,8 +89,9 @@ def test_denominators_and_caps_equal_the_dense_loss(alike):
     """A row per tile, tiles with some classes, one tile; any shift."""
     z = made.unit([7, 2, 4], seed=3).astype(np.float32)
     for tile_rows, options in zip(
-        (1, 3, 4, 100, 4, 3, 100),
+        (None, 1, 3, 4, 100, 4, 3, 100),
         (
+            {},
             {"denominator": "one_positive"},
             {"denominator": "one_positive", "positives_cap": 2},
             {"denominator": "only_negatives", "formulation": "in"},
@@ -109,7 +110,9 @@ def test_denominators_and_caps_equal_the_dense_loss(alike):
             for f in (
                 losses.supcon_loss,
                 functools.partial(
-                    losses.tiled_supcon_loss, tile_rows=tile_rows
+                    losses.tiled_supcon_loss,
+                    tile_rows=tile_rows,
+                    unit_length=True,
                 ),
             )
         )
