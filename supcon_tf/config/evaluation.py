@@ -72,6 +72,9 @@ class EvaluateSettings(Settings):
     )
     """Of a long tail: classes with fewer training images than the first number
     are few-shot, with more than the second many-shot."""
+    hierarchy: str | None = None
+    """Parents of the classes, to measure mistakes by: names, or a file, as of
+    tools/pretrain.py. Default: those that the run was trained with."""
     bank_images: int | None = setting(None, at_least=0)
     """Training images, at most, that neighbours and prototypes are made of,
     evenly spread; 0 for no such measures, and no samples. Default: all. Their

@@ -49,6 +49,10 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
         corrupted = robustness.Robustness(settings, run)
     if settings.label_issues:
         run.check_one_label("--label_issues")
+    ancestors = None
+    if parents := settings.hierarchy or run.settings.hierarchy:
+        run.check_one_label("--hierarchy")
+        ancestors = hierarchy.read_ancestors(parents, run.class_names)
     with distribute.make_strategy(settings.strategy, settings.tpu).scope():
         classifiers = {name: run.classifier(name) for name in run.classifiers}
         console.print_header(test_source, image_size)
@@ -73,7 +77,7 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
     bank = None
     if settings.bank_images != 0:
         bank = splits.encode(run, "train", represent, settings.bank_images)
-    measured = _measure(settings, run, test, bank, probabilities)
+    measured = _measure(settings, run, test, bank, probabilities, ancestors)
     if corrupted is not None:
         measured["corruptions"] = corrupted.measure(
             lambda images: classify(represent(images)[0])
@@ -88,6 +92,7 @@ def _measure(
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit | None,
     probabilities: dict[str, np.ndarray],
+    ancestors: np.ndarray | None,
 ) -> dict[str, object]:
     """What was measured of what, and all measures of the clean images."""
     measured = {
@@ -122,10 +127,7 @@ def _measure(
             measured[name]["shots"] = measures.shot_summary(
                 measured[name]["per_class_recall"], counts, settings.shots
             )
-    if run.settings.hierarchy is not None:
-        ancestors = hierarchy.read_ancestors(
-            run.settings.hierarchy, run.class_names
-        )
+    if ancestors is not None:
         for name, values in predictions.items():
             measured[name]["hierarchy"] = measures.level_summary(
                 values.argmax(axis=1), test.labels, ancestors

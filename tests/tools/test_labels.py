@@ -227,6 +227,15 @@ def test_classes_with_parents(tiny_settings, tmp_path):
         parent, own = levels["top_1_by_level"]
         assert own == measured[name]["top_1"] <= parent
         assert parent == levels["parent_top_1"]
+    flat = training.pretrain(tiny_settings(tmp_path / "flat", epochs=0))
+    measured = evaluation.evaluate(
+        config.EvaluateSettings(str(flat.path), hierarchy=str(parents))
+    )
+    assert len(measured["knn"]["hierarchy"]["top_1_by_level"]) == 2
+    with pytest.raises(ValueError, match="`hierarchy` names must give some cl"):
+        evaluation.evaluate(
+            config.EvaluateSettings(str(flat.path), hierarchy="names")
+        )
     with pytest.raises(ValueError, match="`hierarchy` names must give some cl"):
         training.pretrain(tiny_settings(tmp_path / "none", hierarchy="names"))
     assert not (tmp_path / "none").exists()
