@@ -63,54 +63,41 @@ class Parts:
 def losses(tiling: Tiling, log_d: tf.Tensor, options: Options) -> Parts:
     """L_i of the rows, by the sets of the tiling and log D_i, [R] float32."""
     log_d_of = tiling.rows.cut(log_d)
+    is_in = options.formulation == "in"
 
     def tile(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Terms of P(i), added up by rows: numbers, and logarithms of such."""
-        weights, _ = tiling.both_ways(tiling.sets.weights, a, b)
+        """Sums over P(i) of w, w log p and w f, and log-sums of w p, w p f."""
+        w, _ = tiling.both_ways(tiling.sets.weights, a, b)
         logits, log_d = tiling.logits(a, b), log_d_of[a][:, tf.newaxis]
-        log_p = _log_p(logits, log_d, options)
-        numbers, logarithms = [weights], []
-        if options.formulation == "in":
-            log_w = tf.math.log(tf.where(weights > 0, weights, 1.0))
-            log_w = tf.where(weights > 0, log_w, log_space.LOG_ZERO)
-            logarithms.append(log_w + log_p)
-            if options.is_alone:
-                log_f = -tf.nn.softplus(logits - log_d)
-                logarithms.append(log_w + log_p + log_f)
-        else:
-            numbers.append(weights * log_p)
-            if options.is_alone:
-                numbers.append(weights * tf.sigmoid(log_d - logits))
-            kept = tf.where(weights > 0, logits, log_space.LOG_ZERO)
-            logarithms.append(kept)
-        sums = [tf.reduce_sum(x, axis=1) for x in numbers]
-        logs = [tf.reduce_logsumexp(x, axis=1) for x in logarithms]
+        log_p, f, log_f = _log_p(logits, log_d, options), 1.0, 0.0
+        if options.is_alone:
+            f = tf.sigmoid(log_d - logits)
+            log_f = -tf.nn.softplus(logits - log_d)
+        sums = [tf.reduce_sum(x, axis=1) for x in (w, w * log_p, w * f)]
+        logs = [tf.fill(tf.shape(sums[0]), log_space.LOG_ZERO)] * 2
+        if is_in or options.adds:
+            log_w = tf.math.log(tf.where(w > 0, w, 1.0))
+            log_wp = tf.where(w > 0, log_w + log_p, log_space.LOG_ZERO)
+            logs = [tf.reduce_logsumexp(x, 1) for x in (log_wp, log_wp + log_f)]
         return tf.stack(sums, axis=1), tf.stack(logs, axis=1)
 
-    is_in = options.formulation == "in"
-    more = int(options.is_alone)
     rows = tf.shape(tiling.rows.vectors)[1]
-    sums = _over_positives(
+    sums, logs = _over_positives(
         tiling,
         tile,
         lambda x, y: (x[0] + y[0], log_space.log_add_exp(x[1], y[1])),
-        (
-            tf.zeros([rows, 1 if is_in else 2 + more]),
-            tf.fill([rows, 1 + more if is_in else 1], log_space.LOG_ZERO),
-        ),
+        (tf.zeros([rows, 3]), tf.fill([rows, 2], log_space.LOG_ZERO)),
     )
-    numbers, logarithms = (
-        tf.unstack(tiling.rows.join(x), axis=1) for x in sums
-    )
-    total = numbers[0]
+    total, out, passed = tf.unstack(tiling.rows.join(sums), axis=1)
+    inside, passed_in = tf.unstack(tiling.rows.join(logs), axis=1)
     if is_in:
-        norm, value = logarithms[0], logarithms[0] - tf.math.log(total)
-        passed = tf.exp(logarithms[-1] - norm)
+        norm, value = inside, inside - tf.math.log(total)
+        passed = tf.exp(passed_in - inside)
     else:
-        norm, value = total, tf.math.divide_no_nan(numbers[1], total)
-        passed = tf.math.divide_no_nan(numbers[2 if more else 0], total)
-    if options.adds:
-        given, log_d = log_d, log_space.log_add_exp(log_d, logarithms[0])
+        norm, value = total, tf.math.divide_no_nan(out, total)
+        passed = tf.math.divide_no_nan(passed, total)
+    if options.adds:  # where all positives weigh 1
+        given, log_d = log_d, log_space.log_add_exp(log_d, inside)
         passed = tf.exp(given - log_d)
     shared = 0.0 if options.is_alone else log_d
     return Parts(shared - value, passed, total, norm, log_d)
