@@ -238,17 +238,15 @@ class SupConLoss(inputs.Loss):
         )
 
     def _is_small(self, z: tf.Tensor) -> bool:
-        """Whether auto takes all pairs at once."""
-        if (
-            self._is_plain
-            or self.implementation != "auto"
-            or z.shape[0] is None
-        ):
+        """Whether auto takes all pairs at once, on one replica."""
+        alone = not self.cross_replica or distribute.replicas_in_sync() == 1
+        known = z.shape[0] is not None
+        is_auto = self.implementation == "auto" and not self._is_plain
+        if not (is_auto and alone and known):
             return False
-        replicas = distribute.replicas_in_sync() if self.cross_replica else 1
         rows = z.shape[0] * z.shape[1]
         queued = 0 if self.queue is None else self.queue.size
-        return rows * (replicas * rows + queued) <= _PAIRS_AT_ONCE
+        return rows * (rows + queued) <= _PAIRS_AT_ONCE
 
     def _normalized(self, z: tf.Tensor) -> tf.Tensor:
         """Unit vectors along the last axis, if this loss makes them."""
