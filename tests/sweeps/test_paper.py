@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 TABLES = [
     (path.parent.name, path.stem)
     for path in sorted((ROOT / "flags/tables").glob("*/*.flags"))
-    if path.stem not in ("linear_views", "corrupted")
+    if path.stem not in ("linear_views", "corrupted", "shots")
 ]
 
 
