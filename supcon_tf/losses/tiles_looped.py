@@ -34,15 +34,16 @@ def log_sum_exp(tiling: Tiling) -> tf.Tensor:
     """
 
     def sums(by_row: tf.Tensor, by_column: tf.Tensor) -> list[tf.Tensor]:
+        def with_one_shift() -> list[tf.Tensor]:
+            x, y = _each(tf.exp, by_row, by_column)
+            return [_log_of_sum(x, axis=1), _log_of_sum(y, axis=0)]
+
         return tf.cond(
             tiling.one_shift,
+            with_one_shift,
             lambda: [
-                _log_of_sum(x, 1 - axis)
-                for axis, x in enumerate(_each(tf.exp, by_row, by_column))
-            ],
-            lambda: [
-                tf.reduce_logsumexp(x, 1 - axis)
-                for axis, x in enumerate((by_row, by_column))
+                tf.reduce_logsumexp(by_row, axis=1),
+                tf.reduce_logsumexp(by_column, axis=0),
             ],
         )
 

@@ -97,9 +97,10 @@ def test_gradient_flows_to_the_batch_alone():
     np.testing.assert_allclose(gradient, expected, atol=2e-6)
 
 
-def test_compiles_by_xla():
+@pytest.mark.parametrize("implementation", ["dense", "tiled"])
+def test_compiles_by_xla(implementation):
     queue = losses.ProjectionQueue(8, 4)
-    loss = losses.SupConLoss(queue=queue)
+    loss = losses.SupConLoss(queue=queue, implementation=implementation)
 
     @tf.function(jit_compile=True)
     def step(z, labels):
