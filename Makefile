@@ -19,7 +19,7 @@ STAMP := $(VENV)/.installed-$(VERSION)
 DEV_STAMP := $(VENV)/.dev-installed-$(VERSION)
 INSTALL := $(BIN)/python -m pip install --quiet -c $(LOCK)
 
-.PHONY: demo test test-platforms bench-gpu python lint clean
+.PHONY: demo test test-platforms bench-gpu python lint docs release-check clean
 
 demo: $(STAMP)
 	$(BIN)/python tools/demo.py
@@ -45,6 +45,21 @@ bench-gpu: $(DEV_STAMP)
 lint: $(DEV_STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+
+# The site, in runs/site: broken links and anchors fail, and misspelled words.
+docs: $(DEV_STAMP)
+	$(BIN)/codespell README.md WORKSPACE.md CHANGELOG.md docs serving \
+	--skip='*.png,*.json,*.ipynb'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+# Wheel and sdist, in runs/dist, and the demo by the wheel where no checkout is.
+release-check: $(DEV_STAMP)
+	rm -rf runs/dist runs/release
+	$(BIN)/python -m build --outdir runs/dist
+	$(PYTHON) -m venv runs/release/venv
+	runs/release/venv/bin/python -m pip install --quiet -c $(LOCK) \
+	"$$(ls runs/dist/*.whl)[serving]"
+	cd runs/release && venv/bin/supcon demo --epochs=2
 
 clean:
 	rm -rf .venv* runs .pytest_cache .ruff_cache *.egg-info

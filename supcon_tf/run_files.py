@@ -15,6 +15,7 @@ from etils import epath
 
 from supcon_tf import exceptions, files, settings
 
+EXPORT_RECORD = "assets.extra/metadata.json"  # below export/<version>
 _CHECKPOINT = "step-"  # before the step, eight digits or more
 _SHOWN_NAMES = 5  # of images, in a message
 
@@ -100,6 +101,36 @@ class RunDirectory:
     def evaluation(self) -> dict[str, object]:
         """What evaluation.json holds, by classifier; {} before it is there."""
         return files.read_json(self.evaluation_file, {})
+
+    def exports(self) -> list[int]:
+        """The versions below export/, rising."""
+        names = (path.name for path in self.export.glob("*"))
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def export_record(self) -> dict[str, object]:
+        """metadata.json of the newest export; {} before there is any."""
+        newest = str(max(self.exports(), default=0))
+        return files.read_json(self.export / newest / EXPORT_RECORD, {})
+
+    def example_counts(self, split: str) -> tuple[int | None, list[int]]:
+        """Examples of "train" or "test", and of each class; None, [] unknown.
+
+        An evaluation has left them in encoded/. Before that, only the number
+        of training images that have names is known.
+        """
+        folder = self.encoded / split
+        made_of = files.read_json(folder / "made_of.json", {})
+        if not made_of:
+            known = len(self._trained_on()) if split == "train" else 0
+            return known or None, []
+        if made_of["most"] is not None:  # labels are of these alone
+            return made_of["examples"], []
+        labels = np.load(folder / "labels.npy")
+        if labels.ndim == 1:
+            counts = np.bincount(labels, minlength=len(self.class_names()))
+        else:  # of several labels
+            counts = labels.sum(axis=0)
+        return made_of["examples"], counts.tolist()
 
     def latest_checkpoint(self) -> str:
         """Path of the newest checkpoint.

@@ -18,8 +18,7 @@ WORKSPACE = (ROOT / "WORKSPACE.md").read_text()
 PAGES = [
     ROOT / "README.md",
     ROOT / "WORKSPACE.md",
-    ROOT / "serving" / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 DOCS = [path.read_text() for path in PAGES[2:]]
 
@@ -78,8 +77,10 @@ def test_every_tool_and_preset_is_documented():
 
 def test_documented_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text()
-    for target in set(re.findall(r"make (\w+)", README + WORKSPACE)):
-        if target in ("demo", "test", "lint", "clean"):
+    contributing = (ROOT / "docs" / "CONTRIBUTING.md").read_text()
+    texts = README + WORKSPACE + contributing
+    for target in set(re.findall(r"make ([\w-]+)", texts)):
+        if target in ("demo", "test", "lint", "docs", "release-check"):
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
     assert re.search(r"^make demo", README, re.MULTILINE)
     assert re.search(r"^make test", README, re.MULTILINE)
@@ -111,7 +112,9 @@ def anchors(text: str) -> set[str]:
     return {head.replace(" ", "-") for head in kept}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", PAGES, ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_links_between_documents_lead_somewhere(path):
     links = re.findall(r"\]\(([^)]+)\)", path.read_text())
     for link in links:

@@ -8,8 +8,9 @@ import nbclient
 import nbformat
 import pytest
 
-NOTEBOOKS = pathlib.Path(__file__).parent.parent / "notebooks"
+NOTEBOOKS = pathlib.Path(__file__).parent.parent / "docs" / "tutorials"
 QUICKSTART = NOTEBOOKS / "quickstart.ipynb"
+PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
 
 
 def executed(notebook, folder):
@@ -68,7 +69,6 @@ def test_quickstart_is_short_and_imports_two_packages():
     }
     assert imported == {"supcon_tf", "tensorflow"}
     assert "model.fit(" in "\n".join(code)
-    assert not any(c.get("outputs") for c in notebook.cells), "clear outputs"
 
 
 def test_a_network_of_keras_goes_from_fit_to_export(tmp_path):
@@ -88,3 +88,77 @@ def test_a_language_model_learns_in_plain_keras(tmp_path):
     text = "".join(o.get("text", "") for o in executed(notebook, tmp_path))
     accuracy = re.search("accuracy (.+)", text)[1]
     assert float(accuracy) > 0.9
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_a_tutorial_is_short_and_keeps_what_a_run_has_shown(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    assert len(notebook.cells) <= 15
+    assert path.stat().st_size < 400_000
+    code = [c for c in notebook.cells if c.cell_type == "code"]
+    assert code[0].source.startswith("try:\n    import supcon_tf\n")
+    outputs = [o for cell in code for o in cell.outputs]
+    assert outputs, "execute it, and keep the outputs"
+    kinds = {o.output_type for o in outputs}
+    assert kinds <= {"stream", "display_data", "execute_result"}
+    assert all(o.get("name") != "stderr" for o in outputs)
+
+
+# How a tutorial becomes small, its pictures, a number that it prints, and the
+# least and the most that this may be.
+TOYS = {
+    "devices": (
+        {
+            "epochs = 3\n": "epochs = 1\n",
+            "steps = data.steps_per_epoch(digits, 64)": "steps = 10",
+        },
+        1,
+        "two devices differ by (\\S+)",
+        (0, 1e-4),
+    ),
+    "figure": (
+        {
+            "epochs = 12\n": "epochs = 4\n",
+            "temperatures = [0.05, 0.1, 0.2, 0.5, 1.0]": (
+                "temperatures = [0.1]"
+            ),
+        },
+        1,
+        "temperature 0.1: top-1 .+ and (.+)",
+        (0.3, 1),
+    ),
+    "labels": (
+        {"epochs = 30\n": "epochs = 4\n"},
+        1,
+        "SupCon, adjusted: .+ mean (.+)",
+        (0.3, 1),
+    ),
+    "neighbours": (
+        {"epochs = 12\n": "epochs = 3\n"},
+        2,
+        "first 50: precision (.+),",
+        (0.8, 1),
+    ),
+    "serving": (
+        {"epochs = 12\n": "epochs = 1\n"},
+        1,
+        "float32 differs by (.+)",
+        (0, 1e-3),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOYS)
+def test_a_tutorial_runs_small(name, tmp_path):
+    replaced, pictures, pattern, (least, most) = TOYS[name]
+    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    for before, after in replaced.items():
+        assert any(before in c.source for c in notebook.cells), before
+        for cell in notebook.cells:
+            cell.source = cell.source.replace(before, after)
+    outputs = executed(notebook, tmp_path)
+    shown = [o for o in outputs if "image/png" in o.get("data", {})]
+    assert len(shown) == pictures
+    text = "".join(o.get("text", "") for o in outputs)
+    assert least <= float(re.search(pattern, text)[1]) <= most

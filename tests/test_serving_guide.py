@@ -1,4 +1,4 @@
-"""The guide of serving/ says what is served, and how, in lines that work."""
+"""The guide in docs/serving/ says what is served, in lines that work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tensorflow_serving.config import model_server_config_pb2
 from supcon_tf.serving import metadata
 from tests import small_export, tf_serving
 
-README = (tf_serving.FOLDER / "README.md").read_text()
+PAGES = (tf_serving.ROOT / "docs" / "serving").glob("*.md")
+README = "\n".join(page.read_text() for page in sorted(PAGES))
 
 
 def blocks(language):

@@ -217,7 +217,7 @@ class ViewSettings(Settings):
     )
     """Range of the random crop's share of the image area, two numbers; empty
     for no random crop. The paper has 0.08,1 on ImageNet and 0.2,1 on CIFAR: in
-    few epochs milder views teach more (docs/reproduction.md)."""
+    few epochs milder views teach more (docs/reproduction/supcontrast.md)."""
     horizontal_flip: bool = True
     """Flip half of the views left to right."""
 

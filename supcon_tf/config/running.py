@@ -131,7 +131,7 @@ class OptimizerSettings(Settings):
         """The learning rate where none is given.
 
         Those of sgd for supcon, of lars and of rmsprop with a small epsilon are
-        the best that were measured (docs/reproduction.md); the others are
+        the best that were measured (docs/reproduction/); the others are
         customary. With an epsilon of 1, far above the squares of a gradient,
         rmsprop steps as sgd does.
         """

@@ -64,7 +64,7 @@ class EncoderSettings(Settings):
     )
     """Start the last batch norm of each residual branch at 0, as in the paper's
     code: a deep ResNet then starts as a shallow one. Small and short runs learn
-    slower from there, see docs/TRAINING.md."""
+    slower from there, see docs/guides/training.md."""
     normalize_representation: bool = True
     """L2-normalise the encoder's output, as in Sec. 3.1."""
     hidden_dims: tuple[int, ...] = (2048,)
@@ -73,7 +73,7 @@ class EncoderSettings(Settings):
     """Size of a projection."""
     projection_batch_norm: bool = True
     """Batch norm in the hidden layers of the projection head, which the paper
-    does not have; docs/TRAINING.md says why."""
+    does not have; docs/guides/training.md says why."""
     projection_bias: bool = False
     """A bias in the last layer of the projection head, as in the PyTorch
     reference."""

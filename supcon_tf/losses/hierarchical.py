@@ -30,12 +30,13 @@ class HierarchicalSupConLoss(supcon.SupConLoss):
     Without a queue; tiled, the levels together take little more than one.
 
     Args:
-      ancestors: [classes][H] integers, of each class its ancestors from the
+      ancestors: [classes, H] integers, of each class its ancestors from the
         highest down to itself; numbers of one level tell it apart, such as
         `[[0, 0], [0, 1], [1, 2]]`.
       penalty: b, at least 1; 2 as in their code, 1 for equal levels.
       constrained: take the maximum; False for the sum alone.
-      temperature, ...: all others are `SupConLoss`'s.
+
+    All other arguments are those of `SupConLoss`.
 
     Raises:
       ValueError: as of `SupConLoss`; the ancestors are no such table, or one

@@ -31,6 +31,11 @@ def label_issues(run: contents.Run) -> str:
     return f"{evaluate(run)} --label_issues=1000"
 
 
+def export(run: contents.Run) -> str:
+    """The command that exports a run, with its model card."""
+    return _line("export", run_dir=run.files.path)
+
+
 def reproduction(run: contents.Run) -> list[str]:
     """Pretraining, linear stage where there is one, evaluation: once more."""
     again = f"{run.files.path}_again"

@@ -32,6 +32,7 @@ class Run:
       representations: those of representations.npz.
       samples: those of samples.npz.
       issues: those of label_issues.npz.
+      card: the model card of the newest export.
     """
 
     def __init__(self, files: run_files.RunDirectory, name: str):
@@ -57,6 +58,7 @@ class Run:
         self.representations = run_files.read_arrays(files.representations_file)
         self.samples = run_files.read_arrays(files.samples_file)
         self.issues = run_files.read_arrays(files.issues_file)
+        self.card = files.export_record().get("card", {})
 
     def class_name(self, label: int) -> str:
         """The name of a class id, the id where it has none."""
@@ -76,6 +78,7 @@ class Run:
             "evaluation": self.evaluation,
             "predictions": self.predictions,
             "robustness": self.robustness(),
+            "card": self.card,
             # A run of no epochs has no more to come.
             "epochs": self.epochs or self.settings.get("epochs") == "0",
         }

@@ -91,6 +91,11 @@ def settings(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
     ]
 
 
+def card(run: contents.Run) -> dict[str, dict[str, str | list[str]]]:
+    """The model card of the newest export: its lines by section and name."""
+    return run.card
+
+
 def _training(run: contents.Run) -> str:
     """How long the encoder was trained, and with which loss."""
     known = run.settings

@@ -83,6 +83,7 @@ SECTIONS = (
         "issue_images",
         commands.label_issues,
     ),
+    OfEach("Model card", overview.card, "card", commands.export),
     OfEach("Repeat it", commands.reproduction),
 )
 

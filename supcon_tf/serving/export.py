@@ -23,8 +23,8 @@ def export(settings: config.ExportSettings) -> epath.Path:
     run = runs.open_run(settings.run_dir, settings.linear_stage)
     takes = _takes(run, settings)
     versions = run.files.export
-    taken = [int(x.name) for x in versions.glob("*") if x.name.isdecimal()]
-    directory = versions / str(settings.version or max(taken, default=0) + 1)
+    newest = max(run.files.exports(), default=0)
+    directory = versions / str(settings.version or newest + 1)
     if directory.exists():
         raise exceptions.InvalidValue(
             f"--version must not exist in {versions}, got {settings.version}"

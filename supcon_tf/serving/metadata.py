@@ -1,9 +1,13 @@
-"""metadata.json: where an export comes from, and what its files must be."""
+"""metadata.json: where an export comes from, and what its files must be.
+
+And the model card, which says it to people.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import math
 import pathlib
 import subprocess
 from collections.abc import Mapping
@@ -13,12 +17,14 @@ from etils import epath
 from google.protobuf import message
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-from supcon_tf import config, exceptions, files, scores
+from supcon_tf import config, exceptions, files, run_files, scores
 from supcon_tf.augment import geometry
+from supcon_tf.serving import model_card
 from supcon_tf.training import console, runs
 
 EXTRAS = "assets.extra"  # the directory that SavedModels have for such files
-FILE = f"{EXTRAS}/metadata.json"
+FILE = run_files.EXPORT_RECORD
+CARD = f"{EXTRAS}/model_card.md"
 _PACKAGE = pathlib.Path(__file__).parent.parent
 _GIT_SECONDS = 5
 _PREPROCESSING = (
@@ -38,14 +44,14 @@ def write_metadata(
     settings: config.ExportSettings,
     classifier: str,
 ) -> None:
-    """Writes assets.extra/metadata.json, the last file of an export.
+    """Writes model_card.md and metadata.json, the last files of an export.
 
-    `git_revision` is null where this code is in no checkout, `metrics` where
-    this checkpoint was not evaluated; `files` has SHA-256 and bytes of each
-    other file.
+    Both lie in assets.extra/. `git_revision` is null where this code is in no
+    checkout, `metrics` where this checkpoint was not evaluated; `files` has
+    SHA-256 and bytes of each other file, `card` is that of `model_card`.
 
     Args:
-      directory: a SavedModel of the run, complete but for this file.
+      directory: a SavedModel of the run, complete but for these files.
       run: the run that was exported.
       settings: those of the export.
       classifier: "linear", "pretrained" or "none": what it resolved to.
@@ -58,8 +64,11 @@ def write_metadata(
     signatures = read_signatures(directory)
     is_named = classifier != "none" or settings.prototypes
     classes = run.class_names if is_named else ()
+    evaluation = _evaluation(run, classifier)
     record = {
         **_origin(run, settings, classifier),
+        "metrics": _metrics(classifier, evaluation),
+        "parameters": _num_parameters(directory),
         **_described_inputs(run, settings),
         "classes": list(classes),
         "top_k": min(settings.top_k, len(classes)),
@@ -67,7 +76,26 @@ def write_metadata(
         "signatures": {n: _described(s) for n, s in signatures.items()},
         "files": _digests(directory),
     }
-    files.write_json(directory / FILE, record, ensure_ascii=False)
+    card = model_card.describe(run, record, evaluation)
+    text = model_card.to_markdown(record["run"], card)
+    files.write_atomically(directory / CARD, text)
+    listed = {**record["files"], CARD: files.digest(directory / CARD)}
+    record["files"] = dict(sorted(listed.items()))
+    files.write_json(
+        directory / FILE, {**record, "card": card}, ensure_ascii=False
+    )
+
+
+def _num_parameters(directory: epath.Path) -> int:
+    """How many numbers the variables of a SavedModel are."""
+    reader = tf.train.load_checkpoint(str(directory / "variables/variables"))
+    kinds = reader.get_variable_to_dtype_map()
+    shapes = reader.get_variable_to_shape_map()
+    return sum(
+        math.prod(shape)
+        for name, shape in shapes.items()
+        if kinds[name].is_floating
+    )
 
 
 def _described_inputs(
@@ -91,7 +119,7 @@ def _described_inputs(
 def _origin(
     run: runs.Run, settings: config.ExportSettings, classifier: str
 ) -> dict[str, object]:
-    """What was exported, by whom, and how good it is."""
+    """What was exported, and by whom."""
     checkpoints = {"encoder": run.checkpoint}
     recorded = {"export": settings, "encoder": run.settings}
     if classifier != "none":
@@ -123,7 +151,6 @@ def _origin(
             }
             for part, one in recorded.items()
         },
-        "metrics": _metrics(run, classifier, checkpoints),
     }
 
 
@@ -170,19 +197,27 @@ def git_revision(package: pathlib.Path = _PACKAGE) -> str | None:
     return done.stdout.strip()
 
 
-def _metrics(
-    run: runs.Run, classifier: str, checkpoints: Mapping[str, str]
-) -> dict[str, object] | None:
-    """What evaluation.json says of the exported checkpoints."""
+def _evaluation(run: runs.Run, classifier: str) -> dict[str, object]:
+    """evaluation.json, if it is of the exported checkpoints; else {}."""
     results = run.files.evaluation()
-    exported = {"encoder": checkpoints["encoder"]}
+    exported = {"encoder": run.checkpoint}
     if classifier == "linear":
-        exported["linear_checkpoint"] = checkpoints["classifier"]
+        path = run.classifier_checkpoint(classifier)
+        exported["linear_checkpoint"] = path
     for key, path in exported.items():
         # The run may have moved since.
         below_run = epath.Path(path).relative_to(run.files.path)
         if not str(results.get(key)).endswith(f"/{below_run}"):
-            return None
+            return {}
+    return results
+
+
+def _metrics(
+    classifier: str, results: Mapping[str, object]
+) -> dict[str, object] | None:
+    """The scores of what was exported."""
+    if not results:
+        return None
     named = {score.path for score in scores.SCORES}
     return {key: results[key] for key in ("dataset", "test_examples")} | {
         part: {k: v for k, v in results[part].items() if f"{part}.{k}" in named}

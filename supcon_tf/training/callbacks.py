@@ -141,7 +141,7 @@ class CollapseWarning(_Warning):
             "warning",
             f"{seen} after {step} steps: try a --learning_rate "
             "ten times as large or as small, and milder views (--crop_area, "
-            "--jitter_strength); docs/TRAINING.md, Does it learn?",
+            "--jitter_strength); docs/guides/training.md, Does it learn?",
         )
 
 

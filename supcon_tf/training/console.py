@@ -203,7 +203,7 @@ def _describe_loss(settings: config.PretrainSettings, replicas: int) -> str:
     if chance is not None:
         text += (
             f"; chance level {chance:.4f}; what to expect of the first epochs: "
-            "docs/TRAINING.md, Does it learn?"
+            "docs/guides/training.md, Does it learn?"
         )
     return text
 

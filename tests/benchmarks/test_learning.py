@@ -114,8 +114,8 @@ def test_a_gap_beyond_the_seeds_and_other_views_are_told():
 
 
 def test_the_documents_numbers_are_gone_on_from(tmp_path, monkeypatch):
-    """The table of docs/reproduction.md, without a training."""
-    text = (ROOT / "docs" / "bench_learning.json").read_text()
+    """The table of docs/reproduction/, without a training."""
+    text = (ROOT / "docs" / "reproduction" / "bench_learning.json").read_text()
     (tmp_path / "bench_learning.json").write_text(text)
     monkeypatch.setattr(harness, "choose", lambda b: (b.implementations, []))
     monkeypatch.delattr(harness, "run")

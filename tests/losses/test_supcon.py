@@ -147,7 +147,7 @@ def test_chance_level_is_the_plateau_that_users_reported():
 
 
 def test_in_a_narrow_cone_l_out_costs_the_variance_of_similarities():
-    """The expansion that docs/TRAINING.md explains slow first epochs with."""
+    """With it docs/guides/training.md explains slow first epochs."""
     around = np.eye(1, 16) + 0.1 * np.random.default_rng(0).normal(
         size=(96, 16)
     )

@@ -394,7 +394,7 @@ def test_two_replicas_equal_one_device(mirrored_strategy, options, labelled):
 def test_the_gradient_exchanges_three_numbers_per_row(
     mirrored_strategy, monkeypatch
 ):
-    """No projections: bytes of a sample, as docs/benchmarks.md has them."""
+    """No projections: bytes of a sample, as docs/benchmarks/ has them."""
     exchanged, gather = [], distribute.gather_across_replicas
 
     def count(*tensors):

@@ -163,7 +163,7 @@ def test_it_is_exported_and_converted(tmp_path):
 
 
 def test_the_documents_python_runs():
-    text = (ROOT / "docs" / "TRAINING.md").read_text()
+    text = (ROOT / "docs" / "guides" / "weights.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert "epochs=3, steps_per_epoch=data.steps_per_epoch(digits, 64)" in code
     code = re.sub(

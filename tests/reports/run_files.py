@@ -68,6 +68,13 @@ def write_run(
     )
     ids = [f"test/<i>{i:05}.png" for i in range(test_examples)]
     files.write_predictions(probabilities, labels, ids, class_names)
+    card = {
+        "Model": {"Classes": ", ".join(class_names)},
+        "Measures": {"All": "not measured", "Commands": ["python x.py --a=b"]},
+    }
+    record = files.export / "1" / run_files.EXPORT_RECORD
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps({"card": card}))
     if "samples" in parts:
         _write_samples(files, labels, probabilities, class_names, size, rng)
     return path

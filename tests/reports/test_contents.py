@@ -24,6 +24,19 @@ def test_everything_is_read(tmp_path):
     assert names == ["猫", "8", "-1"]
 
 
+def test_the_card_is_of_the_newest_export(tmp_path):
+    path = run_files.write_run(tmp_path / "run")
+    files = contents.read_run(path, "name").files
+    assert "Model" in contents.read_run(path, "name").card
+    record = files.export / "10" / "assets.extra" / "metadata.json"
+    record.parent.mkdir(parents=True)
+    record.write_text('{"card": {"New": {}}}')
+    assert files.exports() == [1, 10]
+    assert contents.read_run(path, "name").card == {"New": {}}
+    record.write_text("{}")  # of a version without cards
+    assert contents.read_run(path, "name").card == {}
+
+
 def test_what_is_absent_is_empty(tmp_path):
     with pytest.raises(ValueError, match="which has no settings.flags"):
         contents.read_run(tmp_path, "run")

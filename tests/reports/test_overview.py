@@ -100,6 +100,21 @@ def test_runs_on_different_images_are_not_compared_silently():
     assert "different images" in explanation(test_examples=8)
 
 
+def test_the_card_of_the_newest_export():
+    lines = {"Classes": "2: <b>, bee", "Commands": ["python x.py --a=b", "y"]}
+    run = run_files.bare_run(card={"Model": lines, "Export": {"Size": "1 MB"}})
+    body = pages.section("card", run)
+    assert pages.rows(body) == [
+        ["", ""],
+        ["Classes", "2: <b>, bee"],
+        ["Commands", "python x.py --a=b y"],
+        ["", ""],
+        ["Size", "1 MB"],
+    ]
+    where = "Model card. Not made yet: python tools/export.py --run_dir=runs/b"
+    assert where in pages.left_out(run_files.bare_run("b"))
+
+
 def test_what_is_absent_comes_with_a_command():
     empty = run_files.bare_run("b")
     evaluated = run_files.bare_run(

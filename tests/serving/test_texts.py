@@ -10,6 +10,7 @@ import pytest
 
 from supcon_tf import clients, config, evaluation, run_files, serving, training
 from supcon_tf.clients import paths
+from supcon_tf.serving import metadata
 from supcon_tf.training import runs
 from tests import model_server
 
@@ -74,6 +75,14 @@ def test_the_record_says_what_was_exported(exported, finished_text_run):
     assert record["max_length"] == 8 and "image_size" not in record
     assert record["metrics"]["test_examples"] == 12
     assert record["metrics"]["pretrained"]["mcc"] > 0.9
+    card = record["card"]
+    assert card["Model"]["Encoder"].endswith("pooling cls; max_length 8")
+    assert card["Model"]["Classes"] == "2: 0, 1"
+    assert card["Data"]["Split test"] == "12 texts, 6 to 6 of a class"
+    top_1 = card["Measures"]["Top-1 accuracy, trained together"]
+    assert top_1.endswith("to 100.0%)")
+    assert "mCE" not in card["Measures"]
+    assert (exported / metadata.CARD).read_text().startswith("# Model card of")
     names = {"serving_default", "represent", "classify_by_neighbours"}
     assert set(record["signatures"]) == names
     body = json.loads((exported / "assets.extra/request.json").read_text())

@@ -71,7 +71,7 @@ def test_a_label_that_training_has_not_is_named(folder, tmp_path):
 
 
 def test_the_documents_python_runs(folder, tmp_path, monkeypatch):
-    page = pathlib.Path(__file__).parents[2] / "docs" / "TEXTS.md"
+    page = pathlib.Path(__file__).parents[2] / "docs" / "guides" / "texts.md"
     (code,) = re.findall("```python\n(.*?)```", page.read_text(), re.DOTALL)
     language_model.write_sentences(tmp_path / "train.tsv", 32)
     monkeypatch.chdir(tmp_path)

@@ -115,6 +115,10 @@ def test_several_labels_from_the_list_to_the_export(tiny_settings, listed):
     assert predictions["labels"].shape == (21, 2)
 
     serving.export(config.ExportSettings(path, threshold=0.6))
+    lines = run.export_record()["card"]["Measures"]
+    mean = measured["linear"]["map"]
+    assert lines["Mean average precision"] == f"{mean:.1%}"
+    assert "Top-1 accuracy" not in lines
     files = [tf.io.read_file(str(name)) for name in predictions["ids"].tolist()]
     served = tf.saved_model.load(f"{path}/export/1")
     answer = served.signatures["serving_default"](tf.stack(files))

@@ -1,0 +1,120 @@
+"""What the site has beside docs/: the reference, and files that pages name.
+
+mkdocs.yml names it as a hook. It reads the settings and the rooms' public
+names, and imports no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import os
+import pathlib
+import re
+import sys
+
+from mkdocs.structure.files import File
+
+ROOT = pathlib.Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from supcon_tf import config, settings  # noqa: E402
+
+
+def on_files(files, config):
+    """Adds the pages of the reference, and files of the checkout."""
+    named = {
+        path
+        for file in files.documentation_pages()
+        if file.src_uri.endswith(".md")
+        for path in _outside(file.src_uri, file.content_string).values()
+    }
+    make = {"flags": flags_page, "api": api_page}
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    for page, kind, name in re.findall(
+        r"- (reference/(flags|api)/(\w+)\.md)", navigation
+    ):
+        text = make[kind](name)
+        files.append(File.generated(config, page, content=text))
+    for path in sorted(named):
+        target = File.generated(
+            config, f"checkout/{path}.txt", abs_src_path=str(ROOT / path)
+        )
+        files.append(target)
+    return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Leads links that leave docs/ to the copies of those files."""
+    depth = page.file.src_uri.count("/")
+    for link, path in _outside(page.file.src_uri, markdown).items():
+        copy = "../" * depth + f"checkout/{path}.txt"
+        markdown = markdown.replace(f"]({link})", f"]({copy})")
+    return markdown
+
+
+def flags_page(name: str) -> str:
+    """The flags whose fields a module of config/ declares, group by group."""
+    module = f"supcon_tf.config.{name}"
+    tools = [
+        (
+            re.sub(
+                r"(?<!^)(?=[A-Z])", "_", own.removesuffix("Settings")
+            ).lower(),
+            tool,
+        )
+        for own, tool in vars(config).items()
+        if own.endswith("Settings") and isinstance(tool, type)
+    ]
+    about = sys.modules[module].__doc__.partition("\n")[0].rstrip(".")
+    lines = [f"# {about}", ""]
+    for group in vars(sys.modules[module]).values():
+        if not dataclasses.is_dataclass(group) or group.__module__ != module:
+            continue
+        own = [
+            field
+            for field in dataclasses.fields(group)
+            if field.name in group.__annotations__ and "help" in field.metadata
+        ]
+        users = [name for name, tool in tools if issubclass(tool, group)]
+        if own:
+            heading = group.__doc__.partition("\n")[0].rstrip(".")
+            lines += [f"## {heading}", "", f"In {', '.join(users)}.", ""]
+            lines += ["| flag | default | what |", "|---|---|---|"]
+            lines += [_flag_row(field) for field in own] + [""]
+    return "\n".join(lines)
+
+
+def _flag_row(field: dataclasses.Field) -> str:
+    text = field.metadata["help"]
+    if field.metadata["choices"]:
+        text += f" One of {', '.join(field.metadata['choices'])}."
+    default = settings.to_text(field.default)
+    default = f"`{default}`" if default else ""
+    text = text.replace("|", "\\|").replace("<", "&lt;")
+    return f"| `--{field.name}` | {default} | {text} |"
+
+
+def api_page(room: str) -> str:
+    """The public names of a room, which are those that it imports."""
+    tree = ast.parse((ROOT / "supcon_tf" / room / "__init__.py").read_text())
+    names = [
+        alias.asname or alias.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and room in node.module.split(".")
+        for alias in node.names
+    ]
+    lines = [f"# supcon_tf.{room}", "", ast.get_docstring(tree) or "", ""]
+    return "\n".join(
+        lines + [f"::: supcon_tf.{room}.{name}\n" for name in sorted(names)]
+    )
+
+
+def _outside(page: str, markdown: str) -> dict[str, str]:
+    """Links of a page to files of the checkout outside docs/."""
+    found = {}
+    for link in re.findall(r"\]\(([^)#\s]+)\)", markdown):
+        path = os.path.normpath(f"docs/{os.path.dirname(page)}/{link}")
+        if "://" not in link and not path.startswith("docs"):
+            found[link] = path
+    return found

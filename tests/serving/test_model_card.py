@@ -1,0 +1,139 @@
+"""The model card of a real run, before and after its evaluation."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+
+import pytest
+
+from supcon_tf import config, evaluation, run_files
+from supcon_tf.serving import metadata, model_card
+from supcon_tf.settings import from_flagfile
+from supcon_tf.training import runs
+from tests import small_export
+
+
+@pytest.fixture
+def run(finished_run, tmp_path):
+    """A copy that is not evaluated."""
+    outputs = ("evaluation.json", "encoded", "export", "label_issues.*")
+    ignore = shutil.ignore_patterns(*outputs)
+    path = shutil.copytree(finished_run.path, tmp_path / "a_run", ignore=ignore)
+    return run_files.RunDirectory(path)
+
+
+def written(run, classifier="linear"):
+    """The card in metadata.json, and model_card.md, of an export made now."""
+    directory = run.export / "1"
+    directory.rmtree(missing_ok=True)
+    shutil.copytree(small_export.run_dir() / "export" / "1", directory)
+    settings = config.ExportSettings(str(run.path))
+    opened = runs.open_run(run.path)
+    metadata.write_metadata(directory, opened, settings, classifier)
+    record = json.loads((directory / metadata.FILE).read_text("utf-8"))
+    assert metadata.CARD in record["files"]
+    text = (directory / metadata.CARD).read_text("utf-8")
+    assert text == model_card.to_markdown("a_run", record["card"])
+    return record["card"], text
+
+
+def test_before_evaluation_nothing_is_claimed(run):
+    card, text = written(run)
+    path = run.path
+    assert card["Measures"] == {
+        "All": "not measured",
+        "Commands that measure": [
+            f"python tools/{tool}.py --run_dir={path}"
+            for tool in ("evaluate", "export")
+        ],
+    }
+    assert card["What it is not for"]["Measures"] == "there are none"
+    assert card["Data"] == {
+        "Data set": "folder",
+        "Split train": "48 images",
+        "Split test": "not counted so far",
+        "Weights at the start": "random",
+    }
+    assert "- All: not measured\n- Commands that measure:\n\n  ```\n" in text
+
+
+def test_what_it_is_and_how_it_was_made(run):
+    card, text = written(run)
+    encoder, classifier = small_export.encoder_and_classifier()
+    count = encoder.count_params() + classifier.count_params()
+    count += small_export.prototypes().size
+    model, training = card["Model"], card["Training"]
+    assert model["Encoder"] == "architecture vgg8; width 0.1; image_size 16"
+    assert model["Parameters"].startswith(f"{count:,}, with")
+    assert model["Representation"].startswith("26 numbers")
+    assert model["Classes"] == "3: bright, dark, mid"
+    assert training["Epochs done"] == "2 of 2"
+    for part in (
+        *("batch_size 16", "augmentation simaugment", "temperature 0.1"),
+        *("optimizer ", "learning_rate 1.0", "precision float32", "seed 0"),
+    ):
+        assert part in training["Stage 1"]
+    assert training["Linear stage"].startswith("epochs 20; batch_size 16")
+    assert "represent: image_bytes to rep" in card["Export"]["Signatures"]
+    record = json.loads((run.export / "1" / metadata.FILE).read_text())
+    size = sum(
+        file["bytes"]
+        for name, file in record["files"].items()
+        if name != metadata.CARD
+    )
+    assert card["Export"]["Size"] == f"{size / 1e6:.1f} MB"
+    assert "## What it is not for\n\n- Other classes: it knows those" in text
+    kinds = config.PretrainSettings, config.LinearSettings
+    commands = map(shlex.split, training["Commands that repeat it"])
+    for kind, (_, tool, flagfile, *more) in zip(kinds, commands, strict=False):
+        assert tool in ("tools/pretrain.py", "tools/train_linear.py")
+        again = from_flagfile(kind, flagfile.partition("=")[2], *more)
+        assert again.run_dir == f"{run.path}_again"
+
+
+def test_measures_are_those_of_the_evaluation(run):
+    measured = evaluation.evaluate(
+        config.EvaluateSettings(
+            str(run.path), sample_images=0, plotted_images=0, label_issues=5
+        )
+    )
+    card, _ = written(run)
+    top_1, lines = measured["linear"]["top_1"], card["Measures"]
+    low, high = model_card.wilson(top_1, 21)
+    assert lines["Top-1 accuracy"] == f"{top_1:.1%} ({low:.1%} to {high:.1%})"
+    assert "Top-5 accuracy" not in lines  # of three classes
+    ece = measured["linear"]["ece"]
+    assert lines["Calibration error (ECE)"] == f"{ece:.3f}"
+    assert lines["k-NN accuracy"].startswith(f"{measured['knn']['top_1']:.1%}")
+    assert lines["Recall@1"].endswith("%")
+    assert lines["Error on corrupted images"] == lines["mCE"] == "not measured"
+    assert card["Data"]["Split train"] == "48 images, 16 to 16 of a class"
+    assert card["Data"]["Split test"] == "21 images, 7 to 7 of a class"
+    count = len(run.issues_list.read_text().splitlines()) - 1
+    assert f"lists {count} doubtful" in card["What it is not for"]["Labels"]
+    # The classifier is not in the export, its accuracy says nothing of it.
+    alone, _ = written(run, "none")
+    assert "Top-1 accuracy" not in alone["Measures"]
+    assert alone["Measures"]["k-NN accuracy"] == lines["k-NN accuracy"]
+    (run.checkpoints / "step-00000099").mkdir()
+    assert written(run)[0]["Measures"]["All"] == "not measured"
+
+
+@pytest.mark.parametrize(
+    ("share", "count", "low", "high"),
+    [(0.8, 10, 0.4902, 0.9433), (0.0, 20, 0.0, 0.1611), (1.0, 20, 0.8389, 1)],
+)
+def test_intervals_are_wilsons(share, count, low, high):
+    expected = pytest.approx((low, high), abs=1e-4)
+    assert model_card.wilson(share, count) == expected
+
+
+def test_names_from_data_stay_text():
+    card = {"Model": {"Classes": "2: <b>|*x*\n# y_z _q_, [a](b)"}}
+    text = model_card.to_markdown("a_run", card)
+    assert text == (
+        "# Model card of a_run\n\n## Model\n\n"
+        "- Classes: 2: \\<b\\>\\|\\*x\\* # y_z \\_q\\_, \\[a\\](b)\n"
+    )

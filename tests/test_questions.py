@@ -1,0 +1,57 @@
+"""docs/questions answers each question once, on a screen, and says by what."""
+
+import pathlib
+import re
+
+import pytest
+
+from supcon_tf import losses
+from tests import forks
+
+FOLDER = pathlib.Path(__file__).parent.parent / "docs" / "questions"
+PAGES = {
+    name: (FOLDER / f"{name}.md").read_text()
+    for name in ("loss", "training", "data", "evaluation")
+}
+ANSWERS = {
+    heading: answer
+    for page in PAGES.values()
+    for heading, answer in re.findall(
+        r"^## (.*)\n((?:(?!## ).*\n)*)", page, re.MULTILINE
+    )
+}
+WITH_PYTHON = [name for name, page in PAGES.items() if "```python" in page]
+
+
+def test_there_are_25_questions():
+    assert len(ANSWERS) == 25
+    assert sum(page.count("\n## ") for page in PAGES.values()) == 25
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+def test_an_answer_is_short_and_proved(question):
+    answer = ANSWERS[question]
+    links = re.findall(r"\]\(\.\./[a-z/_]+\.md", answer)
+    assert links and answer.count("```") >= 2
+    seen = re.sub(r"\]\([^)]*\)", "", answer).replace("|", " ")
+    assert re.search(r"\d", seen)
+    assert len(seen.split()) <= 180
+
+
+@pytest.mark.parametrize("name", WITH_PYTHON)
+def test_the_python_of_a_page_runs(name, tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", PAGES[name], re.DOTALL)
+    done = forks.run("\n".join(blocks), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_the_table_of_chance_levels():
+    table = ANSWERS["My loss does not move"]
+    batches, plain, printed = (
+        re.findall(r"[\d.]+", re.search(rf"^\| {name} \|.*", table, re.M)[0])
+        for name in ("`--batch_size`", "logarithm", "printed[^|]*")
+    )
+    for batch, level, shown in zip(batches, plain, printed[1:], strict=True):
+        contrasts = 2 * int(batch) - 1
+        assert level == f"{losses.chance_loss(contrasts, 1.0):.4f}"
+        assert shown == f"{losses.chance_loss(contrasts, 0.1):.4f}"
