@@ -90,7 +90,7 @@ def _flag_row(field: dataclasses.Field) -> str:
     if field.metadata["choices"]:
         text += f" One of {', '.join(field.metadata['choices'])}."
     default = settings.to_text(field.default)
-    default = f"`{default}`" if default else ""
+    default = f"`{default}`" if default not in ("", "None") else ""
     text = text.replace("|", "\\|").replace("<", "&lt;")
     return f"| `--{field.name}` | {default} | {text} |"
 

@@ -105,6 +105,18 @@ def test_the_readme_is_one_page():
         assert len(line) <= 120 or line.startswith("|"), line
 
 
+@pytest.mark.parametrize("path", PAGES[2:], ids=lambda path: path.stem)
+def test_pages_are_short_and_so_are_sentences(path):
+    text = path.read_text()
+    assert len(text.split()) <= 1200
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    prose = re.sub(r"^(\||    |#|!\[).*", "", prose, flags=re.MULTILINE)
+    prose = re.sub(r"`[^`]*`|\]\([^)]*\)", "code", prose)
+    sentences = [x for x in re.split(r"[.:?!;]\s", prose) if " " in x]
+    words = sum(len(sentence.split()) for sentence in sentences)
+    assert words <= 25 * max(1, len(sentences))
+
+
 def anchors(text: str) -> set[str]:
     """What links of a Markdown page may point to, as GitHub names them."""
     heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)

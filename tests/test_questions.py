@@ -20,7 +20,12 @@ ANSWERS = {
         r"^## (.*)\n((?:(?!## ).*\n)*)", page, re.MULTILINE
     )
 }
-WITH_PYTHON = [name for name, page in PAGES.items() if "```python" in page]
+CONCEPTS = {"concepts": (FOLDER.parent / "concepts.md").read_text()}
+WITH_PYTHON = {
+    name: page
+    for name, page in (PAGES | CONCEPTS).items()
+    if "```python" in page
+}
 
 
 def test_there_are_25_questions():
@@ -40,7 +45,7 @@ def test_an_answer_is_short_and_proved(question):
 
 @pytest.mark.parametrize("name", WITH_PYTHON)
 def test_the_python_of_a_page_runs(name, tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", PAGES[name], re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", WITH_PYTHON[name], re.DOTALL)
     done = forks.run("\n".join(blocks), cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
 
