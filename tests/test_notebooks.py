@@ -111,7 +111,13 @@ TOYS = {
     "devices": (
         {
             "epochs = 3\n": "epochs = 1\n",
-            "steps = data.steps_per_epoch(digits, 64)": "steps = 10",
+            "steps = data.steps_per_epoch(digits, 64)": "steps = 4",
+            "512": "128",
+            # Less to trace, three times.
+            'models.Encoder("vgg8", width=0.25)': (
+                "tf.keras.Sequential([tf.keras.layers.Conv2D("
+                "8, 3, 4, input_shape=(32, 32, 3))])"
+            ),
         },
         1,
         "two devices differ by (\\S+)",
@@ -129,7 +135,11 @@ TOYS = {
         (0.3, 1),
     ),
     "labels": (
-        {"epochs = 30\n": "epochs = 4\n"},
+        {
+            "epochs = 30\n": "epochs = 4\n",
+            "epochs=100": "epochs=20",
+            "width=0.25": "width=0.125",
+        },
         1,
         "SupCon, adjusted: .+ mean (.+)",
         (0.3, 1),
