@@ -214,6 +214,14 @@ class SimAugment(_Policy):
       rotation_probability: probability of the rotation; the corners become
         grey. An operation of probability 0 is left out of the graph.
 
+    Example:
+      >>> import numpy as np
+      >>> import supcon_tf
+      >>> images = np.zeros([2, 32, 32, 3], np.uint8)
+      >>> seeds = np.array([[0, 1], [0, 2]], np.int32)
+      >>> supcon_tf.SimAugment(strength=1.0)(images, seeds).shape
+      TensorShape([2, 32, 32, 3])
+
     Raises:
       ValueError: a probability is outside [0, 1], or `strength` outside
         [0, 2.5].

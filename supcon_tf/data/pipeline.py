@@ -80,6 +80,12 @@ def make_views(
       shard: (index, count) of a worker, which reads its consecutive rows of
         every global batch, or fills them from its own part of the files.
 
+    Example:
+      >>> from supcon_tf import data
+      >>> views = data.make_views(data.load("digits", "train"), 64)
+      >>> [part.shape for part in views.element_spec]
+      [TensorShape([64, 2, 32, 32, 3]), TensorShape([64])]
+
     Returns:
       An infinite dataset of (views [batch_size / count, num_views, S, S, C] of
       the type of the source, labels [batch_size / count] int32), and of a

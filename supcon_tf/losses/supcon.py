@@ -57,6 +57,13 @@ def supcon_loss(
       contrast_mask: [queued] bool, for the last `queued` contrasts, which are
         a queue's: False takes one out of A(i). A cap keeps them last.
 
+    Example:
+      >>> import numpy as np
+      >>> import supcon_tf
+      >>> same = np.ones([4, 2, 1], np.float32)  # tells nothing: log 7
+      >>> supcon_tf.supcon_loss(same, [0, 0, 1, 1], temperature=1.0).shape
+      TensorShape([4])
+
     Returns [batch] float32, nats (times tau where scaled), the mean over views.
     Raises ValueError for a shape, dtype or option that is none of these.
 
@@ -122,6 +129,14 @@ class SupConLoss(inputs.Loss):
         shared label, "all" of them, or as much as they share ("jaccard", see
         `positive_weights`).
       reduction: of Keras, as is `name`.
+
+    Example:
+      >>> import numpy as np
+      >>> import supcon_tf
+      >>> projections = np.eye(4, 16)[[0, 0, 1, 1]].reshape(2, 2, 16)
+      >>> loss = supcon_tf.SupConLoss(temperature=0.1)
+      >>> float(loss([3, 7], projections)) < 1e-4  # views alike, images not
+      True
 
     Raises:
       ValueError: an option does not exist, or "tiled" has none such.

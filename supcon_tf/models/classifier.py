@@ -94,6 +94,14 @@ class LinearClassifier(_OnEncoder):
       num_classes: number of classes, at least 2.
       name: first part of the variables' names; `**kwargs` are Keras' too.
 
+    Example:
+      >>> import numpy as np
+      >>> import supcon_tf
+      >>> encoder = supcon_tf.Encoder("vgg8", width=0.25)
+      >>> classifier = supcon_tf.LinearClassifier(encoder, num_classes=10)
+      >>> classifier(np.zeros([2, 32, 32, 3], np.uint8)).shape
+      TensorShape([2, 10])
+
     Raises:
       ValueError: `num_classes` is below 2.
 

@@ -48,6 +48,14 @@ class SupConModel(base.Model):
         tails (logit adjustment); empty for none.
       name: of the model; `**kwargs` are Keras' too.
 
+    Example:
+      >>> import numpy as np
+      >>> import supcon_tf
+      >>> encoder = supcon_tf.Encoder("vgg8", width=0.25)
+      >>> model = supcon_tf.SupConModel(encoder, supcon_tf.ProjectionHead())
+      >>> model(np.zeros([4, 2, 32, 32, 3], np.uint8)).shape
+      TensorShape([4, 2, 128])
+
     Raises:
       ValueError: a bad argument; the views are not rank 5; the labels of a
         classifier are not integers per sample; the chunks do not divide the

@@ -49,6 +49,13 @@ class Encoder(base.Model):
         ResNets below depth 50, else 2048.
       resolved_stem: "cifar" or "imagenet" once built; None before, and for VGG.
 
+    Example:
+      >>> import numpy as np
+      >>> import supcon_tf
+      >>> encoder = supcon_tf.Encoder("resnet18", width=0.25)
+      >>> encoder(np.zeros([2, 32, 32, 3], np.uint8)).shape
+      TensorShape([2, 128])
+
     Raises:
       ValueError: a bad argument; images that are not [batch, height, width, C];
         stem "auto" where the size of the images is not known.

@@ -27,6 +27,12 @@ class ProjectionHead(base.Model):
         effect on one replica.
       name: first part of the variables' names; `**kwargs` are Keras' too.
 
+    Example:
+      >>> import numpy as np
+      >>> import supcon_tf
+      >>> supcon_tf.ProjectionHead(64)(np.ones([2, 512], np.float32)).shape
+      TensorShape([2, 64])
+
     Raises:
       ValueError: `output_dim` or one of `hidden_dims` is not positive.
 
