@@ -13,6 +13,7 @@ import pathlib
 import re
 import sys
 
+import griffe
 from mkdocs.structure.files import File
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -51,6 +52,18 @@ def on_page_markdown(markdown, page, config, files):
         copy = "../" * depth + f"checkout/{path}.txt"
         markdown = markdown.replace(f"]({link})", f"]({copy})")
     return markdown
+
+
+class Equations(griffe.Extension):
+    """Shows what docstrings indent by two spaces, equations, as they stand."""
+
+    def on_object(self, *, obj, **_):
+        if obj.docstring:
+            text, section, rest = re.match(
+                r"(.*?)(\n\w+:\n  |$)(.*)", obj.docstring.value, re.DOTALL
+            ).groups()
+            text = re.sub(r"^ {2}(?=\S)", "    ", text, flags=re.MULTILINE)
+            obj.docstring.value = text + section + rest
 
 
 def flags_page(name: str) -> str:
