@@ -75,6 +75,15 @@ def test_every_tool_and_preset_is_documented():
             assert any(named), path.name
 
 
+def test_every_flag_has_a_task():
+    """In a page of docs/, README.md or a preset, beside its own help."""
+    presets = [path.read_text() for path in (ROOT / "flags").rglob("*.flags")]
+    told = "\n".join([README, *DOCS, *presets])
+    for tool in TOOLS.values():
+        for name in tool.__dataclass_fields__:
+            assert re.search(rf"--(no)?{name}\b", told), name
+
+
 def test_documented_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text()
     contributing = (ROOT / "docs" / "CONTRIBUTING.md").read_text()
