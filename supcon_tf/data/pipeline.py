@@ -30,6 +30,11 @@ _Policy = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 def steps_per_epoch(source: sources.Source, batch_size: int) -> int:
     """The full batches in one epoch, at least 1: num_examples // batch_size.
 
+    Example:
+      >>> from supcon_tf import data
+      >>> data.steps_per_epoch(data.load("digits", "train"), 64)
+      22
+
     Raises:
       ValueError: `batch_size` is not in 1..num_examples.
     """

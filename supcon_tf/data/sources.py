@@ -177,6 +177,13 @@ def from_arrays(
       pixel_range: the two numbers that stand for black and white in float
         images, which become float32 in 0..255; values beyond them stay beyond.
 
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import data
+      >>> images = np.zeros([6, 32, 32, 3], np.uint8)
+      >>> data.from_arrays(images, [0, 1, 2, 0, 1, 2]).class_names
+      ('0', '1', '2')
+
     Returns:
       A source that keeps `images` in memory once.
 

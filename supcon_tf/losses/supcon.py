@@ -293,6 +293,11 @@ def chance_loss(
     A loss that stays at this value is collapsed or untrained. It holds for
     `denominator="all"`, both formulations, any labels. `contrasts` is |A(i)|,
     global batch times views, less one.
+
+    Example:
+      >>> from supcon_tf import losses
+      >>> round(losses.chance_loss(2 * 256 - 1, temperature=0.1), 4)
+      0.6236
     """
     scale = temperature if scale_by_temperature else 1.0
     return scale * math.log(contrasts)

@@ -49,6 +49,14 @@ def knn_predict(
         result.
       leave_one_out: query i is row i of the bank, and has no vote of its own.
 
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import measures
+      >>> bank = np.eye(3)
+      >>> measures.knn_predict(bank[:2], bank, [0, 1, 1], num_classes=2, k=1)
+      array([[1., 0.],
+             [0., 1.]], dtype=float32)
+
     Returns:
       [Q, num_classes] float32, each row sums to 1.
 

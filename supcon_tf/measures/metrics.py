@@ -101,6 +101,11 @@ def top_k_accuracy(scores: _Array, labels: _Array, k: int) -> float:
 
     `scores` are [examples, num_classes] real, without NaN: logits,
     probabilities or votes.
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> measures.top_k_accuracy([[0.6, 0.3, 0.1], [0.6, 0.3, 0.1]], [0, 1], 1)
+      0.5
     """
     scores = _check_matrix("scores", scores)
     labels = check_labels(labels, *scores.shape)
