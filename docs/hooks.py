@@ -12,6 +12,7 @@ import os
 import pathlib
 import re
 import sys
+import typing
 
 import griffe
 from mkdocs.structure.files import File
@@ -19,7 +20,12 @@ from mkdocs.structure.files import File
 ROOT = pathlib.Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from supcon_tf import config, settings  # noqa: E402
+from supcon_tf import commands, settings  # noqa: E402
+
+_TOOLS = {
+    name: typing.get_type_hints(command)["settings"]
+    for name, command in commands.COMMANDS.items()
+}
 
 
 def on_files(files, config):
@@ -69,16 +75,6 @@ class Equations(griffe.Extension):
 def flags_page(name: str) -> str:
     """The flags whose fields a module of config/ declares, group by group."""
     module = f"supcon_tf.config.{name}"
-    tools = [
-        (
-            re.sub(
-                r"(?<!^)(?=[A-Z])", "_", own.removesuffix("Settings")
-            ).lower(),
-            tool,
-        )
-        for own, tool in vars(config).items()
-        if own.endswith("Settings") and isinstance(tool, type)
-    ]
     about = sys.modules[module].__doc__.partition("\n")[0].rstrip(".")
     lines = [f"# {about}", ""]
     for group in vars(sys.modules[module]).values():
@@ -89,7 +85,7 @@ def flags_page(name: str) -> str:
             for field in dataclasses.fields(group)
             if field.name in group.__annotations__ and "help" in field.metadata
         ]
-        users = [name for name, tool in tools if issubclass(tool, group)]
+        users = [x for x, tool in _TOOLS.items() if issubclass(tool, group)]
         if own:
             heading = group.__doc__.partition("\n")[0].rstrip(".")
             lines += [f"## {heading}", "", f"In {', '.join(users)}.", ""]

@@ -347,7 +347,7 @@ def data_service(settings: config.DataServiceSettings) -> None:
 
 
 # All functions above, by name.
-_COMMANDS = {
+COMMANDS = {
     name: command
     for name, command in dict(globals()).items()
     if inspect.isfunction(command)
@@ -360,7 +360,7 @@ _POSITIONAL = {"predict": "images", "report": "runs"}
 
 def run(name: str) -> None:
     """Runs a command with the flags of this process."""
-    command = _COMMANDS[name]
+    command = COMMANDS[name]
     about = inspect.getdoc(command)
     if sys.argv[0] == f"supcon {name}":
         about = re.sub(r"python\stools/(\w+)\.py", r"supcon \1", about)
@@ -371,13 +371,13 @@ def run(name: str) -> None:
 def main() -> None:
     """The console script `supcon`: its first argument names the command."""
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
-    if name in _COMMANDS:
+    if name in COMMANDS:
         sys.argv[:2] = [f"supcon {name}"]
         run(name)
     elif name in ("--help", "-h", "help"):
         print("supcon COMMAND --help tells more.\n")
-        for name, command in _COMMANDS.items():
+        for name, command in COMMANDS.items():
             print(f"  {name:<16}{command.__doc__.splitlines()[0]}")
     else:
-        known = ", ".join(_COMMANDS)
+        known = ", ".join(COMMANDS)
         sys.exit(f"error: no command {name}; there are {known}")

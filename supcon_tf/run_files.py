@@ -16,6 +16,8 @@ from etils import epath
 from supcon_tf import exceptions, files, settings
 
 EXPORT_RECORD = "assets.extra/metadata.json"  # below export/<version>
+ENCODED_LABELS = "labels.npy"  # below encoded/<split>
+ENCODED_RECORD = "made_of.json"
 _CHECKPOINT = "step-"  # before the step, eight digits or more
 _SHOWN_NAMES = 5  # of images, in a message
 
@@ -119,13 +121,13 @@ class RunDirectory:
         of training images that have names is known.
         """
         folder = self.encoded / split
-        made_of = files.read_json(folder / "made_of.json", {})
+        made_of = files.read_json(folder / ENCODED_RECORD, {})
         if not made_of:
             known = len(self._trained_on()) if split == "train" else 0
             return known or None, []
         if made_of["most"] is not None:  # labels are of these alone
             return made_of["examples"], []
-        labels = np.load(folder / "labels.npy")
+        labels = np.load(io.BytesIO((folder / ENCODED_LABELS).read_bytes()))
         if labels.ndim == 1:
             counts = np.bincount(labels, minlength=len(self.class_names()))
         else:  # of several labels

@@ -7,6 +7,7 @@ of a sweep; TensorFlow is not needed to read it.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 
@@ -306,3 +307,13 @@ SCORES = (
         "how evenly all examples spread over the sphere; lower is more even",
     ),
 )
+
+
+def interval(share: float, count: int) -> tuple[float, float]:
+    """The 95 % interval of a share of `count` examples; Wilson 1927."""
+    z = 1.96
+    scale = 1 + z**2 / count
+    middle = (share + z**2 / (2 * count)) / scale
+    spread = share * (1 - share) / count + z**2 / (4 * count**2)
+    half = z * math.sqrt(spread) / scale
+    return max(middle - half, 0.0), min(middle + half, 1.0)

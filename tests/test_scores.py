@@ -41,3 +41,13 @@ def test_a_value_is_a_number_or_none():
     assert scores.value_at(results, "a.b") == 1.5
     for path in ("a.none", "a.null", "a.b.c", "a"):
         assert scores.value_at(results, path) is None
+
+
+@pytest.mark.parametrize(
+    ("share", "count", "low", "high"),
+    # As published in textbooks: 8 of 10, and 0 of 20.
+    [(0.8, 10, 0.4902, 0.9433), (0.0, 20, 0.0, 0.1611), (1.0, 20, 0.8389, 1)],
+)
+def test_intervals_are_wilsons(share, count, low, high):
+    expected = pytest.approx((low, high), abs=1e-4)
+    assert scores.interval(share, count) == expected

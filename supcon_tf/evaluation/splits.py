@@ -9,10 +9,10 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import data, files
+from supcon_tf import data, files, run_files
 from supcon_tf.training import checkpoints, representations, runs
 
-_ROWS, _LABELS, _RECORD = "representations.npy", "labels.npy", "made_of.json"
+_ROWS = "representations.npy"
 _BATCH_SIZE = 64  # bounds the memory of images before they are reduced
 
 
@@ -110,7 +110,7 @@ def encode(
         rows, labels = represent(source, places)
         return EncodedSplit(source, rows, labels, run.image_size, places=places)
     made_of = _made_of(run, source, most)
-    if files.read_json(directory / _RECORD, None) != made_of:
+    if files.read_json(directory / run_files.ENCODED_RECORD, None) != made_of:
         count = source.num_examples if places is None else len(places)
         with files.make_atomically(directory, overwrite=True) as partial:
             into = np.lib.format.open_memmap(
@@ -121,10 +121,10 @@ def encode(
             )
             _, labels = represent(source, places, into)
             into.flush()
-            np.save(partial / _LABELS, labels)
-            files.write_json(partial / _RECORD, made_of)
+            np.save(partial / run_files.ENCODED_LABELS, labels)
+            files.write_json(partial / run_files.ENCODED_RECORD, made_of)
     rows = np.load(directory / _ROWS, mmap_mode="r")
-    labels = np.load(directory / _LABELS)
+    labels = np.load(directory / run_files.ENCODED_LABELS)
     return EncodedSplit(source, rows, labels, run.image_size, places=places)
 
 

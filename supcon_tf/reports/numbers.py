@@ -64,13 +64,6 @@ def score_rows(
     return rows
 
 
-def uncertainty(share: float, count: int) -> float:
-    """Half the 95 % interval of an accuracy on `count` images; Wilson 1927."""
-    z = 1.96
-    spread = share * (1 - share) / count + z**2 / (4 * count**2)
-    return z * math.sqrt(spread) / (1 + z**2 / count)
-
-
 def _is_known(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
 

@@ -124,7 +124,8 @@ def _uncertainties(runs: Sequence[contents.Run]) -> list[tuple[str, float]]:
         )
         if count and name:
             share = run.evaluation[name]["top_1"]
-            known.append((run.name, 100 * numbers.uncertainty(share, count)))
+            low, high = scores.interval(share, count)
+            known.append((run.name, 50 * (high - low)))
     return known
 
 

@@ -18,7 +18,6 @@ from supcon_tf.training import runs
 Lines = dict[str, str | list[str]]
 Record = Mapping[str, object]
 
-_Z = 1.96  # of 95 %
 _SHOWN = 20  # classes by name
 _RECIPE = (
     "images_per_label train_fraction imbalance label_noise train_examples "
@@ -106,15 +105,6 @@ def to_markdown(name: str, card: Mapping[str, Lines]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def wilson(share: float, count: int) -> tuple[float, float]:
-    """The 95 % interval of a share of `count` examples; Wilson 1927."""
-    scale = 1 + _Z**2 / count
-    middle = (share + _Z**2 / (2 * count)) / scale
-    spread = share * (1 - share) / count + _Z**2 / (4 * count**2)
-    half = _Z * math.sqrt(spread) / scale
-    return max(middle - half, 0.0), min(middle + half, 1.0)
-
-
 def _data(run: runs.Run, results: Record) -> Lines:
     own = vars(run.settings)
     named = _listed(own, "train_file test_file")  # of texts
@@ -175,7 +165,7 @@ def _value(score: scores.Score, value: float | None, count: int) -> str:
         return f"{value:.1f} %" if score.unit == "percent" else f"{value:.3f}"
     if not score.path.endswith(("top_1", "top_5", "exact_match")):
         return f"{value:.1%}"
-    low, high = wilson(value, count)
+    low, high = scores.interval(value, count)
     return f"{value:.1%} ({low:.1%} to {high:.1%})"
 
 

@@ -63,13 +63,3 @@ def test_recall_has_a_row_for_each_depth_in_their_order():
     ]
     titles = [score.title for score in numbers.recalls(runs)]
     assert titles == ["Recall@2", "Recall@10"]
-
-
-@pytest.mark.parametrize(
-    ("share", "count", "low", "high"),
-    # Wilson intervals as published in textbooks: 8 of 10, and 0 of 20.
-    [(0.8, 10, 0.4902, 0.9433), (0.0, 20, 0.0, 0.1611)],
-)
-def test_uncertainty_is_half_of_wilsons_interval(share, count, low, high):
-    half = numbers.uncertainty(share, count)
-    assert half == pytest.approx((high - low) / 2, abs=2e-4)

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from supcon_tf import config, evaluation, run_files
+from supcon_tf import config, evaluation, run_files, scores
 from supcon_tf.serving import metadata, model_card
 from supcon_tf.settings import from_flagfile
 from supcon_tf.training import runs
@@ -101,7 +101,7 @@ def test_measures_are_those_of_the_evaluation(run):
     )
     card, _ = written(run)
     top_1, lines = measured["linear"]["top_1"], card["Measures"]
-    low, high = model_card.wilson(top_1, 21)
+    low, high = scores.interval(top_1, 21)
     assert lines["Top-1 accuracy"] == f"{top_1:.1%} ({low:.1%} to {high:.1%})"
     assert "Top-5 accuracy" not in lines  # of three classes
     ece = measured["linear"]["ece"]
@@ -119,15 +119,6 @@ def test_measures_are_those_of_the_evaluation(run):
     assert alone["Measures"]["k-NN accuracy"] == lines["k-NN accuracy"]
     (run.checkpoints / "step-00000099").mkdir()
     assert written(run)[0]["Measures"]["All"] == "not measured"
-
-
-@pytest.mark.parametrize(
-    ("share", "count", "low", "high"),
-    [(0.8, 10, 0.4902, 0.9433), (0.0, 20, 0.0, 0.1611), (1.0, 20, 0.8389, 1)],
-)
-def test_intervals_are_wilsons(share, count, low, high):
-    expected = pytest.approx((low, high), abs=1e-4)
-    assert model_card.wilson(share, count) == expected
 
 
 def test_names_from_data_stay_text():
