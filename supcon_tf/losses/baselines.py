@@ -30,6 +30,14 @@ class SimCLRLoss(supcon.SupConLoss):
       cross_replica: contrast with the views of all replicas.
       reduction: of Keras, as is `name`.
 
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses
+      >>> projections = np.eye(2)[[0, 0, 1, 1]].reshape(2, 2, 2)
+      >>> loss = losses.SimCLRLoss(temperature=1.0)  # whatever the labels
+      >>> round(float(loss([0, 0], projections)), 2)  # log(1 + 2 / e)
+      0.55
+
     Raises:
       ValueError: an option does not exist, or there is only one view.
 
@@ -89,6 +97,14 @@ class NPairsLoss(inputs.Loss):
       cross_replica: contrast with the views of all replicas.
       reduction: of Keras, as is `name`.
 
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses
+      >>> projections = np.eye(2)[[0, 0, 1]]
+      >>> values = losses.NPairsLoss(reduction="none")([5, 5, 6], projections)
+      >>> [round(float(x), 3) for x in values]  # log(1 + 1 / e), the last alone
+      [0.313, 0.313, 0.0]
+
     Reference: https://arxiv.org/abs/2004.11362, Suppl. Eq. 21.
     """
 
@@ -144,6 +160,16 @@ class TripletLoss(inputs.Loss):
       cross_replica: mine among the views of all replicas; each replica then
         holds the matrices of the global batch.
       reduction: of Keras, as is `name`.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses
+      >>> loss = losses.TripletLoss(margin=0.2, mining="hard")
+      >>> projections = np.eye(2)[[0, 0, 1, 1]]
+      >>> round(float(loss([0, 0, 1, 1], projections)), 3)  # 0 - 2 + 0.2
+      0.0
+      >>> round(float(loss([0, 1, 0, 1], projections)), 3)  # 2 - 0 + 0.2
+      2.2
 
     Raises:
       ValueError: `margin` is not positive or `mining` is unknown.

@@ -39,6 +39,14 @@ class CrossEntropyLoss(inputs.Loss):
       logit_adjustment: t, not negative.
       reduction: of Keras, as is `name`.
 
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses
+      >>> logits = np.log([[[0.5, 0.5], [0.25, 0.75]]])  # an image, two views
+      >>> loss = losses.CrossEntropyLoss()
+      >>> round(float(loss([0], logits)), 2)  # (log 2 + log 4) / 2
+      1.04
+
     Raises:
       ValueError: an argument is out of its range, `y_pred` is not [batch,
         views, classes] of floats, or soft labels or shares have other classes
@@ -107,6 +115,14 @@ class BinaryCrossEntropyLoss(inputs.Loss):
     Args:
       reduction: of Keras, as is `name`.
 
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses
+      >>> logits = np.zeros([1, 2, 3])  # an image, two views, three labels
+      >>> loss = losses.BinaryCrossEntropyLoss()
+      >>> round(float(loss(np.array([[1, 0, 1]]), logits)), 2)  # 3 log 2
+      2.08
+
     Raises:
       ValueError: `y_pred` is not [batch, views, classes] of floats, or the
         labels are not [batch, classes].
@@ -142,6 +158,14 @@ class MaxMarginLoss(inputs.Loss):
       margin: m, not negative, in cosine; 0 is a softmax of scaled cosines.
       scale: s, positive, no unit; logits are in -s ... s.
       reduction: of Keras, as is `name`.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses
+      >>> cosines = np.array([[0.5, 0.15]])  # ahead by the margin, no more
+      >>> loss = losses.MaxMarginLoss(margin=0.35)
+      >>> round(float(loss([0], cosines)), 2)  # log 2
+      0.69
 
     Raises:
       ValueError: `margin` is negative, `scale` not positive, or `y_pred` not

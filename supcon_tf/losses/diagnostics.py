@@ -31,6 +31,19 @@ def diagnostics(
 
     Of samples of several labels those that need no class of a sample, and
     `ContrastiveAccuracy`, whose positives share a label.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses
+      >>> projections = np.eye(2)[[0, 0, 1, 1]].reshape(2, 2, 2)
+      >>> for metric in losses.diagnostics():
+      ...     print(metric.name, round(float(metric([0, 1], projections)), 2))
+      contrastive_accuracy 1.0
+      alignment 0.0
+      uniformity -1.06
+      mean_cosine 0.33
+      positives_per_anchor 1.0
+      share_without_positives 0.0
     """
     if multi_label:
         accuracy = ContrastiveAccuracy(multi_label=True)
@@ -83,6 +96,14 @@ class ContrastiveAccuracy(_Diagnostic):
       multi_label: labels are [batch, classes] 0 or 1, several of a sample;
         those of positives overlap.
 
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses
+      >>> projections = np.array([[1.0, 0], [1, 0], [0, 1], [2, 1]])
+      >>> accuracy = losses.ContrastiveAccuracy()
+      >>> float(accuracy([0, 0, 1, 1], projections))  # the last is nearer to 0
+      0.75
+
     Raises:
       ValueError: `anchors` is not positive.
     """
@@ -124,6 +145,13 @@ class Alignment(_Diagnostic):
     pairs, as the mean of 2n / (n - 1) ||z_i - m||^2, where m is the mean of
     the n rows of a class. 0 is collapse, at least within each class.
 
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses
+      >>> projections = np.eye(2)  # two of a class, at right angles
+      >>> round(float(losses.Alignment()([0, 0], projections)), 3)
+      2.0
+
     Reference: Wang and Isola 2020, https://arxiv.org/abs/2005.10242, Sec. 4.
     """
 
@@ -155,6 +183,13 @@ class Uniformity(_Diagnostic):
 
     Args:
       anchors: largest number of rows per batch and replica.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses
+      >>> projections = np.eye(2)  # squared distance 2
+      >>> round(float(losses.Uniformity()([0, 1], projections)), 3)
+      -4.0
 
     Raises:
       ValueError: `anchors` is below 2.
@@ -200,6 +235,13 @@ class MeanCosine(_Diagnostic):
 
     Exact over all pairs, from ||sum z||^2. 1 is collapse; uniform on the
     sphere is 0.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses
+      >>> projections = np.eye(2)[[0, 0, 1]]  # cosines 1, 0 and 0
+      >>> round(float(losses.MeanCosine()([0, 0, 1], projections)), 2)
+      0.33
     """
 
     def __init__(self, name: str = "mean_cosine", dtype: str | None = None):
@@ -221,6 +263,13 @@ class PositivesPerAnchor(_Diagnostic):
     Args:
       cross_replica: count positives on all replicas, as the loss contrasts
         them; False counts within each replica.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses
+      >>> projections = np.ones([4, 2, 8])  # two views: 3, 3, 1 and 1 positives
+      >>> float(losses.PositivesPerAnchor()([0, 0, 1, 2], projections))
+      2.0
     """
 
     def __init__(
@@ -243,7 +292,15 @@ class PositivesPerAnchor(_Diagnostic):
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
 class AnchorsWithoutPositives(PositivesPerAnchor):
-    """Share of anchors without positives, whose loss is 0, in [0, 1]."""
+    """Share of anchors without positives, whose loss is 0, in [0, 1].
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses
+      >>> projections = np.ones([4, 1, 8])  # one view: 1 and 2 are alone
+      >>> float(losses.AnchorsWithoutPositives()([0, 0, 1, 2], projections))
+      0.5
+    """
 
     def __init__(
         self,

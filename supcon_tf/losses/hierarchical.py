@@ -38,6 +38,17 @@ class HierarchicalSupConLoss(supcon.SupConLoss):
 
     All other arguments are those of `SupConLoss`.
 
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses
+      >>> projections = np.eye(2)[[0, 0, 1, 1]].reshape(2, 2, 2)
+      >>> ancestors = [[0, 0], [0, 1], [1, 2]]
+      >>> loss = losses.HierarchicalSupConLoss(ancestors=ancestors)
+      >>> round(float(loss([0, 2], projections)), 2)  # apart, as their parents
+      0.0
+      >>> round(float(loss([0, 1], projections)), 2)  # apart, of one parent
+      0.47
+
     Raises:
       ValueError: as of `SupConLoss`; the ancestors are no such table, or one
         has two parents.

@@ -127,6 +127,17 @@ class BalancedSupConLoss(_WithCentres):
       cross_replica: contrast with the views of all replicas.
       reduction: of Keras, as is `name`.
 
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses, models
+      >>> centres = models.ClassCentres(num_classes=2, dim=2)
+      >>> centres.build(None)
+      >>> centres.set_weights([np.eye(2)])
+      >>> loss = losses.BalancedSupConLoss(centres, 1.0, reduction="none")
+      >>> values = loss([0, 0, 0, 1], np.eye(2)[[0, 0, 0, 1]])
+      >>> [round(float(x), 3) for x in values]  # log(1 + 1 / e), rare or not
+      [0.313, 0.313, 0.313, 0.313]
+
     Reference: https://arxiv.org/abs/2207.09052, Eq. 5 and 7.
     """
 
@@ -162,6 +173,17 @@ class PaCoLoss(_WithCentres):
       alpha: weight of a positive row, positive; 0.05 in their code.
       class_shares: [classes] positive numbers, pi; empty for none.
       reduction: of Keras, as is `name`.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses, models
+      >>> centres = models.ClassCentres(num_classes=2, dim=2)
+      >>> centres.build(None)
+      >>> centres.set_weights([np.eye(2)])
+      >>> loss = losses.PaCoLoss(centres, temperature=1.0)
+      >>> alone = np.eye(2)[:1]  # but for its centre: log(1 + 1 / e)
+      >>> round(float(loss([0], alone)), 3)
+      0.313
 
     Reference: https://arxiv.org/abs/2107.12028, Eq. 5 and 6.
     """

@@ -30,6 +30,16 @@ class ProjectionQueue(inputs.Configured, tf.Module):
       position: scalar int64 variable, the row that is written next.
       filled: scalar int64 variable, rows that have been written, up to `size`.
 
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses
+      >>> queue = losses.ProjectionQueue(size=3, dim=2)
+      >>> loss = losses.SupConLoss(queue=queue)
+      >>> queue.enqueue(np.eye(2), [7, 8])
+      >>> queue.enqueue(np.eye(2), [9, 5])  # over the oldest
+      >>> queue.labels.numpy().tolist()
+      [5, 8, 9]
+
     Raises:
       ValueError: `size` or `dim` is not positive.
 

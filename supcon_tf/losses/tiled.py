@@ -66,6 +66,14 @@ def tiled_supcon_loss(
       cross_replica: contrast with the views of all replicas. The gradient
         then exchanges a few numbers per row, no projections.
 
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses
+      >>> same = np.ones([512, 2, 1], np.float32)  # 1,024 rows
+      >>> loss = losses.tiled_supcon_loss(same, np.arange(512) // 2)
+      >>> round(float(loss[0]), 3), round(losses.chance_loss(1023, 0.1), 3)
+      (0.693, 0.693)
+
     Returns [batch] float32, nats (times tau where scaled), the mean over views.
     Raises ValueError for a shape, dtype or option that is none of these.
     """

@@ -108,6 +108,14 @@ def vote(
       temperature: positive float, no unit; only used when `weighted`.
       weighted: whether a vote counts exp(similarity / temperature), or 1.
 
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import measures
+      >>> bank, labels = np.eye(4), [0, 1, 1, 1]
+      >>> found = measures.nearest_neighbors(bank[:1], bank, k=4)
+      >>> measures.vote(*found, labels, num_classes=2, weighted=False).tolist()
+      [[0.25, 0.75]]
+
     Returns:
       [Q, num_classes] float32, each row sums to 1.
 
@@ -158,6 +166,15 @@ def prototype_predict(
       bank_labels: [N] integers in [0, num_classes).
       num_classes: number of classes.
 
+    Example:
+      >>> from supcon_tf import measures
+      >>> bank = [[1, 0], [3, 0], [0, 1]]
+      >>> scores = measures.prototype_predict(
+      ...     [[5, 0]], bank, [0, 0, 1], num_classes=3
+      ... )
+      >>> scores.round(3).tolist()  # of class 2 there is none
+      [[1.0, 0.0, -1.0]]
+
     Returns:
       [Q, num_classes] float32 in [-1, 1]; `argmax` takes the lower class id of
       equal scores.
@@ -181,6 +198,15 @@ def class_prototypes(
     bank: neighbors.Given, bank_labels: neighbors.Given, *, num_classes: int
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
     """The mean representation of each class, as `prototype_predict` has it.
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> bank = [[1, 0], [3, 0], [0, 1]]
+      >>> prototypes, present = measures.class_prototypes(
+      ...     bank, [0, 0, 1], num_classes=3
+      ... )
+      >>> prototypes.round(3).tolist(), present.tolist()
+      ([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [True, True, False])
 
     Returns prototypes [num_classes, dim] float32 of unit length, zeros where
     the representations cancel out or there are none; and [num_classes] bool,

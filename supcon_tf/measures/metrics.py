@@ -127,6 +127,13 @@ def calibration_bins(
 
     The confidence of an example is its highest probability, its prediction the
     class that has it (the lower class id of equal ones).
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> probabilities = [[0.6, 0.4], [0.9, 0.1], [0.8, 0.2]]
+      >>> bins = measures.calibration_bins(probabilities, [0, 0, 1], num_bins=4)
+      >>> bins.count.tolist(), bins.accuracy.tolist()
+      ([0, 0, 1, 2], [0.0, 0.0, 1.0, 0.5])
     """
     probabilities, labels = check_predictions(probabilities, labels)
     exceptions.require(num_bins >= 1, "`num_bins` must be at least 1", num_bins)
@@ -155,6 +162,12 @@ def expected_calibration_error(
 
     over the bins of `calibration_bins`; 0 is perfectly calibrated.
 
+    Example:
+      >>> from supcon_tf import measures
+      >>> probabilities = [[0.75, 0.25], [0.75, 0.25]]  # one of two is right
+      >>> measures.expected_calibration_error(probabilities, [0, 1])
+      0.25
+
     Reference: Guo et al. 2017, https://arxiv.org/abs/1706.04599, Eq. 3.
     """
     bins = calibration_bins(probabilities, labels, num_bins)
@@ -170,6 +183,12 @@ def negative_log_likelihood(probabilities: _Array, labels: _Array) -> float:
     A probability below the smallest normal float32, 1.2e-38, counts as that:
     one label of probability 0 costs 87.3 nats, and never infinity. 0 is certain
     and right, log(num_classes) is the score of equal probabilities.
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> probabilities = [[0.25, 0.25, 0.25, 0.25]]  # log 4
+      >>> round(measures.negative_log_likelihood(probabilities, [2]), 3)
+      1.386
     """
     probabilities, labels = check_predictions(probabilities, labels)
     own = np.take_along_axis(probabilities, labels[:, None], axis=1)
@@ -187,6 +206,11 @@ def brier_score(probabilities: _Array, labels: _Array) -> float:
     classes, or one of two classes alone, which is half of this. 0 is certain
     and right, 2 certain and wrong.
 
+    Example:
+      >>> from supcon_tf import measures
+      >>> measures.brier_score([[1.0, 0.0], [0.0, 1.0]], [0, 0])  # (0 + 2) / 2
+      1.0
+
     Reference: Brier 1950, Verification of forecasts expressed in terms of
       probability, Monthly Weather Review 78(1), pages 1-3.
     """
@@ -203,6 +227,12 @@ def confusion_matrix(
 
     Predicted classes are given as labels are. Returns [num_classes,
     num_classes] int64, a row per true class and a column per predicted one.
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> predicted, labels = [0, 1, 1], [0, 0, 1]
+      >>> measures.confusion_matrix(predicted, labels, num_classes=2).tolist()
+      [[1, 1], [0, 1]]
     """
     # scikit-learn takes a second to import: only where it is used.
     from sklearn import metrics
@@ -230,6 +260,12 @@ def per_class_recall(
       labels: [N] integers in the same range.
       num_classes: number of classes, at least 1.
 
+    Example:
+      >>> from supcon_tf import measures
+      >>> predicted, labels = [0, 1, 1], [0, 0, 1]
+      >>> measures.per_class_recall(predicted, labels, num_classes=3)
+      [0.5, 1.0, None]
+
     Raises:
       ValueError: a shape or a class id breaks these rules.
     """
@@ -254,6 +290,13 @@ def classification_summary(
       probabilities: [N, classes] float, rows that sum to 1.
       labels: [N] integers in [0, classes).
       num_bins: equal bins of confidence for the ECE, at least 1.
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> probabilities = [[0.75, 0.25]] * 2 + [[0.25, 0.75]] * 2
+      >>> summary = measures.classification_summary(probabilities, [0, 0, 0, 1])
+      >>> summary["top_1"], summary["ece"], summary["confusion_matrix"]
+      (0.75, 0.0, [[2, 1], [0, 1]])
 
     Raises:
       ValueError: a shape, a label or a row breaks these rules.
@@ -305,6 +348,11 @@ def shot_summary(
       train_counts: [classes] training examples of each.
       boundaries: few are fewer than the first, many more than the second.
 
+    Example:
+      >>> from supcon_tf import measures
+      >>> measures.shot_summary([1.0, 0.5, 0.0], train_counts=[500, 50, 5])
+      {'many': 1.0, 'medium': 0.5, 'few': 0.0, 'mean': 0.5}
+
     Returns:
       `many`, `medium` and `few`, None without such classes; `mean`, of all.
 
@@ -341,6 +389,14 @@ def level_summary(
       predicted: [examples] class ids.
       labels: [examples] class ids.
       ancestors: [classes, H] integers, from the highest down to the class.
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> ancestors = [[0, 0], [0, 1], [1, 2]]  # classes 0 and 1 are siblings
+      >>> predicted, labels = [0, 1, 2, 0], [0, 0, 2, 2]
+      >>> summary = measures.level_summary(predicted, labels, ancestors)
+      >>> summary["top_1_by_level"], summary["mistakes_inside_parent"]
+      ([0.75, 0.5], 0.5)
 
     Returns:
       `top_1_by_level`, from the highest down; `parent_top_1`, of the level

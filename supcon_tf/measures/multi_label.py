@@ -26,6 +26,14 @@ def multi_label_summary(
       num_bins: of the calibration error.
       threshold: a label is predicted from this probability on.
 
+    Example:
+      >>> from supcon_tf import measures
+      >>> probabilities = [[0.9, 0.8], [0.2, 0.6]]  # 0.6 after 0.8, yet > 0.5
+      >>> labels = [[1, 1], [0, 0]]
+      >>> summary = measures.multi_label_summary(probabilities, labels)
+      >>> summary["map"], summary["exact_match"]
+      (1.0, 0.5)
+
     Returns:
       `map` and `map_11_point`, means of the average precision over the labels
       that an example has (area under precision against recall; mean of the
@@ -81,6 +89,14 @@ def share_of_neighbors(
 
     Takes similarities and indices [Q, k], as `nearest_neighbors` returns them,
     and labels [N, classes] 0 or 1; returns [Q, classes] in [0, 1].
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import measures
+      >>> found = measures.nearest_neighbors([[1, 1]], np.eye(2), k=2)
+      >>> labels = np.array([[1, 0], [1, 1]])
+      >>> measures.share_of_neighbors(*found, labels, temperature=0.1).tolist()
+      [[1.0, 0.5]]
     """
     neighbors.check_positive(temperature=temperature)
     gaps = similarities - similarities[:, :1]

@@ -78,6 +78,13 @@ def nearest_neighbors(
       query_chunk: positive int, queries compared at once; bounds the memory and
         does not change the result.
 
+    Example:
+      >>> from supcon_tf import measures
+      >>> bank = [[1, 0], [0, 1], [5, 5]]
+      >>> cosines, rows = measures.nearest_neighbors([[2, 0]], bank, k=2)
+      >>> rows.tolist(), [round(float(x), 3) for x in cosines[0]]
+      ([[0, 2]], [1.0, 0.707])
+
     Returns:
       Cosine similarities, [queries, k] float32, within 4e-6, and rows of the
       bank, [queries, k] int32.

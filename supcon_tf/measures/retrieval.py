@@ -40,6 +40,12 @@ def retrieval_summary(
       ks: positive ints; one beyond the other examples means all of them.
       query_chunk: positive int, as in `nearest_neighbors`.
 
+    Example:
+      >>> from supcon_tf import measures
+      >>> z = [[1, 0], [1, 0], [0, 1], [2, 1], [-1, 0]]
+      >>> measures.retrieval_summary(z, [0, 0, 1, 1, 2], ks=[1])
+      {'recall_at': {'1': 0.75}, 'map_at_r': 0.75, 'left_out': 1}
+
     Returns:
       Ready for JSON: `recall_at`, a share by k as text; `map_at_r`, in [0, 1];
       `left_out`, the number of examples that were no query. ValueError if an

@@ -46,6 +46,12 @@ ALEXNET_CLEAN_ERROR = 0.43478
 def mean_corruption_error_unnormalized(errors: Errors) -> float:
     """Mean error over severities, then over corruptions; of no reference.
 
+    Example:
+      >>> from supcon_tf import measures
+      >>> errors = {"fog": {"1": 0.25, "5": 0.75}, "snow": {"5": 1.0}}
+      >>> measures.mean_corruption_error_unnormalized(errors)  # (0.5 + 1) / 2
+      0.75
+
     Raises:
       ValueError: `errors` or one of its rows is empty.
     """
@@ -62,6 +68,12 @@ def mean_corruption_error(errors: Errors, reference: Errors) -> float | None:
     Percent, 100 for the reference itself; None if the reference makes no error
     on a corruption c. What it has beyond `errors` is left out; ValueError if it
     lacks one of them.
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> errors, reference = {"fog": {"1": 0.25}}, {"fog": {"1": 0.5}}
+      >>> measures.mean_corruption_error(errors, reference)
+      50.0
 
     Reference: Hendrycks and Dietterich 2019, https://arxiv.org/abs/1903.12261,
     Sec. 4.2.
@@ -82,6 +94,12 @@ def relative_mean_corruption_error(
     100 * mean_c CE_c, percent, as `mean_corruption_error`; below 0 for who
     gains by corruptions, None if a corruption adds nothing to the errors of the
     reference. The clean errors are on the same images, not corrupted.
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> errors, reference = {"fog": {"1": 0.375}}, {"fog": {"1": 1.0}}
+      >>> measures.relative_mean_corruption_error(errors, 0.25, reference, 0.5)
+      25.0
     """
     _check(errors)
     missing = missing_errors(errors, reference)
@@ -104,7 +122,14 @@ def relative_mean_corruption_error(
 
 
 def missing_errors(errors: Errors, reference: Errors) -> list[str]:
-    """What `reference` lacks of `errors`, such as "fog 3"."""
+    """What `reference` lacks of `errors`, such as "fog 3".
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> errors = {"fog": {"1": 0.25, "3": 0.5}}
+      >>> measures.missing_errors(errors, {"fog": {"1": 0.5}})
+      ['fog 3']
+    """
     return [
         f"{name} {severity}"
         for name, row in errors.items()
