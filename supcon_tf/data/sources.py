@@ -202,7 +202,7 @@ def from_arrays(
     )
     labels = _checked_labels(np.asarray(labels), len(images))
     if class_names is None:
-        class_names = [str(label) for label in range(labels.max() + 1)]
+        class_names = [str(label) for label in range(int(labels.max()) + 1)]
     exceptions.require(
         0 <= labels.min() <= labels.max() < len(class_names),
         f"`labels` must be in 0..{len(class_names) - 1}",

@@ -73,6 +73,14 @@ def test_arrays_are_read_back():
     assert source.read(tf.constant(0))[1].dtype == tf.int32
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint64"])
+def test_labels_may_fill_their_type(dtype):
+    labels = np.array([0, 255], dtype)
+    source = data.from_arrays(noise(2, 4, 4, 3), labels)
+    assert len(source.class_names) == 256
+    assert read_all(source)[1] == [0, 255]
+
+
 @pytest.mark.parametrize("shape", [(4, 6, 8), (4, 6, 8, 1)])
 def test_gray_arrays_become_rgb(shape):
     images = noise(*shape)
