@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,6 +30,14 @@ class RunDirectory:
     export/<version>/, conversion converted/. Each linear stage, and each
     transfer to other data with its transfer.json, is a RunDirectory below. The
     path is local or gs://, and need not exist.
+
+    Example:
+      >>> from supcon_tf import training
+      >>> run = training.RunDirectory("runs/mine")
+      >>> run.class_names(), [epoch["epoch"] for epoch in run.metrics()]
+      (('bright', 'dark', 'mid'), [1, 2])
+      >>> run.stage("linear").exists()
+      True
     """
 
     def __init__(self, path: str | os.PathLike[str]):
@@ -71,6 +80,27 @@ class RunDirectory:
     def is_of_texts(self) -> bool:
         """Whether the run here is one of tools/finetune_text.py."""
         return "train_file" in self.flags()
+
+    def commands(self, linear_stage: str = "", end: str = "") -> list[str]:
+        """The command lines that make, measure and export the run.
+
+        Args:
+          linear_stage: name of the linear stage that is meant, "" for none.
+          end: of the name of the directory that they fill.
+        """
+        there = {"run_dir": f"{self.path}{end}"}
+        tool = "finetune_text" if self.is_of_texts() else "pretrain"
+        lines = [command(tool, flagfile=self.settings_file, **there)]
+        if linear_stage:
+            stage = self.stage(linear_stage).settings_file
+            lines.append(command("train_linear", flagfile=stage, **there))
+            if linear_stage != "linear":
+                there["linear_stage"] = linear_stage
+        return [
+            *lines,
+            command("evaluate", **there),
+            command("export", **there),
+        ]
 
     def recorded(
         self, settings_class: type[settings.SettingsType]
@@ -298,6 +328,12 @@ class RunDirectory:
                 f"{', '.join(other)}; --flagfile={self.settings_file} "
                 "repeats them"
             )
+
+
+def command(tool: str, **flags: object) -> str:
+    """The command line of a tool with these flags."""
+    given = (f"--{k}={shlex.quote(str(v))}" for k, v in flags.items())
+    return f"python tools/{tool}.py {' '.join(given)}"
 
 
 def path_of(checkpoints: epath.Path, step: int) -> epath.Path:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 from collections.abc import Mapping
 
 from supcon_tf import scores, settings
@@ -204,16 +203,5 @@ def _listed(known: Record, names: str) -> str:
 
 def _commands(run: runs.Run, record: Record, end: str = "") -> list[str]:
     """What makes, measures and exports it, in a directory with this end."""
-    there, named = run.files, {"run_dir": f"{run.files.path}{end}"}
-    tool = "finetune_text" if run.is_of_texts else "pretrain"
-    lines = [(tool, {"flagfile": there.settings_file} | named)]
-    if record["classifier"] == "linear":
-        flags = {"flagfile": there.stage(run.linear_stage).settings_file}
-        lines.append(("train_linear", flags | named))
-        if run.linear_stage != "linear":
-            named |= {"linear_stage": run.linear_stage}
-    return [
-        f"python tools/{tool}.py "
-        + " ".join(f"--{k}={shlex.quote(str(v))}" for k, v in flags.items())
-        for tool, flags in (*lines, ("evaluate", named), ("export", named))
-    ]
+    linear = run.linear_stage if record["classifier"] == "linear" else ""
+    return run.files.commands(linear, end)
