@@ -18,6 +18,19 @@ _TEXT = "text"  # the input of an export that takes texts
 def predict(settings: config.PredictSettings) -> int:
     """Asks a model about images or texts, and writes what it answers.
 
+    Example:
+      >>> import pathlib
+      >>> from supcon_tf import clients, config, serving
+      >>> _ = serving.export(config.ExportSettings("runs/mine"))
+      >>> own = config.PredictSettings(
+      ...     "runs/mine", images=("photos/test",), output="answers.csv",
+      ...     top=0, overwrite=True,
+      ... )
+      >>> clients.predict(own)
+      0
+      >>> pathlib.Path("answers.csv").read_text().splitlines()[0]
+      'path,predicted_class,probability,error'
+
     Returns:
       How many of them have an error in the place of an answer.
 

@@ -30,6 +30,13 @@ class SweepAxis:
     Attributes:
       names: of settings of stage 1 or, after "linear.", of stage 2.
       rows: a value of each, all rows different, at least one.
+
+    Example:
+      >>> from supcon_tf import config
+      >>> text = "optimizer:learning_rate=lars:0.3,rmsprop:0.01"
+      >>> (axis,) = config.SweepSettings("runs/sweep", sweep=(text,)).axes
+      >>> axis.rows
+      (('lars', 0.3), ('rmsprop', 0.01))
     """
 
     names: tuple[str, ...]
@@ -179,7 +186,13 @@ class ReproduceSettings(Settings):
 
 
 def axis_text(value: object) -> str:
-    """A value as it stands in --sweep."""
+    """A value as it stands in --sweep.
+
+    Example:
+      >>> from supcon_tf import config
+      >>> [config.axis_text(value) for value in (0.1, (0.2, 1.0), None)]
+      ['0.1', '0.2+1.0', 'none']
+    """
     if value is None:
         return "none"
     return to_text(value).replace(",", "+")

@@ -103,7 +103,17 @@ def milliseconds(function: formats.Function, image_size: int) -> float:
 
 
 def conversion_table(results: dict[str, object]) -> str:
-    """A row per model of what `convert` returns, the original first."""
+    """A row per model of what `convert` returns, the original first.
+
+    Example:
+      >>> from supcon_tf import conversion
+      >>> made = {"bytes": 1_500_000, "top_1": 0.75, "agreement": 1.0}
+      >>> results = {"float_model": {"top_1": 0.75}, "models": {"onnx": made}}
+      >>> print(conversion.conversion_table(results))
+                     MB   top-1  agreement
+      float model     -  0.7500          -
+      onnx         1.50  0.7500     1.0000
+    """
     models = {"float model": results["float_model"], **results["models"]}
     columns = [["", *models]]
     for name, (title, form) in _COLUMNS.items():

@@ -34,6 +34,15 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
     interpreter or ONNX Runtime. The directory converted/ of the run directory
     appears with all its files at once.
 
+    Example:
+      >>> from supcon_tf import config, conversion
+      >>> own = config.ConvertSettings(
+      ...     "runs/mine", formats=("tflite_float32",), overwrite=True
+      ... )
+      >>> results = conversion.convert(own)
+      >>> {form: made["file"] for form, made in results["models"].items()}
+      {'tflite_float32': 'model_float32.tflite'}
+
     Returns:
       What conversion.json holds: `float_model`, the measures of the model that
       was converted, and in `models`, by format, those of each file, its

@@ -98,6 +98,14 @@ def to_tflite(
       calibration_images: [n, S, S, 3] uint8, as the model will see; the ranges
         of their activations are those of int8, which needs them.
 
+    Example:
+      >>> import supcon_tf
+      >>> from supcon_tf import conversion
+      >>> encoder = supcon_tf.load_encoder("runs/mine")
+      >>> model = conversion.formats.ImageModel(encoder, image_size=16)
+      >>> conversion.to_tflite(model)[4:8]  # as every such file has
+      b'TFL3'
+
     Raises:
       ValueError: there are no such images, or none for int8.
 
@@ -187,6 +195,16 @@ def to_onnx(model: ImageModel) -> bytes:
 
     The file takes `images` [N, S, S, 3] float32 in 0..255, any N, and puts out
     what the model does, in float32.
+
+    Example:
+      >>> import numpy as np
+      >>> import supcon_tf
+      >>> from supcon_tf import conversion
+      >>> encoder = supcon_tf.load_encoder("runs/mine")
+      >>> model = conversion.formats.ImageModel(encoder, image_size=16)
+      >>> run = conversion.formats.onnx_function(conversion.to_onnx(model))
+      >>> run(np.zeros([2, 16, 16, 3], np.uint8)).shape
+      (2, 26)
 
     Raises:
       ImportError: the extra `onnx` is not installed.

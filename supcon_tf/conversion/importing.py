@@ -26,6 +26,18 @@ def import_weights(settings: config.ImportSettings) -> run_files.RunDirectory:
     Its encoder answers as that of the checkpoint did; later tools take it as
     any other. The data are those that they will read.
 
+    Example:
+      >>> from supcon_tf import config, conversion
+      >>> own = config.ImportSettings(
+      ...     "runs/imported", format="simclr_tf2", dataset="digits",
+      ...     checkpoint="simclr/model.ckpt",
+      ... )
+      >>> try:
+      ...     conversion.import_weights(own)
+      ... except ValueError as error:  # there is no such file
+      ...     print(str(error).partition(":")[0])
+      `checkpoint` must be a checkpoint of TensorFlow, got simclr/model.ckpt
+
     Raises:
       ImportError: torch is needed and not installed.
       ValueError: the checkpoint cannot be read or is of something else, the

@@ -50,6 +50,12 @@ def show_augment(settings: config.ShowAugmentSettings) -> list[pathlib.Path]:
     the ranges of the chosen policy, and then SimAugment's with the same draws
     from no effect to the largest.
 
+    Example:
+      >>> from supcon_tf import config, evaluation
+      >>> own = config.ShowAugmentSettings("runs/shown", dataset="digits")
+      >>> [path.name for path in evaluation.show_augment(own)]
+      ['views.png', 'operations.png']
+
     Returns:
       The paths of both pictures, in run_dir.
 
@@ -94,6 +100,16 @@ def plot_operations(
 
     A row per operation, from level 0 to 10 of the policy of the settings, and a
     last row of the image itself and the operations that have no level.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import config, evaluation
+      >>> own = config.ShowAugmentSettings(augmentation="randaugment")
+      >>> image = np.zeros([16, 16, 3], np.uint8)
+      >>> drawn = evaluation.plot_operations(image, own)
+      >>> names = [text.get_text() for text in drawn.axes[0].texts]
+      >>> names[0], names[10], names[11]
+      ('level 0', 'level 10', 'Posterize')
     """
     ranges, side = _ranges(settings), min(image.shape[:2])
 

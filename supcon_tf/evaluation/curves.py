@@ -19,6 +19,12 @@ def accuracy_curve(run: runs.Run) -> dict[int, float]:
 
     The probe is a logistic regression on the representations of all training
     images, as `evaluate` makes them: centre crops in inference mode.
+
+    Example:
+      >>> from supcon_tf import evaluation, training
+      >>> curve = evaluation.accuracy_curve(training.Run.open("runs/mine"))
+      >>> list(curve)  # one checkpoint, after both epochs
+      [2]
     """
     train, test = run.source("train"), run.source("test")
     represent = representations.representer(
@@ -38,7 +44,15 @@ def accuracy_curve(run: runs.Run) -> dict[int, float]:
 
 
 def plot_curves(curves: Mapping[str, Mapping[int, float]]) -> figure.Figure:
-    """A line per run, by what the figure calls it, over the epochs."""
+    """A line per run, by what the figure calls it, over the epochs.
+
+    Example:
+      >>> from supcon_tf import evaluation
+      >>> curves = {"SupCon": {10: 0.6, 20: 0.7}, "ce": {10: 0.5, 20: 0.6}}
+      >>> panel = evaluation.plot_curves(curves).axes[0]
+      >>> panel.get_xlabel(), [line.get_label() for line in panel.lines]
+      ('epochs', ['SupCon', 'ce'])
+    """
     drawn = figure.Figure(layout="constrained", figsize=(5.5, 3.8))
     panel = drawn.subplots()
     panel.set_xlabel("epochs")

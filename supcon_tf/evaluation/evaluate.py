@@ -30,6 +30,17 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
     k nearest neighbours and class prototypes; the representations themselves;
     and, if asked for, the classifiers on corrupted images.
 
+    Example:
+      >>> from supcon_tf import config, evaluation
+      >>> own = config.EvaluateSettings(
+      ...     "runs/mine", sample_images=0, plotted_images=0  # no pictures
+      ... )
+      >>> measured = evaluation.evaluate(own)
+      >>> measured["test_examples"], measured["bank_examples"]
+      (21, 48)
+      >>> sorted(measured["prototype"])
+      ['per_class_recall', 'top_1', 'top_5']
+
     Returns:
       What evaluation.json holds: see `results`. Beside it go predictions.npz,
       representations.npz, samples.npz and TensorBoard's projector.

@@ -27,6 +27,13 @@ def plot_gradients(opened: Mapping[str, runs.Run]) -> figure.Figure:
 
     Args:
       opened: runs of a loss of projections by what the figure calls them.
+
+    Example:
+      >>> from supcon_tf import evaluation, training
+      >>> opened = {"mine": training.Run.open("runs/mine")}
+      >>> panels = evaluation.plot_gradients(opened).axes
+      >>> [line.get_label() for line in panels[0].lines]
+      ['mine, L_out', 'mine, L_in']
     """
     drawn = figure.Figure(layout="constrained", figsize=(9, 3.8))
     panels = drawn.subplots(1, 2)

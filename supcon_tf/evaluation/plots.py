@@ -64,6 +64,14 @@ def plot_views(
       class_names: the name of each class id; None writes the id.
       max_rows: positive int; images after these are not drawn.
 
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import evaluation
+      >>> views = np.zeros([1, 2, 32, 32, 3], np.uint8)
+      >>> drawn = evaluation.plot_views(views, [1], ["cat", "dog"])
+      >>> [text.get_text() for text in drawn.axes[0].texts]
+      ['view 1', 'view 2', 'dog']
+
     Returns:
       A figure of min(batch, max_rows) x views images.
 
@@ -108,6 +116,15 @@ def plot_grid(
         row has.
       captions: per row and column, written under the images; None leaves no
         place for them.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import evaluation
+      >>> rows = np.zeros([2, 1, 32, 32, 3], np.uint8)
+      >>> drawn = evaluation.plot_grid(rows, ["cat", "dog"], ["original"])
+      >>> [text.get_text() for text in drawn.axes[0].texts]
+      ['original', 'cat', 'dog']
+      >>> drawn.savefig("grid.png")
 
     Returns:
       A figure with one axes, in pixels from the top left.
@@ -167,6 +184,13 @@ def plot_representation(
         nothing) or "pca" (linear: the two directions of largest variance).
       seed: of the choice of examples and of the method; the same seed gives the
         same figure.
+
+    Example:
+      >>> from supcon_tf import evaluation
+      >>> line = [[0, 0], [1, 2], [2, 4]]
+      >>> drawn = evaluation.plot_representation(line, [0, 0, 1], method="pca")
+      >>> drawn.axes[0].get_xlabel()
+      'component 1 (100% of the variance)'
 
     Returns:
       A figure with one axes.

@@ -54,6 +54,18 @@ def results_table(columns: dict[str, dict[str, object]]) -> str:
 
     Args:
       columns: what `evaluate` returned, by the name of the run.
+
+    Example:
+      >>> from supcon_tf import evaluation
+      >>> measured = {"knn": {"top_1": 0.5}, "prototype": {"top_1": 0.25}}
+      >>> print(evaluation.results_table({"mine": measured}))
+                                 mine
+      linear top-1            not run
+      linear top-5            not run
+      linear ECE              not run
+      linear NLL              not run
+      k-NN top-1               0.5000
+      prototype top-1          0.2500
     """
     width = max(12, *map(len, columns))
     rows = [["", *(name.rjust(width) for name in columns)]]

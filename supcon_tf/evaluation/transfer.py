@@ -31,6 +31,15 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
     SimCLR's, their centre crops are those of all of our evaluation. What can
     be wrong is found before the first training.
 
+    Example:
+      >>> from supcon_tf import config, evaluation
+      >>> own = config.TransferSettings(
+      ...     "runs/mine", dataset="digits", l2=1.0, overwrite=True
+      ... )
+      >>> measured = evaluation.transfer_encoder(own)
+      >>> measured["pretrained_on"], measured["dataset"], measured["classes"]
+      ('folder', 'digits', 10)
+
     Returns:
       What transfer.json holds: what was run, and `_over_draws`. Probabilities
       go to predictions.npz, [draws, images, classes] where there are several
@@ -94,7 +103,26 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
 
 
 def transfer_table(measured: dict[str, object]) -> str:
-    """The text of what `transfer_encoder` returned."""
+    """The text of what `transfer_encoder` returned.
+
+    Example:
+      >>> from supcon_tf import evaluation
+      >>> names = "top_1", "mean_recall", "top_5", "ece", "nll", "brier"
+      >>> measured = {
+      ...     "dataset": "digits", "method": "linear", "classes": 10,
+      ...     "draws": [{"training_images": 1437, "chosen": {"l2": 0.1}}],
+      ...     "test_images": 360, "test": dict.fromkeys(names, 0.5),
+      ... }
+      >>> print(evaluation.transfer_table(measured))
+      digits, linear: 1,437 training and 360 test images of 10 classes
+      l2 0.1
+      top-1             0.5000
+      mean recall       0.5000
+      top-5             0.5000
+      ECE               0.5000
+      NLL               0.5000
+      Brier             0.5000
+    """
     draws, deviation = measured["draws"], measured.get("test_deviation")
     choosing, shown = _CHOOSING, _FIGURES
     if "map" in measured["test"]:

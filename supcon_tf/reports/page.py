@@ -121,6 +121,12 @@ def write_report(
       names: what to call the runs, all different; None takes the ends of their
         paths.
 
+    Example:
+      >>> from supcon_tf import reports
+      >>> page = reports.write_report(["runs/mine"], "report.html", ["SupCon"])
+      >>> page.name, page.read_text().startswith("<!DOCTYPE html>")
+      ('report.html', True)
+
     Returns:
       The path of the page, written whole or not at all.
 

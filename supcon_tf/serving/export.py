@@ -12,6 +12,13 @@ from supcon_tf.training import console, representations, runs
 def export(settings: config.ExportSettings) -> epath.Path:
     """Exports encoder and classifier of a run as a SavedModel.
 
+    Example:
+      >>> from supcon_tf import config, serving
+      >>> own = config.ExportSettings("runs/mine", classifier="none")
+      >>> directory = serving.export(own)
+      >>> str(directory.parent), (directory / "saved_model.pb").exists()
+      ('runs/mine/export', True)
+
     Returns:
       The directory, export/<version> in the run directory.
 

@@ -80,6 +80,17 @@ def export_saved_model(
         `class_names`, `classifier`, `prototypes`, `top_k`, `threshold`,
         `max_batch_size`, `batch_timeout`.
 
+    Example:
+      >>> import tempfile
+      >>> import supcon_tf
+      >>> import tensorflow as tf
+      >>> from supcon_tf import serving
+      >>> encoder = supcon_tf.load_encoder("runs/mine")
+      >>> version = f"{tempfile.mkdtemp()}/1"
+      >>> serving.export_saved_model(encoder, version, image_size=16)
+      >>> sorted(tf.saved_model.load(version).signatures)
+      ['represent', 'represent_images', 'represent_images_float']
+
     Raises:
       ValueError: `directory` exists, the class names do not fit, or
         `max_pixels` refuses ordinary photographs.

@@ -34,6 +34,16 @@ def plot_sweep(results: dict[str, object]) -> figure.Figure:
     metric, such as those to come, are not drawn. `results` are those of
     `grid.describe`.
 
+    Example:
+      >>> from supcon_tf import config, sweeps
+      >>> own = config.SweepSettings("runs/grid", sweep=("temperature=0.1,1",))
+      >>> results = sweeps.grid.describe(own, sweeps.list_cells(own))
+      >>> for cell, accuracy in zip(results["cells"], (0.75, 0.5)):
+      ...     cell["metrics"] = {"linear.top_1": accuracy}
+      >>> (panel,) = sweeps.plot_sweep(results).axes
+      >>> panel.get_xlabel(), panel.get_ylabel()
+      ('temperature', 'linear top-1')
+
     Returns:
       A figure outside pyplot, an axis per setting, at least one.
     """

@@ -27,6 +27,13 @@ class Cell:
         differ in stage 2 alone share its run_dir.
       linear: settings of stage 2; None on texts.
       evaluation: settings of the evaluation.
+
+    Example:
+      >>> from supcon_tf import config, sweeps
+      >>> own = config.SweepSettings("runs/grid", sweep=("temperature=0.1,1",))
+      >>> cell = sweeps.list_cells(own)[0]
+      >>> cell.name, cell.run_dir, cell.training.temperature
+      ('temperature=0.1', 'runs/grid/runs/temperature=0.1', 0.1)
     """
 
     name: str
@@ -70,6 +77,14 @@ class Cell:
 
 def list_cells(sweep: config.GridSettings) -> list[Cell]:
     """Every cell of a sweep, the last axis varying fastest.
+
+    Example:
+      >>> from supcon_tf import config, sweeps
+      >>> grid = "objective=supcon,ce", "seed=0,1"
+      >>> own = config.SweepSettings("runs/grid", sweep=grid)
+      >>> cells = sweeps.list_cells(own)
+      >>> len(cells), cells[1].name
+      (4, 'objective=supcon,seed=1')
 
     Raises:
       ValueError: nothing varies, a flagfile is wrong, or the settings of a

@@ -27,6 +27,17 @@ def reproduce(own: config.ReproduceSettings) -> dict[str, object]:
 
     hardness and long write a figure of their own too, TABLE.png, of the runs of
     all cells, and long what it shows, long.json.
+
+    Example:
+      >>> from supcon_tf import config, sweeps
+      >>> own = config.ReproduceSettings(
+      ...     "runs/fig4d", table="fig4d", scale="toy"
+      ... )
+      >>> try:
+      ...     results = sweeps.reproduce(own)
+      ... except ValueError as error:  # in any other directory
+      ...     print(str(error).partition(",")[0])
+      the working directory must be the root of a checkout
     """
     results = sweep_run.run_sweep(table_of_paper(own))
     done = [x for x in results["cells"] if x["status"] == "finished"]
@@ -51,6 +62,18 @@ def reproduce(own: config.ReproduceSettings) -> dict[str, object]:
 
 def table_of_paper(own: config.ReproduceSettings) -> config.SweepSettings:
     """The sweep of a table or a figure, by the presets of this directory.
+
+    Example:
+      >>> import pathlib
+      >>> from supcon_tf import config, sweeps
+      >>> flags = pathlib.Path("flags/tables/paper")  # of a checkout
+      >>> flags.mkdir(parents=True, exist_ok=True)
+      >>> _ = (flags / "table2.flags").write_text("--sweep=objective=supcon,ce")
+      >>> own = config.ReproduceSettings(
+      ...     "runs/table2", table="table2", scale="paper", seeds=(0, 1)
+      ... )
+      >>> sweeps.table_of_paper(own).sweep
+      ('seed=0,1', 'objective=supcon,ce')
 
     Raises:
       ValueError: there are no presets here, or none at that scale.

@@ -31,6 +31,16 @@ def run_sweep(sweep: config.GridSettings) -> dict[str, object]:
         `metric` may change, and settings of the evaluation, which is then
         done again.
 
+    Example:
+      >>> from supcon_tf import config, sweeps
+      >>> own = config.SweepSettings(
+      ...     "runs/sweep", dataset="folder", data_dir="not_there",
+      ...     sweep=("seed=0",),
+      ... )
+      >>> (cell,) = sweeps.run_sweep(own)["cells"]
+      >>> print(f"{cell['name']} {cell['status']}: {cell['error']}")
+      seed=0 failed: InvalidValue: `data_dir` must be a folder, got not_there
+
     Returns:
       What sweep.json holds, see `grid.describe`. It is written into
       run_dir after every cell, with the table, sweep.md, and the figure,

@@ -50,6 +50,18 @@ def sweep_table(results: dict[str, object]) -> str:
     for up to 13 pairs). The best by `metric` is in bold type. Published
     numbers, in percent, come before it. `results` are those of
     `grid.describe`.
+
+    Example:
+      >>> from supcon_tf import config, sweeps
+      >>> own = config.SweepSettings("runs/grid", sweep=("temperature=0.1,1",))
+      >>> results = sweeps.grid.describe(own, sweeps.list_cells(own))
+      >>> for cell, accuracy in zip(results["cells"], (0.75, 0.5)):
+      ...     cell["metrics"] = {"linear.top_1": accuracy}
+      >>> print(sweeps.sweep_table(results))
+      | temperature | linear top-1 |    time |
+      | ----------- | -----------: | ------: |
+      | 0.1         |   **0.7500** | pending |
+      | 1.0         |       0.5000 | pending |
     """
     axes = [a["name"] for a in results["axes"] if not a["is_repetition"]]
     repeats = len(axes) < len(results["axes"])

@@ -104,6 +104,15 @@ class SGD(_L2, tf.keras.optimizers.SGD):
       momentum: in [0, 1).
       nesterov: Nesterov momentum.
       **kwargs: `l2`, the coefficient of the decay, and those of Keras' SGD.
+
+    Example:
+      >>> import tensorflow as tf
+      >>> from supcon_tf import training
+      >>> kernel, bias = tf.Variable([[1.0]]), tf.Variable([1.0])
+      >>> sgd = training.SGD(0.5, l2=0.5)
+      >>> sgd.minimize(lambda: 0 * (kernel + bias), [kernel, bias])
+      >>> kernel.numpy().tolist(), bias.numpy().tolist()  # one decays
+      ([[0.75]], [1.0])
     """
 
     def __init__(
@@ -137,6 +146,15 @@ class RMSProp(_L2, tf.keras.optimizers.RMSprop):
       epsilon: added to the mean of squares.
       name: Keras' name of the optimizer.
       **kwargs: `l2`, the coefficient of the decay, and those of Keras' RMSprop.
+
+    Example:
+      >>> import tensorflow as tf
+      >>> from supcon_tf import training
+      >>> weights = tf.Variable([0.0, 0.0])
+      >>> rmsprop = training.RMSProp(0.125, rho=0.75)
+      >>> rmsprop.minimize(lambda: weights * [-3.0, 30.0], [weights])
+      >>> weights.numpy().round(2).tolist()  # 0.125 / sqrt(1 - rho)
+      [0.25, -0.25]
     """
 
     def __init__(
@@ -165,6 +183,15 @@ class Adam(_L2, tf.keras.optimizers.Adam):
 
     The arguments are those of Keras' Adam and `l2`, the coefficient of the
     decay.
+
+    Example:
+      >>> import tensorflow as tf
+      >>> from supcon_tf import training
+      >>> weights = tf.Variable([0.0, 0.0])
+      >>> adam = training.Adam(0.25)
+      >>> adam.minimize(lambda: weights * [-3.0, 30.0], [weights])
+      >>> weights.numpy().round(3).tolist()  # a first step is 0.25 long
+      [0.25, -0.25]
     """
 
 
@@ -177,6 +204,15 @@ class AdamW(Shares, tf.keras.optimizers.AdamW):
 
     The arguments are those of Keras' AdamW; batch norm and biases are exempt
     by their rank, on top of what `exclude_from_weight_decay` names.
+
+    Example:
+      >>> import tensorflow as tf
+      >>> from supcon_tf import training
+      >>> kernel, bias = tf.Variable([[1.0]]), tf.Variable([1.0])
+      >>> adamw = training.AdamW(0.5, weight_decay=0.5)
+      >>> adamw.minimize(lambda: 0 * (kernel + bias), [kernel, bias])
+      >>> kernel.numpy().tolist(), bias.numpy().tolist()  # one decays
+      ([[0.75]], [1.0])
     """
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
@@ -216,6 +252,15 @@ class LARS(Shares, tf.keras.optimizers.Optimizer):
       l2: coefficient of the weight decay.
       name: Keras' name of the optimizer.
       **kwargs: further arguments of Keras' Optimizer.
+
+    Example:
+      >>> import tensorflow as tf
+      >>> from supcon_tf import training
+      >>> kernel = tf.Variable([[3.0, 4.0]])  # of length 5, so a step of 0.5
+      >>> lars = training.LARS(1.0, trust_coefficient=0.1)
+      >>> lars.minimize(lambda: 70 * kernel[0, 0], [kernel])
+      >>> kernel.numpy().round(3).tolist()
+      [[2.5, 4.0]]
 
     Reference: https://arxiv.org/abs/1708.03888, Algorithm 1.
     """

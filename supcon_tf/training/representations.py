@@ -35,6 +35,15 @@ def represent(
       strategy: whose replicas share each batch; the variables of `encoder`
         must have been made in its scope. None is that of the caller's scope.
 
+    Example:
+      >>> from supcon_tf import training
+      >>> run = training.Run.open("runs/mine")
+      >>> encoded, labels = training.represent(
+      ...     run.encoder, run.source("test"), image_size=run.image_size
+      ... )
+      >>> encoded.shape, labels.shape
+      ((21, 26), (21,))
+
     Returns:
       Representations [examples, dim] float32 and labels [examples] int32.
 

@@ -32,11 +32,16 @@ STAGE_1 = "pretrained"
 class Run:
     """A pretrained run on images.
 
-      run = Run.open("runs/mine")
-      representations = run.encoder(images)
-
     What is asked for is made at that moment, under the strategy of that
     moment, and kept.
+
+    Example:
+      >>> from supcon_tf import training
+      >>> run = training.Run.open("runs/mine")
+      >>> run.class_names, run.source("test").num_examples
+      (('bright', 'dark', 'mid'), 21)
+      >>> run.classifiers
+      ('linear',)
 
     Attributes:
       files: its directory.
@@ -260,11 +265,15 @@ def open_run(
 def load_encoder(run_dir: str | os.PathLike[str]) -> tf.keras.Model:
     """The trained encoder of a run directory, by its newest checkpoint.
 
-      encoder = supcon_tf.load_encoder("runs/mine")
-      representations = encoder(images)  # [batch, S, S, 3] uint8, or 0..255
+    It is built for images of the size that it was trained on, uint8 or
+    0..255. That of a run on texts takes tokens, and is of the best epoch.
 
-    It is built for images of the size that it was trained on. That of a run on
-    texts takes tokens, and is of the best epoch.
+    Example:
+      >>> import numpy as np
+      >>> import supcon_tf
+      >>> encoder = supcon_tf.load_encoder("runs/mine")
+      >>> tuple(encoder(np.zeros([2, 16, 16, 3], np.uint8)).shape)
+      (2, 26)
 
     Raises:
       ValueError: there is no run, or it has no checkpoint.

@@ -15,6 +15,13 @@ def scaled_learning_rate(base: float, batch_size: int, scaling: str) -> float:
     """Peak learning rate of a global batch, from that of 256 images.
 
     `scaling` is "linear", "sqrt" or "none".
+
+    Example:
+      >>> from supcon_tf import training
+      >>> training.scaled_learning_rate(0.5, 1024, "linear")
+      2.0
+      >>> training.scaled_learning_rate(0.5, 1024, "sqrt")
+      1.0
     """
     ratio = batch_size / 256
     factors = {"linear": ratio, "sqrt": math.sqrt(ratio), "none": 1.0}
@@ -30,6 +37,12 @@ class Warmup(tf.keras.optimizers.schedules.LearningRateSchedule):
 
     w is `warmup_steps`. The official code starts at exactly 0 and so wastes its
     first step.
+
+    Example:
+      >>> from supcon_tf import training
+      >>> rate = training.Warmup(2.0, warmup_steps=4)
+      >>> [round(float(rate(step)), 3) for step in (0, 1, 3, 4, 99)]
+      [0.5, 1.0, 2.0, 2.0, 2.0]
 
     Raises:
       ValueError: `warmup_steps` is negative.
@@ -68,6 +81,12 @@ class WarmupLinear(Warmup):
 
     w is `warmup_steps`, T `total_steps` of the whole run; 0 from there on.
 
+    Example:
+      >>> from supcon_tf import training
+      >>> rate = training.WarmupLinear(2.0, total_steps=12, warmup_steps=4)
+      >>> [round(float(rate(step)), 3) for step in (0, 3, 4, 8, 12)]
+      [0.5, 2.0, 2.0, 1.0, 0.0]
+
     Raises:
       ValueError: `warmup_steps` is not within 0 and `total_steps`.
     """
@@ -100,6 +119,12 @@ class WarmupCosine(WarmupLinear):
       t >= w: peak * (1 + cos(pi * (t - w) / (T - w))) / 2
 
     The arguments are those of `WarmupLinear`.
+
+    Example:
+      >>> from supcon_tf import training
+      >>> rate = training.WarmupCosine(2.0, total_steps=10, warmup_steps=4)
+      >>> [round(float(rate(step)), 3) for step in (0, 4, 6, 7, 8)]
+      [0.5, 2.0, 1.5, 1.0, 0.5]
     """
 
     def _decay(self, step: tf.Tensor) -> tf.Tensor:
@@ -114,6 +139,12 @@ class WarmupExponential(Warmup):
       t >= w: peak * decay_rate^floor((t - w) / decay_steps)
 
     w is `warmup_steps`; `decay_rate` is in (0, 1].
+
+    Example:
+      >>> from supcon_tf import training
+      >>> rate = training.WarmupExponential(2.0, decay_steps=3, decay_rate=0.5)
+      >>> [round(float(rate(step)), 3) for step in range(7)]
+      [2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 0.5]
 
     Raises:
       ValueError: `decay_steps` is not positive, or `warmup_steps` is negative.
@@ -150,6 +181,12 @@ class WarmupStep(Warmup):
     Boundaries count from the start of the run, so that they stay where they
     are when the warm-up changes; the official code counts them from its end.
     w is `warmup_steps`; `decay_rate` is in (0, 1].
+
+    Example:
+      >>> from supcon_tf import training
+      >>> rate = training.WarmupStep(2.0, boundaries=[2, 4], decay_rate=0.5)
+      >>> [round(float(rate(step)), 3) for step in range(5)]
+      [2.0, 2.0, 1.0, 1.0, 0.5]
 
     Raises:
       ValueError: `warmup_steps` is negative.

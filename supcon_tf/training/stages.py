@@ -36,6 +36,17 @@ def pretrain(
     `preemption.EXIT_CODE` once the step under way is saved. `load` puts the
     initial weights into the built model.
 
+    Example:
+      >>> from supcon_tf import config, training
+      >>> own = config.PretrainSettings(
+      ...     "runs/first", dataset="digits", images_per_label=4, batch_size=40,
+      ...     architecture="vgg8", width=0.1, augmentation="identity",
+      ...     epochs=1, warmup_epochs=0, overwrite=True,
+      ... )
+      >>> run = training.pretrain(own)
+      >>> run.latest_checkpoint()
+      'runs/first/checkpoints/step-00000001'
+
     Returns:
       The run directory, with a checkpoint of the last epoch.
 
@@ -137,6 +148,16 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
     Data and encoder are those of the run. The classifier starts from random
     weights, also where stage 1 trained one: so after cross-entropy this is the
     two-stage training of Suppl. Table 3.
+
+    Example:
+      >>> from supcon_tf import config, training
+      >>> own = config.LinearSettings(
+      ...     "runs/mine", name="short", epochs=1, crop_area=(),
+      ...     horizontal_flip=False, overwrite=True,
+      ... )
+      >>> stage = training.train_linear(own)
+      >>> str(stage.path)
+      'runs/mine/short'
 
     Returns:
       The stage's directory, with a checkpoint of the classifier.

@@ -40,6 +40,17 @@ def finetune_text(settings: config.FinetuneTextSettings) -> None:
     After every epoch the classifier is measured on the validation sentences;
     the weights of the best epoch stay.
 
+    Example:
+      >>> from supcon_tf import config, training
+      >>> own = config.FinetuneTextSettings(
+      ...     "runs/texts", model="texts", train_file="texts/train.tsv",
+      ...     objective="ce", max_length=8, batch_size=8, epochs=1,
+      ...     overwrite=True,
+      ... )
+      >>> training.finetune_text(own)
+      >>> training.RunDirectory("runs/texts").class_names()
+      ('0', '1')
+
     Raises:
       ImportError: the extra `text` is not installed.
       ValueError: run_dir is taken or holds another run; a file cannot be read
