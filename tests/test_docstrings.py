@@ -1,32 +1,69 @@
-"""The examples in docstrings of public names run."""
+"""The examples in docstrings of public names run.
+
+They run in a folder that has photographs, texts and a run with both stages.
+"""
 
 import doctest
+import shutil
 
 import pytest
 
 import supcon_tf
+from tests import language_model
 
 
-def _examples():
-    finder = doctest.DocTestFinder(recurse=False)
+def _public():
+    """Name and value of what the rooms export and is ours."""
     for room in supcon_tf.__all__:
         value = getattr(supcon_tf, room)
         # Of a room its names, and a name itself.
         named = vars(value) if hasattr(value, "__path__") else {room: value}
         for name, public in named.items():
-            if name[0] != "_" and callable(public):
-                yield from (x for x in finder.find(public, name) if x.examples)
+            module = str(getattr(public, "__module__", ""))
+            if name[0] != "_" and module.startswith("supcon_tf."):
+                yield name, public
 
 
-EXAMPLES = {example.name: example for example in _examples()}
+PUBLIC = dict(_public())
+EXAMPLES = {
+    name: example
+    for name, public in PUBLIC.items()
+    for example in doctest.DocTestFinder(recurse=False).find(public, name)
+    if example.examples
+}
+
+
+class _Ends(doctest.OutputChecker):
+    """A tool prints lines before what an example shows at its end."""
+
+    def check_output(self, want, got, optionflags):
+        return f"\n{got}".endswith(f"\n{want}")
+
+
+@pytest.fixture(scope="module")
+def folder(finished_run, image_folder, tmp_path_factory):
+    """`photos/`, `texts/` with a language model, `runs/mine`."""
+    root = tmp_path_factory.mktemp("examples")
+    shutil.copytree(finished_run.path, root / "runs/mine")
+    for file in (root / "runs/mine").rglob("settings.flags"):
+        text = file.read_text().replace(str(finished_run.path), "runs/mine")
+        file.write_text(text.replace(str(image_folder), "photos"))
+    (root / "photos").symlink_to(image_folder)
+    (root / "texts").mkdir()
+    language_model.write_model(root / "texts")
+    language_model.write_sentences(root / "texts/train.tsv", 40)
+    language_model.write_sentences(root / "texts/test.tsv", 12)
+    return root
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_runs(name):
-    outcome = doctest.DocTestRunner(verbose=False).run(EXAMPLES[name])
+def test_an_example_runs(name, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    outcome = doctest.DocTestRunner(_Ends(), verbose=False).run(EXAMPLES[name])
     assert outcome.failed == 0
 
 
-def test_what_is_imported_first_has_an_example():
-    public = {x for x in supcon_tf.__all__ if callable(getattr(supcon_tf, x))}
-    assert public - {"load_encoder"} <= set(EXAMPLES)
+def test_every_public_name_has_an_example():
+    # Settings are shown by what takes them.
+    named = {name for name in PUBLIC if not name.endswith("Settings")}
+    assert sorted(named - EXAMPLES.keys()) == []

@@ -44,6 +44,12 @@ def crop_box(
       area: range of the share of the image's area.
       aspect: range of width / height.
 
+    Example:
+      >>> from supcon_tf import augment
+      >>> box = augment.crop_box([32, 128, 3], [0, 1], area=(1.0, 1.0))
+      >>> [int(number) for number in box]  # none fits: the central square
+      [0, 48, 32, 32]
+
     Returns:
       y, x, height, width, scalars int32: pixels inside the image.
     """
@@ -59,6 +65,13 @@ def resize_crop(crop: tf.Tensor, size: int) -> tf.Tensor:
     Antialiasing takes four to eight times as long as the plain resize and
     changes little where no pixel is skipped, so it is done only if the crop
     shrinks by more than a factor of 2.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import augment
+      >>> crop = np.array([0, 100], np.uint8).reshape(1, 2, 1)
+      >>> augment.resize_crop(crop, size=4)[0, :, 0].numpy().tolist()
+      [0, 25, 75, 100]
     """
     crop = _check_image(crop, size, "crop")
     return tf.cond(
@@ -75,7 +88,16 @@ def random_resized_crop(
     area: tuple[float, float] = (0.08, 1.0),
     aspect: tuple[float, float] = (3 / 4, 4 / 3),
 ) -> tf.Tensor:
-    """Cuts out a random box, or one per seed, and resizes it to a square."""
+    """Cuts out a random box, or one per seed, and resizes it to a square.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import augment
+      >>> image = np.zeros([480, 640, 3], np.uint8)
+      >>> views = augment.random_resized_crop(image, [[0, 1], [0, 2]], size=224)
+      >>> tuple(views.shape)
+      (2, 224, 224, 3)
+    """
     image = _check_image(image, size, "image")
     seed = _check_seed(seed)
     begins, extents = _crop_boxes(tf.shape(image), seed, area, aspect)
@@ -96,6 +118,16 @@ def random_resized_crop_jpeg(
     views are bit-identical to those of the whole image. InvalidArgumentError if
     `contents`, [] string, is no JPEG file of whatever colour type, or ends
     within the window; what follows is not looked at.
+
+    Example:
+      >>> import numpy as np
+      >>> import tensorflow as tf
+      >>> from supcon_tf import augment
+      >>> contents = tf.io.read_file("photos/train/dark/01.jpg")
+      >>> view = augment.random_resized_crop_jpeg(contents, [0, 1], size=8)
+      >>> image = tf.io.decode_jpeg(contents, channels=3)
+      >>> np.array_equal(view, augment.random_resized_crop(image, [0, 1], 8))
+      True
     """
     seed = _check_seed(seed)
     _check_size(size)
@@ -114,6 +146,14 @@ def random_flip(images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
     """Mirrors images [batch, ...] left to right with probability 0.5.
 
     Each draws by its own of the seeds [batch, 2] int32.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import augment
+      >>> images = np.array([1, 2] * 4, np.uint8).reshape(4, 1, 2, 1)
+      >>> seeds = augment.fold_in([0, 0], range(4))
+      >>> augment.random_flip(images, seeds).numpy().reshape(4, 2).tolist()
+      [[2, 1], [2, 1], [1, 2], [2, 1]]
     """
 
     def mirror(images: tf.Tensor) -> tf.Tensor:
@@ -135,6 +175,15 @@ def central_view(image: tf.Tensor, size: int) -> tf.Tensor:
     square of the image is resized: the rest would be cut off anyway, and a
     panorama would not fit in memory. An image of `size` x `size` is returned
     as it is.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import augment
+      >>> image = np.zeros([48, 64, 3], np.uint8)
+      >>> image[:, 8:56] = 255  # the central square
+      >>> view = augment.central_view(image, size=32)
+      >>> tuple(view.shape), int(view.numpy().min())
+      ((32, 32, 3), 255)
     """
     image = _check_image(image, size, "image")
     if not image.shape[:2].is_compatible_with([size, size]):

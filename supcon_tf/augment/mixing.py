@@ -34,6 +34,16 @@ class MixUp:
       alpha: shape of the distribution, positive and finite: small for little
         mixing, 1 for uniform weights. The paper has 0.1 to 0.4 on ImageNet.
 
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import augment
+      >>> views = np.zeros([2, 1, 8, 8, 3], np.uint8)  # class 0 is black
+      >>> views[1] = 255
+      >>> mixed, soft = augment.MixUp(num_classes=2)(views, [0, 1], [0, 2])
+      >>> white = mixed.numpy()[:, 0, 0, 0, 0] / 255
+      >>> np.allclose(white, soft[:, 1], atol=0.01)
+      True
+
     Raises:
       ValueError: `num_classes` is below 2, or `alpha` not positive and finite.
 
@@ -118,6 +128,16 @@ class CutMix(MixUp):
       num_classes: classes of the soft labels, at least 2.
       alpha: shape of the distribution, positive and finite; the paper's 1
         makes lambda uniform.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import augment
+      >>> views = np.zeros([2, 1, 8, 8, 3], np.uint8)  # class 0 is black
+      >>> views[1] = 255
+      >>> mixed, soft = augment.CutMix(num_classes=2)(views, [0, 1], [0, 2])
+      >>> white = mixed.numpy().mean(axis=(1, 2, 3, 4)) / 255
+      >>> np.allclose(white, soft[:, 1])
+      True
 
     Raises:
       ValueError: `num_classes` is below 2, or `alpha` not positive and finite.

@@ -67,7 +67,15 @@ class _Policy:
 
 
 class Identity(_Policy):
-    """The policy that leaves the images as they are: crop and flip only."""
+    """The policy that leaves the images as they are: crop and flip only.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import augment
+      >>> images = np.full([1, 32, 32, 3], 7, np.uint8)
+      >>> np.array_equal(augment.Identity()(images, [[0, 1]]), images)
+      True
+    """
 
 
 @dataclasses.dataclass(eq=False)
@@ -87,6 +95,14 @@ class AutoAugment(_Policy):
     Args:
       policy: "imagenet", "v0", "cifar10" or "svhn".
       fill: colour, three numbers 0 to 255, of what was outside the image.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import augment
+      >>> policy = augment.AutoAugment("cifar10")
+      >>> images = np.zeros([2, 32, 32, 3], np.uint8)
+      >>> tuple(policy(images, [[0, 1], [0, 2]]).shape)
+      (2, 32, 32, 3)
 
     Raises:
       ValueError: an argument is none of these.
@@ -139,6 +155,16 @@ class RandAugment(_Policy):
         one of them, without Invert, SolarizeAdd and Cutout.
       probability: that a layer does anything, in [0, 1]; 1 as published.
       fill: colour, three numbers 0 to 255, of what was outside the image.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import augment
+      >>> policy = augment.RandAugment(num_layers=2, magnitude=5)
+      >>> images = np.arange(384, dtype=np.uint8).reshape(2, 8, 8, 3)
+      >>> both = policy(images, [[0, 1], [0, 2]])
+      >>> alone = policy(images[:1], [[0, 1]])
+      >>> np.array_equal(both[:1], alone)  # its seed decides, not the batch
+      True
 
     Raises:
       ValueError: an argument is out of its range.
@@ -279,6 +305,13 @@ class StackedRandAugment(SimAugment, RandAugment):
       strength: of SimAugment, as `jitter_probability`,
         `grayscale_probability`, `warp_probability`, `blur_probability` and
         `rotation_probability`.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import augment
+      >>> policy = augment.StackedRandAugment(magnitude=5, strength=1.0)
+      >>> tuple(policy(np.zeros([1, 8, 8, 3], np.uint8), [[0, 1]]).shape)
+      (1, 8, 8, 3)
 
     Raises:
       ValueError: an argument is out of its range.

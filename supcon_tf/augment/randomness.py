@@ -134,6 +134,13 @@ def fold_in(seeds: tf.Tensor, data: tf.Tensor) -> tf.Tensor:
       data: [...] of any integer type, taken modulo 2**32; broadcasts with the
         leading axes of `seeds`.
 
+    Example:
+      >>> from supcon_tf import augment
+      >>> epoch_seed = augment.fold_in([0, 0], 3)
+      >>> seeds = augment.fold_in(epoch_seed, range(256))  # of 256 positions
+      >>> tuple(epoch_seed.shape), tuple(seeds.shape)
+      ((2,), (256, 2))
+
     Returns:
       [..., 2] int32, of the broadcast shape.
 

@@ -27,6 +27,13 @@ def make_examples(
       positions: [n] places in the fixed order, ascending, each once, of the
         examples that are made and whose images alone are read; None for all.
 
+    Example:
+      >>> from supcon_tf import data
+      >>> source = data.load("folder", "test", "photos")
+      >>> examples = data.make_examples(source, batch_size=8, image_size=16)
+      >>> [tuple(images.shape) for images, labels in examples]
+      [(8, 16, 16, 3), (8, 16, 16, 3), (5, 16, 16, 3)]
+
     Returns:
       A finite dataset of (images [<= batch_size, S, S, C] of the type of the
       source, labels [<= batch_size] int32), centre crops, in the order of

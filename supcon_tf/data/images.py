@@ -31,6 +31,13 @@ def decode_image(
       max_pixels: most that height * width may be, for files from anywhere;
         None for what TensorFlow decodes at all, 2^27 and more.
 
+    Example:
+      >>> import tensorflow as tf
+      >>> from supcon_tf import data
+      >>> contents = tf.io.read_file("photos/train/dark/00.png")  # gray
+      >>> tuple(data.decode_image(contents, max_pixels=10**6).shape)
+      (20, 24, 3)
+
     Returns:
       [height, width, 3] uint8, sides in pixels.
 
@@ -91,6 +98,13 @@ def decode_central_view(
 
     `contents` and `max_pixels` are as in `decode_image`, `size` is in pixels.
 
+    Example:
+      >>> import tensorflow as tf
+      >>> from supcon_tf import data
+      >>> contents = tf.io.read_file("photos/train/dark/01.jpg")
+      >>> tuple(data.decode_central_view(contents, size=16).shape)
+      (16, 16, 3)
+
     Raises:
       ValueError: `size` or `max_pixels` is not positive.
       tf.errors.InvalidArgumentError: as `decode_image`.
@@ -116,6 +130,14 @@ def decode_and_crop(
       size: side of the result, pixels.
       area: smallest and largest share of the image's area.
       aspect: smallest and largest width / height of the box.
+
+    Example:
+      >>> import tensorflow as tf
+      >>> from supcon_tf import data
+      >>> contents = tf.io.read_file("photos/train/dark/01.jpg")
+      >>> views = data.decode_and_crop(contents, [[0, 1], [0, 2]], size=16)
+      >>> tuple(views.shape)
+      (2, 16, 16, 3)
 
     Returns:
       [size, size, 3] uint8, or [views, size, size, 3].

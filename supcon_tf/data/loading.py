@@ -55,6 +55,12 @@ def load(
       tfds_split: TFDS: what `split` is there, such as "train+validation".
       tfrecord_features: TFRecord: names of features, of `load_tfrecords`.
 
+    Example:
+      >>> from supcon_tf import data
+      >>> source = data.load("folder", "train", "photos")
+      >>> source.num_examples, source.class_names
+      (48, ('bright', 'dark', 'mid'))
+
     Raises:
       ValueError: a name is not known, or `data_dir` or `shard` does not fit.
       ImportError, RuntimeError: TFDS does not import, or prepare the set.

@@ -35,6 +35,16 @@ def class_balanced(
     the run, every image is reached. A set that is read in file order is held in
     memory.
 
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import data
+      >>> images = np.zeros([9, 8, 8, 3], np.uint8)
+      >>> source = data.from_arrays(images, [0, 0, 0, 0, 0, 0, 1, 1, 2])
+      >>> source = data.class_balanced(source, batch_size=6, images_per_class=2)
+      >>> _, labels = next(iter(data.make_views(source, 6)))
+      >>> np.bincount(labels).tolist()
+      [2, 2, 2]
+
     Returns:
       A source whose `records(seeds)` are to be cut into batches from their
       start, `num_examples` as before.

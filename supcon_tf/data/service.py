@@ -41,6 +41,17 @@ def through_service(
         each of which goes to one of them; None for a job of its own. Under a
         name that the service knows come the batches of the earlier job.
 
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import data
+      >>> images = np.zeros([2, 8, 8, 3], np.uint8)
+      >>> views = data.make_views(data.from_arrays(images, [0, 1]), 2)
+      >>> try:
+      ...     views = data.through_service(views, "grpc://localhost:1")
+      ... except ValueError as error:  # nothing listens there
+      ...     print(str(error).partition(" (")[0])
+      `address` must be that of a running tools/data_service.py
+
     Returns:
       A dataset of the same element spec, cardinality and options.
 
@@ -60,6 +71,14 @@ def check_service(address: str, seconds: float = _START_SECONDS) -> None:
     Args:
       address: grpc://host:port of the dispatcher.
       seconds: how long to wait for a first worker.
+
+    Example:
+      >>> from supcon_tf import data
+      >>> try:
+      ...     data.check_service("localhost:5000")
+      ... except ValueError as error:
+      ...     print(error)
+      `address` must be grpc://host:port, got localhost:5000
 
     Raises:
       ValueError: nothing can be reached at `address` within seconds, it is

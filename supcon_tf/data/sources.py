@@ -61,6 +61,14 @@ class Source:
       is_multi_label: whether an example may have several labels, or none.
       weights: [num_examples] float32, of the examples in a loss, with a mean
         of 1; None where all count the same.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import data
+      >>> images = np.zeros([3, 32, 32, 3], np.uint8)
+      >>> source = data.from_arrays(images, [2, 0, 1])
+      >>> [int(source.read(record)[1]) for record in source.records(None)]
+      [2, 0, 1]
     """
 
     name: str

@@ -36,6 +36,15 @@ def write_tfrecords(
       seed: of the order.
       tell: is called with a line for every file that is written.
 
+    Example:
+      >>> import os
+      >>> from supcon_tf import data
+      >>> names = "train", "test"
+      >>> splits = {name: data.load("folder", name, "photos") for name in names}
+      >>> data.write_tfrecords(splits, "records", shard_examples=24)
+      >>> sorted(name for name in os.listdir("records") if "train" in name)
+      ['train-00000-of-00002', 'train-00001-of-00002']
+
     Raises:
       ValueError: the splits are of other classes or their pixels no bytes, or
         files of another call are there.

@@ -52,6 +52,15 @@ def from_tokens(
       split: "train" or "test", for messages only.
       texts: the sentences, for people to read; None for none.
 
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import data
+      >>> tokens = np.zeros([2, 4, 2], np.int32)  # a seed, then three tokens
+      >>> tokens[:, 1:, 0] = [[101, 2307, 102], [101, 102, -1]]
+      >>> source = data.from_tokens(tokens, [1, 0], ["bad", "good"])
+      >>> source.num_examples, source.labels.tolist()
+      (2, [1, 0])
+
     Raises:
       ValueError: the tokens have another shape, an example has none, or a
         label is out of range.
@@ -109,6 +118,15 @@ def make_token_views(
       start_step: step of the whole run whose batch comes first.
       images_per_class: sentences of each class of a batch; None for any.
       shard: (index, count) of a worker, which gets its rows of every batch.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import data
+      >>> tokens = np.full([4, 6, 2], 7, np.int32)  # a seed, then five tokens
+      >>> source = data.from_tokens(tokens, [0, 0, 1, 1], ["bad", "good"])
+      >>> views, _ = next(iter(data.make_token_views(source, 4, num_views=2)))
+      >>> tuple(views.shape), np.array_equal(views[:, 0, 1:], views[:, 1, 1:])
+      ((4, 2, 6, 2), True)
 
     Returns:
       An infinite dataset of (tokens [batch_size / count, num_views, 1 + length,

@@ -18,9 +18,6 @@ _MODES = ("auto", "none", "tf", "torch", "caffe")
 class BackboneEncoder(base.Model):
     """A Keras model as Enc of Sec. 3.1, with what `Encoder` has around it.
 
-      backbone = tf.keras.applications.MobileNetV2(include_top=False)
-      encoder = BackboneEncoder(backbone)
-
     Takes pixels as `Encoder` does and puts out float32 representations of unit
     length. A feature map is pooled by its mean. The variables are those of the
     backbone, and so is the precision.
@@ -40,6 +37,17 @@ class BackboneEncoder(base.Model):
 
     Attributes:
       representation_dim: dim, an int; None before `build`.
+
+    Example:
+      >>> import numpy as np
+      >>> import tensorflow as tf
+      >>> from supcon_tf import models
+      >>> network = tf.keras.applications.MobileNet(
+      ...     input_shape=(32, 32, 3), include_top=False, weights=None
+      ... )
+      >>> encoder = models.BackboneEncoder(network)
+      >>> tuple(encoder(np.zeros([2, 32, 32, 3], np.uint8)).shape)
+      (2, 1024)
 
     Raises:
       ValueError: a bad argument; the backbone does not take the images, or puts
@@ -134,7 +142,16 @@ class BackboneEncoder(base.Model):
 
 
 def as_encoder(model: tf.keras.Model) -> tf.keras.Model:
-    """A Keras model that is no encoder as a `BackboneEncoder`; else itself."""
+    """A Keras model that is no encoder as a `BackboneEncoder`; else itself.
+
+    Example:
+      >>> import tensorflow as tf
+      >>> from supcon_tf import models
+      >>> plain = tf.keras.Sequential([tf.keras.layers.Conv2D(8, 3)])
+      >>> encoder = models.as_encoder(plain)
+      >>> encoder.backbone is plain, models.as_encoder(encoder) is encoder
+      (True, True)
+    """
     plain = isinstance(model, tf.keras.Model)
     if plain and not hasattr(model, "representation_dim"):
         return BackboneEncoder(model)

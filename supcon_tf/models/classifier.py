@@ -50,6 +50,15 @@ class ClassifierModel(_OnEncoder):
         normalised here.
       name: first part of the variables' names; `**kwargs` are Keras' too.
 
+    Example:
+      >>> import numpy as np
+      >>> import supcon_tf
+      >>> from supcon_tf import models
+      >>> encoder = supcon_tf.Encoder("vgg8", width=0.25)
+      >>> model = models.ClassifierModel(encoder, num_classes=10)
+      >>> tuple(model(np.zeros([4, 2, 32, 32, 3], np.uint8)).shape)
+      (4, 2, 10)
+
     Raises:
       ValueError: `num_classes` is below 2, or the views are not rank 5.
 

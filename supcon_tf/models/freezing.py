@@ -19,6 +19,14 @@ def ordered_layers(encoder: tf.keras.Model) -> list[tf.keras.layers.Layer]:
     Those of an `Encoder` are its stem and its blocks, or convolutions; of a
     `TextEncoder` the embeddings and the blocks; of any other model Keras'
     `layers`, models among them taken apart.
+
+    Example:
+      >>> import supcon_tf
+      >>> from supcon_tf import models
+      >>> encoder = supcon_tf.Encoder("resnet18", width=0.25)
+      >>> encoder.build((None, 32, 32, 3))
+      >>> [layer.name for layer in models.ordered_layers(encoder)][:3]
+      ['stem', 'group0_block0', 'group0_block1']
     """
     chain = getattr(getattr(encoder, "stack", encoder), "chain", None)
     if chain is not None:
@@ -51,6 +59,15 @@ def freeze(
       prefixes: layers whose name begins with one of them: see
         `ordered_layers`.
       batch_norm: all batch norm.
+
+    Example:
+      >>> import supcon_tf
+      >>> from supcon_tf import models
+      >>> encoder = supcon_tf.Encoder("vgg8", width=0.25)
+      >>> encoder.build((None, 32, 32, 3))
+      >>> models.freeze(encoder, ["stage0", "stage1"])
+      >>> [x.name for x in models.ordered_layers(encoder) if x.trainable]
+      ['stage2_conv0', 'stage2_conv1', 'stage2_conv2', 'stage2_conv3']
 
     Raises:
       ValueError: a prefix fits no layer, nothing is left to train, or batch
@@ -107,6 +124,15 @@ def follow_statistics(encoder: tf.keras.Model, epoch_steps: int) -> None:
     statistics, which inference takes, would still be those that they started
     with. The momentum becomes max(1 - 10 / epoch_steps, 0.9).
 
+    Example:
+      >>> import tensorflow as tf
+      >>> from supcon_tf import models
+      >>> norm = tf.keras.layers.BatchNormalization(momentum=0.999)
+      >>> encoder = models.as_encoder(tf.keras.Sequential([norm]))
+      >>> models.follow_statistics(encoder, epoch_steps=200)
+      >>> norm.momentum
+      0.95
+
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
     for layer in encoder.submodules:
@@ -121,6 +147,15 @@ def learning_rate_shares(
 
     decay^k in the k-th of `ordered_layers`, counted from the last one, whose
     k is 1: what is put on the encoder has the whole rate, k = 0.
+
+    Example:
+      >>> import supcon_tf
+      >>> from supcon_tf import models
+      >>> encoder = supcon_tf.Encoder("vgg8", width=0.25)
+      >>> encoder.build((None, 32, 32, 3))
+      >>> shares = models.learning_rate_shares(encoder, decay=0.5)
+      >>> [x for weight, x in shares if "kernel" in weight.name][-3:]
+      [0.125, 0.25, 0.5]
 
     Raises:
       ValueError: `decay` is not above 0 and at most 1.

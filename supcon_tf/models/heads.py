@@ -134,6 +134,12 @@ class NoProjectionHead(base.Model):
     Attributes:
       output_dim: that of the representation; None before `build`.
 
+    Example:
+      >>> from supcon_tf import models
+      >>> projections = models.NoProjectionHead()([[3.0, 4.0]])
+      >>> [round(float(x), 3) for x in projections[0]]
+      [0.6, 0.8]
+
     Reference: https://arxiv.org/abs/2011.01403, Sec. 2.
     """
 

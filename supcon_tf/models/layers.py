@@ -168,6 +168,14 @@ class ClassCentres(tf.keras.layers.Layer):
 
     Its weight is `centres` [num_classes, dim], float32. It is never called.
     `**kwargs` are those of Keras' Layer.
+
+    Example:
+      >>> from supcon_tf import losses, models
+      >>> centres = models.ClassCentres(num_classes=10, dim=128)
+      >>> centres.build(None)
+      >>> loss = losses.PaCoLoss(centres)
+      >>> tuple(loss.centres.centres.shape)
+      (10, 128)
     """
 
     def __init__(self, num_classes: int, dim: int, **kwargs: object) -> None:

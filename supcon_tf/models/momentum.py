@@ -44,6 +44,20 @@ class MomentumSupConModel(contrastive.SupConModel):
       momentum_encoder: copy of `encoder`, which the optimizer leaves alone.
       momentum_head: copy of `projection_head`, likewise.
 
+    Example:
+      >>> import numpy as np
+      >>> import supcon_tf
+      >>> from supcon_tf import losses, models
+      >>> encoder, head = supcon_tf.Encoder("vgg8"), supcon_tf.ProjectionHead()
+      >>> queue = losses.ProjectionQueue(size=64, dim=128)
+      >>> model = models.MomentumSupConModel(encoder, head, queue)
+      >>> loss = losses.SupConLoss(queue=queue)
+      >>> model.compile("sgd", loss, run_eagerly=True)
+      >>> views = np.zeros([4, 2, 8, 8, 3], np.uint8)
+      >>> _ = model.fit(views, np.arange(4), verbose=0)
+      >>> int(queue.filled)  # by all views of the batch
+      8
+
     Raises:
       ValueError: as `SupConModel`; `encoder_momentum` is out of range; the
         loss has another queue, or none.

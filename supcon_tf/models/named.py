@@ -47,6 +47,13 @@ def named_encoder(
       **options: of `BackboneEncoder`, but for `preprocessing`, which is that of
         the network; an encoder that a function returns has its own.
 
+    Example:
+      >>> from supcon_tf import models
+      >>> encoder = models.named_encoder("keras:MobileNet", image_size=32)
+      >>> encoder.build((None, 32, 32, 3))
+      >>> encoder.representation_dim
+      1024
+
     Raises:
       ValueError: there is no such network or function, it takes no images so
         small, or returns no model.
@@ -73,12 +80,30 @@ def named_encoder(
 
 
 def check_named(architecture: str, image_size: int | None = None) -> None:
-    """Raises ValueError as `named_encoder`, before anything is made."""
+    """Raises ValueError as `named_encoder`, before anything is made.
+
+    Example:
+      >>> from supcon_tf import models
+      >>> models.check_named("keras:MobileNet", image_size=32)
+      >>> try:
+      ...     models.check_named("keras:Xception", image_size=32)
+      ... except ValueError as error:
+      ...     print(error)
+      `image_size` must be at least 71 for keras:Xception, got 32
+    """
     _maker(architecture, image_size)
 
 
 def imagenet_weights(architecture: str, image_size: int) -> list[np.ndarray]:
     """The weights that Keras publishes for the network of `named_encoder`.
+
+    Example:
+      >>> from supcon_tf import models
+      >>> try:
+      ...     models.imagenet_weights("vgg8", image_size=32)
+      ... except ValueError as error:
+      ...     print(str(error).partition(", got")[0])
+      `weights` must be a file for an architecture that is not keras:NAME
 
     Raises:
       ValueError: it is none of Keras', or the file is not in Keras' cache and

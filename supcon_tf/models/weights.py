@@ -23,6 +23,18 @@ def load_weights(encoder: tf.keras.Model, path: str | os.PathLike[str]) -> None:
         of the encoder, of its backbone, or of a model that has one of them as
         `encoder`, as the models of stage 1 and our exports have.
 
+    Example:
+      >>> import numpy as np
+      >>> import supcon_tf
+      >>> from supcon_tf import models
+      >>> trained, new = (supcon_tf.Encoder("vgg8", width=0.25) for _ in "12")
+      >>> trained.build((None, 32, 32, 3))
+      >>> trained.save_weights("trained.weights.h5")
+      >>> new.build((None, 32, 32, 3))
+      >>> models.load_weights(new, "trained.weights.h5")
+      >>> np.array_equal(new.get_weights()[0], trained.get_weights()[0])
+      True
+
     Raises:
       ValueError: it cannot be read, or does not have exactly the weights of
         the encoder.
@@ -63,7 +75,19 @@ def load_weights(encoder: tf.keras.Model, path: str | os.PathLike[str]) -> None:
 
 
 def set_weights(encoder: tf.keras.Model, values: list[np.ndarray]) -> None:
-    """Sets the weights of a `BackboneEncoder`, in the order of its backbone."""
+    """Sets the weights of a `BackboneEncoder`, in the order of its backbone.
+
+    Example:
+      >>> import numpy as np
+      >>> import tensorflow as tf
+      >>> from supcon_tf import models
+      >>> dense = tf.keras.layers.Dense(2, use_bias=False)
+      >>> encoder = models.as_encoder(tf.keras.Sequential([dense]))
+      >>> encoder.build((None, 8, 8, 3))
+      >>> models.set_weights(encoder, [np.ones([3, 2])])
+      >>> dense.kernel.numpy().tolist()
+      [[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]
+    """
     encoder.backbone.set_weights(values)
     _complete(encoder)
 
@@ -72,6 +96,17 @@ def finalize(module: object) -> None:
     """Makes new values of variables count, after any other way to set them.
 
     Keras' Normalization computes with a copy of its statistics.
+
+    Example:
+      >>> import tensorflow as tf
+      >>> from supcon_tf import models
+      >>> norm = tf.keras.layers.Normalization()
+      >>> model = tf.keras.Sequential([norm])
+      >>> model.build((None, 1))
+      >>> _ = norm.adapt_mean.assign([5.0])
+      >>> models.finalize(model)
+      >>> model(tf.constant([[7.0]])).numpy().tolist()
+      [[2.0]]
     """
     for layer in getattr(module, "submodules", ()):
         if isinstance(layer, tf.keras.layers.Normalization) and layer.built:

@@ -17,8 +17,6 @@ from supcon_tf.models import base, layers
 class TextEncoder(base.Model):
     """A language model as Enc: tokens to one representation of unit length.
 
-      encoder = TextEncoder.from_pretrained("roberta-base")
-
     Takes tokens as `data.from_tokens` has them. The representation is the last
     layer's state of the first token, [CLS], or the mean of those of all tokens;
     float32. What dropout drops is a function of the seeds of the views in the
@@ -36,6 +34,14 @@ class TextEncoder(base.Model):
       representation_dim: length of a representation, an int.
       max_length: tokens of an example, at most, an int.
       network: the Keras model of transformers; its pooler does not train.
+
+    Example:
+      >>> from supcon_tf import text
+      >>> encoder = text.TextEncoder.from_pretrained("texts")
+      >>> tokenizer = text.load_tokenizer("texts")
+      >>> tokens = text.tokenize(tokenizer, [("a",), ("b c",)], max_length=8)
+      >>> tuple(encoder(tokens).shape)
+      (2, 16)
 
     Raises:
       ImportError: the extra `text` is not installed.
@@ -144,6 +150,12 @@ class TextEncoder(base.Model):
 
 def import_transformers() -> types.ModuleType:
     """The library, as of the Keras that `tf.keras` is.
+
+    Example:
+      >>> from supcon_tf import text
+      >>> transformers = text.import_transformers()
+      >>> transformers.AutoTokenizer.from_pretrained("texts").cls_token
+      '[CLS]'
 
     Raises:
       ImportError: it is not installed, or would take another Keras.

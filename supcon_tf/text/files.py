@@ -24,6 +24,13 @@ class Texts:
       texts: one tuple of one or two sentences per example.
       labels: one per example, as written.
       ids: FILE:LINE of each example.
+
+    Example:
+      >>> from supcon_tf import text
+      >>> sentences = (("quite long",), ("short",))
+      >>> texts = text.Texts("a", sentences, ("bad", "good"), ("a:2", "a:3"))
+      >>> texts.by_length().labels
+      ('good', 'bad')
     """
 
     name: str
@@ -50,6 +57,12 @@ def read_texts(
     The latter is tfds:NAME:SPLIT, such as tfds:glue/sst2:train, and its columns
     are features; a label is the name of its class. What columns of a file are
     is said by `rows.read_rows`.
+
+    Example:
+      >>> from supcon_tf import text
+      >>> texts = text.read_texts("texts/train.tsv", ["sentence"], "label")
+      >>> texts.texts[0], texts.labels[0], texts.ids[0]
+      (('a c',), '0', 'train.tsv:2')
 
     Raises:
       ImportError: a TFDS set is named, and TFDS does not import.

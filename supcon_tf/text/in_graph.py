@@ -31,13 +31,18 @@ _OTHER_OPTIONS = (
 class GraphTokenizer(tf.Module):
     """The tokens of texts, by the vocabulary and the rules of a tokenizer.
 
-      tokens = GraphTokenizer(tokenizer, max_length=128)(["one", "another"])
-
     Args:
       tokenizer: with WordPiece (BERT, DistilBERT, ELECTRA, MiniLM, MPNet) or
         byte-level BPE (RoBERTa, DeBERTa).
       max_length: tokens of an example, at most.
       pairs: a text is two sentences with a tab between.
+
+    Example:
+      >>> from supcon_tf import text
+      >>> tokenizer = text.load_tokenizer("texts")
+      >>> tokens = text.GraphTokenizer(tokenizer, max_length=8)(["a c", "b"])
+      >>> tokens[:, 1:, 0].numpy().tolist()  # 2 begins a text, 3 ends it
+      [[2, 5, 7, 3], [2, 6, 3, -1]]
 
     Raises:
       ValueError: the tokenizer has other rules.

@@ -24,6 +24,11 @@ def load_tokenizer(
 ) -> transformers.PreTrainedTokenizerBase:
     """The tokenizer of a directory, or of a hub's name.
 
+    Example:
+      >>> from supcon_tf import text
+      >>> text.load_tokenizer("texts").tokenize("a cb")
+      ['a', 'c', '##b']
+
     Raises:
       ImportError: the extra `text` is not installed.
       ValueError: there is none.
@@ -47,6 +52,13 @@ def tokenize(
 
     What is longer is cut, of two sentences the longer one first. "[SEP]" and
     the like in a sentence are text, not tokens of the model.
+
+    Example:
+      >>> from supcon_tf import text
+      >>> tokenizer = text.load_tokenizer("texts")
+      >>> tokens = text.tokenize(tokenizer, [("a c",), ("b",)], max_length=8)
+      >>> tokens[:, 1:, 0].tolist()  # 2 begins a text, 3 ends it
+      [[2, 5, 7, 3], [2, 6, 3, -1]]
 
     Returns:
       [N, 1 + length, 2] int32, as `data.from_tokens` takes them; length is that
@@ -93,6 +105,14 @@ def to_source(
       class_names: the labels that there are, in their order; None for those of
         `texts`, sorted.
       split: "train" or "test", for messages only.
+
+    Example:
+      >>> from supcon_tf import text
+      >>> texts = text.read_texts("texts/train.tsv", ["sentence"], "label")
+      >>> tokenizer = text.load_tokenizer("texts")
+      >>> source = text.to_source(texts, tokenizer, max_length=8)
+      >>> source.num_examples, source.class_names
+      (40, ('0', '1'))
 
     Raises:
       ValueError: as `tokenize`; a label is not one of `class_names`.
