@@ -176,8 +176,8 @@ def tiny_settings(image_folder, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def finished_run(tiny_settings, tmp_path_factory):
-    """A run with both stages, for the tests of what comes after."""
+def copy_run(tiny_settings, tmp_path_factory):
+    """Copies a run with both stages, as it was made, to a path."""
     from supcon_tf import config, run_files, training
 
     def make(path):
@@ -190,11 +190,20 @@ def finished_run(tiny_settings, tmp_path_factory):
         training.train_linear(config.LinearSettings(str(path), **options))
 
     made = made_once(tmp_path_factory, "finished_run", make)
-    path = tmp_path_factory.mktemp("run") / "run"  # where tests may write
-    shutil.copytree(made, path)
-    for file in path.rglob("settings.flags"):
-        file.write_text(file.read_text().replace(str(made), str(path)))
-    return run_files.RunDirectory(path)
+
+    def copy(path):
+        shutil.copytree(made, path)
+        for file in path.rglob("settings.flags"):
+            file.write_text(file.read_text().replace(str(made), str(path)))
+        return run_files.RunDirectory(path)
+
+    return copy
+
+
+@pytest.fixture(scope="session")
+def finished_run(copy_run, tmp_path_factory):
+    """One for the tests of what comes after, which may write there."""
+    return copy_run(tmp_path_factory.mktemp("run") / "run")
 
 
 @pytest.fixture(scope="session")

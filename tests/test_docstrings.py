@@ -4,7 +4,6 @@ They run in a folder that has photographs, texts and a run with both stages.
 """
 
 import doctest
-import shutil
 
 import pytest
 
@@ -41,13 +40,10 @@ class _Ends(doctest.OutputChecker):
 
 
 @pytest.fixture(scope="module")
-def folder(finished_run, image_folder, tmp_path_factory):
+def folder(copy_run, image_folder, tmp_path_factory):
     """`photos/`, `texts/` with a language model, `runs/mine`."""
     root = tmp_path_factory.mktemp("examples")
-    shutil.copytree(finished_run.path, root / "runs/mine")
-    for file in (root / "runs/mine").rglob("settings.flags"):
-        text = file.read_text().replace(str(finished_run.path), "runs/mine")
-        file.write_text(text.replace(str(image_folder), "photos"))
+    copy_run(root / "runs/mine")
     (root / "photos").symlink_to(image_folder)
     (root / "texts").mkdir()
     language_model.write_model(root / "texts")
