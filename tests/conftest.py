@@ -23,15 +23,17 @@ def pytest_addoption(parser):
     parser.addoption("--run_slow", action="store_true")
 
 
-# The longest files: begun first, they do not end last.
-_LONG = {
-    f"test_{x}"
-    for x in "tools stages fine_tuning named saving loop replicas".split()
-}
+# The longest files, the longest first: begun early, they do not end last.
+_LONG = [
+    f"test_{name}"
+    for name in "notebooks tiled stages texts labels tools saving "
+    "fine_tuning loop docstrings paper suites named".split()
+]
 
 
 def pytest_collection_modifyitems(config, items):
-    items.sort(key=lambda item: item.path.stem not in _LONG)
+    places = {name: place for place, name in enumerate(_LONG)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(_LONG)))
     if config.getoption("--run_slow"):
         return
     for item in items:
