@@ -74,6 +74,7 @@ def make_source(
         skipped=tuple(bad),
         ignored=tuple(ignored),
         ids=tuple(ids),
+        root=root,
         weights=weights,
         **sources.by_index(paths, labels, tf.io.read_file),
     )

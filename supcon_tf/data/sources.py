@@ -56,6 +56,7 @@ class Source:
         whole nonetheless.
       ids: one per example, in the fixed order: file paths relative to the
         data folder. None where examples have no name.
+      root: folder that `ids` are files of; None where they are none.
       texts: sentences as people read them, one per example in the fixed order;
         None for images.
       is_multi_label: whether an example may have several labels, or none.
@@ -87,6 +88,7 @@ class Source:
     shard: tuple[int, int] | None = None
     channels: int = 3
     dtype: tf.DType = tf.uint8
+    root: str | None = None
     texts: tuple[str, ...] | None = dataclasses.field(default=None, repr=False)
     is_multi_label: bool = False
     weights: np.ndarray | None = dataclasses.field(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 
 import numpy as np
 import tensorflow as tf
@@ -91,8 +92,8 @@ def encode(
     """A split of a run, encoded once: it is kept in the run, on disk.
 
     What is there is read, not held in memory, where it is of the same
-    checkpoint and examples, by their names and labels. A run that is not on
-    this machine keeps nothing.
+    checkpoint and examples, by their names and labels, and by size and time of
+    files on this machine. A run that is not on this machine keeps nothing.
 
     Args:
       run: that is measured.
@@ -137,12 +138,16 @@ def _made_of(
         sha256.update("\0".join(names or ()).encode())
     if source.labels is not None:
         sha256.update(np.ascontiguousarray(source.labels).tobytes())
+    for name in source.ids if source.root is not None else ():
+        if "://" not in (path := os.path.join(source.root, name)):
+            status = os.stat(path)
+            sha256.update(f"{status.st_size} {status.st_mtime_ns} ".encode())
     checkpoint = epath.Path(run.checkpoint)
     return {
         "checkpoint": checkpoint.name,
         "progress": files.digest(checkpoint / checkpoints.PROGRESS)["sha256"],
         "examples": source.num_examples,
-        "names_and_labels": sha256.hexdigest(),
+        "examples_sha256": sha256.hexdigest(),
         "image_size": run.image_size,
         "most": most,
     }

@@ -19,6 +19,7 @@ from supcon_tf import (
     training,
 )
 from supcon_tf.augment import geometry
+from supcon_tf.evaluation import splits
 from supcon_tf.training import input_pipeline, representations, runs
 
 
@@ -63,6 +64,29 @@ def test_results_are_those_of_the_file(results, finished_run):
     assert samples["images"].shape == (2, 16, 16, 3)
     assert finished_run.representations_file.exists()
     assert (finished_run.projector / "projector_config.pbtxt").exists()
+
+
+def test_an_image_that_was_replaced_is_encoded_anew(
+    copy_run, image_folder, tmp_path
+):
+    photos = shutil.copytree(image_folder, tmp_path / "photos")
+    files = copy_run(tmp_path / "run")
+    text = files.settings_file.read_text()
+    files.settings_file.write_text(text.replace(str(image_folder), str(photos)))
+    run, encoded = runs.Run.open(files.path), []
+
+    def represent(source, places, into):
+        encoded.append(source.split)
+        into[:] = 0
+        return into, source.labels
+
+    for _ in range(2):
+        splits.encode(run, "test", represent)
+    assert encoded == ["test"]
+    image = photos / run.source("test").ids[0]
+    image.write_bytes(image.read_bytes() + b" ")
+    splits.encode(run, "test", represent)
+    assert encoded == ["test", "test"]
 
 
 def test_representations_are_kept_and_bounded(
