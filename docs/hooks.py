@@ -61,7 +61,7 @@ def on_page_markdown(markdown, page, config, files):
 
 
 class Equations(griffe.Extension):
-    """Shows what docstrings indent by two spaces, equations, as they stand."""
+    """Shows examples, and equations, indented by two spaces, as they stand."""
 
     def on_object(self, *, obj, **_):
         if obj.docstring:
@@ -69,7 +69,10 @@ class Equations(griffe.Extension):
                 r"(.*?)(\n\w+:\n  |$)(.*)", obj.docstring.value, re.DOTALL
             ).groups()
             text = re.sub(r"^ {2}(?=\S)", "    ", text, flags=re.MULTILINE)
-            obj.docstring.value = text + section + rest
+            whole = text + section + rest
+            # The one that griffe knows; of the other it makes running text.
+            whole = whole.replace("\nExample:\n", "\nExamples:\n")
+            obj.docstring.value = whole
 
 
 def flags_page(name: str) -> str:
@@ -107,16 +110,21 @@ def _flag_row(field: dataclasses.Field) -> str:
 def api_page(room: str) -> str:
     """The public names of a room, which are those that it imports."""
     tree = ast.parse((ROOT / "supcon_tf" / room / "__init__.py").read_text())
-    names = [
-        alias.asname or alias.name
+    names = {
+        alias.asname or alias.name: node.module
         for node in tree.body
         if isinstance(node, ast.ImportFrom) and room in node.module.split(".")
         for alias in node.names
-    ]
+    }
     lines = [f"# supcon_tf.{room}", "", ast.get_docstring(tree) or "", ""]
-    return "\n".join(
-        lines + [f"::: supcon_tf.{room}.{name}\n" for name in sorted(names)]
-    )
+    for name, module in sorted(names.items()):
+        # A function may have its module's name, which would be shown instead.
+        is_hidden = module.endswith(f".{room}.{name}")
+        lines += [
+            f"::: {module if is_hidden else f'supcon_tf.{room}'}.{name}",
+            "",
+        ]
+    return "\n".join(lines)
 
 
 def _outside(page: str, markdown: str) -> dict[str, str]:
