@@ -60,7 +60,7 @@ def on_page_markdown(markdown, page, config, files):
     return markdown
 
 
-class Equations(griffe.Extension):
+class Docstrings(griffe.Extension):
     """Shows examples, and equations, indented by two spaces, as they stand."""
 
     def on_object(self, *, obj, **_):

@@ -4,7 +4,11 @@ They run in a folder that has photographs, texts and a run with both stages.
 """
 
 import doctest
+import importlib.util
+import pathlib
+import re
 
+import griffe
 import pytest
 
 import supcon_tf
@@ -63,3 +67,28 @@ def test_every_public_name_has_an_example():
     # Settings are shown by what takes them.
     named = {name for name in PUBLIC if not name.endswith("Settings")}
     assert sorted(named - EXAMPLES.keys()) == []
+
+
+def test_the_reference_shows_every_example():
+    """Not a module in the place of the function that has its name."""
+    root = pathlib.Path(__file__).parent.parent
+    spec = importlib.util.spec_from_file_location(
+        "hooks", root / "docs/hooks.py"
+    )
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    package = griffe.load("supcon_tf", search_paths=[root])
+    rooms = re.findall(
+        r"reference/api/(\w+)\.md", (root / "mkdocs.yml").read_text()
+    )
+    shown = re.findall(
+        "::: supcon_tf.(.+)", "".join(map(hooks.api_page, rooms))
+    )
+    without = [
+        path
+        for path in shown
+        if package[path].is_module
+        or package[path].name in EXAMPLES
+        and ">>>" not in package[path].docstring.value
+    ]
+    assert len(shown) > 140 and not without
