@@ -8,8 +8,13 @@ defect, and keeps its traceback.
 from __future__ import annotations
 
 import importlib
+import re
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+# What TensorFlow puts before the text of an error.
+_PREFIX = re.compile(r"^(\{\{.*?\}\}|\(\d+\) \w+:|assertion failed:)\s*")
+_MAX_REASON = 300  # characters
 
 
 class Error(Exception):
@@ -55,6 +60,21 @@ def one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {told}"
 
 
+def reason(text: str) -> str:
+    """The line of an error of TensorFlow that says what is wrong.
+
+    It stands before the first name of a node, `[[{{node ...}}]]`, and behind
+    what TensorFlow says of Python's stack.
+    """
+    lines = text.partition("[[{{")[0].strip().splitlines() or [text]
+    line = lines[-1 if "[[{{" in text else 0].strip()
+    while (shorter := _PREFIX.sub("", line)) != line:
+        line = shorter
+    if line.startswith("[") and line.endswith("]"):  # of an assertion
+        line = line[1:-1]
+    return line[:_MAX_REASON]
+
+
 def require(holds: bool, rule: str, value: object) -> None:
     """Raises ValueError "<rule>, got <value>" unless a value keeps its rule.
 
@@ -68,6 +88,11 @@ def require_one_of(known: Iterable[str], name: str, value: str) -> None:
     """Raises ValueError unless an argument, `name`, has a known value."""
     rule = f"`{name}` must be one of {', '.join(known)}"
     require(value in known, rule, repr(value))
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """The first names of some, for a message."""
+    return ", ".join([*names[:most], *["..."] * (len(names) > most)])
 
 
 def import_extra(

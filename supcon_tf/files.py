@@ -88,6 +88,18 @@ def check_writable(argument: str, path: epath.PathLike) -> None:
         ) from error
 
 
+def state(path: epath.PathLike) -> list[int]:
+    """Size in bytes and time of change of a file: others if it has changed.
+
+    The time is in ns, in seconds of a file that is not on this machine.
+    """
+    if "://" in str(path):
+        status = epath.Path(path).stat()
+        return [status.length, int(status.mtime)]
+    status = os.stat(path)
+    return [status.st_size, status.st_mtime_ns]
+
+
 def digest(path: epath.PathLike) -> dict[str, object]:
     """What tells whether a file is the same, which need not fit in memory.
 

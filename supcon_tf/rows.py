@@ -11,6 +11,9 @@ from etils import epath
 
 from supcon_tf import exceptions, files
 
+# Of documents and masks, whose fields are longer than 128 KiB.
+csv.field_size_limit(2**31 - 1)
+
 SUFFIXES = (".tsv", ".csv", ".jsonl")
 SEPARATOR = "|"  # of several values in one field
 

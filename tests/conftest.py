@@ -12,6 +12,8 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # No test may reach for a GPU: the suite is the same everywhere.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+# Nor leave anything in the cache of whoever runs the suite.
+os.environ["XDG_CACHE_HOME"] = os.path.abspath(".pytest_cache/cache_home")
 
 
 # A suite that a shell started in the background ignores Ctrl-C, and so would

@@ -17,6 +17,7 @@ BELOW = {
     "cores": set(),
     "defaults": set(),
     "files": set(),
+    "image_names": set(),
     "keras_2": set(),
     "fonts": set(),
     "palette": set(),
@@ -32,7 +33,14 @@ BELOW = {
     "losses": {"defaults", "distribute", "keras_2", "tracing"},
     "models": {"defaults", "keras_2", "tracing"},
     "augment": {"defaults", "tracing"},
-    "data": {"augment", "defaults", "files", "rows", "tracing"},
+    "data": {
+        "augment",
+        "defaults",
+        "files",
+        "image_names",
+        "rows",
+        "tracing",
+    },
     "measures": {"tracing"},
 }
 BELOW["text"] = {"data", "keras_2", "models", "rows", "tracing"}
@@ -40,7 +48,7 @@ BELOW["training"] = {*BELOW}
 for above in ("evaluation", "serving", "conversion"):
     BELOW[above] = BELOW["training"] | {"training"}
 # Of what is exported, so without the model's code.
-BELOW["clients"] = {"files", "rows", "settings", "config"}
+BELOW["clients"] = {"config", "files", "image_names", "rows", "settings"}
 # From files alone, so without TensorFlow.
 BELOW["reports"] = BELOW["clients"] | {"palette", "scores", "run_files"}
 BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}

@@ -308,6 +308,8 @@ class ReportSettings(Settings):
 class MakeTfrecordsSettings(images.DataSettings):
     """Settings of tools/make_tfrecords.py."""
 
+    SKIPS_RECORDS = True
+
     run_dir: str = "runs/tfrecords"
     """Directory that the files are written into."""
     shard_examples: int = setting(1024, at_least=1)

@@ -16,6 +16,8 @@ class DataSettings(Settings):
 
     # Where neither --dataset nor --data_dir is given; None for an error.
     DEFAULT_DATASET = "digits"
+    # Whether bad images of TFRecord files are left out, as far as asked for.
+    SKIPS_RECORDS = False
 
     dataset: str | None = setting(None, common=True)
     """digits (embedded), folder (one sub-folder of images per class in
@@ -53,9 +55,10 @@ class DataSettings(Settings):
     split_seed: int = setting(0, at_least=0)
     """Seed of that split."""
     check_images: bool = setting(True, resumable=True)
-    """Decode every image file once before the run starts."""
+    """Decode every image before the run starts, if no tool has done so since
+    its file was changed."""
     skip_bad_images: bool = setting(False, common=True)
-    """Skip and name image files that cannot be read, instead of stopping."""
+    """Skip and name images that cannot be read, instead of stopping."""
 
     def __post_init__(self):
         if self.dataset is None:
@@ -88,6 +91,12 @@ class DataSettings(Settings):
         if self.dataset == "digits" and self.data_dir:
             self._check_left_out(
                 "with --dataset=digits, which are embedded", "data_dir"
+            )
+        if self.dataset == "tfrecord" and not self.SKIPS_RECORDS:
+            self._check_left_out(
+                "with --dataset=tfrecord: tools/make_tfrecords.py, with this "
+                "flag, writes the files anew without the bad images",
+                "skip_bad_images",
             )
         if self.skip_bad_images and not self.check_images:
             raise exceptions.InvalidValue(

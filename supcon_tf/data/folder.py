@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import numpy as np
 
-from supcon_tf import exceptions
-from supcon_tf.data import image_files, sources
+from supcon_tf import exceptions, image_names
+from supcon_tf.data import image_files, partition, sources
 
-_TEST_FOLDERS = ("test", "val")  # The first with classes is the test split.
-_HINT = "; without train/ and test/, another `split_seed` splits otherwise"
+_HINT = "; of a class of one image, that one is for training"
+
+# Of every class its folders: more than one where systems spell it in two ways.
+_Folders = dict[str, list[str]]
 
 
 def load_folder(
@@ -38,115 +41,155 @@ def load_folder(
     exceptions.require(
         os.path.isdir(data_dir), "`data_dir` must be a folder", data_dir
     )
-    class_names, ids, labels, ignored = _list_split(
-        data_dir, split, test_fraction, split_seed
+    splits, folder = _split_folders(data_dir), ""
+    if splits:
+        folder, class_names = _given_split(data_dir, split, splits)
+    else:
+        class_names = list(_class_folders(data_dir, ""))
+        exceptions.require(
+            class_names,
+            "`data_dir` must hold one sub-folder per class, or "
+            f"{partition.NAMES} with such sub-folders",
+            f"no folder in {data_dir}",
+        )
+    may_be_empty = bool(splits) and split == "test"
+    paths, labels, ignored = _list_files(
+        data_dir, folder, class_names, may_be_empty
     )
+    if not splits:
+        is_test = partition.is_test(paths, labels, test_fraction, split_seed)
+        rows = np.flatnonzero(is_test == (split == "test"))
+        paths, labels = [paths[row] for row in rows], labels[rows]
     return image_files.make_source(
         "folder",
         split,
         class_names,
         data_dir,
-        ids.tolist(),
+        paths,
         labels,
         check_images=check_images,
         skip_bad_images=skip_bad_images,
         ignored=ignored,
-        hint=_HINT,
+        hint="" if splits else _HINT,
     )
 
 
-def _list_split(
-    data_dir: str, split: str, test_fraction: float, split_seed: int
-) -> tuple[list[str], np.ndarray, np.ndarray, tuple[str, ...]]:
-    """The classes of a folder, and what `_list_files` says of a split."""
-    class_names = _folders(data_dir)
-    splits = {
-        name: _folders(os.path.join(data_dir, name))
-        for name in class_names
-        if name in ("train", *_TEST_FOLDERS)
-    }
-    # A lone class may be called `train`. Two such names are splits even if they
-    # hold files only: as classes, they would train a model to tell them apart.
-    if len(splits) > 1 or any(splits.values()):
-        class_names, folder = _given_split(data_dir, split, splits)
-        return class_names, *_list_files(data_dir, folder, class_names)
-    exceptions.require(
-        class_names,
-        "`data_dir` must hold one sub-folder per class, or `train` and `test` "
-        "with such sub-folders",
-        f"no folder in {data_dir}",
+def _split_folders(data_dir: str) -> dict[str, str]:
+    """The folders of train, test and val, by these; {} where there are none.
+
+    A lone class may be called `train`. Two such names are splits even if they
+    hold files only: as classes, they would train a model to tell them apart.
+    """
+    folders: dict[str, str] = {}
+    for name in image_names.list_folder(data_dir).folders:
+        if (split := partition.split_of(name)) is None:
+            continue
+        exceptions.require(
+            split not in folders,
+            f"`data_dir` must hold one folder of the split {split}",
+            f"{folders.get(split)} and {name} in {data_dir}",
+        )
+        folders[split] = name
+    has_classes = any(
+        image_names.list_folder(os.path.join(data_dir, name)).folders
+        for name in folders.values()
     )
-    ids, labels, ignored = _list_files(data_dir, "", class_names)
-    is_own = image_files.is_test(ids, test_fraction, split_seed) == (
-        split == "test"
-    )
-    return class_names, ids[is_own], labels[is_own], ignored
+    return folders if len(folders) > 1 or has_classes else {}
 
 
 def _given_split(
-    data_dir: str, split: str, classes: dict[str, list[str]]
-) -> tuple[list[str], str]:
-    """The classes, and the folder of a split, of train/ and test/ or val/.
+    data_dir: str, split: str, folders: dict[str, str]
+) -> tuple[str, list[str]]:
+    """The folder of a split, and its classes.
 
-    `classes` are the sub-folders of each of these that there is.
+    The images of val are those of the test split where test has no classes.
     """
-    test_folder = next((n for n in _TEST_FOLDERS if classes.get(n)), "")
-    counts = {name: len(names) for name, names in classes.items()}
+    classes = {
+        name: _class_folders(data_dir, folder)
+        for name, folder in folders.items()
+    }
+    tested = "test" if classes.get("test") else "val"
+    counts = {folders[name]: len(classes[name]) for name in folders}
     exceptions.require(
-        classes.get("train") and test_folder,
-        "`data_dir` must hold `train` and `test` (or `val`), each with one "
-        "sub-folder per class",
+        classes.get("train") and classes.get(tested),
+        f"`data_dir` must hold {partition.NAMES}, each with one sub-folder per "
+        "class",
         f"{counts} classes in {data_dir}",
     )
-    train_names, test_names = classes["train"], classes[test_folder]
-    marked = [f"- {name}" for name in train_names if name not in test_names]
-    marked += [f"+ {name}" for name in test_names if name not in train_names]
-    exceptions.require(
-        not marked,
-        f"`train` and `{test_folder}` must hold the same classes",
-        f"a difference (- only in train, + only in {test_folder}): "
-        + ", ".join(marked),
+    class_names = partition.class_names(
+        list(classes["train"]),
+        _with_images(data_dir, classes[tested]),
+        split,
+        data_dir,
     )
-    return train_names, {"train": "train", "test": test_folder}[split]
+    return folders[tested if split == "test" else "train"], class_names
+
+
+def _with_images(data_dir: str, classes: _Folders) -> list[str]:
+    """The classes that have images; of a rare one there may be none to test."""
+    return [
+        name
+        for name, folders in classes.items()
+        if any(
+            image_names.list_folder(os.path.join(data_dir, folder)).images
+            for folder in folders
+        )
+    ]
+
+
+def _class_folders(data_dir: str, folder: str) -> _Folders:
+    """The classes below a folder, sorted, and their folders."""
+    classes: _Folders = {}
+    names = image_names.list_folder(os.path.join(data_dir, folder)).folders
+    for name in names:
+        class_name = image_names.readable(name)
+        classes.setdefault(class_name, []).append(os.path.join(folder, name))
+    return dict(sorted(classes.items()))
 
 
 def _list_files(
-    data_dir: str, folder: str, class_names: list[str]
-) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Lists the images: paths relative to data_dir, sorted, and labels.
+    data_dir: str,
+    folder: str,
+    class_names: Sequence[str],
+    may_be_empty: bool = False,
+) -> tuple[list[str], np.ndarray, list[str]]:
+    """Lists the images of classes, whose folders are those of a split.
 
-    And what is no image by its name, hidden files left out.
+    Returns:
+      Paths relative to `data_dir`, sorted by class and name, their labels, and
+      the paths of the files that are no images by their names.
     """
-    ids, labels, ignored = [], [], []
+    folders = _class_folders(data_dir, folder)
+    paths, labels, ignored = [], [], []
     for label, class_name in enumerate(class_names):
-        class_folder = os.path.join(folder, class_name)
-        path = os.path.join(data_dir, class_folder)
-        nested = _folders(path)
-        if nested:
-            raise exceptions.InvalidValue(
-                f"class folder `{class_folder}` must hold image files only, "
-                f"got the folder `{nested[0]}` in {path}"
-            )
-        names = sorted(n for n in os.listdir(path) if not n.startswith("."))
-        files = [n for n in names if n.lower().endswith(image_files.EXTENSIONS)]
-        others = [n for n in names if n not in set(files)]
-        if not files:
-            raise exceptions.InvalidValue(
-                f"class folder `{class_folder}` must hold at least one "
-                f"{' '.join(image_files.EXTENSIONS)} image, got none in {path}"
-                + (f" but {others[0]}" if others else "")
-            )
-        ids.extend(os.path.join(class_folder, name) for name in files)
-        labels.extend([label] * len(files))
-        ignored.extend(os.path.join(class_folder, name) for name in others)
-    return np.array(ids), np.array(labels), tuple(ignored)
-
-
-def _folders(path: str) -> list[str]:
-    """Returns the sorted names of the sub-folders that are not hidden."""
-    with os.scandir(path) as entries:
-        return sorted(
-            entry.name
-            for entry in entries
-            if entry.is_dir() and not entry.name.startswith(".")
+        before, others = len(paths), []
+        for class_folder in folders.get(class_name, ()):
+            path = os.path.join(data_dir, class_folder)
+            listing = image_names.list_folder(path)
+            _check_flat(path, class_folder, listing)
+            paths += [os.path.join(class_folder, x) for x in listing.images]
+            others += [os.path.join(class_folder, x) for x in listing.others]
+        labels += [label] * (len(paths) - before)
+        ignored += others
+        if len(paths) > before or may_be_empty:
+            continue
+        shown = image_names.readable(os.path.join(folder, class_name))
+        raise exceptions.InvalidValue(
+            f"class folder `{shown}` must hold at least one "
+            f"{' '.join(image_names.SUFFIXES)} image, got none in {data_dir}"
+            + (f" but {os.path.basename(others[0])}" if others else "")
         )
+    return paths, np.array(labels, np.int64), ignored
+
+
+def _check_flat(
+    path: str, class_folder: str, listing: image_names.Listing
+) -> None:
+    """Raises ValueError for folders below the folder of a class."""
+    exceptions.require(
+        not listing.folders,
+        f"class folder `{image_names.readable(class_folder)}` must hold image "
+        "files only, not folders of classes or of other splits than "
+        f"{partition.NAMES}",
+        f"the folder `{(listing.folders or [''])[0]}` in {path}",
+    )

@@ -1,19 +1,19 @@
-"""Labelled image files as a source, which ones are bad, which are for tests."""
+"""Labelled image files as a source, and which of them are bad."""
 
 from __future__ import annotations
 
-import hashlib
+import functools
 import os
+import stat
 from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions
-from supcon_tf.data import image_bytes, images, sources
+from supcon_tf import exceptions, image_names
+from supcon_tf.data import cache, inspection, partition, sources
 
-EXTENSIONS = (".jpg", ".jpeg", ".png")
-_SHOWN_PATHS = 5  # How many bad paths a message lists.
+_NO_KEY = 0  # of a file whose size and time are not known
 
 
 def make_source(
@@ -21,7 +21,7 @@ def make_source(
     split: str,
     class_names: Sequence[str],
     root: str,
-    ids: Sequence[str],
+    paths: Sequence[str],
     labels: np.ndarray,
     *,
     check_images: bool,
@@ -30,14 +30,14 @@ def make_source(
     weights: np.ndarray | None = None,
     hint: str = "",
 ) -> sources.Source:
-    """The source of image files, encoded, in the order of `ids`.
+    """The source of image files, encoded, in the order of `paths`.
 
     Args:
       name: of the source.
       split: "train" or "test".
       class_names: in the order of the labels.
       root: folder of the files.
-      ids: paths of the files, relative to it or whole, as gs:// is.
+      paths: of the files, relative to it or whole, as gs:// is.
       labels: [files] integers or [files, classes] 0 or 1.
       check_images: decode every file first, which also finds their size.
       skip_bad_images: leave out those that cannot be decoded.
@@ -54,29 +54,40 @@ def make_source(
         "images",
         check_images,
     )
-    paths = tf.constant([full_path(root, path) for path in ids], tf.string)
-    is_good, image_size = np.ones(len(ids), bool), None
+    locations = [full_path(root, path) for path in paths]
+    ids = [image_names.readable(path) for path in paths]
+    keys = functools.cache(lambda: _keys(paths, locations))
+    encoded = tf.constant([os.fsencode(x) for x in locations], tf.string)
+    is_image, skipped = np.ones(len(ids), bool), ()
+    image_size = digests = None
     if check_images:
-        is_good, image_size = _check(paths)
-    bad = [ids[place] for place in np.flatnonzero(~is_good)]
-    if bad:
-        if not skip_bad_images:
-            _refuse(root, bad, len(ids))
-        paths, labels = tf.boolean_mask(paths, is_good), labels[is_good]
-        ids = [ids[place] for place in np.flatnonzero(is_good)]
-        weights = weights if weights is None else weights[is_good]
+        inspected = _inspect(root, encoded, keys())
+        is_image = inspected.is_image
+        skipped = tuple(ids[row] for row in np.flatnonzero(~is_image))
+        if skipped and not skip_bad_images:
+            _refuse(root, encoded, ids, is_image)
+        inspected = inspected.part(is_image)
+        inspection.check_depth(inspected, root)
+        image_size, digests = inspected.common_side, inspected.digests
+    kept = np.flatnonzero(is_image)
+    labels = labels[kept]
     _check_classes(root, split, class_names, labels, hint)
     return sources.Source(
         name=name,
         split=split,
         class_names=tuple(class_names),
         image_size=image_size,
-        skipped=tuple(bad),
-        ignored=tuple(ignored),
-        ids=tuple(ids),
-        root=root,
-        weights=weights,
-        **sources.by_index(paths, labels, tf.io.read_file),
+        skipped=skipped,
+        ignored=tuple(map(image_names.readable, ignored)),
+        ids=tuple(ids[row] for row in kept),
+        digests=digests,
+        fingerprint=lambda: sources.fingerprint(keys()[kept]),
+        **sources.by_index(
+            tf.gather(encoded, kept),
+            labels,
+            tf.io.read_file,
+            weights if weights is None else weights[kept],
+        ),
     )
 
 
@@ -85,32 +96,62 @@ def full_path(root: str, path: str) -> str:
     return path if "://" in path else os.path.join(root, path)
 
 
-def is_test(ids: Sequence[str], fraction: float, seed: int) -> np.ndarray:
-    """Which images are in the test split, by their own file names alone.
+def _keys(paths: Sequence[str], locations: Sequence[str]) -> np.ndarray:
+    """A key of each file, its size and its time, [files] uint64.
 
-    Not by their class: an image that is moved to its right class stays in its
-    split, and classes whose files are named alike are split alike.
+    `_NO_KEY` where there is no regular file: a pipe or a device might be read
+    without end. Files of other machines have the key of their path alone.
     """
-    exceptions.require(
-        0 < fraction < 1, "`test_fraction` must be in (0, 1)", fraction
+    keys = np.zeros(len(paths), np.uint64)
+    for row, (path, location) in enumerate(zip(paths, locations, strict=True)):
+        if "://" in location:
+            keys[row] = cache.key(location)
+            continue
+        try:
+            status = os.stat(location)
+        except OSError:
+            continue
+        if stat.S_ISREG(status.st_mode):
+            state = status.st_size, status.st_mtime_ns
+            keys[row] = cache.key(os.fsencode(path), *state)
+    return keys
+
+
+def _inspect(
+    root: str, locations: tf.Tensor, keys: np.ndarray
+) -> inspection.Inspection:
+    """What files are; those that are no regular ones are not read."""
+    there = np.flatnonzero(keys != _NO_KEY)
+    is_remote = any(b"://" in location for location in locations.numpy())
+
+    def records(rows: np.ndarray) -> tf.data.Dataset:
+        rows_there = tf.gather(locations, there[rows])
+        return tf.data.Dataset.from_tensor_slices((rows, rows_there))
+
+    inspected = inspection.inspect(
+        None if is_remote else os.path.realpath(root),
+        keys[there],
+        records,
+        tf.io.read_file,
     )
-
-    def share(path: str) -> float:
-        text = f"{seed}/{os.path.basename(path)}"
-        digest = hashlib.sha256(text.encode("utf-8", "surrogateescape"))
-        return int.from_bytes(digest.digest()[:8], "big") / 2**64
-
-    return np.array([share(path) < fraction for path in ids])
+    return inspected.spread(there, len(keys))
 
 
-def _refuse(root: str, bad: Sequence[str], total: int) -> None:
-    """Says which files are not images and what to do."""
-    shown = ", ".join(bad[:_SHOWN_PATHS])
-    more = ", ..." if len(bad) > _SHOWN_PATHS else ""
+def _refuse(
+    root: str, locations: tf.Tensor, ids: Sequence[str], is_image: np.ndarray
+) -> None:
+    """Says which files are not images, why, and what to do."""
+    rows = np.flatnonzero(~is_image)
+    location = locations.numpy()[rows[0]]
+    why = "no regular file"
+    if os.path.isfile(location) or b"://" in location:
+        why = inspection.reason(tf.io.read_file(location))
     raise exceptions.InvalidValue(
-        f"`data_dir` must hold only readable {' '.join(EXTENSIONS)} images, "
-        f"got {len(bad)} bad files of {total} in {root}: {shown}{more}. "
-        "Remove them, or leave them out with `skip_bad_images`"
+        "`data_dir` must hold only readable "
+        f"{' '.join(image_names.SUFFIXES)} images, got {len(rows)} bad files "
+        f"of {len(ids)} in {root}: {exceptions.listed([ids[x] for x in rows])} "
+        f"(the first: {why}). Remove them, or leave them out with "
+        "`skip_bad_images`"
     )
 
 
@@ -122,43 +163,17 @@ def _check_classes(
     hint: str,
 ) -> None:
     """Raises ValueError for classes, or a split, that have no images left."""
+    partition.check_class_names(class_names, root)
     is_there = np.zeros(len(class_names), bool)
     if labels.ndim == 2:
         is_there = labels.any(axis=0)
     else:
         is_there[labels] = True
-    for place in np.flatnonzero(~is_there) if split == "train" else ():
+    for label in np.flatnonzero(~is_there) if split == "train" else ():
         raise exceptions.InvalidValue(
-            f"class `{class_names[place]}` must have at least one readable "
+            f"class `{class_names[label]}` must have at least one readable "
             f"image for training, got none in {root}{hint}"
         )
     exceptions.require(
         len(labels) > 0, f"the {split} split must hold images", f"0{hint}"
     )
-
-
-def _check(paths: tf.Tensor) -> tuple[np.ndarray, int | None]:
-    """Returns which files are images, and their side if all have the same."""
-    checked = (
-        tf.data.Dataset.from_tensor_slices(paths)
-        .enumerate()
-        .map(_probe, num_parallel_calls=tf.data.AUTOTUNE)
-        .ignore_errors()
-        .batch(1024)
-    )
-    good = np.zeros(len(paths), bool)
-    sides: set[int] = set()
-    for indices, shapes in checked.as_numpy_iterator():
-        good[indices] = True
-        sides.update(np.unique(shapes[:, :2]).tolist())
-    return good, sides.pop() if len(sides) == 1 else None
-
-
-def _probe(index: tf.Tensor, path: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Decodes one file; what is neither JPEG nor PNG is an error."""
-    contents = tf.io.read_file(path)
-    # `decode_trusted` takes what evaluation would refuse, whatever its name.
-    contents = image_bytes.require(
-        image_bytes.find_format(contents) < 2, contents, "neither"
-    )
-    return index, tf.shape(images.decode_trusted(contents))

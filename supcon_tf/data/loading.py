@@ -31,13 +31,17 @@ def load(
     """Loads one split of a data set by name.
 
     "digits" is scikit-learn's 1,797 digits, 32 pixels, no download. "folder"
-    is `data_dir` with one sub-folder of .jpg, .jpeg and .png files per class,
-    inside `train/` and `test/` (or `val/`), or directly: then a hash of each
-    file's name decides, whatever others come and go. "manifest" is a .csv, .tsv
-    or .jsonl file, `data_dir`, with the path and the label of an image in each
-    row (`manifest.load_manifest`). "tfrecord" is a folder of TFRecord files
+    is `data_dir` with one sub-folder of JPEG and PNG files per class, inside
+    `train/` and `test/` (or `val/`, `Training/`, ...), or directly: then a hash
+    of each file's name decides, whatever others come and go
+    (`partition.is_test`). "manifest" is a .csv, .tsv or .jsonl file,
+    `data_dir`, with the path and the label of an image in each row
+    (`manifest.load_manifest`). "tfrecord" is a folder of TFRecord files
     (`tfrecords.load_tfrecords`). "tfds:NAME" is a set of TensorFlow Datasets,
     downloaded and prepared where it is not there yet.
+
+    The classes are those of the training split, and the test split may lack
+    some. Where it has other classes alone, its `class_names` are these.
 
     Args:
       dataset: "digits", "folder", "manifest", "tfrecord" or "tfds:NAME".
@@ -46,9 +50,10 @@ def load(
       test_fraction: share of the test split, (0, 1), of a folder or a manifest
         without splits.
       split_seed: seed of that split.
-      check_images: decode every file of the split first. Finds bad files
-        before a training, and the image size; 50,000 take 3 s.
-      skip_bad_images: leave files out that cannot be read.
+      check_images: decode every image of the split first, but for those that
+        have been checked before and have not changed. Finds bad images before
+        a training, and the image size; 50,000 small ones take 3 s.
+      skip_bad_images: leave images out that cannot be decoded.
       channels: 3; 1 for a TFDS set that has one channel, as it is.
       shard: TFDS, TFRecord: (index, count) of one worker's part of the files;
         None: all.
@@ -71,14 +76,26 @@ def load(
     if dataset.startswith("tfds:") and dataset != "tfds:":
         name = dataset.removeprefix("tfds:")
         return tfds_source.load_tfds(
-            name, split, data_dir, shard, channels, tfds_split
+            name,
+            split,
+            data_dir,
+            shard,
+            channels,
+            tfds_split,
+            check_images,
+            skip_bad_images,
         )
     exceptions.require(
         channels == 3, "`channels` must be 3 except for TFDS", channels
     )
     if dataset == "tfrecord":
         return tfrecords.load_tfrecords(
-            data_dir, split, tfrecord_features, shard
+            data_dir,
+            split,
+            tfrecord_features,
+            shard,
+            check_images,
+            skip_bad_images,
         )
     exceptions.require(
         shard is None,

@@ -6,14 +6,15 @@ import array
 import dataclasses
 import math
 import os
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Collection, Sequence
 
 import numpy as np
+import tensorflow as tf
 
 from supcon_tf import exceptions, rows
-from supcon_tf.data import image_files, sources
+from supcon_tf.data import image_files, label_fields, partition, sources
 
-_SPLITS = {"train": "train", "test": "test", "val": "val", "validation": "val"}
 _SHOWN = 3  # How many bad rows or labels a message lists.
 
 
@@ -35,13 +36,13 @@ class _Rows:
         default_factory=lambda: array.array("f")
     )
 
-    def part(self, is_own: np.ndarray) -> _Rows:
+    def part(self, is_chosen: np.ndarray) -> _Rows:
         """Some of the rows, by a mask."""
-        places = np.flatnonzero(is_own)
+        chosen = np.flatnonzero(is_chosen)
         return _Rows(
-            [self.paths[place] for place in places],
-            array.array("q", np.array(self.labels)[places].tobytes()),
-            array.array("f", np.array(self.weights)[places].tobytes()),
+            [self.paths[row] for row in chosen],
+            array.array("q", np.array(self.labels)[chosen].tobytes()),
+            array.array("f", np.array(self.weights)[chosen].tobytes()),
         )
 
 
@@ -57,8 +58,9 @@ def load_manifest(
 
     Columns, or fields of JSON lines, are `path`, relative to the file or whole,
     as gs:// is; `label`, or `labels` with `|` between them or as a JSON list;
-    and, where they are wanted, `split` (train, test or val) and `weight`, not
-    negative, which are scaled to a mean of 1. Others are left alone.
+    and, where they are wanted, `split` (train, test or val, and other names of
+    `partition`) and `weight`, not negative, which are scaled to a mean of 1.
+    Others are left alone.
 
     Returns:
       The source, its examples in the order of the file. Where there are
@@ -66,76 +68,102 @@ def load_manifest(
 
     Raises:
       ValueError: a line, named by file and number, breaks one of these rules,
-        names a file twice or one that is not there; or only the test split
-        has a label.
+        names a file twice or one that is not there; or the test split has
+        labels of training images and others.
     """
     exceptions.require(
         path is not None,
         "`data_dir` must be the file for the dataset `manifest`",
         None,
     )
-    splits, texts, is_multi_label = _read(path)
-    train, test = _train_and_test(path, splits, test_fraction, split_seed)
-    own = train if split == "train" else test
-    several = [
-        [*filter(None, map(str.strip, text.split(rows.SEPARATOR)))]
-        if is_multi_label
-        else [text]
-        for text in texts
+    table = _read(path)
+    train, test = _train_and_test(path, table, test_fraction, split_seed)
+    labels_of = [
+        label_fields.split(text, table.is_multi_label) for text in table.texts
     ]
-    class_names = _class_names(path, several, train, test)
-    number = {name: place for place, name in enumerate(class_names)}
-    labels = np.array(own.labels)
-    if is_multi_label:
-        hot = np.zeros([len(texts), len(class_names)], np.uint8)
-        for place in np.unique(labels):
-            hot[place, [number[name] for name in several[place]]] = 1
-        labels = hot[labels]
+    used = (
+        sorted({name for text in {*part.labels} for name in labels_of[text]})
+        for part in (train, test)
+    )
+    class_names = partition.class_names(*used, split, path)
+    number = {name: label for label, name in enumerate(class_names)}
+    part = train if split == "train" else test
+    labels = np.array(part.labels)
+    if table.is_multi_label:
+        labels = label_fields.hot(labels_of, number)[labels]
     else:
-        labels = np.array([number.get(text, -1) for text in texts])[labels]
+        of_text = [number.get(name, -1) for (name,) in labels_of]
+        labels = np.array(of_text, np.int64)[labels]
     root = os.path.dirname(path)
-    if not skip_bad_images:
-        _check_there(path, root, own.paths)
+    paths = _stored_paths(path, root, part.paths, skip_bad_images)
     return image_files.make_source(
         "manifest",
         split,
         class_names,
         root,
-        own.paths,
+        paths,
         labels,
         check_images=check_images,
         skip_bad_images=skip_bad_images,
-        weights=_scaled(path, np.array(own.weights)),
+        weights=_scaled(path, np.array(part.weights)),
     )
 
 
-def _read(path: str) -> tuple[dict[str, _Rows], list[str], bool]:
-    """The rows by split, "" for none; texts of labels; are they several?"""
-    splits = {name: _Rows() for name in ("", *_SPLITS.values())}
+@dataclasses.dataclass(frozen=True)
+class _Table:
+    """All rows of a manifest.
+
+    Attributes:
+      splits: the rows of each, "" for those that name none.
+      texts: the different fields of labels, by their numbers.
+      is_multi_label: whether a field may hold several labels.
+    """
+
+    splits: dict[str, _Rows]
+    texts: list[str]
+    is_multi_label: bool
+
+
+def _read(path: str) -> _Table:
+    splits = {name: _Rows() for name in ("", "train", "test", "val")}
     texts: dict[str, int] = {}
     seen: set[str] = set()
     is_multi_label = False
     columns = "label", "labels", "split", "weight"
     for place, fields in rows.read_rows(path, ["path"], columns):
         name, label, labels, split, weight = fields
-        if not name or name in seen:
-            rule = "a path" if not name else "another path than those before"
-            exceptions.require(False, f"{place} must have {rule}", repr(name))
+        _check_path(place, name, seen)
         if labels is None and not (label or "").strip():
             exceptions.require(
                 False, f"{place} must have a label or labels", repr(label)
             )
-        if split is not None and split not in _SPLITS:
-            rule = f"{place} must have a split of {', '.join(_SPLITS)}"
+        if split is not None and partition.split_of(split) is None:
+            rule = f"{place} must have a split of {partition.NAMES}"
             exceptions.require(False, rule, repr(split))
         seen.add(name)
         is_multi_label |= labels is not None
         text = (label if labels is None else labels).strip()
-        own = splits[_SPLITS[split] if split else ""]
-        own.paths.append(name)
-        own.labels.append(texts.setdefault(text, len(texts)))
-        own.weights.append(1.0 if weight is None else _weight(place, weight))
-    return splits, [*texts], is_multi_label
+        text = unicodedata.normalize("NFC", text)
+        part = splits[partition.split_of(split or "") or ""]
+        part.paths.append(name)
+        part.labels.append(texts.setdefault(text, len(texts)))
+        part.weights.append(1.0 if weight is None else _weight(place, weight))
+    label_fields.check_separator(path, list(texts), is_multi_label)
+    return _Table(splits, list(texts), is_multi_label)
+
+
+def _check_path(place: str, name: str, seen: set[str]) -> None:
+    """Raises ValueError for a path that cannot be that of a new image."""
+    if not name or name in seen:
+        rule = "a path" if not name else "another path than those before"
+        exceptions.require(False, f"{place} must have {rule}", repr(name))
+    scheme, is_address, _ = name.partition("://")
+    if is_address and scheme not in tf.io.gfile.get_registered_schemes():
+        raise exceptions.InvalidValue(
+            f"{place} must have the path of a file, or an address that "
+            f"TensorFlow reads, such as gs://, got {name}: download the images "
+            "of web addresses first"
+        )
 
 
 def _weight(place: str, text: str) -> float:
@@ -160,62 +188,73 @@ def _scaled(path: str, weights: np.ndarray) -> np.ndarray | None:
 
 
 def _train_and_test(
-    path: str, splits: dict[str, _Rows], test_fraction: float, split_seed: int
+    path: str, table: _Table, test_fraction: float, split_seed: int
 ) -> tuple[_Rows, _Rows]:
     """The training rows, and those of test, else of val, else by a hash."""
-    unsplit = splits[""]
+    splits, unsplit = table.splits, table.splits[""]
     if not unsplit.paths:
         test = splits["test"] if splits["test"].paths else splits["val"]
         return splits["train"], test
     exceptions.require(
-        not any(splits[name].paths for name in _SPLITS.values()),
+        sum(len(part.paths) for part in splits.values()) == len(unsplit.paths),
         f"{path} must give all rows a split, or none",
         f"{len(unsplit.paths)} without, such as {unsplit.paths[0]}",
     )
-    is_test = image_files.is_test(unsplit.paths, test_fraction, split_seed)
+    labels = np.array(unsplit.labels)
+    if table.is_multi_label:
+        labels_of = [label_fields.split(text, True) for text in table.texts]
+        names = dict.fromkeys(name for held in labels_of for name in held)
+        number = {name: label for label, name in enumerate(names)}
+        labels = label_fields.hot(labels_of, number)[labels]
+    is_test = partition.is_test(
+        unsplit.paths, labels, test_fraction, split_seed
+    )
     return unsplit.part(~is_test), unsplit.part(is_test)
 
 
-def _class_names(
-    path: str, several: list[list[str]], train: _Rows, test: _Rows
+def _stored_paths(
+    manifest: str, root: str, paths: Sequence[str], skip_bad_images: bool
 ) -> list[str]:
-    """The labels of the training rows, sorted, which those of test are too."""
-    known, tested = (
-        {name for place in {*part.labels} for name in several[place]}
-        for part in (train, test)
-    )
-    missing = sorted(tested - known)
-    exceptions.require(
-        not missing,
-        f"{path} must have training rows of every label",
-        f"{len(missing)} that only the test split has: {_shown(missing)}",
-    )
-    return sorted(known)
+    """The paths as they are on disk, where systems write them in other ways.
+
+    Raises:
+      ValueError: local files are not there, by their lines; unless they are to
+        be left out.
+    """
+    stored, missing = [], set()
+    for path in paths:
+        there = next(filter(lambda x: _exists(root, x), _forms(path)), None)
+        if there is None:
+            missing.add(path)
+        stored.append(path if there is None else there)
+    if missing and not skip_bad_images:
+        _refuse_missing(manifest, missing)
+    return stored
 
 
-def _check_there(path: str, root: str, names: Iterable[str]) -> None:
-    """Raises ValueError for local files that are not there, by their lines."""
-    places = ((name, image_files.full_path(root, name)) for name in names)
-    missing = {
-        name
-        for name, place in places
-        if "://" not in place and not os.path.exists(place)
-    }
-    if not missing:
-        return
-    named = (
+def _forms(path: str) -> tuple[str, ...]:
+    """A path, and the ways in which other systems write it."""
+    return (
+        path,
+        unicodedata.normalize("NFC", path),
+        unicodedata.normalize("NFD", path),
+        path.replace("\\", "/"),
+    )
+
+
+def _exists(root: str, path: str) -> bool:
+    location = image_files.full_path(root, path)
+    return "://" in location or os.path.exists(location)
+
+
+def _refuse_missing(manifest: str, missing: Collection[str]) -> None:
+    named = [
         f"{name} ({place})"
-        for place, (name,) in rows.read_rows(path, ["path"])
+        for place, (name,) in rows.read_rows(manifest, ["path"])
         if name in missing
+    ]
+    raise exceptions.InvalidValue(
+        f"{manifest} must name files that are there, got {len(missing)} that "
+        f"are not: {exceptions.listed(named, _SHOWN)}; leave them out with "
+        "`skip_bad_images`"
     )
-    exceptions.require(
-        False,
-        f"{path} must name files that are there",
-        f"{len(missing)} that are not: {_shown([*named])}; leave them out with "
-        "`skip_bad_images`",
-    )
-
-
-def _shown(names: list[str]) -> str:
-    more = ", ..." if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -184,30 +184,33 @@ def _chunk_reader(
     And their weights, where they have any.
     """
     check_at_least("num_views", num_views, 1)
-    all_weights = tf.constant([] if source.weights is None else source.weights)
+    has_weights = source.weights is not None
     is_small = 0 < (source.image_size or 0) <= _SMALL_SIDE
     decode = is_small or area is None
 
     def read_views(
         example: tuple[sources.Record, tf.Tensor],
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    ) -> tuple[tf.Tensor, ...]:
         record, seeds = example  # Seeds are [V, 2].
         image, label = read_image(source, record, decode=decode)
         if area is None:
             view = geometry.central_view(image, size)
-            return tf.stack([view] * num_views), label  # [V, S, S, 3]
-        is_file = image.dtype == tf.string
-        crop = (
-            images.decode_and_crop if is_file else geometry.random_resized_crop
-        )
-        return crop(image, seeds, size, area, aspect), label
+            views = tf.stack([view] * num_views)  # [V, S, S, 3]
+        elif image.dtype == tf.string:
+            views = images.decode_and_crop(image, seeds, size, area, aspect)
+        else:
+            views = geometry.random_resized_crop(
+                image, seeds, size, area, aspect
+            )
+        weight = [source.read_weight(record)] if has_weights else []
+        return views, label, *weight
 
     def read_chunk(
         records: sources.Record, epochs: tf.Tensor, positions: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
         # Hashing costs as much for one image as for many: n at a time.
         seeds = view_seeds(seed, epochs, positions, num_views)
-        views, labels = tf.map_fn(
+        views, *labels = tf.map_fn(
             read_views,
             (records, randomness.fold_in(seeds, _CROP)),
             fn_output_signature=(
@@ -215,12 +218,11 @@ def _chunk_reader(
                     [num_views, size, size, source.channels], source.dtype
                 ),
                 label_spec(source),
+                *[tf.TensorSpec([], tf.float32)] * has_weights,
             ),
             parallel_iterations=1,
         )
-        if source.weights is None:
-            return views, seeds, labels
-        return views, seeds, labels, tf.gather(all_weights, records)
+        return views, seeds, *labels
 
     return read_chunk
 

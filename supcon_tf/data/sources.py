@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from supcon_tf import exceptions
+from supcon_tf.data import partition
 from supcon_tf.defaults import MOST_CHANNELS
 
 # Examples, as they are encoded; ImageNet's 50,000 are 5.5 GB.
@@ -56,12 +58,16 @@ class Source:
         whole nonetheless.
       ids: one per example, in the fixed order: file paths relative to the
         data folder. None where examples have no name.
-      root: folder that `ids` are files of; None where they are none.
       texts: sentences as people read them, one per example in the fixed order;
         None for images.
       is_multi_label: whether an example may have several labels, or none.
       weights: [num_examples] float32, of the examples in a loss, with a mean
         of 1; None where all count the same.
+      read_weight: takes one record; returns its weight, [] float32.
+      digests: [num_examples] int64, hashes of the bytes of image files; None
+        where nobody has read them.
+      fingerprint: returns a text that changes where the examples may have: by
+        size and time of the files that they are read from.
 
     Example:
       >>> import numpy as np
@@ -88,12 +94,24 @@ class Source:
     shard: tuple[int, int] | None = None
     channels: int = 3
     dtype: tf.DType = tf.uint8
-    root: str | None = None
     texts: tuple[str, ...] | None = dataclasses.field(default=None, repr=False)
     is_multi_label: bool = False
     weights: np.ndarray | None = dataclasses.field(
         default=None, repr=False, compare=False
     )
+    read_weight: Callable[[Record], tf.Tensor] | None = dataclasses.field(
+        default=None, repr=False, compare=False
+    )
+    digests: np.ndarray | None = dataclasses.field(
+        default=None, repr=False, compare=False
+    )
+    fingerprint: Callable[[], str] = dataclasses.field(
+        default=str, repr=False, compare=False
+    )
+
+    def __post_init__(self):
+        place = f"{self.name} ({self.split})"
+        partition.check_class_names(self.class_names, place)
 
 
 def index_records(num_examples: int) -> Records:
@@ -135,6 +153,7 @@ def by_index(
     values: npt.ArrayLike,
     labels: np.ndarray,
     finish: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+    weights: np.ndarray | None = None,
 ) -> dict[str, object]:
     """The fields of a `Source` whose records are indices, of any example.
 
@@ -142,15 +161,19 @@ def by_index(
       values: [num_examples, ...], such as images or paths; kept in memory once.
       labels: [num_examples] integers, or [num_examples, classes] 0 or 1.
       finish: makes an image, or the contents of its file, of one value.
+      weights: of `Source`.
 
     Returns:
-      `num_examples`, `records`, `read`, `labels` and `is_multi_label`.
+      `num_examples`, `records`, `read`, `labels`, `is_multi_label`, `weights`
+      and `read_weight`.
     """
     # Eager tensors are captured by `read`; as constants in its graph they
     # would hit the 2 GB limit of a graph.
     all_values = tf.convert_to_tensor(values)
     kind = np.int32 if labels.ndim == 1 else np.uint8
     all_labels = tf.convert_to_tensor(labels.astype(kind))
+    ones = np.ones(len(labels), np.float32)
+    all_weights = tf.convert_to_tensor(ones if weights is None else weights)
     return {
         "num_examples": len(labels),
         "records": index_records(len(labels)),
@@ -160,6 +183,8 @@ def by_index(
         ),
         "labels": labels,
         "is_multi_label": labels.ndim == 2,
+        "weights": weights,
+        "read_weight": lambda index: tf.gather(all_weights, index),
     }
 
 
@@ -226,12 +251,22 @@ def from_arrays(
         image_size=height if height == width else None,
         channels=channels,
         dtype=tf.as_dtype(images.dtype),
+        fingerprint=lambda: fingerprint(images),
         **by_index(
             images,
             labels,
             lambda image: tf.broadcast_to(image, [height, width, channels]),
         ),
     )
+
+
+def fingerprint(*parts: np.ndarray | str) -> str:
+    """A text that changes where one of the parts does."""
+    digest = hashlib.sha256()
+    for part in parts:
+        whole = part.encode() if isinstance(part, str) else part
+        digest.update(np.ascontiguousarray(whole))
+    return digest.hexdigest()
 
 
 def load_digits(split: str) -> Source:

@@ -125,7 +125,8 @@ def with_labels(source: sources.Source, labels: np.ndarray) -> sources.Source:
     fields = sources.by_index(
         np.arange(source.num_examples),
         labels,
-        lambda place: source.read(place)[0],
+        lambda position: source.read(position)[0],
+        source.weights,
     )
     return dataclasses.replace(source, **fields)
 
@@ -223,20 +224,45 @@ def subset(source: sources.Source, positions: npt.ArrayLike) -> sources.Source:
             f"{len(positions)} of {source.name} ({source.split})",
         )
         batch = records.map(source.read).batch(len(positions))
-        images, labels = batch.get_single_element()
-        fields = sources.by_index(images, labels.numpy())
+        values, labels = batch.get_single_element()
+        fields = sources.by_index(
+            values, labels.numpy(), weights=_rows(source.weights, positions)
+        )
     else:
         fields = sources.by_index(
             positions,
             source.labels[positions],
-            lambda place: source.read(place)[0],
+            lambda position: source.read(position)[0],
+            _rows(source.weights, positions),
         )
     for name in ("ids", "texts"):
-        if (known := getattr(source, name)) is not None:
-            fields[name] = tuple(known[place] for place in positions)
-    if source.weights is not None:
-        fields["weights"] = source.weights[positions]
-    return dataclasses.replace(source, **fields)
+        if (names := getattr(source, name)) is not None:
+            fields[name] = tuple(names[position] for position in positions)
+    return dataclasses.replace(
+        source,
+        digests=_rows(source.digests, positions),
+        fingerprint=lambda: sources.fingerprint(
+            source.fingerprint(), positions
+        ),
+        **fields,
+    )
+
+
+def _rows(
+    values: np.ndarray | None, positions: np.ndarray
+) -> np.ndarray | None:
+    return None if values is None else values[positions]
+
+
+def duplicates(source: sources.Source, other: sources.Source) -> np.ndarray:
+    """Positions of the images that are, byte for byte, images of another split.
+
+    None where the files of a split were not checked. Images that look alike and
+    are stored otherwise, such as in another size, are not found.
+    """
+    if source.digests is None or other.digests is None:
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(np.isin(source.digests, other.digests))
 
 
 def can_be_held(source: sources.Source, count: int) -> bool:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions
-from supcon_tf.data import sources
+from supcon_tf import exceptions, files
+from supcon_tf.data import cache, file_order, sources
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
 
+# From a worker's part of the files, None for all, to their encoded examples.
+_ReadFiles = Callable[["tf.distribute.InputContext | None"], tf.data.Dataset]
 _TEST_SPLITS = ("test", "validation")  # The first with labels is taken.
 
 
@@ -26,6 +30,8 @@ def load_tfds(
     shard: tuple[int, int] | None = None,
     channels: int = 3,
     tfds_split: str | None = None,
+    check_images: bool = True,
+    skip_bad_images: bool = False,
 ) -> sources.Source:
     """Loads one split of a TFDS set; see `loading.load`.
 
@@ -43,12 +49,15 @@ def load_tfds(
       shard: (index, count) to read only every count-th file; None for all.
       channels: 3, or 1 for a set of one channel, as it is.
       tfds_split: what `split` is, in TFDS's syntax; None for the above.
+      check_images: decode every image first.
+      skip_bad_images: leave out those that cannot be decoded.
 
     Raises:
       ImportError: `tensorflow_datasets` does not import.
       RuntimeError: the set could not be downloaded and prepared.
-      ValueError: there is no such set, it lacks images, class labels or the
-        split, or the split has fewer files than `shard` parts.
+      ValueError: there is no such set, it lacks images of bytes, class labels
+        or the split, an image cannot be decoded, or the split has fewer files
+        than `shard` parts.
     """
     tfds = import_tfds()
     builder = prepared_builder(tfds, name, data_dir)
@@ -57,21 +66,37 @@ def load_tfds(
     names = {"train": ("train",), "test": _TEST_SPLITS}[split]
     if tfds_split is not None:
         names = (tfds_split,)
-    split_name, dataset = _read_split(tfds, builder, names, keys, shard)
-    num_examples = builder.info.splits[split_name].num_examples
-    height, width = builder.info.features[image_key].shape[:2]
-
+    image_feature = builder.info.features[image_key]
+    height, width, own_channels = image_feature.shape
+    exceptions.require(
+        image_feature.dtype in (tf.uint8, tf.uint16),
+        f"`dataset` must have images of bytes, tfds:{name}",
+        image_feature.dtype,
+    )
+    exceptions.require(
+        channels == 3 or own_channels == channels,
+        f"`channels` must be 3, or those of tfds:{name}, {own_channels}",
+        channels,
+    )
     labels = builder.info.features[label_key]
     is_multi_label = isinstance(labels, tfds.features.Sequence)
     class_names = (labels.feature if is_multi_label else labels).names
+    split_name, read_files = _open_split(tfds, builder, names, keys)
     if is_multi_label:
-        dataset = _as_hot(dataset, label_key, len(class_names))
-    own = builder.info.features[image_key].shape[2]
-    exceptions.require(
-        channels == 3 or own == channels,
-        f"`channels` must be 3, or those of tfds:{name}, {own}",
-        channels,
+        read_files = _as_hot(read_files, label_key, len(class_names))
+    split_info = builder.info.splits[split_name]
+    fields, _ = file_order.fields(
+        read_files(None),
+        read_files(_input_context(builder, split_name, shard)),
+        lambda record: record[image_key],
+        _example_keys(builder, split_info),
+        place=f"tfds:{name} ({split_name})",
+        name_of=str,
+        check_images=check_images,
+        skip_bad_images=skip_bad_images,
     )
+    if height is not None:
+        fields["image_size"] = height if height == width else None
 
     def read(record: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         image = record[image_key]
@@ -85,26 +110,38 @@ def load_tfds(
         name=f"tfds:{name}",
         split=split,
         class_names=tuple(class_names),
-        num_examples=num_examples,
-        image_size=height if height == width else None,
-        records=functools.partial(sources.in_file_order, dataset, num_examples),
         read=read,
         shard=shard,
         channels=channels,
         is_multi_label=is_multi_label,
+        **{"image_size": None} | fields,
     )
 
 
+def _example_keys(
+    builder: tfds.core.DatasetBuilder, split_info: tfds.core.SplitInfo
+) -> np.ndarray:
+    """Of every example its split and its place there, [examples] uint64."""
+    states = []
+    for file in split_info.file_instructions:
+        with contextlib.suppress(OSError):
+            states += files.state(file.filename)
+    first = np.uint64(
+        cache.key(builder.info.full_name, split_info.name, *states)
+    )
+    return first + np.arange(split_info.num_examples, dtype=np.uint64)
+
+
 def _as_hot(
-    dataset: tf.data.Dataset, label_key: str, num_classes: int
-) -> tf.data.Dataset:
+    read_files: _ReadFiles, label_key: str, num_classes: int
+) -> _ReadFiles:
     """Labels as 0 or 1 for each class: batches want as many of each record."""
 
     def to_hot(record: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         hot = tf.one_hot(record[label_key], num_classes)
         return record | {label_key: tf.reduce_max(hot, axis=0)}
 
-    return dataset.map(to_hot)
+    return lambda context: read_files(context).map(to_hot)
 
 
 def import_tfds() -> types.ModuleType:
@@ -177,21 +214,19 @@ def _feature_keys(
     return images[0], labels[0]
 
 
-def _read_split(
+def _open_split(
     tfds: types.ModuleType,
     builder: tfds.core.DatasetBuilder,
     candidates: tuple[str, ...],
     keys: tuple[str, str],
-    shard: tuple[int, int] | None,
-) -> tuple[str, tf.data.Dataset]:
-    """Returns the split's TFDS name and its encoded examples."""
+) -> tuple[str, _ReadFiles]:
+    """Returns the split's TFDS name and what reads its encoded examples."""
     image_key, label_key = keys
-    for candidate in candidates:
-        try:
-            builder.info.splits[candidate]
-        except (KeyError, ValueError):  # whole ones, and parts of them
-            continue
-        dataset = builder.as_dataset(
+
+    def read_files(
+        candidate: str, context: tf.distribute.InputContext | None
+    ) -> tf.data.Dataset:
+        return builder.as_dataset(
             split=candidate,
             shuffle_files=False,
             decoders=tfds.decode.PartialDecoding(
@@ -199,17 +234,23 @@ def _read_split(
                 decoders={image_key: tfds.decode.SkipDecoding()},
             ),
             read_config=tfds.ReadConfig(
-                try_autocache=False,
-                input_context=_input_context(builder, candidate, shard),
+                try_autocache=False, input_context=context
             ),
         )
+
+    for candidate in candidates:
+        try:
+            builder.info.splits[candidate]
+        except (KeyError, ValueError):  # whole ones, and parts of them
+            continue
         # TFDS writes label -1 where the publisher keeps the labels.
-        labels = next(iter(dataset))[label_key].numpy()
+        labels = next(iter(read_files(candidate, None)))[label_key].numpy()
         if labels.min(initial=0) >= 0:
-            return candidate, dataset
+            return candidate, functools.partial(read_files, candidate)
     raise exceptions.InvalidValue(
         f"`dataset` must have a labelled split {' or '.join(candidates)}, got "
-        f"{list(builder.info.splits)}"
+        f"{list(builder.info.splits)}; `tfds_split` names a part of another, "
+        "such as train[80%:]"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ import tensorflow as tf
 from etils import epath
 
 from supcon_tf import exceptions, files, tracing
-from supcon_tf.data import sources, tfrecords
+from supcon_tf.data import partition, sources, tfrecord_index, tfrecords
 
 _PLAN = ".plan.json"  # what a call that was stopped goes on with
 
@@ -65,16 +66,25 @@ def write_tfrecords(
             f"{source.channels} channels of {source.dtype.name}",
         )
         sizes[split] = _sizes(split, source.num_examples, shard_examples)
+    classes = [splits[name].class_names for name in ("train", "test")]
+    partition.class_names(*classes, "train", "`splits`")
+    # A test split of other classes has labels behind those of training.
+    first = {"train": 0, "test": 0}
+    if classes[0] != classes[1]:
+        first["test"] = len(classes[0])
     _check_same(directory, splits, sizes, seed)
     for split, source in splits.items():
-        _write_split(directory, sizes[split], source, seed, tell)
-    tfrecords.Index(
-        tfrecords.FEATURES,
-        [*range(len(train.class_names))],
-        train.class_names,
-        train.is_multi_label,
-        train.image_size,
-        sizes,
+        _write_split(directory, sizes[split], source, first[split], seed, tell)
+    index = tfrecord_index.read_index(directory, tfrecords.FEATURES)
+    # What cannot be seen of the files: classes without an image, say.
+    dataclasses.replace(
+        index,
+        is_multi_label=train.is_multi_label,
+        image_size=train.image_size,
+        labels={
+            split: [*enumerate(source.class_names, first[split])]
+            for split, source in splits.items()
+        },
     ).write(directory)
 
 
@@ -97,7 +107,8 @@ def _check_same(
     """Raises ValueError where files of another call are there."""
     hashed = hashlib.sha256()
     for source in splits.values():
-        hashed.update(repr((source.class_names, source.ids)).encode())
+        names = source.class_names, source.ids, source.fingerprint()
+        hashed.update(repr(names).encode())
         if source.labels is not None:
             hashed.update(np.array(source.labels, np.int64).tobytes())
     plan = {"sizes": sizes, "seed": seed, "data": hashed.hexdigest()}
@@ -115,51 +126,63 @@ def _write_split(
     directory: epath.Path,
     sizes: dict[str, int],
     source: sources.Source,
+    first_label: int,
     seed: int,
     tell: Callable[[str], None],
 ) -> None:
-    """Writes the files from the first one on that is not there."""
+    """Writes the files from the first one on that is not there.
+
+    Labels are counted from `first_label` on.
+    """
     is_there = [(directory / name).exists() for name in sizes]
     left = dict([*sizes.items()][[*is_there, False].index(False) :])
     done = source.num_examples - sum(left.values())
     read = tracing.rewritten(source.read)
+
+    def encode(record: sources.Record) -> tuple[tf.Tensor, ...]:
+        image, label = read(record)
+        if image.dtype != tf.string:
+            image = tf.io.encode_png(image)
+        if source.weights is None:
+            return image, label
+        return image, label, source.read_weight(record)
+
     encoded = iter(
         source.records(tf.constant([seed, 0], tf.int32))
         .skip(done)
-        .map(
-            lambda record: _encode(*read(record)),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
+        .map(encode, num_parallel_calls=tf.data.AUTOTUNE)
         .as_numpy_iterator()
     )
     for name, size in left.items():
         partial = directory / f".{name}.partial"
         with tf.io.TFRecordWriter(str(partial)) as writer:
-            for contents, label in itertools.islice(encoded, size):
-                writer.write(_example(contents, label, source.class_names))
+            for parts in itertools.islice(encoded, size):
+                writer.write(_example(source.class_names, first_label, *parts))
         partial.replace(directory / name)
         done += size
         tell(f"{name}  {done} of {source.num_examples} images")
 
 
-def _encode(image: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The file of an image, PNG where it comes as pixels."""
-    is_file = image.dtype == tf.string
-    return image if is_file else tf.io.encode_png(image), label
-
-
 def _example(
-    contents: bytes, label: np.ndarray, class_names: Sequence[str]
+    class_names: Sequence[str],
+    first_label: int,
+    contents: bytes,
+    label: np.ndarray,
+    weight: float | None = None,
 ) -> bytes:
-    """A serialized example of an image and its label, or labels."""
-    labels = np.flatnonzero(label) if np.ndim(label) else [label]
+    """A serialized example of an image, its label, or labels, and weight."""
+    labels = np.flatnonzero(label) if np.ndim(label) else np.array([label])
     names = [class_names[number].encode() for number in labels]
+    labels = labels + first_label
     values = (
         tf.train.Feature(bytes_list=tf.train.BytesList(value=[contents])),
         tf.train.Feature(int64_list=tf.train.Int64List(value=labels)),
         tf.train.Feature(bytes_list=tf.train.BytesList(value=names)),
     )
     feature = dict(zip(tfrecords.FEATURES, values, strict=True))
+    if weight is not None:
+        numbers = tf.train.FloatList(value=[weight])
+        feature[tfrecord_index.WEIGHT] = tf.train.Feature(float_list=numbers)
     return tf.train.Example(
         features=tf.train.Features(feature=feature)
     ).SerializeToString(deterministic=True)

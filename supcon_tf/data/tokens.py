@@ -89,6 +89,7 @@ def from_tokens(
         ids=None if ids is None else tuple(ids),
         dtype=tf.int32,
         texts=None if texts is None else tuple(texts),
+        fingerprint=lambda: sources.fingerprint(tokens),
         **sources.by_index(tokens, labels),
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
 
 import numpy as np
 import tensorflow as tf
@@ -133,15 +132,11 @@ def _made_of(
     run: runs.Run, source: data.Source, most: int | None
 ) -> dict[str, object]:
     """What tells whether an encoding is of the same checkpoint and examples."""
-    sha256 = hashlib.sha256()
+    sha256 = hashlib.sha256(source.fingerprint().encode())
     for names in (source.ids, source.texts):
         sha256.update("\0".join(names or ()).encode())
     if source.labels is not None:
         sha256.update(np.ascontiguousarray(source.labels).tobytes())
-    for name in source.ids if source.root is not None else ():
-        if "://" not in (path := os.path.join(source.root, name)):
-            status = os.stat(path)
-            sha256.update(f"{status.st_size} {status.st_mtime_ns} ".encode())
     checkpoint = epath.Path(run.checkpoint)
     return {
         "checkpoint": checkpoint.name,

@@ -1,7 +1,11 @@
 """Image folders made of real files, good and bad."""
 
+import json
+import os
 import pathlib
+import shutil
 import subprocess
+import unicodedata
 
 import numpy as np
 import pytest
@@ -9,7 +13,7 @@ import tensorflow as tf
 from PIL import Image
 
 from supcon_tf import data
-from supcon_tf.data import image_files
+from supcon_tf.data import partition
 
 
 def write_image(path, seed=0, size=(8, 8)):
@@ -115,7 +119,7 @@ def test_the_split_of_a_file_is_its_own(tmp_path):
 
     # By a hash that this test knows, not one of a process or a platform.
     ids = np.array([f"c/{i}.png" for i in range(20)])
-    drawn = np.flatnonzero(image_files.is_test(ids, 0.3, 0))
+    drawn = np.flatnonzero(partition.is_test(ids, [0] * 20, 0.3, 0))
     np.testing.assert_array_equal(drawn, [1, 2, 6, 7, 14, 15])
 
 
@@ -158,10 +162,12 @@ def with_bad(given):
 
 def test_bad_files_stop_with_their_paths(with_bad):
     message = (
-        "`data_dir` must hold only readable .jpg .jpeg .png images, got 5 bad "
-        f"files of 10 in {with_bad}: train/cat/bytes.png, train/cat/cut.jpg, "
-        "train/cat/empty.png, train/cat/gif.png, train/cat/text.jpg. Remove "
-        "them, or leave them out with `skip_bad_images`"
+        "`data_dir` must hold only readable .jpg .jpeg .jpe .jfif .png images, "
+        f"got 5 bad files of 10 in {with_bad}: train/cat/bytes.png, "
+        "train/cat/cut.jpg, train/cat/empty.png, train/cat/gif.png, "
+        "train/cat/text.jpg (the first: PNG file must begin with its header, "
+        "got another chunk). Remove them, or leave them out with "
+        "`skip_bad_images`"
     )
     with pytest.raises(ValueError) as error:
         load(with_bad)
@@ -170,7 +176,7 @@ def test_bad_files_stop_with_their_paths(with_bad):
     assert load(with_bad, check_images=False).num_examples == 10
     for i in range(2):
         (with_bad / f"train/cat/z{i}.png").write_text("x")
-    with pytest.raises(ValueError, match="text.jpg, ...[.]"):
+    with pytest.raises(ValueError, match="text.jpg, ... [(]the first"):
         load(with_bad)
 
 
@@ -198,8 +204,8 @@ def test_files_of_other_kinds_are_no_images(given):
         path.unlink()
     with pytest.raises(
         ValueError,
-        match="`train/cat` must hold at least one .jpg .jpeg .png image, got "
-        "none in .* but a.webp",
+        match="`train/cat` must hold at least one .jpg .* .png image, got none "
+        "in .* but a.webp",
     ):
         load(given)
 
@@ -216,14 +222,20 @@ def test_files_of_other_kinds_are_no_images(given):
          {"split": "test", "skip_bad_images": True},
          "the test split must hold images"),
         ("mv test/dog test/fox", {},
-         r"`train` and `test` must hold the same classes, got a difference "
-         r"\(- only in train, \+ only in test\): - dog, \+ fox"),
+         r"must have training images of every class that is tested, or of "
+         r"none, got a difference \(- only in train, \+ only in test\): - dog, "
+         r"\+ fox"),
         ("mkdir train/cat/more && cp train/cat/00.png train/cat/more", {},
-         "`train/cat` must hold image files only, got .*`more`"),
+         "`train/cat` must hold image files only, .*got .*`more`"),
         ("mkdir train/ant test/ant", {}, "`train/ant` must hold at least one"),
         ("mv test holdout", {},
-         r"`data_dir` must hold `train` and `test` \(or `val`\), .*"
+         r"`data_dir` must hold train and test \(or val\), .*"
          r"got \{'train': 2\} classes in "),
+        ("cp -r test Testing", {}, "one folder of the split test, got Testing "
+         "and test in"),
+        ("mv test/dog test/Dog; mv test/cat test/CAT", {}, "a difference"),
+        ("mv train/dog 'train/a\tb'; mv test/dog 'test/a\tb'", {},
+         "classes that are called by a line of text each, got 'a"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_folder_is_named(given, change, options, message):
@@ -255,14 +267,129 @@ def test_too_few_images_to_split(tmp_path):
             load(tmp_path, test_fraction=fraction)
     with pytest.raises(
         ValueError,
-        match="the test split must hold images, got 0; without train/ and "
-        "test/, another `split_seed` splits otherwise",
+        match="the test split must hold images, got 0; of a class of one image",
     ):
         load(tmp_path, "test", test_fraction=1e-9)
+    assert load(tmp_path, test_fraction=1 - 1e-9).num_examples == 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "counts, name",
+    [
+        ({f"{i:03d}": 2 for i in range(60)}, "{c}_{i}.png"),
+        ({f"{i:03d}": 1 if i else 9 for i in range(40)}, "{c}_{i}.png"),
+        ({f"{i:03d}": 2 for i in range(10)}, "{i}.png"),  # 1.png in each class
+    ],
+)
+def test_every_class_keeps_training_images(counts, name, seed):
+    """However few there are; and there is something to test on."""
+    paths = [
+        f"{c}/{name.format(c=c, i=i)}"
+        for c, count in counts.items()
+        for i in range(count)
+    ]
+    labels = np.array([int(path[:3]) for path in paths])
+    is_test = partition.is_test(paths, labels, 0.2, seed)
+    assert {*labels[~is_test]} == {*labels} and is_test.any()
+    # By its own name alone, but for an image that its class cannot spare.
+    hashed = np.array([partition._share(path, seed) < 0.2 for path in paths])
+    changed = np.flatnonzero(is_test != hashed)
+    assert hashed[changed].all() or not is_test[hashed].any()
+    # Other classes move nothing.
+    first = labels < 5
+    alone = partition.is_test(
+        [path for path in paths if int(path[:3]) < 5], labels[first], 0.2, seed
+    )
+    assert (alone == is_test[first]).all() or not hashed[first].any()
+
+
+def test_of_several_labels_each_keeps_training_images():
+    rng = np.random.default_rng(0)
+    labels = (rng.random([40, 30]) < 0.1).astype(np.uint8)
+    labels[:, labels.sum(axis=0) == 0] = 1
+    for fraction in (1e-9, 0.2, 0.9):
+        is_test = partition.is_test(map(str, range(40)), labels, fraction, 0)
+        assert labels[~is_test].any(axis=0).all()
+
+
+@pytest.mark.parametrize(
+    "train, test",
+    [("Training", "Testing"), ("TRAIN", "Val"), ("Train", "validation"),
+     ("training", "valid"), ("train", "Test")],
+)  # fmt: skip
+def test_splits_have_many_names(given, train, test):
+    (given / "train").rename(given / "kept")
+    (given / "kept").rename(given / train)
+    (given / "test").rename(given / "kept")
+    (given / "kept").rename(given / test)
+    assert load(given).ids[0] == f"{train}/cat/00.png"
+    assert load(given, "test").num_examples == 3
+
+
+def test_a_rare_class_may_be_missing_in_test(given):
+    for name in ("cat", "dog"):
+        write_image(given / "train" / name / "more.png")
+    shutil.rmtree(given / "test/dog")
+    test = load(given, "test")
+    assert test.class_names == load(given).class_names == ("cat", "dog")
+    assert test.labels.tolist() == [0, 0]
+    (given / "test/dog").mkdir()
+    assert load(given, "test").labels.tolist() == [0, 0]
+
+
+def test_a_test_split_of_unseen_classes_has_its_own(given):
+    for number, name in enumerate(("cat", "dog")):
+        (given / "test" / name).rename(given / f"test/bird_{number}")
+    assert load(given).class_names == ("cat", "dog")
+    test = load(given, "test")
+    assert test.class_names == ("bird_0", "bird_1")
+    assert test.labels.tolist() == [0, 0, 1]
+
+
+def test_names_in_any_bytes_and_form(given):
+    """Bytes that are no UTF-8, letters in two forms, brackets, links."""
+    for split in ("train", "test"):
+        folder = given / split
+        latin = os.fsdecode(os.fsencode(folder) + b"/caf\xe9")
+        os.mkdir(latin)
+        shutil.copy(
+            folder / "cat/00.png", os.fsencode(latin) + b"/\xff[0]*?.png"
+        )
+        form = "NFC" if split == "train" else "NFD"
+        (folder / unicodedata.normalize(form, "\xe9t\xe9")).symlink_to("dog")
+        (folder / "__MACOSX/dog").mkdir(parents=True)
+        (folder / "__MACOSX/dog/._00.png").write_bytes(b"no image")
+    train, test = load(given), load(given, "test")
+    names = ("caf\\xe9", "cat", "dog", "\xe9t\xe9")
+    assert train.class_names == test.class_names == names
+    assert train.num_examples == 1 + 2 + 3 + 3
+    assert train.ids[0] == "train/caf\\xe9/\\xff[0]*?.png"
+    for source in (train, test):
+        for record in source.records(None):
+            assert source.read(record)[0].numpy()[:4] == b"\x89PNG"
+    json.dumps(train.ids, ensure_ascii=False).encode()  # can be saved
+
+
+def test_what_is_no_regular_file_is_not_read(given):
+    cat = given / "train/cat"
+    os.mkfifo(cat / "pipe.png")
+    (cat / "zero.jpg").symlink_to("/dev/zero")
+    (cat / "gone.jpg").symlink_to("nowhere")
     with pytest.raises(
-        ValueError, match="`a` must have .* training, got none .*`split_seed`"
+        ValueError, match=r"3 bad files of 8 .* \(the first: no regular file\)"
     ):
-        load(tmp_path, test_fraction=1 - 1e-9)
+        load(given)
+    assert load(given, skip_bad_images=True).num_examples == 5
+
+
+def test_16_bits_that_hold_12_are_refused(given):
+    values = np.arange(64, dtype=np.uint16).reshape(8, 8)
+    Image.fromarray(values * 64).save(given / "train/cat/deep.png")
+    with pytest.raises(ValueError, match="16 bits must .* below 4096 of 65536"):
+        load(given)
+    Image.fromarray(values * 1024).save(given / "train/cat/whole.png")
+    assert load(given).num_examples == 7  # one uses the whole range
 
 
 def test_a_vanished_file_is_an_error_that_names_it(given):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from supcon_tf import data
-from supcon_tf.data import image_files, subsets
+from supcon_tf.data import partition, subsets
 from tests.data.test_folder import write_image
 
 
@@ -93,7 +93,8 @@ def test_without_a_split_a_hash_decides_as_in_a_folder(images):
     assert {*splits[0].ids, *splits[1].ids} == {
         f"images/{i}.png" for i in range(10)
     }
-    is_test = image_files.is_test([f"{i}.png" for i in range(10)], 0.4, 0)
+    names = [f"{i}.png" for i in range(10)]
+    is_test = partition.is_test(names, [0, 1] * 5, 0.4, 0)
     expected = [f"images/{i}.png" for i in np.flatnonzero(is_test)]
     assert list(splits[1].ids) == expected
 
@@ -144,19 +145,23 @@ def test_weights_come_with_the_views(images):
          "a.csv:3 must have another path than those before, got 'images/0.png"),
         (",a,train,1\n", "a.csv:2 must have a path, got ''"),
         ("images/0.png,,train,1\n", "a.csv:2 must have a label or labels, got"),
-        ("images/0.png,a,Train,1\n", "a.csv:2 must have a split of train, tes"),
+        ("images/0.png,a,first,1\n", "a.csv:2 must have a split of train and"),
+        ("https://x.org/0.png,a,train,1\n",
+         "a.csv:2 must have the path of a file, or an address .* got https://"),
+        ("images/0.png,a,train,1\nimages/1.png,b;a,train,1\n"
+         "images/2.png,b,test,1\n", "the column labels, .* got ';' in b;a"),
         ("images/0.png,a,train,x\n", "a.csv:2 must have a weight .* got x"),
         ("images/0.png,a,train,-1\n", "a.csv:2 must have a weight .* got -1"),
         ("images/0.png,a,train,inf\n", "a.csv:2 must have a weight"),
         ("images/0.png, ,train,1\n", "a.csv:2 must have a label or labels"),
         ("images/0.png,a,train,0\nimages/1.png,a,test,1\n",
          "a.csv must have a weight above 0 in each split"),
-        ("images/0.png,a,train,1\nimages/1.png,b,test,1\n",
-         "a.csv must have training rows of every label, got 1 that only the "
-         "test split has: b"),
+        ("images/0.png,a,train,1\nimages/1.png,b,test,1\n"
+         "images/2.png,a,test,1\n",
+         r"a.csv must have training images of every class .*: \+ b"),
         ("images/0.png,a,train,1\nno.png,a,train,1\nimages/1.png,a,test,1\n",
          r"a.csv must name files that are there, got 1 .*: no.png \(a.csv:3\)"),
-        ("images/0.png,a,test,1\n", "training rows of every label"),
+        ("images/0.png,a,test,1\n", "training images of every class"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_by_line(images, rows, message):
@@ -181,3 +186,48 @@ def test_files_that_are_wrong(images):
     left = load(images, "a.csv", None, skip_bad_images=True)
     assert left.skipped == ("images/1.png", "images/gone.png")
     assert left.ids == ("images/0.png",)
+
+
+@pytest.mark.parametrize("mark", [";", ",", " "])
+def test_other_separators_of_labels_are_refused(images, mark):
+    """Each combination would become a class of its own."""
+    alone = ["haze", "water", f"haze{mark}water", f"water{mark}haze"]
+    never_alone = [f"{a}{mark}{b}" for a in "pqr" for b in "pqr" if a != b]
+    for fields in (alone, never_alone):
+        rows = "path,labels,split\n" + "".join(
+            f'images/{i}.png,"{field}",{"test" if i % 2 else "train"}\n'
+            for i, field in enumerate(fields)
+        )
+        with pytest.raises(ValueError, match="separate them by"):
+            load(images, "a.csv", rows)
+    names = ["polar bear", "sun bear", "sun hat", "a, b", "x; y", "cat"]
+    for ends in ("", "|"):  # of names: few of their words come again
+        rows = "path,labels,split\n" + "".join(
+            f'images/{i}.png,"{name}{ends}",train\n'
+            for i, name in enumerate(names)
+        )
+        assert load(images, "a.csv", rows).class_names == tuple(sorted(names))
+
+
+def test_unseen_classes_and_rare_ones(images):
+    rows = "path,label,split\nimages/0.png,a,train\nimages/1.png,b,train\n"
+    test = "images/2.png,c,test\nimages/3.png,d,Testing\n"
+    assert load(images, "a.csv", rows + test, "test").class_names == ("c", "d")
+    assert load(images, "a.csv", None).class_names == ("a", "b")
+    test = load(images, "a.csv", rows + "images/2.png,b,VAL\n", "test")
+    assert (test.class_names, test.labels.tolist()) == (("a", "b"), [1])
+
+
+def test_paths_may_be_written_in_another_form(images):
+    (images / "images/4.png").rename(images / "images/e\u0301.png")
+    rows = "path,label,split\nimages/\xe9.png,a,train\n"
+    rows += "images\\5.png,a,train\nimages/6.png,a,test\n"
+    train = load(images, "a.csv", rows)
+    assert train.num_examples == 2
+    assert train.ids == ("images/\xe9.png", "images/5.png")
+
+
+def test_long_fields_are_read(images):
+    rows = f"path,label,mask\nimages/0.png,a,{'1 2 ' * 50_000}\n"
+    rows += "images/1.png,b,\n"
+    assert load(images, "a.csv", rows).num_examples == 2

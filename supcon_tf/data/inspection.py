@@ -1,0 +1,225 @@
+"""A look at all encoded images of a split, before anything depends on them.
+
+Every image is decoded as evaluation decodes it. What was seen is kept in the
+cache folder of the user, under a key of the file, its size and its time, so
+that no tool reads again what another one has read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tqdm
+
+from supcon_tf import exceptions
+from supcon_tf.data import cache, images, sources
+
+_CHUNK = 256  # images between which a core changes: more than their overhead
+_PARALLEL_CHUNKS = 16
+_QUIET_SECONDS = 2.0  # a look that takes longer shows how far it is
+_LOG_SECONDS = 30.0  # between the lines of one whose output is no terminal
+# Of the hash of a file: any two numbers, always the same.
+_HASH_KEY = [0x5C0, 0x7F]
+_IS_16_BIT = b"\x10"
+
+# From positions [n], rising, to a dataset of (position, record).
+Records = Callable[[np.ndarray], tf.data.Dataset]
+
+
+class Inspection(NamedTuple):
+    """What the images of a split are, a row for each.
+
+    Attributes:
+      sides: [images, 2] int32, height and width in pixels; 0 where the image
+        cannot be decoded.
+      digests: [images] int64, a hash of the file's bytes.
+      peaks: [images] int16, of a PNG file of 16 bits the largest value of a
+        pixel, in 0..255 as it is decoded; -1 of other files.
+    """
+
+    sides: np.ndarray
+    digests: np.ndarray
+    peaks: np.ndarray
+
+    @property
+    def is_image(self) -> np.ndarray:
+        """Which can be decoded, [images] bool."""
+        return self.sides[:, 0] > 0
+
+    @property
+    def common_side(self) -> int | None:
+        """The side in pixels of images that are all squares of one size."""
+        sides = np.unique(self.sides)
+        return int(sides[0]) if len(sides) == 1 else None
+
+    def part(self, chosen: np.ndarray) -> Inspection:
+        """The rows of some images, by a mask or by positions."""
+        return Inspection(*(values[chosen] for values in self))
+
+    def spread(self, positions: np.ndarray, count: int) -> Inspection:
+        """The rows at positions among so many, the others being no images."""
+        spread = _nothing(count)
+        for values, seen in zip(spread, self, strict=True):
+            values[positions] = seen
+        return spread
+
+
+def _nothing(count: int) -> Inspection:
+    """The rows of what is no image."""
+    return Inspection(
+        np.zeros([count, 2], np.int32),
+        np.zeros(count, np.int64),
+        np.full(count, -1, np.int16),
+    )
+
+
+def inspect(
+    name: str | None,
+    keys: np.ndarray,
+    records: Records,
+    read: Callable[[sources.Record], tf.Tensor],
+) -> Inspection:
+    """Looks at the images that no tool has looked at.
+
+    Args:
+      name: of the data set, whose images share a file of the cache; None keeps
+        nothing there.
+      keys: [images] uint64, each of which changes where its image does.
+      records: of the images at some positions.
+      read: makes the bytes of an image of a record.
+
+    Raises:
+      ValueError: a file that holds several images is damaged.
+    """
+    inspected = _nothing(len(keys))
+    is_cached = cache.read(name, keys, inspected._asdict())
+    missing = np.flatnonzero(~is_cached)
+    if len(missing):
+        _look(records(missing), read, len(missing), inspected)
+        bad = missing[~inspected.is_image[missing]]
+        for position, record in records(bad) if len(bad) else ():
+            with contextlib.suppress(tf.errors.OpError):  # no file is there
+                inspected.digests[position] = digest(read(record))
+        cache.write(name, keys, inspected._asdict())
+    return inspected
+
+
+def digest(contents: tf.Tensor) -> tf.Tensor:
+    """A hash of bytes [], [] int64."""
+    return tf.strings.to_hash_bucket_strong(contents, 2**63 - 1, _HASH_KEY)
+
+
+def reason(contents: tf.Tensor) -> str:
+    """Why bytes [] cannot be decoded as an image."""
+    try:
+        images.decode_image(contents)
+    except tf.errors.OpError as error:
+        return exceptions.reason(error.message)
+    return "nothing is wrong now"
+
+
+def check_depth(inspection: Inspection, place: str) -> None:
+    """Raises ValueError for PNG files of 16 bits that use few of them.
+
+    A decoder keeps the high byte of 16 bits: of values of 12 bits, as X-rays
+    and depth maps have them, no more than 16 levels near black.
+    """
+    peaks = inspection.peaks[inspection.peaks >= 0]
+    if not len(peaks) or peaks.max() >= 64:
+        return
+    raise exceptions.InvalidValue(
+        f"PNG files of 16 bits must use their whole range, of which the high "
+        f"byte is read, got values below {256 * (int(peaks.max()) + 1)} of "
+        f"65536 in all {len(peaks)} in {place}: they would be nearly black. "
+        "Save them with 8 bits, their range scaled to 0..255"
+    )
+
+
+def _look(
+    dataset: tf.data.Dataset,
+    read: Callable[[sources.Record], tf.Tensor],
+    count: int,
+    inspection: Inspection,
+) -> None:
+    """Fills the rows of the images of a dataset of (position, record)."""
+
+    def probe_chunk(
+        positions: tf.Tensor, several: sources.Record
+    ) -> tf.data.Dataset:
+        # Errors of an image are left out, those of a file of records are not.
+        return (
+            tf.data.Dataset.from_tensor_slices((positions, several))
+            .map(lambda position, record: (position, *_probe(read(record))))
+            .ignore_errors()
+        )
+
+    options = tf.data.Options()
+    options.deterministic = False
+    probed = (
+        dataset.batch(_CHUNK)
+        .interleave(
+            probe_chunk,
+            cycle_length=_PARALLEL_CHUNKS,
+            block_length=_CHUNK,
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+        .batch(1024)
+        .with_options(options)
+    )
+    try:
+        for positions, *values in _shown(probed.as_numpy_iterator(), count):
+            for column, part in zip(inspection, values, strict=True):
+                column[positions] = part
+    except tf.errors.OpError as error:
+        raise exceptions.InvalidValue(
+            "the files of the images must be whole, got "
+            f"{exceptions.reason(error.message)}"
+        ) from error
+
+
+def _probe(contents: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """The row of an image; one that evaluation would refuse is an error."""
+    image = images.decode_image(contents)
+    # The bit depth stands behind signature, chunk header and sides.
+    head = tf.strings.substr(tf.strings.join([contents, b"\0" * 25]), 0, 25)
+    is_png = tf.strings.substr(head, 1, 3) == b"PNG"
+    peak = tf.cond(
+        is_png & (tf.strings.substr(head, 24, 1) == _IS_16_BIT),
+        lambda: tf.cast(tf.reduce_max(image), tf.int16),
+        lambda: tf.constant(-1, tf.int16),
+    )
+    return tf.shape(image)[:2], digest(contents), peak
+
+
+def _shown(batches: Iterable[tuple], count: int) -> Iterator[tuple]:
+    """Passes batches on; says how far they are where that takes long."""
+    is_terminal = sys.stderr.isatty()
+    done, began, told = 0, time.monotonic(), 0.0
+    with tqdm.tqdm(
+        total=count,
+        desc="checking",
+        unit=" images",
+        delay=_QUIET_SECONDS,
+        disable=not is_terminal,
+        leave=False,
+    ) as bar:
+        for batch in batches:
+            yield batch
+            done += len(batch[0])
+            bar.update(len(batch[0]))
+            seconds = time.monotonic() - began
+            if is_terminal or seconds < max(_QUIET_SECONDS, told):
+                continue
+            told = seconds + _LOG_SECONDS
+            left = seconds / done * (count - done)
+            print(
+                f"checking     {done:,} of {count:,} images, {left:.0f} s left",
+                file=sys.stderr,
+                flush=True,
+            )
