@@ -10,6 +10,8 @@ import unicodedata
 from typing import NamedTuple
 
 SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png")
+# Of pictures that are neither JPEG nor PNG, and so are not read.
+_UNREAD = (".webp", ".gif", ".bmp", ".tif", ".tiff", ".heic", ".heif", ".avif")
 # Folders that systems put beside the files of people.
 _OF_SYSTEMS = ("__MACOSX", "@eaDir", "$RECYCLE.BIN", "lost+found")
 
@@ -72,7 +74,12 @@ def list_tree(root: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
 
 def is_image(name: str) -> bool:
     """Whether a name ends as those of JPEG and PNG files do, in any case."""
-    return name.lower().endswith(SUFFIXES)
+    return name.endswith(SUFFIXES) or name.lower().endswith(SUFFIXES)
+
+
+def is_picture(name: str) -> bool:
+    """Whether a name ends as those of pictures do, of any format."""
+    return is_image(name) or name.lower().endswith(_UNREAD)
 
 
 def is_hidden(name: str) -> bool:
@@ -86,5 +93,7 @@ def readable(name: str) -> str:
     Python's own text of such a name can neither be printed nor saved. Letters
     with accents, which systems spell in two ways, become one character.
     """
+    if name.isascii():
+        return name
     text = os.fsencode(name).decode("utf-8", "backslashreplace")
     return unicodedata.normalize("NFC", text)

@@ -9,9 +9,7 @@ from collections.abc import Iterable
 
 from etils import epath
 
-from supcon_tf import exceptions, files
-
-IMAGE_SUFFIXES = (".jpeg", ".jpg", ".png")
+from supcon_tf import exceptions, files, image_names
 
 # In which an export lists its files.
 _RECORD = "assets.extra/metadata.json"
@@ -20,9 +18,12 @@ _RECORD = "assets.extra/metadata.json"
 def find_images(places: Iterable[str | os.PathLike[str]]) -> list[pathlib.Path]:
     """Image files: those that are named, and those in named folders.
 
+    Pictures that a model will not read, such as .webp, are among them: whoever
+    asks about a folder gets an answer, or a reason, for each.
+
     Args:
       places: files, whatever their names, and folders, which are searched with
-        all folders below for names that end in one of IMAGE_SUFFIXES.
+        all folders below, hidden ones left out, for the names of pictures.
 
     Returns:
       The files in the order of the places, in a folder by their paths, each
@@ -36,15 +37,13 @@ def find_images(places: Iterable[str | os.PathLike[str]]) -> list[pathlib.Path]:
     for place in map(pathlib.Path, places):
         named = [place]
         if place.is_dir():
-            named = sorted(
-                file
-                for file in place.rglob("*")
-                if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file()
-            )
+            files_there = image_names.list_tree(place)
+            pictures = filter(image_names.is_picture, sum(files_there, []))
+            named = [pathlib.Path(file) for file in sorted(pictures)]
             if not named:
                 raise exceptions.InvalidValue(
                     "`images` must be files or folders of images, got "
-                    f"{place}, which has no {', '.join(IMAGE_SUFFIXES)}"
+                    f"{place}, which has no {', '.join(image_names.SUFFIXES)}"
                 )
         elif not place.exists():
             raise exceptions.NotFound(f"no image or folder {place}")

@@ -59,6 +59,8 @@ class DataSettings(Settings):
     its file was changed."""
     skip_bad_images: bool = setting(False, common=True)
     """Skip and name images that cannot be read, instead of stopping."""
+    drop_duplicates: bool = setting(False, resumable=True)
+    """Leave test images out that are, byte for byte, training images."""
 
     def __post_init__(self):
         if self.dataset is None:
@@ -102,6 +104,11 @@ class DataSettings(Settings):
             raise exceptions.InvalidValue(
                 "--skip_bad_images must come with --check_images, which "
                 "finds them"
+            )
+        if self.drop_duplicates and not self.check_images:
+            raise exceptions.InvalidValue(
+                "--drop_duplicates must come with --check_images, which "
+                "compares them"
             )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from supcon_tf import exceptions, image_names
-from supcon_tf.data import image_files, partition, sources
+from supcon_tf.data import image_files, partition, progress, sources
 
 _HINT = "; of a class of one image, that one is for training"
 
@@ -161,14 +161,17 @@ def _list_files(
     """
     folders = _class_folders(data_dir, folder)
     paths, labels, ignored = [], [], []
-    for label, class_name in enumerate(class_names):
+    for label, class_name in progress.shown(
+        enumerate(class_names), len(class_names), "listing classes"
+    ):
         before, others = len(paths), []
         for class_folder in folders.get(class_name, ()):
             path = os.path.join(data_dir, class_folder)
             listing = image_names.list_folder(path)
             _check_flat(path, class_folder, listing)
-            paths += [os.path.join(class_folder, x) for x in listing.images]
-            others += [os.path.join(class_folder, x) for x in listing.others]
+            prefix = os.path.join(class_folder, "")
+            paths += [prefix + name for name in listing.images]
+            others += [prefix + name for name in listing.others]
         labels += [label] * (len(paths) - before)
         ignored += others
         if len(paths) > before or may_be_empty:

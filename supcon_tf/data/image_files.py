@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from supcon_tf import exceptions, image_names
-from supcon_tf.data import cache, inspection, partition, sources
+from supcon_tf.data import cache, inspection, partition, progress, sources
 
 _NO_KEY = 0  # of a file whose size and time are not known
 
@@ -54,7 +54,8 @@ def make_source(
         "images",
         check_images,
     )
-    locations = [full_path(root, path) for path in paths]
+    folder = os.path.join(root, "")
+    locations = [full_path(folder, path) for path in paths]
     ids = [image_names.readable(path) for path in paths]
     keys = functools.cache(lambda: _keys(paths, locations))
     encoded = tf.constant([os.fsencode(x) for x in locations], tf.string)
@@ -91,9 +92,10 @@ def make_source(
     )
 
 
-def full_path(root: str, path: str) -> str:
-    """Where a file is, whose path may be whole."""
-    return path if "://" in path else os.path.join(root, path)
+def full_path(folder: str, path: str) -> str:
+    """Where a file is, whose path may be whole, below a folder ending in /."""
+    is_whole = path.startswith("/") or "://" in path
+    return path if is_whole else folder + path
 
 
 def _keys(paths: Sequence[str], locations: Sequence[str]) -> np.ndarray:
@@ -103,7 +105,10 @@ def _keys(paths: Sequence[str], locations: Sequence[str]) -> np.ndarray:
     without end. Files of other machines have the key of their path alone.
     """
     keys = np.zeros(len(paths), np.uint64)
-    for row, (path, location) in enumerate(zip(paths, locations, strict=True)):
+    named = enumerate(zip(paths, locations, strict=True))
+    for row, (path, location) in progress.shown(
+        named, len(paths), "looking at files"
+    ):
         if "://" in location:
             keys[row] = cache.key(location)
             continue

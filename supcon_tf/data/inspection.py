@@ -8,22 +8,17 @@ that no tool reads again what another one has read.
 from __future__ import annotations
 
 import contextlib
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tqdm
 
 from supcon_tf import exceptions
-from supcon_tf.data import cache, images, sources
+from supcon_tf.data import cache, images, progress, sources
 
 _CHUNK = 256  # images between which a core changes: more than their overhead
 _PARALLEL_CHUNKS = 16
-_QUIET_SECONDS = 2.0  # a look that takes longer shows how far it is
-_LOG_SECONDS = 30.0  # between the lines of one whose output is no terminal
 # Of the hash of a file: any two numbers, always the same.
 _HASH_KEY = [0x5C0, 0x7F]
 _IS_16_BIT = b"\x10"
@@ -173,7 +168,12 @@ def _look(
         .with_options(options)
     )
     try:
-        for positions, *values in _shown(probed.as_numpy_iterator(), count):
+        for positions, *values in progress.shown(
+            probed.as_numpy_iterator(),
+            count,
+            "checking images",
+            lambda batch: len(batch[0]),
+        ):
             for column, part in zip(inspection, values, strict=True):
                 column[positions] = part
     except tf.errors.OpError as error:
@@ -195,31 +195,3 @@ def _probe(contents: tf.Tensor) -> tuple[tf.Tensor, ...]:
         lambda: tf.constant(-1, tf.int16),
     )
     return tf.shape(image)[:2], digest(contents), peak
-
-
-def _shown(batches: Iterable[tuple], count: int) -> Iterator[tuple]:
-    """Passes batches on; says how far they are where that takes long."""
-    is_terminal = sys.stderr.isatty()
-    done, began, told = 0, time.monotonic(), 0.0
-    with tqdm.tqdm(
-        total=count,
-        desc="checking",
-        unit=" images",
-        delay=_QUIET_SECONDS,
-        disable=not is_terminal,
-        leave=False,
-    ) as bar:
-        for batch in batches:
-            yield batch
-            done += len(batch[0])
-            bar.update(len(batch[0]))
-            seconds = time.monotonic() - began
-            if is_terminal or seconds < max(_QUIET_SECONDS, told):
-                continue
-            told = seconds + _LOG_SECONDS
-            left = seconds / done * (count - done)
-            print(
-                f"checking     {done:,} of {count:,} images, {left:.0f} s left",
-                file=sys.stderr,
-                flush=True,
-            )

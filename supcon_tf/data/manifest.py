@@ -94,7 +94,7 @@ def load_manifest(
     else:
         of_text = [number.get(name, -1) for (name,) in labels_of]
         labels = np.array(of_text, np.int64)[labels]
-    root = os.path.dirname(path)
+    root = os.path.join(os.path.dirname(path), "")
     paths = _stored_paths(path, root, part.paths, skip_bad_images)
     return image_files.make_source(
         "manifest",

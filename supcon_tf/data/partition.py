@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import hashlib
-import os
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -91,7 +90,7 @@ def _with_training(
 
 def _share(path: str, seed: int) -> float:
     """A number in [0, 1) that the name of a file has."""
-    text = f"{seed}/{os.path.basename(path)}"
+    text = f"{seed}/{path.rpartition('/')[2]}"
     digest = hashlib.sha256(text.encode("utf-8", "surrogateescape"))
     return int.from_bytes(digest.digest()[:8], "big") / 2**64
 

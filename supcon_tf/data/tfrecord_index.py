@@ -19,7 +19,7 @@ from etils import epath
 from google.protobuf import message
 
 from supcon_tf import exceptions, files
-from supcon_tf.data import partition
+from supcon_tf.data import partition, progress
 
 WEIGHT = "image/weight"
 _INDEX = "tfrecords.json"
@@ -159,7 +159,7 @@ def _look(
     weights: dict[str, list[float]] = {"train": [], "test": []}
     label_counts: set[int] = set()
     for split, several in names.items():
-        for name in several:
+        for name in progress.shown(several, len(several), "reading labels"):
             parsed = records(directory, compression, [name]).map(
                 parse, num_parallel_calls=tf.data.AUTOTUNE
             )

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import config, data, exceptions, files
+from supcon_tf import config, data, exceptions, files, image_names
 from supcon_tf.augment import color, geometry, operations, tables, warp
-from supcon_tf.data import image_files, sources
+from supcon_tf.data import sources
 from supcon_tf.evaluation import plots
 from supcon_tf.training import input_pipeline
 
@@ -204,16 +204,13 @@ def _first_batch(
     try:
         return next(batches.as_numpy_iterator())[:2]
     except tf.errors.InvalidArgumentError:
-        root = settings.data_dir
-        if settings.dataset == "manifest":
-            root = os.path.dirname(root)
-        for name in source.ids or ():
-            path = image_files.full_path(root, name)
+        for record, name in enumerate(source.ids or ()):
             try:
-                data.decode_image(tf.io.read_file(path))
+                data.decode_image(source.read(record)[0])
             except tf.errors.InvalidArgumentError as error:
                 raise exceptions.InvalidValue(
-                    f"{path} must be an image, but is not"
+                    f"{name} must be an image, got "
+                    f"{exceptions.reason(error.message)}"
                 ) from error
         raise
 
@@ -236,14 +233,10 @@ def _photographs(settings: config.ShowAugmentSettings) -> data.Source | None:
     """The files of a folder without classes, named by file; or None."""
     if settings.dataset != "folder" or not os.path.isdir(settings.data_dir):
         return None
-    contents = sorted(pathlib.Path(settings.data_dir).iterdir())
-    entries = [path for path in contents if not path.name.startswith(".")]
-    images = [
-        x for x in entries if x.name.lower().endswith(image_files.EXTENSIONS)
-    ]
-    if not images or any(path.is_dir() for path in entries):
+    listing = image_names.list_folder(settings.data_dir)
+    if not listing.images or listing.folders:
         return None
-    names = tuple(path.name for path in images)
+    names = tuple(map(image_names.readable, listing.images))
     return data.Source(
         name="folder",
         split="train",
@@ -251,8 +244,11 @@ def _photographs(settings: config.ShowAugmentSettings) -> data.Source | None:
         image_size=None,
         ids=names,
         **sources.by_index(
-            [str(path) for path in images],
-            np.arange(len(images)),
+            [
+                os.fsencode(os.path.join(settings.data_dir, name))
+                for name in listing.images
+            ],
+            np.arange(len(names)),
             tf.io.read_file,
         ),
     )

@@ -36,7 +36,7 @@ def accuracy_curve(run: runs.Run) -> dict[int, float]:
         path = str(run_files.path_of(run.files.checkpoints, step))
         checkpoints.restore(path, encoder=run.encoder)
         probe = linear_probe.LinearProbe(len(train.class_names), _ITERATIONS)
-        probe.fit(*represent(train), _L2)
+        probe.fit(*represent(train), _L2, train.weights)
         rows, labels = represent(test)
         measured = selection.measure(probe.predict(rows), labels)
         curve[step // steps] = measured["top_1"]

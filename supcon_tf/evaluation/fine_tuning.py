@@ -187,11 +187,13 @@ class FineTuning(selection.Method):
 
     def _fit_classifier(self, positions: np.ndarray) -> None:
         """Logistic regression on the representations of training images."""
-        rows, labels = self.represent(self.part(positions))
+        images = self.part(positions)
+        rows, labels = self.represent(images)
         probe = linear_probe.LinearProbe(
             self.classifier.units, self.settings.max_iterations
         )
-        probe.fit(rows, labels, self.settings.l2 or _L2)
+        l2 = self.settings.l2 or _L2
+        probe.fit(rows, labels, l2, images.weights)
         kernel, bias = self.classifier.weights
         kernel.assign(probe.kernel)
         bias.assign(probe.bias)

@@ -28,7 +28,7 @@ _CERTAIN = float(np.finfo(np.float32).max)
 class LinearProbe:
     """A linear classifier with an l2 penalty, by L-BFGS.
 
-      sum_i -log softmax(W r_i + b)_{y_i} + l2 ||W||^2
+      sum_i -w_i log softmax(W r_i + b)_{y_i} + l2 ||W||^2
 
     and with a sigmoid for each label where an image may have several. What no
     training image has gets no probability, a label that all have gets all.
@@ -54,7 +54,11 @@ class LinearProbe:
         )
 
     def fit(
-        self, rows: np.ndarray, labels: np.ndarray, l2: float
+        self,
+        rows: np.ndarray,
+        labels: np.ndarray,
+        l2: float,
+        weights: np.ndarray | None = None,
     ) -> dict[str, object]:
         """Fits, from the last optimum if there is one.
 
@@ -62,6 +66,7 @@ class LinearProbe:
           rows: [images, dim] float32, as many columns as before.
           labels: [images] integers, or [images, classes] 0 or 1.
           l2: strength.
+          weights: [images] float, w, with a mean of 1; None where all are 1.
 
         Returns:
           The iterations, and whether they were enough.
@@ -76,9 +81,9 @@ class LinearProbe:
         ):
             warnings.simplefilter("always", exceptions.ConvergenceWarning)
             if labels.ndim == 1:
-                self._fit_classes(rows, labels, l2)
+                self._fit_classes(rows, labels, l2, weights)
             else:
-                self._fit_labels(rows, labels, l2)
+                self._fit_labels(rows, labels, l2, weights)
         kinds = [warning.category for warning in caught]
         iterations = [int(x.n_iter_.max()) for x in self._models.values()]
         return {
@@ -92,11 +97,15 @@ class LinearProbe:
         return self._activation(logits).astype(np.float32)
 
     def _fit_classes(
-        self, rows: np.ndarray, labels: np.ndarray, l2: float
+        self,
+        rows: np.ndarray,
+        labels: np.ndarray,
+        l2: float,
+        weights: np.ndarray | None,
     ) -> None:
         model = self._models[0]
         halves = 1 if len(np.unique(labels)) == 2 else 2
-        model.set_params(C=1 / (halves * l2)).fit(rows, labels)
+        model.set_params(C=1 / (halves * l2)).fit(rows, labels, weights)
         # Of two classes there is the second's row, less the first's.
         known = model.classes_[-len(model.coef_) :]
         self.kernel[:, known] = model.coef_.T
@@ -105,14 +114,18 @@ class LinearProbe:
         self._activation = lambda logits: special.softmax(logits, axis=1)
 
     def _fit_labels(
-        self, rows: np.ndarray, labels: np.ndarray, l2: float
+        self,
+        rows: np.ndarray,
+        labels: np.ndarray,
+        l2: float,
+        weights: np.ndarray | None,
     ) -> None:
         for place, own in enumerate(labels.T):
             if own.all():
                 self.bias[place] = _CERTAIN
             elif own.any():
                 model = self._models[place]
-                model.set_params(C=1 / (2 * l2)).fit(rows, own)
+                model.set_params(C=1 / (2 * l2)).fit(rows, own, weights)
                 self.kernel[:, place] = model.coef_[0]
                 self.bias[place] = model.intercept_[0]
 
@@ -143,6 +156,7 @@ class LinearTransfer(selection.Method):
         self.cells = [{"l2": float(strength)} for strength in strengths]
         part = self.part(self.positions)
         self._representations, self._labels = self.represent(part)
+        self._weights = part.weights
         self._test_representations, _ = self.represent(self.test)
         # Positions of the images that `_probe` is of, which `fit` makes.
         self._fitted = np.zeros(0, np.int64)
@@ -164,7 +178,8 @@ class LinearTransfer(selection.Method):
             self._fitted = positions
         places = np.searchsorted(self.positions, positions)
         rows, labels = self._representations[places], self._labels[places]
-        return self._probe.fit(rows, labels, cell["l2"])
+        weights = None if self._weights is None else self._weights[places]
+        return self._probe.fit(rows, labels, cell["l2"], weights)
 
     def predict(self, positions: np.ndarray | None = None) -> np.ndarray:
         """As `selection.Method`."""

@@ -8,7 +8,8 @@ import platform
 import tensorflow as tf
 
 import supcon_tf
-from supcon_tf import config, data, distribute, keras_2, models
+from supcon_tf import config, data, distribute, exceptions, keras_2, models
+from supcon_tf.data import subsets
 from supcon_tf.training import builders, devices
 
 
@@ -38,11 +39,23 @@ def print_header(
     )
 
 
+def print_duplicates(test: data.Source, train: data.Source) -> None:
+    """Says which test images are training images too, if any are."""
+    seen = subsets.duplicates(test, train)
+    if len(seen):
+        names = seen if test.ids is None else [test.ids[row] for row in seen]
+        print_line(
+            "duplicates",
+            f"{len(seen):,} of {test.num_examples:,} test images are, byte for "
+            f"byte, training images: {exceptions.listed([*map(str, names)], 3)}"
+            "; --drop_duplicates leaves them out of the test split (images "
+            "that are stored otherwise, in another size say, are not found)",
+        )
+
+
 def _listed(what: str, names: tuple[str, ...]) -> str:
     """How many of something there are, and the first of them by name."""
-    more = ", ..." if len(names) > 3 else ""
-    listed = f"; {len(names)} {what}: {', '.join(names[:3])}{more}"
-    return listed if names else ""
+    return f"; {len(names)} {what}: {exceptions.listed(names, 3)}" * bool(names)
 
 
 def versions() -> dict[str, str]:

@@ -25,8 +25,9 @@ def source(
 ) -> data.Source:
     """One split, "train" or "test", of the data set of a run.
 
-    The training images are those that a run draws. With `shard`, (index,
-    count) of a worker, only what is in its own files.
+    The training images are those that a run draws; the test images may be
+    without those that are training images too. With `shard`, (index, count) of
+    a worker, only what is in its own files.
 
     Raises:
       ValueError: they cannot be read, or so many not be drawn.
@@ -44,8 +45,23 @@ def source(
         tfds_split=getattr(settings, f"{split}_split"),
         tfrecord_features=settings.tfrecord_features,
     )
-    draws = split == "train" and isinstance(settings, config.PretrainSettings)
-    return _drawn(settings, images) if draws else images
+    if split == "train" and isinstance(settings, config.PretrainSettings):
+        return _drawn(settings, images)
+    if split == "test" and settings.drop_duplicates:
+        return _without_duplicates(images, source(settings, "train"))
+    return images
+
+
+def _without_duplicates(test: data.Source, train: data.Source) -> data.Source:
+    """The test images that are not training images too."""
+    seen = subsets.duplicates(test, train)
+    unseen = np.setdiff1d(np.arange(test.num_examples), seen)
+    exceptions.require(
+        len(unseen) > 0,
+        "--drop_duplicates must leave test images that are no training images",
+        f"{len(seen)} of {test.num_examples} that are",
+    )
+    return subsets.subset(test, unseen) if len(seen) else test
 
 
 def _drawn(

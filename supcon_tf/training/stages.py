@@ -61,17 +61,15 @@ def pretrain(
     images = input_pipeline.source(
         settings, "train", devices.file_shard(settings, strategy)
     )
-    test = None
-    # A bad file of the test split is found now, not after the training.
-    if settings.dataset in ("folder", "manifest") or settings.knn_every:
-        test = input_pipeline.source(settings, "test")
+    # What is wrong with the test split is found now, not after the training.
+    test = input_pipeline.source(settings, "test")
     _check_learnable(settings, images)
     settings = input_pipeline.resolved(settings, images)
     settings = input_pipeline.resolved_batch(
         settings, images, strategy.num_replicas_in_sync
     )
     with strategy.scope():
-        model = _compiled_model(settings, images, run, load)
+        model = _compiled_model(settings, images, test, run, load)
     measures = []
     if settings.knn_every:
         bank = images
@@ -89,7 +87,7 @@ def pretrain(
         images,
         model,
         batches,
-        skipped=test.skipped if test else (),
+        skipped=test.skipped,
         measures=measures,
         views=local,
     )
@@ -114,6 +112,7 @@ def _check_learnable(
 def _compiled_model(
     settings: config.PretrainSettings,
     images: data.Source,
+    test: data.Source,
     run: run_files.RunDirectory,
     load: Callable[[config.PretrainSettings, tf.keras.Model], None],
 ) -> models.SupConModel | models.ClassifierModel:
@@ -126,6 +125,7 @@ def _compiled_model(
         models.follow_statistics(model.encoder, steps)
     builders.compile_model(settings, model, steps, images)
     console.print_pretraining(settings, model, images)
+    console.print_duplicates(test, images)
     if too_large := memory.warning(settings, model.encoder):
         console.print_line("warning", too_large)
     return model

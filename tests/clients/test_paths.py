@@ -24,17 +24,32 @@ def folder(tmp_path):
 
 def test_folders_are_searched_and_each_image_comes_once(folder):
     names = [os.path.relpath(f, folder) for f in paths.find_images([folder])]
-    assert names == ["a/b.Jpeg", "a/c.png", "b.JPG", "y.png"]
+    # One that no model reads is asked about too: the reason is in its row.
+    assert names == ["a/b.Jpeg", "a/c.png", "b.JPG", "y.png", "z.gif"]
     places = [folder / "z.gif", folder / "notes.txt", folder, folder / "a/../a"]
     again = [os.path.relpath(f, folder) for f in paths.find_images(places)]
-    assert again[:2] == ["z.gif", "notes.txt"]
-    assert again[2:] == names
+    assert again == ["z.gif", "notes.txt", *names[:-1]]
+
+
+def test_hidden_files_are_left_out_and_links_followed(folder):
+    """As training does; a folder that links lead to twice comes once."""
+    for name in (".thumbs/a.png", "__MACOSX/._a.png", "._b.png"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"")
+    (folder / "linked").symlink_to("a")
+    (folder / "again").symlink_to(".")
+    (folder / "gone.png").symlink_to("nowhere")
+    names = [os.path.relpath(f, folder) for f in paths.find_images([folder])]
+    assert {os.path.basename(name) for name in names} == {
+        "b.Jpeg", "c.png", "b.JPG", "y.png", "z.gif", "gone.png",
+    }  # fmt: skip
+    assert len(names) == 6
 
 
 def test_what_is_not_there_is_named(folder):
     with pytest.raises(FileNotFoundError, match="no image or folder .*/x.png"):
         paths.find_images([folder, folder / "x.png"])
-    with pytest.raises(ValueError, match="got .*/empty, which has no .jpeg, "):
+    with pytest.raises(ValueError, match="got .*/empty, which has no .jpg, "):
         paths.find_images([folder, folder / "empty"])
     with pytest.raises(ValueError, match="`images` must be files or folders"):
         paths.find_images([])

@@ -237,7 +237,7 @@ def test_errors_are_clear_and_nothing_is_written(image_folder, tmp_path):
         ({"images": 99, "image": 16}, "--image must be below 16, the number"),
         ({"image_size": None}, "--image_size must be given"),
         ({"image": 3}, "--image must be below --images, got"),
-        ({"images": 16, "crop_area": ()}, "03.jpg must be an image, but is n"),
+        ({"images": 16, "crop_area": ()}, "03.jpg must be an image, got ima"),
     ):
         with pytest.raises(ValueError, match=message):
             augmentation.show_augment(_settings(run_dir, folder, **overrides))

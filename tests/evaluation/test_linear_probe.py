@@ -1,5 +1,6 @@
 """Logistic regression beside a minimiser of its formula."""
 
+import dataclasses
 import types
 
 import numpy as np
@@ -8,6 +9,7 @@ import tensorflow as tf
 from scipy import optimize, special
 
 from supcon_tf import config, data
+from supcon_tf.data import sources
 from supcon_tf.evaluation import linear_probe
 
 ALL = np.arange(60)
@@ -139,3 +141,35 @@ def test_each_of_several_labels_is_a_regression_of_its_own():
         probabilities[:, :2], special.expit(logits), rtol=1e-6
     )
     assert (probabilities[:, 2] == 0).all() and (probabilities[:, 3] == 1).all()
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_weight_is_so_many_equal_images(several):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=[40, 5]).astype(np.float32)
+    labels = rng.integers(0, 2, [40, 3]) if several else np.arange(40) % 3
+    weights = rng.integers(0, 4, 40)
+    weighted, repeated = (linear_probe.LinearProbe(3, 500) for _ in range(2))
+    weighted.fit(rows, labels, 0.1, weights.astype(np.float32))
+    repeated.fit(rows.repeat(weights, 0), labels.repeat(weights, 0), 0.1)
+    np.testing.assert_allclose(
+        weighted.predict(rows), repeated.predict(rows), atol=1e-4
+    )
+
+
+def test_transfer_uses_the_weights_of_images():
+    method, *_ = make(4, l2=0.01)
+    weights = np.where(np.arange(60) % 4 == 1, 0, 4 / 3).astype(np.float32)
+    method.images = dataclasses.replace(
+        method.images,
+        **sources.by_index(
+            np.arange(60),
+            method.images.labels,
+            lambda i, read=method.images.read: read(i)[0],
+            weights,
+        ),
+    )
+    method.__post_init__()
+    method.fit(ALL[::2], method.cells[0], seed=0)
+    method.fit(ALL, method.cells[0], seed=0)
+    assert method.predict()[:, 1].max() < 0.2  # of the class of weight 0
