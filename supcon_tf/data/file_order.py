@@ -123,7 +123,7 @@ def _refuse(
 ) -> None:
     """Says which examples are no images, why, and what to do."""
     ((_, record),) = _at(whole, bad[:1], count)
-    why = inspection.reason(read_image(record))
+    why = inspection.reason(lambda: read_image(record))
     shown = exceptions.listed([name_of(position) for position in bad[:6]])
     raise exceptions.InvalidValue(
         f"{place} must hold only readable JPEG and PNG images, got {len(bad)} "

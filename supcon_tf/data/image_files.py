@@ -150,7 +150,7 @@ def _refuse(
     location = locations.numpy()[rows[0]]
     why = "no regular file"
     if os.path.isfile(location) or b"://" in location:
-        why = inspection.reason(tf.io.read_file(location))
+        why = inspection.reason(lambda: tf.io.read_file(location))
     raise exceptions.InvalidValue(
         "`data_dir` must hold only readable "
         f"{' '.join(image_names.SUFFIXES)} images, got {len(rows)} bad files "

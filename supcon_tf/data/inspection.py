@@ -97,11 +97,14 @@ def inspect(
     missing = np.flatnonzero(~is_cached)
     if len(missing):
         _look(records(missing), read, len(missing), inspected)
-        bad = missing[~inspected.is_image[missing]]
+        was_read = inspected.is_image.copy()
+        bad = np.flatnonzero(~was_read)
         for position, record in records(bad) if len(bad) else ():
-            with contextlib.suppress(tf.errors.OpError):  # no file is there
+            # A file that cannot be read may be readable later, unchanged.
+            with contextlib.suppress(tf.errors.OpError):
                 inspected.digests[position] = digest(read(record))
-        cache.write(name, keys, inspected._asdict())
+                was_read[position] = True
+        cache.write(name, keys[was_read], inspected.part(was_read)._asdict())
     return inspected
 
 
@@ -110,10 +113,10 @@ def digest(contents: tf.Tensor) -> tf.Tensor:
     return tf.strings.to_hash_bucket_strong(contents, 2**63 - 1, _HASH_KEY)
 
 
-def reason(contents: tf.Tensor) -> str:
-    """Why bytes [] cannot be decoded as an image."""
+def reason(read: Callable[[], tf.Tensor]) -> str:
+    """Why the bytes [] of an image cannot be read or decoded."""
     try:
-        images.decode_image(contents)
+        images.decode_image(read())
     except tf.errors.OpError as error:
         return exceptions.reason(error.message)
     return "nothing is wrong now"

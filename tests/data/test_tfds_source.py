@@ -1,6 +1,9 @@
 """Small TFDS sets that the test itself prepares on disk."""
 
+import io
 import json
+import os
+import shutil
 import sys
 import types
 
@@ -8,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
+from PIL import Image
 
 from supcon_tf import data
 from supcon_tf.data import sources, subsets
@@ -116,6 +120,48 @@ class TinySeveral(Tiny):
             yield i, {"image": tiny_image(i), "labels": labels}
 
 
+class TinyMixed(Tiny):
+    """As oxford_iiit_pet: files of other formats, and a damaged one."""
+
+    __module__ = _MODULE
+    FEATURES = {
+        "image": tfds.features.Image(),
+        "label": tfds.features.ClassLabel(names=["a", "b"]),
+    }
+
+    def _split_generators(self, dl_manager):
+        return {name: self._generate_examples() for name in SIZES}
+
+    def _generate_examples(self):
+        for i in range(12):
+            content = io.BytesIO()
+            Image.fromarray(tiny_image(i)).save(
+                content, "GIF" if i == 5 else "PNG"
+            )
+            end = 40 if i == 9 else None
+            part = io.BytesIO(content.getvalue()[:end])
+            yield i, {"image": part, "label": i % 2}
+
+
+class TinyFloats(Tiny):
+    """Images of float32, which TFDS keeps as bytes of four channels."""
+
+    __module__ = _MODULE
+    FEATURES = {
+        "image": tfds.features.Image(
+            shape=(8, 8, 1), dtype=np.float32, encoding_format="png"
+        ),
+        "label": tfds.features.ClassLabel(names=["a", "b"]),
+    }
+
+    def _split_generators(self, dl_manager):
+        return {name: self._generate_examples() for name in SIZES}
+
+    def _generate_examples(self):
+        image = np.zeros([8, 8, 1], np.float32)
+        yield 0, {"image": image, "label": 0}
+
+
 class TinyText(Tiny):
     """A set without images."""
 
@@ -140,13 +186,15 @@ class TinyByHand(TinyText):
 
 @pytest.fixture(scope="module")
 def tfds_dir(tmp_path_factory):
-    """Prepares the first four sets once."""
+    """Prepares the sets that can be prepared once."""
     root = tmp_path_factory.mktemp("tfds")
     for builder in (
         TinyPhotos,
         TinyUnlabelled,
         TinyGray,
         TinySeveral,
+        TinyMixed,
+        TinyFloats,
         TinyText,
     ):
         builder(data_dir=str(root)).download_and_prepare()
@@ -409,3 +457,38 @@ def test_one_channel_is_read_as_it_is_if_asked(tfds_dir):
         data.load("tfds:tiny_photos", "train", tfds_dir, channels=1)
     with pytest.raises(ValueError, match="must be 3 except for TFDS, got 1"):
         data.load("digits", "train", channels=1)
+
+
+def test_what_evaluation_would_refuse_is_found_before(tfds_dir, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"tiny_mixed \(train\) must hold .* 2 bad ones of 12"
+    ):
+        data.load("tfds:tiny_mixed", "train", tfds_dir)
+    unchecked = data.load(
+        "tfds:tiny_mixed", "train", tfds_dir, check_images=False
+    )
+    assert (unchecked.num_examples, unchecked.skipped) == (12, ())
+    source = data.load(
+        "tfds:tiny_mixed", "train", tfds_dir, skip_bad_images=True
+    )
+    assert (source.num_examples, len(source.skipped)) == (10, 2)
+    levels = sorted(level for level, _ in gray_levels(source))
+    assert levels == [0, 1, 2, 3, 4, 6, 7, 8, 10, 11]
+    test = data.load("tfds:tiny_mixed", "test", tfds_dir, skip_bad_images=True)
+    assert len(subsets.duplicates(test, source)) == 10
+    with pytest.raises(
+        ValueError, match="must have images of bytes, .*float32"
+    ):
+        data.load("tfds:tiny_floats", "train", tfds_dir)
+
+
+def test_another_preparation_is_another_set(tfds_dir, tmp_path):
+    """Same name, version and number: files of another time."""
+    first = data.load("tfds:tiny_photos", "train", tfds_dir).fingerprint()
+    again = data.load("tfds:tiny_photos", "train", tfds_dir).fingerprint()
+    shutil.copytree(tfds_dir, tmp_path / "copy")
+    files = (tmp_path / "copy").glob("tiny_photos/*/*train*")
+    for file in files:
+        os.utime(file, (1, 1))
+    other = data.load("tfds:tiny_photos", "train", str(tmp_path / "copy"))
+    assert first == again != other.fingerprint()

@@ -1,10 +1,12 @@
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from supcon_tf import augment, config, data
+from supcon_tf.data import subsets
 from supcon_tf.training import input_pipeline
 
 _SIM = {  # setting to argument and value
@@ -213,3 +215,37 @@ def test_mixing_has_its_options(tiny_settings):
     ):
         with pytest.raises(ValueError, match=message):
             tiny_settings(**overrides)
+
+
+@pytest.mark.parametrize("kind", ["folder", "tfrecord"])
+def test_duplicates_can_be_left_out(image_folder, tmp_path, kind):
+    """Of the test split, where they are byte for byte training images."""
+    shutil.copytree(image_folder, tmp_path / "data")
+    for name in ("dark", "mid"):
+        shutil.copy(
+            tmp_path / f"data/train/{name}/03.jpg",
+            tmp_path / f"data/test/{name}/copied.jpg",
+        )
+    directory, options = tmp_path / "data", {"dataset": kind, "image_size": 16}
+    if kind == "tfrecord":
+        splits = {
+            split: data.load("folder", split, str(directory))
+            for split in ("train", "test")
+        }
+        data.write_tfrecords(splits, tmp_path / "records")
+        directory = tmp_path / "records"
+    settings = config.PretrainSettings("x", data_dir=str(directory), **options)
+    test = input_pipeline.source(settings, "test")
+    train = input_pipeline.source(settings, "train")
+    assert (test.num_examples, len(subsets.duplicates(test, train))) == (23, 2)
+    without = dataclasses.replace(settings, drop_duplicates=True)
+    test = input_pipeline.source(without, "test")
+    assert test.num_examples == 21 and not len(subsets.duplicates(test, train))
+    assert (
+        sum(len(y) for _, y in data.make_examples(test, 8, image_size=16)) == 21
+    )
+    # Not of training images that are not drawn.
+    none_drawn = dataclasses.replace(without, images_per_label=1, draw=1)
+    assert input_pipeline.source(none_drawn, "test").num_examples >= 21
+    with pytest.raises(ValueError, match="drop_duplicates must come with"):
+        dataclasses.replace(without, check_images=False)

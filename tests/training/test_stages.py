@@ -1,6 +1,7 @@
 """Pretraining and the linear stage on real files."""
 
 import dataclasses
+import shutil
 import types
 
 import numpy as np
@@ -9,6 +10,7 @@ import tensorflow as tf
 
 from supcon_tf import (
     config,
+    data,
     distribute,
     evaluation,
     models,
@@ -204,6 +206,35 @@ def test_wrong_input_leaves_no_trace(tiny_settings, tmp_path):
         with pytest.raises((ValueError, OSError), match=message):
             training.pretrain(tiny_settings(path, **overrides))
         assert not path.exists()
+
+
+def test_what_is_wrong_with_the_test_split_is_said_before(
+    tiny_settings, image_folder, tmp_path, capsys
+):
+    """Duplicates of training images in a line; a bad image is an error."""
+    shutil.copytree(image_folder, tmp_path / "data")
+    test = tmp_path / "data/test/dark"
+    shutil.copy(tmp_path / "data/train/dark/01.jpg", test / "copied.jpg")
+    options = {"data_dir": str(tmp_path / "data"), "epochs": 0}
+    training.pretrain(tiny_settings(tmp_path / "said", **options))
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = (line for line in lines if line.startswith("duplicates"))
+    assert "1 of 22 test images are, byte for byte, training images" in line
+    assert "test/dark/copied.jpg; --drop_duplicates leaves them out" in line
+    (test / "00.png").write_bytes(b"no image")
+    splits = {
+        split: data.load(
+            "folder", split, str(tmp_path / "data"), check_images=False
+        )
+        for split in ("train", "test")
+    }
+    data.write_tfrecords(splits, tmp_path / "records")
+    options = {"data_dir": str(tmp_path / "records"), "dataset": "tfrecord"}
+    with pytest.raises(
+        ValueError, match=r"1 bad ones of 22: test-00000-of-00001:\d+ "
+    ):
+        training.pretrain(tiny_settings(tmp_path / "run", **options))
+    assert not (tmp_path / "run").exists()
 
 
 def test_stages_in_the_wrong_order_are_refused(tmp_path, finished_run):

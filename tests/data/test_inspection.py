@@ -1,0 +1,183 @@
+"""What was seen of images: remembered while they are the same."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from supcon_tf import data
+from supcon_tf.data import cache, inspection, progress, subsets
+from tests.data.test_folder import make_folder, write_image
+
+
+@pytest.fixture(autouse=True)
+def cache_home(tmp_path_factory, monkeypatch):
+    home = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    return home / "supcon_tf/images"
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """How many images each look reads."""
+    counts, look = [], inspection._look
+
+    def counted(dataset, read, count, seen):
+        counts.append(count)
+        look(dataset, read, count, seen)
+
+    monkeypatch.setattr(inspection, "_look", counted)
+    return counts
+
+
+@pytest.fixture
+def folder(tmp_path):
+    make_folder(tmp_path / "train", {"a": 3, "b": 4})
+    make_folder(tmp_path / "test", {"a": 2, "b": 1})
+    return tmp_path
+
+
+def load(root, split="train", **options):
+    return data.load("folder", split, str(root), **options)
+
+
+def test_what_was_seen_is_not_read_again(folder, looks):
+    train, test = load(folder), load(folder, "test")
+    assert looks == [7, 3]
+    again = load(folder)
+    assert looks == [7, 3] and again.image_size == 8
+    np.testing.assert_array_equal(again.digests, train.digests)
+    assert again.fingerprint() == train.fingerprint() != test.fingerprint()
+    # By another way to the folder, too.
+    (folder.parent / "link").symlink_to(folder)
+    load(folder.parent / "link")
+    assert looks == [7, 3]
+    # Another image, one that is new, one that is gone: those alone are read.
+    write_image(folder / "train/a/00.png", seed=99, size=(9, 9))
+    write_image(folder / "train/a/new.png", seed=98)
+    (folder / "train/b/03.png").unlink()
+    changed = load(folder)
+    assert looks == [7, 3, 2] and changed.image_size is None
+    assert changed.fingerprint() != train.fingerprint()
+    os.utime(folder / "train/a/01.png", ns=(1, 1))
+    load(folder)
+    assert looks == [7, 3, 2, 1]
+
+
+def test_a_bad_image_is_remembered_until_it_is_mended(folder, looks):
+    bad = folder / "train/a/00.png"
+    bad.write_bytes(b"no image")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="1 bad files of 7 .*a/00.png"):
+            load(folder)
+    assert looks == [7]
+    write_image(bad)
+    assert load(folder).num_examples == 7
+    assert looks == [7, 1]
+
+
+def test_what_evaluation_would_refuse_is_bad(folder):
+    """More scans than are decoded for anybody: not after the training."""
+    from tests.data.test_image_bytes import with_scans
+
+    (folder / "train/a/scans.jpg").write_bytes(with_scans(200))
+    with pytest.raises(ValueError, match="the first: JPEG file must have at m"):
+        load(folder)
+
+
+def test_a_cache_that_cannot_be_used_is_none(folder, looks, cache_home):
+    load(folder)
+    (file,) = cache_home.iterdir()
+    whole = file.read_bytes()
+    for damage in (b"", whole[:100], whole[:-50], b"PK\x03\x04" + bytes(99)):
+        file.write_bytes(damage)
+        assert load(folder).num_examples == 7
+    assert looks == [7] * 5
+    file.unlink()
+    cache_home.rmdir()
+    cache_home.write_text("no folder")
+    assert load(folder).num_examples == 7
+    assert looks == [7] * 6
+
+
+def test_the_cache_keeps_what_was_read_last(cache_home, monkeypatch):
+    monkeypatch.setattr(cache, "_MOST_BYTES", 12_000)
+    keys = np.arange(400, dtype=np.uint64)
+    for name in "abcde":
+        columns = {"x": np.arange(400)}
+        assert not cache.read(name, keys, columns).any()
+        cache.write(name, keys, columns)
+        os.utime(cache._path(name), (ord(name), ord(name)))
+    # Files of 7 KB: of those before the last one, none fits beside it.
+    there = [
+        n for n in "abcde" if cache.read(n, keys, {"x": keys.copy()}).any()
+    ]
+    assert there == ["e"]
+
+
+def test_a_write_that_is_killed_leaves_a_whole_file(cache_home):
+    """Or none; a second process may write the same file meanwhile."""
+    program = (
+        "import numpy as np\nfrom supcon_tf.data import cache\n"
+        "keys = np.arange(10**6, dtype=np.uint64)\n"
+        "while True:\n"
+        "    cache.write('set', keys, {'x': np.arange(10**6)})\n"
+        "    print(flush=True)\n"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program], stdout=subprocess.PIPE
+        )
+        for _ in range(2)
+    ]
+    for process in processes:
+        process.stdout.readline()
+    time.sleep(0.05)
+    for process in processes:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    columns = {"x": np.zeros(10**6, int)}
+    keys = np.arange(10**6, dtype=np.uint64)
+    assert cache.read("set", keys, columns).all()
+    np.testing.assert_array_equal(columns["x"], np.arange(10**6))
+
+
+def test_duplicates_are_found_between_splits(folder):
+    def duplicates():
+        test = load(folder, "test")
+        rows = subsets.duplicates(test, load(folder))
+        return [test.ids[row] for row in rows]
+
+    # The same bytes under two names, in train and in test.
+    assert duplicates() == ["test/a/00.png", "test/a/01.png", "test/b/00.png"]
+    write_image(folder / "test/a/00.png", seed=50)
+    assert duplicates() == ["test/a/01.png", "test/b/00.png"]
+    unchecked = load(folder, "test", check_images=False)
+    assert not len(subsets.duplicates(unchecked, load(folder)))
+    part = subsets.subset(load(folder), [0])
+    assert len(subsets.duplicates(load(folder, "test"), part)) == 1
+
+
+def test_a_long_look_says_how_far_it_is(capsys, monkeypatch):
+    clock = iter(range(0, 1000, 1))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    items = [[0] * 10] * 40
+    assert [*progress.shown(items, 400, "checking images", len)] == items
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "checking images 30 of 400, 37 s left",
+        "checking images 340 of 400, 6 s left",
+    ]
+
+
+def test_keys_tell_everything_apart():
+    assert cache.key("a", 1) != cache.key("a", 11) != cache.key("a1", 1)
+    assert cache.key("ab", "c") != cache.key("a", "bc")
+    assert cache.key(b"a") == cache.key("a")
+    path = pathlib.Path("x")
+    assert 0 <= cache.key(path) < 2**64
