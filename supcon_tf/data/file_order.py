@@ -18,7 +18,7 @@ def fields(
     whole: tf.data.Dataset,
     part: tf.data.Dataset,
     read_image: ReadImage,
-    keys: np.ndarray,
+    make_keys: Callable[[], np.ndarray],
     *,
     place: str,
     name_of: Callable[[int], str],
@@ -31,7 +31,7 @@ def fields(
       whole: the records of the split, in its fixed order.
       part: those of this worker, or all.
       read_image: makes the bytes of an image of a record.
-      keys: [examples] uint64, which change where an example does.
+      make_keys: makes [examples] uint64, which change where an example does.
       place: where the set is.
       name_of: what the example at a position is called.
       check_images: decode every image first.
@@ -49,6 +49,7 @@ def fields(
         "images",
         check_images,
     )
+    keys = make_keys()
     kept = np.arange(len(keys))
     checked = {}
     if check_images:
@@ -78,7 +79,7 @@ def fields(
     known = {
         "num_examples": len(kept),
         "records": records,
-        "fingerprint": lambda: sources.fingerprint(keys[kept]),
+        "fingerprint": lambda: sources.fingerprint(make_keys()[kept]),
     }
     return known | checked, kept
 

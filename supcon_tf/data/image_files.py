@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import stat
 from collections.abc import Sequence
@@ -57,12 +56,11 @@ def make_source(
     folder = os.path.join(root, "")
     locations = [full_path(folder, path) for path in paths]
     ids = [image_names.readable(path) for path in paths]
-    keys = functools.cache(lambda: _keys(paths, locations))
     encoded = tf.constant([os.fsencode(x) for x in locations], tf.string)
     is_image, skipped = np.ones(len(ids), bool), ()
     image_size = digests = None
     if check_images:
-        inspected = _inspect(root, encoded, keys())
+        inspected = _inspect(root, encoded, _keys(paths, locations))
         is_image = inspected.is_image
         skipped = tuple(ids[row] for row in np.flatnonzero(~is_image))
         if skipped and not skip_bad_images:
@@ -82,7 +80,7 @@ def make_source(
         ignored=tuple(map(image_names.readable, ignored)),
         ids=tuple(ids[row] for row in kept),
         digests=digests,
-        fingerprint=lambda: sources.fingerprint(keys()[kept]),
+        fingerprint=lambda: sources.fingerprint(_keys(paths, locations)[kept]),
         **sources.by_index(
             tf.gather(encoded, kept),
             labels,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import hashlib
 import re
-import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,9 +24,6 @@ _SPLITS = {
     "validation": "val",
 }
 NAMES = "train and test (or val)"
-
-# Kinds of characters that end a line, or that no file can hold.
-_UNWRITABLE = {"Cc", "Cs", "Zl", "Zp"}
 
 
 def split_of(name: str) -> str | None:
@@ -147,9 +143,9 @@ def _plain(name: str) -> str:
 def check_class_names(names: Sequence[str], place: str) -> None:
     """Raises ValueError for names that some later file could not hold."""
     for name in names:
-        kinds = {*map(unicodedata.category, name)}
+        encodable = name.encode("utf-8", "ignore").decode()
         exceptions.require(
-            name.strip() and not kinds & _UNWRITABLE,
+            name.strip() and encodable.splitlines() == [name],
             f"{place} must have classes that are called by a line of text each",
             repr(name),
         )

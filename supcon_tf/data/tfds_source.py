@@ -89,7 +89,7 @@ def load_tfds(
         read_files(None),
         read_files(_input_context(builder, split_name, shard)),
         lambda record: record[image_key],
-        _example_keys(builder, split_info),
+        lambda: _example_keys(builder, split_info),
         place=f"tfds:{name} ({split_name})",
         name_of=str,
         check_images=check_images,

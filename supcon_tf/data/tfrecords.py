@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, files
 from supcon_tf.data import cache, file_order, sources, tfrecord_index
 
 # Of the image, of its labels, and of their names: those of the Model Garden.
@@ -67,7 +67,7 @@ def load_tfrecords(
         records(names),
         records(names[part::count]),
         lambda record: image(record)[0][0],
-        _keys(index, split),
+        lambda: _keys(directory, index.examples[split]),
         place=str(directory),
         name_of=functools.partial(_name, index.examples[split]),
         check_images=check_images,
@@ -92,11 +92,11 @@ def load_tfrecords(
     )
 
 
-def _keys(index: tfrecord_index.Index, split: str) -> np.ndarray:
+def _keys(directory: epath.Path, examples: dict[str, int]) -> np.ndarray:
     """Of every example, its file and its place there, [examples] uint64."""
     keys = [np.zeros(0, np.uint64)]
-    for name, count in sorted(index.examples[split].items()):
-        first = np.uint64(cache.key(name, *index.states[name]))
+    for name, count in sorted(examples.items()):
+        first = np.uint64(cache.key(name, *files.state(directory / name)))
         keys.append(first + np.arange(count, dtype=np.uint64))  # may wrap
     return np.concatenate(keys)
 

@@ -303,10 +303,13 @@ def _through_service(
     """
     if workers == 1:
         return data.through_service(batches, settings.data_service)
+    # Other images in another place, and another run of the same settings, are
+    # another job: two runs that shared one would get half of the batches each.
     run = {
         field.name: getattr(settings, field.name)
         for field in dataclasses.fields(settings)
         if not field.metadata["resumable"]
+        or field.name in ("data_dir", "run_dir")
     }
     job = hashlib.sha256(f"{start_step} {run}".encode()).hexdigest()
     parts = batches.rebatch(settings.batch_size // workers, drop_remainder=True)

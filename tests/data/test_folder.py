@@ -234,7 +234,7 @@ def test_files_of_other_kinds_are_no_images(given):
         ("cp -r test Testing", {}, "one folder of the split test, got Testing "
          "and test in"),
         ("mv test/dog test/Dog; mv test/cat test/CAT", {}, "a difference"),
-        ("mv train/dog 'train/a\tb'; mv test/dog 'test/a\tb'", {},
+        ("mv train/dog 'train/a\nb'; mv test/dog 'test/a\nb'", {},
          "classes that are called by a line of text each, got 'a"),
     ],
 )  # fmt: skip

