@@ -71,6 +71,7 @@ def fields(
             "image_size": inspected.common_side,
             "digests": inspected.digests,
             "skipped": tuple(map(name_of, bad)),
+            "turned": tuple(map(name_of, kept[inspected.is_turned])),
         }
     exceptions.require(
         len(kept) > 0, f"{place} must have images that can be read", 0

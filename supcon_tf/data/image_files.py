@@ -59,6 +59,7 @@ def make_source(
     encoded = tf.constant([os.fsencode(x) for x in locations], tf.string)
     is_image, skipped = np.ones(len(ids), bool), ()
     image_size = digests = None
+    turned = ()
     if check_images:
         inspected = _inspect(root, encoded, _keys(paths, locations))
         is_image = inspected.is_image
@@ -69,6 +70,8 @@ def make_source(
         inspection.check_depth(inspected, root)
         image_size, digests = inspected.common_side, inspected.digests
     kept = np.flatnonzero(is_image)
+    if check_images:
+        turned = tuple(ids[row] for row in kept[inspected.is_turned])
     labels = labels[kept]
     _check_classes(root, split, class_names, labels, hint)
     return sources.Source(
@@ -78,6 +81,7 @@ def make_source(
         image_size=image_size,
         skipped=skipped,
         ignored=tuple(map(image_names.readable, ignored)),
+        turned=turned,
         ids=tuple(ids[row] for row in kept),
         digests=digests,
         fingerprint=lambda: sources.fingerprint(_keys(paths, locations)[kept]),

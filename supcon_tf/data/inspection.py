@@ -22,6 +22,15 @@ _PARALLEL_CHUNKS = 16
 # Of the hash of a file: any two numbers, always the same.
 _HASH_KEY = [0x5C0, 0x7F]
 _IS_16_BIT = b"\x10"
+# EXIF's entry of orientation, tag 0x0112, one number of two bytes, in both
+# orders of bytes; 1 is upright. It comes early, in front of any thumbnail.
+_EXIF = rb"\C*Exif\x00\x00\C*"
+_EXIF_BYTES = 4096
+_TURNED = (
+    rb"\C*"
+    rb"(\x12\x01\x03\x00\x01\x00\x00\x00[\x02-\x08]\x00"
+    rb"|\x01\x12\x00\x03\x00\x00\x00\x01\x00[\x02-\x08])\C*"
+)
 
 # From positions [n], rising, to a dataset of (position, record).
 Records = Callable[[np.ndarray], tf.data.Dataset]
@@ -36,11 +45,14 @@ class Inspection(NamedTuple):
       digests: [images] int64, a hash of the file's bytes.
       peaks: [images] int16, of a PNG file of 16 bits the largest value of a
         pixel, in 0..255 as it is decoded; -1 of other files.
+      is_turned: [images] bool, whether EXIF asks who shows a JPEG file to turn
+        or to mirror it. Nothing here does.
     """
 
     sides: np.ndarray
     digests: np.ndarray
     peaks: np.ndarray
+    is_turned: np.ndarray
 
     @property
     def is_image(self) -> np.ndarray:
@@ -71,6 +83,7 @@ def _nothing(count: int) -> Inspection:
         np.zeros([count, 2], np.int32),
         np.zeros(count, np.int64),
         np.full(count, -1, np.int16),
+        np.zeros(count, bool),
     )
 
 
@@ -197,4 +210,11 @@ def _probe(contents: tf.Tensor) -> tuple[tf.Tensor, ...]:
         lambda: tf.cast(tf.reduce_max(image), tf.int16),
         lambda: tf.constant(-1, tf.int16),
     )
-    return tf.shape(image)[:2], digest(contents), peak
+    is_turned = tf.cond(
+        tf.strings.regex_full_match(tf.strings.substr(contents, 0, 48), _EXIF),
+        lambda: tf.strings.regex_full_match(
+            tf.strings.substr(contents, 0, _EXIF_BYTES), _TURNED
+        ),
+        lambda: tf.constant(False),
+    )
+    return tf.shape(image)[:2], digest(contents), peak, is_turned

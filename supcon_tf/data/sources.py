@@ -50,6 +50,8 @@ class Source:
       skipped: image files, relative to the data folder, that cannot be read
         and were left out.
       ignored: other files beside them, which are no images by their names.
+      turned: images that EXIF asks to turn before they are shown, and that are
+        used as they are stored.
       labels: [num_examples] integers, or [num_examples, classes] uint8, if the
         records are indices 0..num_examples-1 of any example; None where records
         come in file order.
@@ -87,6 +89,7 @@ class Source:
     read: Read = dataclasses.field(repr=False)
     skipped: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    turned: tuple[str, ...] = dataclasses.field(default=(), repr=False)
     ids: tuple[str, ...] | None = dataclasses.field(default=None, repr=False)
     labels: np.ndarray | None = dataclasses.field(
         default=None, repr=False, compare=False

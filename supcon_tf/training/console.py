@@ -35,7 +35,12 @@ def print_header(
         f"{'images' if size else 'texts'} of {len(source.class_names)} classes"
         + (f", views of {size} px" if size else "")
         + _listed("bad files skipped", source.skipped)
-        + _listed("other files ignored", source.ignored),
+        + _listed("other files ignored", source.ignored)
+        + _listed(
+            "images that EXIF turns where they are shown, used as they are "
+            "stored",
+            source.turned,
+        ),
     )
 
 

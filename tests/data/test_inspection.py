@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from supcon_tf import data
 from supcon_tf.data import cache, inspection, progress, subsets
@@ -88,6 +89,24 @@ def test_what_evaluation_would_refuse_is_bad(folder):
     (folder / "train/a/scans.jpg").write_bytes(with_scans(200))
     with pytest.raises(ValueError, match="the first: JPEG file must have at m"):
         load(folder)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_images_that_exif_turns_are_told(folder, order):
+    """They are used as they are stored: a phone's photographs lie on a side."""
+    for orientation in (1, 3, 6, 8):
+        exif = Image.Exif()
+        exif.endian = order
+        exif[0x010F], exif[0x0112] = "Maker", orientation
+        image = Image.fromarray(np.full([8, 8, 3], orientation, np.uint8))
+        image.save(folder / f"train/a/{orientation}.jpg", exif=exif)
+    names = tuple(f"train/a/{orientation}.jpg" for orientation in (3, 6, 8))
+    source = load(folder)
+    assert source.turned == names and source.num_examples == 11
+    splits = {"train": source, "test": load(folder, "test")}
+    data.write_tfrecords(splits, folder / "records")
+    again = data.load("tfrecord", "train", str(folder / "records"))
+    assert len(again.turned) == 3
 
 
 def test_a_cache_that_cannot_be_used_is_none(folder, looks, cache_home):
