@@ -56,6 +56,7 @@ def run(
             print("interrupted", file=sys.stderr)
             sys.exit(128 + signal.SIGINT)
 
+    _keep_output()
     if _HELP & set(sys.argv[1:]):
         head = about or sys.modules["__main__"].__doc__
         print(_help(settings_class, head, "--helpfull" in sys.argv))
@@ -66,6 +67,18 @@ def run(
     logging.set_verbosity(logging.WARNING)
     settings.define_flags(settings_class)
     app.run(absl_main)
+
+
+def _keep_output() -> None:
+    """Makes text that cannot be shown no reason to fail."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by some schedulers
+            setattr(sys, name, open(os.devnull, "w"))
+        # A class called `été` on a terminal that knows ASCII alone.
+        getattr(sys, name).reconfigure(errors="backslashreplace")
+    # Figures become files. In the process of a notebook's `!supcon` it names a
+    # backend that this Python may not have.
+    os.environ["MPLBACKEND"] = "agg"
 
 
 def _line_for(

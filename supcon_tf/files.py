@@ -16,6 +16,7 @@ from etils import epath
 from supcon_tf import exceptions
 
 _CHUNK = 2**22  # bytes
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how it begins
 
 
 def write_atomically(path: epath.PathLike, content: str | bytes) -> None:
@@ -56,8 +57,11 @@ def read_lines(path: epath.Path) -> Iterator[tuple[str, str]]:
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
+                begin = line[:2] if number == 1 else b""
+                kind = "UTF-16" if begin in _UTF_16 else "bytes of another kind"
                 raise exceptions.InvalidValue(
-                    f"{place} must be UTF-8, got {error}"
+                    f"{place} must be UTF-8, got {kind}: save the file as "
+                    f"UTF-8 (in Excel: CSV UTF-8) ({error})"
                 ) from error
             if text.strip():
                 yield place, text

@@ -93,6 +93,7 @@ def _table_rows(
         columns = [int(column) for column in wanted]
     else:
         place, header = next(rows, (f"{file.name}:1", []))
+        header = _as_wanted(header, (*wanted, *optional))
         for column in wanted:
             exceptions.require(
                 column in header,
@@ -114,16 +115,32 @@ def _table_rows(
         )
 
 
+def _as_wanted(header: list[str], columns: Sequence[str]) -> list[str]:
+    """The names of a header; those that differ in capitals alone are ours."""
+    plain = [name.strip().lower() for name in header]
+    ours = {name.lower(): name for name in columns if name not in header}
+    return [
+        ours[low] if low in ours and plain.count(low) == 1 else name
+        for name, low in zip(header, plain, strict=True)
+    ]
+
+
 def _tsv_rows(file: epath.Path) -> Iterator[Row]:
     for place, line in files.read_lines(file):
         yield place, line.split("\t")
 
 
 def _csv_rows(file: epath.Path) -> Iterator[Row]:
-    """Rows of a .csv, whose quoted fields may hold ends of lines."""
+    """Rows of a .csv, whose quoted fields may hold ends of lines.
+
+    Semicolons separate its fields if its first line has such and no comma, as
+    tables write it where numbers have decimal commas.
+    """
+    _, first = next(files.read_lines(file), ("", ""))
+    delimiter = ";" if ";" in first and "," not in first else ","
     with file.open("rb") as content:
         text = io.TextIOWrapper(content, "utf-8-sig", newline="")
-        reader = csv.reader(text, strict=True)
+        reader = csv.reader(text, strict=True, delimiter=delimiter)
         while True:
             place = f"{file.name}:{reader.line_num + 1}"
             try:

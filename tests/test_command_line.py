@@ -1,6 +1,7 @@
 """The command line of tools: help, wrong flags, and errors in one line."""
 
 import dataclasses
+import os
 import pathlib
 import re
 import subprocess
@@ -119,3 +120,40 @@ def test_what_a_user_can_mend_is_one_line(error, line):
 def test_a_defect_of_ours_keeps_its_traceback(statement):
     done = run_main(statement)
     assert done.returncode and "Traceback" in done.stderr
+
+
+# A tool that prints as a training does, `été` among the lines.
+PRINTING = """
+import os, sys
+from supcon_tf import command_line, settings
+def main(given):
+    from supcon_tf.training import console
+    for number in range(2000):
+        console.print_line("epoch", f"{number} \\u00e9t\\u00e9")
+    import matplotlib.figure, matplotlib.pyplot
+    open("done", "w").write(matplotlib.get_backend().lower())
+command_line.run(main, settings.Settings, about="")
+"""
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "{} --run_dir=x | head -1",  # who reads has enough
+        "{} --run_dir=x >&- 2>&-",  # closed, as by some schedulers
+        "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 {} --run_dir=x",
+        "MPLBACKEND=module://not_here.backend {} --run_dir=x",  # of a notebook
+    ],
+)
+def test_no_output_is_a_reason_to_stop(run, tmp_path):
+    (tmp_path / "tool.py").write_text(PRINTING)
+    done = subprocess.run(
+        run.format(f"{sys.executable} tool.py"),
+        shell=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0 and "Error" not in done.stderr, done.stderr
+    assert (tmp_path / "done").read_text() == "agg"

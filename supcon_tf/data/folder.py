@@ -12,6 +12,9 @@ from supcon_tf.data import image_files, partition, progress, sources
 
 _HINT = "; of a class of one image, that one is for training"
 
+# Of a run directory, as `run_files` calls it.
+_RUN_FILE = "settings.flags"
+
 # Of every class its folders: more than one where systems spell it in two ways.
 _Folders = dict[str, list[str]]
 
@@ -142,9 +145,25 @@ def _class_folders(data_dir: str, folder: str) -> _Folders:
     classes: _Folders = {}
     names = image_names.list_folder(os.path.join(data_dir, folder)).folders
     for name in names:
+        if _is_of_runs(os.path.join(data_dir, folder, name)):
+            continue
         class_name = image_names.readable(name)
         classes.setdefault(class_name, []).append(os.path.join(folder, name))
     return dict(sorted(classes.items()))
+
+
+def _is_of_runs(path: str) -> bool:
+    """Whether a folder is a run directory, or holds some beside no image.
+
+    Who trains in the folder of the images puts runs beside the classes.
+    """
+    if os.path.exists(os.path.join(path, _RUN_FILE)):
+        return True
+    listing = image_names.list_folder(path)
+    return not listing.images and any(
+        os.path.exists(os.path.join(path, name, _RUN_FILE))
+        for name in listing.folders
+    )
 
 
 def _list_files(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
+import sys
 
 import tensorflow as tf
 
@@ -14,8 +16,15 @@ from supcon_tf.training import builders, devices
 
 
 def print_line(name: str, text: object) -> None:
-    """Prints a named line at once, also into a log file."""
-    print(f"{name:<12} {text}", flush=True)
+    """Prints a named line at once, also into a log file.
+
+    Where nobody reads any more, as of `| head`, the run goes on without a word.
+    """
+    try:
+        print(f"{name:<12} {text}", flush=True)
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
 
 
 def print_header(

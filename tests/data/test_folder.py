@@ -371,6 +371,19 @@ def test_names_in_any_bytes_and_form(given):
     json.dumps(train.ids, ensure_ascii=False).encode()  # can be saved
 
 
+def test_runs_beside_the_classes_are_no_classes(tmp_path):
+    """Of --data_dir=. and --run_dir=runs/mine, say."""
+    make_folder(tmp_path, {"a": 9, "b": 9})
+    before = load(tmp_path)
+    for run in ("runs/mine", "one"):
+        (tmp_path / run / "checkpoints").mkdir(parents=True)
+        (tmp_path / run / "settings.flags").write_text("")
+    assert load(tmp_path).ids == before.ids
+    (tmp_path / "c/more").mkdir(parents=True)
+    with pytest.raises(ValueError, match="`c` must hold image files only"):
+        load(tmp_path)
+
+
 def test_what_is_no_regular_file_is_not_read(given):
     cat = given / "train/cat"
     os.mkfifo(cat / "pipe.png")

@@ -231,3 +231,15 @@ def test_long_fields_are_read(images):
     rows = f"path,label,mask\nimages/0.png,a,{'1 2 ' * 50_000}\n"
     rows += "images/1.png,b,\n"
     assert load(images, "a.csv", rows).num_examples == 2
+
+
+def test_tables_as_excel_writes_them(images):
+    """Semicolons where numbers have decimal commas; capitals; UTF-16."""
+    rows = [("Path", "Label ", "notes"), ("images/0.png", "a", "1,5")]
+    rows.append(("images/1.png", "b;c", "2"))
+    text = "\r\n".join(";".join(f'"{x}"' for x in row) for row in rows)
+    train = load(images, "a.csv", "\ufeff" + text)
+    assert train.class_names == ("a", "b;c") and train.num_examples == 2
+    (images / "b.csv").write_text(text, "utf-16")
+    with pytest.raises(ValueError, match="b.csv:1 must be UTF-8, got UTF-16"):
+        load(images, "b.csv", None)
