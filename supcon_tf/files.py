@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
+import glob
 import hashlib
 import json
 import os
 import pathlib
+import re
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -16,6 +19,34 @@ from etils import epath
 from supcon_tf import exceptions
 
 _CHUNK = 2**22  # bytes
+# What TensorFlow takes for a pattern in the path of a checkpoint.
+_PATTERN = re.compile(r"[*?\[\\]")
+_LONGEST_BELOW = "x" * 160  # of a file in a run, by its path from there
+
+
+def expanded(path: str | os.PathLike[str], argument: str = "path") -> str:
+    """A path that begins with ~ or ~USER from the root on.
+
+    Where a path is the value of a flag, or an argument in Python, no shell has
+    done that. A file that is itself called ~NAME is that file, if no user is.
+
+    Args:
+      path: local or gs://, or what else stands in the place of a path.
+      argument: name of the argument or flag that it comes from.
+
+    Raises:
+      ValueError: there is neither such a user nor such a file.
+    """
+    path = os.fspath(path)
+    whole = os.path.expanduser(path)
+    exceptions.require(
+        not whole.startswith("~") or os.path.lexists(whole),
+        f"`{argument}` must be of a user that there is, where it begins with ~",
+        path,
+    )
+    # pathlib drops the ./ of ./~, which would mean another folder.
+    is_named_so = os.path.normpath(whole).startswith("~")
+    return os.path.abspath(whole) if is_named_so else whole
 
 
 def write_atomically(path: epath.PathLike, content: str | bytes) -> None:
@@ -72,20 +103,85 @@ def check_writable(argument: str, path: epath.PathLike) -> None:
         is tried, with a file without a name where the first folder is missing.
 
     Raises:
-      ValueError: a part of the path is a file, or nothing can be written.
+      ValueError: a part of the path is a file or too long, or nothing can be
+        written; or a path that is not local has what TensorFlow takes for a
+        pattern.
     """
     if "://" in str(path):
+        _check_literal(f"`{argument}`", path)
         return
-    existing = pathlib.Path(path).absolute()
-    while not os.path.lexists(existing):
-        existing = existing.parent
+    existing, missing = pathlib.Path(path).absolute(), []
     try:
+        with contextlib.suppress(FileNotFoundError):
+            os.lstat(f"{path}/{_LONGEST_BELOW}")
+        while not os.path.lexists(existing):
+            missing.append(existing.name)
+            existing = existing.parent
+        for name in missing:
+            with contextlib.suppress(FileNotFoundError):
+                os.lstat(existing / name)
         tempfile.TemporaryFile(dir=existing).close()
     except OSError as error:
         raise exceptions.InvalidValue(
             f"`{argument}` must be a folder that can be written, got {path}: "
             f"{existing}: {error.strerror}"
         ) from error
+
+
+def children(directory: epath.PathLike, pattern: str = "*") -> list[epath.Path]:
+    """What is in a directory, by a pattern of its name, sorted.
+
+    The path of the directory is taken as it is, while in a `glob` *, ? and
+    brackets of it would be part of the pattern. Hidden names need a pattern
+    that begins with a dot. Of a directory that is not there nothing is in it.
+
+    Args:
+      directory: local or gs://.
+      pattern: of a name, as of `fnmatch`.
+    """
+    directory = epath.Path(directory)
+    if not directory.is_dir():
+        return []
+    return sorted(
+        path
+        for path in directory.iterdir()
+        if fnmatch.fnmatchcase(path.name, pattern)
+        and path.name.startswith(".") <= pattern.startswith(".")
+    )
+
+
+@contextlib.contextmanager
+def literal(directory: epath.PathLike) -> Iterator[str]:
+    r"""A path of a directory that TensorFlow's readers take as it is.
+
+    What reads checkpoints takes \*, ?, [ and \\ in a path for a pattern: a
+    directory whose path has one is read through a link.
+
+    Yields:
+      The path itself, or that of a link that is there during the block.
+
+    Raises:
+      ValueError: the path has one, and is not local.
+    """
+    path = os.fspath(directory)
+    if not _PATTERN.search(path):
+        yield path
+        return
+    _check_literal("the path of a checkpoint", path)
+    with tempfile.TemporaryDirectory() as folder:
+        link = os.path.join(folder, "link")
+        os.symlink(os.path.abspath(path), link)
+        yield link
+
+
+def _check_literal(argument: str, path: epath.PathLike) -> None:
+    """Raises ValueError for a pattern in a path that is not local."""
+    exceptions.require(
+        "://" not in str(path) or not _PATTERN.search(str(path)),
+        f"{argument} must have none of * ? [ \\, which TensorFlow takes for "
+        "a pattern, where it is not local",
+        path,
+    )
 
 
 def digest(path: epath.PathLike) -> dict[str, object]:
@@ -149,7 +245,8 @@ def remove_unfinished(path: epath.PathLike) -> None:
     name can only fail.
     """
     path = epath.Path(path)
-    for partial in path.parent.glob(f".{path.name}.*.partial"):
+    pattern = f".{glob.escape(path.name)}.*.partial"
+    for partial in children(path.parent, pattern):
         _remove(partial)
 
 

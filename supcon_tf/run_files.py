@@ -41,7 +41,7 @@ class RunDirectory:
     """
 
     def __init__(self, path: str | os.PathLike[str]):
-        self.path = epath.Path(path)
+        self.path = epath.Path(files.expanded(path))
         self.settings_file = self.path / "settings.flags"
         self.classes_file = self.path / "classes.json"
         self.images_file = self.path / "images.json"
@@ -71,7 +71,8 @@ class RunDirectory:
 
     def stages(self) -> list[str]:
         """The names of the linear stages and transfers that are there."""
-        return sorted(x.parent.name for x in self.path.glob("*/settings.flags"))
+        folders = files.children(self.path)
+        return [x.name for x in folders if RunDirectory(x).exists()]
 
     def exists(self) -> bool:
         """Whether there is a run, or a stage."""
@@ -116,7 +117,7 @@ class RunDirectory:
         if not self.exists():
             return {}
         values: dict[str, list[str]] = {}
-        for line in self.settings_file.read_text().splitlines():
+        for line in self.settings_file.read_text().split("\n"):
             if line.startswith("--"):
                 flag, _, value = line.removeprefix("--").partition("=")
                 values.setdefault(flag, []).append(value)
@@ -136,7 +137,7 @@ class RunDirectory:
 
     def exports(self) -> list[int]:
         """The versions below export/, rising."""
-        names = (path.name for path in self.export.glob("*"))
+        names = (path.name for path in files.children(self.export))
         return sorted(int(name) for name in names if name.isdecimal())
 
     def export_record(self) -> dict[str, object]:
@@ -343,7 +344,8 @@ def path_of(checkpoints: epath.Path, step: int) -> epath.Path:
 
 def steps_in(checkpoints: epath.Path) -> list[int]:
     """The steps that have a checkpoint, rising."""
-    names = (path.name for path in checkpoints.glob(f"{_CHECKPOINT}*"))
+    there = files.children(checkpoints, f"{_CHECKPOINT}*")
+    names = (path.name for path in there)
     steps = (name.removeprefix(_CHECKPOINT) for name in names)
     return sorted(int(step) for step in steps if step.isdigit())
 

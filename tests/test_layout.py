@@ -21,7 +21,7 @@ BELOW = {
     "fonts": set(),
     "palette": set(),
     "scores": set(),
-    "settings": set(),
+    "settings": {"files"},
     "text_table": set(),
     "tracing": set(),
     "command_line": {"settings"},
@@ -30,12 +30,12 @@ BELOW = {
     "run_files": {"files", "settings"},
     "distribute": set(),
     "losses": {"defaults", "distribute", "keras_2", "tracing"},
-    "models": {"defaults", "keras_2", "tracing"},
+    "models": {"defaults", "files", "keras_2", "tracing"},
     "augment": {"defaults", "tracing"},
     "data": {"augment", "defaults", "files", "rows", "tracing"},
     "measures": {"tracing"},
 }
-BELOW["text"] = {"data", "keras_2", "models", "rows", "tracing"}
+BELOW["text"] = {"data", "files", "keras_2", "models", "rows", "tracing"}
 BELOW["training"] = {*BELOW}
 for above in ("evaluation", "serving", "conversion"):
     BELOW[above] = BELOW["training"] | {"training"}

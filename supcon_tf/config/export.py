@@ -75,7 +75,7 @@ class ImportSettings(images.DataSettings):
     """Whose: google-research/supcon (google_supcon), google-research/simclr's
     tf2 (simclr_tf2), HobbitLong/SupContrast (supcontrast), or a ResNet of
     torchvision."""
-    checkpoint: str | None = None
+    checkpoint: str | None = setting(None, path=True)
     """File .pth, prefix of TensorFlow's files such as model.ckpt-1000, or
     SavedModel. The formats of PyTorch need the extra torch."""
     drop: tuple[str, ...] = ()
@@ -141,15 +141,15 @@ class PredictSettings(Settings):
     run_dir: str = "."
     """Run directory whose newest export is asked in this process; default: the
     working directory."""
-    images: tuple[str, ...] = ()
+    images: tuple[str, ...] = setting((), path=True)
     """Image files, and folders that are searched for .jpg, .jpeg and .png;
     also as arguments without a flag."""
     text: tuple[str, ...] = setting((), repeated=True)
     """A text to ask an export on texts about, in the place of images; two
     sentences have a tab between. May be given several times."""
-    text_files: tuple[str, ...] = ()
+    text_files: tuple[str, ...] = setting((), path=True)
     """Files with a text per line."""
-    model_dir: str | None = None
+    model_dir: str | None = setting(None, path=True)
     """SavedModel, or directory of its versions, in place of the run's
     export."""
     server: str | None = setting(
@@ -180,6 +180,7 @@ class PredictSettings(Settings):
     2, 4, ... seconds."""
     output: str | None = setting(
         None,
+        path=True,
         must=(
             f"end in {', '.join(_SUFFIXES)}, got {{}}",
             lambda path: not path or path.lower().endswith(_SUFFIXES),

@@ -22,7 +22,7 @@ class DataSettings(Settings):
     --data_dir), manifest (a .csv, .tsv or .jsonl of paths and labels), tfrecord
     (files as of tools/make_tfrecords.py), or tfds:NAME; default: manifest where
     --data_dir ends so, folder where it is something else."""
-    data_dir: str | None = setting(None, resumable=True, common=True)
+    data_dir: str | None = setting(None, resumable=True, common=True, path=True)
     """Folder of the images, manifest, folder of TFRecord files, or of the
     prepared TFDS sets."""
     tfrecord_features: tuple[str, ...] = setting(
