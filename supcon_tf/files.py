@@ -21,6 +21,7 @@ from supcon_tf import exceptions
 _CHUNK = 2**22  # bytes
 # What TensorFlow takes for a pattern in the path of a checkpoint.
 _PATTERN = re.compile(r"[*?\[\\]")
+_LINKS: dict[str, tempfile.TemporaryDirectory] = {}  # of `literal`
 _LONGEST_BELOW = "x" * 160  # of a file in a run, by its path from there
 
 
@@ -150,28 +151,27 @@ def children(directory: epath.PathLike, pattern: str = "*") -> list[epath.Path]:
     )
 
 
-@contextlib.contextmanager
-def literal(directory: epath.PathLike) -> Iterator[str]:
+def literal(directory: epath.PathLike) -> str:
     r"""A path of a directory that TensorFlow's readers take as it is.
 
-    What reads checkpoints takes \*, ?, [ and \\ in a path for a pattern: a
-    directory whose path has one is read through a link.
+    What reads checkpoints takes *, ?, [ and \ in a path for a pattern.
 
-    Yields:
-      The path itself, or that of a link that is there during the block.
+    Returns:
+      The path itself; of one that has them that of a link, which is there
+      until the process ends, since some variables are read when they are made.
 
     Raises:
-      ValueError: the path has one, and is not local.
+      ValueError: the path has them, and is not local.
     """
     path = os.fspath(directory)
     if not _PATTERN.search(path):
-        yield path
-        return
+        return path
     _check_literal("the path of a checkpoint", path)
-    with tempfile.TemporaryDirectory() as folder:
-        link = os.path.join(folder, "link")
-        os.symlink(os.path.abspath(path), link)
-        yield link
+    path = os.path.abspath(path)
+    if path not in _LINKS:
+        _LINKS[path] = tempfile.TemporaryDirectory()
+        os.symlink(path, f"{_LINKS[path].name}/link")
+    return f"{_LINKS[path].name}/link"
 
 
 def _check_literal(argument: str, path: epath.PathLike) -> None:

@@ -17,8 +17,8 @@ class SavedModel(model.Model):
     """A SavedModel of this machine, by its directory."""
 
     def __init__(self, directory: str | os.PathLike[str]):
-        with files.literal(directory) as path:
-            self._functions = tf.saved_model.load(path).signatures
+        loaded = tf.saved_model.load(files.literal(directory))
+        self._functions = loaded.signatures
 
     def _tensors(self) -> model.Tensors:
         for name, function in self._functions.items():

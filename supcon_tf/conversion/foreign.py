@@ -192,8 +192,8 @@ def _tensorflow_arrays(path: str) -> dict[str, np.ndarray]:
         prefix = f"{path}/variables/variables"
     folder, name = os.path.split(prefix)
     try:
-        with files.literal(folder or ".") as directory:
-            return _variables(tf.train.load_checkpoint(f"{directory}/{name}"))
+        prefix = os.path.join(files.literal(folder), name)
+        return _variables(tf.train.load_checkpoint(prefix))
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         raise exceptions.InvalidValue(
             "`checkpoint` must be a checkpoint of TensorFlow, got "

@@ -166,12 +166,7 @@ def _load_h5(target: tf.keras.Model, path: str) -> None:
 
 
 def _load_saved_model(target: tf.keras.Model, path: str) -> None:
-    with files.literal(path) as directory:
-        _load_variables(target, f"{directory}/variables/variables")
-
-
-def _load_variables(target: tf.keras.Model, variables: str) -> None:
-    """Loads those of a SavedModel, by the prefix of their files."""
+    variables = os.path.join(files.literal(path), "variables", "variables")
     names = [name for name, _ in tf.train.list_variables(variables)]
     own = [name for name in names if name.startswith("weights/")]
     parts = {"root": target}

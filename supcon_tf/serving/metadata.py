@@ -88,8 +88,8 @@ def write_metadata(
 
 def _num_parameters(directory: epath.Path) -> int:
     """How many numbers the variables of a SavedModel are."""
-    with files.literal(directory) as path:
-        reader = tf.train.load_checkpoint(f"{path}/variables/variables")
+    variables = f"{files.literal(directory)}/variables/variables"
+    reader = tf.train.load_checkpoint(variables)
     kinds = reader.get_variable_to_dtype_map()
     shapes = reader.get_variable_to_shape_map()
     return sum(

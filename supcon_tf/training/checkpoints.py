@@ -134,16 +134,15 @@ def restore(path: epath.PathLike, **parts: tf.Module) -> None:
       ValueError: a variable of a part is missing or has another shape; the
         message lists them.
     """
-    with files.literal(path) as directory:
-        prefix = f"{directory}/{_VARIABLES}"
-        try:
-            status = tf.train.Checkpoint(**parts).read(prefix)
-            status.assert_existing_objects_matched().expect_partial()
-        except (AssertionError, ValueError, tf.errors.OpError) as error:
-            raise exceptions.InvalidValue(
-                f"{path} must fit {', '.join(parts)} of settings.flags, but "
-                f"does not: {_differences(prefix, parts) or error}"
-            ) from error
+    prefix = f"{files.literal(path)}/{_VARIABLES}"
+    try:
+        status = tf.train.Checkpoint(**parts).read(prefix)
+        status.assert_existing_objects_matched().expect_partial()
+    except (AssertionError, ValueError, tf.errors.OpError) as error:
+        raise exceptions.InvalidValue(
+            f"{path} must fit {', '.join(parts)} of settings.flags, but does "
+            f"not: {_differences(prefix, parts) or error}"
+        ) from error
     for part in parts.values():
         models.finalize(part)
 
