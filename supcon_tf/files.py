@@ -50,6 +50,11 @@ def expanded(path: str | os.PathLike[str], argument: str = "path") -> str:
     return os.path.abspath(whole) if is_named_so else whole
 
 
+def whole(path: str) -> str:
+    """A local path from the root on; any other as it is."""
+    return path if "://" in path else os.path.abspath(path)
+
+
 def write_atomically(path: epath.PathLike, content: str | bytes) -> None:
     """Writes a file, local or gs://, under another name, then renames it."""
     path = epath.Path(path)

@@ -30,7 +30,7 @@ def test_flags_have_the_dataclass_defaults_and_a_help_text(settings_class):
         named = {"data_dir": "y"}  # to another data set, which must be named
     if "checkpoint" in settings_class.__dataclass_fields__:
         named["checkpoint"] = "c"
-    if "train_file" in settings_class.__dataclass_fields__:
+    if "model" in settings_class.__dataclass_fields__:
         named |= {"train_file": "t.tsv", "model": "m"}
     arguments = [f"--{name}={value}" for name, value in named.items()]
     parsed = parse(settings_class, "--run_dir=x", *arguments)

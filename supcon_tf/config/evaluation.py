@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from supcon_tf import exceptions
-from supcon_tf.config import images, objectives, running, stages
+from supcon_tf.config import images, objectives, running, stages, texts
 from supcon_tf.settings import Settings, setting, to_text, with_default
 
 # The benchmark's order, Sec. 4.1 of https://arxiv.org/abs/1903.12261.
@@ -38,7 +38,7 @@ def _be_numbers(largest: int) -> tuple[str, Callable[[object], bool]]:
 
 
 @dataclasses.dataclass(frozen=True)
-class EvaluateSettings(Settings):
+class EvaluateSettings(images.MovedDataSettings, texts.MovedTextsSettings):
     """Settings of tools/evaluate.py."""
 
     linear_stage: str = setting("linear", must=stages.STAGE_NAME)

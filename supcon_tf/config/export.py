@@ -7,7 +7,7 @@ import pathlib
 import urllib.parse
 
 from supcon_tf import exceptions
-from supcon_tf.config import evaluation, images, running, stages
+from supcon_tf.config import evaluation, images, running, stages, texts
 from supcon_tf.settings import Settings, setting, with_default
 
 _SUFFIXES = (".csv", ".json", ".jsonl")
@@ -32,12 +32,15 @@ class ClassifierSettings(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
-class ExportSettings(ClassifierSettings):
+class ExportSettings(ClassifierSettings, images.MovedDataSettings):
     """Settings of tools/export.py."""
 
     prototypes: bool = False
     """Add the signature classify_by_neighbours: the class whose training images
     are nearest in the mean. Needs the training images."""
+    train_file: str | None = with_default(
+        texts.MovedTextsSettings, "train_file"
+    )
     top_k: int = setting(5, at_least=1)
     """Classes in top_classes, at most all."""
     threshold: float = setting(0.5, above=0, at_most=0.9999)
@@ -60,6 +63,11 @@ class ExportSettings(ClassifierSettings):
     def _check(self) -> None:
         if not self.max_batch_size:
             self._check_left_out("without --max_batch_size", "batch_timeout_ms")
+        if not self.prototypes:
+            self._check_left_out(
+                "without --prototypes, which alone need data",
+                *("data_dir", "train_file"),
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +105,7 @@ class ImportSettings(images.DataSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class ConvertSettings(ClassifierSettings):
+class ConvertSettings(ClassifierSettings, images.MovedDataSettings):
     """Settings of tools/convert.py."""
 
     formats: tuple[str, ...] = setting(

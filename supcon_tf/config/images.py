@@ -97,6 +97,17 @@ class DataSettings(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
+class MovedDataSettings(Settings):
+    """Where the data of the run are by now."""
+
+    data_dir: str | None = setting(None, recorded=False, common=True, path=True)
+    """Where the images of the run are by now, in place of the path that it has
+    recorded, for this call; tools/pretrain.py --resume --data_dir=NEW records
+    the new one. Default: the recorded one, or where they have moved together
+    with the run."""
+
+
+@dataclasses.dataclass(frozen=True)
 class PartSettings(Settings):
     """A part of the training images: the reduced data of Sec. 4.2."""
 

@@ -189,6 +189,7 @@ class PretrainSettings(
 
 @dataclasses.dataclass(frozen=True)
 class LinearSettings(
+    images.MovedDataSettings,
     images.BatchSettings,
     images.ViewSettings,
     images.AugmentationSettings,

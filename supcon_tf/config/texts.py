@@ -69,6 +69,18 @@ class SentenceSettings(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
+class MovedTextsSettings(Settings):
+    """Where the data of the run are by now."""
+
+    train_file: str | None = setting(None, recorded=False, path=True)
+    """Of a run on texts, where its training sentences are by now; as
+    --data_dir."""
+    test_file: str | None = setting(None, recorded=False, path=True)
+    """Of a run on texts, where its test sentences are by now; as
+    --data_dir."""
+
+
+@dataclasses.dataclass(frozen=True)
 class LanguageModelSettings(Settings):
     """Which language model, and what is made of its states."""
 

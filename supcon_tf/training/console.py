@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+from collections.abc import Mapping
 
 import tensorflow as tf
 
@@ -15,6 +16,16 @@ from supcon_tf.training import builders, devices
 def print_line(name: str, text: object) -> None:
     """Prints a named line at once, also into a log file."""
     print(f"{name:<12} {text}", flush=True)
+
+
+def print_moved(paths: Mapping[str, str]) -> None:
+    """Prints where data are that have moved with their run; nothing of none.
+
+    `paths` are by the names of their settings.
+    """
+    if paths:
+        text = ", ".join(f"{name} {path}" for name, path in paths.items())
+        print_line("moved", f"{text}: together with the run")
 
 
 def print_header(

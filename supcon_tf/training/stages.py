@@ -166,15 +166,12 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
       ValueError: run_dir is no pretrained run, the stage's name is taken, or
         the data has other classes than the run.
     """
-    run = runs.Run.open(settings.run_dir)
+    run = runs.Run.open(settings.run_dir, data_dir=settings.data_dir)
     stage = run.files.stage(settings.name)
     settings = loop.check_run(stage, settings)
     checkpoint = run.checkpoint
     strategy = devices.set_up(settings)
-    images = input_pipeline.source(
-        run.settings, "train", devices.file_shard(settings, strategy)
-    )
-    run.files.check_classes(images.class_names)
+    images = run.source("train", devices.file_shard(settings, strategy))
     _check_learnable(settings, images)
     exceptions.require(
         not images.is_multi_label
