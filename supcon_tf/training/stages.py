@@ -32,9 +32,9 @@ def pretrain(
     """Stage 1: trains the encoder with the SupCon loss or a compared one.
 
     Everything that can be wrong with settings, directory and data is found
-    before the first step. SIGTERM and Ctrl-C end the process with
-    `preemption.EXIT_CODE` once the step under way is saved. `load` puts the
-    initial weights into the built model.
+    before the first step. A signal such as SIGTERM, that of Ctrl-C or that of a
+    closed terminal ends the process with `preemption.EXIT_CODE` once the step
+    under way is saved. `load` puts the initial weights into the built model.
 
     Example:
       >>> from supcon_tf import config, training
