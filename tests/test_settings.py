@@ -111,6 +111,11 @@ def test_a_tilde_of_a_path_is_expanded(tmp_path, monkeypatch):
         config.PretrainSettings("~no0/x")
 
 
+def test_a_name_with_a_comma_in_a_list_of_files_is_quoted():
+    parsed = parse(config.PredictSettings, '--images="a,b.jpg",c d.jpg')
+    assert parsed.images == ("a,b.jpg", "c d.jpg")
+
+
 @pytest.mark.parametrize("path", ["a\nb", "a\rb", "a\udcffb"])
 def test_a_path_is_a_line_of_utf_8(path):
     with pytest.raises(
