@@ -210,9 +210,13 @@ def test_a_tilde_is_the_home_in_python(home):
     assert splits["train"].root == f"{home}/photos"
     data.write_tfrecords(splits, "~/records")
     assert data.load("tfrecord", "test", "~/records").num_examples == 21
-    (home / "list.csv").write_text("path,label\nphotos/test/mid/00.png,a\n")
-    with pytest.raises(ValueError, match="test split must hold images"):
-        data.load("manifest", "test", "~/list.csv")
+    lines = [
+        f"photos/{split}/{name}/00.png,{name},{split}"
+        for split in splits
+        for name in ("mid", "dark")
+    ]
+    (home / "list.csv").write_text("\n".join(["path,label,split", *lines]))
+    assert data.load("manifest", "test", "~/list.csv").num_examples == 2
     encoder = models.Encoder("vgg8", width=0.1)
     encoder.build((None, 32, 32, 3))
     serving.export_saved_model(encoder, "~/export", image_size=32)
