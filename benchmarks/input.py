@@ -70,7 +70,7 @@ class InputBench(harness.Bench):
         choices=("memory", "jpeg", "tfrecord"),
     )
     views: bool = settings.setting(False, "Also pairs of views, ours alone.")
-    data_dir: str | None = settings.setting(None, DATA_HELP)
+    data_dir: str | None = settings.setting(None, DATA_HELP, path=True)
     batch_size: int = settings.setting(64, "Images per batch.", at_least=1)
     rounds: int = settings.setting(3, "Processes per job.", at_least=1)
     seconds: float = settings.setting(

@@ -62,10 +62,14 @@ class LearningBench(harness.Bench):
 
     run_dir: str = harness.run_dir("bench_learning")
     supcontrast_path: str | None = settings.setting(
-        None, "Folder of HobbitLong/SupContrast, unchanged; needs PyTorch."
+        None,
+        "Folder of HobbitLong/SupContrast, unchanged; needs PyTorch.",
+        path=True,
     )
     data_dir: str | None = settings.setting(
-        None, "Images in train/<class>/, test/<class>/; default: the digits."
+        None,
+        "Images in train/<class>/, test/<class>/; default: the digits.",
+        path=True,
     )
     seeds: int = settings.setting(3, "Trainings of each.", at_least=1)
     steps: int = settings.setting(2000, "Steps of a training.", at_least=1)

@@ -63,10 +63,14 @@ class LossBench(harness.Bench):
         (512, 2048, 4096, 8192, 12288), "Sizes: batch times views."
     )
     official_path: str | None = settings.setting(
-        None, "supcon/losses.py of google-research, in place."
+        None,
+        "supcon/losses.py of google-research, in place.",
+        path=True,
     )
     supcontrast_path: str | None = settings.setting(
-        None, "losses.py of HobbitLong/SupContrast; needs PyTorch."
+        None,
+        "losses.py of HobbitLong/SupContrast; needs PyTorch.",
+        path=True,
     )
     rounds: int = settings.setting(3, "Processes per job.", at_least=1)
     seconds: float = settings.setting(

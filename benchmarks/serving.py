@@ -61,7 +61,7 @@ class ServingBench(harness.Bench):
     PEERS = ("ours_images", "keras_resnet50")
 
     run_dir: str = harness.run_dir("bench_serving")
-    data_dir: str | None = settings.setting(None, inputs.DATA_HELP)
+    data_dir: str | None = settings.setting(None, inputs.DATA_HELP, path=True)
     images: tuple[int, ...] = settings.setting((1, 8, 32), "Per request.")
     concurrency: tuple[int, ...] = settings.setting((1, 4), "Clients at once.")
     rounds: int = settings.setting(3, "Processes per job.", at_least=1)

@@ -72,7 +72,9 @@ class StepBench(harness.Bench):
     )
     batch_sizes: tuple[int, ...] = settings.setting((64,), "Images per step.")
     supcontrast_path: str | None = settings.setting(
-        None, "The loss of torch: SupContrast's losses.py, else a plain one."
+        None,
+        "The loss of torch: SupContrast's losses.py, else a plain one.",
+        path=True,
     )
     image_size: int = settings.setting(
         32, "Side of a view, pixels.", at_least=8

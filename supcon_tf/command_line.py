@@ -5,6 +5,7 @@ TensorFlow is not imported, so that `--help` and a wrong flag answer at once.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -75,7 +76,8 @@ def _keep_output() -> None:
         if getattr(sys, name) is None:  # closed, as by some schedulers
             setattr(sys, name, open(os.devnull, "w"))
         # A class called `été` on a terminal that knows ASCII alone.
-        getattr(sys, name).reconfigure(errors="backslashreplace")
+        with contextlib.suppress(OSError):  # of a stream of another kind
+            getattr(sys, name).reconfigure(errors="backslashreplace")
     # Figures become files. In the process of a notebook's `!supcon` it names a
     # backend that this Python may not have.
     os.environ["MPLBACKEND"] = "agg"

@@ -18,7 +18,7 @@ import threading
 import typing
 
 import supcon_tf
-from supcon_tf import command_line, config
+from supcon_tf import command_line, config, files
 from supcon_tf.settings import from_flagfile
 
 # Those of flags/, which the package carries.
@@ -284,6 +284,7 @@ def make_tfrecords(settings: config.MakeTfrecordsSettings) -> None:
     Takes any data set that a training takes. The same command goes on where it
     was stopped.
     """
+    files.check_writable("run_dir", settings.run_dir)
     splits = {
         split: supcon_tf.training.input_pipeline.source(settings, split)
         for split in ("train", "test")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
+import glob
 import hashlib
 import json
 import os
 import pathlib
+import re
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -17,6 +20,40 @@ from supcon_tf import exceptions
 
 _CHUNK = 2**22  # bytes
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how it begins
+# What TensorFlow takes for a pattern in the path of a checkpoint.
+_PATTERN = re.compile(r"[*?\[\\]")
+_LINKS: dict[str, tempfile.TemporaryDirectory] = {}  # of `literal`
+_LONGEST_BELOW = "x" * 160  # of a file in a run, by its path from there
+
+
+def expanded(path: str | os.PathLike[str], argument: str = "path") -> str:
+    """A path that begins with ~ or ~USER from the root on.
+
+    Where a path is the value of a flag, or an argument in Python, no shell has
+    done that. A file that is itself called ~NAME is that file, if no user is.
+
+    Args:
+      path: local or gs://, or what else stands in the place of a path.
+      argument: name of the argument or flag that it comes from.
+
+    Raises:
+      ValueError: there is neither such a user nor such a file.
+    """
+    path = os.fspath(path)
+    whole = os.path.expanduser(path)
+    exceptions.require(
+        not whole.startswith("~") or os.path.lexists(whole),
+        f"`{argument}` must be of a user that there is, where it begins with ~",
+        path,
+    )
+    # pathlib drops the ./ of ./~, which would mean another folder.
+    is_named_so = os.path.normpath(whole).startswith("~")
+    return os.path.abspath(whole) if is_named_so else whole
+
+
+def whole(path: str) -> str:
+    """A local path from the root on; any other as it is."""
+    return path if "://" in path else os.path.abspath(path)
 
 
 def write_atomically(path: epath.PathLike, content: str | bytes) -> None:
@@ -76,14 +113,23 @@ def check_writable(argument: str, path: epath.PathLike) -> None:
         is tried, with a file without a name where the first folder is missing.
 
     Raises:
-      ValueError: a part of the path is a file, or nothing can be written.
+      ValueError: a part of the path is a file or too long, or nothing can be
+        written; or a path that is not local has what TensorFlow takes for a
+        pattern.
     """
     if "://" in str(path):
+        _check_literal(f"`{argument}`", path)
         return
-    existing = pathlib.Path(path).absolute()
-    while not os.path.lexists(existing):
-        existing = existing.parent
+    existing, missing = pathlib.Path(path).absolute(), []
     try:
+        with contextlib.suppress(FileNotFoundError):
+            os.lstat(f"{path}/{_LONGEST_BELOW}")
+        while not os.path.lexists(existing):
+            missing.append(existing.name)
+            existing = existing.parent
+        for name in missing:
+            with contextlib.suppress(FileNotFoundError):
+                os.lstat(existing / name)
         tempfile.TemporaryFile(dir=existing).close()
     except OSError as error:
         raise exceptions.InvalidValue(
@@ -102,6 +148,61 @@ def state(path: epath.PathLike) -> list[int]:
         return [status.length, int(status.mtime)]
     status = os.stat(path)
     return [status.st_size, status.st_mtime_ns]
+
+
+def children(directory: epath.PathLike, pattern: str = "*") -> list[epath.Path]:
+    """What is in a directory, by a pattern of its name, sorted.
+
+    The path of the directory is taken as it is, while in a `glob` *, ? and
+    brackets of it would be part of the pattern. Hidden names need a pattern
+    that begins with a dot. Of a directory that is not there nothing is in it.
+
+    Args:
+      directory: local or gs://.
+      pattern: of a name, as of `fnmatch`.
+    """
+    directory = epath.Path(directory)
+    if not directory.is_dir():
+        return []
+    return sorted(
+        path
+        for path in directory.iterdir()
+        if fnmatch.fnmatchcase(path.name, pattern)
+        and path.name.startswith(".") <= pattern.startswith(".")
+    )
+
+
+def literal(directory: epath.PathLike) -> str:
+    r"""A path of a directory that TensorFlow's readers take as it is.
+
+    What reads checkpoints takes *, ?, [ and \ in a path for a pattern.
+
+    Returns:
+      The path itself; of one that has them that of a link, which is there
+      until the process ends, since some variables are read when they are made.
+
+    Raises:
+      ValueError: the path has them, and is not local.
+    """
+    path = os.fspath(directory)
+    if not _PATTERN.search(path):
+        return path
+    _check_literal("the path of a checkpoint", path)
+    path = os.path.abspath(path)
+    if path not in _LINKS:
+        _LINKS[path] = tempfile.TemporaryDirectory()
+        os.symlink(path, f"{_LINKS[path].name}/link")
+    return f"{_LINKS[path].name}/link"
+
+
+def _check_literal(argument: str, path: epath.PathLike) -> None:
+    """Raises ValueError for a pattern in a path that is not local."""
+    exceptions.require(
+        "://" not in str(path) or not _PATTERN.search(str(path)),
+        f"{argument} must have none of * ? [ \\, which TensorFlow takes for "
+        "a pattern, where it is not local",
+        path,
+    )
 
 
 def digest(path: epath.PathLike) -> dict[str, object]:
@@ -165,7 +266,8 @@ def remove_unfinished(path: epath.PathLike) -> None:
     name can only fail.
     """
     path = epath.Path(path)
-    for partial in path.parent.glob(f".{path.name}.*.partial"):
+    pattern = f".{glob.escape(path.name)}.*.partial"
+    for partial in children(path.parent, pattern):
         _remove(partial)
 
 

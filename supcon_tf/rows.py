@@ -39,7 +39,7 @@ def read_rows(
       ValueError: there is no such file or column, a line is not UTF-8 or has
         too few fields; it names file and line.
     """
-    file = epath.Path(path)
+    file = epath.Path(files.expanded(path))
     exceptions.require(
         file.suffix in SUFFIXES and file.exists() and not file.is_dir(),
         f"{path} must be a file {', '.join(SUFFIXES)}",

@@ -5,11 +5,12 @@ Without TensorFlow: who reports on runs needs none.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from etils import epath
@@ -21,6 +22,11 @@ ENCODED_LABELS = "labels.npy"  # below encoded/<split>
 ENCODED_RECORD = "made_of.json"
 _CHECKPOINT = "step-"  # before the step, eight digits or more
 _SHOWN_NAMES = 5  # of images, in a message
+# Settings that name data, which later tools read again.
+_DATA = (
+    *("data_dir", "hierarchy"),
+    *("train_file", "validation_file", "test_file"),
+)
 
 
 class RunDirectory:
@@ -41,7 +47,7 @@ class RunDirectory:
     """
 
     def __init__(self, path: str | os.PathLike[str]):
-        self.path = epath.Path(path)
+        self.path = epath.Path(files.expanded(path))
         self.settings_file = self.path / "settings.flags"
         self.classes_file = self.path / "classes.json"
         self.images_file = self.path / "images.json"
@@ -71,7 +77,8 @@ class RunDirectory:
 
     def stages(self) -> list[str]:
         """The names of the linear stages and transfers that are there."""
-        return sorted(x.parent.name for x in self.path.glob("*/settings.flags"))
+        folders = files.children(self.path)
+        return [x.name for x in folders if RunDirectory(x).exists()]
 
     def exists(self) -> bool:
         """Whether there is a run, or a stage."""
@@ -90,7 +97,8 @@ class RunDirectory:
         """
         there = {"run_dir": f"{self.path}{end}"}
         tool = "finetune_text" if self.is_of_texts() else "pretrain"
-        lines = [command(tool, flagfile=self.settings_file, **there)]
+        moved = moved_data(self.flags(), self.path)
+        lines = [command(tool, flagfile=self.settings_file, **there, **moved)]
         if linear_stage:
             stage = self.stage(linear_stage).settings_file
             lines.append(command("train_linear", flagfile=stage, **there))
@@ -116,7 +124,7 @@ class RunDirectory:
         if not self.exists():
             return {}
         values: dict[str, list[str]] = {}
-        for line in self.settings_file.read_text().splitlines():
+        for line in self.settings_file.read_text().split("\n"):
             if line.startswith("--"):
                 flag, _, value = line.removeprefix("--").partition("=")
                 values.setdefault(flag, []).append(value)
@@ -136,7 +144,7 @@ class RunDirectory:
 
     def exports(self) -> list[int]:
         """The versions below export/, rising."""
-        names = (path.name for path in self.export.glob("*"))
+        names = (path.name for path in files.children(self.export))
         return sorted(int(name) for name in names if name.isdecimal())
 
     def export_record(self) -> dict[str, object]:
@@ -229,7 +237,11 @@ class RunDirectory:
             files.write_json(self.images_file, record, ensure_ascii=False)
 
     def record(self, own: settings.Settings) -> None:
-        """Writes the settings of the run, in place of earlier ones."""
+        """Writes the settings of the run, in place of earlier ones.
+
+        With where the run is, to tell later what has moved with it.
+        """
+        own = dataclasses.replace(own, run_dir=files.whole(own.run_dir))
         files.write_atomically(self.settings_file, settings.to_flagfile(own))
 
     def write_predictions(
@@ -286,6 +298,20 @@ class RunDirectory:
                 f"missing: {_listed(known ^ given)}"
             )
 
+    def check_trained_on(self, ids: Sequence[str]) -> None:
+        """Raises ValueError where data lack images that it was trained on.
+
+        They are other data then, under the name or in the place of the run's.
+        """
+        known = self._trained_on()
+        # They may lie in a train folder by now.
+        missing = known - set(ids) - {x.partition("/")[2] for x in ids}
+        if missing:
+            raise exceptions.InvalidValue(
+                f"the data must have the training images of {self.path}, got "
+                f"none of {len(missing)} of {len(known)}: {_listed(missing)}"
+            )
+
     def check_unseen(self, ids: Sequence[str] | None) -> None:
         """Raises ValueError for test images that the run was trained on.
 
@@ -321,7 +347,10 @@ class RunDirectory:
         Those that do not change its result may differ, and some may grow; see
         `resumable` and `grows` of `settings.setting`.
         """
-        other = settings.changes(self.recorded(type(own)), own)
+        recorded = self.recorded(type(own))
+        moved = moved_data(vars(recorded), own.run_dir)
+        recorded = dataclasses.replace(recorded, **moved)
+        other = settings.changes(recorded, own)
         if other:
             raise exceptions.InvalidValue(
                 f"--resume must come with the settings of {self.path}, got "
@@ -336,6 +365,35 @@ def command(tool: str, **flags: object) -> str:
     return f"python tools/{tool}.py {' '.join(given)}"
 
 
+def moved_data(
+    recorded: Mapping[str, object], run_dir: epath.PathLike
+) -> dict[str, str]:
+    """Paths of the data of a run, where they have moved together with it.
+
+    That is where nothing is at a recorded local path, and something is at the
+    same place as seen from the run.
+
+    Args:
+      recorded: settings by name, among them the run_dir of that time.
+      run_dir: where the run is by now.
+
+    Returns:
+      New paths by the names of their settings; none where the run has not
+      moved, or has not recorded where it was, as earlier versions.
+    """
+    before, now = str(recorded.get("run_dir", "")), files.whole(str(run_dir))
+    if not (os.path.isabs(before) and os.path.isabs(now)):
+        return {}
+    found = {}
+    for name in _DATA:
+        path = str(recorded.get(name) or "")
+        if os.path.isabs(path) and not os.path.lexists(path):
+            place = os.path.join(now, os.path.relpath(path, before))
+            if os.path.exists(place):
+                found[name] = os.path.normpath(place)
+    return found
+
+
 def path_of(checkpoints: epath.Path, step: int) -> epath.Path:
     """The checkpoint of a step, whether it exists or not."""
     return checkpoints / f"{_CHECKPOINT}{step:08d}"
@@ -343,7 +401,8 @@ def path_of(checkpoints: epath.Path, step: int) -> epath.Path:
 
 def steps_in(checkpoints: epath.Path) -> list[int]:
     """The steps that have a checkpoint, rising."""
-    names = (path.name for path in checkpoints.glob(f"{_CHECKPOINT}*"))
+    there = files.children(checkpoints, f"{_CHECKPOINT}*")
+    names = (path.name for path in there)
     steps = (name.removeprefix(_CHECKPOINT) for name in names)
     return sorted(int(step) for step in steps if step.isdigit())
 

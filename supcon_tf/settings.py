@@ -17,11 +17,14 @@ flag answer at once. The settings themselves are in config/.
 from __future__ import annotations
 
 import ast
+import csv
 import dataclasses
 import functools
 import inspect
+import io
 import itertools
 import operator
+import re
 import sys
 import typing
 from collections.abc import Callable, Iterator
@@ -30,7 +33,7 @@ from typing import NamedTuple, TypeVar
 from absl import flags
 from etils import epath
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, files
 
 # Flags defined here belong to the tool that runs, and show in its --help.
 flags.disclaim_key_flags()
@@ -94,6 +97,7 @@ def setting(
     adaptive: bool = False,
     repeated: bool = False,
     common: bool = False,
+    path: bool = False,
 ) -> dataclasses.Field:
     """A field with the rules for its value.
 
@@ -116,6 +120,8 @@ def setting(
       repeated: each item of a tuple of strings has a flag of its own, and may
         hold commas.
       common: one that people set, so in the short `--help`.
+      path: of a file or folder, or several; a ~ at its beginning is expanded.
+        A field that a class has again stays one.
     """
     metadata = dict(locals())  # the arguments
     return dataclasses.field(default=metadata.pop("default"), metadata=metadata)
@@ -152,6 +158,8 @@ class _Declared:
                 text = _help_texts(cls.__module__).get((cls.__name__, name))
                 metadata = metadata | {"help": text} if text else of_bases[name]
             metadata = metadata | {"kind": _KINDS[hint]}
+            if of_bases.get(name, metadata)["path"]:
+                metadata = metadata | {"path": True}
             field = dataclasses.field(default=field.default, metadata=metadata)
             setattr(cls, name, field)
 
@@ -173,15 +181,26 @@ def _help_texts(module: str) -> dict[tuple[str, str], str]:
 class Settings(_Declared):
     """Where a run is on disk."""
 
-    run_dir: str = setting("", resumable=True, common=True)
+    run_dir: str = setting("", resumable=True, common=True, path=True)
     """Run directory: what this tool writes, and reads of earlier ones."""
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
             check_field(field, getattr(self, field.name))
+            if field.metadata["path"]:
+                self._expand(field.name)
         if not self.run_dir:
             raise exceptions.InvalidValue("--run_dir must be given")
         self._check_together()
+
+    def _expand(self, name: str) -> None:
+        """Expands ~ in a path, or in several."""
+        value = getattr(self, name)
+        if isinstance(value, tuple):
+            value = tuple(files.expanded(path, name) for path in value)
+        elif value is not None:
+            value = files.expanded(value, name)
+        object.__setattr__(self, name, value)
 
     def _check_together(self) -> None:
         """Checks rules between fields: `used_by`, `_check` of every group."""
@@ -228,6 +247,9 @@ def _broken_rules(field: dataclasses.Field, value: object) -> Iterator[str]:
         yield f"be {field.type}, got {value!r}"
     if value is None:
         return
+    # TensorFlow takes no other path, and a flagfile has a line for each.
+    if rules["path"] and isinstance(value, str) and not _is_plain(value):
+        yield f"be UTF-8 without line breaks, got {value!r}"
     for item in _items(value):
         if rules["choices"] and item not in rules["choices"]:
             yield f"be one of {', '.join(rules['choices'])}, got {item!r}"
@@ -239,6 +261,11 @@ def _broken_rules(field: dataclasses.Field, value: object) -> Iterator[str]:
         rule, holds = rules["must"]
         if not holds(value):
             yield rule.format(to_text(value))
+
+
+def _is_plain(path: str) -> bool:
+    """Whether it is UTF-8 without line breaks; Python keeps other bytes so."""
+    return not re.search("[\ud800-\udfff\r\n]", path)
 
 
 def _items(value: object) -> tuple[object, ...]:
@@ -314,10 +341,12 @@ def from_flagfile(
     """
     values = flags.FlagValues()
     define_flags(settings_class, values)
+    path = files.expanded(path)
     if not epath.Path(path).is_file():
         raise exceptions.NotFound(f"no settings file {path}")
     # Not --flagfile, which cannot read gs:// paths.
-    lines = epath.Path(path).read_text().splitlines()
+    # Not splitlines, to which more than an LF ends a line.
+    lines = epath.Path(path).read_text().split("\n")
     given = [line for line in lines if line and not line.startswith("#")]
     try:
         values(["settings", *given, *extra])
@@ -330,7 +359,11 @@ def to_text(value: object) -> str:
     """A value as it stands after `--name=`."""
     if isinstance(value, bool):
         return str(value).lower()
-    return ",".join(map(str, _items(value)))
+    if not isinstance(value, tuple):
+        return str(value)
+    line = io.StringIO()  # as absl reads it
+    csv.writer(line, lineterminator="").writerow(value)
+    return line.getvalue()
 
 
 def changes(before: Settings, after: Settings) -> list[str]:

@@ -1,8 +1,10 @@
 """Files and directories that are there whole, or not at all."""
 
 import os
+import pathlib
 
 import pytest
+from etils import epath
 
 from supcon_tf import files
 
@@ -88,3 +90,82 @@ def test_a_replacement_at_any_time_leaves_a_directory(
     kept = "of another" if published else "old"
     assert (path / "file").read_text() == kept
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_tilde_is_a_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for path, expected in {
+        "~": f"{tmp_path}/home",
+        "~/runs/x": f"{tmp_path}/home/runs/x",
+        "a/~": "a/~",
+        "gs://bucket/~": "gs://bucket/~",
+        "imagenet": "imagenet",
+        # A folder that is called so: pathlib would drop the dot and slash.
+        "./~/x": f"{tmp_path}/~/x",
+    }.items():
+        assert files.expanded(path) == expected
+        assert files.expanded(epath.Path(expected)) == expected
+    message = "`run_dir` must be of a user that there is, .*got ~nobody9/x$"
+    with pytest.raises(ValueError, match=message):
+        files.expanded("~nobody9/x", "run_dir")
+    (tmp_path / "~nobody9").mkdir()
+    (tmp_path / "~nobody9" / "x").touch()
+    assert files.expanded("~nobody9/x") == f"{tmp_path}/~nobody9/x"
+
+
+ODD = "a[0.1]*?\\b"
+
+
+def test_children_are_by_their_names_whatever_the_directory_is_called(tmp_path):
+    folder = tmp_path / ODD
+    for name in ("step-1", "step-2", ".step-3", "other", f".{ODD}.x.partial"):
+        (folder / name).mkdir(parents=True)
+
+    def names(pattern):
+        return [path.name for path in files.children(folder, pattern)]
+
+    assert names("step-*") == ["step-1", "step-2"]
+    assert names("*") == ["other", "step-1", "step-2"]
+    assert names(".step-*") == [".step-3"]
+    assert files.children(folder / "none") == []
+    files.remove_unfinished(folder / ODD)
+    assert len(list(folder.iterdir())) == 4
+
+
+def test_a_path_that_tensorflow_takes_for_a_pattern_is_a_link(tmp_path):
+    plain, odd = tmp_path / "plain", tmp_path / ODD
+    odd.mkdir()
+    (odd / "file").write_text("here")
+    assert files.literal(plain) == str(plain)
+    for _ in range(2):
+        path = files.literal(odd)
+        assert pathlib.Path(path, "file").read_text() == "here"
+        assert not set(path) & set("*?[\\")
+    message = r"none of \* \? \[ .*not local, got gs"
+    with pytest.raises(ValueError, match=message):
+        files.literal("gs://bucket/a[1]")
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("x" * 300, "File name too long"),
+        ("new/" + "x" * 300, "File name too long"),
+        ("new/" * 1000, "File name too long"),
+        ("file/below", "Not a directory"),
+        ("link", "No such file or directory"),
+        ("gs://bucket/a[1]", r"none of \* \? \["),
+    ],
+)
+def test_where_nothing_can_be_written_is_found(
+    path, reason, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(ValueError, match=f"`run_dir` must .*{reason}"):
+        files.check_writable("run_dir", path)
+    for good in ("new/folder", "x" * 255, "y/" * 900):
+        files.check_writable("run_dir", good)
+    assert {x.name for x in tmp_path.iterdir()} == {"file", "link"}

@@ -22,7 +22,7 @@ BELOW = {
     "fonts": set(),
     "palette": set(),
     "scores": set(),
-    "settings": set(),
+    "settings": {"files"},
     "text_table": set(),
     "tracing": set(),
     "command_line": {"settings"},
@@ -31,7 +31,7 @@ BELOW = {
     "run_files": {"files", "settings"},
     "distribute": set(),
     "losses": {"defaults", "distribute", "keras_2", "tracing"},
-    "models": {"defaults", "keras_2", "tracing"},
+    "models": {"defaults", "files", "keras_2", "tracing"},
     "augment": {"defaults", "tracing"},
     "data": {
         "augment",
@@ -43,7 +43,7 @@ BELOW = {
     },
     "measures": {"tracing"},
 }
-BELOW["text"] = {"data", "keras_2", "models", "rows", "tracing"}
+BELOW["text"] = {"data", "files", "keras_2", "models", "rows", "tracing"}
 BELOW["training"] = {*BELOW}
 for above in ("evaluation", "serving", "conversion"):
     BELOW[above] = BELOW["training"] | {"training"}

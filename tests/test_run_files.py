@@ -127,3 +127,46 @@ def test_a_path_that_cannot_be_written_is_named(tmp_path, below):
     message = f"`run_dir` must be a folder .* got .*{below}: .*file"
     with pytest.raises(ValueError, match=message):
         run.check_free(overwrite=True)
+
+
+def test_paths_move_with_a_run(tmp_path):
+    before = tmp_path / "before"
+    recorded = {
+        "run_dir": f"{before}/runs/a",
+        "data_dir": f"{before}/photos",
+        "hierarchy": "names",
+        "train_file": "tfds:glue/sst2:train",
+        "test_file": f"{before}/runs/a/test.tsv",
+        "init_from": f"{before}/runs/b",
+    }
+    (tmp_path / "now" / "runs" / "a").mkdir(parents=True)
+    run_dir = tmp_path / "now" / "runs" / "a"
+    assert run_files.moved_data(recorded, run_dir) == {}  # nothing is there
+    for name in ("photos", "runs/a/test.tsv", "runs/b"):
+        (tmp_path / "now" / name).mkdir()
+    photos = {"data_dir": f"{tmp_path}/now/photos"}
+    texts = {"test_file": f"{tmp_path}/now/runs/a/test.tsv"}
+    assert run_files.moved_data(recorded, run_dir) == photos | texts
+    (before / "photos").mkdir(parents=True)  # which is still there
+    assert run_files.moved_data(recorded, run_dir) == texts
+    for place in ("runs/a", "gs://bucket/a"):
+        other = recorded | {"run_dir": place}
+        assert run_files.moved_data(other, run_dir) == {}
+    assert run_files.moved_data(recorded, "gs://bucket/a") == {}
+
+
+def test_where_a_run_is_is_recorded_whole(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for place in ("runs/a", "./runs/a/", f"{tmp_path}/runs/a"):
+        run = run_files.RunDirectory(place)
+        run.create(config.PretrainSettings(place), ("cat", "dog"))
+        assert run.flags()["run_dir"] == f"{tmp_path}/runs/a"
+
+
+def test_moved_data_have_the_images_that_the_run_was_trained_on(tmp_path):
+    run = run_files.RunDirectory(tmp_path / "run")
+    run.create(config.PretrainSettings("x"), ("a", "b"), ["a/1.png", "b/2.png"])
+    run.check_trained_on(["a/1.png", "b/2.png", "b/3.png"])
+    run.check_trained_on(["train/a/1.png", "train/b/2.png"])
+    with pytest.raises(ValueError, match="got none of 1 of 2: b/2.png"):
+        run.check_trained_on(["a/1.png", "b/3.png"])

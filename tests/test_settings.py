@@ -30,7 +30,7 @@ def test_flags_have_the_dataclass_defaults_and_a_help_text(settings_class):
         named = {"data_dir": "y"}  # to another data set, which must be named
     if "checkpoint" in settings_class.__dataclass_fields__:
         named["checkpoint"] = "c"
-    if "train_file" in settings_class.__dataclass_fields__:
+    if "model" in settings_class.__dataclass_fields__:
         named |= {"train_file": "t.tsv", "model": "m"}
     arguments = [f"--{name}={value}" for name, value in named.items()]
     parsed = parse(settings_class, "--run_dir=x", *arguments)
@@ -42,7 +42,7 @@ def test_flags_have_the_dataclass_defaults_and_a_help_text(settings_class):
 
 def test_flagfile_round_trip(tmp_path):
     made = config.PretrainSettings(
-        "runs/with space",
+        "runs/with space = # '\"\u2028\x85é",
         temperature=0.07,
         crop_area=(),
         hidden_dims=(64, 32),
@@ -74,6 +74,56 @@ def test_bad_flagfiles_are_named(tmp_path):
     path.write_text("--run_dir=x\n--temprature=0.1\n")
     with pytest.raises(ValueError, match="bad.flags: Unknown.*temprature"):
         settings.from_flagfile(config.PretrainSettings, path)
+
+
+# Texts that are no paths.
+WORDS = {
+    *("architecture", "boxes", "corruptions", "data_service", "dataset"),
+    *("dispatcher", "drop", "freeze", "host", "implementations"),
+    *("label_column", "label_noise", "linear_stage", "metric", "model_name"),
+    *("name", "names", "server", "signature", "sweep", "test_split", "text"),
+    *("text_columns", "tfrecord_features", "tpu", "train_split"),
+}
+
+
+@pytest.mark.parametrize("settings_class", PROGRAMS.values())
+def test_every_text_is_a_path_or_known_to_be_none(settings_class):
+    for field in dataclasses.fields(settings_class):
+        is_text = "str" in field.type and not field.metadata["choices"]
+        is_path = is_text and field.name not in WORDS
+        assert field.metadata["path"] == is_path, field.name
+
+
+def test_a_tilde_of_a_path_is_expanded(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    flagfile = tmp_path / "settings.flags"
+    flagfile.write_text("--run_dir=~/run\n--data_dir=~/images\n")
+    made = settings.from_flagfile(config.PretrainSettings, "~/settings.flags")
+    expected = f"{tmp_path}/run", f"{tmp_path}/images"
+    assert (made.run_dir, made.data_dir) == expected
+    again = parse(config.PretrainSettings, "--flagfile=~/settings.flags")
+    assert again == made
+    report = config.ReportSettings("x", runs=("~/a", "b"))
+    assert report.runs == (f"{tmp_path}/a", "b")
+    with pytest.raises(
+        ValueError, match="`run_dir` must be of a user .*~no0/x"
+    ):
+        config.PretrainSettings("~no0/x")
+
+
+def test_a_name_with_a_comma_in_a_list_of_files_is_quoted():
+    parsed = parse(config.PredictSettings, '--images="a,b.jpg",c d.jpg')
+    assert parsed.images == ("a,b.jpg", "c d.jpg")
+
+
+@pytest.mark.parametrize("path", ["a\nb", "a\rb", "a\udcffb"])
+def test_a_path_is_a_line_of_utf_8(path):
+    with pytest.raises(
+        ValueError, match="--run_dir must be UTF-8 without line"
+    ):
+        config.PretrainSettings(path)
+    with pytest.raises(ValueError, match="--data_dir must be UTF-8 without"):
+        config.PretrainSettings("x", data_dir=path)
 
 
 # What is wrong, and what the error says of it.
@@ -244,6 +294,16 @@ def test_a_repeated_flag_keeps_its_commas(tmp_path):
     path.write_text(settings.to_flagfile(parsed))
     assert "--lines=a,b\n--lines=c=d,e\n" in path.read_text()
     assert settings.from_flagfile(Lists, path) == parsed
+
+
+def test_a_word_keeps_its_commas_and_quotes(tmp_path):
+    made = Lists("x", words=("a,b", 'c"d', "e"))
+    path = tmp_path / "settings.flags"
+    path.write_text(settings.to_flagfile(made))
+    assert settings.from_flagfile(Lists, path) == made
+    for words in ((), ("",)):
+        path.write_text(settings.to_flagfile(Lists("x", words=words)))
+        assert settings.from_flagfile(Lists, path).words == words
 
 
 @pytest.mark.parametrize("settings_class", [config.PretrainSettings, Lists])

@@ -95,9 +95,9 @@ def find_export(
     if version is None and (directory / "saved_model.pb").exists():
         return directory
     versions = {
-        int(file.parent.name): file.parent
-        for file in directory.glob("*/saved_model.pb")
-        if file.parent.name.isdecimal()
+        int(path.name): path
+        for path in files.children(directory)
+        if path.name.isdecimal() and (path / "saved_model.pb").exists()
     }
     wanted = max(versions, default=None) if version is None else version
     if wanted not in versions:

@@ -13,6 +13,7 @@ from supcon_tf import config, exceptions, files
 from supcon_tf.clients import asking, model, output, paths, rest_model
 
 _TEXT = "text"  # the input of an export that takes texts
+_LONGEST_NAME = 240  # of a file that is written under a longer one first
 
 
 def predict(settings: config.PredictSettings) -> int:
@@ -117,6 +118,12 @@ def _open_model(settings: config.PredictSettings) -> model.Model:
 
 def _check_output(settings: config.PredictSettings) -> None:
     path = epath.Path(settings.output)
+    length = len(os.fsencode(path.name))
+    exceptions.require(
+        length <= _LONGEST_NAME,
+        f"--output must have a name of at most {_LONGEST_NAME} bytes",
+        length,
+    )
     exceptions.require(
         not path.is_dir(),
         "--output must be a file",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from supcon_tf import files
 from supcon_tf.clients import model
 
 _REFUSED = (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)
@@ -16,7 +17,8 @@ class SavedModel(model.Model):
     """A SavedModel of this machine, by its directory."""
 
     def __init__(self, directory: str | os.PathLike[str]):
-        self._functions = tf.saved_model.load(str(directory)).signatures
+        loaded = tf.saved_model.load(files.literal(directory))
+        self._functions = loaded.signatures
 
     def _tensors(self) -> model.Tensors:
         for name, function in self._functions.items():

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from supcon_tf import exceptions
-from supcon_tf.config import images, objectives, running, stages
+from supcon_tf.config import images, objectives, running, stages, texts
 from supcon_tf.settings import Settings, setting, to_text, with_default
 
 # The benchmark's order, Sec. 4.1 of https://arxiv.org/abs/1903.12261.
@@ -38,7 +38,7 @@ def _be_numbers(largest: int) -> tuple[str, Callable[[object], bool]]:
 
 
 @dataclasses.dataclass(frozen=True)
-class EvaluateSettings(Settings):
+class EvaluateSettings(images.MovedDataSettings, texts.MovedTextsSettings):
     """Settings of tools/evaluate.py."""
 
     linear_stage: str = setting("linear", must=stages.STAGE_NAME)
@@ -72,7 +72,7 @@ class EvaluateSettings(Settings):
     )
     """Of a long tail: classes with fewer training images than the first number
     are few-shot, with more than the second many-shot."""
-    hierarchy: str | None = None
+    hierarchy: str | None = setting(None, path=True)
     """Parents of the classes, to measure mistakes by: names, or a file, as of
     tools/pretrain.py. Default: those that the run was trained with."""
     bank_images: int | None = setting(None, at_least=0)
@@ -112,7 +112,7 @@ class EvaluateSettings(Settings):
     corruption; default: all."""
     corruption_seed: int = setting(0, at_least=0, at_most=2**32 - 1)
     """Seed of the drawn images and of the noise."""
-    reference_evaluation: str | None = None
+    reference_evaluation: str | None = setting(None, path=True)
     """What corruption errors are divided by for the mCE: an evaluation.json of
     another run on the same corruptions, or alexnet, the published errors on
     ImageNet."""
@@ -290,7 +290,7 @@ class ReportSettings(Settings):
 
     run_dir: str = "runs/report"
     """Directory that report.html is written into."""
-    runs: tuple[str, ...] = ()
+    runs: tuple[str, ...] = setting((), path=True)
     """Run directories, also as arguments without a flag; the others are
     compared with the first."""
     names: tuple[str, ...] = ()

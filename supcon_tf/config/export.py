@@ -7,7 +7,7 @@ import pathlib
 import urllib.parse
 
 from supcon_tf import exceptions
-from supcon_tf.config import evaluation, images, running, stages
+from supcon_tf.config import evaluation, images, running, stages, texts
 from supcon_tf.settings import Settings, setting, with_default
 
 _SUFFIXES = (".csv", ".json", ".jsonl")
@@ -32,12 +32,15 @@ class ClassifierSettings(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
-class ExportSettings(ClassifierSettings):
+class ExportSettings(ClassifierSettings, images.MovedDataSettings):
     """Settings of tools/export.py."""
 
     prototypes: bool = False
     """Add the signature classify_by_neighbours: the class whose training images
     are nearest in the mean. Needs the training images."""
+    train_file: str | None = with_default(
+        texts.MovedTextsSettings, "train_file"
+    )
     top_k: int = setting(5, at_least=1)
     """Classes in top_classes, at most all."""
     threshold: float = setting(0.5, above=0, at_most=0.9999)
@@ -60,6 +63,11 @@ class ExportSettings(ClassifierSettings):
     def _check(self) -> None:
         if not self.max_batch_size:
             self._check_left_out("without --max_batch_size", "batch_timeout_ms")
+        if not self.prototypes:
+            self._check_left_out(
+                "without --prototypes, which alone need data",
+                *("data_dir", "train_file"),
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +83,7 @@ class ImportSettings(images.DataSettings):
     """Whose: google-research/supcon (google_supcon), google-research/simclr's
     tf2 (simclr_tf2), HobbitLong/SupContrast (supcontrast), or a ResNet of
     torchvision."""
-    checkpoint: str | None = None
+    checkpoint: str | None = setting(None, path=True)
     """File .pth, prefix of TensorFlow's files such as model.ckpt-1000, or
     SavedModel. The formats of PyTorch need the extra torch."""
     drop: tuple[str, ...] = ()
@@ -97,7 +105,7 @@ class ImportSettings(images.DataSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class ConvertSettings(ClassifierSettings):
+class ConvertSettings(ClassifierSettings, images.MovedDataSettings):
     """Settings of tools/convert.py."""
 
     formats: tuple[str, ...] = setting(
@@ -141,15 +149,15 @@ class PredictSettings(Settings):
     run_dir: str = "."
     """Run directory whose newest export is asked in this process; default: the
     working directory."""
-    images: tuple[str, ...] = ()
+    images: tuple[str, ...] = setting((), path=True)
     """Image files, and folders that are searched for .jpg, .jpeg and .png;
     also as arguments without a flag."""
     text: tuple[str, ...] = setting((), repeated=True)
     """A text to ask an export on texts about, in the place of images; two
     sentences have a tab between. May be given several times."""
-    text_files: tuple[str, ...] = ()
+    text_files: tuple[str, ...] = setting((), path=True)
     """Files with a text per line."""
-    model_dir: str | None = None
+    model_dir: str | None = setting(None, path=True)
     """SavedModel, or directory of its versions, in place of the run's
     export."""
     server: str | None = setting(
@@ -180,6 +188,7 @@ class PredictSettings(Settings):
     2, 4, ... seconds."""
     output: str | None = setting(
         None,
+        path=True,
         must=(
             f"end in {', '.join(_SUFFIXES)}, got {{}}",
             lambda path: not path or path.lower().endswith(_SUFFIXES),

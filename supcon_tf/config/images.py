@@ -24,7 +24,7 @@ class DataSettings(Settings):
     --data_dir), manifest (a .csv, .tsv or .jsonl of paths and labels), tfrecord
     (files as of tools/make_tfrecords.py), or tfds:NAME; default: manifest where
     --data_dir ends so, folder where it is something else."""
-    data_dir: str | None = setting(None, resumable=True, common=True)
+    data_dir: str | None = setting(None, resumable=True, common=True, path=True)
     """Folder of the images, manifest, folder of TFRecord files, or of the
     prepared TFDS sets."""
     tfrecord_features: tuple[str, ...] = setting(
@@ -110,6 +110,17 @@ class DataSettings(Settings):
                 "--drop_duplicates must come with --check_images, which "
                 "compares them"
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class MovedDataSettings(Settings):
+    """Where the data of the run are by now."""
+
+    data_dir: str | None = setting(None, recorded=False, common=True, path=True)
+    """Where the images of the run are by now, in place of the path that it has
+    recorded, for this call; tools/pretrain.py --resume --data_dir=NEW records
+    the new one. Default: the recorded one, or where they have moved together
+    with the run."""
 
 
 @dataclasses.dataclass(frozen=True)

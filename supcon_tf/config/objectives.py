@@ -58,7 +58,7 @@ class ObjectiveSettings(Settings):
     """Of several labels, what makes images positives: a shared label (any),
     the same labels (all), or any, weighted by the share of their labels that
     they have in common (jaccard)."""
-    hierarchy: str | None = setting(None, used_by=_WITH_SUPCON)
+    hierarchy: str | None = setting(None, used_by=_WITH_SUPCON, path=True)
     """Classes have parents, and SupCon contrasts at every level: names, where
     classes are called as in animal/dog/poodle, or a .csv, .tsv or .jsonl file
     with the columns class and parents (animal/dog)."""

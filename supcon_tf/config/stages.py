@@ -90,10 +90,10 @@ class EncoderSettings(Settings):
 class InitialSettings(Settings):
     """Weights that stage 1 starts from; random ones where none are given."""
 
-    weights: str | None = setting(None, common=True)
+    weights: str | None = setting(None, common=True, path=True)
     """Weights of the encoder: imagenet (of keras:NAME, as Keras publishes
     them), or a file .h5, .weights.h5 or .keras, or a SavedModel."""
-    init_from: str | None = setting(None, common=True)
+    init_from: str | None = setting(None, common=True, path=True)
     """Run directory whose encoder is taken, with its architecture: of other
     data, classes and image size."""
     init_head: bool = False
@@ -189,6 +189,7 @@ class PretrainSettings(
 
 @dataclasses.dataclass(frozen=True)
 class LinearSettings(
+    images.MovedDataSettings,
     images.BatchSettings,
     images.ViewSettings,
     images.AugmentationSettings,

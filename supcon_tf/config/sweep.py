@@ -8,7 +8,7 @@ import math
 from typing import ClassVar
 
 from supcon_tf import exceptions
-from supcon_tf.config import running, stages, texts
+from supcon_tf.config import images, running, stages, texts
 from supcon_tf.settings import (
     Settings,
     check_field,
@@ -76,7 +76,7 @@ class GridSettings(Settings):
     vary together, joined by : (optimizer:learning_rate=lars:0.3,rmsprop:0.01).
     The items of a list are joined by + (crop_area=0.2+1,0.08+1), an optional
     value may be none."""
-    evaluate_flagfile: str | None = None
+    evaluate_flagfile: str | None = setting(None, path=True)
     """Settings of the evaluation; default: those of tools/evaluate.py, but
     without pictures."""
     metric: str = "linear.top_1"
@@ -137,7 +137,7 @@ class SweepSettings(GridSettings, stages.PretrainSettings):
 
     SWEPT = {"": stages.PretrainSettings, LINEAR: stages.LinearSettings}
 
-    linear_flagfile: str | None = None
+    linear_flagfile: str | None = setting(None, path=True)
     """Settings of stage 2; default: those of tools/train_linear.py, but without
     random views, which takes seconds."""
 
@@ -174,7 +174,7 @@ class ReproduceSettings(Settings):
     )
     """small: CIFAR-10 as files in --data_dir, for a CPU; paper: ImageNet; toy:
     the sweep of small on a few digits, to see that it runs."""
-    data_dir: str | None = setting(None, resumable=True, common=True)
+    data_dir: str | None = with_default(images.DataSettings, "data_dir")
     """Folder of the images, or of the prepared TFDS data sets."""
     seeds: tuple[int, ...] = setting((0,), common=True)
     """Every cell is run with each; the table has mean and spread."""

@@ -18,13 +18,19 @@ _ARE_ONE_OR_TWO = (
 class SentenceSettings(Settings):
     """Which sentences, how many, and their tokens."""
 
-    train_file: str | None = setting(None, resumable=True, common=True)
+    train_file: str | None = setting(
+        None, resumable=True, common=True, path=True
+    )
     """Labelled sentences: a file .tsv, .csv or .jsonl, or tfds:NAME:SPLIT, such
     as tfds:glue/sst2:train."""
-    validation_file: str | None = setting(None, resumable=True, common=True)
+    validation_file: str | None = setting(
+        None, resumable=True, common=True, path=True
+    )
     """Sentences that the best epoch is chosen by; default: those of
     --validation_fraction."""
-    test_file: str | None = setting(None, resumable=True, common=True)
+    test_file: str | None = setting(
+        None, resumable=True, common=True, path=True
+    )
     """Sentences that the best epoch is measured on, once."""
     text_columns: tuple[str, ...] = setting(
         ("sentence",), must=_ARE_ONE_OR_TWO, common=True
@@ -63,10 +69,22 @@ class SentenceSettings(Settings):
 
 
 @dataclasses.dataclass(frozen=True)
+class MovedTextsSettings(Settings):
+    """Where the data of the run are by now."""
+
+    train_file: str | None = setting(None, recorded=False, path=True)
+    """Of a run on texts, where its training sentences are by now; as
+    --data_dir."""
+    test_file: str | None = setting(None, recorded=False, path=True)
+    """Of a run on texts, where its test sentences are by now; as
+    --data_dir."""
+
+
+@dataclasses.dataclass(frozen=True)
 class LanguageModelSettings(Settings):
     """Which language model, and what is made of its states."""
 
-    model: str | None = setting(None, resumable=True, common=True)
+    model: str | None = setting(None, resumable=True, common=True, path=True)
     """Directory of a model of transformers, or a name that it downloads."""
     pooling: str = setting("cls", choices=("cls", "mean"))
     """The representation: the last state of the first token (cls), or the mean

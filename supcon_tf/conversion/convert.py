@@ -53,7 +53,9 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
       ValueError: run or linear stage has no checkpoint, the run has no such
         classifier, the data has other classes, or the directory exists.
     """
-    run = runs.Run.open(settings.run_dir, settings.linear_stage)
+    run = runs.Run.open(
+        settings.run_dir, settings.linear_stage, settings.data_dir
+    )
     run.check_rgb("conversion")
     run.check_one_label("conversion")
     checkpoint, directory = run.checkpoint, run.files.converted

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
+import os
 import re
 from collections.abc import Iterator
 
@@ -16,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from supcon_tf import exceptions, models
+from supcon_tf import exceptions, files, models
 from supcon_tf.conversion.places import STEM, TORCH_BN, Place
 
 _BN = ("gamma", "beta", "moving_mean", "moving_variance")
@@ -186,35 +187,42 @@ def _of_torch(arrays: dict[str, np.ndarray], shortcut: str) -> Foreign:
 
 def _tensorflow_arrays(path: str) -> dict[str, np.ndarray]:
     """The variables of a checkpoint, by their names in the model."""
+    prefix = path
     if tf.saved_model.contains_saved_model(path):
-        path = f"{path}/variables/variables"
+        prefix = f"{path}/variables/variables"
+    folder, name = os.path.split(prefix)
     try:
-        reader = tf.train.load_checkpoint(path)
-        names = {name: name for name in reader.get_variable_to_shape_map()}
-        graph = names.pop("_CHECKPOINTABLE_OBJECT_GRAPH", None)
-        if graph:  # by objects: it knows the names
-            proto = trackable_object_graph_pb2.TrackableObjectGraph()
-            proto.ParseFromString(reader.get_tensor(graph))
-            slots = {
-                slot.slot_variable_node_id
-                for node in proto.nodes
-                for slot in node.slot_variables
-            }
-            names = {
-                attribute.checkpoint_key: attribute.full_name
-                for index, node in enumerate(proto.nodes)
-                for attribute in node.attributes
-                if index not in slots and attribute.full_name
-            }
-        return {
-            name.removesuffix(":0"): reader.get_tensor(key)
-            for key, name in names.items()
-        }
+        prefix = os.path.join(files.literal(folder), name)
+        return _variables(tf.train.load_checkpoint(prefix))
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         raise exceptions.InvalidValue(
             "`checkpoint` must be a checkpoint of TensorFlow, got "
             f"{path}: {exceptions.one_line(error)}"
         ) from error
+
+
+def _variables(reader: object) -> dict[str, np.ndarray]:
+    """All variables that are no slots of an optimizer, by their names."""
+    names = {name: name for name in reader.get_variable_to_shape_map()}
+    graph = names.pop("_CHECKPOINTABLE_OBJECT_GRAPH", None)
+    if graph:  # by objects: it knows the names
+        proto = trackable_object_graph_pb2.TrackableObjectGraph()
+        proto.ParseFromString(reader.get_tensor(graph))
+        slots = {
+            slot.slot_variable_node_id
+            for node in proto.nodes
+            for slot in node.slot_variables
+        }
+        names = {
+            attribute.checkpoint_key: attribute.full_name
+            for index, node in enumerate(proto.nodes)
+            for attribute in node.attributes
+            if index not in slots and attribute.full_name
+        }
+    return {
+        name.removesuffix(":0"): reader.get_tensor(key)
+        for key, name in names.items()
+    }
 
 
 def _of_google(arrays: dict[str, np.ndarray]) -> Foreign:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, files
 from supcon_tf.data import (
     folder,
     manifest,
@@ -73,6 +73,8 @@ def load(
     exceptions.require(
         split in ("train", "test"), "`split` must be train or test", split
     )
+    if data_dir is not None:
+        data_dir = files.expanded(data_dir, "data_dir")
     if dataset.startswith("tfds:") and dataset != "tfds:":
         name = dataset.removeprefix("tfds:")
         return tfds_source.load_tfds(

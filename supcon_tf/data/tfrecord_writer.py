@@ -50,7 +50,7 @@ def write_tfrecords(
       ValueError: the splits are of other classes or their pixels no bytes, or
         files of another call are there.
     """
-    directory = epath.Path(directory)
+    directory = epath.Path(files.expanded(directory, "directory"))
     directory.mkdir(parents=True, exist_ok=True)
     train = splits["train"]
     exceptions.require(
@@ -113,7 +113,7 @@ def _check_same(
             hashed.update(np.array(source.labels, np.int64).tobytes())
     plan = {"sizes": sizes, "seed": seed, "data": hashed.hexdigest()}
     known = files.read_json(directory / _PLAN, None)
-    is_empty = known is None and not any(directory.glob("*-of-*"))
+    is_empty = known is None and not files.children(directory, "*-of-*")
     exceptions.require(
         is_empty or known == plan,
         f"{directory} must be empty, or hold files of the same call",

@@ -153,7 +153,7 @@ class CorruptedImages:
         known = self._settings.corruptions.removeprefix("tfds:")
         name, colon, version = known.partition(":")
         known_as = _TFDS_NAMES.get(name, {}).get(corruption, corruption)
-        stage_1, test = self._run.settings, self._test
+        stage_1, test = self._run.data_settings, self._test
         of_tfds = stage_1.dataset.startswith("tfds:")
         source = data.load(
             f"tfds:{name}/{known_as}_{severity}{colon}{version}",

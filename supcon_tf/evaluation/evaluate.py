@@ -50,7 +50,13 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
       ValueError: run_dir is no pretrained run, the data has other classes, or
         the corruptions cannot be had or compared.
     """
-    run = runs.open_run(settings.run_dir, settings.linear_stage)
+    run = runs.open_run(
+        settings.run_dir,
+        settings.linear_stage,
+        data_dir=settings.data_dir,
+        train_file=settings.train_file,
+        test_file=settings.test_file,
+    )
     checkpoint, image_size = run.checkpoint, run.image_size
     test_source = run.source("test")
     corrupted = None
@@ -61,7 +67,7 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
     if settings.label_issues:
         run.check_one_label("--label_issues")
     ancestors = None
-    if parents := settings.hierarchy or run.settings.hierarchy:
+    if parents := settings.hierarchy or run.data_settings.hierarchy:
         run.check_one_label("--hierarchy")
         ancestors = hierarchy.read_ancestors(parents, run.class_names)
     with distribute.make_strategy(settings.strategy, settings.tpu).scope():

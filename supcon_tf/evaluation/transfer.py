@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 
 import numpy as np
 
@@ -178,7 +179,11 @@ def _data(
         "of several labels",
         "one of them",
     )
-    if settings.data_dir == run.settings.data_dir:
+    own, of_run = (
+        x.data_dir and os.path.realpath(x.data_dir)
+        for x in (settings, run.data_settings)
+    )
+    if own == of_run:
         run.files.check_unseen(test.ids)
     return settings, images, test
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import h5py
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, files
 
 # A weight in Keras' own format, not one of what a compiled model has besides.
 _WEIGHT = re.compile(r"(?!metrics/|optimizer/).*\bvars/\d+")
@@ -92,6 +92,8 @@ class Model(tf.keras.Model):
             f"no weights to load {filepath} into: call it once, or build it, "
             "as in encoder.build((None, size, size, 3))",
         )
+        folder, name = os.path.split(os.fspath(filepath))
+        filepath = os.path.join(files.literal(folder), name)
         status = super().load_weights(filepath, *args, **kwargs)
         if status is None:  # not TensorFlow's format
             return None
@@ -99,7 +101,7 @@ class Model(tf.keras.Model):
         if tf.saved_model.contains_saved_model(prefix):
             prefix = os.path.join(prefix, "variables", "variables")
         # The status has asserts too, but they want the optimizer's state.
-        view = tf.train.CheckpointView(os.fspath(prefix))
+        view = tf.train.CheckpointView(prefix)
         known = {id(trackable) for trackable in view.match(self).values()}
         missing = [x.name for x in self.weights if id(x) not in known]
         if missing:

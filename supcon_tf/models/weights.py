@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, files
 from supcon_tf.models import base
 
 _DEVIATION = (0.229, 0.224, 0.225)  # of ImageNet's pixels in 0..1
@@ -40,7 +40,7 @@ def load_weights(encoder: tf.keras.Model, path: str | os.PathLike[str]) -> None:
         the encoder.
       FileNotFoundError: there is no such file.
     """
-    path = os.fspath(path)
+    path = files.expanded(path, "weights")
     if not tf.io.gfile.exists(path):
         raise exceptions.NotFound(f"`weights` must exist, got {path}")
     if path.endswith(".keras"):
@@ -166,7 +166,7 @@ def _load_h5(target: tf.keras.Model, path: str) -> None:
 
 
 def _load_saved_model(target: tf.keras.Model, path: str) -> None:
-    variables = os.path.join(path, "variables", "variables")
+    variables = os.path.join(files.literal(path), "variables", "variables")
     names = [name for name, _ in tf.train.list_variables(variables)]
     own = [name for name in names if name.startswith("weights/")]
     parts = {"root": target}

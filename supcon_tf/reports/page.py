@@ -146,7 +146,7 @@ def write_report(
     document = render(
         [contents.read_run(*pair) for pair in zip(runs, names, strict=True)]
     )
-    path = epath.Path(file)
+    path = epath.Path(files.expanded(file, "file"))
     path.parent.mkdir(parents=True, exist_ok=True)
     files.write_atomically(path, document.encode("utf-8", "replace"))
     return path

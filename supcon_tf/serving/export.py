@@ -27,7 +27,12 @@ def export(settings: config.ExportSettings) -> epath.Path:
         classifier, the version exists, or `max_pixels` refuses ordinary
         photographs.
     """
-    run = runs.open_run(settings.run_dir, settings.linear_stage)
+    run = runs.open_run(
+        settings.run_dir,
+        settings.linear_stage,
+        data_dir=settings.data_dir,
+        train_file=settings.train_file,
+    )
     takes = _takes(run, settings)
     versions = run.files.export
     newest = max(run.files.exports(), default=0)

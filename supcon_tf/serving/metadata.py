@@ -88,7 +88,8 @@ def write_metadata(
 
 def _num_parameters(directory: epath.Path) -> int:
     """How many numbers the variables of a SavedModel are."""
-    reader = tf.train.load_checkpoint(str(directory / "variables/variables"))
+    variables = f"{files.literal(directory)}/variables/variables"
+    reader = tf.train.load_checkpoint(variables)
     kinds = reader.get_variable_to_dtype_map()
     shapes = reader.get_variable_to_shape_map()
     return sum(

@@ -95,7 +95,7 @@ def export_saved_model(
       ValueError: `directory` exists, the class names do not fit, or
         `max_pixels` refuses ordinary photographs.
     """
-    directory = epath.Path(directory)
+    directory = epath.Path(files.expanded(directory, "directory"))
     exceptions.require(
         not directory.exists(), "`directory` must not exist", directory
     )

@@ -105,6 +105,8 @@ def list_cells(sweep: config.GridSettings) -> list[Cell]:
         evaluation = settings.from_flagfile(
             config.EvaluateSettings, sweep.evaluate_flagfile, place
         )
+    _check_data("linear_flagfile", linear)
+    _check_data("evaluate_flagfile", evaluation)
     cells, places = [], {}
     for rows in itertools.product(*(axis.rows for axis in axes)):
         values, labels = {}, {}
@@ -126,6 +128,17 @@ def list_cells(sweep: config.GridSettings) -> list[Cell]:
         places[place] = cell.name
         cells.append(cell)
     return cells
+
+
+def _check_data(flag: str, own: settings.Settings | None) -> None:
+    """Raises ValueError for a flagfile that says where data have moved."""
+    for name in ("data_dir", "train_file", "test_file"):
+        path = getattr(own, name, None)
+        exceptions.require(
+            path is None,
+            f"--{flag} must be without --{name}, which is that of the sweep",
+            path,
+        )
 
 
 def _stage_2(sweep: config.GridSettings) -> config.LinearSettings | None:

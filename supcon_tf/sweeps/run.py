@@ -50,8 +50,8 @@ def run_sweep(sweep: config.GridSettings) -> dict[str, object]:
       ValueError: a setting of a cell breaks a rule; run_dir holds something
         else, or cells of other settings; or no result has `metric`.
       ImportError: the evaluation needs an extra that is not installed.
-      Preempted: SIGTERM or Ctrl-C came, and the cells that were
-        running are saved.
+      Preempted: SIGTERM, Ctrl-C or another signal of `preemption.Notice`
+        came, and the cells that were running are saved.
     """
     cells = grid.list_cells(sweep)
     if cells[0].evaluation.corruptions == "generated":

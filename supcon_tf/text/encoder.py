@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, files
 from supcon_tf.data import tokens as tokens_
 from supcon_tf.models import base, layers
 
@@ -257,6 +257,7 @@ def _with_frozen_pooler(network: tf.keras.Model) -> tf.keras.Model:
 
 def _pretrained_network(path: str | os.PathLike[str]) -> tf.keras.Model:
     library = import_transformers()
+    path = files.expanded(path, "model")
     try:
         network, loaded = library.TFAutoModel.from_pretrained(
             path, output_loading_info=True

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from supcon_tf import data, exceptions
 from supcon_tf.data import tokens
+from supcon_tf.files import expanded
 from supcon_tf.text import encoder, files
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def load_tokenizer(
       ValueError: there is none.
     """
     library = encoder.import_transformers()
+    path = expanded(path, "model")
     try:
         return library.AutoTokenizer.from_pretrained(path)
     except (OSError, ValueError, ImportError) as error:

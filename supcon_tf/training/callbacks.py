@@ -38,7 +38,7 @@ class EpochRecords(tf.keras.callbacks.Callback):
             lines = [json.dumps(figures) + "\n" for figures in kept]
             files.write_atomically(self.run.metrics_file, "".join(lines))
         directory = self.run.tensorboard / "train"
-        for file in directory.glob("events.*"):
+        for file in files.children(directory, "events.*"):
             file.unlink()
         self._writer = tf.summary.create_file_writer(str(directory))
         for figures in kept:

@@ -86,7 +86,7 @@ def save(
 def remove_partial(directory: epath.Path) -> None:
     """Removes what a process left that died while it saved."""
     for pattern in (".step-*", ".partial*"):  # the second: of earlier versions
-        for path in directory.glob(pattern):
+        for path in files.children(directory, pattern):
             path.rmtree(missing_ok=True)
 
 
@@ -134,7 +134,7 @@ def restore(path: epath.PathLike, **parts: tf.Module) -> None:
       ValueError: a variable of a part is missing or has another shape; the
         message lists them.
     """
-    prefix = str(epath.Path(path) / _VARIABLES)
+    prefix = f"{files.literal(path)}/{_VARIABLES}"
     try:
         status = tf.train.Checkpoint(**parts).read(prefix)
         status.assert_existing_objects_matched().expect_partial()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 import sys
+from collections.abc import Mapping
 
 import tensorflow as tf
 
 import supcon_tf
 from supcon_tf import config, data, distribute, exceptions, keras_2, models
 from supcon_tf.data import subsets
-from supcon_tf.training import builders, devices
+from supcon_tf.training import builders, devices, preemption
 
 
 def print_line(name: str, text: object) -> None:
@@ -23,8 +23,17 @@ def print_line(name: str, text: object) -> None:
     try:
         print(f"{name:<12} {text}", flush=True)
     except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        preemption.silence(sys.stdout.fileno())
+
+
+def print_moved(paths: Mapping[str, str]) -> None:
+    """Prints where data are that have moved with their run; nothing of none.
+
+    `paths` are by the names of their settings.
+    """
+    if paths:
+        text = ", ".join(f"{name} {path}" for name, path in paths.items())
+        print_line("moved", f"{text}: together with the run")
 
 
 def print_header(

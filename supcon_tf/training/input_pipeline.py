@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-import os
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import augment, config, data, exceptions
+from supcon_tf import augment, config, data, exceptions, files
 from supcon_tf.data import hierarchy, subsets
 from supcon_tf.training import devices
 
@@ -149,10 +148,12 @@ def resolved(
             f"--image_size must be given: the images of {images.name} are not "
             "known to be squares of one size"
         )
-    found = {"image_size": size, "data_dir": _whole(settings.data_dir)}
+    found = {"image_size": size}
+    if settings.data_dir:
+        found["data_dir"] = files.whole(settings.data_dir)
     if images and isinstance(settings, config.PretrainSettings):
-        if settings.hierarchy != hierarchy.NAMES:
-            found["hierarchy"] = _whole(settings.hierarchy)
+        if settings.hierarchy not in (None, hierarchy.NAMES):
+            found["hierarchy"] = files.whole(settings.hierarchy)
         found["multi_label"] = images.is_multi_label
         exceptions.require(
             settings.multi_label in (None, images.is_multi_label),
@@ -161,11 +162,6 @@ def resolved(
             settings.multi_label,
         )
     return dataclasses.replace(settings, **found)
-
-
-def _whole(path: str | None) -> str | None:
-    """A local path from the root on, any other as it is."""
-    return os.path.abspath(path) if path and "://" not in path else path
 
 
 def resolved_batch(

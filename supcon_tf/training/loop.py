@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
@@ -43,7 +44,11 @@ def check_run(
         anything is read.
     """
     if settings.resume and run.exists():
-        return adopt(settings, run.recorded(type(settings)))
+        recorded = run.recorded(type(settings))
+        paths = vars(settings) | {"run_dir": recorded.run_dir}
+        moved = run_files.moved_data(paths, settings.run_dir)
+        console.print_moved(moved)
+        return dataclasses.replace(adopt(settings, recorded), **moved)
     run.check_free(settings.overwrite)
     return settings
 

@@ -5,15 +5,24 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from supcon_tf import config, data, exceptions, models, run_files, text
+from supcon_tf import (
+    config,
+    data,
+    exceptions,
+    files,
+    models,
+    run_files,
+    text,
+)
 from supcon_tf.training import (
     builders,
     checkpoints,
+    console,
     input_pipeline,
     sentences,
 )
@@ -45,26 +54,36 @@ class Run:
 
     Attributes:
       files: its directory.
-      settings: those of stage 1, or of the fine-tuning.
+      settings: those of stage 1, or of the fine-tuning, as they are recorded.
       linear_stage: name of the linear stage that is meant.
+      given: paths of the data, by their settings, in place of recorded ones.
     """
 
     files: run_files.RunDirectory
     settings: config.PretrainSettings | config.FinetuneTextSettings
     linear_stage: str
+    given: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     is_of_texts = False
+    tool = "pretrain"  # that made it
 
     def __post_init__(self):
-        self._splits: dict[str, data.Source] = {}
+        self._splits: dict[object, data.Source] = {}
         self._classifiers: dict[str, Classifier] = {}
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], linear_stage: str = "linear"
+        cls,
+        path: str | os.PathLike[str],
+        linear_stage: str = "linear",
+        data_dir: str | os.PathLike[str] | None = None,
     ) -> Run:
-        """Opens a run on images, local or gs://; raises ValueError for none."""
-        run = open_run(path, linear_stage)
+        """Opens a run on images, local or gs://; raises ValueError for none.
+
+        `data_dir` is where its data are by now; None for where they were
+        recorded to be, or where they have moved together with the run.
+        """
+        run = open_run(path, linear_stage, data_dir=data_dir)
         exceptions.require(
             not isinstance(run, TextRun),
             "--run_dir must be a run on images",
@@ -92,23 +111,54 @@ class Run:
         """Class names in the order of the labels."""
         return self.files.class_names()
 
-    def source(self, split: str) -> data.Source:
+    @functools.cached_property
+    def data_settings(self) -> config.PretrainSettings:
+        """The settings with the paths of the data by now.
+
+        One line says so where these have moved together with the run.
+        """
+        moved = run_files.moved_data(vars(self.settings), self.files.path)
+        moved = {x: moved[x] for x in moved if x not in self.given}
+        console.print_moved(moved)
+        return dataclasses.replace(self.settings, **moved, **self.given)
+
+    def source(
+        self, split: str, shard: tuple[int, int] | None = None
+    ) -> data.Source:
         """The split "train" or "test" of the data of the run.
+
+        With `shard`, (index, count) of a worker, only what is in its own files.
 
         Raises:
           ValueError: it cannot be read, has other classes than the run, or is
-            the test split and has images that the run was trained on.
+            the test split and has images that the run was trained on; or data
+            that have moved lack images that it was trained on.
         """
-        if split not in self._splits:
-            self._splits[split] = self._read_split(split)
-        return self._splits[split]
+        if (split, shard) not in self._splits:
+            self._splits[split, shard] = self._read_split(split, shard)
+        return self._splits[split, shard]
 
-    def _read_split(self, split: str) -> data.Source:
-        images = input_pipeline.source(self.settings, split)
+    def _read_split(
+        self, split: str, shard: tuple[int, int] | None
+    ) -> data.Source:
+        self._check_there("data_dir")
+        images = input_pipeline.source(self.data_settings, split, shard)
         self.files.check_classes(images.class_names)
         if split == "test":
             self.files.check_unseen(images.ids)
+        elif self.data_settings != self.settings:
+            self.files.check_trained_on(images.ids or ())
         return images
+
+    def _check_there(self, name: str) -> None:
+        """Raises ValueError where nothing is at a path of the data."""
+        path = getattr(self.data_settings, name)
+        if path and os.path.isabs(path) and not os.path.exists(path):
+            raise exceptions.InvalidValue(
+                f"the data of {self.files.path} must be at {path}, but nothing "
+                f"is there; `{name}` says where they are by now, and tools/"
+                f"{self.tool}.py --resume --{name}=NEW records it"
+            )
 
     def check_rgb(self, what: str) -> None:
         """Raises ValueError for a run of images of other channels."""
@@ -204,6 +254,7 @@ class TextRun(Run):
 
     is_of_texts = True
     image_size = None
+    tool = "finetune_text"
 
     @functools.cached_property
     def checkpoint(self) -> str:
@@ -225,13 +276,19 @@ class TextRun(Run):
         """That of the model."""
         return text.load_tokenizer(self.files.language_model)
 
-    def _read_split(self, split: str) -> data.Source:
+    def _read_split(
+        self, split: str, shard: tuple[int, int] | None
+    ) -> data.Source:
+        self._check_there(f"{split}_file")
+        own = self.data_settings
         if split == "test":
-            return sentences.test(
-                self.settings, self.tokenizer, self.class_names
-            )
-        train, _ = sentences.splits(self.settings, self.tokenizer)
+            return sentences.test(own, self.tokenizer, self.class_names)
+        train = sentences.train(own, self.tokenizer)
         self.files.check_classes(train.class_names)
+        if own != self.settings:  # the lines, whatever the file is called
+            name = os.path.basename(self.settings.train_file)
+            lines = (x.rpartition(":")[2] for x in train.ids)
+            self.files.check_trained_on([f"{name}:{x}" for x in lines])
         return train
 
     def _make_encoder(self) -> tf.keras.Model:
@@ -247,19 +304,44 @@ class TextRun(Run):
 
 
 def open_run(
-    path: str | os.PathLike[str], linear_stage: str = "linear"
+    path: str | os.PathLike[str],
+    linear_stage: str = "linear",
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    train_file: str | os.PathLike[str] | None = None,
+    test_file: str | os.PathLike[str] | None = None,
 ) -> Run | TextRun:
-    """Opens a run directory, local or gs://; raises ValueError for none."""
-    files = run_files.RunDirectory(path)
-    if not files.exists():
+    """Opens a run directory, local or gs://; raises ValueError for none.
+
+    The others are where data are by now that the run has recorded elsewhere.
+    """
+    given = {
+        "data_dir": data_dir,
+        "train_file": train_file,
+        "test_file": test_file,
+    }
+    directory = run_files.RunDirectory(path)
+    if not directory.exists():
         raise exceptions.InvalidValue(
-            f"{files.path} must be a run directory of tools/pretrain.py or "
+            f"{directory.path} must be a run directory of tools/pretrain.py or "
             "tools/finetune_text.py, but has no settings.flags"
         )
     kind, of = Run, config.PretrainSettings
-    if files.is_of_texts():
+    if directory.is_of_texts():
         kind, of = TextRun, config.FinetuneTextSettings
-    return kind(files, files.recorded(of), linear_stage)
+    own = directory.recorded(of)
+    for name, place in given.items():
+        exceptions.require(
+            place is None or hasattr(own, name),
+            f"`{name}` must be left out for a run of tools/{kind.tool}.py",
+            place,
+        )
+    given = {
+        name: files.whole(files.expanded(place, name))
+        for name, place in given.items()
+        if place is not None
+    }
+    return kind(directory, own, linear_stage, given)
 
 
 def load_encoder(run_dir: str | os.PathLike[str]) -> tf.keras.Model:

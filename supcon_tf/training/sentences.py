@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-import functools
+import dataclasses
+import os
 
-from supcon_tf import config, data, exceptions, text
+from supcon_tf import config, data, exceptions, files, text
 from supcon_tf.data import subsets
+
+
+def resolved(
+    settings: config.FinetuneTextSettings,
+) -> config.FinetuneTextSettings:
+    """The settings with whole paths, which mean the same wherever it is."""
+    names = "train_file", "validation_file", "test_file", "model"
+    paths = {name: getattr(settings, name) for name in names}
+    found = {
+        name: files.whole(path)
+        for name, path in paths.items()
+        if path and os.path.exists(path)  # else a name of TFDS, or of a hub
+    }
+    return dataclasses.replace(settings, **found)
 
 
 def splits(
@@ -17,22 +32,38 @@ def splits(
       ValueError: a line of a file is bad, or there are too few sentences or
         labels.
     """
-    make = functools.partial(_source, settings, tokenizer)
-    train = make(settings.train_file, "train")
+    train, held = _drawn(settings, tokenizer)
+    if settings.validation_file:
+        path = settings.validation_file
+        held = _source(
+            settings, tokenizer, path, "validation", train.class_names
+        )
+    return train, held
+
+
+def train(
+    settings: config.FinetuneTextSettings, tokenizer: object
+) -> data.Source:
+    """The training sentences that are drawn; raises ValueError as `splits`."""
+    return _drawn(settings, tokenizer)[0]
+
+
+def _drawn(
+    settings: config.FinetuneTextSettings, tokenizer: object
+) -> tuple[data.Source, data.Source | None]:
+    """The training sentences that are drawn, and those that are held out."""
+    train = _source(settings, tokenizer, settings.train_file, "train")
     exceptions.require(
         len(train.class_names) >= 2,
         "--train_file must have two labels or more",
         ", ".join(train.class_names),
     )
-    if settings.validation_file:
-        validation = make(
-            settings.validation_file, "validation", train.class_names
-        )
-    else:
-        kept, held = subsets.hold_out(
+    held = None
+    if not settings.validation_file:
+        kept, others = subsets.hold_out(
             train.labels, settings.validation_fraction, seed=0
         )
-        validation = subsets.subset(train, held)
+        held = subsets.subset(train, others)
         train = subsets.subset(train, kept)
     if settings.train_examples is not None:
         exceptions.require(
@@ -45,7 +76,7 @@ def splits(
             train.labels, settings.train_examples, settings.draw
         )
         train = subsets.subset(train, drawn)
-    return train, validation
+    return train, held
 
 
 def test(

@@ -32,9 +32,9 @@ def pretrain(
     """Stage 1: trains the encoder with the SupCon loss or a compared one.
 
     Everything that can be wrong with settings, directory and data is found
-    before the first step. SIGTERM and Ctrl-C end the process with
-    `preemption.EXIT_CODE` once the step under way is saved. `load` puts the
-    initial weights into the built model.
+    before the first step. A signal such as SIGTERM, that of Ctrl-C or that of a
+    closed terminal ends the process with `preemption.EXIT_CODE` once the step
+    under way is saved. `load` puts the initial weights into the built model.
 
     Example:
       >>> from supcon_tf import config, training
@@ -166,15 +166,12 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
       ValueError: run_dir is no pretrained run, the stage's name is taken, or
         the data has other classes than the run.
     """
-    run = runs.Run.open(settings.run_dir)
+    run = runs.Run.open(settings.run_dir, data_dir=settings.data_dir)
     stage = run.files.stage(settings.name)
     settings = loop.check_run(stage, settings)
     checkpoint = run.checkpoint
     strategy = devices.set_up(settings)
-    images = input_pipeline.source(
-        run.settings, "train", devices.file_shard(settings, strategy)
-    )
-    run.files.check_classes(images.class_names)
+    images = run.source("train", devices.file_shard(settings, strategy))
     _check_learnable(settings, images)
     exceptions.require(
         not images.is_multi_label

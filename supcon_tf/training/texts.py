@@ -59,7 +59,7 @@ def finetune_text(settings: config.FinetuneTextSettings) -> None:
     Reference: https://arxiv.org/abs/2011.01403.
     """
     run = run_files.RunDirectory(settings.run_dir)
-    settings = loop.check_run(run, settings)
+    settings = sentences.resolved(loop.check_run(run, settings))
     strategy = devices.set_up(settings)
     # Killed before its first checkpoint, a run begins anew from the model.
     resumes = settings.resume and bool(run_files.steps_in(run.checkpoints))

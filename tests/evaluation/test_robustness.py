@@ -32,10 +32,10 @@ def small_split():
 def run_of(test=None, classifiers=("linear", "pretrained"), **settings):
     """What is asked of a run."""
     test = test or small_split()
+    own = config.PretrainSettings("unused", **{"image_size": 32, **settings})
     return types.SimpleNamespace(
-        settings=config.PretrainSettings(
-            "unused", **{"image_size": 32, **settings}
-        ),
+        settings=own,
+        data_settings=own,
         source=lambda split: test,
         classifiers=classifiers,
     )

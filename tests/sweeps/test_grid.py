@@ -237,6 +237,10 @@ def test_flagfiles_set_the_later_parts(tmp_path):
     assert results[1].evaluation.run_dir == results[1].training.run_dir
     with pytest.raises(FileNotFoundError, match="no settings file"):
         cells("seed=0", linear_flagfile=str(pathlib.Path("none.flags")))
+    evaluate.write_text("--data_dir=elsewhere\n")
+    message = "--evaluate_flagfile must be without --data_dir, which is that of"
+    with pytest.raises(ValueError, match=message):
+        cells("seed=0", evaluate_flagfile=str(evaluate))
 
 
 def test_the_description_is_json(tmp_path):

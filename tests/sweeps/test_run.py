@@ -212,7 +212,9 @@ def test_cells_of_one_run_directory_never_run_at_a_time(pretended, tmp_path):
     assert len(started(pretended)) == 4
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1]
+)
 def test_a_signal_ends_cells_that_can_go_on(
     pretended, tmp_path, number, capsys
 ):
