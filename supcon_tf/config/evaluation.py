@@ -291,8 +291,8 @@ class ReportSettings(Settings):
     run_dir: str = "runs/report"
     """Directory that report.html is written into."""
     runs: tuple[str, ...] = ()
-    """Run directories, also as arguments without a flag; the others are
-    compared with the first."""
+    """Run directories, or linear stages of them, also as arguments without a
+    flag; the others are compared with the first."""
     names: tuple[str, ...] = ()
     """What to call them; default: the ends of their paths."""
 

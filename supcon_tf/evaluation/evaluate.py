@@ -18,6 +18,7 @@ from supcon_tf.evaluation import (
     samples,
     splits,
 )
+from supcon_tf.settings import to_texts
 from supcon_tf.training import console, representations, runs
 
 _LONG_TAIL = 2  # images of the largest class over those of the smallest
@@ -42,8 +43,10 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
       ['per_class_recall', 'top_1', 'top_5']
 
     Returns:
-      What evaluation.json holds: see `results`. Beside it go predictions.npz,
-      representations.npz, samples.npz and TensorBoard's projector.
+      What evaluation.json holds: see `results`. It goes into the linear stage
+      that was measured, without one into the run, and beside it
+      predictions.npz, representations.npz, samples.npz and TensorBoard's
+      projector.
 
     Raises:
       ImportError: the extra `corruptions` is not installed and needed.
@@ -113,6 +116,7 @@ def _measure(
         "test_examples": len(test.labels),
         "bank_examples": 0 if bank is None else len(bank.labels),
         "encoder": run.checkpoint,
+        "settings": to_texts(settings),
     }
     if "linear" in probabilities:
         measured["linear_checkpoint"] = run.classifier_checkpoint("linear")
@@ -268,24 +272,26 @@ def _write(
     measured: dict[str, object],
 ) -> None:
     """Writes the numbers, and what is behind them, in place of earlier ones."""
-    there, source = run.files, test.source
-    there.projector.rmtree(missing_ok=True)
-    for file in (
-        there.predictions_file,
-        there.samples_file,
-        there.representations_file,
-        there.issues_file,
-        there.issues_list,
-        there.report_file,
-    ):
-        file.unlink(missing_ok=True)
-    files.write_atomically(there.evaluation_file, results.to_json(measured))
+    owner, source = run.evaluation_owner, test.source
+    owner.remove_evaluation()
+    if run.files.measured_stage() == run.linear_stage:  # by an earlier version
+        run.files.remove_evaluation()
     if test.probabilities is not None:
-        there.write_predictions(
+        owner.write_predictions(
             test.probabilities, test.labels, source.ids, source.class_names
         )
-    if source.is_multi_label:  # whose page has no images of a class
-        return
+    if not source.is_multi_label:  # whose page has no images of a class
+        _write_examples(settings, run, test, bank)
+    files.write_atomically(owner.evaluation_file, results.to_json(measured))
+
+
+def _write_examples(
+    settings: config.EvaluateSettings,
+    run: runs.Run,
+    test: splits.EncodedSplit,
+    bank: splits.EncodedSplit | None,
+) -> None:
+    """Writes what a page and TensorBoard show of single examples."""
     if settings.label_issues:
         votes, _ = _votes(settings, bank, bank, True)
         label_issues.write_label_issues(run, bank, votes, settings.label_issues)

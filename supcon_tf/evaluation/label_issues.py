@@ -65,12 +65,12 @@ def write_label_issues(
         ids, bank.labels[order], suggested, margins, strict=True
     ):
         writer.writerow([name, names[label], names[other], f"{margin:.4f}"])
-    files.write_atomically(run.files.issues_list, text.getvalue())
+    files.write_atomically(run.evaluation_owner.issues_list, text.getvalue())
     first = order[:_SHOWN]
     if not len(first):
         return
     run_files.write_arrays(
-        run.files.issues_file,
+        run.evaluation_owner.issues_file,
         issue_images=bank.shown(first, _SIDE),
         issue_ids=ids[:_SHOWN],
         issue_labels=bank.labels[first],

@@ -23,7 +23,7 @@ def write_samples(
     bank: splits.EncodedSplit,
     count: int,
 ) -> None:
-    """Writes samples.npz of a run, with `count` test images at most.
+    """Writes samples.npz of an evaluation, with `count` test images at most.
 
     It holds `images` [S, H, W, 3] uint8 of the test split, `labels` [S] and
     `predicted` [S] (-1 without a classifier) int32; the training images most
@@ -42,7 +42,7 @@ def write_samples(
         test.representations[positions], bank.representations, _NEIGHBORS
     )
     run_files.write_arrays(
-        run.files.samples_file,
+        run.evaluation_owner.samples_file,
         images=test.shown(positions, _SIDE),
         labels=test.labels[positions],
         predicted=test.predicted[positions],
@@ -60,7 +60,7 @@ def write_representations(
     positions: np.ndarray,
     method: str,
 ) -> None:
-    """Writes representations.npz of a run.
+    """Writes representations.npz of an evaluation.
 
     Of the E test images at `positions`, `representations` [E, dim] float32,
     `labels` [E] int32, `ids` [E] str and `plane` [E, 2] float32, by
@@ -69,7 +69,7 @@ def write_representations(
     """
     points = test.representations[positions]
     run_files.write_arrays(
-        run.files.representations_file,
+        run.evaluation_owner.representations_file,
         representations=points,
         labels=test.labels[positions],
         ids=test.names(positions),

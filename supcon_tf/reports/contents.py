@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from supcon_tf import exceptions, run_files
 
@@ -17,6 +18,9 @@ CLASSIFIERS = {
 
 class Run:
     """A run directory as far as it is filled; what is absent is empty.
+
+    A linear stage stands for its run. Of the stages of a run it is the first
+    that was evaluated, "linear" before others.
 
     Attributes:
       files: the run directory.
@@ -36,29 +40,30 @@ class Run:
     """
 
     def __init__(self, files: run_files.RunDirectory, name: str):
+        stage = files.path.name if files.is_linear_stage() else None
+        files = files if stage is None else files.run()
         self.files, self.name = files, name
         self.settings = files.flags()
         self.is_of_texts = files.is_of_texts()
         self.class_names = files.class_names()
         self.epochs = files.metrics()
-        stages = [
-            stage
-            for stage in files.stages()
-            if not files.stage(stage).transfer_file.exists()
-        ]
-        first = (*stages, "")[0]
-        self.linear_stage = "linear" if "linear" in stages else first
+        self.linear_stage = _measured_stage(files) if stage is None else stage
         self.linear_epochs = []
         if self.linear_stage:
             self.linear_epochs = files.stage(self.linear_stage).metrics()
-        self.evaluation = files.evaluation()
-        self.predictions = run_files.read_arrays(files.predictions_file)
+        owner = files.evaluated(self.linear_stage)
+        if stage is None and not owner.evaluation_file.exists():
+            owner = files  # evaluated before it had a linear stage
+        self.evaluation = owner.evaluation()
+        self.predictions = run_files.read_arrays(owner.predictions_file)
         if self.predictions and self.predictions["labels"].ndim > 1:
             self.predictions = {}  # of several labels no one is mistaken
-        self.representations = run_files.read_arrays(files.representations_file)
-        self.samples = run_files.read_arrays(files.samples_file)
-        self.issues = run_files.read_arrays(files.issues_file)
-        self.card = files.export_record().get("card", {})
+        self.representations = run_files.read_arrays(owner.representations_file)
+        self.samples = run_files.read_arrays(owner.samples_file)
+        self.issues = run_files.read_arrays(owner.issues_file)
+        self.card, record = {}, files.export_record()
+        if stage is None or _is_of_stage(record, stage):
+            self.card = record.get("card", {})
 
     def class_name(self, label: int) -> str:
         """The name of a class id, the id where it has none."""
@@ -95,8 +100,22 @@ class Run:
         return next(results, None)
 
 
+def _measured_stage(files: run_files.RunDirectory) -> str:
+    """The linear stage that a report of a run shows; "" for none."""
+    stages = files.linear_stages()
+    measured = (x for x in stages if files.evaluated(x).evaluation())
+    return next(measured, (*stages, "")[0])
+
+
+def _is_of_stage(record: Mapping[str, object], stage: str) -> bool:
+    """Whether an export has the classifier of a stage, or of none."""
+    settings = record.get("settings", {}).get("export", {})
+    own = record.get("classifier") == "linear"
+    return not own or settings.get("linear_stage") == stage
+
+
 def read_run(path: str | os.PathLike[str], name: str) -> Run:
-    """Reads what a report shows of a run directory, local or gs://.
+    """Reads what a report shows of a run or a stage, local or gs://.
 
     Raises:
       ValueError: there is no run at `path`.

@@ -10,7 +10,7 @@ import jinja2
 from etils import epath
 
 import supcon_tf
-from supcon_tf import exceptions, files, palette
+from supcon_tf import exceptions, files, palette, run_files
 from supcon_tf.reports import (
     classification,
     commands,
@@ -115,8 +115,8 @@ def write_report(
     runs give the same bytes.
 
     Args:
-      runs: run directories, local or gs://; the first is what the others are
-        compared with.
+      runs: run directories, or linear stages of them, local or gs://; the
+        first is what the others are compared with.
       file: where the page goes, such as report.html of the run directory.
       names: what to call the runs, all different; None takes the ends of their
         paths.
@@ -179,10 +179,20 @@ def render(runs: Sequence[contents.Run]) -> str:
 
 
 def _short_names(runs: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """The fewest last parts of the paths that tell them apart."""
+    """The fewest last parts of the paths that tell them apart.
+
+    A linear stage is called after its run too, runs/mine/linear mine/linear.
+    """
     parts = [epath.Path(run).parts for run in runs]
+    least = [
+        2 if run_files.RunDirectory(run).is_linear_stage() else 1
+        for run in runs
+    ]
     for count in range(1, max(map(len, parts)) + 1):
-        names = tuple("/".join(path[-count:]) for path in parts)
+        names = tuple(
+            "/".join(path[-max(count, few) :])
+            for path, few in zip(parts, least, strict=True)
+        )
         if len(set(names)) == len(names):
             return names
     return tuple(f"{name} ({i + 1})" for i, name in enumerate(names))

@@ -169,7 +169,8 @@ def _value(score: scores.Score, value: float | None, count: int) -> str:
 
 
 def _limits(run: runs.Run, record: Record, results: Record) -> Lines:
-    issues, kind = run.files.issues_list, _kind(run)
+    evaluated, kind = run.files.evaluated(run.linear_stage), _kind(run)
+    issues = evaluated.issues_list
     labels = "those of the training data were not checked"
     if issues.exists():
         count = len(issues.read_text().splitlines()) - 1

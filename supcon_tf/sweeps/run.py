@@ -57,7 +57,7 @@ def run_sweep(sweep: config.GridSettings) -> dict[str, object]:
     if cells[0].evaluation.corruptions == "generated":
         corruptions.check_library()  # hours before it is needed
     _open(sweep, cells)
-    todo = [x for x in cells if x.directory.state().status != "finished"]
+    todo = [x for x in cells if x.state().status != "finished"]
     finished = len(cells) - len(todo)
     print(f"sweep        {len(cells)} cells, {finished} finished", flush=True)
     _write(sweep, cells)

@@ -92,6 +92,11 @@ class Run:
         """Class names in the order of the labels."""
         return self.files.class_names()
 
+    @property
+    def evaluation_owner(self) -> run_files.RunDirectory:
+        """Where an evaluation of the run goes: its linear stage, if any."""
+        return self.files.evaluation_owner(self.linear_stage)
+
     def source(self, split: str) -> data.Source:
         """The split "train" or "test" of the data of the run.
 

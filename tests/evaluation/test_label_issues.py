@@ -44,12 +44,13 @@ def test_flipped_labels_of_clusters_come_first(finished_run):
 
     run = runs.open_run(finished_run.path)
     label_issues.write_label_issues(run, bank, votes, 35)
-    rows = [*csv.DictReader(run.files.issues_list.read_text().splitlines())]
+    owner = run.evaluation_owner
+    rows = [*csv.DictReader(owner.issues_list.read_text().splitlines())]
     assert len(rows) <= 35
     assert [int(row["example"]) for row in rows] == order[:35].tolist()
     assert rows[0]["label"] == "abc"[flipped[order[0]]]
     assert rows[0]["suggested"] == "abc"[suggested[0]]
-    arrays = run_files.read_arrays(run.files.issues_file)
+    arrays = run_files.read_arrays(owner.issues_file)
     shown = arrays["issue_images"]
     assert shown.shape == (min(30, len(order)), 8, 8, 3)
     np.testing.assert_array_equal(shown[:, 0, 0, 0], order[:30] % 256)
@@ -82,4 +83,4 @@ def test_evaluate_writes_as_many_as_asked(finished_run, count):
             path, label_issues=count, knn_neighbors=5, sample_images=0
         )
     )
-    assert finished_run.issues_list.exists() == (count > 0)
+    assert finished_run.stage("linear").issues_list.exists() == (count > 0)

@@ -111,7 +111,8 @@ def test_measures_are_those_of_the_evaluation(run):
     assert lines["Error on corrupted images"] == lines["mCE"] == "not measured"
     assert card["Data"]["Split train"] == "48 images, 16 to 16 of a class"
     assert card["Data"]["Split test"] == "21 images, 7 to 7 of a class"
-    count = len(run.issues_list.read_text().splitlines()) - 1
+    issues = run.stage("linear").issues_list
+    count = len(issues.read_text().splitlines()) - 1
     assert f"lists {count} doubtful" in card["What it is not for"]["Labels"]
     # The classifier is not in the export, its accuracy says nothing of it.
     alone, _ = written(run, "none")
