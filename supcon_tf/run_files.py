@@ -385,6 +385,16 @@ class RunDirectory:
             )
 
 
+SWEEP_FOLDERS = ("cells", "runs")
+# What no stage may be called: the folders of a run, and of a sweep around runs.
+_OF_RUN = (x for x in vars(RunDirectory("run")).values() if not x.suffix)
+TAKEN_NAMES = tuple(
+    sorted(
+        {*SWEEP_FOLDERS, *(x.name for x in _OF_RUN if x.parent.name == "run")}
+    )
+)
+
+
 def command(tool: str, **flags: object) -> str:
     """The command line of a tool with these flags."""
     given = (f"--{k}={shlex.quote(str(v))}" for k, v in flags.items())

@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Callable
 
-from supcon_tf import config, exceptions, files
+from supcon_tf import config, exceptions, files, run_files
 from supcon_tf.evaluation import corruptions
 from supcon_tf.sweeps import figure, grid, processes, records, table
 from supcon_tf.training import preemption
@@ -96,7 +96,7 @@ def _open(sweep: config.GridSettings, cells: list[grid.Cell]) -> None:
             "files"
         )
     if is_sweep and sweep.overwrite:
-        for name in ("cells", "runs"):
+        for name in run_files.SWEEP_FOLDERS:
             shutil.rmtree(root / name, ignore_errors=True)
     for cell in cells:
         cell.directory.check_same(*cell.trainings)

@@ -14,6 +14,7 @@ import sys
 import pytest
 
 import supcon_tf
+from supcon_tf import run_files
 from tests import forks
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -96,6 +97,8 @@ def test_the_run_directory_is_complete(command_line_run):
         "encoded",
         *("metrics.jsonl", "tensorboard", "linear", "export", "converted"),
     }
+    for folder in (entry for entry in path.iterdir() if entry.is_dir()):
+        assert folder.name in (*run_files.TAKEN_NAMES, "linear")
     assert {entry.name for entry in (path / "linear").iterdir()} == {
         *("settings.flags", "classes.json", "images.json", "checkpoints"),
         *("metrics.jsonl", "tensorboard", "evaluation.json", "report.html"),
