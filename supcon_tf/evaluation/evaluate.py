@@ -177,20 +177,22 @@ def _of_several_labels(
     probabilities: dict[str, np.ndarray],
 ) -> dict[str, object]:
     """The classifiers and k-NN, where images have several labels."""
-    predictions = {**probabilities}
+    predictions, measured = {**probabilities}, {}
     if bank is not None:
         nearest = measures.nearest_neighbors(
-            test.representations, bank.representations, settings.knn_neighbors
+            test.representations,
+            bank.representations,
+            _neighbors(settings, bank),
         )
         predictions["knn"] = measures.share_of_neighbors(
             *nearest, bank.labels, settings.knn_temperature
         )
-    return {
-        name: measures.multi_label_summary(
+        measured["knn"] = {"k": nearest[0].shape[1]}
+    for name, values in predictions.items():
+        measured[name] = measured.get(name, {}) | measures.multi_label_summary(
             values, test.labels, settings.calibration_bins
         )
-        for name, values in predictions.items()
-    }
+    return measured
 
 
 def _without_training(
@@ -215,7 +217,7 @@ def _without_training(
         bank.labels,
         num_classes=num_classes,
     )
-    k = min(settings.knn_neighbors, len(bank.labels))
+    k = min(_neighbors(settings, bank), len(bank.labels))
     measured = {
         "knn": {"k": k, "temperature": settings.knn_temperature, **weighted},
         "knn_majority": {"k": k, **majority},
@@ -235,6 +237,13 @@ def _without_training(
     return measured
 
 
+def _neighbors(
+    settings: config.EvaluateSettings, bank: splits.EncodedSplit
+) -> int:
+    """k, that of the data where none is given."""
+    return settings.knn_neighbors or measures.default_neighbors(bank.labels)
+
+
 def _votes(
     settings: config.EvaluateSettings,
     queries: splits.EncodedSplit,
@@ -245,7 +254,7 @@ def _votes(
     nearest = measures.nearest_neighbors(
         queries.representations,
         bank.representations,
-        settings.knn_neighbors,
+        _neighbors(settings, bank),
         leave_one_out=leave_one_out,
     )
     vote = functools.partial(
@@ -293,8 +302,11 @@ def _write_examples(
 ) -> None:
     """Writes what a page and TensorBoard show of single examples."""
     if settings.label_issues:
-        votes, _ = _votes(settings, bank, bank, True)
-        label_issues.write_label_issues(run, bank, votes, settings.label_issues)
+        issues = label_issues.find_issues(
+            bank, _neighbors(settings, bank), settings.knn_temperature
+        )
+        count = settings.label_issues
+        label_issues.write_label_issues(run, bank, issues, count)
     if settings.sample_images and bank is not None:
         samples.write_samples(run, test, bank, settings.sample_images)
     if settings.plotted_images:

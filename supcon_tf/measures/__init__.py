@@ -7,7 +7,9 @@ them, `evaluation` reports them.
 from supcon_tf import tracing
 from supcon_tf.measures.classifiers import (
     class_prototypes,
+    default_neighbors,
     knn_predict,
+    parts,
     prototype_predict,
     vote,
 )

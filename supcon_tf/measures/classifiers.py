@@ -7,6 +7,8 @@ mean. Both compare by cosine similarity and normalise what they are given.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
@@ -15,6 +17,8 @@ from supcon_tf import exceptions
 from supcon_tf.measures import metrics, neighbors
 
 _BANK_ROWS = 2**14  # that are held in memory at once
+_PART_SCORES = 2**22  # that are held at once: 16 MB
+_MOST_NEIGHBORS, _LEAST_NEIGHBORS = 200, 5
 # The least score of a class that has examples: just above the -1 of one that
 # has none, so that an empty class never wins, not even by a tie.
 _LEAST_SIMILARITY = np.nextafter(np.float32(-1), np.float32(0))
@@ -26,7 +30,7 @@ def knn_predict(
     bank_labels: neighbors.Given,
     *,
     num_classes: int,
-    k: int = 200,
+    k: int | None = None,
     temperature: float = 0.07,
     weighted: bool = True,
     query_chunk: int = 512,
@@ -42,7 +46,8 @@ def knn_predict(
       bank: [N, dim] real, finite, N >= 1: what is searched.
       bank_labels: [N] integers in [0, num_classes).
       num_classes: number of classes.
-      k: neighbours that vote; all where the bank has fewer.
+      k: neighbours that vote, all where the bank has fewer; None for
+        `default_neighbors` of the bank.
       temperature: positive float, no unit; only used when `weighted`.
       weighted: whether a vote counts exp(similarity / temperature), or 1.
       query_chunk: queries that are searched for at a time; of no effect on the
@@ -69,6 +74,7 @@ def knn_predict(
     neighbors.check_positive(num_classes=num_classes, temperature=temperature)
     queries, bank = neighbors.check_inputs(queries, bank)
     metrics.check_labels(bank_labels, len(bank), num_classes, "bank_labels")
+    k = default_neighbors(bank_labels) if k is None else k
     similarities, indices = neighbors.nearest_neighbors(
         queries, bank, k, leave_one_out=leave_one_out, query_chunk=query_chunk
     )
@@ -80,6 +86,46 @@ def knn_predict(
         temperature=temperature,
         weighted=weighted,
     )
+
+
+def parts(num_examples: int, num_classes: int) -> Iterator[slice]:
+    """Divides examples so that the scores of a part fit into 16 MB.
+
+    For what is made of [examples, classes] scores and is much smaller.
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> [x.stop - x.start for x in measures.parts(100_000, 10_000)][:2]
+      [419, 419]
+    """
+    rows = max(_PART_SCORES // num_classes, 1)
+    for first in range(0, num_examples, rows):
+        yield slice(first, min(first + rows, num_examples))
+
+
+def default_neighbors(bank_labels: neighbors.Given) -> int:
+    """How many neighbours vote where nobody says: 200, or by the classes.
+
+    As many as the smallest class has examples where that is fewer, so that no
+    class is outvoted for want of examples; but 5 at least, because a class of
+    one or two loses any vote and must not leave all the others the vote of
+    their nearest neighbour alone. Classes without examples do not count.
+
+    Args:
+      bank_labels: [N] integers >= 0, N >= 1; or [N, classes] 0 or 1 of several
+        labels.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import measures
+      >>> counts = (3000, 900), (40, 20), (300, 1)  # of two classes
+      >>> [measures.default_neighbors(np.repeat([0, 1], x)) for x in counts]
+      [200, 20, 5]
+    """
+    labels = np.asarray(bank_labels)
+    counts = np.bincount(labels) if labels.ndim == 1 else labels.sum(axis=0)
+    smallest = counts[counts > 0].min(initial=_MOST_NEIGHBORS)
+    return int(max(smallest, _LEAST_NEIGHBORS))
 
 
 def vote(

@@ -94,10 +94,9 @@ def check_predictions(
 def top_k_accuracy(scores: _Array, labels: _Array, k: int) -> float:
     """Share of the examples whose label is among the k highest scores.
 
-    Ties count against the example: it is correct when fewer than k *other*
-    classes score at least as high as its label. Constant scores thus give 0
-    below `k = num_classes`, on any platform, and never a lucky hit. With
-    `k >= num_classes` the result is 1.
+    Of equal scores that of the lower class id comes first, as in `argmax`: so
+    the share at k = 1 is that of the examples whose predicted class is the
+    label, on any platform. With `k >= num_classes` the result is 1.
 
     `scores` are [examples, num_classes] real, without NaN: logits,
     probabilities or votes.
@@ -107,17 +106,26 @@ def top_k_accuracy(scores: _Array, labels: _Array, k: int) -> float:
       >>> measures.top_k_accuracy([[0.6, 0.3, 0.1], [0.6, 0.3, 0.1]], [0, 1], 1)
       0.5
     """
-    scores = _check_matrix("scores", scores)
-    labels = check_labels(labels, *scores.shape)
     exceptions.require(k >= 1, "`k` must be at least 1", k)
+    return float(np.mean(label_ranks(scores, labels) < k))
+
+
+def label_ranks(scores: _Array, labels: _Array) -> npt.NDArray[np.int64]:
+    """How many classes come before the label of each example, [examples].
+
+    Those of a higher score, and of an equal score those of a lower class id: 0
+    where `argmax` predicts the label. For the arguments see `top_k_accuracy`.
+    """
+    scores = _check_matrix("scores", scores)
+    labels = check_labels(labels, *scores.shape)[:, None]  # [examples, 1]
     # Every comparison with NaN is false: it would count as a hit.
     exceptions.require(
         not np.isnan(scores).any(), "`scores` must be numbers", "NaN"
     )
-    own = np.take_along_axis(scores, labels[:, None], axis=1)  # [examples, 1]
-    # The label itself is one of those that score at least as high.
-    others = np.sum(scores >= own, axis=1) - 1
-    return float(np.mean(others < k))
+    own = np.take_along_axis(scores, labels, axis=1)
+    before = scores > own  # [examples, classes]
+    before |= (scores == own) & (np.arange(scores.shape[1]) < labels)
+    return before.sum(axis=1)
 
 
 def calibration_bins(
@@ -283,8 +291,7 @@ def classification_summary(
 
     `macro_f1` is the mean of F1 over the classes that are labels or predicted,
     `mcc` Matthews' correlation coefficient, both those of scikit-learn. Of
-    equal probabilities the accuracies count against the label; all that is made
-    of predicted classes takes the lower class id.
+    equal probabilities that of the lower class id comes first, in all of them.
 
     Args:
       probabilities: [N, classes] float, rows that sum to 1.

@@ -171,7 +171,8 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
       every: epochs between figures; others have none.
       image_size: side in pixels of the centre crops; None takes that of the
         images.
-      k: neighbours that vote; all where the bank is smaller.
+      k: neighbours that vote, all where the bank is smaller; None for
+        `measures.default_neighbors` of the bank.
       max_bank: examples of the training split that are represented at most.
       batch_size: images per step; without effect on the figure.
 
@@ -188,7 +189,7 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
         every: int = 1,
         image_size: int | None = None,
         *,
-        k: int = 200,
+        k: int | None = None,
         max_bank: int = 10_000,
         batch_size: int = 256,
     ):

@@ -114,8 +114,11 @@ def test_representations_are_kept_and_bounded(
     assert fewer["bank_examples"] == 12 and encoded == ["train"]
     bank = np.load(finished_run.encoded / "train" / "representations.npy")
     assert len(bank) == 12
+    assert fewer["knn"]["k"] == 9
+    data_s = numbers_alone(finished_run, bank_images=21)  # 7 of a class
+    assert data_s["knn"]["k"] == data_s["knn_majority"]["k"] == 7
     none = numbers_alone(finished_run, bank_images=0)
-    assert encoded == ["train"]
+    assert encoded == ["train"] * 2
     assert none["linear"] == again["linear"] and "knn" not in none
     assert none["bank_examples"] == 0 and "prototype" not in none
     assert "linear top-1" in evaluation.results_table({"run": none})
@@ -123,7 +126,7 @@ def test_representations_are_kept_and_bounded(
     record.write_text(record.read_text().replace("step-", "step-1"))
     anew = numbers_alone(finished_run, bank_images=0)["linear"]
     assert anew["nll"] == pytest.approx(none["linear"]["nll"], abs=1e-5)
-    assert encoded == ["train", "test"]
+    assert encoded == ["train", "train", "test"]
     with pytest.raises(ValueError, match="--label_issues must be left out w"):
         numbers_alone(finished_run, bank_images=0, label_issues=3)
 

@@ -38,16 +38,17 @@ def test_top_k_equals_scikit_learn_without_ties():
         assert value == pytest.approx(expected)
 
 
-def test_ties_count_against_the_label():
-    scores = np.array([[0.4, 0.4, 0.2], [0.5, 0.3, 0.2], [0.1, 0.3, 0.6]])
-    labels = [0, 0, 1]
+def test_of_equal_scores_the_lower_class_id_comes_first():
+    scores = np.array([[0.4, 0.4, 0.2], [0.4, 0.4, 0.2], [0.1, 0.3, 0.6]])
+    labels = [0, 1, 1]
+    assert metrics.label_ranks(scores, labels).tolist() == [0, 1, 1]
     assert metrics.top_k_accuracy(scores, labels, 1) == pytest.approx(1 / 3)
     assert metrics.top_k_accuracy(scores, labels, 2) == 1.0
 
     scores, labels = _distributions()
     for k in (6, 100):  # all classes, and more than there are
         assert metrics.top_k_accuracy(scores, labels, k) == 1.0
-    for k, expected in ((1, 0.0), (2, 0.0), (3, 1.0)):
+    for k, expected in ((1, 0.5), (2, 0.75), (3, 1.0)):
         same = np.ones((4, 3))
         assert metrics.top_k_accuracy(same, [0, 1, 2, 0], k) == expected
     # Masked logits are scores.
@@ -218,6 +219,23 @@ def _macro_f1(matrix):
         if row.sum() + matrix[:, i].sum()
     ]
     return sum(of_class) / len(of_class)
+
+
+def test_all_figures_of_a_row_have_one_prediction():
+    """Of a majority vote, where most are equal: half is right, not none."""
+    votes = np.array([[0.5, 0.5, 0], [0, 0.5, 0.5], [0.25, 0.25, 0.5]] * 8)
+    labels = np.array([0, 2, 2, 1, 1, 0] * 4)
+    predicted = votes.argmax(axis=1)
+    right = np.mean(predicted == labels)
+    summary = metrics.classification_summary(votes, labels)
+    bins = summary["calibration_bins"]
+    by_confidence = np.dot(bins["accuracy"], bins["count"]) / 24
+    assert right == 0.5 == summary["top_1"] == pytest.approx(by_confidence)
+    assert np.trace(summary["confusion_matrix"]) == 12
+    recalls = np.array(summary["per_class_recall"])
+    assert recalls @ np.bincount(labels) == pytest.approx(12)
+    levels = metrics.level_summary(predicted, labels, [[0, 0], [0, 1], [1, 2]])
+    assert levels["top_1_by_level"][-1] == 0.5
 
 
 def test_the_summary_is_its_parts_and_survives_json():
