@@ -279,6 +279,7 @@ class RunDirectory:
         labels: np.ndarray,
         ids: Sequence[str] | None,
         class_names: Sequence[str],
+        classes: np.ndarray | None = None,
     ) -> None:
         """Writes predictions.npz.
 
@@ -287,6 +288,8 @@ class RunDirectory:
           labels: [images] integers.
           ids: names of the images; None for their places.
           class_names: in the order of the labels.
+          classes: class ids of the probabilities, the most probable first,
+            where these are not of all classes.
         """
         write_arrays(
             self.predictions_file,
@@ -294,6 +297,7 @@ class RunDirectory:
             labels=labels,
             probabilities=probabilities,
             class_names=np.array(class_names),
+            **({} if classes is None else {"classes": classes}),
         )
 
     def remove_evaluation(self) -> None:

@@ -31,7 +31,8 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
     """Converts encoder and classifier of a run, and measures what came out.
 
     Every file is run on all test images by its own runtime, TFLite's
-    interpreter or ONNX Runtime. The directory converted/ of the run directory
+    interpreter or ONNX Runtime; the answers of all are held in memory, 4 bytes
+    for each image and class. The directory converted/ of the run directory
     appears with all its files at once.
 
     Example:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import numpy as np
-import tensorflow as tf
 
 from supcon_tf import config, distribute, files, measures
 from supcon_tf.data import hierarchy
 from supcon_tf.evaluation import (
+    classifying,
     label_issues,
     projector,
     results,
@@ -74,41 +73,39 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
         represent = representations.representer(
             run.encoder, batch_size=settings.batch_size, image_size=image_size
         )
-
-    activation = tf.sigmoid if test_source.is_multi_label else tf.nn.softmax
-
-    def classify(encoded: np.ndarray) -> dict[str, np.ndarray]:
-        """Probabilities [n, classes] of each trained classifier."""
-        return {
-            name: activation(logits(encoded)).numpy()
-            for name, logits in classifiers.items()
-        }
-
-    test = splits.encode(run, "test", represent)
-    probabilities = classify(test.representations)
-    first = next(iter(probabilities.values()), None)
-    test = dataclasses.replace(test, probabilities=first)
-    bank = None
+    classify = classifying.make_classify(classifiers, run.is_multi_label)
+    test, bank = splits.encode(run, "test", represent), None
     if settings.bank_images != 0:
         bank = splits.encode(run, "train", represent, settings.bank_images)
-    measured = _measure(settings, run, test, bank, probabilities, ancestors)
+    measured = _described(settings, run, test, bank)
+    if run.is_multi_label:
+        numbers, kept = _of_several_labels(settings, test, bank, classify)
+        measured |= numbers
+    else:
+        predictions, kept = classifying.by_classifiers(test, classify)
+        first = next(iter(predictions.values()), None)
+        test = dataclasses.replace(test, predictions=first)
+        measured |= _of_one_label(
+            settings, run, test, bank, predictions, ancestors
+        )
     if corrupted is not None:
         measured["corruptions"] = corrupted.measure(
-            lambda images: classify(represent(images)[0])
+            lambda images: classifying.by_classifiers(
+                splits.EncodedSplit(images, *represent(images), image_size),
+                classify,
+            )[0]
         )
-    _write(settings, run, test, bank, measured)
+    _write(settings, run, test, bank, kept, measured)
     return measured
 
 
-def _measure(
+def _described(
     settings: config.EvaluateSettings,
     run: runs.Run,
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit | None,
-    probabilities: dict[str, np.ndarray],
-    ancestors: np.ndarray | None,
 ) -> dict[str, object]:
-    """What was measured of what, and all measures of the clean images."""
+    """What was measured of what."""
     measured = {
         "dataset": test.source.name,
         **({"image_size": test.image_size} if test.image_size else {}),
@@ -118,24 +115,32 @@ def _measure(
         "encoder": run.checkpoint,
         "settings": to_texts(settings),
     }
-    if "linear" in probabilities:
+    if "linear" in run.classifiers:
         measured["linear_checkpoint"] = run.classifier_checkpoint("linear")
     measured["versions"] = console.versions()
     if run.is_of_texts:
         measured["validation"] = run.validation
-    if test.source.is_multi_label:
-        return measured | _of_several_labels(
-            settings, test, bank, probabilities
-        )
-    for name, values in probabilities.items():
-        measured[name] = measures.classification_summary(
-            values, test.labels, settings.calibration_bins
-        )
-    predictions = {**probabilities}
+    return measured
+
+
+def _of_one_label(
+    settings: config.EvaluateSettings,
+    run: runs.Run,
+    test: splits.EncodedSplit,
+    bank: splits.EncodedSplit | None,
+    predictions: dict[str, measures.Predictions],
+    ancestors: np.ndarray | None,
+) -> dict[str, object]:
+    """All measures of the clean images, where each has one label."""
+    num_classes, bins = len(test.source.class_names), settings.calibration_bins
+    measured = {
+        name: measures.summarize(found, num_classes, bins)
+        for name, found in predictions.items()
+    }
     if bank is not None:
-        votes = _votes(settings, test, bank)
-        measured |= _without_training(settings, test, bank, votes)
-        predictions["knn"] = votes[0]
+        numbers, found = _without_training(settings, test, bank)
+        measured |= numbers
+        predictions = {**predictions, "knn": found}
     counts = _training_counts(run, bank)
     if counts is not None and counts.max() >= _LONG_TAIL * counts.min():
         for name in (*predictions, *(["prototype"] if bank else [])):
@@ -143,19 +148,29 @@ def _measure(
                 measured[name]["per_class_recall"], counts, settings.shots
             )
     if ancestors is not None:
-        for name, values in predictions.items():
+        for name, found in predictions.items():
             measured[name]["hierarchy"] = measures.level_summary(
-                values.argmax(axis=1), test.labels, ancestors
+                found.predicted, test.labels, ancestors
             )
-    if np.bincount(test.labels).max() > 1:  # or no image has a positive
-        measured["retrieval"] = measures.retrieval_summary(
-            test.representations, test.labels, settings.retrieval_at
-        )
-        measured["representations"] = {
-            "alignment": measures.alignment(test.representations, test.labels),
-            "uniformity": measures.uniformity(test.representations),
-        }
-    return measured
+    return measured | _of_space(settings, test)
+
+
+def _of_space(
+    settings: config.EvaluateSettings, test: splits.EncodedSplit
+) -> dict[str, object]:
+    """Retrieval among the test images, and how they lie on the sphere."""
+    if np.bincount(test.labels).max() < 2:  # no image has a positive
+        return {}
+    rows, labels = test.representations, test.labels
+    return {
+        "retrieval": measures.retrieval_summary(
+            rows, labels, settings.retrieval_at
+        ),
+        "representations": {
+            "alignment": measures.alignment(rows, labels),
+            "uniformity": measures.uniformity(rows),
+        },
+    }
 
 
 def _training_counts(
@@ -174,10 +189,16 @@ def _of_several_labels(
     settings: config.EvaluateSettings,
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit | None,
-    probabilities: dict[str, np.ndarray],
-) -> dict[str, object]:
-    """The classifiers and k-NN, where images have several labels."""
-    predictions, measured = {**probabilities}, {}
+    classify: classifying.Classify,
+) -> tuple[dict[str, object], classifying.Kept | None]:
+    """The classifiers and k-NN, where images have several labels.
+
+    Labels are a matrix of all classes, and so are the probabilities here. What
+    is kept of the first classifier comes with the measures.
+    """
+    predictions, measured = classify(test.representations), {}
+    first = next(iter(predictions.values()), None)
+    kept = None if first is None else classifying.keep(first, len(first))
     if bank is not None:
         nearest = measures.nearest_neighbors(
             test.representations,
@@ -192,49 +213,61 @@ def _of_several_labels(
         measured[name] = measured.get(name, {}) | measures.multi_label_summary(
             values, test.labels, settings.calibration_bins
         )
-    return measured
+    return measured, kept
 
 
 def _without_training(
     settings: config.EvaluateSettings,
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit,
-    votes: tuple[np.ndarray, np.ndarray],
-) -> dict[str, dict[str, object]]:
+) -> tuple[dict[str, dict[str, object]], measures.Predictions]:
     """k-NN, weighted and by majority, and prototypes among the training images.
 
     And, if asked for, k-NN on the training images, each left out of its own
-    neighbours.
+    neighbours. The predictions of weighted k-NN come with them.
     """
     num_classes, bins = len(test.source.class_names), settings.calibration_bins
-    weighted, majority = (
-        measures.classification_summary(probabilities, test.labels, bins)
-        for probabilities in votes
-    )
-    similarities = measures.prototype_predict(
-        test.representations,
-        bank.representations,
-        bank.labels,
-        num_classes=num_classes,
-    )
+    found = _by_neighbors(settings, test, bank)
     k = min(_neighbors(settings, bank), len(bank.labels))
     measured = {
-        "knn": {"k": k, "temperature": settings.knn_temperature, **weighted},
-        "knn_majority": {"k": k, **majority},
-        "prototype": {
-            **_accuracies(similarities, test.labels),
-            "per_class_recall": measures.per_class_recall(
-                similarities.argmax(axis=1), test.labels, num_classes
-            ),
-        },
+        name: {"k": k} | measures.summarize(own, num_classes, bins)
+        for name, own in found.items()
+    }
+    measured["knn"]["temperature"] = settings.knn_temperature
+    predicted, ranks = classifying.by_prototypes(test, bank)
+    measured["prototype"] = {
+        **{f"top_{k}": float(np.mean(ranks < k)) for k in (1, 5)},
+        "per_class_recall": measures.per_class_recall(
+            predicted, test.labels, num_classes
+        ),
     }
     if settings.knn_leave_one_out:
-        weighted, majority = _votes(settings, bank, bank, True)
+        others = _by_neighbors(settings, bank, bank, leave_one_out=True)
         measured["knn_leave_one_out"] = {
-            **_accuracies(weighted, bank.labels),
-            "majority_top_1": measures.top_k_accuracy(majority, bank.labels, 1),
+            "top_1": others["knn"].top_k(1),
+            "top_5": others["knn"].top_k(5),
+            "majority_top_1": others["knn_majority"].top_k(1),
         }
-    return measured
+    return measured, found["knn"]
+
+
+def _by_neighbors(
+    settings: config.EvaluateSettings,
+    queries: splits.EncodedSplit,
+    bank: splits.EncodedSplit,
+    leave_one_out: bool = False,
+) -> dict[str, measures.Predictions]:
+    """k-NN predictions, weighted and by majority."""
+    return measures.knn_predictions(
+        queries.representations,
+        queries.labels,
+        bank.representations,
+        bank.labels,
+        num_classes=len(bank.source.class_names),
+        k=_neighbors(settings, bank),
+        temperature=settings.knn_temperature,
+        leave_one_out=leave_one_out,
+    )
 
 
 def _neighbors(
@@ -244,40 +277,12 @@ def _neighbors(
     return settings.knn_neighbors or measures.default_neighbors(bank.labels)
 
 
-def _votes(
-    settings: config.EvaluateSettings,
-    queries: splits.EncodedSplit,
-    bank: splits.EncodedSplit,
-    leave_one_out: bool = False,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities [Q, classes] of weighted votes, and of the majority."""
-    nearest = measures.nearest_neighbors(
-        queries.representations,
-        bank.representations,
-        _neighbors(settings, bank),
-        leave_one_out=leave_one_out,
-    )
-    vote = functools.partial(
-        measures.vote,
-        *nearest,
-        bank.labels,
-        num_classes=len(bank.source.class_names),
-        temperature=settings.knn_temperature,
-    )
-    return vote(weighted=True), vote(weighted=False)
-
-
-def _accuracies(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    return {
-        f"top_{k}": measures.top_k_accuracy(scores, labels, k) for k in (1, 5)
-    }
-
-
 def _write(
     settings: config.EvaluateSettings,
     run: runs.Run,
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit | None,
+    kept: classifying.Kept | None,
     measured: dict[str, object],
 ) -> None:
     """Writes the numbers, and what is behind them, in place of earlier ones."""
@@ -285,9 +290,13 @@ def _write(
     owner.remove_evaluation()
     if run.files.measured_stage() == run.linear_stage:  # by an earlier version
         run.files.remove_evaluation()
-    if test.probabilities is not None:
+    if kept is not None:
         owner.write_predictions(
-            test.probabilities, test.labels, source.ids, source.class_names
+            kept.probabilities,
+            test.labels,
+            source.ids,
+            source.class_names,
+            kept.classes,
         )
     if not source.is_multi_label:  # whose page has no images of a class
         _write_examples(settings, run, test, bank)

@@ -76,7 +76,7 @@ def _metadata(test: splits.EncodedSplit, positions: np.ndarray) -> str:
     labels, predicted = test.labels[positions], test.predicted[positions]
     names = np.array(test.source.class_names)
     columns = {"class": names[labels], "label": labels}
-    if test.probabilities is not None:
+    if test.predictions is not None:
         columns["predicted"] = names[predicted]
         columns["correct"] = np.where(predicted == labels, "yes", "no")
     columns["id"] = test.names(positions)

@@ -114,10 +114,10 @@ def _spread(
 def _mistakes(test: splits.EncodedSplit) -> dict[str, np.ndarray]:
     """The wrong predictions of the highest confidence; {} where none is."""
     wrong = np.flatnonzero(test.predicted != test.labels)
-    if test.probabilities is None or not len(wrong):
+    if test.predictions is None or not len(wrong):
         return {}
     # Stable: a report sorts predictions.npz in the same way.
-    surest = np.argsort(-test.probabilities[wrong].max(axis=1), kind="stable")
+    surest = np.argsort(-test.predictions.confidence[wrong], kind="stable")
     positions = wrong[surest[:_MISTAKES]]
     return {
         "mistakes": test.shown(positions, _SIDE),

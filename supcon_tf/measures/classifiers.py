@@ -7,8 +7,6 @@ mean. Both compare by cosine similarity and normalise what they are given.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
@@ -17,7 +15,6 @@ from supcon_tf import exceptions
 from supcon_tf.measures import metrics, neighbors
 
 _BANK_ROWS = 2**14  # that are held in memory at once
-_PART_SCORES = 2**22  # that are held at once: 16 MB
 _MOST_NEIGHBORS, _LEAST_NEIGHBORS = 200, 5
 # The least score of a class that has examples: just above the -1 of one that
 # has none, so that an empty class never wins, not even by a tie.
@@ -86,21 +83,6 @@ def knn_predict(
         temperature=temperature,
         weighted=weighted,
     )
-
-
-def parts(num_examples: int, num_classes: int) -> Iterator[slice]:
-    """Divides examples so that the scores of a part fit into 16 MB.
-
-    For what is made of [examples, classes] scores and is much smaller.
-
-    Example:
-      >>> from supcon_tf import measures
-      >>> [x.stop - x.start for x in measures.parts(100_000, 10_000)][:2]
-      [419, 419]
-    """
-    rows = max(_PART_SCORES // num_classes, 1)
-    for first in range(0, num_examples, rows):
-        yield slice(first, min(first + rows, num_examples))
 
 
 def default_neighbors(bank_labels: neighbors.Given) -> int:
@@ -232,6 +214,22 @@ def prototype_predict(
     prototypes, present = class_prototypes(
         bank, bank_labels, num_classes=num_classes
     )
+    return prototype_similarities(queries, prototypes, present)
+
+
+def prototype_similarities(
+    queries: neighbors.Given,
+    prototypes: npt.NDArray[np.float32],
+    present: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.float32]:
+    """`prototype_predict` by what `class_prototypes` returned.
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> found = measures.class_prototypes([[3, 0]], [0], num_classes=2)
+      >>> measures.prototype_similarities([[5, 0]], *found).tolist()
+      [[1.0, -1.0]]
+    """
     similarities = tf.matmul(
         neighbors.unit_rows("queries", queries), prototypes, transpose_b=True
     ).numpy()

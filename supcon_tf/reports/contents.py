@@ -82,6 +82,7 @@ class Run:
             "settings": True,
             "evaluation": self.evaluation,
             "predictions": self.predictions,
+            "confusions": self.classifier("confusion_matrix"),
             "robustness": self.robustness(),
             "card": self.card,
             # A run of no epochs has no more to come.

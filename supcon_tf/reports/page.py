@@ -64,7 +64,7 @@ SECTIONS = (
     Section("Settings", overview.settings),
     Section("Learning curves", learning.curves, "epochs", commands.pretrain),
     Section("Augmented views", learning.views, "views", of_images=True),
-    OfEach("Confusions", classification.confusions, "confusion_matrix"),
+    OfEach("Confusions", classification.confusions, "confusions"),
     Section("Recall of each class", classification.recall, "per_class_recall"),
     OfEach("Calibration", classification.calibration, "calibration_bins"),
     OfEach("Most confident mistakes", classification.mistakes, "predictions"),

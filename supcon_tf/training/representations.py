@@ -223,10 +223,15 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
         queries, labels = collect(self._step, self._queries)
         if not (np.isfinite(bank).all() and np.isfinite(queries).all()):
             return float("nan")
-        votes = measures.knn_predict(
-            queries, bank, bank_labels, num_classes=self.num_classes, k=self.k
+        found = measures.knn_predictions(
+            queries,
+            labels,
+            bank,
+            bank_labels,
+            num_classes=self.num_classes,
+            k=self.k,
         )
-        return measures.top_k_accuracy(votes, labels, 1)
+        return found["knn"].top_k(1)
 
 
 def _part(source: data.Source, most: int) -> data.Source:
