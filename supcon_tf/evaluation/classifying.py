@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import measures
+from supcon_tf import config, measures
 from supcon_tf.evaluation import splits
 from supcon_tf.training import runs
 
@@ -104,3 +104,38 @@ def by_prototypes(
         predicted.append(similarities.argmax(axis=1))
         ranks.append(measures.label_ranks(similarities, queries.labels[part]))
     return np.concatenate(predicted), np.concatenate(ranks)
+
+
+def neighbors(
+    settings: config.EvaluateSettings, bank: splits.EncodedSplit
+) -> int:
+    """How many neighbours vote: by the data where nobody says."""
+    return settings.knn_neighbors or measures.default_neighbors(bank.labels)
+
+
+def by_neighbors(
+    settings: config.EvaluateSettings,
+    queries: splits.EncodedSplit,
+    bank: splits.EncodedSplit,
+    leave_one_out: bool = False,
+) -> dict[str, measures.Predictions]:
+    """k-NN predictions, `knn` and `knn_majority`."""
+    return measures.knn_predictions(
+        queries.representations,
+        queries.labels,
+        bank.representations,
+        bank.labels,
+        num_classes=len(bank.source.class_names),
+        k=neighbors(settings, bank),
+        temperature=settings.knn_temperature,
+        leave_one_out=leave_one_out,
+    )
+
+
+def accuracies(found: Mapping[str, measures.Predictions]) -> dict[str, float]:
+    """Those of `by_neighbors`."""
+    return {
+        "top_1": found["knn"].top_k(1),
+        "top_5": found["knn"].top_k(5),
+        "majority_top_1": found["knn_majority"].top_k(1),
+    }

@@ -6,21 +6,21 @@ import dataclasses
 
 import numpy as np
 
-from supcon_tf import config, distribute, files, measures
+from supcon_tf import config, distribute, files
 from supcon_tf.data import hierarchy
 from supcon_tf.evaluation import (
     classifying,
+    clean,
     label_issues,
     projector,
     results,
     robustness,
     samples,
     splits,
+    unseen_classes,
 )
 from supcon_tf.settings import to_texts
 from supcon_tf.training import console, representations, runs
-
-_LONG_TAIL = 2  # images of the largest class over those of the smallest
 
 
 def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
@@ -54,40 +54,27 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
     """
     run = runs.open_run(settings.run_dir, settings.linear_stage)
     checkpoint, image_size = run.checkpoint, run.image_size
-    test_source = run.source("test")
-    corrupted = None
-    if settings.corruptions != "none":
-        run.check_rgb("corruptions")
-        run.check_one_label("corruptions")
-        corrupted = robustness.Robustness(settings, run)
-    if settings.label_issues:
-        run.check_one_label("--label_issues")
-    ancestors = None
-    if parents := settings.hierarchy or run.settings.hierarchy:
-        run.check_one_label("--hierarchy")
-        ancestors = hierarchy.read_ancestors(parents, run.class_names)
+    unseen = run.has_unseen_classes
+    corrupted, ancestors = _checked(settings, run)
     with distribute.make_strategy(settings.strategy, settings.tpu).scope():
-        classifiers = {name: run.classifier(name) for name in run.classifiers}
-        console.print_header(test_source, image_size)
+        names = () if unseen else run.classifiers
+        classifiers = {name: run.classifier(name) for name in names}
+        console.print_header(run.source("test"), image_size)
         console.print_line("encoder", checkpoint)
+        if unseen:
+            console.print_unseen(run.source("test"), unseen_classes.MEASURED)
         represent = representations.representer(
             run.encoder, batch_size=settings.batch_size, image_size=image_size
         )
     classify = classifying.make_classify(classifiers, run.is_multi_label)
     test, bank = splits.encode(run, "test", represent), None
-    if settings.bank_images != 0:
+    of_bank = settings.label_issues or settings.knn_leave_one_out
+    if settings.bank_images != 0 and (of_bank or not unseen):
         bank = splits.encode(run, "train", represent, settings.bank_images)
-    measured = _described(settings, run, test, bank)
-    if run.is_multi_label:
-        numbers, kept = _of_several_labels(settings, test, bank, classify)
-        measured |= numbers
-    else:
-        predictions, kept = classifying.by_classifiers(test, classify)
-        first = next(iter(predictions.values()), None)
-        test = dataclasses.replace(test, predictions=first)
-        measured |= _of_one_label(
-            settings, run, test, bank, predictions, ancestors
-        )
+    test, kept, numbers = _measured(
+        settings, run, test, bank, classify, ancestors
+    )
+    measured = _described(settings, run, test, bank) | numbers
     if corrupted is not None:
         measured["corruptions"] = corrupted.measure(
             lambda images: classifying.by_classifiers(
@@ -97,6 +84,49 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
         )
     _write(settings, run, test, bank, kept, measured)
     return measured
+
+
+def _checked(
+    settings: config.EvaluateSettings, run: runs.Run
+) -> tuple[robustness.Robustness | None, np.ndarray | None]:
+    """What measures corruptions and parents, before any work is lost."""
+    if run.has_unseen_classes:
+        unseen_classes.check(settings, run)
+    corrupted = ancestors = None
+    if settings.corruptions != "none":
+        run.check_rgb("corruptions")
+        run.check_one_label("corruptions")
+        corrupted = robustness.Robustness(settings, run)
+    if settings.label_issues:
+        run.check_one_label("--label_issues")
+    parents = settings.hierarchy or run.settings.hierarchy
+    if parents and not run.has_unseen_classes:
+        run.check_one_label("--hierarchy")
+        ancestors = hierarchy.read_ancestors(parents, run.class_names)
+    return corrupted, ancestors
+
+
+def _measured(
+    settings: config.EvaluateSettings,
+    run: runs.Run,
+    test: splits.EncodedSplit,
+    bank: splits.EncodedSplit | None,
+    classify: classifying.Classify,
+    ancestors: np.ndarray | None,
+) -> tuple[splits.EncodedSplit, classifying.Kept | None, dict[str, object]]:
+    """The test split with predictions, what is kept of these, all measures."""
+    if run.has_unseen_classes:
+        return test, None, unseen_classes.measure(settings, test, bank)
+    if run.is_multi_label:
+        numbers, kept = clean.of_several_labels(settings, test, bank, classify)
+        return test, kept, numbers
+    predictions, kept = classifying.by_classifiers(test, classify)
+    first = next(iter(predictions.values()), None)
+    test = dataclasses.replace(test, predictions=first)
+    numbers = clean.of_one_label(
+        settings, run, test, bank, predictions, ancestors
+    )
+    return test, kept, numbers
 
 
 def _described(
@@ -115,166 +145,12 @@ def _described(
         "encoder": run.checkpoint,
         "settings": to_texts(settings),
     }
-    if "linear" in run.classifiers:
+    if "linear" in run.classifiers and not run.has_unseen_classes:
         measured["linear_checkpoint"] = run.classifier_checkpoint("linear")
     measured["versions"] = console.versions()
     if run.is_of_texts:
         measured["validation"] = run.validation
     return measured
-
-
-def _of_one_label(
-    settings: config.EvaluateSettings,
-    run: runs.Run,
-    test: splits.EncodedSplit,
-    bank: splits.EncodedSplit | None,
-    predictions: dict[str, measures.Predictions],
-    ancestors: np.ndarray | None,
-) -> dict[str, object]:
-    """All measures of the clean images, where each has one label."""
-    num_classes, bins = len(test.source.class_names), settings.calibration_bins
-    measured = {
-        name: measures.summarize(found, num_classes, bins)
-        for name, found in predictions.items()
-    }
-    if bank is not None:
-        numbers, found = _without_training(settings, test, bank)
-        measured |= numbers
-        predictions = {**predictions, "knn": found}
-    counts = _training_counts(run, bank)
-    if counts is not None and counts.max() >= _LONG_TAIL * counts.min():
-        for name in (*predictions, *(["prototype"] if bank else [])):
-            measured[name]["shots"] = measures.shot_summary(
-                measured[name]["per_class_recall"], counts, settings.shots
-            )
-    if ancestors is not None:
-        for name, found in predictions.items():
-            measured[name]["hierarchy"] = measures.level_summary(
-                found.predicted, test.labels, ancestors
-            )
-    return measured | _of_space(settings, test)
-
-
-def _of_space(
-    settings: config.EvaluateSettings, test: splits.EncodedSplit
-) -> dict[str, object]:
-    """Retrieval among the test images, and how they lie on the sphere."""
-    if np.bincount(test.labels).max() < 2:  # no image has a positive
-        return {}
-    rows, labels = test.representations, test.labels
-    return {
-        "retrieval": measures.retrieval_summary(
-            rows, labels, settings.retrieval_at
-        ),
-        "representations": {
-            "alignment": measures.alignment(rows, labels),
-            "uniformity": measures.uniformity(rows),
-        },
-    }
-
-
-def _training_counts(
-    run: runs.Run, bank: splits.EncodedSplit | None
-) -> np.ndarray | None:
-    """Training images of each class, where they are known."""
-    labels = run.source("train").labels
-    if labels is None and bank is not None and bank.places is None:
-        labels = bank.labels
-    if labels is None:
-        return None
-    return np.bincount(labels, minlength=len(run.class_names))
-
-
-def _of_several_labels(
-    settings: config.EvaluateSettings,
-    test: splits.EncodedSplit,
-    bank: splits.EncodedSplit | None,
-    classify: classifying.Classify,
-) -> tuple[dict[str, object], classifying.Kept | None]:
-    """The classifiers and k-NN, where images have several labels.
-
-    Labels are a matrix of all classes, and so are the probabilities here. What
-    is kept of the first classifier comes with the measures.
-    """
-    predictions, measured = classify(test.representations), {}
-    first = next(iter(predictions.values()), None)
-    kept = None if first is None else classifying.keep(first, len(first))
-    if bank is not None:
-        nearest = measures.nearest_neighbors(
-            test.representations,
-            bank.representations,
-            _neighbors(settings, bank),
-        )
-        predictions["knn"] = measures.share_of_neighbors(
-            *nearest, bank.labels, settings.knn_temperature
-        )
-        measured["knn"] = {"k": nearest[0].shape[1]}
-    for name, values in predictions.items():
-        measured[name] = measured.get(name, {}) | measures.multi_label_summary(
-            values, test.labels, settings.calibration_bins
-        )
-    return measured, kept
-
-
-def _without_training(
-    settings: config.EvaluateSettings,
-    test: splits.EncodedSplit,
-    bank: splits.EncodedSplit,
-) -> tuple[dict[str, dict[str, object]], measures.Predictions]:
-    """k-NN, weighted and by majority, and prototypes among the training images.
-
-    And, if asked for, k-NN on the training images, each left out of its own
-    neighbours. The predictions of weighted k-NN come with them.
-    """
-    num_classes, bins = len(test.source.class_names), settings.calibration_bins
-    found = _by_neighbors(settings, test, bank)
-    k = min(_neighbors(settings, bank), len(bank.labels))
-    measured = {
-        name: {"k": k} | measures.summarize(own, num_classes, bins)
-        for name, own in found.items()
-    }
-    measured["knn"]["temperature"] = settings.knn_temperature
-    predicted, ranks = classifying.by_prototypes(test, bank)
-    measured["prototype"] = {
-        **{f"top_{k}": float(np.mean(ranks < k)) for k in (1, 5)},
-        "per_class_recall": measures.per_class_recall(
-            predicted, test.labels, num_classes
-        ),
-    }
-    if settings.knn_leave_one_out:
-        others = _by_neighbors(settings, bank, bank, leave_one_out=True)
-        measured["knn_leave_one_out"] = {
-            "top_1": others["knn"].top_k(1),
-            "top_5": others["knn"].top_k(5),
-            "majority_top_1": others["knn_majority"].top_k(1),
-        }
-    return measured, found["knn"]
-
-
-def _by_neighbors(
-    settings: config.EvaluateSettings,
-    queries: splits.EncodedSplit,
-    bank: splits.EncodedSplit,
-    leave_one_out: bool = False,
-) -> dict[str, measures.Predictions]:
-    """k-NN predictions, weighted and by majority."""
-    return measures.knn_predictions(
-        queries.representations,
-        queries.labels,
-        bank.representations,
-        bank.labels,
-        num_classes=len(bank.source.class_names),
-        k=_neighbors(settings, bank),
-        temperature=settings.knn_temperature,
-        leave_one_out=leave_one_out,
-    )
-
-
-def _neighbors(
-    settings: config.EvaluateSettings, bank: splits.EncodedSplit
-) -> int:
-    """k, that of the data where none is given."""
-    return settings.knn_neighbors or measures.default_neighbors(bank.labels)
 
 
 def _write(
@@ -312,12 +188,15 @@ def _write_examples(
     """Writes what a page and TensorBoard show of single examples."""
     if settings.label_issues:
         issues = label_issues.find_issues(
-            bank, _neighbors(settings, bank), settings.knn_temperature
+            bank,
+            classifying.neighbors(settings, bank),
+            settings.knn_temperature,
         )
         count = settings.label_issues
         label_issues.write_label_issues(run, bank, issues, count)
-    if settings.sample_images and bank is not None:
-        samples.write_samples(run, test, bank, settings.sample_images)
+    others = test if run.has_unseen_classes else bank
+    if settings.sample_images and others is not None:
+        samples.write_samples(run, test, others, settings.sample_images)
     if settings.plotted_images:
         positions = splits.evenly(len(test.labels), settings.plotted_images)
         samples.write_representations(run, test, positions, settings.plane)

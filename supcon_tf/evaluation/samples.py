@@ -34,13 +34,13 @@ def write_samples(
     at most: `mistakes` [M, H, W, 3] uint8, the surest first, and their places
     in the fixed order, `mistake_positions` [M] int32. H = W is the side of the
     images, reduced to 96 pixels at most. Of a run on texts, these are in the
-    places of images, str, and there are no views. The same arguments give the
-    same file.
+    places of images, str, and there are no views. Where `bank` is the test
+    split itself, the neighbours are the other test images. The same arguments
+    give the same file.
     """
     positions = _sample_positions(test.labels, test.predicted, count)
-    similarities, nearest = measures.nearest_neighbors(
-        test.representations[positions], bank.representations, _NEIGHBORS
-    )
+    train = run.source("train") if bank is test else bank.source
+    similarities, nearest = _nearest(test, positions, bank)
     run_files.write_arrays(
         run.evaluation_owner.samples_file,
         images=test.shown(positions, _SIDE),
@@ -50,7 +50,7 @@ def write_samples(
         neighbor_labels=bank.labels[nearest],
         neighbor_similarities=similarities,
         **_mistakes(test),
-        **({} if run.is_of_texts else _views(run.settings, bank.source)),
+        **({} if run.is_of_texts else _views(run.settings, train)),
     )
 
 
@@ -77,6 +77,27 @@ def write_representations(
         plane_method=np.array(method),
         class_names=np.array(test.source.class_names),
     )
+
+
+def _nearest(
+    test: splits.EncodedSplit, positions: np.ndarray, bank: splits.EncodedSplit
+) -> list[np.ndarray]:
+    """Similarities and places of the neighbours of test images, [Q, K] each.
+
+    None is its own where the bank is the test split.
+    """
+    is_bank = bank is test
+    similarities, nearest = measures.nearest_neighbors(
+        test.representations[positions],
+        bank.representations,
+        _NEIGHBORS + is_bank,
+    )
+    if not is_bank:
+        return [similarities, nearest]
+    is_other = nearest != positions[:, None]
+    is_other[is_other.all(axis=1), -1] = False  # behind as many equal ones
+    shape = len(nearest), nearest.shape[1] - 1
+    return [x[is_other].reshape(shape) for x in (similarities, nearest)]
 
 
 def _sample_positions(

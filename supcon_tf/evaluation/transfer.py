@@ -182,7 +182,8 @@ def _data(
     exceptions.require(
         classes == test_classes and len(classes) >= 2,
         f"{images.name} must have two classes or more, the same in both splits",
-        f"{len(classes)} and {len(test_classes)}",
+        f"{len(classes)} and {len(test_classes)}, such as {classes[0]} and "
+        f"{test_classes[0]}",
     )
     exceptions.require(
         not images.is_multi_label

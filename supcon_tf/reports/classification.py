@@ -27,13 +27,13 @@ def confusions(run: contents.Run) -> dict[str, object]:
     num_pairs = _NUM_PAIRS_BELOW_MATRIX if rows else _NUM_PAIRS
     return {
         "classifier": contents.CLASSIFIERS[name],
-        "classes": [run.class_name(index) for index in range(len(rows))],
+        "classes": [run.test_class_name(index) for index in range(len(rows))],
         "matrix": [
             [_cell(n, n / max(sum(row), 1), i == j) for j, n in enumerate(row)]
             for i, row in enumerate(rows)
         ],
         "pairs": [
-            (run.class_name(i), run.class_name(j), count, counts[i])
+            (run.test_class_name(i), run.test_class_name(j), count, counts[i])
             for i, j, count in pairs[:num_pairs]
         ],
     }
@@ -45,7 +45,7 @@ def recall(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
     groups: dict[tuple[str, ...], dict[int, contents.Run]] = {}
     for index, run in enumerate(runs):
         if run.classifier("per_class_recall"):
-            groups.setdefault(run.class_names, {})[index] = run
+            groups.setdefault(run.test_class_names, {})[index] = run
     return [
         {
             "legend": {index: run.name for index, run in shown.items()},
@@ -94,8 +94,8 @@ def mistakes(run: contents.Run) -> dict[str, object]:
         "mistakes": [
             (
                 str(run.predictions["ids"][index]),
-                run.class_name(int(labels[index])),
-                run.class_name(int(predicted[index])),
+                run.test_class_name(int(labels[index])),
+                run.test_class_name(int(predicted[index])),
                 float(confidence[index]),
             )
             for index in order
@@ -145,7 +145,7 @@ def _recalls(shown: dict[int, contents.Run]) -> list[dict[str, object]]:
     counts, run = _class_counts(results[0]), next(iter(shown.values()))
     return [
         {
-            "name": run.class_name(int(label)),
+            "name": run.test_class_name(int(label)),
             "images": counts[label] if counts else None,
             "recalls": dict(zip(shown, recalls[:, label], strict=True)),
         }

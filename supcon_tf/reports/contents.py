@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from supcon_tf import exceptions, run_files
 
@@ -13,6 +13,7 @@ CLASSIFIERS = {
     "pretrained": "classifier trained with the encoder",
     "knn": "k-NN classifier",
     "knn_majority": "k-NN classifier, majority vote",
+    "knn_among_test": "k-NN classifier among the test examples",
 }
 
 
@@ -65,10 +66,23 @@ class Run:
         if stage is None or _is_of_stage(record, stage):
             self.card = record.get("card", {})
 
+    @property
+    def has_unseen_classes(self) -> bool:
+        """Whether training saw none of the test classes."""
+        return "test_classes" in self.evaluation
+
+    @property
+    def test_class_names(self) -> tuple[str, ...]:
+        """Those of the test examples, in the order of their labels."""
+        return tuple(self.evaluation.get("test_classes", self.class_names))
+
     def class_name(self, label: int) -> str:
         """The name of a class id, the id where it has none."""
-        known = 0 <= label < len(self.class_names)
-        return self.class_names[label] if known else str(label)
+        return _name(self.class_names, label)
+
+    def test_class_name(self, label: int) -> str:
+        """The same of a test example."""
+        return _name(self.test_class_names, label)
 
     def classifier(self, key: str) -> str | None:
         """The first classifier that was evaluated for `key`, or None."""
@@ -99,6 +113,10 @@ class Run:
         corruptions = self.evaluation.get("corruptions", {})
         results = (corruptions[x] for x in CLASSIFIERS if x in corruptions)
         return next(results, None)
+
+
+def _name(names: Sequence[str], label: int) -> str:
+    return names[label] if 0 <= label < len(names) else str(label)
 
 
 def _measured_stage(files: run_files.RunDirectory) -> str:

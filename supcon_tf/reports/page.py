@@ -33,6 +33,7 @@ class Section(NamedTuple):
       needs: one of `contents.Run.parts`; a run without it has not made it.
       command: what makes it then.
       of_images: whether runs on texts have none, and cannot make any.
+      of_classes: whether there is none where training saw no test class.
     """
 
     title: str
@@ -40,6 +41,7 @@ class Section(NamedTuple):
     needs: str = "settings"
     command: Callable[[contents.Run], str] = commands.evaluate
     of_images: bool = False
+    of_classes: bool = False
 
     @property
     def name(self) -> str:
@@ -66,14 +68,25 @@ SECTIONS = (
     Section("Augmented views", learning.views, "views", of_images=True),
     OfEach("Confusions", classification.confusions, "confusions"),
     Section("Recall of each class", classification.recall, "per_class_recall"),
-    OfEach("Calibration", classification.calibration, "calibration_bins"),
-    OfEach("Most confident mistakes", classification.mistakes, "predictions"),
+    OfEach(
+        "Calibration",
+        classification.calibration,
+        "calibration_bins",
+        of_classes=True,
+    ),
+    OfEach(
+        "Most confident mistakes",
+        classification.mistakes,
+        "predictions",
+        of_classes=True,
+    ),
     Section(
         "Corrupted images",
         robustness.robustness,
         "robustness",
         commands.corrupt,
         of_images=True,
+        of_classes=True,
     ),
     Section("Representations", neighborhood.representations, "plane"),
     OfEach("Nearest neighbours", neighborhood.neighbors, "images"),
@@ -162,6 +175,7 @@ def render(runs: Sequence[contents.Run]) -> str:
             for run in runs
             if section.needs not in run.parts
             and not (section.of_images and run.is_of_texts)
+            and not (section.of_classes and run.has_unseen_classes)
         )
         view = section.shown(runs)
         if view:

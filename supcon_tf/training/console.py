@@ -38,6 +38,16 @@ def print_header(
     )
 
 
+def print_unseen(test: data.Source, measured: str) -> None:
+    """Prints that training saw no class of the test split, and what is done."""
+    names = test.class_names
+    print_line(
+        "note",
+        f"training sees none of the {len(names)} test classes, such as "
+        f"{names[0]}: {measured}",
+    )
+
+
 def _listed(what: str, names: tuple[str, ...]) -> str:
     """How many of something there are, and the first of them by name."""
     more = ", ..." if len(names) > 3 else ""

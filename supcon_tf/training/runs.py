@@ -100,9 +100,12 @@ class Run:
     def source(self, split: str) -> data.Source:
         """The split "train" or "test" of the data of the run.
 
+        The classes of the test split may all be others than those of the run:
+        see `has_unseen_classes`.
+
         Raises:
-          ValueError: it cannot be read, has other classes than the run, or is
-            the test split and has images that the run was trained on.
+          ValueError: it cannot be read, has some other classes than the run, or
+            is the test split and has images that the run was trained on.
         """
         if split not in self._splits:
             self._splits[split] = self._read_split(split)
@@ -110,10 +113,27 @@ class Run:
 
     def _read_split(self, split: str) -> data.Source:
         images = input_pipeline.source(self.settings, split)
-        self.files.check_classes(images.class_names)
+        if split == "train" or not _are_apart(images, self.class_names):
+            self.files.check_classes(images.class_names)
         if split == "test":
             self.files.check_unseen(images.ids)
         return images
+
+    @property
+    def has_unseen_classes(self) -> bool:
+        """Whether training saw none of the classes of the test split."""
+        return _are_apart(self.source("test"), self.class_names)
+
+    def check_seen_classes(self, what: str) -> None:
+        """Raises ValueError for test images of classes of their own."""
+        test = self.source("test")
+        exceptions.require(
+            not self.has_unseen_classes,
+            f"the test images must be of the classes of {self.files.path} for "
+            f"{what}",
+            f"{len(test.class_names)} that training never saw, such as "
+            f"{test.class_names[0]}",
+        )
 
     def check_rgb(self, what: str) -> None:
         """Raises ValueError for a run of images of other channels."""
@@ -249,6 +269,10 @@ class TextRun(Run):
             f"--run_dir must be a run on images for {what}, got "
             f"{self.files.path}, one of tools/finetune_text.py"
         )
+
+
+def _are_apart(images: data.Source, class_names: tuple[str, ...]) -> bool:
+    return set(images.class_names).isdisjoint(class_names)
 
 
 def open_run(

@@ -79,6 +79,8 @@ def pretrain(
             bank = input_pipeline.source(settings, "train")
         every, size = settings.knn_every, settings.image_size
         measures = [representations.KnnAccuracy(bank, test, every, size)]
+        if set(test.class_names).isdisjoint(images.class_names):
+            console.print_unseen(test, "k-NN among the test images")
     batches = local = _batches(settings, images)
     if settings.data_service:  # whose batches are for training alone
         unserved = dataclasses.replace(settings, data_service=None)
