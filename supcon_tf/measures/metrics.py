@@ -115,6 +115,11 @@ def label_ranks(scores: _Array, labels: _Array) -> npt.NDArray[np.int64]:
 
     Those of a higher score, and of an equal score those of a lower class id: 0
     where `argmax` predicts the label. For the arguments see `top_k_accuracy`.
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> measures.label_ranks([[0.6, 0.3, 0.3]] * 3, [0, 1, 2]).tolist()
+      [0, 1, 2]
     """
     scores = _check_matrix("scores", scores)
     labels = check_labels(labels, *scores.shape)[:, None]  # [examples, 1]

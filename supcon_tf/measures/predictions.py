@@ -108,6 +108,16 @@ def predict_in_parts(
       num_classes: number of classes.
       classify: from a part of the examples to the probabilities of each
         classifier, [part, num_classes] by name.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import measures
+      >>> certain, labels = np.eye(4)[[3, 1, 2]], np.array([3, 1, 0])
+      >>> found = measures.predict_in_parts(
+      ...     labels, 4, lambda part: {"mine": certain[part]}
+      ... )
+      >>> found["mine"].predicted.tolist()
+      [3, 1, 2]
     """
     found = [
         {
@@ -205,7 +215,14 @@ def classification_summary(
 def summarize(
     found: Predictions, num_classes: int, num_bins: int = 15
 ) -> dict[str, object]:
-    """`classification_summary` of predictions."""
+    """`classification_summary` of predictions.
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> found = measures.Predictions.of([[0.75, 0.25]] * 4, [0, 0, 0, 1])
+      >>> measures.summarize(found, num_classes=2)["per_class_recall"]
+      [1.0, 0.0]
+    """
     labels, predicted = found.labels, found.predicted
     return {
         "top_1": found.top_k(1),
