@@ -245,8 +245,6 @@ def knn_accuracy(learner: Ours, train: object, test: object) -> float:
         queries,
         *encode(train),
         num_classes=len(train.class_names),
-        k=200,
-        temperature=0.07,
     )
     return float(measures.top_k_accuracy(votes, labels, 1))
 

@@ -65,7 +65,7 @@ def demo(settings: config.DemoSettings) -> None:
     print("\n360 held-out digits, encoder with random weights, and with SupCon")
     print(supcon_tf.evaluation.results_table(names))
     print(f"\nrun directories  {folder}/supcon, .../untrained")
-    print(f"evaluation       {folder}/supcon/evaluation.json")
+    print(f"evaluation       {folder}/supcon/linear/evaluation.json")
     print(f"learning curves  tensorboard --logdir {folder}")
     print(f"SavedModel       {exported}")
     print(f"report           {page}: open it in a browser")
@@ -113,14 +113,16 @@ def evaluate(settings: config.EvaluateSettings) -> None:
 
       python tools/evaluate.py --run_dir=runs/digits
 
-    Prints a table; writes evaluation.json and report.html into the run
-    directory, and beside them predictions.npz, representations.npz and
-    samples.npz.
+    Prints a table; writes evaluation.json and report.html into the linear stage
+    that it measures, runs/digits/linear, and beside them predictions.npz,
+    representations.npz and samples.npz. A run without such a stage has them
+    itself.
     """
-    run_dir = settings.run_dir
     results = supcon_tf.evaluation.evaluate(settings)
-    print(supcon_tf.evaluation.results_table({run_dir: results}))
-    page = supcon_tf.reports.write_report([run_dir], f"{run_dir}/report.html")
+    run = supcon_tf.training.RunDirectory(settings.run_dir)
+    owner = run.evaluation_owner(settings.linear_stage)
+    print(supcon_tf.evaluation.results_table({str(owner.path): results}))
+    page = supcon_tf.reports.write_report([owner.path], owner.report_file)
     print(f"\nreport       {page}")
 
 
@@ -129,7 +131,8 @@ def report(settings: config.ReportSettings) -> None:
 
       python tools/report.py runs/supcon runs/cross_entropy --run_dir=runs/both
 
-    Reads only what lies in the run directories, most of it written by
+    Linear stages, runs/supcon/linear and runs/supcon/fast, are compared like
+    runs. Reads only what lies in these directories, most of it written by
     tools/evaluate.py, and writes one file that needs no network.
     """
     runs, names = settings.runs, settings.names or None

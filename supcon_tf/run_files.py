@@ -32,10 +32,11 @@ _DATA = (
 class RunDirectory:
     """Paths and records of one run, or of a stage below it.
 
-    Evaluation adds what it measured, the report report.html, export
-    export/<version>/, conversion converted/. Each linear stage, and each
-    transfer to other data with its transfer.json, is a RunDirectory below. The
-    path is local or gs://, and need not exist.
+    Export adds export/<version>/, conversion converted/. Each linear stage, and
+    each transfer to other data with its transfer.json, is a RunDirectory below.
+    What an evaluation writes, and the report report.html, belongs to the linear
+    stage that was measured, and without one to the run. The path is local or
+    gs://, and need not exist.
 
     Example:
       >>> from supcon_tf import training
@@ -79,6 +80,46 @@ class RunDirectory:
         """The names of the linear stages and transfers that are there."""
         folders = files.children(self.path)
         return [x.name for x in folders if RunDirectory(x).exists()]
+
+    def linear_stages(self) -> list[str]:
+        """The names of the linear stages that are there, "linear" first."""
+        names = [x for x in self.stages() if self.stage(x).is_linear_stage()]
+        return sorted(names, key=lambda name: name != "linear")
+
+    def is_linear_stage(self) -> bool:
+        """Whether this is a stage of tools/train_linear.py below its run."""
+        flags = self.flags()  # a transfer has a method too
+        return "name" in flags and "method" not in flags and self.run().exists()
+
+    def run(self) -> RunDirectory:
+        """The run that a stage is of."""
+        return RunDirectory(self.path.parent)
+
+    def evaluation_owner(self, linear_stage: str = "linear") -> RunDirectory:
+        """Where an evaluation of the run goes: into the stage that it measures.
+
+        Or into the run itself where it has no such linear stage.
+        """
+        stage = self.stage(linear_stage)
+        return stage if stage.is_linear_stage() else self
+
+    def evaluated(self, linear_stage: str = "linear") -> RunDirectory:
+        """Where the evaluation of a linear stage is: at its owner.
+
+        Or in the run, where earlier versions wrote it.
+        """
+        owner = self.evaluation_owner(linear_stage)
+        is_older = (
+            not owner.evaluation_file.exists()
+            and self.measured_stage() == linear_stage
+        )
+        return self if is_older else owner
+
+    def measured_stage(self) -> str:
+        """The linear stage that the evaluation here is of; "" for none."""
+        checkpoint = self.evaluation().get("linear_checkpoint", "")
+        *_, stage, _, _ = ("", "", "", *epath.Path(checkpoint).parts)
+        return stage
 
     def exists(self) -> bool:
         """Whether there is a run, or a stage."""
@@ -250,6 +291,7 @@ class RunDirectory:
         labels: np.ndarray,
         ids: Sequence[str] | None,
         class_names: Sequence[str],
+        classes: np.ndarray | None = None,
     ) -> None:
         """Writes predictions.npz.
 
@@ -258,6 +300,8 @@ class RunDirectory:
           labels: [images] integers.
           ids: names of the images; None for their places.
           class_names: in the order of the labels.
+          classes: class ids of the probabilities, the most probable first,
+            where these are not of all classes.
         """
         write_arrays(
             self.predictions_file,
@@ -265,7 +309,22 @@ class RunDirectory:
             labels=labels,
             probabilities=probabilities,
             class_names=np.array(class_names),
+            **({} if classes is None else {"classes": classes}),
         )
+
+    def remove_evaluation(self) -> None:
+        """Removes what an evaluation has written here, if one has."""
+        self.projector.rmtree(missing_ok=True)
+        for file in (
+            self.evaluation_file,
+            self.predictions_file,
+            self.samples_file,
+            self.representations_file,
+            self.issues_file,
+            self.issues_list,
+            self.report_file,
+        ):
+            file.unlink(missing_ok=True)
 
     def _remove_outputs(self) -> None:
         for name in self.stages():
@@ -357,6 +416,16 @@ class RunDirectory:
                 f"{', '.join(other)}; --flagfile={self.settings_file} "
                 "repeats them"
             )
+
+
+SWEEP_FOLDERS = ("cells", "runs")
+# What no stage may be called: the folders of a run, and of a sweep around runs.
+_OF_RUN = (x for x in vars(RunDirectory("run")).values() if not x.suffix)
+TAKEN_NAMES = tuple(
+    sorted(
+        {*SWEEP_FOLDERS, *(x.name for x in _OF_RUN if x.parent.name == "run")}
+    )
+)
 
 
 def command(tool: str, **flags: object) -> str:

@@ -150,6 +150,12 @@ KEY_SCORES = (
         "when the most similar training examples vote on the class",
         "k-NN",
     ),
+    _score(
+        "knn_among_test.top_1",
+        "k-NN among the test examples",
+        "when the other test examples vote, of classes that training never saw",
+        "k-NN among test",
+    ),
     *_both(
         "{}.ece",
         "Calibration error (ECE)",

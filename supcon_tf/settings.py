@@ -366,6 +366,20 @@ def to_text(value: object) -> str:
     return line.getvalue()
 
 
+def to_texts(settings: Settings) -> dict[str, str]:
+    """The settings that make a result what it is, as texts by their name.
+
+    Without those that are None, or that `changes` leaves out.
+    """
+    return {
+        field.name: to_text(value)
+        for field in dataclasses.fields(settings)
+        if (value := getattr(settings, field.name)) is not None
+        and field.metadata["recorded"]
+        and not field.metadata["resumable"]
+    }
+
+
 def changes(before: Settings, after: Settings) -> list[str]:
     """Differences that make another run, each as "--flag=now (was before)".
 

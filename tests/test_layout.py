@@ -26,7 +26,7 @@ BELOW = {
     "text_table": set(),
     "tracing": set(),
     "command_line": {"settings"},
-    "config": {"defaults", "rows", "settings"},
+    "config": {"defaults", "rows", "run_files", "settings"},
     "rows": {"files"},
     "run_files": {"files", "settings"},
     "distribute": set(),

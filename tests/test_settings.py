@@ -9,7 +9,7 @@ import re
 import pytest
 from absl import flags
 
-from supcon_tf import config, exceptions, settings
+from supcon_tf import config, exceptions, run_files, settings
 from supcon_tf.config import sweep
 from tests.tool_settings import PROGRAMS
 
@@ -168,10 +168,16 @@ def test_broken_rules_are_named(overrides, message):
         config.PretrainSettings(**{"run_dir": "x", **overrides})
 
 
-@pytest.mark.parametrize("name", ["checkpoints", "a/b", "..", ""])
-def test_stage_names_are_plain(name):
-    with pytest.raises(ValueError, match="--name must be letters, digits"):
-        config.LinearSettings("x", name=name)
+@pytest.mark.parametrize(
+    "name", [*run_files.TAKEN_NAMES, "Encoded", "a/b", "a.b", "..", ""]
+)
+def test_stage_names_are_plain_and_free(name):
+    rule = "must be letters, digits, - and _, and none of best, cells, .*, got"
+    for tool in (config.LinearSettings, config.TransferSettings):
+        with pytest.raises(ValueError, match=f"--name {rule} '{name}'"):
+            tool("x", name=name)
+    with pytest.raises(ValueError, match=f"--linear_stage {rule} '{name}'"):
+        config.EvaluateSettings("x", linear_stage=name)
 
 
 @pytest.mark.parametrize(

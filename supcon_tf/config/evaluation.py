@@ -53,8 +53,9 @@ class EvaluateSettings(images.MovedDataSettings, texts.MovedTextsSettings):
     (tpu), or by what is there (auto)."""
     tpu: str | None = None
     """Name or grpc:// address of the TPU of --strategy=tpu, or local."""
-    knn_neighbors: int = setting(200, at_least=1)
-    """k of the k-nearest-neighbour classifiers."""
+    knn_neighbors: int | None = setting(None, at_least=1)
+    """k of the k-nearest-neighbour classifiers; default: 200, at most as many
+    as the smallest class has training images, at least 5."""
     knn_temperature: float = setting(0.07, above=0)
     """Temperature of the weighted votes of the neighbours."""
     knn_leave_one_out: bool = False
@@ -62,7 +63,7 @@ class EvaluateSettings(images.MovedDataSettings, texts.MovedTextsSettings):
     others: what to choose k and temperature by."""
     label_issues: int = setting(0, at_least=0)
     """Training examples, at most, in label_issues.csv: those whose neighbours
-    among the others contradict their label."""
+    among the others, no more than their class has, contradict their label."""
     shots: tuple[int, ...] = setting(
         (20, 100),
         must=(
@@ -291,8 +292,8 @@ class ReportSettings(Settings):
     run_dir: str = "runs/report"
     """Directory that report.html is written into."""
     runs: tuple[str, ...] = setting((), path=True)
-    """Run directories, also as arguments without a flag; the others are
-    compared with the first."""
+    """Run directories, or linear stages of them, also as arguments without a
+    flag; the others are compared with the first."""
     names: tuple[str, ...] = ()
     """What to call them; default: the ends of their paths."""
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, run_files
 from supcon_tf.config import images, objectives, running
 from supcon_tf.settings import Settings, setting, with_default
 
-_TAKEN = ("checkpoints", "tensorboard", "export", "converted")
-# The rule for a sub-directory of a run: a name that no other output has.
+# The rule for a sub-directory of a run: a name that no other output has. Nor in
+# other letters, which some file systems do not tell apart.
 STAGE_NAME = (
-    f"be letters, digits, - and _, and none of {', '.join(_TAKEN)}, got {{!r}}",
-    lambda name: name not in _TAKEN
+    "be letters, digits, - and _, and none of "
+    f"{', '.join(run_files.TAKEN_NAMES)}, got {{!r}}",
+    lambda name: name.lower() not in run_files.TAKEN_NAMES
     and name.replace("_", "").replace("-", "").isalnum(),
 )
 _RESNETS = tuple(f"resnet{depth}" for depth in (18, 34, 50, 101, 152, 200))

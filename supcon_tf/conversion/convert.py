@@ -31,7 +31,8 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
     """Converts encoder and classifier of a run, and measures what came out.
 
     Every file is run on all test images by its own runtime, TFLite's
-    interpreter or ONNX Runtime. The directory converted/ of the run directory
+    interpreter or ONNX Runtime; the answers of all are held in memory, 4 bytes
+    for each image and class. The directory converted/ of the run directory
     appears with all its files at once.
 
     Example:
@@ -87,7 +88,7 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
         "settings": dataclasses.asdict(settings),
         "versions": versions,
         "preprocessing": _PREPROCESSING,
-        **_measured(settings, model, contents, test),
+        **_measured(settings, model, contents, test, run.has_unseen_classes),
     }
     with files.make_atomically(directory, settings.overwrite) as partial:
         for form, content in contents.items():
@@ -134,8 +135,12 @@ def _measured(
     model: formats.ImageModel,
     contents: dict[str, bytes],
     test: data.Source,
+    has_unseen_classes: bool,
 ) -> dict[str, object]:
-    """Measures of the float model and of all that was made of it."""
+    """Measures of the float model and of all that was made of it.
+
+    Without accuracies where no test image is of a class that it knows.
+    """
     float_model, size = model.function(), model.image_size
     makers = {
         "onnx": formats.onnx_function,
@@ -151,7 +156,8 @@ def _measured(
         data.make_examples(test, settings.batch_size, image_size=size),
     )
     classifies = model.classifier is not None
-    accuracy = comparison.accuracy if classifies else lambda *_: {}
+    is_right = classifies and not has_unseen_classes
+    accuracy = comparison.accuracy if is_right else lambda *_: {}
     models = {
         form: {
             "file": _FILES[form],

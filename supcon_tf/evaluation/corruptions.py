@@ -14,14 +14,13 @@ from concurrent import futures
 
 import numpy as np
 
-from supcon_tf import config, cores, data, exceptions
+from supcon_tf import config, cores, data, exceptions, measures
 from supcon_tf.evaluation import corrupted_image
 from supcon_tf.training import runs
 
 Condition = tuple[str, int]  # a corruption and its severity
-# From a split to the probabilities of each classifier, [n, classes] float32 by
-# its name.
-Classify = Callable[[data.Source], dict[str, np.ndarray]]
+# From a split to the predictions of each classifier, by its name.
+Classify = Callable[[data.Source], dict[str, measures.Predictions]]
 # Positions in the test split [n], images [n, S, S, 3] uint8 and labels [n].
 _Chunk = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -83,14 +82,13 @@ class CorruptedImages:
 
     def classified(
         self, classify: Classify
-    ) -> Iterator[tuple[Condition | None, np.ndarray, dict[str, np.ndarray]]]:
+    ) -> Iterator[tuple[Condition | None, dict[str, measures.Predictions]]]:
         """Classifies the images as they are, None, then under each condition.
 
         In parts, each a split with the name and the classes of the run's.
 
         Yields:
-          The condition, the labels, [n] integers, and the probabilities of each
-          classifier, [n, classes] by its name.
+          The condition, and the predictions of each classifier by its name.
         """
         test, seed = self._test, self._settings.corruption_seed
         count = len(self._positions)
@@ -110,13 +108,16 @@ class CorruptedImages:
                     part = data.from_arrays(
                         images, labels, test.class_names, test.name, test.split
                     )
-                    parts.append((labels, classify(part)))
-                labels, answers = zip(*parts, strict=True)
-                probabilities = {
-                    name: np.concatenate([answer[name] for answer in answers])
-                    for name in answers[0]
-                }
-                yield condition, np.concatenate(labels), probabilities
+                    parts.append(classify(part))
+                yield (
+                    condition,
+                    {
+                        name: measures.Predictions.join(
+                            [x[name] for x in parts]
+                        )
+                        for name in parts[0]
+                    },
+                )
 
     def _draw(self) -> np.ndarray:
         """Positions of the drawn images in a split, rising."""

@@ -26,6 +26,7 @@ def accuracy_curve(run: runs.Run) -> dict[int, float]:
       >>> list(curve)  # one checkpoint, after both epochs
       [2]
     """
+    run.check_seen_classes("a curve of accuracy")
     train, test = run.source("train"), run.source("test")
     represent = representations.representer(
         run.encoder, image_size=run.image_size

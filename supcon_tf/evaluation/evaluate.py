@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import numpy as np
-import tensorflow as tf
 
-from supcon_tf import config, distribute, files, measures
+from supcon_tf import config, distribute, files
 from supcon_tf.data import hierarchy
 from supcon_tf.evaluation import (
+    classifying,
+    clean,
     label_issues,
     projector,
     results,
     robustness,
     samples,
     splits,
+    unseen_classes,
 )
+from supcon_tf.settings import to_texts
 from supcon_tf.training import console, representations, runs
-
-_LONG_TAIL = 2  # images of the largest class over those of the smallest
 
 
 def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
@@ -42,8 +42,10 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
       ['per_class_recall', 'top_1', 'top_5']
 
     Returns:
-      What evaluation.json holds: see `results`. Beside it go predictions.npz,
-      representations.npz, samples.npz and TensorBoard's projector.
+      What evaluation.json holds: see `results`. It goes into the linear stage
+      that was measured, without one into the run, and beside it
+      predictions.npz, representations.npz, samples.npz and TensorBoard's
+      projector.
 
     Raises:
       ImportError: the extra `corruptions` is not installed and needed.
@@ -58,60 +60,88 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
         test_file=settings.test_file,
     )
     checkpoint, image_size = run.checkpoint, run.image_size
-    test_source = run.source("test")
-    corrupted = None
+    unseen = run.has_unseen_classes
+    corrupted, ancestors = _checked(settings, run)
+    with distribute.make_strategy(settings.strategy, settings.tpu).scope():
+        names = () if unseen else run.classifiers
+        classifiers = {name: run.classifier(name) for name in names}
+        console.print_header(run.source("test"), image_size)
+        console.print_line("encoder", checkpoint)
+        if unseen:
+            console.print_unseen(run.source("test"), unseen_classes.MEASURED)
+        represent = representations.representer(
+            run.encoder, batch_size=settings.batch_size, image_size=image_size
+        )
+    classify = classifying.make_classify(classifiers, run.is_multi_label)
+    test, bank = splits.encode(run, "test", represent), None
+    of_bank = settings.label_issues or settings.knn_leave_one_out
+    if settings.bank_images != 0 and (of_bank or not unseen):
+        bank = splits.encode(run, "train", represent, settings.bank_images)
+    test, kept, numbers = _measured(
+        settings, run, test, bank, classify, ancestors
+    )
+    measured = _described(settings, run, test, bank) | numbers
+    if corrupted is not None:
+        measured["corruptions"] = corrupted.measure(
+            lambda images: classifying.by_classifiers(
+                splits.EncodedSplit(images, *represent(images), image_size),
+                classify,
+            )[0]
+        )
+    _write(settings, run, test, bank, kept, measured)
+    return measured
+
+
+def _checked(
+    settings: config.EvaluateSettings, run: runs.Run
+) -> tuple[robustness.Robustness | None, np.ndarray | None]:
+    """What measures corruptions and parents, before any work is lost."""
+    if run.has_unseen_classes:
+        unseen_classes.check(settings, run)
+    corrupted = ancestors = None
     if settings.corruptions != "none":
         run.check_rgb("corruptions")
         run.check_one_label("corruptions")
         corrupted = robustness.Robustness(settings, run)
     if settings.label_issues:
         run.check_one_label("--label_issues")
-    ancestors = None
-    if parents := settings.hierarchy or run.data_settings.hierarchy:
+    parents = settings.hierarchy or run.data_settings.hierarchy
+    if parents and not run.has_unseen_classes:
         run.check_one_label("--hierarchy")
         ancestors = hierarchy.read_ancestors(parents, run.class_names)
-    with distribute.make_strategy(settings.strategy, settings.tpu).scope():
-        classifiers = {name: run.classifier(name) for name in run.classifiers}
-        console.print_header(test_source, image_size)
-        console.print_line("encoder", checkpoint)
-        represent = representations.representer(
-            run.encoder, batch_size=settings.batch_size, image_size=image_size
-        )
-
-    activation = tf.sigmoid if test_source.is_multi_label else tf.nn.softmax
-
-    def classify(encoded: np.ndarray) -> dict[str, np.ndarray]:
-        """Probabilities [n, classes] of each trained classifier."""
-        return {
-            name: activation(logits(encoded)).numpy()
-            for name, logits in classifiers.items()
-        }
-
-    test = splits.encode(run, "test", represent)
-    probabilities = classify(test.representations)
-    first = next(iter(probabilities.values()), None)
-    test = dataclasses.replace(test, probabilities=first)
-    bank = None
-    if settings.bank_images != 0:
-        bank = splits.encode(run, "train", represent, settings.bank_images)
-    measured = _measure(settings, run, test, bank, probabilities, ancestors)
-    if corrupted is not None:
-        measured["corruptions"] = corrupted.measure(
-            lambda images: classify(represent(images)[0])
-        )
-    _write(settings, run, test, bank, measured)
-    return measured
+    return corrupted, ancestors
 
 
-def _measure(
+def _measured(
     settings: config.EvaluateSettings,
     run: runs.Run,
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit | None,
-    probabilities: dict[str, np.ndarray],
+    classify: classifying.Classify,
     ancestors: np.ndarray | None,
+) -> tuple[splits.EncodedSplit, classifying.Kept | None, dict[str, object]]:
+    """The test split with predictions, what is kept of these, all measures."""
+    if run.has_unseen_classes:
+        return test, None, unseen_classes.measure(settings, test, bank)
+    if run.is_multi_label:
+        numbers, kept = clean.of_several_labels(settings, test, bank, classify)
+        return test, kept, numbers
+    predictions, kept = classifying.by_classifiers(test, classify)
+    first = next(iter(predictions.values()), None)
+    test = dataclasses.replace(test, predictions=first)
+    numbers = clean.of_one_label(
+        settings, run, test, bank, predictions, ancestors
+    )
+    return test, kept, numbers
+
+
+def _described(
+    settings: config.EvaluateSettings,
+    run: runs.Run,
+    test: splits.EncodedSplit,
+    bank: splits.EncodedSplit | None,
 ) -> dict[str, object]:
-    """What was measured of what, and all measures of the clean images."""
+    """What was measured of what."""
     measured = {
         "dataset": test.source.name,
         **({"image_size": test.image_size} if test.image_size else {}),
@@ -119,151 +149,14 @@ def _measure(
         "test_examples": len(test.labels),
         "bank_examples": 0 if bank is None else len(bank.labels),
         "encoder": run.checkpoint,
+        "settings": to_texts(settings),
     }
-    if "linear" in probabilities:
+    if "linear" in run.classifiers and not run.has_unseen_classes:
         measured["linear_checkpoint"] = run.classifier_checkpoint("linear")
     measured["versions"] = console.versions()
     if run.is_of_texts:
         measured["validation"] = run.validation
-    if test.source.is_multi_label:
-        return measured | _of_several_labels(
-            settings, test, bank, probabilities
-        )
-    for name, values in probabilities.items():
-        measured[name] = measures.classification_summary(
-            values, test.labels, settings.calibration_bins
-        )
-    predictions = {**probabilities}
-    if bank is not None:
-        votes = _votes(settings, test, bank)
-        measured |= _without_training(settings, test, bank, votes)
-        predictions["knn"] = votes[0]
-    counts = _training_counts(run, bank)
-    if counts is not None and counts.max() >= _LONG_TAIL * counts.min():
-        for name in (*predictions, *(["prototype"] if bank else [])):
-            measured[name]["shots"] = measures.shot_summary(
-                measured[name]["per_class_recall"], counts, settings.shots
-            )
-    if ancestors is not None:
-        for name, values in predictions.items():
-            measured[name]["hierarchy"] = measures.level_summary(
-                values.argmax(axis=1), test.labels, ancestors
-            )
-    if np.bincount(test.labels).max() > 1:  # or no image has a positive
-        measured["retrieval"] = measures.retrieval_summary(
-            test.representations, test.labels, settings.retrieval_at
-        )
-        measured["representations"] = {
-            "alignment": measures.alignment(test.representations, test.labels),
-            "uniformity": measures.uniformity(test.representations),
-        }
     return measured
-
-
-def _training_counts(
-    run: runs.Run, bank: splits.EncodedSplit | None
-) -> np.ndarray | None:
-    """Training images of each class, where they are known."""
-    labels = run.source("train").labels
-    if labels is None and bank is not None and bank.places is None:
-        labels = bank.labels
-    if labels is None:
-        return None
-    return np.bincount(labels, minlength=len(run.class_names))
-
-
-def _of_several_labels(
-    settings: config.EvaluateSettings,
-    test: splits.EncodedSplit,
-    bank: splits.EncodedSplit | None,
-    probabilities: dict[str, np.ndarray],
-) -> dict[str, object]:
-    """The classifiers and k-NN, where images have several labels."""
-    predictions = {**probabilities}
-    if bank is not None:
-        nearest = measures.nearest_neighbors(
-            test.representations, bank.representations, settings.knn_neighbors
-        )
-        predictions["knn"] = measures.share_of_neighbors(
-            *nearest, bank.labels, settings.knn_temperature
-        )
-    return {
-        name: measures.multi_label_summary(
-            values, test.labels, settings.calibration_bins
-        )
-        for name, values in predictions.items()
-    }
-
-
-def _without_training(
-    settings: config.EvaluateSettings,
-    test: splits.EncodedSplit,
-    bank: splits.EncodedSplit,
-    votes: tuple[np.ndarray, np.ndarray],
-) -> dict[str, dict[str, object]]:
-    """k-NN, weighted and by majority, and prototypes among the training images.
-
-    And, if asked for, k-NN on the training images, each left out of its own
-    neighbours.
-    """
-    num_classes, bins = len(test.source.class_names), settings.calibration_bins
-    weighted, majority = (
-        measures.classification_summary(probabilities, test.labels, bins)
-        for probabilities in votes
-    )
-    similarities = measures.prototype_predict(
-        test.representations,
-        bank.representations,
-        bank.labels,
-        num_classes=num_classes,
-    )
-    k = min(settings.knn_neighbors, len(bank.labels))
-    measured = {
-        "knn": {"k": k, "temperature": settings.knn_temperature, **weighted},
-        "knn_majority": {"k": k, **majority},
-        "prototype": {
-            **_accuracies(similarities, test.labels),
-            "per_class_recall": measures.per_class_recall(
-                similarities.argmax(axis=1), test.labels, num_classes
-            ),
-        },
-    }
-    if settings.knn_leave_one_out:
-        weighted, majority = _votes(settings, bank, bank, True)
-        measured["knn_leave_one_out"] = {
-            **_accuracies(weighted, bank.labels),
-            "majority_top_1": measures.top_k_accuracy(majority, bank.labels, 1),
-        }
-    return measured
-
-
-def _votes(
-    settings: config.EvaluateSettings,
-    queries: splits.EncodedSplit,
-    bank: splits.EncodedSplit,
-    leave_one_out: bool = False,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities [Q, classes] of weighted votes, and of the majority."""
-    nearest = measures.nearest_neighbors(
-        queries.representations,
-        bank.representations,
-        settings.knn_neighbors,
-        leave_one_out=leave_one_out,
-    )
-    vote = functools.partial(
-        measures.vote,
-        *nearest,
-        bank.labels,
-        num_classes=len(bank.source.class_names),
-        temperature=settings.knn_temperature,
-    )
-    return vote(weighted=True), vote(weighted=False)
-
-
-def _accuracies(scores: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    return {
-        f"top_{k}": measures.top_k_accuracy(scores, labels, k) for k in (1, 5)
-    }
 
 
 def _write(
@@ -271,32 +164,45 @@ def _write(
     run: runs.Run,
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit | None,
+    kept: classifying.Kept | None,
     measured: dict[str, object],
 ) -> None:
     """Writes the numbers, and what is behind them, in place of earlier ones."""
-    there, source = run.files, test.source
-    there.projector.rmtree(missing_ok=True)
-    for file in (
-        there.predictions_file,
-        there.samples_file,
-        there.representations_file,
-        there.issues_file,
-        there.issues_list,
-        there.report_file,
-    ):
-        file.unlink(missing_ok=True)
-    files.write_atomically(there.evaluation_file, results.to_json(measured))
-    if test.probabilities is not None:
-        there.write_predictions(
-            test.probabilities, test.labels, source.ids, source.class_names
+    owner, source = run.evaluation_owner, test.source
+    owner.remove_evaluation()
+    if run.files.measured_stage() == run.linear_stage:  # by an earlier version
+        run.files.remove_evaluation()
+    if kept is not None:
+        owner.write_predictions(
+            kept.probabilities,
+            test.labels,
+            source.ids,
+            source.class_names,
+            kept.classes,
         )
-    if source.is_multi_label:  # whose page has no images of a class
-        return
+    if not source.is_multi_label:  # whose page has no images of a class
+        _write_examples(settings, run, test, bank)
+    files.write_atomically(owner.evaluation_file, results.to_json(measured))
+
+
+def _write_examples(
+    settings: config.EvaluateSettings,
+    run: runs.Run,
+    test: splits.EncodedSplit,
+    bank: splits.EncodedSplit | None,
+) -> None:
+    """Writes what a page and TensorBoard show of single examples."""
     if settings.label_issues:
-        votes, _ = _votes(settings, bank, bank, True)
-        label_issues.write_label_issues(run, bank, votes, settings.label_issues)
-    if settings.sample_images and bank is not None:
-        samples.write_samples(run, test, bank, settings.sample_images)
+        issues = label_issues.find_issues(
+            bank,
+            classifying.neighbors(settings, bank),
+            settings.knn_temperature,
+        )
+        count = settings.label_issues
+        label_issues.write_label_issues(run, bank, issues, count)
+    others = test if run.has_unseen_classes else bank
+    if settings.sample_images and others is not None:
+        samples.write_samples(run, test, others, settings.sample_images)
     if settings.plotted_images:
         positions = splits.evenly(len(test.labels), settings.plotted_images)
         samples.write_representations(run, test, positions, settings.plane)

@@ -35,7 +35,7 @@ _SPRITE = """\
 def write_projector(
     run: runs.Run, test: splits.EncodedSplit, positions: np.ndarray
 ) -> None:
-    """Writes tensorboard/projector/ of a run, whole or not at all.
+    """Writes tensorboard/projector/ of an evaluation, whole or not at all.
 
     Of the test images at `positions`, [E] integers, rising: tensors.tsv holds
     their representations, metadata.tsv the name of the class, label, with a
@@ -44,8 +44,8 @@ def write_projector(
     projector looks into directories with TensorBoard events: hence a file of
     events that holds none.
 
-    An earlier one is replaced. TensorBoard finds it with --logdir of the run,
-    of its tensorboard/ or of a directory of runs.
+    An earlier one is replaced. TensorBoard finds it with --logdir of the stage,
+    of its tensorboard/, of the run or of a directory of runs.
     """
     # As text: TensorBoard tries to read text first, and takes one file of raw
     # floats in some hundred for it.
@@ -63,7 +63,7 @@ def write_projector(
         described = _SPRITE.format(side=side)
     config = _CONFIG.format(sprite=described).encode()
     contents["projector_config.pbtxt"] = config
-    directory = run.files.projector
+    directory = run.evaluation_owner.projector
     files.remove_unfinished(directory)
     with files.make_atomically(directory, overwrite=True) as partial:
         for name, content in contents.items():
@@ -76,7 +76,7 @@ def _metadata(test: splits.EncodedSplit, positions: np.ndarray) -> str:
     labels, predicted = test.labels[positions], test.predicted[positions]
     names = np.array(test.source.class_names)
     columns = {"class": names[labels], "label": labels}
-    if test.probabilities is not None:
+    if test.predictions is not None:
         columns["predicted"] = names[predicted]
         columns["correct"] = np.where(predicted == labels, "yes", "no")
     columns["id"] = test.names(positions)

@@ -32,6 +32,7 @@ _ROWS = (
     "knn.map",
     "knn.top_1",
     "prototype.top_1",
+    "knn_among_test.top_1",
     "retrieval.recall_at.1",
     "retrieval.map_at_r",
     "corruptions.linear.mean_corruption_error_unnormalized",
@@ -73,6 +74,8 @@ def results_table(columns: dict[str, dict[str, object]]) -> str:
     always = _ALWAYS_OF_TEXTS if of_texts else _ALWAYS
     if any(scores.value_at(x, "knn.map") is not None for x in columns.values()):
         always = ("knn.map", "linear.map")
+    if all("test_classes" in x for x in columns.values()):
+        always = ()  # no classifier knows the classes
     for path in _ROWS:
         values = [scores.value_at(x, path) for x in columns.values()]
         if path.startswith(always) or any(v is not None for v in values):

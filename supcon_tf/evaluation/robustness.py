@@ -60,8 +60,8 @@ class Robustness:
         """
         settings = self._settings
         scores, expected = {}, None
-        classified = self._images.classified(classify)
-        for condition, labels, probabilities in classified:
+        for condition, predictions in self._images.classified(classify):
+            labels = next(iter(predictions.values())).labels
             expected = labels if expected is None else expected
             # Of whole sets the order may differ. Drawn images are drawn by
             # their positions.
@@ -73,12 +73,10 @@ class Robustness:
                 "order",
                 f"other labels in {' '.join(map(str, condition or ()))}",
             )
-            for name, values in probabilities.items():
+            for name, found in predictions.items():
                 cell = {
-                    "top_1": measures.top_k_accuracy(values, labels, 1),
-                    "ece": measures.expected_calibration_error(
-                        values, labels, settings.calibration_bins
-                    ),
+                    "top_1": found.top_k(1),
+                    "ece": found.calibration_error(settings.calibration_bins),
                 }
                 if condition is None:
                     scores[name] = {"clean": cell, "results": {}}

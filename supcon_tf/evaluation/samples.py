@@ -23,7 +23,7 @@ def write_samples(
     bank: splits.EncodedSplit,
     count: int,
 ) -> None:
-    """Writes samples.npz of a run, with `count` test images at most.
+    """Writes samples.npz of an evaluation, with `count` test images at most.
 
     It holds `images` [S, H, W, 3] uint8 of the test split, `labels` [S] and
     `predicted` [S] (-1 without a classifier) int32; the training images most
@@ -34,15 +34,15 @@ def write_samples(
     at most: `mistakes` [M, H, W, 3] uint8, the surest first, and their places
     in the fixed order, `mistake_positions` [M] int32. H = W is the side of the
     images, reduced to 96 pixels at most. Of a run on texts, these are in the
-    places of images, str, and there are no views. The same arguments give the
-    same file.
+    places of images, str, and there are no views. Where `bank` is the test
+    split itself, the neighbours are the other test images. The same arguments
+    give the same file.
     """
     positions = _sample_positions(test.labels, test.predicted, count)
-    similarities, nearest = measures.nearest_neighbors(
-        test.representations[positions], bank.representations, _NEIGHBORS
-    )
+    train = run.source("train") if bank is test else bank.source
+    similarities, nearest = _nearest(test, positions, bank)
     run_files.write_arrays(
-        run.files.samples_file,
+        run.evaluation_owner.samples_file,
         images=test.shown(positions, _SIDE),
         labels=test.labels[positions],
         predicted=test.predicted[positions],
@@ -50,7 +50,7 @@ def write_samples(
         neighbor_labels=bank.labels[nearest],
         neighbor_similarities=similarities,
         **_mistakes(test),
-        **({} if run.is_of_texts else _views(run.settings, bank.source)),
+        **({} if run.is_of_texts else _views(run.settings, train)),
     )
 
 
@@ -60,7 +60,7 @@ def write_representations(
     positions: np.ndarray,
     method: str,
 ) -> None:
-    """Writes representations.npz of a run.
+    """Writes representations.npz of an evaluation.
 
     Of the E test images at `positions`, `representations` [E, dim] float32,
     `labels` [E] int32, `ids` [E] str and `plane` [E, 2] float32, by
@@ -69,7 +69,7 @@ def write_representations(
     """
     points = test.representations[positions]
     run_files.write_arrays(
-        run.files.representations_file,
+        run.evaluation_owner.representations_file,
         representations=points,
         labels=test.labels[positions],
         ids=test.names(positions),
@@ -77,6 +77,27 @@ def write_representations(
         plane_method=np.array(method),
         class_names=np.array(test.source.class_names),
     )
+
+
+def _nearest(
+    test: splits.EncodedSplit, positions: np.ndarray, bank: splits.EncodedSplit
+) -> list[np.ndarray]:
+    """Similarities and places of the neighbours of test images, [Q, K] each.
+
+    None is its own where the bank is the test split.
+    """
+    is_bank = bank is test
+    similarities, nearest = measures.nearest_neighbors(
+        test.representations[positions],
+        bank.representations,
+        _NEIGHBORS + is_bank,
+    )
+    if not is_bank:
+        return [similarities, nearest]
+    is_other = nearest != positions[:, None]
+    is_other[is_other.all(axis=1), -1] = False  # behind as many equal ones
+    shape = len(nearest), nearest.shape[1] - 1
+    return [x[is_other].reshape(shape) for x in (similarities, nearest)]
 
 
 def _sample_positions(
@@ -114,10 +135,10 @@ def _spread(
 def _mistakes(test: splits.EncodedSplit) -> dict[str, np.ndarray]:
     """The wrong predictions of the highest confidence; {} where none is."""
     wrong = np.flatnonzero(test.predicted != test.labels)
-    if test.probabilities is None or not len(wrong):
+    if test.predictions is None or not len(wrong):
         return {}
     # Stable: a report sorts predictions.npz in the same way.
-    surest = np.argsort(-test.probabilities[wrong].max(axis=1), kind="stable")
+    surest = np.argsort(-test.predictions.confidence[wrong], kind="stable")
     positions = wrong[surest[:_MISTAKES]]
     return {
         "mistakes": test.shown(positions, _SIDE),

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import data, files, run_files
+from supcon_tf import data, files, measures, run_files
 from supcon_tf.training import checkpoints, representations, runs
 
 _ROWS = "representations.npy"
@@ -26,8 +26,7 @@ class EncodedSplit:
       labels: [examples] int32.
       image_size: side in pixels of the centre crops that were encoded; None for
         texts.
-      probabilities: [examples, classes] float of the first classifier of the
-        run; None without one.
+      predictions: those of the first classifier of the run; None without one.
       places: [examples], where they are among those of the source; None for
         all of them.
     """
@@ -36,15 +35,15 @@ class EncodedSplit:
     representations: np.ndarray
     labels: np.ndarray
     image_size: int | None
-    probabilities: np.ndarray | None = None
+    predictions: measures.Predictions | None = None
     places: np.ndarray | None = None
 
     @property
     def predicted(self) -> np.ndarray:
         """The most probable classes, [examples] int32; -1 without any."""
-        if self.probabilities is None:
+        if self.predictions is None:
             return np.full_like(self.labels, -1)
-        return self.probabilities.argmax(axis=1).astype(np.int32)
+        return self.predictions.predicted.astype(np.int32)
 
     def names(self, positions: np.ndarray) -> np.ndarray:
         """What examples at positions are called, [E] str: ids or places."""

@@ -9,7 +9,13 @@ import numpy as np
 
 from supcon_tf import config, data, distribute, exceptions, files, scores
 from supcon_tf.data import subsets
-from supcon_tf.evaluation import fine_tuning, linear_probe, results, selection
+from supcon_tf.evaluation import (
+    classifying,
+    fine_tuning,
+    linear_probe,
+    results,
+    selection,
+)
 from supcon_tf.training import console, devices, input_pipeline, loop, runs
 
 _METHODS = {
@@ -97,7 +103,14 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
     if not distribute.is_chief(strategy):
         return measured
     every = np.stack(probabilities) if len(draws) > 1 else probabilities[0]
-    stage.write_predictions(every, test_labels, test.ids, test.class_names)
+    kept = classifying.keep(every, every.size // every.shape[-1])
+    stage.write_predictions(
+        kept.probabilities,
+        test_labels,
+        test.ids,
+        test.class_names,
+        kept.classes,
+    )
     files.write_atomically(stage.transfer_file, results.to_json(measured))
     stage.trainings.rmtree(missing_ok=True)
     return measured
@@ -170,7 +183,8 @@ def _data(
     exceptions.require(
         classes == test_classes and len(classes) >= 2,
         f"{images.name} must have two classes or more, the same in both splits",
-        f"{len(classes)} and {len(test_classes)}",
+        f"{len(classes)} and {len(test_classes)}, such as {classes[0]} and "
+        f"{test_classes[0]}",
     )
     exceptions.require(
         not images.is_multi_label

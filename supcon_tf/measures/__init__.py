@@ -7,17 +7,19 @@ them, `evaluation` reports them.
 from supcon_tf import tracing
 from supcon_tf.measures.classifiers import (
     class_prototypes,
+    default_neighbors,
     knn_predict,
     prototype_predict,
+    prototype_similarities,
     vote,
 )
 from supcon_tf.measures.hypersphere import alignment, uniformity
 from supcon_tf.measures.metrics import (
     brier_score,
     calibration_bins,
-    classification_summary,
     confusion_matrix,
     expected_calibration_error,
+    label_ranks,
     level_summary,
     negative_log_likelihood,
     per_class_recall,
@@ -29,6 +31,15 @@ from supcon_tf.measures.multi_label import (
     share_of_neighbors,
 )
 from supcon_tf.measures.neighbors import nearest_neighbors
+from supcon_tf.measures.predictions import (
+    Predictions,
+    classification_summary,
+    confusions,
+    knn_predictions,
+    parts,
+    predict_in_parts,
+    summarize,
+)
 from supcon_tf.measures.retrieval import retrieval_summary
 from supcon_tf.measures.robustness import (
     ALEXNET_CLEAN_ERROR,

@@ -15,6 +15,7 @@ from supcon_tf import exceptions
 from supcon_tf.measures import metrics, neighbors
 
 _BANK_ROWS = 2**14  # that are held in memory at once
+_MOST_NEIGHBORS, _LEAST_NEIGHBORS = 200, 5
 # The least score of a class that has examples: just above the -1 of one that
 # has none, so that an empty class never wins, not even by a tie.
 _LEAST_SIMILARITY = np.nextafter(np.float32(-1), np.float32(0))
@@ -26,7 +27,7 @@ def knn_predict(
     bank_labels: neighbors.Given,
     *,
     num_classes: int,
-    k: int = 200,
+    k: int | None = None,
     temperature: float = 0.07,
     weighted: bool = True,
     query_chunk: int = 512,
@@ -42,7 +43,8 @@ def knn_predict(
       bank: [N, dim] real, finite, N >= 1: what is searched.
       bank_labels: [N] integers in [0, num_classes).
       num_classes: number of classes.
-      k: neighbours that vote; all where the bank has fewer.
+      k: neighbours that vote, all where the bank has fewer; None for
+        `default_neighbors` of the bank.
       temperature: positive float, no unit; only used when `weighted`.
       weighted: whether a vote counts exp(similarity / temperature), or 1.
       query_chunk: queries that are searched for at a time; of no effect on the
@@ -69,6 +71,7 @@ def knn_predict(
     neighbors.check_positive(num_classes=num_classes, temperature=temperature)
     queries, bank = neighbors.check_inputs(queries, bank)
     metrics.check_labels(bank_labels, len(bank), num_classes, "bank_labels")
+    k = default_neighbors(bank_labels) if k is None else k
     similarities, indices = neighbors.nearest_neighbors(
         queries, bank, k, leave_one_out=leave_one_out, query_chunk=query_chunk
     )
@@ -80,6 +83,31 @@ def knn_predict(
         temperature=temperature,
         weighted=weighted,
     )
+
+
+def default_neighbors(bank_labels: neighbors.Given) -> int:
+    """How many neighbours vote where nobody says: 200, or by the classes.
+
+    As many as the smallest class has examples where that is fewer, so that no
+    class is outvoted for want of examples; but 5 at least, because a class of
+    one or two loses any vote and must not leave all the others the vote of
+    their nearest neighbour alone. Classes without examples do not count.
+
+    Args:
+      bank_labels: [N] integers >= 0, N >= 1; or [N, classes] 0 or 1 of several
+        labels.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import measures
+      >>> counts = (3000, 900), (40, 20), (300, 1)  # of two classes
+      >>> [measures.default_neighbors(np.repeat([0, 1], x)) for x in counts]
+      [200, 20, 5]
+    """
+    labels = np.asarray(bank_labels)
+    counts = np.bincount(labels) if labels.ndim == 1 else labels.sum(axis=0)
+    smallest = counts[counts > 0].min(initial=_MOST_NEIGHBORS)
+    return int(max(smallest, _LEAST_NEIGHBORS))
 
 
 def vote(
@@ -186,6 +214,22 @@ def prototype_predict(
     prototypes, present = class_prototypes(
         bank, bank_labels, num_classes=num_classes
     )
+    return prototype_similarities(queries, prototypes, present)
+
+
+def prototype_similarities(
+    queries: neighbors.Given,
+    prototypes: npt.NDArray[np.float32],
+    present: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.float32]:
+    """`prototype_predict` by what `class_prototypes` returned.
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> found = measures.class_prototypes([[3, 0]], [0], num_classes=2)
+      >>> measures.prototype_similarities([[5, 0]], *found).tolist()
+      [[1.0, -1.0]]
+    """
     similarities = tf.matmul(
         neighbors.unit_rows("queries", queries), prototypes, transpose_b=True
     ).numpy()

@@ -94,10 +94,9 @@ def check_predictions(
 def top_k_accuracy(scores: _Array, labels: _Array, k: int) -> float:
     """Share of the examples whose label is among the k highest scores.
 
-    Ties count against the example: it is correct when fewer than k *other*
-    classes score at least as high as its label. Constant scores thus give 0
-    below `k = num_classes`, on any platform, and never a lucky hit. With
-    `k >= num_classes` the result is 1.
+    Of equal scores that of the lower class id comes first, as in `argmax`: so
+    the share at k = 1 is that of the examples whose predicted class is the
+    label, on any platform. With `k >= num_classes` the result is 1.
 
     `scores` are [examples, num_classes] real, without NaN: logits,
     probabilities or votes.
@@ -107,17 +106,31 @@ def top_k_accuracy(scores: _Array, labels: _Array, k: int) -> float:
       >>> measures.top_k_accuracy([[0.6, 0.3, 0.1], [0.6, 0.3, 0.1]], [0, 1], 1)
       0.5
     """
-    scores = _check_matrix("scores", scores)
-    labels = check_labels(labels, *scores.shape)
     exceptions.require(k >= 1, "`k` must be at least 1", k)
+    return float(np.mean(label_ranks(scores, labels) < k))
+
+
+def label_ranks(scores: _Array, labels: _Array) -> npt.NDArray[np.int64]:
+    """How many classes come before the label of each example, [examples].
+
+    Those of a higher score, and of an equal score those of a lower class id: 0
+    where `argmax` predicts the label. For the arguments see `top_k_accuracy`.
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> measures.label_ranks([[0.6, 0.3, 0.3]] * 3, [0, 1, 2]).tolist()
+      [0, 1, 2]
+    """
+    scores = _check_matrix("scores", scores)
+    labels = check_labels(labels, *scores.shape)[:, None]  # [examples, 1]
     # Every comparison with NaN is false: it would count as a hit.
     exceptions.require(
         not np.isnan(scores).any(), "`scores` must be numbers", "NaN"
     )
-    own = np.take_along_axis(scores, labels[:, None], axis=1)  # [examples, 1]
-    # The label itself is one of those that score at least as high.
-    others = np.sum(scores >= own, axis=1) - 1
-    return float(np.mean(others < k))
+    own = np.take_along_axis(scores, labels, axis=1)
+    before = scores > own  # [examples, classes]
+    before |= (scores == own) & (np.arange(scores.shape[1]) < labels)
+    return before.sum(axis=1)
 
 
 def calibration_bins(
@@ -136,9 +149,17 @@ def calibration_bins(
       ([0, 0, 1, 2], [0.0, 0.0, 1.0, 0.5])
     """
     probabilities, labels = check_predictions(probabilities, labels)
-    exceptions.require(num_bins >= 1, "`num_bins` must be at least 1", num_bins)
-    confidence = probabilities.max(axis=1)
     correct = probabilities.argmax(axis=1) == labels
+    return count_bins(probabilities.max(axis=1), correct, num_bins)
+
+
+def count_bins(
+    confidence: npt.NDArray[np.floating],
+    correct: npt.NDArray[np.bool_],
+    num_bins: int,
+) -> CalibrationBins:
+    """`calibration_bins` of the confidence and the success of examples."""
+    exceptions.require(num_bins >= 1, "`num_bins` must be at least 1", num_bins)
     # Edges in the precision of the probabilities, so that float32 0.2 is *on*
     # the edge 1/5. Only the inner edges: 1.0 then needs no bin of its own.
     inner_edges = (np.arange(1, num_bins) / num_bins).astype(confidence.dtype)
@@ -170,7 +191,11 @@ def expected_calibration_error(
 
     Reference: Guo et al. 2017, https://arxiv.org/abs/1706.04599, Eq. 3.
     """
-    bins = calibration_bins(probabilities, labels, num_bins)
+    return calibration_gap(calibration_bins(probabilities, labels, num_bins))
+
+
+def calibration_gap(bins: CalibrationBins) -> float:
+    """The expected calibration error of what is in bins."""
     gaps = np.abs(bins.accuracy - bins.confidence)
     return float(np.average(gaps, weights=bins.count))
 
@@ -191,10 +216,14 @@ def negative_log_likelihood(probabilities: _Array, labels: _Array) -> float:
       1.386
     """
     probabilities, labels = check_predictions(probabilities, labels)
-    own = np.take_along_axis(probabilities, labels[:, None], axis=1)
+    return mean_surprise(probabilities[np.arange(len(labels)), labels])
+
+
+def mean_surprise(likelihood: npt.NDArray[np.floating]) -> float:
+    """`negative_log_likelihood` of the probabilities of labels, [examples]."""
     # Rounded rows may exceed 1 by a little, and a likelihood does not.
-    own = np.clip(own.astype(np.float64), _LEAST_PROBABILITY, 1)
-    return float(-np.mean(np.log(own)))
+    bounded = np.clip(likelihood.astype(np.float64), _LEAST_PROBABILITY, 1)
+    return float(-np.mean(np.log(bounded)))
 
 
 def brier_score(probabilities: _Array, labels: _Array) -> float:
@@ -215,9 +244,16 @@ def brier_score(probabilities: _Array, labels: _Array) -> float:
       probability, Monthly Weather Review 78(1), pages 1-3.
     """
     probabilities, labels = check_predictions(probabilities, labels)
+    return float(np.mean(squared_errors(probabilities, labels)))
+
+
+def squared_errors(
+    probabilities: np.ndarray, labels: npt.NDArray[np.integer]
+) -> npt.NDArray[np.float64]:
+    """The Brier score of each example."""
     errors = probabilities.astype(np.float64)
     errors[np.arange(len(labels)), labels] -= 1
-    return float(np.mean(np.sum(errors**2, axis=1)))
+    return np.sum(errors**2, axis=1)
 
 
 def confusion_matrix(
@@ -237,11 +273,7 @@ def confusion_matrix(
     # scikit-learn takes a second to import: only where it is used.
     from sklearn import metrics
 
-    exceptions.require(
-        num_classes >= 1, "`num_classes` must be at least 1", num_classes
-    )
-    labels = check_labels(labels, np.size(labels), num_classes)
-    predicted = check_labels(predicted, labels.size, num_classes, "predicted")
+    predicted, labels = _check_classes(predicted, labels, num_classes)
     return metrics.confusion_matrix(
         labels, predicted, labels=np.arange(num_classes)
     )
@@ -269,60 +301,36 @@ def per_class_recall(
     Raises:
       ValueError: a shape or a class id breaks these rules.
     """
-    matrix = confusion_matrix(predicted, labels, num_classes)
+    hits, has, _ = class_counts(predicted, labels, num_classes)
     return [
-        float(row[class_id] / row.sum()) if row.any() else None
-        for class_id, row in enumerate(matrix)
+        float(hit / count) if count else None
+        for hit, count in zip(hits, has, strict=True)
     ]
 
 
-def classification_summary(
-    probabilities: _Array, labels: _Array, num_bins: int = 15
-) -> dict[str, object]:
-    """Accuracy, calibration, proper scores and confusions, ready for JSON.
+def class_counts(
+    predicted: _Array, labels: _Array, num_classes: int
+) -> tuple[npt.NDArray[np.int64], ...]:
+    """Examples of each class: predicted right, there, and predicted.
 
-    `macro_f1` is the mean of F1 over the classes that are labels or predicted,
-    `mcc` Matthews' correlation coefficient, both those of scikit-learn. Of
-    equal probabilities the accuracies count against the label; all that is made
-    of predicted classes takes the lower class id.
-
-    Args:
-      probabilities: [N, classes] float, rows that sum to 1.
-      labels: [N] integers in [0, classes).
-      num_bins: equal bins of confidence for the ECE, at least 1.
-
-    Example:
-      >>> from supcon_tf import measures
-      >>> probabilities = [[0.75, 0.25]] * 2 + [[0.25, 0.75]] * 2
-      >>> summary = measures.classification_summary(probabilities, [0, 0, 0, 1])
-      >>> summary["top_1"], summary["ece"], summary["confusion_matrix"]
-      (0.75, 0.0, [[2, 1], [0, 1]])
-
-    Raises:
-      ValueError: a shape, a label or a row breaks these rules.
+    Each is [num_classes]; for the arguments see `per_class_recall`.
     """
-    from sklearn import metrics
+    predicted, labels = _check_classes(predicted, labels, num_classes)
+    return tuple(
+        np.bincount(classes, minlength=num_classes)
+        for classes in (labels[predicted == labels], labels, predicted)
+    )
 
-    probabilities, labels = check_predictions(probabilities, labels)
-    predicted = probabilities.argmax(axis=1)
-    num_classes = probabilities.shape[1]
-    bins = calibration_bins(probabilities, labels, num_bins)
-    return {
-        "top_1": top_k_accuracy(probabilities, labels, 1),
-        "top_5": top_k_accuracy(probabilities, labels, 5),
-        "ece": expected_calibration_error(probabilities, labels, num_bins),
-        "nll": negative_log_likelihood(probabilities, labels),
-        "brier": brier_score(probabilities, labels),
-        "macro_f1": float(metrics.f1_score(labels, predicted, average="macro")),
-        "mcc": float(metrics.matthews_corrcoef(labels, predicted)),
-        "per_class_recall": per_class_recall(predicted, labels, num_classes),
-        "confusion_matrix": confusion_matrix(
-            predicted, labels, num_classes
-        ).tolist(),
-        "calibration_bins": {
-            name: values.tolist() for name, values in bins._asdict().items()
-        },
-    }
+
+def _check_classes(
+    predicted: _Array, labels: _Array, num_classes: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    exceptions.require(
+        num_classes >= 1, "`num_classes` must be at least 1", num_classes
+    )
+    labels = check_labels(labels, np.size(labels), num_classes)
+    predicted = check_labels(predicted, labels.size, num_classes, "predicted")
+    return predicted, labels
 
 
 def _check_matrix(name: str, values: _Array) -> np.ndarray:

@@ -234,7 +234,7 @@ class SupConModel(base.Model):
             labels = tf.cast(labels[:, tf.newaxis], logits.dtype)
             labels = tf.broadcast_to(labels, [batch, num_views, classes])
             losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
-            return tf.reduce_sum(losses, axis=2), (logits > 0) == (labels > 0)
+            return tf.reduce_sum(losses, axis=2), (logits >= 0) == (labels > 0)
         exceptions.require(
             shape.rank == 1 or (shape.rank == 2 and shape[1] == 1),
             "`labels` must be [batch] integers for a classifier",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -12,46 +12,45 @@ _MAX_MATRIX = 30  # classes; more are a list of pairs
 _NUM_PAIRS = 15
 _NUM_PAIRS_BELOW_MATRIX = 3
 _NUM_MISTAKES = 10
+_MAX_RECALLS = 500  # classes that are listed
 _RIGHT = (63, 144, 218)  # of the palette: blue
 _WRONG = (231, 99, 0)  # orange
 
 
 def confusions(run: contents.Run) -> dict[str, object]:
     """The confusion matrix, empty of many classes, and its largest errors."""
-    name = run.classifier("confusion_matrix")
-    # [classes, classes] counts; a row per true class.
-    matrix = np.asarray(run.evaluation[name]["confusion_matrix"])
-    is_matrix = len(matrix) <= _MAX_MATRIX
-    num_pairs = _NUM_PAIRS_BELOW_MATRIX if is_matrix else _NUM_PAIRS
-    wrong = matrix - np.diag(np.diag(matrix))
-    order = np.argsort(-wrong, axis=None, kind="stable")[:num_pairs]
-    names = [run.class_name(index) for index in range(len(matrix))]
+    name = run.classifier("confusion_matrix") or run.classifier("confusions")
+    results = run.evaluation[name]
+    counts, pairs = _class_counts(results), _confused(results)
+    rows = results.get("confusion_matrix", [])
+    rows = rows if len(rows) <= _MAX_MATRIX else []
+    num_pairs = _NUM_PAIRS_BELOW_MATRIX if rows else _NUM_PAIRS
     return {
         "classifier": contents.CLASSIFIERS[name],
-        "classes": names,
+        "classes": [run.test_class_name(index) for index in range(len(rows))],
         "matrix": [
-            [_cell(n, n / max(row.sum(), 1), i == j) for j, n in enumerate(row)]
-            for i, row in enumerate(matrix if is_matrix else [])
+            [_cell(n, n / max(sum(row), 1), i == j) for j, n in enumerate(row)]
+            for i, row in enumerate(rows)
         ],
         "pairs": [
-            (names[i], names[j], wrong[i, j], matrix[i].sum())
-            for i, j in (divmod(int(x), len(matrix)) for x in order)
-            if wrong[i, j]
+            (run.test_class_name(i), run.test_class_name(j), count, counts[i])
+            for i, j, count in pairs[:num_pairs]
         ],
     }
 
 
 def recall(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
-    """Recall of every class, the lowest first."""
+    """Recall of the classes, the lowest first; of very many not all."""
     # Runs of different classes have a list each.
     groups: dict[tuple[str, ...], dict[int, contents.Run]] = {}
     for index, run in enumerate(runs):
         if run.classifier("per_class_recall"):
-            groups.setdefault(run.class_names, {})[index] = run
+            groups.setdefault(run.test_class_names, {})[index] = run
     return [
         {
             "legend": {index: run.name for index, run in shown.items()},
-            "lines": _recalls(shown),
+            "lines": (lines := _recalls(shown))[:_MAX_RECALLS],
+            "num_others": len(lines[_MAX_RECALLS:]),
         }
         for shown in groups.values()
     ]
@@ -78,6 +77,8 @@ def mistakes(run: contents.Run) -> dict[str, object]:
     labels = run.predictions["labels"]
     probabilities = run.predictions["probabilities"]
     predicted = probabilities.argmax(axis=1)
+    if "classes" in run.predictions:  # of some classes alone
+        predicted = run.predictions["classes"][:, 0]
     confidence = probabilities.max(axis=1)
     wrong = np.flatnonzero(predicted != labels)
     order = wrong[np.argsort(-confidence[wrong], kind="stable")]
@@ -93,13 +94,32 @@ def mistakes(run: contents.Run) -> dict[str, object]:
         "mistakes": [
             (
                 str(run.predictions["ids"][index]),
-                run.class_name(int(labels[index])),
-                run.class_name(int(predicted[index])),
+                run.test_class_name(int(labels[index])),
+                run.test_class_name(int(predicted[index])),
                 float(confidence[index]),
             )
             for index in order
         ],
     }
+
+
+def _class_counts(results: Mapping) -> list[int] | None:
+    """Test examples of each class, of what a classifier was measured."""
+    if matrix := results.get("confusion_matrix"):
+        return [sum(row) for row in matrix]
+    return results.get("class_counts")
+
+
+def _confused(results: Mapping) -> list[tuple[int, int, int]]:
+    """True class, predicted class and count of confusions, most first."""
+    if "confusion_matrix" not in results:
+        return results["confusions"]
+    # [classes, classes] counts; a row per true class.
+    matrix = np.asarray(results["confusion_matrix"])
+    wrong = matrix - np.diag(np.diag(matrix))
+    order = np.argsort(-wrong, axis=None, kind="stable")[:_NUM_PAIRS]
+    pairs = (divmod(int(x), len(matrix)) for x in order)
+    return [(i, j, int(wrong[i, j])) for i, j in pairs if wrong[i, j]]
 
 
 def _cell(count: int, share: float, is_right: bool) -> tuple[int, str]:
@@ -122,12 +142,11 @@ def _recalls(shown: dict[int, contents.Run]) -> list[dict[str, object]]:
     known = np.isfinite(recalls).any(axis=0)
     means = np.full(recalls.shape[1], np.inf)
     means[known] = np.nanmean(recalls[:, known], axis=0)
-    matrix = results[0].get("confusion_matrix")
-    run = next(iter(shown.values()))
+    counts, run = _class_counts(results[0]), next(iter(shown.values()))
     return [
         {
-            "name": run.class_name(int(label)),
-            "images": sum(matrix[label]) if matrix else None,
+            "name": run.test_class_name(int(label)),
+            "images": counts[label] if counts else None,
             "recalls": dict(zip(shown, recalls[:, label], strict=True)),
         }
         for label in np.argsort(means, kind="stable")[: known.sum()]

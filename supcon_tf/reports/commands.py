@@ -13,7 +13,7 @@ def pretrain(run: contents.Run) -> str:
 
 def evaluate(run: contents.Run) -> str:
     """The command that evaluates a run."""
-    line = run_files.command("evaluate", run_dir=run.files.path)
+    line = run_files.command("evaluate", **_stage_flags(run))
     if run.linear_stage or run.is_of_texts:
         return line
     linear = run_files.command("train_linear", run_dir=run.files.path)
@@ -32,9 +32,17 @@ def label_issues(run: contents.Run) -> str:
 
 def export(run: contents.Run) -> str:
     """The command that exports a run, with its model card."""
-    return run_files.command("export", run_dir=run.files.path)
+    return run_files.command("export", **_stage_flags(run))
 
 
 def reproduction(run: contents.Run) -> list[str]:
     """What made the run, once more; it ends with its measures."""
     return run.files.commands(run.linear_stage, "_again")[:-1]
+
+
+def _stage_flags(run: contents.Run) -> dict[str, object]:
+    """The flags that name a run and the linear stage that is shown."""
+    flags = {"run_dir": run.files.path}
+    if run.linear_stage not in ("", "linear"):
+        flags["linear_stage"] = run.linear_stage
+    return flags

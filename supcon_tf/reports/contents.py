@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 
 from supcon_tf import exceptions, run_files
 
@@ -12,11 +13,15 @@ CLASSIFIERS = {
     "pretrained": "classifier trained with the encoder",
     "knn": "k-NN classifier",
     "knn_majority": "k-NN classifier, majority vote",
+    "knn_among_test": "k-NN classifier among the test examples",
 }
 
 
 class Run:
     """A run directory as far as it is filled; what is absent is empty.
+
+    A linear stage stands for its run. Of the stages of a run it is the first
+    that was evaluated, "linear" before others.
 
     Attributes:
       files: the run directory.
@@ -36,34 +41,48 @@ class Run:
     """
 
     def __init__(self, files: run_files.RunDirectory, name: str):
+        stage = files.path.name if files.is_linear_stage() else None
+        files = files if stage is None else files.run()
         self.files, self.name = files, name
         self.settings = files.flags()
         self.is_of_texts = files.is_of_texts()
         self.class_names = files.class_names()
         self.epochs = files.metrics()
-        stages = [
-            stage
-            for stage in files.stages()
-            if not files.stage(stage).transfer_file.exists()
-        ]
-        first = (*stages, "")[0]
-        self.linear_stage = "linear" if "linear" in stages else first
+        self.linear_stage = _measured_stage(files) if stage is None else stage
         self.linear_epochs = []
         if self.linear_stage:
             self.linear_epochs = files.stage(self.linear_stage).metrics()
-        self.evaluation = files.evaluation()
-        self.predictions = run_files.read_arrays(files.predictions_file)
+        owner = files.evaluated(self.linear_stage)
+        if stage is None and not owner.evaluation_file.exists():
+            owner = files  # evaluated before it had a linear stage
+        self.evaluation = owner.evaluation()
+        self.predictions = run_files.read_arrays(owner.predictions_file)
         if self.predictions and self.predictions["labels"].ndim > 1:
             self.predictions = {}  # of several labels no one is mistaken
-        self.representations = run_files.read_arrays(files.representations_file)
-        self.samples = run_files.read_arrays(files.samples_file)
-        self.issues = run_files.read_arrays(files.issues_file)
-        self.card = files.export_record().get("card", {})
+        self.representations = run_files.read_arrays(owner.representations_file)
+        self.samples = run_files.read_arrays(owner.samples_file)
+        self.issues = run_files.read_arrays(owner.issues_file)
+        self.card, record = {}, files.export_record()
+        if stage is None or _is_of_stage(record, stage):
+            self.card = record.get("card", {})
+
+    @property
+    def has_unseen_classes(self) -> bool:
+        """Whether training saw none of the test classes."""
+        return "test_classes" in self.evaluation
+
+    @property
+    def test_class_names(self) -> tuple[str, ...]:
+        """Those of the test examples, in the order of their labels."""
+        return tuple(self.evaluation.get("test_classes", self.class_names))
 
     def class_name(self, label: int) -> str:
         """The name of a class id, the id where it has none."""
-        known = 0 <= label < len(self.class_names)
-        return self.class_names[label] if known else str(label)
+        return _name(self.class_names, label)
+
+    def test_class_name(self, label: int) -> str:
+        """The same of a test example."""
+        return _name(self.test_class_names, label)
 
     def classifier(self, key: str) -> str | None:
         """The first classifier that was evaluated for `key`, or None."""
@@ -77,6 +96,7 @@ class Run:
             "settings": True,
             "evaluation": self.evaluation,
             "predictions": self.predictions,
+            "confusions": self.classifier("confusion_matrix"),
             "robustness": self.robustness(),
             "card": self.card,
             # A run of no epochs has no more to come.
@@ -95,8 +115,26 @@ class Run:
         return next(results, None)
 
 
+def _name(names: Sequence[str], label: int) -> str:
+    return names[label] if 0 <= label < len(names) else str(label)
+
+
+def _measured_stage(files: run_files.RunDirectory) -> str:
+    """The linear stage that a report of a run shows; "" for none."""
+    stages = files.linear_stages()
+    measured = (x for x in stages if files.evaluated(x).evaluation())
+    return next(measured, (*stages, "")[0])
+
+
+def _is_of_stage(record: Mapping[str, object], stage: str) -> bool:
+    """Whether an export has the classifier of a stage, or of none."""
+    settings = record.get("settings", {}).get("export", {})
+    own = record.get("classifier") == "linear"
+    return not own or settings.get("linear_stage") == stage
+
+
 def read_run(path: str | os.PathLike[str], name: str) -> Run:
-    """Reads what a report shows of a run directory, local or gs://.
+    """Reads what a report shows of a run or a stage, local or gs://.
 
     Raises:
       ValueError: there is no run at `path`.

@@ -44,7 +44,7 @@ def representations(runs: Sequence[contents.Run]) -> dict[str, object]:
         planes.append({"run": run.name, "note": note, "drawing": drawing})
         # Runs of the same classes share one.
         count = int(labels.max(initial=0)) + 1
-        names = [run.class_name(index) for index in range(count)]
+        names = [run.test_class_name(index) for index in range(count)]
         legends[tuple(names)] = dict(enumerate(names))
     wanted = [scores.find(path) for path in _SCORES]
     wanted[2:2] = numbers.recalls(runs)
@@ -65,7 +65,7 @@ def neighbors(run: contents.Run) -> Iterator[dict[str, object]]:
     for index, label in enumerate(arrays["labels"]):
         predicted = int(arrays["predicted"][index])
         # -1 where no classifier was evaluated
-        guess = run.class_name(predicted) if predicted >= 0 else None
+        guess = run.test_class_name(predicted) if predicted >= 0 else None
         neighbors = zip(
             arrays["neighbors"][index],
             arrays["neighbor_labels"][index],
@@ -74,11 +74,16 @@ def neighbors(run: contents.Run) -> Iterator[dict[str, object]]:
         )
         yield {
             "shown": arrays["images"][index],
-            "class": run.class_name(int(label)),
+            "class": run.test_class_name(int(label)),
             "predicted": guess,
             "is_right": predicted == label,
             "neighbors": [
-                (shown, run.class_name(int(x)), x == label, float(similarity))
+                (
+                    shown,
+                    run.test_class_name(int(x)),
+                    x == label,
+                    float(similarity),
+                )
                 for shown, x, similarity in neighbors
             ],
         }

@@ -43,6 +43,9 @@ def describe(run: contents.Run) -> dict[str, object]:
         "data": evaluation.get("dataset", known.get("dataset", "?")),
         "image_size": known.get("image_size") or evaluation.get("image_size"),
         "test_examples": evaluation.get("test_examples"),
+        "unseen_classes": (
+            len(run.test_class_names) if run.has_unseen_classes else None
+        ),
     }
 
 
@@ -58,7 +61,7 @@ def results(runs: Sequence[contents.Run]) -> dict[str, object]:
     """The numbers that matter first, and all of them."""
     rows = numbers.score_rows(runs, [*scores.SCORES, *numbers.recalls(runs)])
     test_sets = {
-        (x.get("dataset"), x.get("test_examples"), run.class_names)
+        (x.get("dataset"), x.get("test_examples"), run.test_class_names)
         for run in runs
         if (x := run.evaluation)
     }
@@ -71,6 +74,7 @@ def results(runs: Sequence[contents.Run]) -> dict[str, object]:
             if score in scores.KEY_SCORES
         },
         "rows": rows,
+        "has_unseen": any(run.has_unseen_classes for run in runs),
         "has_pretrained": any("pretrained" in run.evaluation for run in runs),
         "are_comparable": len(test_sets) < 2,
         "uncertainties": _uncertainties(runs),

@@ -10,7 +10,7 @@ import jinja2
 from etils import epath
 
 import supcon_tf
-from supcon_tf import exceptions, files, palette
+from supcon_tf import exceptions, files, palette, run_files
 from supcon_tf.reports import (
     classification,
     commands,
@@ -33,6 +33,7 @@ class Section(NamedTuple):
       needs: one of `contents.Run.parts`; a run without it has not made it.
       command: what makes it then.
       of_images: whether runs on texts have none, and cannot make any.
+      of_classes: whether there is none where training saw no test class.
     """
 
     title: str
@@ -40,6 +41,7 @@ class Section(NamedTuple):
     needs: str = "settings"
     command: Callable[[contents.Run], str] = commands.evaluate
     of_images: bool = False
+    of_classes: bool = False
 
     @property
     def name(self) -> str:
@@ -64,16 +66,27 @@ SECTIONS = (
     Section("Settings", overview.settings),
     Section("Learning curves", learning.curves, "epochs", commands.pretrain),
     Section("Augmented views", learning.views, "views", of_images=True),
-    OfEach("Confusions", classification.confusions, "confusion_matrix"),
+    OfEach("Confusions", classification.confusions, "confusions"),
     Section("Recall of each class", classification.recall, "per_class_recall"),
-    OfEach("Calibration", classification.calibration, "calibration_bins"),
-    OfEach("Most confident mistakes", classification.mistakes, "predictions"),
+    OfEach(
+        "Calibration",
+        classification.calibration,
+        "calibration_bins",
+        of_classes=True,
+    ),
+    OfEach(
+        "Most confident mistakes",
+        classification.mistakes,
+        "predictions",
+        of_classes=True,
+    ),
     Section(
         "Corrupted images",
         robustness.robustness,
         "robustness",
         commands.corrupt,
         of_images=True,
+        of_classes=True,
     ),
     Section("Representations", neighborhood.representations, "plane"),
     OfEach("Nearest neighbours", neighborhood.neighbors, "images"),
@@ -115,8 +128,8 @@ def write_report(
     runs give the same bytes.
 
     Args:
-      runs: run directories, local or gs://; the first is what the others are
-        compared with.
+      runs: run directories, or linear stages of them, local or gs://; the
+        first is what the others are compared with.
       file: where the page goes, such as report.html of the run directory.
       names: what to call the runs, all different; None takes the ends of their
         paths.
@@ -162,6 +175,7 @@ def render(runs: Sequence[contents.Run]) -> str:
             for run in runs
             if section.needs not in run.parts
             and not (section.of_images and run.is_of_texts)
+            and not (section.of_classes and run.has_unseen_classes)
         )
         view = section.shown(runs)
         if view:
@@ -179,10 +193,20 @@ def render(runs: Sequence[contents.Run]) -> str:
 
 
 def _short_names(runs: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """The fewest last parts of the paths that tell them apart."""
+    """The fewest last parts of the paths that tell them apart.
+
+    A linear stage is called after its run too, runs/mine/linear mine/linear.
+    """
     parts = [epath.Path(run).parts for run in runs]
+    least = [
+        2 if run_files.RunDirectory(run).is_linear_stage() else 1
+        for run in runs
+    ]
     for count in range(1, max(map(len, parts)) + 1):
-        names = tuple("/".join(path[-count:]) for path in parts)
+        names = tuple(
+            "/".join(path[-max(count, few) :])
+            for path, few in zip(parts, least, strict=True)
+        )
         if len(set(names)) == len(names):
             return names
     return tuple(f"{name} ({i + 1})" for i, name in enumerate(names))

@@ -29,6 +29,7 @@ _OF_ONE = (
     "{0}.top_1 {0}.top_5 {0}.ece knn.top_1 prototype.top_1 "
     "retrieval.recall_at.1 retrieval.map_at_r"
 )
+_OF_UNSEEN = "knn_among_test.top_1 retrieval.recall_at.1 retrieval.map_at_r"
 _CORRUPTED = (
     " corruptions.{0}.mean_corruption_error_unnormalized corruptions.{0}.mce"
 )
@@ -145,6 +146,9 @@ def _measures(run: runs.Run, record: Record, results: Record) -> Lines:
         paths = _OF_ONE + _CORRUPTED * (not run.is_of_texts)
     count = results["test_examples"]
     lines = {"Test examples": f"{count:,}; in brackets are 95 % intervals"}
+    if names := results.get("test_classes"):
+        paths = _OF_UNSEEN
+        lines["Test classes"] = f"{len(names):,}, which training never saw"
     for path in paths.split():
         # A classifier that is not in the export says nothing of it, nor that
         # the class is one of five, if there are no others.
@@ -169,7 +173,8 @@ def _value(score: scores.Score, value: float | None, count: int) -> str:
 
 
 def _limits(run: runs.Run, record: Record, results: Record) -> Lines:
-    issues, kind = run.files.issues_list, _kind(run)
+    evaluated, kind = run.files.evaluated(run.linear_stage), _kind(run)
+    issues = evaluated.issues_list
     labels = "those of the training data were not checked"
     if issues.exists():
         count = len(issues.read_text().splitlines()) - 1

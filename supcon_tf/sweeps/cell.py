@@ -18,7 +18,7 @@ import threading
 import traceback
 from collections.abc import Iterator
 
-from supcon_tf import config, evaluation, exceptions, files, training
+from supcon_tf import config, evaluation, exceptions, training
 from supcon_tf.sweeps import records
 
 # Of which a cell has those that it has settings of, in this order.
@@ -30,7 +30,7 @@ _TRAININGS = (
 
 
 def main(path: str) -> None:
-    """Runs the cell; evaluation.json in its directory is its last act."""
+    """Runs the cell; evaluation.json in its run is its last act."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     # Where memory runs out, the system ends this process before any other.
     with contextlib.suppress(OSError):
@@ -44,8 +44,7 @@ def main(path: str) -> None:
                     print(records.HEADING + heading, flush=True)
                     train(cell.read_settings(kind, "--resume"))
             print(f"{records.HEADING}evaluation", flush=True)
-            results = evaluation.evaluate(evaluate)
-            files.write_json(cell.evaluation_file, results)
+            evaluation.evaluate(evaluate)
     except Exception as error:  # Whatever a cell raises is its result.
         traceback.print_exc()
         sys.exit(records.ERROR + exceptions.one_line(error))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
+import math
 import pathlib
 import re
 
-from supcon_tf import config, exceptions, settings
+from supcon_tf import config, exceptions, run_files, settings
 from supcon_tf.sweeps import records
 
 _LONGEST = 40  # characters of a value in a name
@@ -53,13 +54,32 @@ class Cell:
         """The settings of what is trained."""
         return (self.training, self.linear)[: 1 + bool(self.linear)]
 
+    def results(self) -> dict[str, object]:
+        """Its evaluation, which lies in its run; {} before there is one.
+
+        Also where that was made by other settings.
+        """
+        run = run_files.RunDirectory(self.run_dir)
+        known = run.evaluation_owner(self.linear_stage).evaluation()
+        is_own = known.get("settings") == settings.to_texts(self.evaluation)
+        return known if is_own else {}
+
+    def state(self) -> records.State:
+        """How far the cell is; one that has results is finished."""
+        known = self.directory.state()
+        if self.results():
+            return records.State("finished", known.seconds)
+        if known.status == "finished":  # to be evaluated again
+            return records.State("pending", known.seconds)
+        return known
+
     def metrics(self) -> dict[str, float]:
-        """The finite numbers of the result, by their path; none before it.
+        """The finite numbers of the results, by their path; none before them.
 
         Those of the classifier that the method ends with have a second path,
         "method.".
         """
-        known = self.directory.metrics()
+        known = _flatten(self.results())
         stage_2 = self.linear and self.training.has_projections
         prefix = "linear." if stage_2 else "pretrained."
         ends = {
@@ -189,7 +209,7 @@ def describe(
             {
                 "name": cell.name,
                 "values": {n: as_json(v) for n, v in cell.values.items()},
-                **dataclasses.asdict(cell.directory.state()),
+                **dataclasses.asdict(cell.state()),
                 "metrics": cell.metrics(),
                 "log": str(cell.directory.log),
                 "run_dir": cell.run_dir,
@@ -202,6 +222,17 @@ def describe(
             for cell in cells
         ],
     }
+
+
+def _flatten(tree: dict[str, object], prefix: str = "") -> dict[str, float]:
+    """The finite numbers in nested dicts, by dotted path; lists are not."""
+    numbers = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            numbers |= _flatten(value, f"{prefix}{name}.")
+        elif isinstance(value, int | float) and math.isfinite(value):
+            numbers[prefix + name] = value
+    return numbers
 
 
 def _cell(

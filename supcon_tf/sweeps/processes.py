@@ -56,7 +56,7 @@ class CellProcess(subprocess.Popen):
         """How the cell is, whose process has ended, asked to or not."""
         self.stdin.close()
         seconds = self._before + time.monotonic() - self._began
-        if self.cell.directory.evaluation_file.exists():
+        if self.cell.results():
             return records.State("finished", seconds)
         if interrupted:
             return records.State("pending", seconds)

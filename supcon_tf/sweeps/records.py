@@ -1,9 +1,8 @@
-"""What is on disk of a cell: settings, log, state and result."""
+"""What is on disk of a cell: settings, log and state."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import pathlib
 
 from supcon_tf import config, exceptions, files, settings
@@ -45,14 +44,13 @@ class State:
 class CellDirectory:
     """cells/NAME of a sweep, which need not exist.
 
-    The settings are flagfiles of the tools; the models are elsewhere, in the
-    run directories that the settings name.
+    The settings are flagfiles of the tools; models and evaluations are
+    elsewhere, in the run directories that the settings name.
     """
 
     def __init__(self, path: pathlib.Path):
         self.path = path
         self.log = path / "log.txt"
-        self.evaluation_file = path / "evaluation.json"
         self._state_file = path / "state.json"
 
     def read_settings(
@@ -83,11 +81,9 @@ class CellDirectory:
                 )
 
     def write_settings(self, *parts: settings.Settings) -> None:
-        """Writes what the cell's process reads; drops an outdated result."""
+        """Writes what the cell's process reads."""
         self.path.mkdir(parents=True, exist_ok=True)
         for own in parts:
-            if isinstance(own, config.EvaluateSettings) and self._changes(own):
-                self.evaluation_file.unlink(missing_ok=True)
             files.write_atomically(
                 self._flagfile(type(own)), settings.to_flagfile(own)
             )
@@ -99,29 +95,9 @@ class CellDirectory:
         return settings.changes(self.read_settings(type(own)), own)
 
     def state(self) -> State:
-        """How far the cell is; one that has a result is finished."""
-        known = State(**files.read_json(self._state_file, {}))
-        if self.evaluation_file.exists():
-            return State("finished", known.seconds)
-        if known.status == "finished":  # to be evaluated again
-            return State("pending", known.seconds)
-        return known
+        """How far the cell was when that was last written."""
+        return State(**files.read_json(self._state_file, {}))
 
     def write_state(self, state: State) -> None:
         """Writes how far the cell is."""
         files.write_json(self._state_file, dataclasses.asdict(state))
-
-    def metrics(self) -> dict[str, float]:
-        """The finite numbers of the result, by their path; none before it."""
-        return flatten(files.read_json(self.evaluation_file, {}))
-
-
-def flatten(tree: dict[str, object], prefix: str = "") -> dict[str, float]:
-    """The finite numbers in nested dicts, by dotted path; lists are not."""
-    numbers = {}
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            numbers |= flatten(value, f"{prefix}{name}.")
-        elif isinstance(value, int | float) and math.isfinite(value):
-            numbers[prefix + name] = value
-    return numbers

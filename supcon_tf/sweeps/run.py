@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Callable
 
-from supcon_tf import config, exceptions, files
+from supcon_tf import config, exceptions, files, run_files
 from supcon_tf.evaluation import corruptions
 from supcon_tf.sweeps import figure, grid, processes, records, table
 from supcon_tf.training import preemption
@@ -57,7 +57,7 @@ def run_sweep(sweep: config.GridSettings) -> dict[str, object]:
     if cells[0].evaluation.corruptions == "generated":
         corruptions.check_library()  # hours before it is needed
     _open(sweep, cells)
-    todo = [x for x in cells if x.directory.state().status != "finished"]
+    todo = [x for x in cells if x.state().status != "finished"]
     finished = len(cells) - len(todo)
     print(f"sweep        {len(cells)} cells, {finished} finished", flush=True)
     _write(sweep, cells)
@@ -96,7 +96,7 @@ def _open(sweep: config.GridSettings, cells: list[grid.Cell]) -> None:
             "files"
         )
     if is_sweep and sweep.overwrite:
-        for name in ("cells", "runs"):
+        for name in run_files.SWEEP_FOLDERS:
             shutil.rmtree(root / name, ignore_errors=True)
     for cell in cells:
         cell.directory.check_same(*cell.trainings)

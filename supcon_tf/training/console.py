@@ -76,6 +76,16 @@ def print_duplicates(test: data.Source, train: data.Source) -> None:
         )
 
 
+def print_unseen(test: data.Source, measured: str) -> None:
+    """Prints that training saw no class of the test split, and what is done."""
+    names = test.class_names
+    print_line(
+        "note",
+        f"training sees none of the {len(names)} test classes, such as "
+        f"{names[0]}: {measured}",
+    )
+
+
 def _listed(what: str, names: tuple[str, ...]) -> str:
     """How many of something there are, and the first of them by name."""
     return f"; {len(names)} {what}: {exceptions.listed(names, 3)}" * bool(names)

@@ -154,7 +154,8 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
 
     The neighbours are searched among representations of the training split:
     of all its examples, or of `max_bank`, the first of a shuffled order that
-    is always the same. Representations are those of `tools/evaluate.py`,
+    is always the same. Where the test split has none of its classes, they are
+    the other test examples. Representations are those of `tools/evaluate.py`,
     centre crops in inference mode; with the whole split as the bank the figure
     is the one that it reports.
 
@@ -171,7 +172,8 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
       every: epochs between figures; others have none.
       image_size: side in pixels of the centre crops; None takes that of the
         images.
-      k: neighbours that vote; all where the bank is smaller.
+      k: neighbours that vote, all where the bank is smaller; None for
+        `measures.default_neighbors` of the bank.
       max_bank: examples of the training split that are represented at most.
       batch_size: images per step; without effect on the figure.
 
@@ -188,7 +190,7 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
         every: int = 1,
         image_size: int | None = None,
         *,
-        k: int = 200,
+        k: int | None = None,
         max_bank: int = 10_000,
         batch_size: int = 256,
     ):
@@ -199,17 +201,27 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
             )
         self.every = every
         self.k = k
-        self.num_classes = len(train.class_names)
-        self._bank, self._queries = (
-            data.make_examples(images, batch_size, image_size=image_size)
-            for images in (_part(train, max_bank), test)
+        self._queries = data.make_examples(
+            test, batch_size, image_size=image_size
         )
+        is_apart = set(test.class_names).isdisjoint(train.class_names)
+        exceptions.require(
+            not is_apart or test.num_examples > 1,
+            "`test` must have two examples or more for k-NN among them",
+            test.num_examples,
+        )
+        self.num_classes = len((test if is_apart else train).class_names)
+        self._bank = None  # the queries, each left out of its own neighbours
+        if not is_apart:
+            self._bank = data.make_examples(
+                _part(train, max_bank), batch_size, image_size=image_size
+            )
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         # Traced once, however many batches it gets.
         self._step = tf.function(
             lambda images: self.model.encoder(images, training=False),
-            input_signature=[self._bank.element_spec[0]],
+            input_signature=[self._queries.element_spec[0]],
         )
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
@@ -218,14 +230,21 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
 
     def _accuracy(self) -> float:
         """The share of the test split that its neighbours classify right."""
-        bank, bank_labels = collect(self._step, self._bank)
-        queries, labels = collect(self._step, self._queries)
+        queries, labels = bank, bank_labels = collect(self._step, self._queries)
+        if self._bank is not None:
+            bank, bank_labels = collect(self._step, self._bank)
         if not (np.isfinite(bank).all() and np.isfinite(queries).all()):
             return float("nan")
-        votes = measures.knn_predict(
-            queries, bank, bank_labels, num_classes=self.num_classes, k=self.k
+        found = measures.knn_predictions(
+            queries,
+            labels,
+            bank,
+            bank_labels,
+            num_classes=self.num_classes,
+            k=self.k,
+            leave_one_out=self._bank is None,
         )
-        return measures.top_k_accuracy(votes, labels, 1)
+        return found["knn"].top_k(1)
 
 
 def _part(source: data.Source, most: int) -> data.Source:

@@ -111,6 +111,11 @@ class Run:
         """Class names in the order of the labels."""
         return self.files.class_names()
 
+    @property
+    def evaluation_owner(self) -> run_files.RunDirectory:
+        """Where an evaluation of the run goes: its linear stage, if any."""
+        return self.files.evaluation_owner(self.linear_stage)
+
     @functools.cached_property
     def data_settings(self) -> config.PretrainSettings:
         """The settings with the paths of the data by now.
@@ -127,12 +132,14 @@ class Run:
     ) -> data.Source:
         """The split "train" or "test" of the data of the run.
 
-        With `shard`, (index, count) of a worker, only what is in its own files.
+        The classes of the test split may all be others than those of the run:
+        see `has_unseen_classes`. With `shard`, (index, count) of a worker, only
+        what is in its own files.
 
         Raises:
-          ValueError: it cannot be read, has other classes than the run, or is
-            the test split and has images that the run was trained on; or data
-            that have moved lack images that it was trained on.
+          ValueError: it cannot be read, has some other classes than the run, or
+            is the test split and has images that the run was trained on; or
+            data that have moved lack images that it was trained on.
         """
         if (split, shard) not in self._splits:
             self._splits[split, shard] = self._read_split(split, shard)
@@ -143,7 +150,8 @@ class Run:
     ) -> data.Source:
         self._check_there("data_dir")
         images = input_pipeline.source(self.data_settings, split, shard)
-        self.files.check_classes(images.class_names)
+        if split == "train" or not _are_apart(images, self.class_names):
+            self.files.check_classes(images.class_names)
         if split == "test":
             self.files.check_unseen(images.ids)
         elif self.data_settings != self.settings:
@@ -159,6 +167,22 @@ class Run:
                 f"is there; `{name}` says where they are by now, and tools/"
                 f"{self.tool}.py --resume --{name}=NEW records it"
             )
+
+    @property
+    def has_unseen_classes(self) -> bool:
+        """Whether training saw none of the classes of the test split."""
+        return _are_apart(self.source("test"), self.class_names)
+
+    def check_seen_classes(self, what: str) -> None:
+        """Raises ValueError for test images of classes of their own."""
+        test = self.source("test")
+        exceptions.require(
+            not self.has_unseen_classes,
+            f"the test images must be of the classes of {self.files.path} for "
+            f"{what}",
+            f"{len(test.class_names)} that training never saw, such as "
+            f"{test.class_names[0]}",
+        )
 
     def check_rgb(self, what: str) -> None:
         """Raises ValueError for a run of images of other channels."""
@@ -301,6 +325,10 @@ class TextRun(Run):
             f"--run_dir must be a run on images for {what}, got "
             f"{self.files.path}, one of tools/finetune_text.py"
         )
+
+
+def _are_apart(images: data.Source, class_names: tuple[str, ...]) -> bool:
+    return set(images.class_names).isdisjoint(class_names)
 
 
 def open_run(

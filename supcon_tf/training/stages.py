@@ -77,6 +77,8 @@ def pretrain(
             bank = input_pipeline.source(settings, "train")
         every, size = settings.knn_every, settings.image_size
         measures = [representations.KnnAccuracy(bank, test, every, size)]
+        if set(test.class_names).isdisjoint(images.class_names):
+            console.print_unseen(test, "k-NN among the test images")
     batches = local = _batches(settings, images)
     if settings.data_service:  # whose batches are for training alone
         unserved = dataclasses.replace(settings, data_service=None)
@@ -270,7 +272,7 @@ def _compile(
     """Cross-entropy on logits, the classifier being all that trains."""
     accuracy = "accuracy"
     if images is not None and images.is_multi_label:
-        accuracy = tf.keras.metrics.BinaryAccuracy("accuracy", threshold=0.0)
+        accuracy = tf.keras.metrics.MeanMetricWrapper(_are_right, accuracy)
     model.compile(
         builders.optimizer(settings, steps),
         builders.classification_loss(settings, images),
@@ -278,3 +280,11 @@ def _compile(
         jit_compile=settings.jit_compile or None,
     )
     console.print_linear(settings)
+
+
+def _are_right(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Whether each label is predicted right: from a probability of 0.5 on.
+
+    Keras' BinaryAccuracy begins above it, where evaluation and export do not.
+    """
+    return tf.cast((logits >= 0) == (labels > 0), tf.float32)

@@ -47,7 +47,9 @@ def numbers_alone(run, **options):
 
 
 def test_results_are_those_of_the_file(results, finished_run):
-    assert json.loads(finished_run.evaluation_file.read_text()) == results
+    stage = finished_run.stage("linear")
+    assert json.loads(stage.evaluation_file.read_text()) == results
+    assert results["settings"]["knn_neighbors"] == "9"
     assert results["test_examples"] == 21 and results["bank_examples"] == 48
     of_probabilities = {"top_1", "top_5", "ece", "nll", "brier"}
     for group in ("linear", "knn", "knn_majority"):
@@ -60,10 +62,12 @@ def test_results_are_those_of_the_file(results, finished_run):
     assert set(results["knn_leave_one_out"]) == names
     assert set(results["retrieval"]["recall_at"]) == {"1", "3"}
     assert "pretrained" not in results and "corruptions" not in results
-    samples = run_files.read_arrays(finished_run.samples_file)
+    samples = run_files.read_arrays(stage.samples_file)
     assert samples["images"].shape == (2, 16, 16, 3)
-    assert finished_run.representations_file.exists()
-    assert (finished_run.projector / "projector_config.pbtxt").exists()
+    assert stage.representations_file.exists()
+    assert (stage.projector / "projector_config.pbtxt").exists()
+    assert not finished_run.evaluation_file.exists()
+    assert not finished_run.projector.exists()
 
 
 def test_an_image_that_was_replaced_is_encoded_anew(
@@ -104,14 +108,17 @@ def test_representations_are_kept_and_bounded(
     monkeypatch.setattr(representations, "representer", representer)
     for most in (None, 48, 1000):  # 48 are all
         same = numbers_alone(finished_run, knn_neighbors=9, bank_images=most)
-        assert same == again
+        assert same == again | {"settings": same["settings"]}
     assert not encoded
     fewer = numbers_alone(finished_run, knn_neighbors=9, bank_images=12)
     assert fewer["bank_examples"] == 12 and encoded == ["train"]
     bank = np.load(finished_run.encoded / "train" / "representations.npy")
     assert len(bank) == 12
+    assert fewer["knn"]["k"] == 9
+    data_s = numbers_alone(finished_run, bank_images=21)  # 7 of a class
+    assert data_s["knn"]["k"] == data_s["knn_majority"]["k"] == 7
     none = numbers_alone(finished_run, bank_images=0)
-    assert encoded == ["train"]
+    assert encoded == ["train"] * 2
     assert none["linear"] == again["linear"] and "knn" not in none
     assert none["bank_examples"] == 0 and "prototype" not in none
     assert "linear top-1" in evaluation.results_table({"run": none})
@@ -119,7 +126,7 @@ def test_representations_are_kept_and_bounded(
     record.write_text(record.read_text().replace("step-", "step-1"))
     anew = numbers_alone(finished_run, bank_images=0)["linear"]
     assert anew["nll"] == pytest.approx(none["linear"]["nll"], abs=1e-5)
-    assert encoded == ["train", "test"]
+    assert encoded == ["train", "train", "test"]
     with pytest.raises(ValueError, match="--label_issues must be left out w"):
         numbers_alone(finished_run, bank_images=0, label_issues=3)
 
@@ -159,7 +166,8 @@ def test_classifiers_without_training_are_those_of_the_measures(
 def test_predictions_are_per_image_and_reproduce_the_accuracy(
     results, finished_run
 ):
-    saved = run_files.read_arrays(finished_run.predictions_file)
+    stage = finished_run.stage("linear")
+    saved = run_files.read_arrays(stage.predictions_file)
     probabilities, labels = saved["probabilities"], saved["labels"]
     names = tuple(saved["class_names"])
     assert len(set(saved["ids"])) == 21
@@ -193,8 +201,8 @@ def test_batch_size_and_replicas_change_nothing(
     assert shared["representations"] == pytest.approx(
         results["representations"], abs=1e-5
     )
-    run = finished_run
-    for path in (run.samples_file, run.representations_file, run.projector):
+    of = finished_run.stage("linear")
+    for path in (of.samples_file, of.representations_file, of.projector):
         assert not path.exists()  # of the earlier evaluation
 
 
@@ -217,9 +225,32 @@ def test_without_a_linear_stage_the_others_still_work(finished_run):
     without = {"linear_stage": "nothing", "knn_neighbors": 5}
     results = numbers_alone(finished_run, **without)
     assert "linear" not in results and results["knn"]["top_1"] > 1 / 3
+    assert finished_run.evaluation() == results
     assert not finished_run.predictions_file.exists()
     with pytest.raises(ValueError, match="--corruptions must be none for a"):
         numbers_alone(finished_run, **without, corruptions="generated")
+
+
+def test_stages_of_a_run_keep_an_evaluation_each(copy_run, tmp_path):
+    """Also beside one that an earlier version wrote into the run."""
+    run = copy_run(tmp_path / "run")
+    fast = run.stage("fast")
+    shutil.copytree(run.stage("linear").path, fast.path)
+    flags = fast.settings_file.read_text()
+    fast.settings_file.write_text(flags.replace("--name=linear", "--name=fast"))
+    older = numbers_alone(run, linear_stage="fast", knn_neighbors=5)
+    for path in (fast.evaluation_file, fast.predictions_file):
+        path.rename(run.path / path.name)
+    assert run.evaluated("fast").evaluation() == older
+    assert not run.evaluated("linear").evaluation()
+    linear = numbers_alone(run, knn_neighbors=5)
+    assert run.evaluation() == older  # it is not of this stage
+    newer = numbers_alone(run, linear_stage="fast", knn_neighbors=7)
+    assert run.stage("linear").evaluation() == linear
+    assert fast.evaluation() == newer and newer["knn"]["k"] == 7
+    assert not run.evaluation_file.exists()  # replaced
+    assert not run.predictions_file.exists()
+    assert run.encoded.exists() and not fast.encoded.exists()
 
 
 def test_other_classes_in_the_data_are_refused(

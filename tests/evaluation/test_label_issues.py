@@ -1,6 +1,7 @@
 """Wrong labels that were put there, and what is written of them."""
 
 import csv
+import dataclasses
 
 import numpy as np
 import pytest
@@ -30,11 +31,15 @@ def test_flipped_labels_of_clusters_come_first(finished_run):
     )
     source = data.from_arrays(images, flipped, ["a", "b", "c"])
     bank = splits.EncodedSplit(source, centres.astype(np.float32), flipped, 8)
+    issues = label_issues.find_issues(bank, 20, 0.07)
+    order, suggested, margins = issues
     votes = measures.knn_predict(
         bank.representations, bank.representations, flipped,
         num_classes=3, k=20, leave_one_out=True,
     )  # fmt: skip
-    order, suggested, margins = label_issues.rank(votes, flipped)
+    expected = label_issues.rank(votes, flipped)
+    assert sorted(order) == sorted(expected[0])
+    np.testing.assert_array_equal(margins, expected[2])
     scores = np.zeros(300)
     scores[order] = -margins
     is_wrong = flipped != labels
@@ -43,16 +48,45 @@ def test_flipped_labels_of_clusters_come_first(finished_run):
     assert (suggested[right] == labels[order][right]).mean() > 0.9
 
     run = runs.open_run(finished_run.path)
-    label_issues.write_label_issues(run, bank, votes, 35)
-    rows = [*csv.DictReader(run.files.issues_list.read_text().splitlines())]
+    label_issues.write_label_issues(run, bank, issues, 35)
+    owner = run.evaluation_owner
+    rows = [*csv.DictReader(owner.issues_list.read_text().splitlines())]
     assert len(rows) <= 35
     assert [int(row["example"]) for row in rows] == order[:35].tolist()
     assert rows[0]["label"] == "abc"[flipped[order[0]]]
     assert rows[0]["suggested"] == "abc"[suggested[0]]
-    arrays = run_files.read_arrays(run.files.issues_file)
+    arrays = run_files.read_arrays(owner.issues_file)
     shown = arrays["issue_images"]
     assert shown.shape == (min(30, len(order)), 8, 8, 3)
     np.testing.assert_array_equal(shown[:, 0, 0, 0], order[:30] % 256)
+
+
+def cone(counts, spread=0.01, shared=0.9):
+    """A split of tight classes in a narrow cone, as of few epochs."""
+    rng, dim = np.random.default_rng(0), 32
+    labels = np.repeat(np.arange(len(counts)), counts)
+    rows = np.eye(dim)[1 + labels] * (1 - shared) ** 0.5
+    rows[:, 0] = shared**0.5
+    rows = rows + rng.normal(0, spread, rows.shape)
+    images = np.zeros([len(labels), 8, 8, 3], np.uint8)
+    source = data.from_arrays(images, labels, [f"c{x}" for x in range(9)])
+    return splits.EncodedSplit(source, rows.astype(np.float32), labels, 8)
+
+
+@pytest.mark.parametrize("k", [1, 5, 15, 200])
+def test_a_rare_class_is_not_wrong_for_being_rare(k):
+    """300 to 2 examples, apart; the only one of a class is not judged."""
+    bank = cone([300, 60, 15, 5, 2, 1])
+    order, *_ = label_issues.find_issues(bank, k, 0.07)
+    assert not len(order)
+    if k == 1:  # whose nearest is wrong is listed too
+        return
+    # But an example among those of another class is listed, of a rare one too.
+    labels = bank.labels.copy()
+    labels[[3, 301]] = 2
+    wrong = dataclasses.replace(bank, labels=labels)
+    order, suggested, _ = label_issues.find_issues(wrong, k, 0.07)
+    assert order.tolist() == [3, 301] and suggested.tolist() == [0, 1]
 
 
 def test_a_report_shows_them(finished_run):
@@ -67,7 +101,8 @@ def test_a_report_shows_them(finished_run):
     votes[3:] = np.eye(3)[source.labels[3:]]
     bank = splits.EncodedSplit(source, votes, source.labels, 16)
     run = runs.open_run(path)
-    label_issues.write_label_issues(run, bank, votes, 10)
+    issues = label_issues.rank(votes, source.labels)
+    label_issues.write_label_issues(run, bank, issues, 10)
     drawn = page.render([contents.read_run(path, "mine")])
     assert "Labels that neighbours contradict" in drawn
     for name in source.ids[:3]:
@@ -82,4 +117,4 @@ def test_evaluate_writes_as_many_as_asked(finished_run, count):
             path, label_issues=count, knn_neighbors=5, sample_images=0
         )
     )
-    assert finished_run.issues_list.exists() == (count > 0)
+    assert finished_run.stage("linear").issues_list.exists() == (count > 0)

@@ -14,7 +14,7 @@ import tensorflow as tf
 from PIL import Image
 from tensorboard import program
 
-from supcon_tf import config, data, training
+from supcon_tf import config, data, measures, training
 from supcon_tf.evaluation import projector, splits
 from supcon_tf.training import runs
 
@@ -44,7 +44,8 @@ def run(tmp_path_factory, test_split):
     made = training.RunDirectory(tmp_path_factory.mktemp("runs") / "run")
     predicted = test_split.labels.copy()
     predicted[4] = 2
-    sure = dataclasses.replace(test_split, probabilities=np.eye(3)[predicted])
+    found = measures.Predictions.of(np.eye(3)[predicted], test_split.labels)
+    sure = dataclasses.replace(test_split, predictions=found)
     write(made, sure, 8)
     return made
 

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from supcon_tf import config, data, run_files, training
+from supcon_tf import config, data, measures, run_files, training
 from supcon_tf.evaluation import samples, splits
 from supcon_tf.training import input_pipeline, runs
 
@@ -26,7 +26,8 @@ def encoded(count, split, seed, classes=3, side=SIDE):
 def predicting(test, predicted):
     """The split with a classifier that is sure of these classes."""
     probabilities = np.eye(len(CLASSES), dtype=np.float32)[predicted]
-    return dataclasses.replace(test, probabilities=probabilities)
+    found = measures.Predictions.of(probabilities, test.labels)
+    return dataclasses.replace(test, predictions=found)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,8 @@ def test_the_surest_mistakes_are_stored(written, splits_and_images):
     predicted %= 3
     probabilities = np.repeat((1 - confidence[:, None]) / 2, 3, axis=1)
     probabilities[np.arange(30), predicted] = confidence
-    wrong = dataclasses.replace(test, probabilities=probabilities)
+    found = measures.Predictions.of(probabilities, test.labels)
+    wrong = dataclasses.replace(test, predictions=found)
     got, _ = written(wrong, bank)
     positions = [12, 22, 20, 18, 16, 14, 10, 8, 6, 4]  # of eleven
     assert got["mistake_positions"].tolist() == positions

@@ -91,14 +91,14 @@ def test_fine_tuning_leaves_a_checkpoint(finished_run, image_folder):
     results = transfer.transfer_encoder(
         config.TransferSettings(
             str(finished_run.path),
-            name="tuned",
+            name="fine_tuned",
             method="finetune",
             dataset="folder",
             data_dir=str(image_folder),
             steps=2,
         )
     )
-    stage = finished_run.stage("tuned")
+    stage = finished_run.stage("fine_tuned")
     tuned = runs.Run.open(stage.tuned)
     assert tuned.checkpoint.endswith("step-00000002")
     assert tuned.classifiers == ("pretrained",)

@@ -66,6 +66,39 @@ def test_knn_equals_the_loop(k, weighted):
     np.testing.assert_allclose(result, expected, atol=3e-6)
 
 
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ([5000] * 10, 200),
+        ([300, 0, 250], 200),  # of one there are none
+        ([40, 20], 20),
+        ([300, 15], 15),
+        ([300, 100, 1], 5),  # one image does not decide for all classes
+        ([3, 2], 5),
+    ],
+)
+def test_k_follows_the_smallest_class(counts, expected):
+    labels = np.repeat(np.arange(len(counts)), counts)
+    assert classifiers.default_neighbors(labels) == expected
+    several = np.eye(len(counts), dtype=np.uint8)[labels]
+    assert classifiers.default_neighbors(several) == expected
+    assert classifiers.default_neighbors(several[:0]) == 200
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_small_classes_that_are_apart_are_told_apart(weighted):
+    """In a narrow cone, where no weight makes up for missing neighbours."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(3), [300, 40, 20])
+    bank = np.eye(8)[labels] * 0.1**0.5 + 0.9**0.5 * np.eye(8)[7]
+    bank += rng.normal(0, 0.01, bank.shape)
+    options = {"num_classes": 3, "weighted": weighted, "leave_one_out": True}
+    votes = classifiers.knn_predict(bank, bank, labels, **options)
+    assert (votes.argmax(axis=1) == labels).all()
+    votes = classifiers.knn_predict(bank, bank, labels, k=200, **options)
+    assert set(votes.argmax(axis=1)[340:]) == {0}  # all of them outvoted
+
+
 def test_majority_equals_scikit_learn():
     queries, bank, labels = _data(num_queries=200, num_rows=300)
     reference = sklearn_neighbors.KNeighborsClassifier(

@@ -1,13 +1,12 @@
 """Measures of scores against loops, closed forms and scikit-learn."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 from sklearn import metrics as sklearn_metrics
 
-from supcon_tf.measures import metrics
+from supcon_tf.measures import metrics, predictions
 
 
 def _distributions(examples: int = 500, num_classes: int = 6, seed: int = 0):
@@ -38,16 +37,17 @@ def test_top_k_equals_scikit_learn_without_ties():
         assert value == pytest.approx(expected)
 
 
-def test_ties_count_against_the_label():
-    scores = np.array([[0.4, 0.4, 0.2], [0.5, 0.3, 0.2], [0.1, 0.3, 0.6]])
-    labels = [0, 0, 1]
+def test_of_equal_scores_the_lower_class_id_comes_first():
+    scores = np.array([[0.4, 0.4, 0.2], [0.4, 0.4, 0.2], [0.1, 0.3, 0.6]])
+    labels = [0, 1, 1]
+    assert metrics.label_ranks(scores, labels).tolist() == [0, 1, 1]
     assert metrics.top_k_accuracy(scores, labels, 1) == pytest.approx(1 / 3)
     assert metrics.top_k_accuracy(scores, labels, 2) == 1.0
 
     scores, labels = _distributions()
     for k in (6, 100):  # all classes, and more than there are
         assert metrics.top_k_accuracy(scores, labels, k) == 1.0
-    for k, expected in ((1, 0.0), (2, 0.0), (3, 1.0)):
+    for k, expected in ((1, 0.5), (2, 0.75), (3, 1.0)):
         same = np.ones((4, 3))
         assert metrics.top_k_accuracy(same, [0, 1, 2, 0], k) == expected
     # Masked logits are scores.
@@ -210,51 +210,6 @@ def test_confusion_errors(predicted, labels, num_classes, message):
         metrics.confusion_matrix(predicted, labels, num_classes)
 
 
-def _macro_f1(matrix):
-    """2 TP / (2 TP + FP + FN) of each class, in the mean."""
-    of_class = [
-        2 * row[i] / (row.sum() + matrix[:, i].sum())
-        for i, row in enumerate(matrix)
-        if row.sum() + matrix[:, i].sum()
-    ]
-    return sum(of_class) / len(of_class)
-
-
-def test_the_summary_is_its_parts_and_survives_json():
-    generator = np.random.default_rng(0)
-    probabilities = generator.dirichlet(np.ones(6), 50).astype(np.float32)
-    labels = generator.integers(5, size=50)  # None of class 5.
-    summary = metrics.classification_summary(probabilities, labels, 7)
-    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
-    assert set(summary) == {
-        *("top_1", "top_5", "ece", "nll", "brier", "per_class_recall"),
-        *("macro_f1", "mcc", "confusion_matrix", "calibration_bins"),
-    }
-    for name, measure in {
-        "ece": lambda *p: metrics.expected_calibration_error(*p, 7),
-        "nll": metrics.negative_log_likelihood,
-        "brier": metrics.brier_score,
-        "top_1": lambda *p: metrics.top_k_accuracy(*p, 1),
-        "top_5": lambda *p: metrics.top_k_accuracy(*p, 5),
-    }.items():
-        assert summary[name] == measure(probabilities, labels)
-    matrix = np.array(summary["confusion_matrix"])
-    assert matrix.sum() == 50
-    assert np.trace(matrix) / 50 == summary["top_1"]
-    assert summary["per_class_recall"][5] is None
-    predicted = probabilities.argmax(axis=1)
-    assert summary["macro_f1"] == pytest.approx(_macro_f1(matrix))
-    assert summary["mcc"] == pytest.approx(
-        np.corrcoef(  # Of one-hot rows, all classes together.
-            (np.eye(6)[predicted] - np.eye(6)[predicted].mean(0)).ravel(),
-            (np.eye(6)[labels] - np.eye(6)[labels].mean(0)).ravel(),
-        )[0, 1]
-    )
-    bins = summary["calibration_bins"]
-    assert sum(bins["count"]) == 50 and len(bins["accuracy"]) == 7
-    assert set(bins) == {"count", "confidence", "accuracy"}
-
-
 @pytest.mark.parametrize(
     "measure",
     [
@@ -262,7 +217,7 @@ def test_the_summary_is_its_parts_and_survives_json():
         metrics.expected_calibration_error,
         metrics.negative_log_likelihood,
         metrics.brier_score,
-        metrics.classification_summary,
+        predictions.classification_summary,
     ],
 )
 @pytest.mark.parametrize(
@@ -288,7 +243,7 @@ def test_bins_are_at_least_one_and_the_input_is_left_as_it_is():
         metrics.calibration_bins([[0.5, 0.5]], [0], 0)
     probabilities, labels = _distributions()
     before = probabilities.copy()
-    metrics.classification_summary(probabilities, labels)
+    predictions.classification_summary(probabilities, labels)
     np.testing.assert_array_equal(probabilities, before)
 
 

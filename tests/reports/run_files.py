@@ -30,6 +30,11 @@ def bare_run(name="run", **filled):
     return run
 
 
+def files_of(path):
+    """The run directory at a path."""
+    return run_files.RunDirectory(path)
+
+
 def write_run(
     path,
     class_names=DIGITS,
@@ -63,11 +68,11 @@ def write_run(
     _write_lines(linear, lines)
     labels = np.arange(test_examples) % len(class_names)
     probabilities = _probabilities(labels, len(class_names), skill, rng)
-    files.evaluation_file.write_text(
+    linear.evaluation_file.write_text(
         json.dumps(_evaluation(labels, probabilities, parts, rng))
     )
     ids = [f"test/<i>{i:05}.png" for i in range(test_examples)]
-    files.write_predictions(probabilities, labels, ids, class_names)
+    linear.write_predictions(probabilities, labels, ids, class_names)
     card = {
         "Model": {"Classes": ", ".join(class_names)},
         "Measures": {"All": "not measured", "Commands": ["python x.py --a=b"]},
@@ -76,7 +81,7 @@ def write_run(
     record.parent.mkdir(parents=True)
     record.write_text(json.dumps({"card": card}))
     if "samples" in parts:
-        _write_samples(files, labels, probabilities, class_names, size, rng)
+        _write_samples(linear, labels, probabilities, class_names, size, rng)
     return path
 
 

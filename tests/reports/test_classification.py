@@ -53,6 +53,28 @@ def test_pairs_of_many_classes():
     ]
 
 
+def test_confusions_of_more_classes_than_a_matrix_has():
+    """As evaluate lists them; and recalls, of which a page has 500."""
+    labels = np.arange(3000) % 1000
+    predicted = labels.copy()
+    predicted[[3, 1003, 8]] = 77
+    found = measures.confusions(predicted, labels, 1000)
+    recall = measures.per_class_recall(predicted, labels, 1000)
+    run = run_files.bare_run(
+        class_names=tuple(f"c{i}" for i in range(1000)),
+        evaluation={"linear": {**found, "per_class_recall": recall}},
+    )
+    body = pages.section("confusions", run)
+    assert pages.rows(body)[1:] == [
+        ["c3", "c77", "2", "66.7 %"],
+        ["c8", "c77", "1", "33.3 %"],
+    ]
+    body = pages.section("recall", run)
+    assert "The other 480 classes" in body
+    assert "500 classes of a higher recall are not listed" in body
+    assert ">c3</bdi> <small>3</small>" in body
+
+
 def test_no_confusion_is_said():
     body = pages.section("confusions", run_of(np.eye(2, dtype=int)))
     assert "Nothing is confused." in body
@@ -102,6 +124,20 @@ def test_the_surest_mistakes_come_first():
     ]
     assert "x/<wbr>d" in body
     assert "2 of 4 test images are wrong" in body
+
+
+def test_mistakes_by_the_most_probable_classes_alone():
+    """As predictions.npz has them where all would be gigabytes."""
+    order = np.argsort(-PREDICTIONS["probabilities"], axis=1)
+    few = PREDICTIONS | {
+        "classes": order,
+        "probabilities": np.sort(PREDICTIONS["probabilities"])[:, ::-1],
+    }
+    whole, part = (
+        pages.section("mistakes", run_of(np.eye(2, dtype=int), predictions=x))
+        for x in (PREDICTIONS, few)
+    )
+    assert whole == part
 
 
 def test_mistakes_are_pictures_where_they_are_stored():

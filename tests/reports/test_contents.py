@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
-from supcon_tf.reports import contents
+from supcon_tf.reports import commands, contents
 from tests.reports import run_files
 
 
@@ -53,13 +54,66 @@ def test_what_is_absent_is_empty(tmp_path):
 def test_another_linear_stage_stands_in(tmp_path):
     for name in ("", "b", "a"):
         (tmp_path / name).mkdir(exist_ok=True)
-        (tmp_path / name / "settings.flags").write_text("")
+        (tmp_path / name / "settings.flags").write_text(f"--name={name}\n")
         line = {"epoch": 1, "loss": 1.0 if name == "a" else 2.0}
         (tmp_path / name / "metrics.jsonl").write_text(f"{json.dumps(line)}\n")
     read = contents.read_run(tmp_path, "run")
     assert (read.linear_stage, read.linear_epochs[0]["loss"]) == ("a", 1.0)
-    (tmp_path / "a" / "transfer.json").write_text("{}")  # it is none
-    assert contents.read_run(tmp_path, "run").linear_stage == "b"
+    (tmp_path / "b" / "evaluation.json").write_text('{"test_examples": 5}')
+    read = contents.read_run(tmp_path, "run")  # the one that was evaluated
+    assert (read.linear_stage, read.evaluation["test_examples"]) == ("b", 5)
+    (tmp_path / "b" / "settings.flags").write_text(
+        "--name=b\n--method=linear\n"  # a transfer
+    )
+    read = contents.read_run(tmp_path, "run")
+    assert (read.linear_stage, read.evaluation) == ("a", {})
+
+
+def test_a_stage_stands_beside_another_of_its_run(tmp_path):
+    """Each with its own evaluation, and the run of both."""
+    path = run_files.write_run(tmp_path / "run")
+    first = run_files.files_of(path).stage("linear")
+    second = shutil.copytree(first.path, path / "fast")
+    flags = (second / "settings.flags").read_text()
+    (second / "settings.flags").write_text(
+        flags.replace("--name=linear", "--name=fast")
+    )
+    evaluation = first.evaluation() | {"test_examples": 7}
+    (second / "evaluation.json").write_text(json.dumps(evaluation))
+    read = [contents.read_run(x, "name") for x in (path, first.path, second)]
+    assert [x.linear_stage for x in read] == ["linear", "linear", "fast"]
+    counts = [x.evaluation["test_examples"] for x in read]
+    assert counts == [360, 360, 7]
+    assert len({x.files.path for x in read}) == 1
+    assert all(len(x.epochs) == 24 for x in read)
+    assert commands.evaluate(read[2]).endswith("--linear_stage=fast")
+    # A card is shown with the stage whose classifier it is of.
+    record = run_files.files_of(path).export / "2/assets.extra/metadata.json"
+    record.parent.mkdir(parents=True)
+    exported = {"export": {"linear_stage": "fast"}}
+    text = {"classifier": "linear", "settings": exported, "card": {"New": {}}}
+    record.write_text(json.dumps(text))
+    cards = [contents.read_run(x, "name").card for x in (first.path, second)]
+    assert cards == [{}, {"New": {}}]
+
+
+@pytest.mark.parametrize("checkpoint", ["", "x/linear/checkpoints/step-1"])
+def test_a_run_of_an_earlier_version_has_its_evaluation_itself(
+    tmp_path, checkpoint
+):
+    path = run_files.write_run(tmp_path / "run")
+    run, names = run_files.files_of(path), ("evaluation.json", "samples.npz")
+    stage = run.stage("linear")
+    for name in (*names, "predictions.npz", "representations.npz"):
+        (stage.path / name).rename(path / name)
+    measured = run.evaluation() | {"linear_checkpoint": checkpoint}
+    run.evaluation_file.write_text(json.dumps(measured))
+    read = contents.read_run(path, "run")
+    assert read.evaluation == measured and len(read.samples) and len(read.card)
+    assert read.predictions["probabilities"].shape == (360, 10)
+    # A stage has it if it was this one that was measured.
+    read = contents.read_run(stage.path, "run")
+    assert bool(read.evaluation) == bool(checkpoint)
 
 
 def test_the_classifier_that_is_shown():

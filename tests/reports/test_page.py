@@ -181,6 +181,10 @@ def test_runs_of_one_name_are_told_apart(runs, tmp_path):
     text = reports.write_report(both, tmp_path / "report.html").read_text()
     parent = runs["pretrained"].parent.name
     assert f"<h1>{parent}/pretrained and other/pretrained</h1>" in text
+    # A stage by itself is called after its run too.
+    stages = [runs["many"] / "linear", runs["supcon"] / "linear"]
+    text = reports.write_report(stages, tmp_path / "report.html").read_text()
+    assert "<h1>many/linear and supcon/linear</h1>" in text
 
 
 def test_broken_rules_are_named(runs, tmp_path):

@@ -78,7 +78,7 @@ def test_a_fresh_process_answers_as_evaluation_did(
     assert recorded["metrics"]["linear"]["top_1"] == results["linear"]["top_1"]
     assert recorded["classes"] == list(run.class_names())
     paths.check_files(exported)
-    with np.load(run.predictions_file) as saved:
+    with np.load(run.stage("linear").predictions_file) as saved:
         expected = np.tile(saved["probabilities"], [COPIES, 1])
         labels = np.tile(saved["labels"], COPIES)
         root = run.recorded(config.PretrainSettings).data_dir

@@ -55,8 +55,9 @@ def written(directory, run, classifier, **more):
     return json.loads((directory / metadata.FILE).read_text("utf-8"))
 
 
-def test_a_linear_classifier(directory, run):
-    run.evaluation_file.write_text(json.dumps(EVALUATION))
+@pytest.mark.parametrize("stage", ["probe", ""])  # or, older, the run
+def test_a_linear_classifier(directory, run, stage):
+    run.stage(stage).evaluation_file.write_text(json.dumps(EVALUATION))
     record = written(directory, run, "linear")
     assert record["versions"] == console.versions()
     time = datetime.datetime.fromisoformat(record["time"])
@@ -102,7 +103,9 @@ def test_an_encoder_alone_has_no_classes(directory, run, monkeypatch):
 
 
 def test_metrics_are_those_of_the_checkpoint(directory, run):
-    run.evaluation_file.write_text(json.dumps(EVALUATION))
+    run.stage("probe").evaluation_file.write_text(json.dumps(EVALUATION))
+    other = EVALUATION | {"encoder": "x/checkpoints/step-00000001"}
+    run.evaluation_file.write_text(json.dumps(other))
     # A classifier of stage 1 is in the checkpoint of its encoder.
     record = written(directory, run, "pretrained")
     checkpoints = record["checkpoints"]

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from supcon_tf import config, evaluation, run_files, scores
+from supcon_tf import config, evaluation, files, run_files, scores
 from supcon_tf.serving import metadata, model_card
 from supcon_tf.settings import from_flagfile
 from supcon_tf.training import runs
@@ -111,13 +111,39 @@ def test_measures_are_those_of_the_evaluation(run):
     assert lines["Error on corrupted images"] == lines["mCE"] == "not measured"
     assert card["Data"]["Split train"] == "48 images, 16 to 16 of a class"
     assert card["Data"]["Split test"] == "21 images, 7 to 7 of a class"
-    count = len(run.issues_list.read_text().splitlines()) - 1
+    issues = run.stage("linear").issues_list
+    count = len(issues.read_text().splitlines()) - 1
     assert f"lists {count} doubtful" in card["What it is not for"]["Labels"]
     # The classifier is not in the export, its accuracy says nothing of it.
     alone, _ = written(run, "none")
     assert "Top-1 accuracy" not in alone["Measures"]
     assert alone["Measures"]["k-NN accuracy"] == lines["k-NN accuracy"]
     (run.checkpoints / "step-00000099").mkdir()
+    assert written(run)[0]["Measures"]["All"] == "not measured"
+
+
+def test_test_classes_that_training_never_saw_are_said(run):
+    """The exported classifier was measured on none of them."""
+    stage = run.stage("linear")
+    measured = {
+        "dataset": "folder",
+        "test_examples": 21,
+        "encoder": run.latest_checkpoint(),
+        "test_classes": ["dawn", "dusk"],
+        "knn_among_test": {"top_1": 0.75},
+        "retrieval": {"recall_at": {"1": 0.5}, "map_at_r": 0.25},
+    }
+    files.write_json(stage.evaluation_file, measured)
+    lines = written(run)[0]["Measures"]
+    assert lines.pop("k-NN among the test examples").startswith("75.0%")
+    assert lines == {
+        "Test examples": "21; in brackets are 95 % intervals",
+        "Test classes": "2, which training never saw",
+        "Recall@1": "50.0%",
+        "Retrieval (mAP@R)": "25.0%",
+    }
+    measured["encoder"] = "x/checkpoints/step-00000099"
+    files.write_json(stage.evaluation_file, measured)
     assert written(run)[0]["Measures"]["All"] == "not measured"
 
 

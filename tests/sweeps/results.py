@@ -1,8 +1,19 @@
-"""What sweep.json would hold of cells that were never run."""
+"""Results of cells that were never run, and what sweep.json would hold."""
 
 from __future__ import annotations
 
 import itertools
+
+from supcon_tf import files, run_files, settings
+
+
+def write_evaluation(cell, **measured):
+    """Writes what an evaluation of a cell by its settings would write."""
+    run = run_files.RunDirectory(cell.run_dir)
+    owner = run.evaluation_owner(cell.linear_stage)
+    owner.path.mkdir(parents=True, exist_ok=True)
+    own = settings.to_texts(cell.evaluation)
+    files.write_json(owner.evaluation_file, {"settings": own, **measured})
 
 
 def make_results(axes, metrics, metric="linear.top_1", statuses=None):

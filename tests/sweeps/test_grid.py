@@ -10,6 +10,7 @@ import pytest
 
 from supcon_tf import config
 from supcon_tf.sweeps import grid
+from tests.sweeps.results import write_evaluation
 
 
 def sweep(*axes, **overrides):
@@ -70,8 +71,7 @@ def test_a_method_is_measured_by_the_classifier_that_it_ends_with(tmp_path):
         )
     ):
         assert cell.metrics() == {}
-        cell.directory.path.mkdir(parents=True)
-        cell.directory.evaluation_file.write_text(json.dumps(scores))
+        write_evaluation(cell, **scores)
         assert cell.metrics()["linear.top_1"] == 0.5
         found[cell.training.objective] = cell.metrics()["method.top_1"]
     assert found == {"supcon": 0.5, "ce": 0.7, "max_margin": 0.7} | {

@@ -6,8 +6,9 @@ import dataclasses
 
 import pytest
 
-from supcon_tf import config
+from supcon_tf import config, run_files
 from supcon_tf.sweeps import grid, records
+from tests.sweeps import results
 
 
 @pytest.fixture
@@ -37,36 +38,49 @@ def test_a_process_reads_the_settings_of_its_cell(cell):
     assert read == cell.evaluation
 
 
-def test_a_cell_is_finished_when_its_result_is_there(cell):
-    directory = cell.directory
-    assert directory.state() == records.State()
-    directory.write_state(records.State("running", 3.0))
-    assert directory.state() == records.State("running", 3.0)
-    assert directory.metrics() == {}
-    directory.evaluation_file.write_text(
-        '{"images": 3, "name": "x", "linear": {"top_1": 0.5, "nll": Infinity, '
-        '"bins": [1, 2]}, "retrieval": {"recall_at": {"1": 0.25}}}'
+def test_a_cell_is_finished_when_its_evaluation_is_there(cell):
+    assert cell.state() == records.State()
+    cell.directory.write_state(records.State("running", 3.0))
+    assert cell.state() == records.State("running", 3.0)
+    assert cell.metrics() == {}
+    results.write_evaluation(
+        cell,
+        images=3,
+        name="x",
+        linear={"top_1": 0.5, "nll": float("inf"), "bins": [1, 2]},
+        retrieval={"recall_at": {"1": 0.25}},
     )
-    assert directory.state() == records.State("finished", 3.0)
-    assert directory.metrics() == {
+    assert cell.state() == records.State("finished", 3.0)
+    assert cell.metrics() == {
         "images": 3,
         "linear.top_1": 0.5,
+        "method.top_1": 0.5,
         "retrieval.recall_at.1": 0.25,
     }
+    # The evaluation belongs to the stage from when there is one.
+    run = run_files.RunDirectory(cell.run_dir)
+    run.create(cell.training, ("a", "b"))
+    run.stage("linear").create(cell.linear, ("a", "b"))
+    assert cell.state() == records.State("running", 3.0)
+    results.write_evaluation(cell, linear={"top_1": 0.75})
+    assert cell.metrics()["linear.top_1"] == 0.75
+    assert run.stage("linear").evaluation_file.exists()
 
 
 def test_another_evaluation_is_done_again_and_other_trainings_refused(cell):
     directory = cell.directory
     directory.write_state(records.State("finished", 3.0))
-    directory.evaluation_file.write_text("{}")
+    results.write_evaluation(cell, images=3)
     # What does not change the result may differ.
     moved = dataclasses.replace(cell.training, checkpoint_every=1)
     directory.check_same(moved, cell.linear)
     directory.write_settings(moved, cell.linear, cell.evaluation)
-    assert directory.state().status == "finished"
+    assert cell.state().status == "finished"
+    # As where it was evaluated by hand, in another way.
     evaluation = dataclasses.replace(cell.evaluation, knn_neighbors=7)
-    directory.write_settings(moved, cell.linear, evaluation)
-    assert directory.state() == records.State("pending", 3.0)
+    other = dataclasses.replace(cell, evaluation=evaluation)
+    assert other.state() == records.State("pending", 3.0)
+    assert other.metrics() == {}
     other = dataclasses.replace(cell.training, temperature=0.5)
     with pytest.raises(
         ValueError,

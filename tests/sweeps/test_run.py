@@ -15,6 +15,7 @@ import pytest
 from supcon_tf import config, run_files, sweeps
 from supcon_tf.sweeps import figure, grid, processes, records
 from supcon_tf.training import preemption
+from tests.sweeps.results import write_evaluation
 
 
 class Pretended:
@@ -53,9 +54,7 @@ class Pretended:
         elif self.cell.name in self.fails:
             state = records.State("failed", 1.0, *self.fails[self.cell.name])
         else:
-            self.cell.directory.evaluation_file.write_text(
-                json.dumps({"linear": {"top_1": 0.5}})
-            )
+            write_evaluation(self.cell, linear={"top_1": 0.5})
         return state
 
 
@@ -103,8 +102,8 @@ def test_a_failed_cell_is_recorded_and_the_rest_goes_on(
     assert "/nowhere" in failed["error"]
     log = pathlib.Path(failed["log"])
     assert log.read_text().splitlines()[-1] == f"error: {failed['error']}"
-    run = pathlib.Path(finished["run_dir"])
-    evaluation = json.loads((run / "evaluation.json").read_text())
+    run = run_files.RunDirectory(finished["run_dir"])
+    evaluation = run.stage("linear").evaluation()
     assert finished["metrics"]["linear.top_1"] == evaluation["linear"]["top_1"]
     assert evaluation["linear"]["top_1"] > 0.5
     assert finished["seconds"] > 0 and failed["seconds"] > 0

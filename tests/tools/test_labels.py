@@ -111,7 +111,7 @@ def test_several_labels_from_the_list_to_the_export(tiny_settings, listed):
     assert measured["knn"]["map"] > 0.9
     assert "linear mAP" in evaluation.results_table({"run": measured})
     write_report([path], f"{path}/report.html")
-    predictions = run_files.read_arrays(run.predictions_file)
+    predictions = run_files.read_arrays(run.stage("linear").predictions_file)
     assert predictions["labels"].shape == (21, 2)
 
     serving.export(config.ExportSettings(path, threshold=0.6))

@@ -14,6 +14,7 @@ import sys
 import pytest
 
 import supcon_tf
+from supcon_tf import run_files
 from tests import forks
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -94,9 +95,14 @@ def test_the_run_directory_is_complete(command_line_run):
     assert {entry.name for entry in path.iterdir()} == {
         *("settings.flags", "classes.json", "images.json", "checkpoints"),
         "encoded",
-        *("metrics.jsonl", "tensorboard", "linear", "evaluation.json"),
+        *("metrics.jsonl", "tensorboard", "linear", "export", "converted"),
+    }
+    for folder in (entry for entry in path.iterdir() if entry.is_dir()):
+        assert folder.name in (*run_files.TAKEN_NAMES, "linear")
+    assert {entry.name for entry in (path / "linear").iterdir()} == {
+        *("settings.flags", "classes.json", "images.json", "checkpoints"),
+        *("metrics.jsonl", "tensorboard", "evaluation.json", "report.html"),
         *("predictions.npz", "representations.npz", "samples.npz"),
-        *("report.html", "export", "converted"),
     }
     assert (path / "export" / "1" / "saved_model.pb").exists()
 
@@ -120,7 +126,7 @@ def test_the_start_up_report_says_what_runs(command_line_run):
 
 def test_table_and_predictions_are_the_evaluation(command_line_run):
     path, outputs = command_line_run
-    results = json.loads((path / "evaluation.json").read_text())
+    results = json.loads((path / "linear/evaluation.json").read_text())
     table = outputs["evaluate"].stdout
     for title, value in (
         ("linear top-1", results["linear"]["top_1"]),

@@ -1,0 +1,141 @@
+"""What classifiers say of a split, made part by part.
+
+The probabilities of many classes, [examples, classes], may be larger than
+memory: what is kept of them is `measures.Predictions`, and what predictions.npz
+holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from supcon_tf import config, measures
+from supcon_tf.evaluation import splits
+from supcon_tf.training import runs
+
+# From representations [n, dim] to the probabilities [n, classes] of each
+# classifier, by its name.
+Classify = Callable[[np.ndarray], dict[str, np.ndarray]]
+
+_MOST_PROBABILITIES = 10**8  # that predictions.npz holds: 400 MB
+_KEPT_CLASSES = 10  # of an example, where there were more
+
+
+class Kept(NamedTuple):
+    """Probabilities as predictions.npz holds them.
+
+    Attributes:
+      probabilities: [examples, classes], or [examples, 10] where all of them
+        are more than 100 million: the highest, falling.
+      classes: [examples, 10] class ids of those; None where all are there.
+    """
+
+    probabilities: np.ndarray
+    classes: np.ndarray | None
+
+
+def keep(probabilities: np.ndarray, num_examples: int) -> Kept:
+    """What is kept of probabilities [..., classes] of so many examples."""
+    num_classes = probabilities.shape[-1]
+    if num_examples * num_classes <= _MOST_PROBABILITIES:
+        return Kept(probabilities, None)
+    highest = tf.math.top_k(probabilities, min(_KEPT_CLASSES, num_classes))
+    return Kept(highest.values.numpy(), highest.indices.numpy())
+
+
+def make_classify(
+    classifiers: Mapping[str, runs.Classifier], is_multi_label: bool
+) -> Classify:
+    """The function that applies the trained classifiers of a run."""
+    activation = tf.sigmoid if is_multi_label else tf.nn.softmax
+    return lambda rows: {
+        name: activation(logits(rows)).numpy()
+        for name, logits in classifiers.items()
+    }
+
+
+def by_classifiers(
+    split: splits.EncodedSplit, classify: Classify
+) -> tuple[dict[str, measures.Predictions], Kept | None]:
+    """The predictions of each classifier, and what is kept of the first.
+
+    {} and None of no classifier.
+    """
+    count, parts = len(split.labels), []
+
+    def of_part(part: slice) -> dict[str, np.ndarray]:
+        probabilities = classify(split.representations[part])
+        for first in [*probabilities.values()][:1]:
+            parts.append(keep(first, count))
+        return probabilities
+
+    predictions = measures.predict_in_parts(
+        split.labels, len(split.source.class_names), of_part
+    )
+    if not parts:
+        return predictions, None
+    joined = (
+        None if arrays[0] is None else np.concatenate(arrays)
+        for arrays in zip(*parts, strict=True)
+    )
+    return predictions, Kept(*joined)
+
+
+def by_prototypes(
+    queries: splits.EncodedSplit, bank: splits.EncodedSplit
+) -> tuple[np.ndarray, np.ndarray]:
+    """The nearest class means: predicted classes, and ranks of the labels.
+
+    Both are [queries], as in `measures.Predictions`.
+    """
+    num_classes = len(bank.source.class_names)
+    prototypes = measures.class_prototypes(
+        bank.representations, bank.labels, num_classes=num_classes
+    )
+    predicted, ranks = [], []
+    for part in measures.parts(len(queries.labels), num_classes):
+        similarities = measures.prototype_similarities(
+            queries.representations[part], *prototypes
+        )
+        predicted.append(similarities.argmax(axis=1))
+        ranks.append(measures.label_ranks(similarities, queries.labels[part]))
+    return np.concatenate(predicted), np.concatenate(ranks)
+
+
+def neighbors(
+    settings: config.EvaluateSettings, bank: splits.EncodedSplit
+) -> int:
+    """How many neighbours vote: by the data where nobody says."""
+    return settings.knn_neighbors or measures.default_neighbors(bank.labels)
+
+
+def by_neighbors(
+    settings: config.EvaluateSettings,
+    queries: splits.EncodedSplit,
+    bank: splits.EncodedSplit,
+    leave_one_out: bool = False,
+) -> dict[str, measures.Predictions]:
+    """k-NN predictions, `knn` and `knn_majority`."""
+    return measures.knn_predictions(
+        queries.representations,
+        queries.labels,
+        bank.representations,
+        bank.labels,
+        num_classes=len(bank.source.class_names),
+        k=neighbors(settings, bank),
+        temperature=settings.knn_temperature,
+        leave_one_out=leave_one_out,
+    )
+
+
+def accuracies(found: Mapping[str, measures.Predictions]) -> dict[str, float]:
+    """Those of `by_neighbors`."""
+    return {
+        "top_1": found["knn"].top_k(1),
+        "top_5": found["knn"].top_k(5),
+        "majority_top_1": found["knn_majority"].top_k(1),
+    }

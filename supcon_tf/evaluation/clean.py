@@ -1,0 +1,142 @@
+"""All numbers of the test examples as they are, without corruptions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from supcon_tf import config, measures
+from supcon_tf.evaluation import classifying, splits
+from supcon_tf.training import runs
+
+_LONG_TAIL = 2  # images of the largest class over those of the smallest
+
+
+def of_one_label(
+    settings: config.EvaluateSettings,
+    run: runs.Run,
+    test: splits.EncodedSplit,
+    bank: splits.EncodedSplit | None,
+    predictions: dict[str, measures.Predictions],
+    ancestors: np.ndarray | None,
+) -> dict[str, object]:
+    """All measures of the clean images, where each has one label."""
+    num_classes, bins = len(test.source.class_names), settings.calibration_bins
+    measured = {
+        name: measures.summarize(found, num_classes, bins)
+        for name, found in predictions.items()
+    }
+    if bank is not None:
+        numbers, found = _without_training(settings, test, bank)
+        measured |= numbers
+        predictions = {**predictions, "knn": found}
+    counts = _training_counts(run, bank)
+    if counts is not None and counts.max() >= _LONG_TAIL * counts.min():
+        for name in (*predictions, *(["prototype"] if bank else [])):
+            measured[name]["shots"] = measures.shot_summary(
+                measured[name]["per_class_recall"], counts, settings.shots
+            )
+    if ancestors is not None:
+        for name, found in predictions.items():
+            measured[name]["hierarchy"] = measures.level_summary(
+                found.predicted, test.labels, ancestors
+            )
+    return measured | of_space(settings, test)
+
+
+def of_space(
+    settings: config.EvaluateSettings, test: splits.EncodedSplit
+) -> dict[str, object]:
+    """Retrieval among the test images, and how they lie on the sphere."""
+    if np.bincount(test.labels).max() < 2:  # no image has a positive
+        return {}
+    rows, labels = test.representations, test.labels
+    return {
+        "retrieval": measures.retrieval_summary(
+            rows, labels, settings.retrieval_at
+        ),
+        "representations": {
+            "alignment": measures.alignment(rows, labels),
+            "uniformity": measures.uniformity(rows),
+        },
+    }
+
+
+def _training_counts(
+    run: runs.Run, bank: splits.EncodedSplit | None
+) -> np.ndarray | None:
+    """Training images of each class, where they are known."""
+    labels = run.source("train").labels
+    if labels is None and bank is not None and bank.places is None:
+        labels = bank.labels
+    if labels is None:
+        return None
+    return np.bincount(labels, minlength=len(run.class_names))
+
+
+def of_several_labels(
+    settings: config.EvaluateSettings,
+    test: splits.EncodedSplit,
+    bank: splits.EncodedSplit | None,
+    classify: classifying.Classify,
+) -> tuple[dict[str, object], classifying.Kept | None]:
+    """The classifiers and k-NN, where images have several labels.
+
+    Labels are a matrix of all classes, and so are the probabilities here. What
+    is kept of the first classifier comes with the measures.
+    """
+    predictions, measured = classify(test.representations), {}
+    first = next(iter(predictions.values()), None)
+    kept = None if first is None else classifying.keep(first, len(first))
+    if bank is not None:
+        nearest = measures.nearest_neighbors(
+            test.representations,
+            bank.representations,
+            classifying.neighbors(settings, bank),
+        )
+        predictions["knn"] = measures.share_of_neighbors(
+            *nearest, bank.labels, settings.knn_temperature
+        )
+        measured["knn"] = {"k": nearest[0].shape[1]}
+    for name, values in predictions.items():
+        measured[name] = measured.get(name, {}) | measures.multi_label_summary(
+            values, test.labels, settings.calibration_bins
+        )
+    return measured, kept
+
+
+def _without_training(
+    settings: config.EvaluateSettings,
+    test: splits.EncodedSplit,
+    bank: splits.EncodedSplit,
+) -> tuple[dict[str, dict[str, object]], measures.Predictions]:
+    """k-NN, weighted and by majority, and prototypes among the training images.
+
+    And, if asked for, `leave_one_out`. The predictions of weighted k-NN come
+    with them.
+    """
+    num_classes, bins = len(test.source.class_names), settings.calibration_bins
+    found = classifying.by_neighbors(settings, test, bank)
+    k = min(classifying.neighbors(settings, bank), len(bank.labels))
+    measured = {
+        name: {"k": k} | measures.summarize(own, num_classes, bins)
+        for name, own in found.items()
+    }
+    measured["knn"]["temperature"] = settings.knn_temperature
+    predicted, ranks = classifying.by_prototypes(test, bank)
+    measured["prototype"] = {
+        **{f"top_{k}": float(np.mean(ranks < k)) for k in (1, 5)},
+        "per_class_recall": measures.per_class_recall(
+            predicted, test.labels, num_classes
+        ),
+    }
+    if settings.knn_leave_one_out:
+        measured |= leave_one_out(settings, bank)
+    return measured, found["knn"]
+
+
+def leave_one_out(
+    settings: config.EvaluateSettings, bank: splits.EncodedSplit
+) -> dict[str, dict[str, float]]:
+    """k-NN of each training image by the others."""
+    found = classifying.by_neighbors(settings, bank, bank, leave_one_out=True)
+    return {"knn_leave_one_out": classifying.accuracies(found)}

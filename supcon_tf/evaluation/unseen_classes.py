@@ -1,0 +1,63 @@
+"""Test images of classes that training never saw: birds, products, faces.
+
+No classifier knows them. What is measured is whether images of a class are
+alike: retrieval, and k-NN among the test images themselves.
+"""
+
+from __future__ import annotations
+
+from supcon_tf import config, measures
+from supcon_tf.evaluation import classifying, clean, splits
+from supcon_tf.training import runs
+
+MEASURED = "retrieval and k-NN among the test images, no classifier"
+
+
+def check(settings: config.EvaluateSettings, run: runs.Run) -> None:
+    """Raises ValueError for what needs images of the classes of the run.
+
+    Or where the training images have other classes too: then the data are not
+    those of the run.
+    """
+    run.source("train")
+    run.check_one_label("test classes that training never saw")
+    if settings.corruptions != "none":
+        run.check_seen_classes("--corruptions")
+    if settings.hierarchy:
+        run.check_seen_classes("--hierarchy")
+
+
+def measure(
+    settings: config.EvaluateSettings,
+    test: splits.EncodedSplit,
+    bank: splits.EncodedSplit | None,
+) -> dict[str, object]:
+    """All numbers of the test images, and what their classes are called.
+
+    Returns:
+      `test_classes`, the names; `knn_among_test`, k-NN of each by the others,
+      with `k`, `temperature`, `top_1`, `top_5`, `majority_top_1`,
+      `per_class_recall` and what `measures.confusions` returns; what
+      `clean.of_space` returns, and, if asked for, `clean.leave_one_out` of the
+      training images.
+    """
+    names = test.source.class_names
+    found = classifying.by_neighbors(settings, test, test, leave_one_out=True)
+    own = found["knn"].predicted, test.labels, len(names)
+    k = min(classifying.neighbors(settings, test), len(test.labels) - 1)
+    return {
+        "test_classes": list(names),
+        "knn_among_test": {
+            "k": k,
+            "temperature": settings.knn_temperature,
+            **classifying.accuracies(found),
+            "per_class_recall": measures.per_class_recall(*own),
+            **measures.confusions(*own),
+        },
+        **clean.of_space(settings, test),
+        **(
+            clean.leave_one_out(settings, bank)
+            if settings.knn_leave_one_out
+            else {}
+        ),
+    }

@@ -1,0 +1,89 @@
+"""What classifiers say of splits of more classes than memory would hold."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import config, data, evaluation, measures, reports, run_files
+from supcon_tf.evaluation import classifying, splits
+from supcon_tf.measures import predictions
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Bounds that small splits are beyond."""
+    monkeypatch.setattr(classifying, "_MOST_PROBABILITIES", 50)
+    monkeypatch.setattr(classifying, "_KEPT_CLASSES", 2)
+    monkeypatch.setattr(predictions, "_MATRIX_CLASSES", 2)
+    monkeypatch.setattr(predictions, "_PART_SCORES", 12)
+
+
+def test_of_many_probabilities_the_highest_are_kept(few):
+    rows = np.float32([[0.2, 0.5, 0.3], [0.4, 0.2, 0.4]])
+    assert classifying.keep(rows, 16) == (rows, None)
+    kept = classifying.keep(rows, 17)
+    assert kept.classes.tolist() == [[1, 2], [0, 2]]  # the lower of equal ones
+    np.testing.assert_array_equal(
+        kept.probabilities, np.float32([[0.5, 0.3], [0.4, 0.4]])
+    )
+    draws = classifying.keep(np.stack([rows] * 3), 17)
+    assert draws.classes.shape == draws.probabilities.shape == (3, 2, 2)
+    assert classifying.keep(rows[:, :1], 99).classes.shape == (2, 1)
+
+
+def test_classifiers_part_by_part(few):
+    """As all at once; what is kept is of the first of them."""
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=[20, 4]), np.arange(20) % 3
+    source = data.from_arrays(np.zeros([20, 8, 8, 3], np.uint8), labels)
+    split = splits.EncodedSplit(source, rows.astype(np.float32), labels, 8)
+    weights = rng.normal(size=[2, 4, 3]).astype(np.float32)
+    seen = []
+
+    def logits(rows, kind):
+        seen.append(rows.shape)
+        return tf.constant(rows) @ weights[kind]
+
+    both = {
+        "a": lambda rows: logits(rows, 0),
+        "b": lambda rows: logits(rows, 1),
+    }
+    classify = classifying.make_classify(both, is_multi_label=False)
+    found, kept = classifying.by_classifiers(split, classify)
+    assert set(seen) == {(4, 4)}
+    for kind, name in enumerate("ab"):
+        probabilities = tf.nn.softmax(split.representations @ weights[kind])
+        expected = measures.Predictions.of(probabilities.numpy(), labels)
+        for one, other in zip(found[name], expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5)
+    np.testing.assert_array_equal(kept.classes[:, 0], found["a"].predicted)
+    np.testing.assert_array_equal(
+        kept.probabilities[:, 0], found["a"].confidence
+    )
+    assert classifying.by_classifiers(split, lambda _: {}) == ({}, None)
+
+
+def test_an_evaluation_of_many_classes(copy_run, tmp_path, few):
+    """Three stand for ten thousand: no file has what grows with more."""
+    run = copy_run(tmp_path / "run")
+    own = config.EvaluateSettings(str(run.path), plotted_images=0)
+    many = evaluation.evaluate(own)
+    stage = run.stage("linear")
+    assert json.loads(stage.evaluation_file.read_text()) == many
+    arrays = run_files.read_arrays(stage.predictions_file)
+    assert arrays["classes"].shape == arrays["probabilities"].shape == (21, 2)
+    right = arrays["classes"][:, 0] == arrays["labels"]
+    assert right.mean() == pytest.approx(many["linear"]["top_1"])
+    page = reports.write_report([run.path], stage.report_file).read_text()
+    assert "The pairs of classes that are confused most" in page
+    assert 'class="confusion"' not in page
+    predictions._MATRIX_CLASSES = 200
+    few = evaluation.evaluate(own)
+    for name in ("linear", "knn", "knn_majority"):
+        matrix = np.array(few[name].pop("confusion_matrix"))
+        assert many[name].pop("class_counts") == matrix.sum(axis=1).tolist()
+        wrong = sum(count for *_, count in many[name].pop("confusions"))
+        assert wrong == 21 - np.trace(matrix)
+        assert many[name] == few[name]

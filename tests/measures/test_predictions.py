@@ -1,0 +1,155 @@
+"""Predictions in a few numbers: the summary, and what many classes need."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn import metrics as sklearn_metrics
+
+from supcon_tf.measures import classifiers, metrics, predictions
+
+
+def _macro_f1(matrix):
+    """2 TP / (2 TP + FP + FN) of each class, in the mean."""
+    of_class = [
+        2 * row[i] / (row.sum() + matrix[:, i].sum())
+        for i, row in enumerate(matrix)
+        if row.sum() + matrix[:, i].sum()
+    ]
+    return sum(of_class) / len(of_class)
+
+
+def test_all_figures_of_a_row_have_one_prediction():
+    """Of a majority vote, where most are equal: half is right, not none."""
+    votes = np.array([[0.5, 0.5, 0], [0, 0.5, 0.5], [0.25, 0.25, 0.5]] * 8)
+    labels = np.array([0, 2, 2, 1, 1, 0] * 4)
+    predicted = votes.argmax(axis=1)
+    right = np.mean(predicted == labels)
+    summary = predictions.classification_summary(votes, labels)
+    bins = summary["calibration_bins"]
+    by_confidence = np.dot(bins["accuracy"], bins["count"]) / 24
+    assert right == 0.5 == summary["top_1"] == pytest.approx(by_confidence)
+    assert np.trace(summary["confusion_matrix"]) == 12
+    recalls = np.array(summary["per_class_recall"])
+    assert recalls @ np.bincount(labels) == pytest.approx(12)
+    levels = metrics.level_summary(predicted, labels, [[0, 0], [0, 1], [1, 2]])
+    assert levels["top_1_by_level"][-1] == 0.5
+
+
+def test_the_summary_is_its_parts_and_survives_json():
+    generator = np.random.default_rng(0)
+    probabilities = generator.dirichlet(np.ones(6), 50).astype(np.float32)
+    labels = generator.integers(5, size=50)  # None of class 5.
+    summary = predictions.classification_summary(probabilities, labels, 7)
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    assert set(summary) == {
+        *("top_1", "top_5", "ece", "nll", "brier", "per_class_recall"),
+        *("macro_f1", "mcc", "confusion_matrix", "calibration_bins"),
+    }
+    for name, measure in {
+        "ece": lambda *p: metrics.expected_calibration_error(*p, 7),
+        "nll": metrics.negative_log_likelihood,
+        "brier": metrics.brier_score,
+        "top_1": lambda *p: metrics.top_k_accuracy(*p, 1),
+        "top_5": lambda *p: metrics.top_k_accuracy(*p, 5),
+    }.items():
+        assert summary[name] == measure(probabilities, labels)
+    matrix = np.array(summary["confusion_matrix"])
+    assert matrix.sum() == 50
+    assert np.trace(matrix) / 50 == summary["top_1"]
+    assert summary["per_class_recall"][5] is None
+    predicted = probabilities.argmax(axis=1)
+    assert summary["macro_f1"] == pytest.approx(_macro_f1(matrix))
+    assert summary["mcc"] == pytest.approx(
+        np.corrcoef(  # Of one-hot rows, all classes together.
+            (np.eye(6)[predicted] - np.eye(6)[predicted].mean(0)).ravel(),
+            (np.eye(6)[labels] - np.eye(6)[labels].mean(0)).ravel(),
+        )[0, 1]
+    )
+    bins = summary["calibration_bins"]
+    assert sum(bins["count"]) == 50 and len(bins["accuracy"]) == 7
+    assert set(bins) == {"count", "confidence", "accuracy"}
+
+
+def many_classes(classes, examples=3000, seed=0):
+    """Probabilities of so many classes, of which some are right."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(classes, size=examples)
+    logits = rng.normal(size=[examples, classes])
+    logits[np.arange(examples), labels] += 3
+    logits[np.arange(examples), (labels + 1) % classes] += 2.5
+    scores = np.exp(logits)
+    return (scores / scores.sum(1, keepdims=True)).astype(np.float32), labels
+
+
+@pytest.mark.parametrize("classes", [200, 201, 1500])
+@pytest.mark.filterwarnings("ignore:.*unique classes:UserWarning")
+def test_a_matrix_of_many_classes_is_never_made(classes, monkeypatch):
+    """Its largest counts are listed, the other numbers are the same."""
+    probabilities, labels = many_classes(classes)
+    predicted = probabilities.argmax(axis=1)
+    matrix = metrics.confusion_matrix(predicted, labels, classes)
+    if classes > 200:
+        monkeypatch.delattr(metrics, "confusion_matrix")
+    summary = predictions.classification_summary(probabilities, labels)
+    assert len(json.dumps(summary)) < 2e5
+    assert summary["macro_f1"] == pytest.approx(
+        sklearn_metrics.f1_score(labels, predicted, average="macro")
+    )
+    assert summary["mcc"] == pytest.approx(
+        sklearn_metrics.matthews_corrcoef(labels, predicted)
+    )
+    counts = matrix.sum(axis=1)
+    recalls = [x for x in summary["per_class_recall"] if x is not None]
+    own = np.diag(matrix)[counts > 0] / counts[counts > 0]
+    np.testing.assert_allclose(recalls, own)
+    if classes <= 200:
+        assert summary["confusion_matrix"] == matrix.tolist()
+        assert "confusions" not in summary
+        return
+    assert "confusion_matrix" not in summary
+    assert summary["class_counts"] == counts.tolist()
+    listed = summary["confusions"]
+    np.fill_diagonal(matrix, 0)
+    assert len(listed) == min((matrix > 0).sum(), 1000)
+    assert [count for *_, count in listed] == sorted(
+        (matrix[matrix > 0].tolist()), reverse=True
+    )[: len(listed)]
+    assert all(matrix[true, taken] == count for true, taken, count in listed)
+
+
+def test_no_confusion_of_many_classes_is_an_empty_list():
+    found = predictions.confusions(np.arange(300), np.arange(300), 300)
+    assert found == {"confusions": [], "class_counts": [1] * 300}
+
+
+def test_parts_are_put_together_and_are_small(monkeypatch):
+    probabilities, labels = many_classes(9, 100)
+    whole = predictions.Predictions.of(probabilities, labels)
+    monkeypatch.setattr(predictions, "_PART_SCORES", 70)
+    shapes = []
+
+    def classify(part):
+        shapes.append(probabilities[part].shape)
+        return {"a": probabilities[part], "b": probabilities[part][:, ::-1]}
+
+    found = predictions.predict_in_parts(labels, 9, classify)
+    assert shapes == [(7, 9)] * 14 + [(2, 9)] and set(found) == {"a", "b"}
+    for one, other in zip(found["a"], whole, strict=True):
+        np.testing.assert_array_equal(one, other)
+    # One example at least, of however many classes.
+    assert len([*predictions.parts(3, 10**9)]) == 3
+
+
+def test_k_nn_predictions_are_those_of_the_votes():
+    rng = np.random.default_rng(0)
+    bank, labels = rng.normal(size=[90, 5]), rng.integers(4, size=90)
+    options = {"num_classes": 4, "temperature": 0.3, "leave_one_out": True}
+    found = predictions.knn_predictions(bank, labels, bank, labels, **options)
+    for name, weighted in (("knn", True), ("knn_majority", False)):
+        votes = classifiers.knn_predict(
+            bank, bank, labels, weighted=weighted, **options
+        )
+        expected = predictions.Predictions.of(votes, labels)
+        for one, other in zip(found[name], expected, strict=True):
+            np.testing.assert_array_equal(one, other)
