@@ -168,7 +168,9 @@ def _look(
                 for values, shown, weight in parsed.as_numpy_iterator():
                     count += 1
                     label_counts.add(len(values))
-                    labels[split].update(_named(values, shown))
+                    for value, called in _named(values, shown):
+                        known = labels[split].setdefault(value, called)
+                        _check_name(value, known, called)
                     weights[split].extend(weight[:1].tolist())
             except tf.errors.OpError as error:
                 raise exceptions.InvalidValue(
@@ -237,9 +239,11 @@ def _distinct(
     ImageNet has two classes called crane.
     """
     of_name = collections.defaultdict(set)
+    names: dict[int | str, str] = {}
     for split in labels.values():
         for value, name in split.items():
             of_name[name].add(value)
+            _check_name(value, names.setdefault(value, name), name)
     return {
         split: [
             (value, name if len(of_name[name]) == 1 else f"{name} [{value}]")
@@ -247,6 +251,15 @@ def _distinct(
         ]
         for split, named in labels.items()
     }
+
+
+def _check_name(value: int | str, known: str, name: str) -> None:
+    """Raises ValueError for a second name of a label."""
+    exceptions.require(
+        known == name,
+        f"label {value} must have one name in all records",
+        f"{known} and {name}",
+    )
 
 
 def _whole_weights(

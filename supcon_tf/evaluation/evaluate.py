@@ -6,8 +6,8 @@ import dataclasses
 
 import numpy as np
 
-from supcon_tf import config, distribute, files
-from supcon_tf.data import hierarchy
+from supcon_tf import config, data, distribute, files
+from supcon_tf.data import hierarchy, subsets
 from supcon_tf.evaluation import (
     classifying,
     clean,
@@ -58,6 +58,7 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
         data_dir=settings.data_dir,
         train_file=settings.train_file,
         test_file=settings.test_file,
+        drop_duplicates=settings.drop_duplicates,
     )
     checkpoint, image_size = run.checkpoint, run.image_size
     unseen = run.has_unseen_classes
@@ -67,6 +68,7 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
         classifiers = {name: run.classifier(name) for name in names}
         console.print_header(run.source("test"), image_size)
         console.print_line("encoder", checkpoint)
+        console.print_duplicates(run.source("test"), run.source("train"))
         if unseen:
             console.print_unseen(run.source("test"), unseen_classes.MEASURED)
         represent = representations.representer(
@@ -147,6 +149,7 @@ def _described(
         **({"image_size": test.image_size} if test.image_size else {}),
         "objective": run.settings.objective,
         "test_examples": len(test.labels),
+        **_of_duplicates(test.source, run.source("train")),
         "bank_examples": 0 if bank is None else len(bank.labels),
         "encoder": run.checkpoint,
         "settings": to_texts(settings),
@@ -157,6 +160,12 @@ def _described(
     if run.is_of_texts:
         measured["validation"] = run.validation
     return measured
+
+
+def _of_duplicates(test: data.Source, train: data.Source) -> dict[str, int]:
+    """How many test images are training images too, if any are."""
+    count = len(subsets.duplicates(test, train))
+    return {"test_duplicates": count} if count else {}
 
 
 def _write(

@@ -43,6 +43,7 @@ def describe(run: contents.Run) -> dict[str, object]:
         "data": evaluation.get("dataset", known.get("dataset", "?")),
         "image_size": known.get("image_size") or evaluation.get("image_size"),
         "test_examples": evaluation.get("test_examples"),
+        "test_duplicates": evaluation.get("test_duplicates"),
         "unseen_classes": (
             len(run.test_class_names) if run.has_unseen_classes else None
         ),

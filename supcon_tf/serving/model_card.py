@@ -146,6 +146,8 @@ def _measures(run: runs.Run, record: Record, results: Record) -> Lines:
         paths = _OF_ONE + _CORRUPTED * (not run.is_of_texts)
     count = results["test_examples"]
     lines = {"Test examples": f"{count:,}; in brackets are 95 % intervals"}
+    if seen := results.get("test_duplicates"):
+        lines["Test images seen in training"] = f"{seen:,}, byte for byte"
     if names := results.get("test_classes"):
         paths = _OF_UNSEEN
         lines["Test classes"] = f"{len(names):,}, which training never saw"

@@ -56,13 +56,13 @@ class Run:
       files: its directory.
       settings: those of stage 1, or of the fine-tuning, as they are recorded.
       linear_stage: name of the linear stage that is meant.
-      given: paths of the data, by their settings, in place of recorded ones.
+      given: of the data, by their settings, in place of what is recorded.
     """
 
     files: run_files.RunDirectory
     settings: config.PretrainSettings | config.FinetuneTextSettings
     linear_stage: str
-    given: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    given: Mapping[str, str | bool] = dataclasses.field(default_factory=dict)
 
     is_of_texts = False
     tool = "pretrain"  # that made it
@@ -338,10 +338,12 @@ def open_run(
     data_dir: str | os.PathLike[str] | None = None,
     train_file: str | os.PathLike[str] | None = None,
     test_file: str | os.PathLike[str] | None = None,
+    drop_duplicates: bool = False,
 ) -> Run | TextRun:
     """Opens a run directory, local or gs://; raises ValueError for none.
 
-    The others are where data are by now that the run has recorded elsewhere.
+    Paths are where data are by now that the run has recorded elsewhere.
+    `drop_duplicates` leaves test images out that are training images too.
     """
     given = {
         "data_dir": data_dir,
@@ -369,6 +371,8 @@ def open_run(
         for name, place in given.items()
         if place is not None
     }
+    if drop_duplicates and not kind.is_of_texts:
+        given["drop_duplicates"] = True
     return kind(directory, own, linear_stage, given)
 
 

@@ -270,6 +270,8 @@ def test_two_labels_of_one_name_stay_two_classes(tmp_path):
         "train": [(1, "crane [1]"), (2, "crane [2]"), (3, "dog")],
         "test": [(1, "crane [1]")],
     }
+    with pytest.raises(ValueError, match="label 1 must have one name .* a and"):
+        tfrecord_index._distinct({"train": {1: "a"}, "test": {1: "b"}})
 
 
 def test_weights_are_written_and_read(tmp_path):

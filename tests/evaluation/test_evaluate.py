@@ -14,11 +14,13 @@ from supcon_tf import (
     distribute,
     evaluation,
     measures,
+    reports,
     run_files,
     settings,
     training,
 )
 from supcon_tf.augment import geometry
+from supcon_tf.data import subsets
 from supcon_tf.evaluation import splits
 from supcon_tf.training import input_pipeline, representations, runs
 
@@ -298,3 +300,58 @@ def test_an_image_of_the_training_is_never_one_of_the_test(
     run.settings_file.write_text(recorded.replace("seed=0", "seed=1"))
     with pytest.raises(ValueError, match=r"trained on, got \d+ of \d+: "):
         numbers_alone(run)
+
+
+def test_test_images_that_training_saw_are_counted(
+    copy_run, image_folder, tmp_path, capsys
+):
+    """In the numbers and on the page; and left out, if asked for."""
+    photos = shutil.copytree(image_folder, tmp_path / "photos")
+    shutil.copy(photos / "train/mid/01.jpg", photos / "test/mid/copied.jpg")
+    run = copy_run(tmp_path / "run")
+    for options, examples, seen in (
+        ({}, 22, 1),
+        ({"drop_duplicates": True}, 21, None),
+    ):
+        measured = numbers_alone(run, data_dir=str(photos), **options)
+        assert measured["test_examples"] == examples
+        assert measured.get("test_duplicates") == seen
+        page = reports.write_report([run.path], str(tmp_path / "page.html"))
+        told = "1 of them are training images too" in page.read_text()
+        assert told == bool(seen)
+    printed = capsys.readouterr().out
+    assert printed.count("1 of 22 test images are, byte for byte") == 1
+    assert "test/mid/copied.jpg" in printed
+
+
+def test_other_records_under_the_same_names_are_encoded_anew(
+    image_folder, tiny_settings, tmp_path
+):
+    """Of a set without names of its images: by size and time of its files."""
+    splits_of = {
+        split: data.load("folder", split, str(image_folder))
+        for split in ("train", "test")
+    }
+    data.write_tfrecords(splits_of, tmp_path / "records")
+    options = {"dataset": "tfrecord", "data_dir": str(tmp_path / "records")}
+    files = training.pretrain(
+        tiny_settings(tmp_path / "run", epochs=0, **options)
+    )
+    first = numbers_alone(files)["retrieval"]
+    (file,) = (tmp_path / "records").glob("test-*")
+    records = [x.numpy() for x in tf.data.TFRecordDataset(str(file))]
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        for record in reversed(records):
+            swapped = tf.train.Example.FromString(record)
+            features = swapped.features.feature
+            label = features["image/class/label"].int64_list
+            label.value[0] = (label.value[0] + 1) % 3
+            name = ("bright", "dark", "mid")[label.value[0]]
+            features["image/class/text"].bytes_list.value[0] = name.encode()
+            writer.write(swapped.SerializeToString())
+    again = numbers_alone(files)
+    assert again["test_examples"] == 21
+    encoded = np.load(files.encoded / "test/labels.npy")
+    source = training.Run.open(files.path).source("test")
+    np.testing.assert_array_equal(encoded, subsets.labels_of(source))
+    assert first.keys() == again["retrieval"].keys()
