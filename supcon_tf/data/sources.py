@@ -293,6 +293,13 @@ def _checked_images(
     exceptions.require(
         bool(np.isfinite(images).all()), "`images` must be finite", "NaN or inf"
     )
+    least, most = images.min(), images.max()
+    exceptions.require(
+        # Of 0..1 where 0..255 is said, all images would be black.
+        not 0 < most - least < (high - low) / 128,
+        "`pixel_range` must be about that of the images",
+        f"{pixel_range} for images in {least:g}..{most:g}",
+    )
     return ((images - low) * (255.0 / (high - low))).astype(np.float32)
 
 
