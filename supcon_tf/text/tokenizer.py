@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from supcon_tf import data, exceptions
 from supcon_tf.data import tokens
-from supcon_tf.text import encoder, files
+from supcon_tf.text import encoder, files, pretrained
 
 if TYPE_CHECKING:
     import transformers
@@ -33,14 +33,7 @@ def load_tokenizer(
       ImportError: the extra `text` is not installed.
       ValueError: there is none.
     """
-    library = encoder.import_transformers()
-    try:
-        return library.AutoTokenizer.from_pretrained(path)
-    except (OSError, ValueError, ImportError) as error:
-        raise exceptions.InvalidValue(
-            "`model` must have a tokenizer of transformers, got "
-            f"{path}: {exceptions.one_line(error)}"
-        ) from error
+    return pretrained.load_tokenizer(encoder.import_transformers(), path)
 
 
 def tokenize(
