@@ -27,7 +27,7 @@ BELOW = {
     "command_line": {"settings"},
     "config": {"defaults", "rows", "settings"},
     "rows": {"files"},
-    "run_files": {"files", "settings"},
+    "run_files": {"files", "rows", "settings"},
     "distribute": set(),
     "losses": {"defaults", "distribute", "keras_2", "tracing"},
     "models": {"defaults", "keras_2", "tracing"},

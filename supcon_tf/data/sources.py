@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Callable, Sequence
 
@@ -179,7 +180,8 @@ def from_arrays(
       images: [N, height, width, channels] of 1 to 16 channels, or gray [N,
         height, width]; uint8, or float of a `pixel_range`.
       labels: [N] or [N, 1] integers in 0..classes-1.
-      class_names: one per class; None names the classes "0", "1", ...
+      class_names: one per class, no two the same; None names the classes "0",
+        "1", ...
       name: name of the source.
       split: "train" or "test", for messages only.
       channels: 3 repeats one channel, 1 keeps it; None is 3 for gray images and
@@ -199,7 +201,8 @@ def from_arrays(
 
     Raises:
       ValueError: `images` or `labels` has another shape or dtype, their
-        lengths differ or are 0, or a label has no class name.
+        lengths differ or are 0, a label has no class name, or two classes have
+        the same.
     """
     images = _checked_images(np.asarray(images), pixel_range)
     if channels is None:
@@ -213,6 +216,13 @@ def from_arrays(
     labels = _checked_labels(np.asarray(labels), len(images))
     if class_names is None:
         class_names = [str(label) for label in range(int(labels.max()) + 1)]
+    counts = collections.Counter(class_names)
+    repeated = [name for name, count in counts.items() if count > 1]
+    exceptions.require(
+        not repeated,
+        "`class_names` must be different names",
+        f"{', '.join(repeated)} more than once",
+    )
     exceptions.require(
         0 <= labels.min() <= labels.max() < len(class_names),
         f"`labels` must be in 0..{len(class_names) - 1}",

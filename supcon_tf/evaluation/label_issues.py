@@ -8,6 +8,7 @@ import io
 import numpy as np
 
 from supcon_tf import files, run_files
+from supcon_tf import rows as rows_
 from supcon_tf.evaluation import splits
 from supcon_tf.training import runs
 
@@ -57,7 +58,7 @@ def write_label_issues(
     order, suggested, margins = (
         x[:count] for x in rank(votes, np.asarray(bank.labels))
     )
-    names, ids = bank.source.class_names, bank.names(order)
+    names, ids = rows_.distinct(bank.source.class_names), bank.names(order)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["example", "label", "suggested", "margin"])

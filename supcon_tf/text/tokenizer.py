@@ -108,9 +108,15 @@ def to_source(
       (40, ('0', '1'))
 
     Raises:
-      ValueError: as `tokenize`; a label is not one of `class_names`.
+      ValueError: as `tokenize`; a label is not one of `class_names`, or two of
+        these are the same.
     """
     names = tuple(class_names or sorted(set(texts.labels)))
+    exceptions.require(
+        len(set(names)) == len(names),
+        "`class_names` must be different names",
+        f"{len(set(names))} of {len(names)}",
+    )
     numbers = {name: number for number, name in enumerate(names)}
     for place, label in zip(texts.ids, texts.labels, strict=True):
         exceptions.require(
