@@ -20,6 +20,7 @@ BELOW = {
     "keras_2": set(),
     "fonts": set(),
     "palette": set(),
+    "proxies": set(),
     "scores": set(),
     "settings": set(),
     "text_table": set(),
@@ -28,19 +29,19 @@ BELOW = {
     "config": {"defaults", "rows", "settings"},
     "rows": {"files"},
     "run_files": {"files", "rows", "settings"},
-    "distribute": set(),
+    "distribute": {"proxies"},
     "losses": {"defaults", "distribute", "keras_2", "tracing"},
-    "models": {"defaults", "keras_2", "tracing"},
+    "models": {"defaults", "keras_2", "proxies", "tracing"},
     "augment": {"defaults", "tracing"},
-    "data": {"augment", "defaults", "files", "rows", "tracing"},
+    "data": {"augment", "defaults", "files", "proxies", "rows", "tracing"},
     "measures": {"tracing"},
 }
-BELOW["text"] = {"data", "keras_2", "models", "rows", "tracing"}
+BELOW["text"] = {"data", "keras_2", "models", "proxies", "rows", "tracing"}
 BELOW["training"] = {*BELOW}
 for above in ("evaluation", "serving", "conversion"):
     BELOW[above] = BELOW["training"] | {"training"}
 # Of what is exported, so without the model's code.
-BELOW["clients"] = {"files", "rows", "settings", "config"}
+BELOW["clients"] = {"files", "proxies", "rows", "settings", "config"}
 # From files alone, so without TensorFlow.
 BELOW["reports"] = BELOW["clients"] | {"palette", "scores", "run_files"}
 BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, proxies
 
 if TYPE_CHECKING:
     import transformers
@@ -158,4 +158,6 @@ def _unusable(
     """The error to raise for what the library makes of files."""
     remedies = [text for word, text in _REMEDIES.items() if word in str(error)]
     reason = (*remedies, exceptions.one_line(error))[0]
+    if "connect" in str(error):
+        reason += proxies.used_by_urllib("https://huggingface.co")
     return exceptions.InvalidValue(f"{rule}, got {path}: {reason}")
