@@ -296,18 +296,6 @@ def _class_shares(images: data.Source) -> list[float]:
     return (counts / counts.sum()).tolist()
 
 
-def chance(settings: config.PretrainSettings, replicas: int) -> float | None:
-    """The loss of equal projections, where the objective has tau and A(i)."""
-    if settings.loss not in ("supcon", "simclr"):
-        return None
-    shares = 1 if settings.cross_replica else replicas
-    contrasts = settings.batch_size // shares * settings.num_views - 1
-    contrasts += settings.queue_size  # once it is full
-    return losses.chance_loss(
-        contrasts, settings.temperature, settings.scale_by_temperature
-    )
-
-
 def optimizer(
     settings: devices.StageSettings, epoch_steps: int
 ) -> tf.keras.optimizers.Optimizer | tf.keras.optimizers.legacy.Optimizer:
