@@ -181,3 +181,42 @@ def test_public_functions_have_docstrings_and_all_return_types():
             if node.returns is None:
                 wrong.append(f"{where} return type")
     assert not wrong, "\n".join(wrong)
+
+
+# Rooms whose messages a notebook sees too, which has no flags.
+BELOW_TRAINING = ("losses", "models", "augment", "data", "text", "measures")
+# Files that are rewritten elsewhere: to be emptied.
+WITH_FLAGS = {
+    "data/service.py",
+    "data/tfds_source.py",
+    "data/tfrecords.py",
+}
+
+
+def texts_of(tree: ast.Module) -> list[ast.Constant]:
+    """The strings of a module that are no docstrings."""
+    scopes = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    told = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, scopes) and isinstance(node.body[0], ast.Expr)
+    }
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in told
+    ]
+
+
+def test_messages_below_training_name_arguments_and_no_flags():
+    """A tool says --x for `x`: see command_line."""
+    wrong = {}
+    for room in BELOW_TRAINING:
+        for path in sorted((PACKAGE / room).glob("*.py")):
+            for node in texts_of(ast.parse(path.read_text())):
+                if re.search(r"(?<![\w-])--[a-z]\w+", node.value):
+                    file = path.relative_to(PACKAGE).as_posix()
+                    wrong.setdefault(file, []).append(node.lineno)
+    assert {*wrong} <= WITH_FLAGS, wrong
