@@ -118,6 +118,28 @@ def test_the_readme_is_one_page():
         assert len(line) <= 120 or line.startswith("|"), line
 
 
+def test_speeds_of_the_readme_are_those_of_one_machine():
+    """Of a table of docs/benchmarks, whose machine the README names."""
+    page = (ROOT / "docs" / "benchmarks" / "loss.md").read_text()
+    machine = "4 cores of an AMD EPYC"
+    (row,) = re.findall(
+        r"^\| 12,288, the.*", page.partition("\n\nOn ")[0], re.M
+    )
+    assert machine in page.partition(row)[0]
+    cells = [re.findall(r"[\d,]+(?= ms| MB)", x) for x in row.split("|")[2:5]]
+    (ours, official, torch) = (
+        [int(number.replace(",", "")) for number in cell] for cell in cells
+    )
+    (told,) = re.findall(
+        rf"on {machine}, (google.*?)\. From", " ".join(README.split())
+    )
+    assert told == (
+        f"google-research's loss takes {official[0] / ours[0]:.1f} times as "
+        f"long as ours and {official[1] / ours[1]:.0f} times the memory, "
+        f"SupContrast's (PyTorch) {torch[0] / ours[0]:.1f} times as long"
+    )
+
+
 @pytest.mark.parametrize("path", PAGES[2:], ids=lambda path: path.stem)
 def test_pages_are_short_and_so_are_sentences(path):
     text = path.read_text()
