@@ -12,7 +12,6 @@ import os
 import pathlib
 import re
 import sys
-import typing
 
 import griffe
 from mkdocs.structure.files import File
@@ -23,8 +22,9 @@ sys.path.insert(0, str(ROOT))
 from supcon_tf import commands, settings  # noqa: E402
 
 _TOOLS = {
-    name: typing.get_type_hints(command)["settings"]
-    for name, command in commands.COMMANDS.items()
+    name: settings_class
+    for name in commands.COMMANDS
+    if (settings_class := commands.settings_of(name))
 }
 
 

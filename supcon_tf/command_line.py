@@ -83,6 +83,16 @@ def _keep_output() -> None:
     os.environ["MPLBACKEND"] = "agg"
 
 
+def run_without_flags(main: Callable[[], object], about: str) -> None:
+    """Runs a tool that takes nothing, or shows `about`, its help."""
+    if _HELP & set(sys.argv[1:]):
+        print(about.strip())
+    elif len(sys.argv) > 1:
+        sys.exit(f"error: there are no flags, got {' '.join(sys.argv[1:])}")
+    else:
+        main()
+
+
 def _line_for(
     error: Exception, settings_class: type[settings.Settings]
 ) -> str | None:

@@ -19,7 +19,7 @@ import typing
 
 import supcon_tf
 from supcon_tf import command_line, config, files
-from supcon_tf.settings import from_flagfile
+from supcon_tf.settings import Settings, from_flagfile
 
 # Those of flags/, which the package carries.
 PRESETS = pathlib.Path(__file__).parent / "flags"
@@ -350,6 +350,17 @@ def data_service(settings: config.DataServiceSettings) -> None:
     threading.Event().wait()
 
 
+def doctor() -> None:
+    """Says what is installed, what computes, and which known trap applies.
+
+      python tools/doctor.py
+
+    Prints a line each; one that begins with BAD ends in the command that mends
+    it.
+    """
+    sys.exit(min(supcon_tf.doctor.main(), 1))
+
+
 # All functions above, by name.
 COMMANDS = {
     name: command
@@ -368,8 +379,16 @@ def run(name: str) -> None:
     about = inspect.getdoc(command)
     if sys.argv[0] == f"supcon {name}":
         about = re.sub(r"python\stools/(\w+)\.py", r"supcon \1", about)
-    settings_class = typing.get_type_hints(command)["settings"]
-    command_line.run(command, settings_class, _POSITIONAL.get(name), about)
+    settings_class = settings_of(name)
+    if settings_class is None:
+        command_line.run_without_flags(command, about)
+    else:
+        command_line.run(command, settings_class, _POSITIONAL.get(name), about)
+
+
+def settings_of(name: str) -> type[Settings] | None:
+    """The class of a command's settings; None where it has no flags."""
+    return typing.get_type_hints(COMMANDS[name]).get("settings")
 
 
 def main() -> None:

@@ -7,8 +7,9 @@ import os
 import socket
 
 import tensorflow as tf
+from absl import logging
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, proxies
 
 _TF_CONFIG_EXAMPLE = (
     '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, '
@@ -39,7 +40,9 @@ def make_strategy(
     if name == "tpu":
         return _tpu(tpu)
     is_auto = name == "auto"
-    is_cluster = is_auto and os.environ.get("TF_CONFIG") and _num_tasks() > 1
+    is_cluster = (
+        is_auto and os.environ.get("TF_CONFIG") and len(_machines()) > 1
+    )
     if name == "multi_worker" or is_cluster:
         return _multi_worker()
     devices = tf.config.list_logical_devices("GPU")
@@ -53,7 +56,11 @@ def make_strategy(
 
 def _multi_worker() -> tf.distribute.Strategy:
     """The machines of TF_CONFIG; must come before anything is computed."""
-    _num_tasks()  # says what is wrong, where TensorFlow would wait for ever
+    machines = _machines()  # or what is wrong: TensorFlow would wait for ever
+    proxies.go_around()
+    for host in (address.rpartition(":")[0] for address in machines):
+        if through := proxies.used_by_grpc(host):
+            logging.warning("%s of TF_CONFIG is asked%s", host, through)
     implementations = tf.distribute.experimental.CommunicationImplementation
     options = tf.distribute.experimental.CommunicationOptions(
         implementation=implementations.AUTO
@@ -65,8 +72,8 @@ def _multi_worker() -> tf.distribute.Strategy:
     )
 
 
-def _num_tasks() -> int:
-    """Counts the chief and workers of TF_CONFIG; raises ValueError."""
+def _machines() -> list[str]:
+    """The chief and the workers of TF_CONFIG; raises ValueError."""
     text = os.environ.get("TF_CONFIG")
     if not text:
         raise exceptions.InvalidValue(
@@ -93,7 +100,7 @@ def _num_tasks() -> int:
             f"TF_CONFIG's task.index must be in 0..{len(own) - 1}, the "
             f"machines of cluster.{task['type']}, got {index!r}"
         )
-    return sum(len(machines) for machines in addresses.values())
+    return [*addresses["chief"], *addresses["worker"]]
 
 
 def _tpu(name: str | None) -> tf.distribute.Strategy:
@@ -104,6 +111,7 @@ def _tpu(name: str | None) -> tf.distribute.Strategy:
         for address in resolver.cluster_spec().as_dict().get("worker", []):
             host, _, port = address.rpartition(":")
             socket.create_connection((host, int(port)), timeout=30).close()
+            proxies.go_around(host)
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from etils import epath
 
@@ -18,6 +19,26 @@ SUFFIXES = (".tsv", ".csv", ".jsonl")
 SEPARATOR = "|"  # of several values in one field
 
 Row = tuple[str, list[str | None]]  # FILE:LINE and the fields
+
+
+def distinct(names: Iterable[str]) -> tuple[str, ...]:
+    """Names as keys of columns: repeated ones have their place in brackets.
+
+    Two of ImageNet's classes are called crane.
+
+    Example:
+      >>> from supcon_tf import rows
+      >>> rows.distinct(["crane", "dog", "crane"])
+      ('crane [0]', 'dog', 'crane [2]')
+    """
+    names = tuple(names)
+    while len(set(names)) < len(names):
+        counts = collections.Counter(names)
+        names = tuple(
+            f"{name} [{place}]" if counts[name] > 1 else name
+            for place, name in enumerate(names)
+        )
+    return names
 
 
 def read_rows(

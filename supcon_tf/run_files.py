@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from etils import epath
 
-from supcon_tf import exceptions, files, settings
+from supcon_tf import exceptions, files, rows, settings
 
 EXPORT_RECORD = "assets.extra/metadata.json"  # below export/<version>
 ENCODED_LABELS = "labels.npy"  # below encoded/<split>
@@ -172,8 +172,11 @@ class RunDirectory:
         return {flag: "; ".join(given) for flag, given in values.items()}
 
     def class_names(self) -> tuple[str, ...]:
-        """Class names in the order of the labels; none before a run."""
-        return tuple(files.read_json(self.classes_file, ()))
+        """Class names in the order of the labels; none before a run.
+
+        Each is there once: see `rows.distinct`.
+        """
+        return rows.distinct(files.read_json(self.classes_file, ()))
 
     def metrics(self) -> list[dict[str, float | None]]:
         """The epochs of metrics.jsonl: see `read_metrics`."""
@@ -308,7 +311,7 @@ class RunDirectory:
             ids=np.array(ids or range(len(labels))),
             labels=labels,
             probabilities=probabilities,
-            class_names=np.array(class_names),
+            class_names=np.array(rows.distinct(class_names)),
             **({} if classes is None else {"classes": classes}),
         )
 
@@ -338,7 +341,7 @@ class RunDirectory:
 
     def check_classes(self, class_names: tuple[str, ...]) -> None:
         """Raises ValueError unless the data has the classes of the run."""
-        known = self.class_names()
+        known, class_names = self.class_names(), rows.distinct(class_names)
         if known != class_names:
             changes = [f"-{n}" for n in known if n not in class_names]
             changes += [f"+{n}" for n in class_names if n not in known]

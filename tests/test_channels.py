@@ -130,6 +130,11 @@ def test_float_pixels_are_those_of_bytes():
             {"pixel_range": (0, 1)},
             "`images` must be finite, got NaN",
         ),
+        (
+            noise(2, 8, 8) / 255,
+            {"pixel_range": (0, 255)},
+            r"`pixel_range` must be about .*, got \(0, 255\) for images in 0",
+        ),
     ],
 )
 def test_mistakes_are_named(images, options, message):

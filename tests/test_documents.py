@@ -55,6 +55,9 @@ def test_documented_commands_parse(command, monkeypatch):
     monkeypatch.chdir(ROOT)
     _, script, *arguments = shlex.split(command)
     assert (ROOT / script).exists()
+    if script == "tools/doctor.py":  # which has no flags
+        assert not arguments
+        return
     settings_class = PROGRAMS[script]
     values = flags.FlagValues()
     flags.DEFINE_string("flagfile", "", "", flag_values=values)
@@ -65,7 +68,7 @@ def test_documented_commands_parse(command, monkeypatch):
 
 def test_every_tool_and_preset_is_documented():
     names = {path.stem for path in (ROOT / "tools").glob("*.py")}
-    assert names == {*TOOLS, "checkout"}
+    assert names == {*TOOLS, "checkout", "doctor"}
     for name in names - {"demo", "checkout"}:
         assert any(f"tools/{name}.py" in text for text in [README, *DOCS])
     for name in BENCHMARKS:
@@ -113,6 +116,28 @@ def test_the_readme_is_one_page():
     assert len(codes) <= 0.03 * len(prose.split()), codes
     for line in README.splitlines():
         assert len(line) <= 120 or line.startswith("|"), line
+
+
+def test_speeds_of_the_readme_are_those_of_one_machine():
+    """Of a table of docs/benchmarks, whose machine the README names."""
+    page = (ROOT / "docs" / "benchmarks" / "loss.md").read_text()
+    machine = "4 cores of an AMD EPYC"
+    (row,) = re.findall(
+        r"^\| 12,288, the.*", page.partition("\n\nOn ")[0], re.M
+    )
+    assert machine in page.partition(row)[0]
+    cells = [re.findall(r"[\d,]+(?= ms| MB)", x) for x in row.split("|")[2:5]]
+    (ours, official, torch) = (
+        [int(number.replace(",", "")) for number in cell] for cell in cells
+    )
+    (told,) = re.findall(
+        rf"on {machine}, (google.*?)\. From", " ".join(README.split())
+    )
+    assert told == (
+        f"google-research's loss takes {official[0] / ours[0]:.1f} times as "
+        f"long as ours and {official[1] / ours[1]:.0f} times the memory, "
+        f"SupContrast's (PyTorch) {torch[0] / ours[0]:.1f} times as long"
+    )
 
 
 @pytest.mark.parametrize("path", PAGES[2:], ids=lambda path: path.stem)

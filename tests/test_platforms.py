@@ -4,6 +4,7 @@ import ast
 import importlib.metadata
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -123,6 +124,57 @@ def test_the_doctor_finds_nothing_here(capsys):
     assert [line.split()[:2] for line in lines] == [["ok", n] for n in names]
     for name in ("tensorflow", "numpy"):
         assert f"{name} {importlib.metadata.version(name)}" in lines[1]
+
+
+def test_the_doctor_knows_all_extras(monkeypatch, capsys):
+    """By the metadata of the package, and by what each needs in turn."""
+    metadata = importlib.metadata.metadata("supcon_tf")
+    extras = {*metadata.get_all("Provides-Extra")}
+    assert len(extras) >= 8
+    version = importlib.metadata.version
+    installed = {"torch": "2.4.0", "torchvision": None}
+    installed |= {"nbclient": None, "transformers": "5.1.0"}
+
+    def installed_version(name):
+        found = installed[name] if name in installed else version(name)
+        if found is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return found
+
+    monkeypatch.setattr(importlib.metadata, "version", installed_version)
+    doctor.main()
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [x for x in lines if x.startswith("ok  extras ")]
+    here, absent = line.removeprefix("ok  extras").split("; not installed: ")
+    assert {*re.findall(r"\w+", re.sub(r"\(.*?\)", "", line))} >= extras
+    assert "serving" in here and "text" in here
+    assert "notebook (without nbclient)" in absent
+    assert "torch (without torchvision)" in absent
+    assert "dev (without nbclient)" in absent
+    wrong = [x for x in lines if x.startswith("BAD extras ")]
+    told = "text, transformers is 5.1.0: pip install 'transformers<4.55,>=4.50'"
+    assert [x.partition(" of ")[2] for x in wrong] == [told]
+
+
+def test_the_doctor_needs_neither_an_installation_nor_tensorflow(monkeypatch):
+    """A checkout without metadata, and an environment with next to nothing."""
+    hidden = (
+        "import importlib.metadata, importlib.util, sys\n"
+        "def none(name):\n"
+        "    raise importlib.metadata.PackageNotFoundError(name)\n"
+        "importlib.metadata.metadata = none\n"
+        "find = importlib.util.find_spec\n"
+        "importlib.util.find_spec = (\n"
+        "    lambda name: None if name == 'tensorflow' else find(name)\n"
+        ")\n"
+        "sys.argv = ['supcon', 'doctor']\n"
+        "from supcon_tf import commands; commands.main()"
+    )
+    done = run(hidden)
+    assert done.returncode == 1 and not done.stderr
+    _, packages, tensorflow = done.stdout.splitlines()
+    assert packages.startswith("ok  packages     not known: pip install -e .")
+    assert tensorflow.startswith("BAD TensorFlow   is missing: pip install")
 
 
 def test_the_doctor_names_each_trap(monkeypatch, capsys):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from supcon_tf import config, run_files
@@ -54,6 +55,21 @@ def test_other_classes_are_listed(run):
         run.check_classes(("cat", "dog"))
     with pytest.raises(ValueError, match="got another order"):
         run.check_classes(("öl", "cat"))
+
+
+def test_classes_of_one_name_are_told_apart(tmp_path):
+    """Also in a run of an earlier version, and by the data's names."""
+    run = run_files.RunDirectory(tmp_path / "run")
+    names = ("crane", "dog", "crane")
+    run.create(config.PretrainSettings(str(run.path)), names)
+    assert run.class_names() == ("crane [0]", "dog", "crane [2]")
+    for own in (names, run.class_names()):
+        run.check_classes(own)
+    with pytest.raises(ValueError, match=r"got -crane \[2\] \+emu"):
+        run.check_classes(("crane [0]", "dog", "emu"))
+    run.write_predictions(np.eye(3), np.arange(3), None, names)
+    predictions = run_files.read_arrays(run.predictions_file)
+    assert tuple(predictions["class_names"]) == run.class_names()
 
 
 def test_missing_parts_are_named(run, tmp_path):

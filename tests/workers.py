@@ -17,6 +17,9 @@ def environments(count: int) -> list[dict[str, str]]:
         {
             **os.environ,
             "TF_GRPC_REUSE_PORT": "true",
+            # That of a company, which knows nothing of this machine.
+            "http_proxy": "http://localhost:9",
+            "no_proxy": "",
             "TF_CONFIG": json.dumps(
                 {"cluster": {"worker": addresses}, "task": task}
             ),

@@ -7,13 +7,14 @@ https://github.com/tensorflow/serving
 from __future__ import annotations
 
 import dataclasses
+import urllib.parse
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, proxies
 from supcon_tf.clients import model
 
 (
@@ -56,12 +57,21 @@ class GrpcModel(model.Served):
     """A model that is asked by remote procedure calls of HOST:PORT."""
 
     def __post_init__(self):
-        channel = grpc.insecure_channel(self.server, options=_OPTIONS)
+        host = urllib.parse.urlsplit(f"//{self.server}").hostname or ""
+        self._host, options = host, _OPTIONS
+        if proxies.is_this_machine(host):
+            options += (("grpc.enable_http_proxy", 0),)
+        channel = grpc.insecure_channel(self.server, options=options)
         weakref.finalize(self, channel.close)
         self._stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         self._spec = model_pb2.ModelSpec(name=self.name)
         if self.version is not None:
             self._spec.version.value = self.version
+
+    @property
+    def through(self) -> str:
+        """See `model.Served.through`."""
+        return proxies.used_by_grpc(self._host)
 
     def _tensors(self) -> model.Tensors:
         request = get_model_metadata_pb2.GetModelMetadataRequest(
@@ -98,7 +108,7 @@ class GrpcModel(model.Served):
             raise self._too_slow()
         kind = _ERRORS.get(code, exceptions.Failed)
         if kind is model.Unavailable:
-            raise kind(f"{self.server} is not there: {why}")
+            raise kind(f"{self.server} is not there: {why}{self.through}")
         if kind is not model.Refused:
-            why = f"{self.server} answers {code.name}: {why}"
+            why = f"{self.server} answers {code.name}: {why}{self.through}"
         raise kind(why)

@@ -97,11 +97,16 @@ class Served(Model):
     version: int | None = None
     timeout: float = 60.0
 
+    @property
+    def through(self) -> str:
+        """What an error says of the proxy between; "" without one."""
+        raise NotImplementedError
+
     def _too_slow(self) -> exceptions.Failed:
         """Of a request that took too long; another would too."""
         return exceptions.Failed(
             f"{self.server} must answer within --timeout={self.timeout:g} "
-            "seconds; fewer images per request take less"
+            f"seconds{self.through}; fewer images per request take less"
         )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from etils import epath
 
+from supcon_tf import rows as rows_
 from supcon_tf.clients import model
 
 # What a classifier gives for each class -> what one of them is called.
@@ -67,8 +68,9 @@ def csv_lines(rows: Iterable[model.Row], top: int = 5) -> Iterator[str]:
     several labels and has none), the highest probability (or similarity), a
     class and its probability for each of the `top`, error. Of
     others: path or text, a column for each number of their outputs, error.
+    Classes of one name have their number in brackets.
     """
-    rows = iter(rows)
+    rows = map(_with_distinct_names, rows)
     begun = []  # until the first answer tells the columns
     for row in rows:
         begun.append(row)
@@ -93,9 +95,10 @@ def _csv_line(cells: Iterable[object]) -> str:
 def json_lines(rows: Iterable[model.Row]) -> Iterator[str]:
     """A line per row: an object of path or text, and all outputs or error.
 
-    What a classifier gives for each class is an object by the classes' names.
+    What a classifier gives for each class is an object by the classes' names,
+    repeated ones with the number of the class in brackets.
     """
-    for row in rows:
+    for row in map(_with_distinct_names, rows):
         yield json.dumps(_named(row), ensure_ascii=False) + "\n"
 
 
@@ -106,6 +109,27 @@ def json_document(rows: Iterable[model.Row]) -> Iterator[str]:
         yield start + line.rstrip("\n")
         start = ",\n"
     yield "\n]\n" if start == ",\n" else "[]\n"
+
+
+def _with_distinct_names(row: model.Row) -> model.Row:
+    """A row whose classes can be told apart by their names."""
+    names = row.get("class_names", ())
+    if len(set(names)) == len(names):
+        return row
+    told = rows_.distinct(names)
+    changed = row | {"class_names": list(told)}
+    for scores in _SCORES:
+        if scores not in row:
+            continue
+        # Of equal ones the first, as in the model.
+        ranked = sorted(range(len(names)), key=lambda i: -row[scores][i])
+        # Of several labels, what is below the threshold has no name.
+        if row.get("predicted_class"):
+            changed["predicted_class"] = told[ranked[0]]
+        if "top_classes" in row:
+            top = zip(row["top_classes"], ranked, strict=False)
+            changed["top_classes"] = [name and told[i] for name, i in top]
+    return changed
 
 
 def _cells(row: model.Row, top: int) -> dict[str, object]:

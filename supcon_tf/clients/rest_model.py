@@ -17,7 +17,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Sequence
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, proxies
 from supcon_tf.clients import model
 
 _ERRORS = {
@@ -43,6 +43,16 @@ class RestModel(model.Served):
         self.url = f"{self.server.rstrip('/')}/v1/models/{quoted}"
         if self.version is not None:
             self.url += f"/versions/{self.version}"
+        # Not urlopen, whose proxies are those of its first call.
+        host = urllib.parse.urlsplit(self.url).hostname or ""
+        own = {} if proxies.is_this_machine(host) else None
+        handler = urllib.request.ProxyHandler(own)
+        self._opener = urllib.request.build_opener(handler)
+
+    @property
+    def through(self) -> str:
+        """See `model.Served.through`."""
+        return proxies.used_by_urllib(self.url)
 
     def _tensors(self) -> model.Tensors:
         metadata = self._ask("/metadata")["metadata"]
@@ -73,7 +83,7 @@ class RestModel(model.Served):
         )
         try:
             try:
-                answer = urllib.request.urlopen(request, timeout=self.timeout)
+                answer = self._opener.open(request, timeout=self.timeout)
             except urllib.error.HTTPError as error:
                 answer = error
             with answer:
@@ -82,14 +92,17 @@ class RestModel(model.Served):
             why = getattr(error, "reason", error)
             if isinstance(why, TimeoutError):
                 raise self._too_slow() from None
-            raise model.Unavailable(f"{self.url} is not there: {why}") from None
+            raise model.Unavailable(
+                f"{self.url} is not there: {why}{self.through}"
+            ) from None
         if isinstance(answer, urllib.error.HTTPError):
             raise self._error(answer.code, content.decode("utf-8", "replace"))
         try:
             return json.loads(content, parse_float=_float32)
         except ValueError:
             raise exceptions.Failed(
-                f"{self.url} must answer as TF Serving does, got {content[:80]}"
+                f"{self.url} must answer as TF Serving does, got "
+                f"{content[:80]}{self.through}"
             ) from None
 
     def _error(self, code: int, text: str) -> Exception:
@@ -100,7 +113,7 @@ class RestModel(model.Served):
             pass  # of a proxy; or with C's escapes, as early versions have
         kind, why = _ERRORS.get(code, exceptions.Failed), model.reason(text)
         if kind is not model.Refused:
-            why = f"{self.url} answers {code}: {why}"
+            why = f"{self.url} answers {code}: {why}{self.through}"
         if code == _TOO_SLOW:
             why += (
                 "; that is its own limit of time, not --timeout: fewer images "

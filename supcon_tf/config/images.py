@@ -253,8 +253,9 @@ class ViewSettings(Settings):
 class BatchSettings(Settings):
     """How many images become views at a time."""
 
-    # Where --batch_size is not given and the data are large enough.
-    LARGEST_BATCH = 256
+    # Where --batch_size is not given, and the steps of an epoch that a batch
+    # must leave.
+    LARGEST_BATCH, LEAST_STEPS = 256, 4
 
     batch_size: int | None = setting(
         None, at_least=1, adaptive=True, common=True

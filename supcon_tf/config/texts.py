@@ -125,6 +125,9 @@ class FinetuneTextSettings(
 ):
     """Settings of tools/finetune_text.py."""
 
+    # Where --batch_size is not given: 20 sentences make a step of 16.
+    LARGEST_BATCH, LEAST_STEPS = 16, 1
+
     objective: str = setting(
         "supcon+ce", choices=("ce", "supcon", "supcon+ce"), common=True
     )
@@ -136,8 +139,11 @@ class FinetuneTextSettings(
     """Multiply SupCon by the temperature; Gunel et al. do not."""
     temperature: float = setting(0.3, above=0, common=True)
     """Temperature tau of SupCon."""
-    batch_size: int = setting(16, at_least=1, common=True)
-    """Global batch size, in examples, over all replicas."""
+    batch_size: int | None = setting(
+        None, at_least=1, adaptive=True, common=True
+    )
+    """Global batch size, in examples, over all replicas; default: 16, or half
+    of it, a quarter, ... of fewer training examples."""
     examples_per_class: int | None = setting(None, at_least=1)
     """Examples of each class in a batch, so that anchors have positives;
     default: as the shuffled examples come."""

@@ -10,7 +10,7 @@ from concurrent import futures
 import tensorflow as tf
 from tensorflow.data.experimental import service
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, proxies
 
 _CONNECT_SECONDS = 5.0  # A port that is open answers in a round trip.
 _START_SECONDS = 60.0  # Time to start what a cluster starts all at once.
@@ -105,6 +105,7 @@ def check_service(address: str, seconds: float = _START_SECONDS) -> None:
     except futures.TimeoutError:
         raise exceptions.InvalidValue(
             f"{wanted}: no worker answered within {seconds:g} s"
+            f"{proxies.used_by_grpc()}"
         ) from None
     except (tf.errors.OpError, StopIteration) as error:
         raise exceptions.InvalidValue(f"{wanted}: {error}") from error
@@ -127,6 +128,7 @@ def start_dispatcher(
       ValueError: `port` is taken.
     """
     _check_free(port)
+    proxies.go_around()
     return service.DispatchServer(
         service.DispatcherConfig(
             port=port, work_dir=journal, fault_tolerant_mode=journal is not None
@@ -159,6 +161,7 @@ def start_workers(
         f"{dispatcher}",
         seconds,
     )
+    proxies.go_around(host)
     ports = [first_port and first_port + index for index in range(count)]
     for port in ports:
         _check_free(port)
@@ -194,7 +197,9 @@ def _connect(address: str, wanted: str, seconds: float = 0.0) -> None:
     while True:
         try:
             where = host.strip("[]"), int(port)
-            return socket.create_connection(where, _CONNECT_SECONDS).close()
+            socket.create_connection(where, _CONNECT_SECONDS).close()
+            # TensorFlow would ask a proxy, which knows nothing of the port.
+            return proxies.go_around(host)
         except OSError as error:
             if time.monotonic() >= end:
                 raise exceptions.InvalidValue(f"{wanted}: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import hashlib
 from collections.abc import Callable, Sequence
@@ -207,7 +208,8 @@ def from_arrays(
       images: [N, height, width, channels] of 1 to 16 channels, or gray [N,
         height, width]; uint8, or float of a `pixel_range`.
       labels: [N] or [N, 1] integers in 0..classes-1.
-      class_names: one per class; None names the classes "0", "1", ...
+      class_names: one per class, no two the same; None names the classes "0",
+        "1", ...
       name: name of the source.
       split: "train" or "test", for messages only.
       channels: 3 repeats one channel, 1 keeps it; None is 3 for gray images and
@@ -227,7 +229,8 @@ def from_arrays(
 
     Raises:
       ValueError: `images` or `labels` has another shape or dtype, their
-        lengths differ or are 0, or a label has no class name.
+        lengths differ or are 0, a label has no class name, or two classes have
+        the same.
     """
     images = _checked_images(np.asarray(images), pixel_range)
     if channels is None:
@@ -241,6 +244,13 @@ def from_arrays(
     labels = _checked_labels(np.asarray(labels), len(images))
     if class_names is None:
         class_names = [str(label) for label in range(int(labels.max()) + 1)]
+    counts = collections.Counter(class_names)
+    repeated = [name for name, count in counts.items() if count > 1]
+    exceptions.require(
+        not repeated,
+        "`class_names` must be different names",
+        f"{', '.join(repeated)} more than once",
+    )
     exceptions.require(
         0 <= labels.min() <= labels.max() < len(class_names),
         f"`labels` must be in 0..{len(class_names) - 1}",
@@ -330,6 +340,13 @@ def _checked_images(
     exceptions.require(low < high, "`pixel_range` must rise", pixel_range)
     exceptions.require(
         bool(np.isfinite(images).all()), "`images` must be finite", "NaN or inf"
+    )
+    least, most = images.min(), images.max()
+    exceptions.require(
+        # Of 0..1 where 0..255 is said, all images would be black.
+        not 0 < most - least < (high - low) / 128,
+        "`pixel_range` must be about that of the images",
+        f"{pixel_range} for images in {least:g}..{most:g}",
     )
     return ((images - low) * (255.0 / (high - low))).astype(np.float32)
 

@@ -83,9 +83,13 @@ class FineTuning(selection.Method):
         replicas = self._strategy.num_replicas_in_sync
         most = images.num_examples // replicas * replicas
         run = self._next_run()
-        settings = self._settings(
-            run, cell, seed, min(self.settings.batch_size, most)
+        batch_size = min(self.settings.batch_size, most)
+        if of_class := self.settings.images_per_class:
+            batch_size = min(batch_size, of_class * len(images.class_names))
+        batch_size = input_pipeline.shareable(
+            batch_size, replicas, of_class or 1
         )
+        settings = self._settings(run, cell, seed, batch_size)
         with self._strategy.scope():
             self._start(settings, images, most)
         values = [f"{name} {x:g}" for name, x in cell.items()]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 from supcon_tf import exceptions
-from supcon_tf.models import base, layers
+from supcon_tf.models import base, layers, pixels
 
 _RESCALING = (
     tf.keras.layers.Rescaling,
@@ -37,6 +38,9 @@ class BackboneEncoder(base.Model):
 
     Attributes:
       representation_dim: dim, an int; None before `build`.
+      takes_pixels: whether images of another range than 0..255 are refused:
+        not where "none" leaves the range to the backbone and no layer of it
+        divides pixels.
 
     Example:
       >>> import numpy as np
@@ -51,7 +55,7 @@ class BackboneEncoder(base.Model):
 
     Raises:
       ValueError: a bad argument; the backbone does not take the images, or puts
-        out something else.
+        out something else; floats are not in 0..255.
 
     Reference: https://arxiv.org/abs/2004.11362, Sec. 3.1.
     """
@@ -84,6 +88,9 @@ class BackboneEncoder(base.Model):
                 isinstance(x, _RESCALING) for x in backbone.submodules
             )
             self._mode = "none" if rescales else "tf"
+        self.takes_pixels = self._mode != "none" or any(
+            _divides_pixels(x) for x in backbone.submodules
+        )
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
         shape = layers.check_images(input_shape)
@@ -133,12 +140,22 @@ class BackboneEncoder(base.Model):
 
     def preprocess(self, images: tf.Tensor) -> tf.Tensor:
         """Pixels in 0..255 to what the backbone takes, in float32."""
+        if self.takes_pixels:
+            images = pixels.check(images)
         x = tf.cast(images, tf.float32)
         if self._mode == "none":
             return x
         return tf.keras.applications.imagenet_utils.preprocess_input(
             x, data_format="channels_last", mode=self._mode
         )
+
+
+def _divides_pixels(layer: tf.Module) -> bool:
+    """Whether a layer of a backbone shows that pixels in 0..255 go in."""
+    if isinstance(layer, tf.keras.layers.Rescaling):
+        return np.max(layer.scale) < 0.1
+    mean = getattr(layer, "input_mean", None)  # of a Normalization
+    return mean is not None and np.max(mean) > 1
 
 
 def as_encoder(model: tf.keras.Model) -> tf.keras.Model:

@@ -11,6 +11,7 @@ import h5py
 import tensorflow as tf
 
 from supcon_tf import exceptions, files
+from supcon_tf.models import pixels
 
 # A weight in Keras' own format, not one of what a compiled model has besides.
 _WEIGHT = re.compile(r"(?!metrics/|optimizer/).*\bvars/\d+")
@@ -54,6 +55,30 @@ class Model(tf.keras.Model):
         # wherever this model is nested, built by `build` or by a first call.
         with tf.name_scope(f"{self.name}/{layer.name}/"):
             layer.build(input_shape)
+
+    def fit(self, x: object = None, *args: object, **kwargs: object) -> object:
+        """Keras' fit.
+
+        Raises:
+          ValueError: an encoder is given images that are not in 0..255; of a
+            dataset it is tf.errors.InvalidArgumentError.
+        """
+        return super().fit(self._checked(x), *args, **kwargs)
+
+    def evaluate(
+        self, x: object = None, *args: object, **kwargs: object
+    ) -> object:
+        """Keras' evaluate; raises as `fit`."""
+        return super().evaluate(self._checked(x), *args, **kwargs)
+
+    def predict(self, x: object, *args: object, **kwargs: object) -> object:
+        """Keras' predict; raises as `fit`."""
+        return super().predict(self._checked(x), *args, **kwargs)
+
+    def _checked(self, x: object) -> object:
+        encoder = getattr(self, "encoder", self)
+        takes_pixels = getattr(encoder, "takes_pixels", False)
+        return pixels.checked(x) if takes_pixels else x
 
     def get_config(self) -> dict[str, object]:
         # Model.get_config is empty for a subclass; Layer's has name and dtype.

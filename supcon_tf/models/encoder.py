@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from supcon_tf import exceptions
 from supcon_tf.defaults import MOST_CHANNELS
-from supcon_tf.models import base, layers, resnet, vgg
+from supcon_tf.models import base, layers, pixels, resnet, vgg
 
 _RESNETS = {f"resnet{depth}": depth for depth in resnet.BLOCKS_PER_GROUP}
 _VGGS = {f"vgg{depth}": depth for depth in vgg.CONVS_PER_STAGE}
@@ -33,7 +33,8 @@ class Encoder(base.Model):
         images up to 64 pixels, else "imagenet". VGG has one stem, "auto".
       width: multiplier of all channels, positive.
       image_mean: mean per channel, of pixels in 0..1; three equal numbers
-        stand for any number of channels.
+        stand for any number of channels. (0, 0, 0), and an `image_std` of
+        (1 / 255,) * 3, are for images that are normalised already.
       image_std: standard deviation per channel, likewise.
       normalize: put out r / ||r|| as in the paper, not the pooled activations.
       synchronized_bn: BN statistics over all replicas of the strategy. Without
@@ -48,6 +49,8 @@ class Encoder(base.Model):
       representation_dim: int, times width: 256 for vgg8, 512 for vgg16 and
         ResNets below depth 50, else 2048.
       resolved_stem: "cifar" or "imagenet" once built; None before, and for VGG.
+      takes_pixels: whether floats of another range than 0..255 are refused:
+        not for images that are normalised already.
 
     Example:
       >>> import numpy as np
@@ -57,8 +60,9 @@ class Encoder(base.Model):
       TensorShape([2, 128])
 
     Raises:
-      ValueError: a bad argument; images that are not [batch, height, width, C];
-        stem "auto" where the size of the images is not known.
+      ValueError: a bad argument; images that are not [batch, height, width, C],
+        or floats that are not in 0..255; stem "auto" where the size of the
+        images is not known.
 
     Reference: https://arxiv.org/abs/2004.11362, Sec. 3.1.
     """
@@ -118,6 +122,9 @@ class Encoder(base.Model):
             if architecture in _RESNETS
             else vgg.output_filters(_VGGS[architecture], width)
         )
+        # A deviation of a level of pixels or so leaves what is normalised as
+        # it is.
+        self.takes_pixels = 255 * max(image_std) > 2
         self.resolved_stem: str | None = None
         self.stack: tf.keras.layers.Layer | None = None
 
@@ -171,6 +178,8 @@ class Encoder(base.Model):
             "encoder was built for",
             channels,
         )
+        if self.takes_pixels:
+            images = pixels.check(images)
         x = tf.cast(images, tf.float32) / 255.0
         # Equal numbers stand for any number of channels.
         mean, std = (

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, proxies
 from supcon_tf.models import backbone
 
 _KERAS = "keras:"
@@ -122,7 +122,9 @@ def imagenet_weights(architecture: str, image_size: int) -> list[np.ndarray]:
         address, _, reason = str(error).partition(": ")
         if "fetch failure" not in address:
             raise
-        file = address.rpartition("/")[2]
+        url = address.rpartition(" ")[2]
+        reason += proxies.used_by_urllib(url)
+        file = url.rpartition("/")[2]
         cache = os.path.join(os.path.expanduser("~"), ".keras", "models")
         raise exceptions.InvalidValue(
             f"`weights` must find {file} in {cache}, as Keras could not "

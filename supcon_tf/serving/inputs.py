@@ -12,6 +12,7 @@ import tensorflow as tf
 from supcon_tf import data, exceptions, text
 from supcon_tf.augment import geometry
 from supcon_tf.data import image_bytes
+from supcon_tf.models import pixels
 
 # Of a signature: what follows its name, its input, and what makes views of it.
 Kind = tuple[str, tf.TensorSpec, Callable[[tf.Tensor], tf.Tensor]]
@@ -140,7 +141,7 @@ class Images:
         )
         has_fractions = tf.reduce_any(images != tf.round(images))
         images = image_bytes.require(
-            (high > 1) | ~has_fractions,
+            ~pixels.are_scaled(low, high, has_fractions),
             images,
             "images must be in 0..255, not in 0..1, got at most ",
             high,

@@ -20,6 +20,7 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from supcon_tf import config, exceptions, files, run_files, scores
 from supcon_tf.augment import geometry
 from supcon_tf.serving import model_card
+from supcon_tf.text import in_graph
 from supcon_tf.training import console, runs
 
 EXTRAS = "assets.extra"  # the directory that SavedModels have for such files
@@ -33,8 +34,8 @@ _PREPROCESSING = (
     "not applied, transparency dropped"
 )
 _PREPROCESSING_OF_TEXTS = (
-    "UTF-8; WordPiece of the model's vocabulary, cut to max_length tokens, of "
-    "two sentences, with a tab between, the longer one first"
+    "UTF-8; {algorithm} of the model's vocabulary, cut to max_length tokens, "
+    "of two sentences, with a tab between, the longer one first"
 )
 
 
@@ -104,9 +105,12 @@ def _described_inputs(
 ) -> dict[str, object]:
     """What is done to images or texts."""
     if run.is_of_texts:
+        algorithm = in_graph.algorithm_of(run.tokenizer).NAME
         return {
             "max_length": run.settings.max_length,
-            "preprocessing": _PREPROCESSING_OF_TEXTS,
+            "preprocessing": _PREPROCESSING_OF_TEXTS.format(
+                algorithm=algorithm
+            ),
         }
     size = run.settings.image_size
     resized = round(size / geometry.CENTRAL_FRACTION)

@@ -40,7 +40,7 @@ import numpy.typing as npt
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import exceptions, files, models, text
+from supcon_tf import exceptions, files, models, rows, text
 from supcon_tf.data import image_bytes
 from supcon_tf.serving import inputs, requests
 
@@ -180,7 +180,8 @@ class ServedModel(tf.Module):
         self.is_unit_length = encoder.normalize
         self.prototypes = None
         self.threshold = threshold
-        self.class_lines = "".join(f"{name}\n" for name in class_names)
+        lines = [f"{name}\n" for name in rows.distinct(class_names)]
+        self.class_lines = "".join(lines)
         self.num_classes = len(class_names)
         self.top_k = min(top_k, self.num_classes)
         if prototypes is not None:

@@ -24,6 +24,7 @@ class ByteBpe(tf.Module):
         model with byte-level BPE.
     """
 
+    NAME = "byte-level BPE"
     # Types of normalizer, pre-tokenizer and model in the JSON.
     KINDS = (None, "ByteLevel", "BPE")
 

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from supcon_tf import exceptions, files
+from supcon_tf import exceptions
 from supcon_tf.data import tokens as tokens_
 from supcon_tf.models import base, layers
+from supcon_tf.text import pretrained
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
@@ -99,7 +100,7 @@ class TextEncoder(base.Model):
         Raises:
           ValueError: there is no such model, or it lacks a weight.
         """
-        network = _pretrained_network(path)
+        network = pretrained.load_network(import_transformers(), path)
         encoder = cls(network.config.to_dict(), **options)
         encoder.build((None, None, 2))
         encoder.network.set_weights(network.get_weights())
@@ -245,34 +246,4 @@ def _make_network(config: Mapping[str, object]) -> tf.keras.Model:
             "`config` must have a model_type that transformers has for "
             f"TensorFlow, got {kind}"
         ) from error
-    return _with_frozen_pooler(network_class(found))
-
-
-def _with_frozen_pooler(network: tf.keras.Model) -> tf.keras.Model:
-    """The network, with its pooler, which nothing uses, not to be trained."""
-    if pooler := getattr(network.layers[0], "pooler", None):
-        pooler.trainable = False
-    return network
-
-
-def _pretrained_network(path: str | os.PathLike[str]) -> tf.keras.Model:
-    library = import_transformers()
-    path = files.expanded(path, "model")
-    try:
-        network, loaded = library.TFAutoModel.from_pretrained(
-            path, output_loading_info=True
-        )
-    except (OSError, ValueError) as error:
-        raise exceptions.InvalidValue(
-            "`model` must be a directory of a model that transformers has for "
-            "TensorFlow, or the name of one that can be downloaded, got "
-            f"{path}: {exceptions.one_line(error)}"
-        ) from error
-    missing = [*loaded["missing_keys"], *map(str, loaded["mismatched_keys"])]
-    missing = [name for name in missing if "pooler" not in name]
-    exceptions.require(
-        not missing,
-        "`model` must have all weights of its network",
-        f"{path} without {', '.join(missing[:5])}",
-    )
-    return _with_frozen_pooler(network)
+    return pretrained.prepared(network_class(found))

@@ -55,18 +55,7 @@ class GraphTokenizer(tf.Module):
         pairs: bool = False,
     ):
         super().__init__()
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        rules = json.loads(backend.to_str()) if backend else {}
-        kinds = tuple(
-            (rules.get(part) or {}).get("type")
-            for part in ("normalizer", "pre_tokenizer", "model")
-        )
-        exceptions.require(
-            kinds in (wordpiece.WordPiece.KINDS, byte_bpe.ByteBpe.KINDS),
-            "`tokenizer` must have WordPiece with the rules of BERT, or "
-            "byte-level BPE with those of RoBERTa",
-            f"{type(tokenizer).__name__}, of {', '.join(map(str, kinds))}",
-        )
+        rules, algorithm = _rules(tokenizer), algorithm_of(tokenizer)
         unusual = _unusual(tokenizer, rules)
         exceptions.require(
             not unusual,
@@ -76,8 +65,8 @@ class GraphTokenizer(tf.Module):
         model = rules["model"]
         self.pieces_of = (
             byte_bpe.ByteBpe(model)
-            if kinds == byte_bpe.ByteBpe.KINDS
-            else wordpiece.WordPiece(backend, model)
+            if algorithm is byte_bpe.ByteBpe
+            else wordpiece.WordPiece(tokenizer.backend_tokenizer, model)
         )
         self.max_length, self.pairs = max_length, pairs
         self.frame, self.numbers = _frame(tokenizer, pairs)
@@ -106,6 +95,35 @@ class GraphTokenizer(tf.Module):
             rows += [pieces.with_values(tokens_), _repeated(behind, count)]
         made = tf.concat(rows, axis=1).to_tensor([tokens.NONE, 0])
         return tf.pad(made, [[0, 0], [1, 0], [0, 0]])  # seeds
+
+
+def algorithm_of(
+    tokenizer: transformers.PreTrainedTokenizerBase,
+) -> type[wordpiece.WordPiece] | type[byte_bpe.ByteBpe]:
+    """What makes pieces of the tokenizer's texts in a graph.
+
+    Raises:
+      ValueError: nothing does.
+    """
+    rules = _rules(tokenizer)
+    kinds = tuple(
+        (rules.get(part) or {}).get("type")
+        for part in ("normalizer", "pre_tokenizer", "model")
+    )
+    for algorithm in (wordpiece.WordPiece, byte_bpe.ByteBpe):
+        if kinds == algorithm.KINDS:
+            return algorithm
+    raise exceptions.InvalidValue(
+        "`tokenizer` must have WordPiece with the rules of BERT, or "
+        "byte-level BPE with those of RoBERTa, got "
+        f"{type(tokenizer).__name__}, of {', '.join(map(str, kinds))}"
+    )
+
+
+def _rules(tokenizer: transformers.PreTrainedTokenizerBase) -> dict:
+    """The JSON of a tokenizer; {} for one that is not of `tokenizers`."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    return json.loads(backend.to_str()) if backend else {}
 
 
 def _unusual(

@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from supcon_tf import data, exceptions
 from supcon_tf.data import tokens
-from supcon_tf.files import expanded
-from supcon_tf.text import encoder, files
+from supcon_tf.text import encoder, files, pretrained
 
 if TYPE_CHECKING:
     import transformers
@@ -34,15 +33,7 @@ def load_tokenizer(
       ImportError: the extra `text` is not installed.
       ValueError: there is none.
     """
-    library = encoder.import_transformers()
-    path = expanded(path, "model")
-    try:
-        return library.AutoTokenizer.from_pretrained(path)
-    except (OSError, ValueError, ImportError) as error:
-        raise exceptions.InvalidValue(
-            "`model` must have a tokenizer of transformers, got "
-            f"{path}: {exceptions.one_line(error)}"
-        ) from error
+    return pretrained.load_tokenizer(encoder.import_transformers(), path)
 
 
 def tokenize(
@@ -117,9 +108,15 @@ def to_source(
       (40, ('0', '1'))
 
     Raises:
-      ValueError: as `tokenize`; a label is not one of `class_names`.
+      ValueError: as `tokenize`; a label is not one of `class_names`, or two of
+        these are the same.
     """
     names = tuple(class_names or sorted(set(texts.labels)))
+    exceptions.require(
+        len(set(names)) == len(names),
+        "`class_names` must be different names",
+        f"{len(set(names))} of {len(names)}",
+    )
     numbers = {name: number for number, name in enumerate(names)}
     for place, label in zip(texts.ids, texts.labels, strict=True):
         exceptions.require(

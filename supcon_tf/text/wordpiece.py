@@ -29,6 +29,7 @@ class WordPiece(tf.Module):
       model: "model" of its JSON.
     """
 
+    NAME = "WordPiece"
     # Types of normalizer, pre-tokenizer and model in the JSON.
     KINDS = ("BertNormalizer", "BertPreTokenizer", "WordPiece")
 

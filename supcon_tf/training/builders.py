@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import config, data, exceptions, losses, models, text
+from supcon_tf import config, data, exceptions, losses, models, rows, text
 from supcon_tf.data import hierarchy, subsets
 from supcon_tf.training import devices, optimizers, schedules
 
@@ -249,7 +249,8 @@ def _supcon_loss(
         )
     }
     if settings.hierarchy is not None:
-        found = hierarchy.read_ancestors(settings.hierarchy, images.class_names)
+        names = rows.distinct(images.class_names)  # as the run has them
+        found = hierarchy.read_ancestors(settings.hierarchy, names)
         return losses.HierarchicalSupConLoss(
             ancestors=found.tolist(),
             penalty=settings.hierarchy_penalty,
@@ -293,18 +294,6 @@ def _class_shares(images: data.Source) -> list[float]:
         f"none of {images.class_names[counts.argmin()]}",
     )
     return (counts / counts.sum()).tolist()
-
-
-def chance(settings: config.PretrainSettings, replicas: int) -> float | None:
-    """The loss of equal projections, where the objective has tau and A(i)."""
-    if settings.loss not in ("supcon", "simclr"):
-        return None
-    shares = 1 if settings.cross_replica else replicas
-    contrasts = settings.batch_size // shares * settings.num_views - 1
-    contrasts += settings.queue_size  # once it is full
-    return losses.chance_loss(
-        contrasts, settings.temperature, settings.scale_by_temperature
-    )
 
 
 def optimizer(

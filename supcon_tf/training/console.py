@@ -12,7 +12,7 @@ import tensorflow as tf
 import supcon_tf
 from supcon_tf import config, data, distribute, exceptions, keras_2, models
 from supcon_tf.data import subsets
-from supcon_tf.training import builders, devices, preemption
+from supcon_tf.training import builders, chance, devices, preemption
 
 
 def print_line(name: str, text: object) -> None:
@@ -167,7 +167,7 @@ def print_pretraining(
     if stem in notes and stem != models.encoder.usual_stem(size):
         print_line("note", notes[stem])
     print_optimizer(settings)
-    print_line("loss", _describe_loss(settings, replicas))
+    print_line("loss", _describe_loss(settings, replicas, images))
 
 
 def print_finetuning(
@@ -193,7 +193,7 @@ def print_finetuning(
     print_start(settings, encoder, settings.model)
     print_optimizer(settings)
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    print_line("loss", _describe_loss(settings, replicas))
+    print_line("loss", _describe_loss(settings, replicas, train))
 
 
 def print_start(
@@ -217,7 +217,9 @@ def print_start(
     print_line("start", start)
 
 
-def _describe_loss(settings: config.PretrainSettings, replicas: int) -> str:
+def _describe_loss(
+    settings: config.PretrainSettings, replicas: int, images: data.Source
+) -> str:
     """Objective, its numbers, and the chance level where there is one."""
     temperature = f"temperature {settings.temperature}"
     numbers = {
@@ -245,10 +247,10 @@ def _describe_loss(settings: config.PretrainSettings, replicas: int) -> str:
     text += _describe_smoothing(settings)
     if settings.mixing != "none":
         text += f", {settings.mixing} of images and labels"
-    chance = builders.chance(settings, replicas)
-    if chance is not None:
+    level = chance.level(settings, replicas, images)
+    if level is not None:
         text += (
-            f"; chance level {chance:.4f}; what to expect of the first epochs: "
+            f"; chance level {level:.4f}; what to expect of the first epochs: "
             "docs/guides/training.md, Does it learn?"
         )
     return text

@@ -14,8 +14,6 @@ from supcon_tf import augment, config, data, exceptions, files
 from supcon_tf.data import hierarchy, subsets
 from supcon_tf.training import devices
 
-_LEAST_STEPS = 4  # of an epoch, where the batch is ours to choose
-
 
 def source(
     settings: config.PretrainSettings,
@@ -191,16 +189,20 @@ def _fitting_batch(
     settings: devices.StageSettings, images: data.Source, replicas: int
 ) -> int:
     size = settings.LARGEST_BATCH
-    if settings.images_per_class:
-        size = min(size, settings.images_per_class * len(images.class_names))
-    while size > 2 and images.num_examples < _LEAST_STEPS * size:
+    of_class = getattr(settings, "images_per_class", None)  # of images
+    of_class = of_class or getattr(settings, "examples_per_class", None)
+    if of_class:
+        size = min(size, of_class * len(images.class_names))
+    while size > 2 and images.num_examples < settings.LEAST_STEPS * size:
         size //= 2
-    unit = math.lcm(
-        replicas,
-        settings.images_per_class or 1,
-        getattr(settings, "gradient_cache_chunks", 1),
-    )
-    return max(size // unit, 1) * unit
+    chunks = getattr(settings, "gradient_cache_chunks", 1)
+    return shareable(size, replicas, of_class or 1, chunks)
+
+
+def shareable(batch_size: int, *divisors: int) -> int:
+    """The largest batch of at most so many that all divide, or the least."""
+    unit = math.lcm(*divisors)
+    return max(batch_size // unit, 1) * unit
 
 
 def views(

@@ -13,6 +13,7 @@ from supcon_tf.settings import adopt
 from supcon_tf.training import (
     builders,
     callbacks,
+    chance,
     checkpoints,
     console,
     devices,
@@ -142,8 +143,9 @@ def fit(
         return
     wait = progress.DataWait()
     saver = saving.Saver(run.checkpoints, parts, settings, start)
+    shown = views and views(0, own)
     watchers = make_callbacks(
-        settings, run, strategy, start, wait, measures, views and views(0, own)
+        settings, run, strategy, start, wait, measures, shown, images
     )
     # Several workers make the batches of each replica themselves.
     replicas = strategy.num_replicas_in_sync // workers if workers > 1 else 1
@@ -197,6 +199,7 @@ def make_callbacks(
     wait: progress.DataWait | None = None,
     measures: Sequence[tf.keras.callbacks.Callback] = (),
     views: tf.data.Dataset | None = None,
+    images: data.Source | None = None,
 ) -> list[tf.keras.callbacks.Callback]:
     """Checks, figures, what shows them, warnings and files, in that order.
 
@@ -205,10 +208,10 @@ def make_callbacks(
     """
     pretrains = isinstance(settings, config.PretrainSettings)
     replicas = strategy.num_replicas_in_sync
-    chance = builders.chance(settings, replicas) if pretrains else None
+    of_chance = chance.level(settings, replicas, images) if pretrains else None
     made = [
         callbacks.StopOnNonFiniteLoss(),
-        progress.Figures(settings.batch_size, chance),
+        progress.Figures(settings.batch_size, of_chance),
         *([wait] if wait else []),
         *measures,
         progress.ProgressBar(),

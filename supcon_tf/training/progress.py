@@ -23,6 +23,7 @@ _LIVE = (
     "data_wait",
     "learning_rate",
 )
+_SECONDS_PER_LINE = 1.0  # of an epoch, but for the first and the last
 _SECONDS_PER_LOOK = 0.5  # at the learning rate, which is on the device
 # Arrivals that are kept. A strategy copies a few batches ahead of the step, so
 # a slot is read long before it is used again.
@@ -161,6 +162,9 @@ class DataWait(tf.keras.callbacks.Callback):
 class ProgressBar(tf.keras.callbacks.ProgbarLogger):
     """A line per epoch with everything in its logs, and a bar until then.
 
+    Of epochs that take less than a second, a line per second: the first, the
+    last and some between.
+
     The bar, of `fit(verbose=1)`, is tqdm's, with the time left and the figures
     of the last step as they are; Keras' own bar would average examples/s and
     the like over the steps. This one takes its place, so put it behind the
@@ -170,6 +174,8 @@ class ProgressBar(tf.keras.callbacks.ProgbarLogger):
     def __init__(self) -> None:
         super().__init__("steps")
         self._bar: tqdm.tqdm | None = None
+        self._told = -math.inf  # when a line was
+        self._untold: str | None = None
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         self._label = f"{epoch + 1}/{self.epochs}"
@@ -207,7 +213,20 @@ class ProgressBar(tf.keras.callbacks.ProgbarLogger):
             seconds = round(time.perf_counter() - self._began)
             took = datetime.timedelta(seconds=seconds)
             figures = _text(first | logs)
-            console.print_line("epoch", f"{self._label}  {took}  {figures}")
+            self._untold = f"{self._label}  {took}  {figures}"
+            now = time.perf_counter()
+            if now - self._told >= _SECONDS_PER_LINE or (
+                epoch + 1 == self.epochs
+            ):
+                self._tell(now)
+
+    def on_train_end(self, logs: dict | None = None) -> None:
+        if self._untold:  # training was stopped
+            self._tell(time.perf_counter())
+
+    def _tell(self, now: float) -> None:
+        console.print_line("epoch", self._untold)
+        self._told, self._untold = now, None
 
 
 def verbosity() -> int:

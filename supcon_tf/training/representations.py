@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from supcon_tf import data, distribute, exceptions, measures
+from supcon_tf.models import pixels
 
 
 def represent(
@@ -79,7 +80,7 @@ def representer(
 
         @tf.function(reduce_retracing=True)
         def encode(images: tf.Tensor) -> tf.Tensor:
-            return encoder(images, training=False)
+            return _encoded(encoder, images)
 
         return lambda images: collect(
             encode,
@@ -93,7 +94,7 @@ def representer(
 
     @tf.function(reduce_retracing=True)  # tokens have many lengths
     def run(parts: tf.Tensor) -> tf.Tensor:
-        return strategy.run(lambda x: encoder(x, training=False), args=(parts,))
+        return strategy.run(lambda x: _encoded(encoder, x), args=(parts,))
 
     def represent_split(
         images: data.Source,
@@ -123,6 +124,12 @@ def representer(
         return collect(step, examples, into)
 
     return represent_split
+
+
+def _encoded(encoder: tf.keras.Model, images: tf.Tensor) -> tf.Tensor:
+    """The representations of images of a source."""
+    with pixels.trusted():
+        return encoder(images, training=False)
 
 
 def collect(
@@ -220,7 +227,7 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
     def on_train_begin(self, logs: dict | None = None) -> None:
         # Traced once, however many batches it gets.
         self._step = tf.function(
-            lambda images: self.model.encoder(images, training=False),
+            lambda images: _encoded(self.model.encoder, images),
             input_signature=[self._queries.element_spec[0]],
         )
 

@@ -1,6 +1,7 @@
 """A tf.data service: which batches come, and what can be wrong."""
 
 import collections
+import os
 import signal
 import socket
 
@@ -30,12 +31,23 @@ def closed_port():
         return listener.getsockname()[1]
 
 
+# That of a company, which knows nothing of this machine.
+PROXY = {"http_proxy": "http://localhost:9", "no_proxy": ""}
+
+
+@pytest.fixture(autouse=True)
+def proxy(monkeypatch):
+    for name, value in PROXY.items():
+        monkeypatch.setenv(name, value)
+
+
 @pytest.fixture(scope="module")
 def address():
     """Of a dispatcher with two workers, in a process of their own."""
     process = forks.Fork(
         "from supcon_tf import commands, config\n"
-        "commands.data_service(config.DataServiceSettings(port=0, workers=2))"
+        "commands.data_service(config.DataServiceSettings(port=0, workers=2))",
+        env={**os.environ, **PROXY},
     )
     yield process.read_line().strip().partition("=")[2]
     process.send_signal(signal.SIGTERM)

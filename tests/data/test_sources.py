@@ -114,6 +114,8 @@ def test_gray_arrays_become_rgb(shape):
          r"`labels` must be integers .*, got int64 of shape \[2, 2\]"),
         (noise(2, 8, 8, 3), [0, 2], ["a", "b"],
          r"`labels` must be in 0..1, got 0..2"),
+        (noise(2, 8, 8, 3), [0, 1], ["crane", "dog", "crane"],
+         "`class_names` must be different names, got crane more than once"),
         (noise(2, 8, 8, 3), [-1, 0], None,
          r"`labels` must be in 0..0, got -1..0"),
     ],

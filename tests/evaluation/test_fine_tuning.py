@@ -100,6 +100,24 @@ def test_every_training_starts_at_the_pretrained_encoder(tuned, finished_run):
     np.testing.assert_allclose(probabilities, 1 / 3, rtol=1e-6)
 
 
+def test_a_batch_of_few_images_fits(finished_run, image_folder):
+    """Also where each class has so many of it: 256 is nobody's choice."""
+    settings = config.TransferSettings(
+        str(finished_run.path),
+        dataset="folder",
+        data_dir=str(image_folder),
+        name="few",
+        method="finetune",
+        steps=1,
+        images_per_class=4,
+        images_per_label=5,
+        overwrite=True,
+    )
+    (draw,) = transfer.transfer_encoder(settings)["draws"]
+    assert draw["training_images"] == 15
+    assert draw["training"]["batch_size"] == 12
+
+
 def test_supcon_then_linear_and_both_at_once(finished_run, image_folder):
     """Both learn, from where they are told, and leave what they should."""
     for objective in ("supcon", "supcon+ce"):

@@ -123,6 +123,11 @@ def test_weights_that_cannot_be_downloaded_name_the_file(monkeypatch, tmp_path):
     message = "must find vgg16_.*_notop.h5 in .*keras/models, as Keras could"
     with pytest.raises(ValueError, match=message):
         models.imagenet_weights("keras:VGG16", 32)
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setenv("https_proxy", "http://me:secret@proxy.example:3128")
+    message = "through the proxy proxy.example:3128 of https_proxy"
+    with pytest.raises(ValueError, match=message):
+        models.imagenet_weights("keras:VGG16", 32)
     with pytest.raises(
         ValueError, match="that is not keras:NAME, got imagenet"
     ):

@@ -286,6 +286,14 @@ def test_class_names_are_a_line_per_class(tmp_path, class_names, message):
     assert not list(tmp_path.iterdir())
 
 
+def test_classes_of_one_name_are_told_apart(tmp_path):
+    _, classifier = small_export.encoder_and_classifier()
+    names = ("crane", "dog", "crane")
+    export(tmp_path / "1", class_names=names, classifier=classifier)
+    lines = (tmp_path / "1" / "assets" / "class_names.txt").read_text()
+    assert lines.splitlines() == ["crane [0]", "dog", "crane [2]"]
+
+
 def test_wrong_arguments_are_named(tmp_path):
     with pytest.raises(ValueError, match="`class_names` must be 0 names"):
         export(tmp_path / "1", class_names=("a",))

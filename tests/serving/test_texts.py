@@ -2,13 +2,23 @@
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+import tokenizers
 
-from supcon_tf import clients, config, evaluation, run_files, serving, training
+from supcon_tf import (
+    clients,
+    config,
+    evaluation,
+    run_files,
+    serving,
+    text,
+    training,
+)
 from supcon_tf.clients import paths
 from supcon_tf.serving import metadata
 from supcon_tf.training import runs
@@ -78,6 +88,7 @@ def test_the_record_says_what_was_exported(exported, finished_text_run):
     card = record["card"]
     assert card["Model"]["Encoder"].endswith("pooling cls; max_length 8")
     assert card["Model"]["Classes"] == "2: 0, 1"
+    assert card["Model"]["Input"].startswith("texts; UTF-8; WordPiece of the")
     assert card["Data"]["Split test"] == "12 texts, 6 to 6 of a class"
     top_1 = card["Measures"]["Top-1 accuracy, trained together"]
     assert top_1.endswith("to 100.0%)")
@@ -87,6 +98,31 @@ def test_the_record_says_what_was_exported(exported, finished_text_run):
     assert set(record["signatures"]) == names
     body = json.loads((exported / "assets.extra/request.json").read_text())
     assert list(body["instances"][0]) == ["text"]
+
+
+def test_the_record_says_which_tokenizer_it_is(
+    exported, finished_text_run, tmp_path
+):
+    """That of RoBERTa is no WordPiece; in the card too."""
+    trained = tokenizers.ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trained.train_from_iterator(["a b c d"], 270, special_tokens=special)
+    trained.save_model(str(tmp_path))
+    files = (str(tmp_path / name) for name in ("vocab.json", "merges.txt"))
+    of_roberta = text.import_transformers().RobertaTokenizerFast(*files)
+    of_roberta.save_pretrained(tmp_path / "roberta")
+
+    run = shutil.copytree(finished_text_run.path, tmp_path / "run")
+    shutil.rmtree(run / "language_model")
+    shutil.copytree(tmp_path / "roberta", run / "language_model")
+    directory = shutil.copytree(exported, tmp_path / "1")
+    opened = runs.open_run(run)
+    settings = config.ExportSettings(str(run), prototypes=True)
+    metadata.write_metadata(directory, opened, settings, "pretrained")
+    record = json.loads((directory / metadata.FILE).read_text())
+    assert record["preprocessing"].startswith("UTF-8; byte-level BPE of the")
+    assert "byte-level BPE" in record["card"]["Model"]["Input"]
+    assert "WordPiece" not in (directory / metadata.CARD).read_text()
 
 
 def test_all_ways_to_ask_give_the_same(exported, finished_text_run, tmp_path):

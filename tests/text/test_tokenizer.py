@@ -64,6 +64,8 @@ def test_a_label_that_training_has_not_is_named(folder, tmp_path):
     made = text.to_source(texts, tokenizer, 8)
     assert made.class_names == ("no", "yes") and made.labels.tolist() == [1, 0]
     assert made.name == "a.tsv" and made.ids == ("a.tsv:1", "a.tsv:2")
+    with pytest.raises(ValueError, match="be different names, got 2 of 3"):
+        text.to_source(texts, tokenizer, 8, class_names=["no", "yes", "no"])
     with pytest.raises(
         ValueError, match="a.tsv:2 must have a label of yes, got"
     ):

@@ -172,6 +172,31 @@ def test_the_default_batch_can_be_shared():
         input_pipeline.resolved_batch(settings, source, 3)
 
 
+@pytest.mark.parametrize(
+    ("texts", "options", "replicas", "expected"),
+    [
+        (1000, {}, 1, 16),
+        (20, {}, 1, 16),  # few-shot: a step an epoch
+        (14, {}, 1, 8),
+        (3, {}, 1, 2),
+        (14, {"examples_per_class": 3}, 1, 9),
+        (14, {}, 3, 6),
+        (1000, {"gradient_cache_chunks": 3}, 1, 15),
+    ],
+)
+def test_the_default_batch_of_texts_fits(texts, options, replicas, expected):
+    settings = config.FinetuneTextSettings(
+        "x", model="model", train_file="train.tsv", **options
+    )
+    resolved = input_pipeline.resolved_batch(
+        settings, blank(texts, 3), replicas
+    )
+    assert resolved.batch_size == expected
+    given = dataclasses.replace(settings, batch_size=12)
+    given = input_pipeline.resolved_batch(given, blank(texts, 3))
+    assert given.batch_size == 12
+
+
 def test_mixing_is_a_function_of_seed_and_step(tiny_settings):
     """A sequence that is entered later goes on as it would have."""
     settings = tiny_settings(objective="ce", mixing="mixup")

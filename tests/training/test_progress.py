@@ -193,6 +193,32 @@ def test_fast_steps_are_not_all_drawn_and_none_where_silent(bar, clock, capsys):
         assert bool(printed) == bool(verbose)
 
 
+@pytest.mark.parametrize("verbose", [1, 2])
+def test_short_epochs_are_a_line_per_second(verbose, clock, capsys):
+    """The first, the last, and of those that take longer every one."""
+
+    def lines(seconds, stops_after=None):
+        made = progress.ProgressBar()
+        made.set_params({"verbose": verbose, "epochs": 100, "steps": 1})
+        made.on_train_begin()
+        for epoch in range(stops_after or 100):
+            made.on_epoch_begin(epoch)
+            steps(made, [0], clock, seconds, **LOGS)
+            made.on_epoch_end(epoch, LOGS)
+        made.on_train_end()
+        printed = re.split("[\r\n]", capsys.readouterr().out)
+        return [
+            int(re.match(r"epoch\s+(\d+)/100  0:", line)[1])
+            for line in printed
+            if line.startswith("epoch     ")
+        ]
+
+    assert lines(0.3) == [1, *range(5, 100, 4), 100]
+    assert lines(1.0) == [*range(1, 101)]
+    # Stopped, it says where.
+    assert lines(0.01, stops_after=30) == [1, 30]
+
+
 def batches(clock=None, seconds=0.0):
     """Endless batches, with a pipeline's options.
 

@@ -117,6 +117,23 @@ def test_a_run_without_a_checkpoint_begins_anew(folder, tmp_path):
         assert [x[name] for x in again] == pytest.approx(expected, rel=1e-4)
 
 
+def test_a_few_sentences_need_no_flag(folder, tmp_path):
+    language_model.write_sentences(tmp_path / "few.tsv", 16)
+    settings = config.FinetuneTextSettings(
+        str(tmp_path / "run"),
+        model=str(folder),
+        train_file=str(tmp_path / "few.tsv"),
+        max_length=8,
+        epochs=1,
+    )
+    training.finetune_text(settings)
+    assert runs.open_run(tmp_path / "run").settings.batch_size == 8
+    # It goes on with the batch that it has.
+    again = dataclasses.replace(settings, epochs=2, resume=True)
+    training.finetune_text(again)
+    assert len(run_files.RunDirectory(tmp_path / "run").metrics()) == 2
+
+
 def test_a_test_file_may_come_later(folder, tmp_path):
     """And what else may differ where a run goes on is recorded."""
     run_dir = tmp_path / "run"

@@ -1,0 +1,165 @@
+"""Models and tokenizers of transformers from files, or why there are none.
+
+What the library advises, `from_pt=True` or `trust_remote_code=True`, no flag
+and no argument of ours can do: the messages here say what can be done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import types
+from typing import TYPE_CHECKING
+
+import tensorflow as tf
+
+from supcon_tf import exceptions, files, proxies
+
+if TYPE_CHECKING:
+    import transformers
+
+_MODEL = (
+    "`model` must be a directory of a model of transformers, or the name of "
+    "one that can be downloaded"
+)
+_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")  # of a hub
+_TOKENIZER = "`model` must have a tokenizer of transformers"
+# Whose layers `TextEncoder` knows.
+_FAMILIES = "BERT, RoBERTa, DistilBERT, MiniLM, ELECTRA, MPNet or DeBERTa"
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "tf_model.h5")
+# Where the library's message has this, that is what can be done.
+_REMEDIES = {
+    "h5 file": "its tf_model.h5 is damaged: download it anew",
+    "PyTorch": "PyTorch's weights and no model.safetensors; where torch is "
+    "installed, AutoModel.from_pretrained(OLD).save_pretrained(NEW) of "
+    "transformers writes it",
+    "valid metadata": "its model.safetensors names no library; "
+    "`save_pretrained` of transformers writes one that does",
+    "deserializ": "its model.safetensors is damaged, or a pointer of Git LFS: "
+    "download it anew, or `git lfs pull`",
+    "custom code": "it needs code of its own, which is not run here; take "
+    + _FAMILIES,
+    "configuration class": f"TensorFlow has no such network; take {_FAMILIES}",
+    "architecture": f"transformers knows no such network; take {_FAMILIES}",
+    "no sequence length": f"its network is of another kind; take {_FAMILIES}",
+    "model_type": "its config.json names no `model_type`",
+    "NoneType": "it has no tokenizer.json, nor a vocabulary; the tokenizer "
+    "that the model was trained with has them by its `save_pretrained`",
+    "connect": "huggingface.co cannot be reached; take a directory with "
+    "config.json, model.safetensors and tokenizer.json",
+}
+
+
+def load_network(
+    library: types.ModuleType, path: str | os.PathLike[str]
+) -> tf.keras.Model:
+    """The network of a directory, or of a hub's name, with its weights.
+
+    Raises:
+      ValueError: there is none that can be used, and why.
+    """
+    path = files.expanded(path, "model")
+    _check_name(path, _MODEL)
+    _check_folder(path)
+    try:
+        network, loaded = library.TFAutoModel.from_pretrained(
+            path, output_loading_info=True, trust_remote_code=False
+        )
+    except Exception as error:  # of safetensors, h5py, json, the hub, ...
+        raise _unusable(path, _MODEL, error) from error
+    network = prepared(network)
+    missing = [*loaded["missing_keys"], *map(str, loaded["mismatched_keys"])]
+    missing = [name for name in missing if "pooler" not in name]
+    exceptions.require(
+        not missing,
+        "`model` must have all weights of its network",
+        f"{path} without {', '.join(missing[:5])}",
+    )
+    return network
+
+
+def load_tokenizer(
+    library: types.ModuleType, path: str | os.PathLike[str]
+) -> transformers.PreTrainedTokenizerBase:
+    """The tokenizer of a directory, or of a hub's name.
+
+    Raises:
+      ValueError: there is none that can be used, and why.
+    """
+    path = files.expanded(path, "model")
+    _check_name(path, _TOKENIZER)
+    kind, options = library.AutoTokenizer, {"trust_remote_code": False}
+    try:
+        # What transformers 5 writes otherwise.
+        file = pathlib.Path(path) / "tokenizer_config.json"
+        written = json.loads(file.read_text()) if file.is_file() else {}
+        if written.get("tokenizer_class") == "TokenizersBackend":
+            kind = library.PreTrainedTokenizerFast
+        if isinstance(names := written.get("extra_special_tokens"), list):
+            options["extra_special_tokens"] = {}
+            options["additional_special_tokens"] = names
+        return kind.from_pretrained(path, **options)
+    except Exception as error:  # of tokenizers, sentencepiece, json, ...
+        raise _unusable(path, _TOKENIZER, error) from error
+
+
+def prepared(network: tf.keras.Model) -> tf.keras.Model:
+    """The network, with its pooler, which nothing uses, not to be trained.
+
+    Raises:
+      ValueError: it is not one of embeddings, blocks and nothing else.
+    """
+    main = network.layers[0]
+    blocks = getattr(main, "encoder", None)
+    blocks = blocks or getattr(main, "transformer", None)
+    exceptions.require(
+        len(network.layers) == 1
+        and hasattr(main, "embeddings")
+        and hasattr(blocks, "layer")
+        and hasattr(network.config, "max_position_embeddings"),
+        f"`model` must be one of {_FAMILIES}",
+        network.config.model_type,
+    )
+    if pooler := getattr(main, "pooler", None):
+        pooler.trainable = False
+    return network
+
+
+def _check_name(path: str | os.PathLike[str], rule: str) -> None:
+    """Raises ValueError for what is neither a directory nor a hub's name."""
+    exceptions.require(
+        os.path.isdir(path) or _NAME.fullmatch(os.fspath(path)) is not None,
+        rule,
+        f"{path}: there is no such directory",
+    )
+
+
+def _check_folder(path: str | os.PathLike[str]) -> None:
+    """Raises ValueError for a directory that lacks files of a model."""
+    folder = pathlib.Path(path)
+    if not folder.is_dir():
+        return
+    exceptions.require(
+        (folder / "config.json").is_file(),
+        _MODEL,
+        f"{path}: it has no config.json; copy all files of the model",
+    )
+    if any((folder / name).is_file() for name in _WEIGHTS):
+        return
+    remedy = "it has no model.safetensors; copy all files of the model"
+    if any(folder.glob("*.bin*")):
+        remedy = _REMEDIES["PyTorch"]
+    raise exceptions.InvalidValue(f"{_MODEL}, got {path}: {remedy}")
+
+
+def _unusable(
+    path: str | os.PathLike[str], rule: str, error: Exception
+) -> exceptions.InvalidValue:
+    """The error to raise for what the library makes of files."""
+    remedies = [text for word, text in _REMEDIES.items() if word in str(error)]
+    reason = (*remedies, exceptions.one_line(error))[0]
+    if "connect" in str(error):
+        reason += proxies.used_by_urllib("https://huggingface.co")
+    return exceptions.InvalidValue(f"{rule}, got {path}: {reason}")

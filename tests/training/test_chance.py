@@ -1,0 +1,210 @@
+"""The chance level of a run is what its own loss makes of equal projections."""
+
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import config, data, losses
+from supcon_tf.data import sampling
+from supcon_tf.training import builders, chance
+
+BATCH, SIZES = 16, (80, 40, 20, 10, 10)
+TREE = "a/x a/y b/x b/y b/z"
+
+
+def source(sizes=SIZES, names=None):
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    images = np.zeros([len(labels), 8, 8, 3], np.uint8)
+    return data.from_arrays(images, labels, names)
+
+
+def of_several_labels():
+    """Some have none; of several, jaccard weighs."""
+    rng = np.random.default_rng(0)
+    labels = rng.random([160, 4]) < [0.4, 0.2, 0.1, 0.05]
+    images = np.zeros([160, 8, 8, 3], np.uint8)
+    fields = data.sources.by_index(images, labels.astype(np.uint8))
+    return data.Source("x", "train", tuple("abcd"), image_size=8, **fields)
+
+
+def batches(images, settings, epochs=25):
+    """Labels [batch, ...] in the order of training."""
+    kind = "images" if "images_per_class" in vars(settings) else "examples"
+    if per_class := getattr(settings, f"{kind}_per_class"):
+        images = sampling.class_balanced(images, settings.batch_size, per_class)
+        epochs = 3  # which are all the same
+    size = settings.batch_size
+    for epoch in range(epochs):
+        records = images.records(tf.constant([epoch, 1], tf.int32))
+        order = np.array([*records.as_numpy_iterator()])
+        steps = len(order) // size
+        yield from np.split(images.labels[order[: steps * size]], steps)
+
+
+def measured(settings, images, parts=1):
+    """The mean of the loss itself, where all projections are equal."""
+    model = None
+    if settings.queue_size:
+        queue = losses.ProjectionQueue(settings.queue_size, 2)
+        model = types.SimpleNamespace(queue=queue)
+    loss = builders.loss(settings, model, images)
+    loss.reduction = tf.keras.losses.Reduction.NONE
+    mean = tf.function(lambda labels, z: tf.reduce_mean(loss(labels, z)))
+    means = []
+    for labels in batches(images, settings):
+        for own in np.split(labels, parts):
+            z = tf.ones([len(own), settings.num_views, 2])
+            if model is None or int(queue.filled) == queue.size:
+                means.append(float(mean(own, z)))
+        if model is not None:
+            rows = np.repeat(labels, settings.num_views, axis=0)
+            queue.enqueue(np.full([len(rows), 2], 0.5**0.5), rows)
+    return np.mean(means)
+
+
+CASES = {
+    "simclr": {"objective": "simclr", "num_views": 3},
+    "joint": {"objective": "supcon+ce", "denominator": "one_positive"},
+    "one_positive": {"denominator": "one_positive"},
+    "only_negatives": {"denominator": "only_negatives"},
+    "in": {"denominator": "one_positive", "formulation": "in"},
+    "first": {"denominator": "one_positive", "anchor_views": "first"},
+    "cap": {"positives_cap": 4, "formulation": "in"},
+    "cap_one": {"positives_cap": 2, "denominator": "one_positive"},
+    "one_view": {"num_views": 1},
+    "one_view_negatives": {"num_views": 1, "denominator": "only_negatives"},
+    "queue": {"queue_size": 48},
+    "queue_one": {"queue_size": 48, "denominator": "one_positive"},
+    "queue_cap": {"queue_size": 48, "positives_cap": 5, "num_views": 1},
+    "queue_long": {"queue_size": 300, "denominator": "only_negatives"},
+    "balanced": {"images_per_class": 4, "denominator": "one_positive"},
+    "balanced_view": {"images_per_class": 4, "num_views": 1},
+    "unscaled": {
+        "temperature": 0.5,
+        "scale_by_temperature": False,
+        "denominator": "one_positive",
+    },
+}
+
+
+def settings_of(**options):
+    return config.PretrainSettings("x", batch_size=BATCH, **options)
+
+
+def assert_level(settings, images, replicas=1, parts=1):
+    level = chance.level(settings, replicas, images)
+    # Draws of few samples are now without positives and now not.
+    error = 0.02 if settings.num_views == 1 else 0.004
+    assert level == pytest.approx(measured(settings, images, parts), rel=error)
+    return level
+
+
+@pytest.mark.parametrize("options", CASES.values(), ids=CASES)
+def test_equal_projections_have_the_level(options):
+    assert_level(settings_of(**options), source())
+
+
+@pytest.mark.parametrize("denominator", ["all", "one_positive"])
+@pytest.mark.parametrize("per_class", [None, 4])
+def test_a_replica_may_contrast_its_own_part(denominator, per_class):
+    options = {"denominator": denominator, "images_per_class": per_class}
+    alone = settings_of(**options, cross_replica=False)
+    level = assert_level(alone, source(), replicas=2, parts=2)
+    whole = settings_of(**options)
+    assert chance.level(whole, 2, source()) > level + 0.01
+    assert chance.level(whole, 2, source()) == chance.level(whole, 1, source())
+
+
+def test_replicas_have_the_level(mirrored_strategy):
+    images = source()
+    for cross_replica in (True, False):
+        settings = settings_of(
+            denominator="one_positive", cross_replica=cross_replica
+        )
+        loss = builders.loss(settings, None, images)
+        loss.reduction = tf.keras.losses.Reduction.NONE
+
+        @tf.function
+        def step(labels, loss=loss):
+            z = tf.ones([BATCH // 2, 2, 2])
+            values = mirrored_strategy.run(
+                lambda own: tf.reduce_mean(loss(own, z)), args=(labels,)
+            )
+            return mirrored_strategy.reduce("MEAN", values, axis=None)
+
+        means = []
+        for labels in batches(images, settings):
+            parts = np.split(labels, 2)
+            means.append(
+                step(
+                    mirrored_strategy.experimental_distribute_values_from_function(
+                        lambda context, parts=parts: tf.constant(
+                            parts[context.replica_id_in_sync_group]
+                        )
+                    )
+                )
+            )
+        level = chance.level(settings, 2, images)
+        assert level == pytest.approx(np.mean(means), rel=5e-3)
+
+
+@pytest.mark.parametrize("positives", ["any", "all", "jaccard"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"denominator": "one_positive"},
+        {"denominator": "only_negatives", "positives_cap": 6},
+        {"num_views": 1},
+    ],
+    ids=str,
+)
+def test_images_of_several_labels_have_it(positives, options):
+    settings = settings_of(multi_label=True, positives=positives, **options)
+    assert_level(settings, of_several_labels())
+
+
+@pytest.mark.parametrize("denominator", ["all", "one_positive"])
+def test_classes_with_parents_have_it(denominator):
+    settings = settings_of(
+        hierarchy="names", hierarchy_penalty=3.0, denominator=denominator
+    )
+    images = source(names=TREE.split())
+    assert_level(settings, images)
+    one_view = settings_of(hierarchy="names", num_views=1)
+    assert chance.level(one_view, 1, images) is None
+
+
+@pytest.mark.parametrize("per_class", [None, 4])
+def test_texts_of_one_view_have_it(per_class):
+    settings = config.FinetuneTextSettings(
+        "x",
+        model="m",
+        train_file="t.tsv",
+        batch_size=8,
+        examples_per_class=per_class,
+        learning_rate=1.0,
+    )
+    assert_level(settings, source((90, 10)))
+
+
+def test_the_level_of_the_digits():
+    """That of the issue: 0.5541 was printed, the loss began at 0.5444."""
+    labels = np.arange(1280) % 10
+    images = data.from_arrays(np.zeros([1280, 8, 8, 3], np.uint8), labels)
+    settings = config.PretrainSettings(
+        "x", batch_size=128, denominator="one_positive"
+    )
+    loss = builders.loss(settings)
+    equal = np.ones([128, 2, 2], np.float32)
+    assert float(loss(labels[:128], equal)) == pytest.approx(0.5444, abs=1e-4)
+    level = chance.level(settings, 1, images)
+    assert level == pytest.approx(0.5437, abs=5e-5)
+    # Where labels are not known, classes are taken to be of one size.
+    unread = data.Source(**{**vars(images), "labels": None})
+    assert chance.level(settings, 1, unread) == pytest.approx(level, rel=1e-4)
+    assert chance.level(settings, 1) is None
+    assert chance.level(settings_of(), 1) == pytest.approx(0.1 * np.log(31))
+    for objective in ("npairs", "triplet", "bcl", "paco", "ce", "max_margin"):
+        assert chance.level(settings_of(objective=objective), 1, images) is None
