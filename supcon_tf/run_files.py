@@ -311,7 +311,7 @@ class RunDirectory:
             ids=np.array(ids or range(len(labels))),
             labels=labels,
             probabilities=probabilities,
-            class_names=np.array(rows.distinct(class_names)),
+            class_names=np.array(class_names),
             **({} if classes is None else {"classes": classes}),
         )
 
@@ -341,7 +341,7 @@ class RunDirectory:
 
     def check_classes(self, class_names: tuple[str, ...]) -> None:
         """Raises ValueError unless the data has the classes of the run."""
-        known, class_names = self.class_names(), rows.distinct(class_names)
+        known = self.class_names()
         if known != class_names:
             changes = [f"-{n}" for n in known if n not in class_names]
             changes += [f"+{n}" for n in class_names if n not in known]

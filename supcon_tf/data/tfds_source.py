@@ -183,7 +183,7 @@ def prepared_builder(
             f"TFDS could not prepare {name}: {error}\nA set that must be "
             "downloaded by hand (imagenet2012: ILSVRC2012_img_train.tar and "
             f"ILSVRC2012_img_val.tar) belongs in {root}downloads/manual; "
-            "a folder of images needs no TFDS: --dataset=folder"
+            "a folder of images needs no TFDS"
         ) from error
     return builder
 

@@ -18,7 +18,7 @@ import tensorflow as tf
 from etils import epath
 from google.protobuf import message
 
-from supcon_tf import exceptions, files
+from supcon_tf import exceptions, files, rows
 from supcon_tf.data import partition, progress
 
 WEIGHT = "image/weight"
@@ -238,17 +238,15 @@ def _distinct(
 
     ImageNet has two classes called crane.
     """
-    of_name = collections.defaultdict(set)
     names: dict[int | str, str] = {}
-    for split in labels.values():
-        for value, name in split.items():
-            of_name[name].add(value)
+    for named in labels.values():
+        for value, name in named.items():
             _check_name(value, names.setdefault(value, name), name)
+    values = sorted(names)
+    distinct = rows.distinct([names[value] for value in values])
+    name_of = dict(zip(values, distinct, strict=True))
     return {
-        split: [
-            (value, name if len(of_name[name]) == 1 else f"{name} [{value}]")
-            for value, name in sorted(named.items())
-        ]
+        split: [(value, name_of[value]) for value in sorted(named)]
         for split, named in labels.items()
     }
 

@@ -8,7 +8,6 @@ import io
 import numpy as np
 
 from supcon_tf import files, measures, run_files
-from supcon_tf import rows as rows_
 from supcon_tf.evaluation import splits
 from supcon_tf.training import runs
 
@@ -96,7 +95,7 @@ def write_label_issues(
     and `issue_margins` [M] float32.
     """
     order, suggested, margins = (x[:count] for x in issues)
-    names, ids = rows_.distinct(bank.source.class_names), bank.names(order)
+    names, ids = bank.source.class_names, bank.names(order)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["example", "label", "suggested", "margin"])

@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from supcon_tf import files
-from supcon_tf import rows as rows_
 from supcon_tf.evaluation import splits
 from supcon_tf.training import runs, tensorboard
 
@@ -75,7 +74,7 @@ def write_projector(
 def _metadata(test: splits.EncodedSplit, positions: np.ndarray) -> str:
     """A line with names of columns, and one per point."""
     labels, predicted = test.labels[positions], test.predicted[positions]
-    names = np.array(rows_.distinct(test.source.class_names))
+    names = np.array(test.source.class_names)
     columns = {"class": names[labels], "label": labels}
     if test.predictions is not None:
         columns["predicted"] = names[predicted]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from supcon_tf import config, data, measures, rows, run_files
+from supcon_tf import config, data, measures, run_files
 from supcon_tf.data import subsets
 from supcon_tf.evaluation import plots, splits
 from supcon_tf.training import input_pipeline, runs
@@ -75,7 +75,7 @@ def write_representations(
         ids=test.names(positions),
         plane=_plane(points, method),
         plane_method=np.array(method),
-        class_names=np.array(rows.distinct(test.source.class_names)),
+        class_names=np.array(test.source.class_names),
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import config, data, exceptions, losses, models, rows, text
+from supcon_tf import config, data, exceptions, losses, models, text
 from supcon_tf.data import hierarchy, subsets
 from supcon_tf.training import devices, optimizers, schedules
 
@@ -249,7 +249,7 @@ def _supcon_loss(
         )
     }
     if settings.hierarchy is not None:
-        names = rows.distinct(images.class_names)  # as the run has them
+        names = images.class_names
         found = hierarchy.read_ancestors(settings.hierarchy, names)
         return losses.HierarchicalSupConLoss(
             ancestors=found.tolist(),

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from supcon_tf import config, data, rows
+from supcon_tf import config, data
 from supcon_tf.data import hierarchy
 
 _ANCHORS = 1000  # of several labels, compared with all images
@@ -75,7 +75,7 @@ def _mean_penalty(
 
     No level's own loss is above that of the classes, which is the maximum.
     """
-    names = rows.distinct(images.class_names)
+    names = images.class_names
     ancestors = hierarchy.read_ancestors(settings.hierarchy, names)
     heights = 1 + np.arange(ancestors.shape[1])
     return float(np.mean(settings.hierarchy_penalty ** (1 / heights)))

@@ -265,10 +265,10 @@ def test_two_labels_of_one_name_stay_two_classes(tmp_path):
     write(tmp_path, *several)
     index = json.loads((tmp_path / "tfrecords.json").read_text())
     assert index["labels"]["train"][1] == [1, "dog"]
-    labels = {"train": {1: "crane", 2: "crane", 3: "dog"}, "test": {1: "crane"}}
+    labels = {"train": {3: "dog", 1: "crane", 2: "crane"}, "test": {2: "crane"}}
     assert tfrecord_index._distinct(labels) == {
-        "train": [(1, "crane [1]"), (2, "crane [2]"), (3, "dog")],
-        "test": [(1, "crane [1]")],
+        "train": [(1, "crane [0]"), (2, "crane [1]"), (3, "dog")],
+        "test": [(2, "crane [1]")],
     }
     with pytest.raises(ValueError, match="label 1 must have one name .* a and"):
         tfrecord_index._distinct({"train": {1: "a"}, "test": {1: "b"}})

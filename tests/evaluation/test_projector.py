@@ -14,7 +14,7 @@ import tensorflow as tf
 from PIL import Image
 from tensorboard import program
 
-from supcon_tf import config, data, measures, rows, training
+from supcon_tf import config, data, measures, training
 from supcon_tf.evaluation import projector, splits
 from supcon_tf.training import runs
 
@@ -56,15 +56,6 @@ POSITIONS = [0, 1, 2, 4, 5, 6, 8, 9]
 def write(run, split, count=COUNT):
     of_run = runs.Run(run, config.PretrainSettings("x"), "")
     projector.write_projector(of_run, split, splits.evenly(COUNT, count))
-
-
-def test_classes_of_one_name_are_told_apart(test_split, tmp_path):
-    made = training.RunDirectory(tmp_path / "run")
-    names = ("crane", "dog", "crane")
-    source = dataclasses.replace(test_split.source, class_names=names)
-    write(made, dataclasses.replace(test_split, source=source))
-    lines = (made.projector / "metadata.tsv").read_text().splitlines()
-    assert {x.split("\t")[0] for x in lines[1:]} == {*rows.distinct(names)}
 
 
 class Board:

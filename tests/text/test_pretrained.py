@@ -160,7 +160,7 @@ def test_why_a_tokenizer_cannot_be_used_is_said(folder, tmp_path):
     remove(folder, *OF_TOKENIZER)
     with pytest.raises(ValueError, match="it has no tokenizer.json, nor a vo"):
         text.load_tokenizer(folder)
-    for path in (tmp_path / "none", "~/model", "../model", "a/b/c"):
+    for path in (tmp_path / "none", "../model", "a/b/c"):
         for load in (text.load_tokenizer, text.TextEncoder.from_pretrained):
             with pytest.raises(ValueError, match=f"got {path}: there is no su"):
                 load(path)

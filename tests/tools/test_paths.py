@@ -56,7 +56,7 @@ def test_a_run_is_used(odd):
     root, run = odd
     path = str(run.path)
     evaluation.evaluate(config.EvaluateSettings(path, plane="pca"))
-    assert len(run.evaluation()["linear"]) and run.stages() == ["linear"]
+    assert run.evaluated().evaluation()["linear"] and run.stages() == ["linear"]
     for _ in range(2):
         serving.export(config.ExportSettings(path))
     assert run.exports() == [1, 2]
@@ -71,7 +71,7 @@ def test_a_run_is_used(odd):
         x["predicted_class"] == pathlib.Path(x["path"]).parent.name
         for x in rows
     ]
-    assert sum(right) / 21 == run.evaluation()["linear"]["top_1"]
+    assert sum(right) / 21 == run.evaluated().evaluation()["linear"]["top_1"]
     made = conversion.convert(
         config.ConvertSettings(path, formats=("tflite_float32",))
     )
