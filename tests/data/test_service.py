@@ -111,8 +111,8 @@ def test_a_service_that_cannot_be_used_is_an_error(closed_port):
     for address, message in (
         ("localhost:5050", "`address` must be grpc://host:port, got localhost"),
         ("grpc://localhost", "`address` must be grpc://host:port"),
-        (f"grpc://localhost:{closed_port}", r"--data_service\), got .*refused"),
-        ("grpc://nowhere.invalid:5050", r"\(--data_service\), got grpc://now"),
+        (f"grpc://localhost:{closed_port}", r"data_service.py, got .*refused"),
+        ("grpc://nowhere.invalid:5050", "data_service.py, got grpc://nowhere"),
     ):
         with pytest.raises(ValueError, match=message):
             service.check_service(address, seconds=0.2)
