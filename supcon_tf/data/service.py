@@ -84,7 +84,8 @@ def check_service(address: str, seconds: float = _START_SECONDS) -> None:
       ValueError: nothing can be reached at `address` within seconds, it is
         not a dispatcher of this TensorFlow, or it has no workers.
     """
-    wanted = f"`address` must be that of a running tools/data_service.py, got {address}"
+    rule = "`address` must be that of a running tools/data_service.py"
+    wanted = f"{rule}, got {address}"
     _connect(address, wanted)
     answer: futures.Future[tf.Tensor] = futures.Future()
 
