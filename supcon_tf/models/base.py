@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import os
 import re
 from collections.abc import Mapping, Sequence
 
 import h5py
+import numpy as np
 import tensorflow as tf
 
 from supcon_tf import exceptions, files
@@ -56,14 +58,34 @@ class Model(tf.keras.Model):
         with tf.name_scope(f"{self.name}/{layer.name}/"):
             layer.build(input_shape)
 
+    def __call__(
+        self, inputs: tf.Tensor, *args: object, **kwargs: object
+    ) -> object:
+        """Keras' step around `call`."""
+        return super().__call__(self._of_known_shape(inputs), *args, **kwargs)
+
+    def _of_known_shape(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Inputs with the views and channels that the model was built for.
+
+        Keras hides the shape of what a generator yields.
+        """
+        if not self.built or not tf.is_tensor(inputs):
+            return inputs
+        known = tf.TensorShape(self._build_input_shape)
+        rank = inputs.shape.rank
+        if rank not in (4, 5) or rank != known.rank or inputs.shape[-1]:
+            return inputs
+        sides = known[:-3].as_list() + [None, None, known[-1]]
+        return tf.ensure_shape(inputs, [None, *sides[1:]])
+
     def fit(self, x: object = None, *args: object, **kwargs: object) -> object:
-        """Keras' fit.
+        """Keras' fit; a generator's first batch tells the shape of all.
 
         Raises:
           ValueError: an encoder is given images that are not in 0..255; of a
             dataset it is tf.errors.InvalidArgumentError.
         """
-        return super().fit(self._checked(x), *args, **kwargs)
+        return super().fit(self._checked(self._built_for(x)), *args, **kwargs)
 
     def evaluate(
         self, x: object = None, *args: object, **kwargs: object
@@ -74,6 +96,17 @@ class Model(tf.keras.Model):
     def predict(self, x: object, *args: object, **kwargs: object) -> object:
         """Keras' predict; raises as `fit`."""
         return super().predict(self._checked(x), *args, **kwargs)
+
+    def _built_for(self, x: object) -> object:
+        """What `fit` is given, once the model is built for what it yields."""
+        is_sequence = isinstance(x, tf.keras.utils.Sequence)
+        if self.built or not (is_sequence or inspect.isgenerator(x)):
+            return x
+        first = x[0] if is_sequence else next(x)
+        inputs = first[0] if isinstance(first, tuple | list) else first
+        with self.distribute_strategy.scope():
+            self.build((None, *np.shape(inputs)[1:]))
+        return x if is_sequence else itertools.chain([first], x)
 
     def _checked(self, x: object) -> object:
         encoder = getattr(self, "encoder", self)

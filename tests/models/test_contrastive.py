@@ -302,3 +302,45 @@ def test_options_are_checked():
         model.train_on_batch(_views(8), LABELS)
     with pytest.raises(ValueError, match=r"`labels` must be \[batch\] int"):
         model.test_on_batch(_views(8), np.eye(3)[LABELS])
+
+
+class Sequence(tf.keras.utils.Sequence):
+    """Batches as Keras' own loaders give them."""
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        return _views(4 + index), np.arange(4 + index) % 2
+
+
+class Images(Sequence):
+    """The first views alone."""
+
+    def __getitem__(self, index):
+        views, labels = super().__getitem__(index)
+        return views[:, 0], labels
+
+
+def generated():
+    for index in range(3):
+        yield Sequence()[index]
+
+
+@pytest.mark.parametrize("make_batches", [Sequence, generated])
+@pytest.mark.parametrize("kind", ["views", "images"])
+def test_keras_sequences_and_generators_train(make_batches, kind):
+    """Whose shapes Keras hides, with a model that nobody has built."""
+    tf.keras.utils.set_random_seed(0)
+    model, loss = _model(), losses.SupConLoss()
+    batches = make_batches()
+    if kind == "images":
+        model = models.LinearClassifier(model.encoder, 2)
+        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        if make_batches is Sequence:
+            batches = Images()
+        else:
+            batches = ((views[:, 0], labels) for views, labels in batches)
+    model.compile("sgd", loss)
+    history = model.fit(batches, shuffle=False, verbose=0)
+    assert np.isfinite(history.history["loss"]).all()
