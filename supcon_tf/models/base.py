@@ -190,6 +190,11 @@ class Model(tf.keras.Model):
 
 def count_weights(group: h5py.Group) -> int:
     """Counts the weights of a model below a group of a .weights.h5 file."""
-    places: list[str] = []
-    group.visit(places.append)
-    return sum(_WEIGHT.fullmatch(place) is not None for place in places)
+    names: list[str] = []
+    group.visit(names.append)
+    return sum(map(is_weight, names))
+
+
+def is_weight(name: str) -> bool:
+    """Whether a name in a .weights.h5 file is that of a weight of the model."""
+    return _WEIGHT.fullmatch(name) is not None

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import os
+import pathlib
+import shutil
+import tempfile
+import zipfile
 
 import h5py
 import numpy as np
@@ -12,6 +17,7 @@ from supcon_tf import exceptions, files
 from supcon_tf.models import base
 
 _DEVIATION = (0.229, 0.224, 0.225)  # of ImageNet's pixels in 0..1
+_WEIGHTS_ENTRY = "model.weights.h5"  # of a .keras archive
 
 
 def load_weights(encoder: tf.keras.Model, path: str | os.PathLike[str]) -> None:
@@ -135,29 +141,92 @@ def _complete(encoder: tf.keras.Model) -> None:
 
 
 def _load_keras(target: tf.keras.Model, path: str) -> None:
-    loaded = tf.keras.models.load_model(path, compile=False)
-    sources = [loaded, getattr(loaded, "encoder", loaded)]
-    sources += [x.backbone for x in sources if hasattr(x, "backbone")]
-    wanted = _signature(target)
-    for source in sources:
-        if _signature(source) == wanted:
-            target.set_weights(source.get_weights())
-            return
-    counts = ", ".join(str(len(source.weights)) for source in sources)
-    raise exceptions.InvalidValue(
-        f"{len(wanted)} tensors in the shapes of the architecture are wanted, "
-        f"and {loaded.name} has {counts}"
+    """Loads the part of a .keras archive that has the weights of a model.
+
+    The archive's config, of which Keras makes objects of any module that it
+    names, is not read: it would run the code of whoever wrote the file.
+    """
+    exceptions.require(
+        zipfile.is_zipfile(path),
+        "a .keras file must be an archive, as `save` writes it",
+        "a directory" if tf.io.gfile.isdir(path) else "another file",
     )
+    count, reasons = len(target.weights), []
+    with tempfile.TemporaryDirectory() as scratch:
+        whole = os.path.join(scratch, "whole.h5")
+        copy = os.path.join(scratch, "part.weights.h5")
+        _extract(path, whole)
+        with h5py.File(whole) as file:
+            for part in _parts(file, count):
+                try:
+                    _check_sizes(part, target)
+                    with h5py.File(copy, "w") as copied:
+                        for name in part:
+                            part.copy(name, copied)
+                    target.load_weights(copy)
+                    return
+                except Exception as error:  # of the structure of another model
+                    reasons.append(exceptions.one_line(error))
+            there = base.count_weights(file)
+    reason = f"{count} weights are wanted, {there} are there"
+    raise exceptions.InvalidValue((reasons or [reason])[-1])
 
 
-def _signature(model: tf.keras.Model) -> list[tuple[str, tuple[int, ...]]]:
-    """What each weight is in its layer, and its shape."""
-    return [(w.name.rpartition("/")[2], tuple(w.shape)) for w in model.weights]
+def _parts(file: h5py.File, count: int) -> list[h5py.Group]:
+    """The groups of so many weights: of the model, or of a model inside of it.
+
+    The outer ones first, and of the two encoders of a momentum model the one
+    that trains.
+    """
+    names: list[str] = []
+    file.visit(names.append)
+    counts = collections.Counter(
+        str(group)
+        for name in filter(base.is_weight, names)
+        for group in pathlib.PurePosixPath("/", name).parents
+    )
+    parts = [group for group, held in counts.items() if held == count]
+    return [file[x] for x in sorted(parts, key=lambda x: (x.count("/"), x))]
+
+
+def _extract(path: str, file: str) -> None:
+    """Writes the weights of a .keras archive to a file of their own."""
+    with tf.io.gfile.GFile(path, "rb") as content:
+        with zipfile.ZipFile(content) as archive:
+            entry = archive.getinfo(_WEIGHTS_ENTRY)
+            # `save` does not compress: a larger one would only fill the disk.
+            exceptions.require(
+                entry.file_size <= archive.start_dir,
+                f"{_WEIGHTS_ENTRY} must be no larger than its archive",
+                f"{entry.file_size} bytes of {archive.start_dir}",
+            )
+            with archive.open(entry) as source, open(file, "wb") as target:
+                shutil.copyfileobj(source, target)
+
+
+def _check_sizes(group: h5py.Group, target: tf.keras.Model) -> None:
+    """Raises ValueError for an array that is none of the model's.
+
+    Its shape may promise more numbers than there are in the file, or than
+    there is memory for.
+    """
+    largest = max(weight.shape.num_elements() for weight in target.weights)
+
+    def check(name: str, item: h5py.Group | h5py.Dataset) -> None:
+        if isinstance(item, h5py.Dataset) and base.is_weight(name):
+            exceptions.require(
+                item.size <= largest,
+                f"an array must have at most {largest} numbers",
+                f"{item.shape} of {name}",
+            )
+
+    group.visititems(check)
 
 
 def _load_h5(target: tf.keras.Model, path: str) -> None:
     with h5py.File(path) as file:
         saved = base.count_weights(file)
+        _check_sizes(file, target)
     if path.endswith(".weights.h5") and saved != len(target.weights):
         raise exceptions.InvalidValue(
             f"{len(target.weights)} weights are wanted, {saved} are there"

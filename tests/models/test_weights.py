@@ -1,5 +1,9 @@
 """Weights of files: every format, and what is refused."""
 
+import json
+import zipfile
+
+import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -94,6 +98,123 @@ def test_weights_of_another_network_are_refused(name, tmp_path):
         models.load_weights(backbone_encoder(2), path)
     with pytest.raises(ValueError, match=rule):
         models.load_weights(own_encoder(2), path)
+
+
+def hostile(path):
+    """Models whose making runs a command that leaves a file."""
+    command = f"touch {path / 'ran'}"
+    body = f"(lambda x: (__import__('os').system({command!r}), x)[1])"
+    run = tf.keras.layers.Lambda(eval(body))
+    image = tf.keras.Input((8, 8, 3))
+    dense = tf.keras.layers.Dense(2)
+    model = tf.keras.Model(image, dense(run(image)))
+    (path / "ran").unlink()  # of the model that was made here
+    return model
+
+
+def renamed_h5(path):
+    hostile(path).save(path / "model.h5")
+    (path / "model.h5").rename(path / "evil.keras")
+
+
+def renamed_saved_model(path):
+    hostile(path).save(path / "evil", save_format="tf")
+    (path / "evil").rename(path / "evil.keras")
+
+
+def whole_archive(path):
+    hostile(path).save(path / "evil.keras")
+
+
+def archive_that_names_a_module(path):
+    """What passes Keras' safe mode: a function of a module, by its name."""
+    backbone_encoder(1).backbone.save(path / "evil.keras")
+    with zipfile.ZipFile(path / "evil.keras") as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    config = json.loads(contents["config.json"])
+    call = {
+        "module": "keras.layers",
+        "class_name": "Lambda",
+        "config": {
+            "name": "run",
+            "function": {
+                "module": "os",
+                "class_name": "function",
+                "config": "system",
+                "registered_name": "function",
+            },
+            "arguments": {},
+        },
+        "registered_name": None,
+        "name": "run",
+        "inbound_nodes": [
+            [["_CONSTANT_VALUE", -1, f"touch {path / 'ran'}", {}]]
+        ],
+    }
+    config["config"]["layers"].append(call)
+    contents["config.json"] = json.dumps(config).encode()
+    with zipfile.ZipFile(path / "evil.keras", "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        renamed_h5,
+        renamed_saved_model,
+        whole_archive,
+        archive_that_names_a_module,
+    ],
+)
+def test_a_file_of_weights_runs_no_code(write, tmp_path):
+    """Of the last of these the weights are read, of the others none fit."""
+    write(tmp_path)
+    (tmp_path / "ran").unlink(missing_ok=True)
+    encoder = backbone_encoder(2)
+    if write is archive_that_names_a_module:
+        models.load_weights(encoder, tmp_path / "evil.keras")
+        source = backbone_encoder(1)
+        np.testing.assert_allclose(
+            encoder(images()), source(images()), atol=1e-6
+        )
+    else:
+        with pytest.raises(ValueError, match="`weights` must be a file of all"):
+            models.load_weights(encoder, tmp_path / "evil.keras")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["encoder.keras", "encoder.weights.h5"])
+def test_a_file_asks_for_no_more_memory_than_the_model(name, tmp_path):
+    """A bomb: few bytes of the file, and arrays of 400 GB."""
+    encoder, path = backbone_encoder(1), tmp_path / name
+    WAYS[name](encoder, str(path))
+    file = path
+    if path.suffix == ".keras":
+        file = tmp_path / "model.weights.h5"
+        with zipfile.ZipFile(path) as archive:
+            archive.extract(file.name, tmp_path)
+    with h5py.File(file, "r+") as content:
+        names = []
+        content.visit(names.append)
+        (first, *_) = [x for x in names if x.endswith("vars/0")]
+        del content[first]
+        content.create_dataset(first, (10**11,), "f4", compression="gzip")
+    if path.suffix == ".keras":
+        path.unlink()
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.write(file, file.name)
+    with pytest.raises(ValueError, match="an array must have at most 216 numb"):
+        models.load_weights(encoder, path)
+
+
+def test_an_archive_that_unpacks_to_more_than_it_is_is_refused(tmp_path):
+    with zipfile.ZipFile(
+        tmp_path / "bomb.keras", "w", zipfile.ZIP_DEFLATED
+    ) as archive:
+        archive.writestr("model.weights.h5", bytes(10**7))
+    with pytest.raises(ValueError, match="no larger than its archive, got 1"):
+        models.load_weights(backbone_encoder(1), tmp_path / "bomb.keras")
 
 
 def test_a_broken_file_is_one_line(tmp_path):
