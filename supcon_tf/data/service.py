@@ -49,7 +49,7 @@ def through_service(
       >>> try:
       ...     views = data.through_service(views, "grpc://localhost:1")
       ... except ValueError as error:  # nothing listens there
-      ...     print(str(error).partition(" (")[0])
+      ...     print(str(error).partition(",")[0])
       `address` must be that of a running tools/data_service.py
 
     Returns:
