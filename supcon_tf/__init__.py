@@ -16,7 +16,8 @@ __version__ = "0.1.0"
 
 _MODULES = (
     "augment clients config conversion data distribute doctor evaluation "
-    "losses measures models reports serving settings sweeps text training"
+    "finetuning losses measures models reports serving settings sweeps text "
+    "training"
 ).split()
 _NAMES = {
     "SupConLoss": "losses",
@@ -27,6 +28,10 @@ _NAMES = {
     "LinearClassifier": "models",
     "SimAugment": "augment",
     "load_encoder": "training",
+    "finetune": "predictor",
+    "load": "predictor",
+    "Predictor": "predictor",
+    "Prediction": "predictor",
 }
 __all__ = [*_MODULES, *_NAMES]
 

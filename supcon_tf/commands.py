@@ -94,6 +94,25 @@ def train_linear(settings: config.LinearSettings) -> None:
     supcon_tf.training.train_linear(settings)
 
 
+def finetune(settings: config.FinetuneSettings) -> None:
+    r"""Makes a classifier of your images from a pretrained network.
+
+      python tools/finetune.py --data_dir=DIR --run_dir=runs/mine
+
+    DIR has one sub-folder of images per class. Tries a linear classifier on the
+    network as it is, and trainings of both; validation images, held out from
+    the training images, choose. Then measures the test images, once. Writes
+    settings.flags, classes.json, finetune.json, checkpoints/, evaluation.json,
+    report.html and export/1 into the run directory. The same command with
+    --resume goes on.
+    """
+    run = supcon_tf.finetuning.finetune_images(settings)
+    evaluate(config.EvaluateSettings(settings.run_dir))
+    if not run.exports():
+        supcon_tf.serving.export(config.ExportSettings(settings.run_dir))
+    print(f"ask it       python tools/predict.py --run_dir={run.path} IMAGE")
+
+
 def finetune_text(settings: config.FinetuneTextSettings) -> None:
     r"""Fine-tunes a language model on labelled sentences, by SupCon and CE.
 

@@ -67,6 +67,7 @@ class RunDirectory:
         self.transfer_file = self.path / "transfer.json"
         self.trainings = self.path / "trainings"
         self.tuned = self.path / "tuned"
+        self.finetuning_file = self.path / "finetune.json"
         self.best = self.path / "best"
         self.language_model = self.path / "language_model"
         self.export = self.path / "export"
@@ -129,6 +130,16 @@ class RunDirectory:
         """Whether the run here is one of tools/finetune_text.py."""
         return "train_file" in self.flags()
 
+    @property
+    def tool(self) -> str:
+        """The name of the tool that made the run here."""
+        if self.is_of_texts():
+            return "finetune_text"
+        # A transfer, which is a stage, has a method.
+        flags = self.flags()
+        is_tuned = "validation_fraction" in flags and "method" not in flags
+        return "finetune" if is_tuned else "pretrain"
+
     def commands(self, linear_stage: str = "", end: str = "") -> list[str]:
         """The command lines that make, measure and export the run.
 
@@ -137,9 +148,10 @@ class RunDirectory:
           end: of the name of the directory that they fill.
         """
         there = {"run_dir": f"{self.path}{end}"}
-        tool = "finetune_text" if self.is_of_texts() else "pretrain"
         moved = moved_data(self.flags(), self.path)
-        lines = [command(tool, flagfile=self.settings_file, **there, **moved)]
+        lines = [
+            command(self.tool, flagfile=self.settings_file, **there, **moved)
+        ]
         if linear_stage:
             stage = self.stage(linear_stage).settings_file
             lines.append(command("train_linear", flagfile=stage, **there))
@@ -185,6 +197,10 @@ class RunDirectory:
     def evaluation(self) -> dict[str, object]:
         """What evaluation.json holds, by classifier; {} before it is there."""
         return files.read_json(self.evaluation_file, {})
+
+    def finetuning(self) -> dict[str, object]:
+        """What finetune.json holds; {} before it is there."""
+        return files.read_json(self.finetuning_file, {})
 
     def exports(self) -> list[int]:
         """The versions below export/, rising."""

@@ -57,6 +57,7 @@ BELOW["text"] = {
 BELOW["training"] = {*BELOW}
 for above in ("evaluation", "serving", "conversion"):
     BELOW[above] = BELOW["training"] | {"training"}
+BELOW["finetuning"] = BELOW["evaluation"] | {"evaluation", "text_table"}
 # Of what is exported, so without the model's code.
 BELOW["clients"] = {
     "config",
@@ -69,6 +70,7 @@ BELOW["clients"] = {
 # From files alone, so without TensorFlow.
 BELOW["reports"] = BELOW["clients"] | {"palette", "scores", "run_files"}
 BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
+BELOW["predictor"] = {*BELOW} - {"reports", "sweeps"}
 BELOW["doctor"] = {"data", "keras_2"}
 BELOW["commands"] = {*BELOW} - {"benchmarks"}
 # What all may raise.

@@ -26,7 +26,7 @@ def parse(settings_class, *arguments):
 @pytest.mark.parametrize("settings_class", PROGRAMS.values())
 def test_flags_have_the_dataclass_defaults_and_a_help_text(settings_class):
     named = {}
-    if re.search("transfer|import", settings_class.__doc__):
+    if re.search("transfer|import|finetune.py", settings_class.__doc__):
         named = {"data_dir": "y"}  # to another data set, which must be named
     if "checkpoint" in settings_class.__dataclass_fields__:
         named["checkpoint"] = "c"

@@ -20,6 +20,7 @@ from supcon_tf import config  # noqa: E402
 TOOLS = {
     "pretrain": config.PretrainSettings,
     "train_linear": config.LinearSettings,
+    "finetune": config.FinetuneSettings,
     "finetune_text": config.FinetuneTextSettings,
     "evaluate": config.EvaluateSettings,
     "export": config.ExportSettings,

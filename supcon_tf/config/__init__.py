@@ -20,6 +20,7 @@ from supcon_tf.config.export import (
     ImportSettings,
     PredictSettings,
 )
+from supcon_tf.config.finetune import FinetuneSettings
 from supcon_tf.config.images import AugmentationSettings, DataSettings
 from supcon_tf.config.running import (
     CheckpointSettings,

@@ -106,15 +106,16 @@ class OptimizerSettings(Settings):
     the temperature where that multiplies the loss."""
 
     def _check(self) -> None:
+        if not self.epochs:  # none, or as many as the data say
+            return
+        self._check_pair("warmup_epochs", "be at most", "epochs")
         warmup = self.warmup_epochs
         if warmup is None:
             warmup = self.default_warmup_epochs
-        if self.epochs:
-            self._check_pair("warmup_epochs", "be at most", "epochs")
         boundaries = self.decay_boundaries
         in_time = [warmup <= epoch < self.epochs for epoch in boundaries]
         decays = bool(in_time) and all(in_time)
-        if self.schedule == "step" and self.epochs and not decays:
+        if self.schedule == "step" and not decays:
             raise exceptions.InvalidValue(
                 "--decay_boundaries must be from --warmup_epochs up to "
                 f"--epochs, {warmup:g} to {self.epochs}, with "

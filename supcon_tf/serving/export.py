@@ -9,8 +9,14 @@ from supcon_tf.serving import inputs, metadata, model
 from supcon_tf.training import console, representations, runs
 
 
-def export(settings: config.ExportSettings) -> epath.Path:
+def export(
+    settings: config.ExportSettings, directory: epath.PathLike | None = None
+) -> epath.Path:
     """Exports encoder and classifier of a run as a SavedModel.
+
+    Args:
+      settings: of the tool.
+      directory: of the SavedModel; None for export/<version> in the run.
 
     Example:
       >>> from supcon_tf import config, serving
@@ -20,7 +26,7 @@ def export(settings: config.ExportSettings) -> epath.Path:
       ('runs/mine/export', True)
 
     Returns:
-      The directory, export/<version> in the run directory.
+      The directory.
 
     Raises:
       ValueError: run or linear stage has no checkpoint, the run has no such
@@ -36,7 +42,9 @@ def export(settings: config.ExportSettings) -> epath.Path:
     takes = _takes(run, settings)
     versions = run.files.export
     newest = max(run.files.exports(), default=0)
-    directory = versions / str(settings.version or newest + 1)
+    if directory is None:
+        directory = versions / str(settings.version or newest + 1)
+    directory = epath.Path(directory)
     if directory.exists():
         raise exceptions.InvalidValue(
             f"--version must not exist in {versions}, got {settings.version}"

@@ -65,7 +65,6 @@ class Run:
     given: Mapping[str, str | bool] = dataclasses.field(default_factory=dict)
 
     is_of_texts = False
-    tool = "pretrain"  # that made it
 
     def __post_init__(self):
         self._splits: dict[object, data.Source] = {}
@@ -165,7 +164,7 @@ class Run:
             raise exceptions.InvalidValue(
                 f"the data of {self.files.path} must be at {path}, but nothing "
                 f"is there; `{name}` says where they are by now, and tools/"
-                f"{self.tool}.py --resume --{name}=NEW records it"
+                f"{self.files.tool}.py --resume --{name}=NEW records it"
             )
 
     @property
@@ -278,7 +277,6 @@ class TextRun(Run):
 
     is_of_texts = True
     image_size = None
-    tool = "finetune_text"
 
     @functools.cached_property
     def checkpoint(self) -> str:
@@ -356,14 +354,18 @@ def open_run(
             f"{directory.path} must be a run directory of tools/pretrain.py or "
             "tools/finetune_text.py, but has no settings.flags"
         )
-    kind, of = Run, config.PretrainSettings
-    if directory.is_of_texts():
-        kind, of = TextRun, config.FinetuneTextSettings
+    tool = directory.tool
+    kind = TextRun if directory.is_of_texts() else Run
+    of = {
+        "pretrain": config.PretrainSettings,
+        "finetune": config.FinetuneSettings,
+        "finetune_text": config.FinetuneTextSettings,
+    }[tool]
     own = directory.recorded(of)
     for name, place in given.items():
         exceptions.require(
             place is None or hasattr(own, name),
-            f"`{name}` must be left out for a run of tools/{kind.tool}.py",
+            f"`{name}` must be left out for a run of tools/{tool}.py",
             place,
         )
     given = {

@@ -16,13 +16,12 @@ from supcon_tf import (
     distribute,
     exceptions,
     files,
-    measures,
     run_files,
     text,
 )
 from supcon_tf.training import (
+    best_epoch,
     builders,
-    checkpoints,
     console,
     devices,
     input_pipeline,
@@ -86,8 +85,11 @@ def finetune_text(settings: config.FinetuneTextSettings) -> None:
             shard=shard,
         )
 
-    best = BestEpoch(run, validation, tokenizer, settings.checkpoint_every)
-    loop.fit(settings, run, train, model, batches, measures=[best])
+    best = best_epoch.BestEpoch(
+        run, validation, predictor(model), settings.checkpoint_every
+    )
+    measures = [ModelFiles(run, tokenizer), best]
+    loop.fit(settings, run, train, model, batches, measures=measures)
     console.print_line("best", run.best_checkpoint())
 
 
@@ -114,70 +116,19 @@ def _compiled_model(
     return model
 
 
-class BestEpoch(tf.keras.callbacks.Callback):
-    """Measures every epoch on sentences apart, and keeps the best weights.
+class ModelFiles(tf.keras.callbacks.Callback):
+    """Writes the files of the model, but for its weights, at the beginning."""
 
-    Adds `validation_accuracy` and `validation_loss` to the figures. The best
-    epoch has the highest accuracy, of equal ones the lowest loss. The files of
-    the model, but for its weights, are written when training begins.
-
-    Args:
-      run: whose files these are.
-      validation: the sentences.
-      tokenizer: of the model.
-      checkpoint_every: epochs that a run which goes on may have to go back: so
-        many of the epochs that were the best before stay too.
-    """
-
-    def __init__(
-        self,
-        run: run_files.RunDirectory,
-        validation: data.Source,
-        tokenizer: object,
-        checkpoint_every: int,
-    ):
+    def __init__(self, run: run_files.RunDirectory, tokenizer: object):
         super().__init__()
         self.run = run
-        self.validation = validation
         self.tokenizer = tokenizer
-        self.checkpoint_every = checkpoint_every
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        self.predict = predictor(self.model)
-        if self._is_chief():
+        if distribute.is_chief(self.model.distribute_strategy):
             _write_model_files(
                 self.run.language_model, self.tokenizer, self.model.encoder
             )
-
-    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        """Forgets epochs beyond the checkpoint that the run goes on from."""
-        if self._is_chief():
-            for done in run_files.steps_in(self.run.best):
-                if done > epoch:
-                    run_files.path_of(self.run.best, done).rmtree()
-
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        probabilities, labels = self.predict(self.validation)
-        figures = measures.classification_summary(probabilities, labels)
-        logs["validation_accuracy"] = figures["top_1"]
-        logs["validation_loss"] = figures["nll"]
-        before = [x for x in self.run.metrics() if x["epoch"] <= epoch]
-        if all(_rank(x) < _rank(logs) for x in before):
-            checkpoints.save(
-                self.run.best,
-                builders.checkpointed(self.model),
-                checkpoints.Progress(epoch + 1, 1),
-                is_chief=self._is_chief(),
-            )
-            if self._is_chief():
-                checkpoints.prune(self.run.best, 1 + self.checkpoint_every)
-
-    def _is_chief(self) -> bool:
-        return distribute.is_chief(self.model.distribute_strategy)
-
-
-def _rank(figures: dict[str, float]) -> tuple[float, float]:
-    return figures["validation_accuracy"], -figures["validation_loss"]
 
 
 def predictor(

@@ -11,7 +11,7 @@ import pytest
 
 from supcon_tf import config, data, distribute, run_files, text, training
 from supcon_tf import settings as settings_module
-from supcon_tf.training import runs, sentences, texts
+from supcon_tf.training import best_epoch, runs, sentences
 from tests import forks, language_model, workers
 
 TOOL = pathlib.Path(__file__).parents[2] / "tools" / "finetune_text.py"
@@ -67,7 +67,7 @@ def test_it_learns_and_the_best_epoch_stays(folder, tmp_path, capsys, options):
     run = run_files.RunDirectory(tmp_path / "run")
     figures = run.metrics()
     assert len(figures) == 20
-    ranks = [texts._rank(x) for x in figures]
+    ranks = [best_epoch._rank(x) for x in figures]
     best = ranks.index(max(ranks))
     assert run.best_checkpoint().endswith(f"{best + 1:08d}")
     opened = runs.open_run(run.path)
@@ -96,7 +96,7 @@ def test_a_best_epoch_that_is_gone_back_from_is_forgotten(folder, tmp_path):
         (run_files.path_of(run.best, epoch) / "bad").touch()
     again = dataclasses.replace(settings, resume=True)
     training.finetune_text(again)
-    ranks = [texts._rank(x) for x in run.metrics()]
+    ranks = [best_epoch._rank(x) for x in run.metrics()]
     best = ranks.index(max(ranks)) + 1
     assert run.best_checkpoint().endswith(f"{best:08d}")
     assert not list(run.best.glob("*/bad"))

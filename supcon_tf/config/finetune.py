@@ -1,0 +1,87 @@
+"""Settings of the fine-tuning of a pretrained network on own images."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from supcon_tf.config import stages
+from supcon_tf.settings import setting
+
+_SMALL, _OF_SMALL, _OF_PHOTOGRAPHS = 64, 96, 160  # sides in pixels
+_PER_TRAINING = 10_000  # images of all epochs, but for the bounds of these
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuneSettings(stages.PretrainSettings):
+    """Settings of tools/finetune.py."""
+
+    run_dir: str = "runs/finetuned"
+
+    DEFAULT_DATASET = None
+    DEFAULT_RATES = 0.01, 0.03
+    LEAST_EPOCHS, MOST_EPOCHS = 3, 20
+    LARGEST_BATCH, LEAST_STEPS = 32, 1
+
+    architecture: str = "keras:MobileNetV2"
+    weights: str | None = setting(None, adaptive=True, common=True, path=True)
+    """Its weights: imagenet, as Keras publishes them for keras:NAME, or a file
+    .h5, .weights.h5 or .keras, or a SavedModel; default: imagenet, or those of
+    --init_from."""
+    image_size: int | None = setting(
+        None, at_least=8, adaptive=True, common=True
+    )
+    """Side of the views in pixels; default: 160, or 96 where all images are
+    squares of at most 64."""
+    objective: str = setting(
+        "supcon+ce", choices=("ce", "supcon", "supcon+ce"), common=True
+    )
+    """What tunes the network: SupCon and cross-entropy together (supcon+ce),
+    SupCon alone (supcon), or cross-entropy alone (ce)."""
+    validation_fraction: float = setting(0.2, above=0, at_most=0.9)
+    """Share of the training images of each class by which rate, epoch and
+    weights are chosen."""
+    learning_rates: tuple[float, ...] = setting(
+        (),
+        must=(
+            "be different numbers above 0, got {}",
+            lambda rates: len(set(rates)) == len(rates)
+            and all(rate > 0 for rate in rates),
+        ),
+        common=True,
+    )
+    """Learning rates of the tuning, a training for each; default: 0.01 and
+    0.03, as far as --minutes goes."""
+    minutes: float | None = setting(None, above=0, recorded=False, common=True)
+    """About how long the tuning may take on this machine: by fewer epochs, at
+    fewer rates, or without any. Default: as long as it takes."""
+    epochs: int | None = setting(None, at_least=0, adaptive=True, common=True)
+    """Epochs of each training; 0 leaves the network frozen. Default: 20, fewer
+    of more than 500 images, 3 at least, as far as --minutes goes."""
+    augmentation: str = "identity"
+    scale_by_temperature: bool = False
+    nesterov: bool = True
+    learning_rate_scaling: str = "none"
+    warmup_epochs: float | None = 1.0
+    weight_decay: float | None = 1e-4
+    hidden_dims: tuple[int, ...] = (512,)
+
+    def _check(self) -> None:
+        self._check_left_out("with --learning_rates", "learning_rate")
+        if self.multi_label:
+            self._check_left_out("for one label per image", "multi_label")
+
+    @property
+    def default_learning_rate(self) -> None:
+        """None: there are several."""
+        return None
+
+    def default_epochs(self, num_images: int) -> int:
+        """The epochs of a training where none are given."""
+        wanted = round(_PER_TRAINING / num_images)
+        return min(max(wanted, self.LEAST_EPOCHS), self.MOST_EPOCHS)
+
+    @staticmethod
+    def default_image_size(known: int | None) -> int:
+        """The side of the views of images whose side is known, or None."""
+        is_small = known is not None and known <= _SMALL
+        return _OF_SMALL if is_small else _OF_PHOTOGRAPHS

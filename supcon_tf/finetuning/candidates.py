@@ -1,0 +1,140 @@
+"""Networks to choose from: each by a linear classifier on what it puts out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from supcon_tf import data
+from supcon_tf.evaluation import linear_probe, selection
+from supcon_tf.training import representations
+
+# Strengths of the classifier's penalty that are tried, the strongest first.
+_STRENGTHS = np.geomspace(1e2, 1e-5, 15)
+_MAX_ITERATIONS = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A network, and how its linear classifier does on validation images.
+
+    Attributes:
+      name: what became of the network.
+      weights: of the encoder.
+      l2: strength of the classifier's penalty with the lowest NLL.
+      losses: [validation images] float64, negative log-likelihoods.
+      validation: `selection.measure` of the classifier's probabilities.
+      number: of the training that it is of; None of the frozen network.
+    """
+
+    name: str
+    weights: list[np.ndarray]
+    l2: float
+    losses: np.ndarray
+    validation: dict[str, object]
+    number: int | None = None
+
+    def figures(self) -> dict[str, object]:
+        """The row of the candidate in finetune.json."""
+        measured = selection.figures(self.validation)
+        return {"name": self.name, "l2": self.l2, "validation": measured}
+
+
+class Judge:
+    """Makes candidates of an encoder as it is at the moment.
+
+    Representations are those of centre crops in inference mode; a logistic
+    regression on those of the training part is measured on the validation
+    part, for every strength of its penalty. So the classifier of each network
+    is the best that its representations allow, whatever trained them.
+
+    Args:
+      encoder: images to representations.
+      represent: of the encoder, of `representations.representer`.
+      part: images that classifiers are fitted to.
+      held: validation images.
+    """
+
+    def __init__(
+        self,
+        encoder: tf.keras.Model,
+        represent: representations.Represent,
+        part: data.Source,
+        held: data.Source,
+    ):
+        self.encoder, self.represent = encoder, represent
+        self.part, self.held = part, held
+        self._num_classes = len(part.class_names)
+
+    def candidate(self, name: str, number: int | None = None) -> Candidate:
+        """The encoder as it is now, measured."""
+        rows, labels = self.represent(self.part)
+        held_rows, held_labels = self.represent(self.held)
+        scale = float(np.square(rows).sum(axis=1).mean())
+        probe = self._probe()
+        tried = []
+        for strength in _STRENGTHS * scale:
+            probe.fit(rows, labels, float(strength), self.part.weights)
+            probabilities = probe.predict(held_rows)
+            losses = _losses(probabilities, held_labels)
+            tried.append(
+                (losses.mean(), float(strength), losses, probabilities)
+            )
+        _, l2, losses, probabilities = min(tried, key=lambda x: x[0])
+        return Candidate(
+            name,
+            self.encoder.get_weights(),
+            l2,
+            losses,
+            selection.measure(probabilities, held_labels),
+            number,
+        )
+
+    def fit(
+        self, l2: float, *splits: data.Source
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Kernel and bias of the classifier of some images, float32."""
+        encoded = [self.represent(split) for split in splits]
+        rows, labels = map(np.concatenate, zip(*encoded, strict=True))
+        weights = None
+        if self.part.weights is not None:
+            weights = np.concatenate([split.weights for split in splits])
+        probe = self._probe()
+        probe.fit(rows, labels, l2, weights)
+        return probe.kernel.astype(np.float32), probe.bias.astype(np.float32)
+
+    def _probe(self) -> linear_probe.LinearProbe:
+        return linear_probe.LinearProbe(self._num_classes, _MAX_ITERATIONS)
+
+
+def _losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    likelihoods = probabilities[np.arange(len(labels)), labels]
+    return -np.log(np.maximum(likelihoods, np.finfo(np.float32).tiny))
+
+
+def mean_weights(
+    first: Candidate, second: Candidate, share: float
+) -> list[np.ndarray]:
+    """(1 - share) * first + share * second, weight by weight.
+
+    Reference: https://arxiv.org/abs/2109.01903, Sec. 3 (WiSE-FT).
+    """
+    pairs = zip(first.weights, second.weights, strict=True)
+    return [(1 - share) * a + share * b for a, b in pairs]
+
+
+def choose(frozen: Candidate, tuned: list[Candidate]) -> Candidate:
+    """The candidate of the lowest validation NLL; in doubt the frozen one.
+
+    A tuned network must be better by more than the standard error of the
+    difference, image by image: the validation images are few, and the best of
+    several candidates looks better than it is.
+    """
+    if not tuned:
+        return frozen
+    best = min(tuned, key=lambda x: x.validation["nll"])
+    gains = frozen.losses - best.losses
+    error = gains.std(ddof=1) / len(gains) ** 0.5 if len(gains) > 1 else np.inf
+    return best if gains.mean() > error else frozen

@@ -1,0 +1,169 @@
+"""Training of a network from its linear classifier on: LP-FT."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+
+import numpy as np
+import tensorflow as tf
+from etils import epath
+
+from supcon_tf import config, data, models, run_files
+from supcon_tf.finetuning import candidates
+from supcon_tf.training import (
+    best_epoch,
+    builders,
+    checkpoints,
+    console,
+    initial,
+    input_pipeline,
+    loop,
+    representations,
+)
+
+# Shares of the tuned network in its mean with the frozen one.
+_SHARES = (0.25, 0.5, 0.75)
+_OF_STAGE_1 = [x.name for x in dataclasses.fields(config.PretrainSettings)]
+
+
+class Tuning:
+    """A network, and the trainings that start from it.
+
+    Make it under the scope of a strategy, whose replicas share each batch.
+
+    A linear classifier on the frozen network comes first: from random weights,
+    its first gradients would spoil what the network knows (Kumar et al. 2022).
+    Then both train, and the mean of tuned and frozen weights keeps of both what
+    serves (Wortsman et al. 2022). All batch norm trains, with statistics that
+    follow.
+
+    Every training is a run directory of stage 1, in `trainings` of the run: it
+    resumes, and runs on several workers, as any other does.
+
+    Args:
+      settings: resolved.
+      run: of the fine-tuning.
+      part: images to train on.
+      held: validation images.
+
+    Attributes:
+      judge: of the network.
+      seconds: that a representation takes, after `frozen`.
+
+    Reference: https://arxiv.org/abs/2202.10054, Sec. 4.
+    """
+
+    def __init__(
+        self,
+        settings: config.FinetuneSettings,
+        run: run_files.RunDirectory,
+        part: data.Source,
+        held: data.Source,
+    ):
+        self.settings, self.run = settings, run
+        self.part, self.held = part, held
+        self._steps = data.steps_per_epoch(part, settings.batch_size)
+        self.model = builders.model(self._stage_1(0), len(part.class_names))
+        initial.load(settings, self.model)
+        encoder = self.model.encoder
+        self._start = self.model.get_weights()
+        models.follow_statistics(encoder, self._steps)
+        represent = representations.representer(
+            encoder, settings.batch_size, settings.image_size
+        )
+        self.judge = candidates.Judge(encoder, represent, part, held)
+
+    def frozen(self) -> candidates.Candidate:
+        """The network as it came; notes what a representation takes."""
+        self.judge.represent(self.held)  # traces
+        began = time.monotonic()
+        self.judge.represent(self.part)
+        self.seconds = (time.monotonic() - began) / self.part.num_examples
+        return self.judge.candidate("frozen")
+
+    def train(
+        self, number: int, frozen: candidates.Candidate
+    ) -> list[candidates.Candidate]:
+        """Trains at a rate, by its number: the tuned network, and the means.
+
+        Raises:
+          FloatingPointError: the training diverged.
+        """
+        settings = self._stage_1(number)
+        self._restart(frozen)
+        run = run_files.RunDirectory(settings.run_dir)
+        builders.compile_model(settings, self.model, self._steps, self.part)
+        console.print_line(
+            "tuning",
+            f"{number + 1} of {len(self.settings.learning_rates)}: learning "
+            f"rate {settings.learning_rate:g}, {settings.epochs} epochs of "
+            f"{self.part.num_examples:,} images",
+        )
+
+        @functools.cache
+        def batches(start_step: int, shard: tuple[int, int]) -> tf.data.Dataset:
+            return input_pipeline.views(
+                settings,
+                self.part,
+                settings.image_size,
+                settings.num_views,
+                start_step=start_step,
+                shard=shard,
+            )
+
+        best = best_epoch.BestEpoch(
+            run, self.held, self._predict, settings.checkpoint_every
+        )
+        loop.fit(settings, run, self.part, self.model, batches, measures=[best])
+        checkpoints.restore(
+            run.best_checkpoint(), **builders.checkpointed(self.model)
+        )
+        epoch = run_files.steps_in(run.best)[-1]
+        name = f"tuned at {settings.learning_rate:g}, epoch {epoch}"
+        tuned = self.judge.candidate(name, number)
+        return [tuned, *self._means(frozen, tuned)]
+
+    def path(self, number: int) -> epath.Path:
+        """The run directory of a training."""
+        return self.run.trainings / f"{number:04d}"
+
+    def _means(
+        self, frozen: candidates.Candidate, tuned: candidates.Candidate
+    ) -> list[candidates.Candidate]:
+        means = []
+        for share in _SHARES:
+            weights = candidates.mean_weights(frozen, tuned, share)
+            self.judge.encoder.set_weights(weights)
+            name = f"{tuned.name}, {share:g} of it in a mean with frozen"
+            means.append(self.judge.candidate(name, tuned.number))
+        return means
+
+    def _restart(self, frozen: candidates.Candidate) -> None:
+        """Makes the model as it was, with the frozen network's classifier."""
+        self.model.set_weights(self._start)
+        kernel, bias = self.judge.fit(frozen.l2, self.part)
+        self.model.classifier.set_weights([kernel, bias])
+
+    def _predict(self, images: data.Source) -> tuple[np.ndarray, np.ndarray]:
+        """Probabilities of the classifier that trains, and labels."""
+        rows, labels = self.judge.represent(images)
+        return tf.nn.softmax(self.model.classifier(rows)).numpy(), labels
+
+    def _stage_1(self, number: int) -> config.PretrainSettings:
+        """The settings of a training."""
+        own = {name: getattr(self.settings, name) for name in _OF_STAGE_1}
+        rates = self.settings.learning_rates or self.settings.DEFAULT_RATES
+        views = 1 if self.settings.objective == "ce" else 2
+        return config.PretrainSettings(
+            **own
+            | {
+                "run_dir": str(self.path(number)),
+                "learning_rate": rates[number],
+                "epochs": self.settings.epochs or 1,
+                "num_views": views,
+                "overwrite": not self.settings.resume,
+                "keep_checkpoints": 1,
+            }
+        )

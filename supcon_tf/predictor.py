@@ -1,0 +1,248 @@
+"""Three lines from a folder of images to answers: `finetune`, `load`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import tempfile
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from supcon_tf import (
+    config,
+    exceptions,
+    files,
+    finetuning,
+    run_files,
+    serving,
+)
+from supcon_tf.clients import model, paths, saved_model
+from supcon_tf.models import pixels
+
+_TEXT = "text"  # the input of an export that takes texts
+_BATCH = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """What a classifier says of an image or a text.
+
+    Attributes:
+      name: of the most probable class.
+      probability: of this class, in 0..1.
+      probabilities: of all classes by name, the most probable first.
+    """
+
+    name: str
+    probability: float
+    probabilities: dict[str, float]
+
+
+class Predictor:
+    """A trained model that answers about images or texts, as its export does.
+
+    An image is a path, the bytes of a JPEG or PNG file, a PIL image, or an
+    array [height, width] or [height, width, channels] of 0..255; a text is a
+    str. Several are any other iterable, such as a list or an array of images.
+
+    Example:
+      >>> import supcon_tf
+      >>> model = supcon_tf.load("runs/mine")
+      >>> sorted(model.predict("photos/test/dark/0.png").probabilities)
+      ['bright', 'dark', 'mid']
+      >>> model.encode(["photos/test/dark/0.png"]).shape
+      (1, 26)
+
+    Attributes:
+      path: of the run or the export that it is of.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], export: str | os.PathLike[str]
+    ):
+        paths.check_files(export)
+        self.path = path
+        self._model = saved_model.SavedModel(export)
+        known = self._model.signatures()
+        self._classify = known.get("serving_default")
+        self._represent = known["represent"]
+        self.takes_texts = self._represent.input == _TEXT
+
+    def predict(self, examples: object) -> Prediction | list[Prediction]:
+        """The class of an image or a text, or of each of several.
+
+        Raises:
+          ValueError: one of them is no image, or the model has no classifier.
+          FileNotFoundError: there is no such file.
+        """
+        exceptions.require(
+            self._classify is not None,
+            "the model must have a classifier to predict",
+            f"{self.path}, which has none; `encode` takes it",
+        )
+        rows = self._answers(self._classify, examples)
+        found = [_prediction(row) for row in rows]
+        return found[0] if _is_one(examples) else found
+
+    def encode(self, examples: object) -> np.ndarray:
+        """Representations of unit length: [dim] of one, [n, dim] of several.
+
+        float32. Raises as `predict`.
+        """
+        rows = self._answers(self._represent, examples)
+        encoded = np.array([row["representation"] for row in rows], np.float32)
+        return encoded[0] if _is_one(examples) else encoded
+
+    def _answers(
+        self, signature: model.Signature, examples: object
+    ) -> list[model.Row]:
+        several = [examples] if _is_one(examples) else list(examples)
+        contents = [self._content(example) for example in several]
+        rows = []
+        for first in range(0, len(contents), _BATCH):
+            part = contents[first : first + _BATCH]
+            try:
+                rows += self._model.predict(signature, part)
+            except model.Refused:
+                rows += self._one_by_one(signature, part, several[first:])
+        return rows
+
+    def _one_by_one(
+        self,
+        signature: model.Signature,
+        contents: Sequence[bytes],
+        examples: Sequence[object],
+    ) -> list[model.Row]:
+        """Names the first that is refused."""
+        rows = []
+        for content, example in zip(contents, examples, strict=False):
+            try:
+                rows += self._model.predict(signature, [content])
+            except model.Refused as error:
+                name = example if _is_path(example) else type(example).__name__
+                raise exceptions.InvalidValue(
+                    f"`examples` must be images, got {name}: {error}"
+                ) from error
+        return rows
+
+    def _content(self, example: object) -> bytes:
+        """What is sent of an image or a text."""
+        if self.takes_texts:
+            exceptions.require(
+                isinstance(example, str), "`examples` must be texts", example
+            )
+            return example.encode()
+        if isinstance(example, bytes):
+            return example
+        if _is_path(example):
+            path = pathlib.Path(files.expanded(example, "examples"))
+            if not path.is_file():
+                raise exceptions.NotFound(f"no image {path}")
+            return path.read_bytes()
+        if hasattr(example, "convert"):  # of PIL
+            example = example.convert("RGB")
+        return _png(np.asarray(example))
+
+
+def finetune(
+    data_dir: str | os.PathLike[str],
+    run_dir: str | os.PathLike[str] = config.FinetuneSettings.run_dir,
+    **settings: object,
+) -> Predictor:
+    """Makes a classifier of the images in a folder, from a pretrained network.
+
+    As tools/finetune.py, without evaluation and report, which
+    `evaluation.evaluate` and `reports.write_report` make of the run.
+
+    Args:
+      data_dir: of `config.FinetuneSettings`: a folder with one sub-folder of
+        images per class, or what else can be loaded.
+      run_dir: where the run is written; an export is in it.
+      **settings: others of `config.FinetuneSettings`.
+
+    Example:
+      >>> import supcon_tf
+      >>> model = supcon_tf.finetune(
+      ...     "photos", "runs/by_hand", init_from="runs/mine", image_size=16,
+      ...     epochs=1, learning_rates=(0.01,), overwrite=True,
+      ... )
+      >>> model.predict("photos/test/dark/0.png").name in ("dark", "mid")
+      True
+
+    Raises:
+      ValueError: as `finetuning.finetune_images`.
+    """
+    own = config.FinetuneSettings(
+        str(run_dir), data_dir=str(data_dir), **settings
+    )
+    run = finetuning.finetune_images(own)
+    if not run.exports():
+        serving.export(config.ExportSettings(str(run_dir)))
+    return load(run_dir)
+
+
+def load(path: str | os.PathLike[str]) -> Predictor:
+    """A trained model, by a run directory or an export.
+
+    Of a run it is the newest export; one without any is exported into a
+    temporary folder, which takes some seconds.
+
+    Raises:
+      ValueError: there is neither, or the files of the export were changed.
+    """
+    path = files.expanded(path, "path")
+    run = run_files.RunDirectory(path)
+    if not run.exists():
+        return Predictor(path, paths.find_export(path))
+    if run.exports():
+        return Predictor(path, paths.find_export(run.export))
+    with tempfile.TemporaryDirectory() as folder:
+        export = os.path.join(folder, "1")
+        serving.export(config.ExportSettings(path), export)
+        return Predictor(path, export)
+
+
+def _is_path(example: object) -> bool:
+    return isinstance(example, str | os.PathLike)
+
+
+def _is_one(examples: object) -> bool:
+    """Whether it is one image or text, not several."""
+    if isinstance(examples, np.ndarray | tf.Tensor):
+        *_, channels = shape = tuple(examples.shape)
+        return len(shape) == 2 or (len(shape) == 3 and channels in (1, 3, 4))
+    is_of_pil = hasattr(examples, "convert")
+    return isinstance(examples, bytes) or is_of_pil or _is_path(examples)
+
+
+def _png(image: np.ndarray) -> bytes:
+    """The file of an image [H, W] or [H, W, C] in 0..255."""
+    exceptions.require(
+        image.ndim in (2, 3) and image.shape[2:] in ((), (1,), (3,), (4,)),
+        "`examples` must be images [height, width, channels]",
+        f"shape {image.shape}",
+    )
+    if image.dtype != np.uint8:
+        pixels.check(tf.constant(image, tf.float32))
+        image = np.rint(image)
+        exceptions.require(
+            image.min() >= 0 and image.max() <= 255,
+            "`examples` must be images in 0..255",
+            f"{image.min():g} to {image.max():g}",
+        )
+    image = image.reshape(*image.shape[:2], -1).astype(np.uint8)
+    return tf.io.encode_png(image).numpy()
+
+
+def _prediction(row: model.Row) -> Prediction:
+    """Of a row of the export."""
+    pairs = zip(row["class_names"], row["probabilities"], strict=True)
+    probabilities = dict(sorted(pairs, key=lambda pair: -pair[1]))
+    return Prediction(
+        row["predicted_class"],
+        max(row["probabilities"]),
+        probabilities,
+    )

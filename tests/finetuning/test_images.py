@@ -1,0 +1,210 @@
+"""From a pretrained network and images to a classifier."""
+
+import dataclasses
+import json
+import shutil
+import signal
+
+import numpy as np
+import pytest
+
+from supcon_tf import config, evaluation, finetuning
+from supcon_tf.finetuning import candidates
+from supcon_tf.training import representations, runs
+from tests import forks
+
+
+@pytest.fixture(scope="module")
+def settings(finished_run, image_folder, tmp_path_factory):
+    run_dir = tmp_path_factory.mktemp("finetuned") / "run"
+    return config.FinetuneSettings(
+        str(run_dir),
+        data_dir=str(image_folder),
+        init_from=str(finished_run.path),
+        image_size=16,
+        epochs=2,
+        learning_rates=(0.01, 0.1),
+        hidden_dims=(16,),
+        batch_size=16,
+        seed=1,
+    )
+
+
+@pytest.fixture(scope="module")
+def run(settings):
+    return finetuning.finetune_images(settings)
+
+
+def test_the_run_has_the_network_and_the_classifier_that_were_chosen(run):
+    opened = runs.Run.open(run.path)
+    assert opened.classifiers == ("pretrained",)
+    record = run.finetuning()
+    assert record["training_images"] == 39
+    assert record["validation_images"] == 9
+    names = [row["name"] for row in record["candidates"]]
+    assert names[0] == "frozen" and len(names) == 1 + 2 * 4
+    assert record["chosen"] in names
+    assert not run.trainings.exists() and run.tool == "finetune"
+    measured = evaluation.evaluate(config.EvaluateSettings(str(run.path)))
+    assert measured["pretrained"]["top_1"] > 0.8
+
+
+def test_the_classifier_is_fitted_to_all_training_images(
+    run, settings, finished_run
+):
+    """Of a frozen network it is the optimum of the loss on all of them."""
+    own = dataclasses.replace(
+        settings, run_dir=f"{run.path}_frozen", epochs=0, learning_rates=()
+    )
+    frozen = runs.Run.open(finetuning.finetune_images(own).path)
+    (row,) = frozen.files.finetuning()["candidates"]
+    before = runs.Run.open(finished_run.path).encoder.get_weights()
+    for new, old in zip(frozen.encoder.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(new, old)
+    encoded, labels = representations.represent(
+        frozen.encoder, frozen.source("train"), image_size=16
+    )
+    kernel, bias = frozen.classifier("pretrained").weights
+    probabilities = np.exp(encoded @ kernel.numpy() + bias.numpy())
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    errors = probabilities - np.eye(3)[labels]
+    gradient = encoded.T @ errors + 2 * row["l2"] * kernel.numpy()
+    assert np.abs(gradient).max() < 1e-3 * len(labels)
+
+
+def test_resuming_a_finished_run_changes_nothing(run, settings, capsys):
+    before = (run.path / "finetune.json").read_bytes()
+    checkpoint = run.latest_checkpoint()
+    # The same command: rates and epochs are those of the run.
+    again = dataclasses.replace(
+        settings, resume=True, learning_rates=(), epochs=None
+    )
+    finetuning.finetune_images(again)
+    assert (run.path / "finetune.json").read_bytes() == before
+    assert run.latest_checkpoint() == checkpoint
+    with pytest.raises(ValueError, match="holds a run already"):
+        finetuning.finetune_images(settings)
+    other = dataclasses.replace(settings, resume=True, epochs=3, seed=5)
+    with pytest.raises(ValueError, match="--seed=5 .was 1"):
+        finetuning.finetune_images(other)
+
+
+KILLED = """
+import os, signal, sys
+from supcon_tf import config, finetuning, settings
+from supcon_tf.training import checkpoints
+
+save, saved = checkpoints.save, []
+
+def save_and_die(*args, **kwargs):
+    save(*args, **kwargs)
+    saved.append(args)
+    if len(saved) == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+checkpoints.save = save_and_die
+finetuning.finetune_images(
+    settings.from_flagfile(config.FinetuneSettings, sys.argv[1], "--resume")
+)
+"""
+
+
+def test_a_killed_run_goes_on_to_the_same(run, settings, tmp_path):
+    """Killed in each of its trainings, and behind the last."""
+    flagfile = tmp_path / "own.flags"
+    flagfile.write_text(
+        run.settings_file.read_text().replace(
+            f"--run_dir={run.path}\n", f"--run_dir={tmp_path / 'run'}\n"
+        )
+    )
+    for count in (1, 3):
+        killed = forks.run(KILLED, str(flagfile), str(count))
+        assert killed.returncode == -signal.SIGKILL
+    assert forks.run(KILLED, str(flagfile), "99").returncode == 0
+    record = json.loads((tmp_path / "run/finetune.json").read_text())
+    assert record == run.finetuning()
+    first, second = (runs.Run.open(x) for x in (run.path, tmp_path / "run"))
+    for one, other in zip(
+        first.encoder.get_weights(), second.encoder.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_minutes_bound_the_trainings(settings, tmp_path, capsys):
+    own = dataclasses.replace(
+        settings,
+        run_dir=str(tmp_path / "run"),
+        epochs=None,
+        learning_rates=(),
+        minutes=1e-9,
+    )
+    run = finetuning.finetune_images(own)
+    assert "no tuning: the network stays frozen" in capsys.readouterr().out
+    assert len(run.finetuning()["candidates"]) == 1
+    recorded = run.recorded(config.FinetuneSettings)
+    assert recorded.epochs == 0 and recorded.minutes is None
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("a/0.png", "a/1.png", "a/2.png"), "two classes or more of two"),
+        (("a/0.png", "b/1.png", "b/2.png"), "two classes or more of two"),
+        (("x/a/0.png", "x/b/0.png"), "must hold image files only, not folders"),
+    ],
+    ids=["one class", "three photographs", "a folder of folders"],
+)
+def test_what_cannot_be_learned_from_is_refused(
+    names, message, settings, image_folder, tmp_path
+):
+    source = image_folder / "train/dark/00.png"
+    for name in names:
+        file = tmp_path / "images" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, file)
+    own = dataclasses.replace(
+        settings,
+        run_dir=str(tmp_path / "run"),
+        data_dir=str(tmp_path / "images"),
+    )
+    with pytest.raises(ValueError, match=message):
+        finetuning.finetune_images(own)
+    assert not (tmp_path / "run").exists()
+
+
+def test_weights_that_are_not_there_are_named(image_folder, tmp_path):
+    own = config.FinetuneSettings(
+        str(tmp_path / "run"),
+        data_dir=str(image_folder),
+        image_size=32,
+        weights=str(tmp_path / "none.h5"),
+    )
+    with pytest.raises(FileNotFoundError, match=r"none\.h5"):
+        finetuning.finetune_images(own)
+    own = dataclasses.replace(own, weights=None, architecture="vgg8")
+    with pytest.raises(ValueError, match="--weights must name the file"):
+        finetuning.finetune_images(own)
+    assert not (tmp_path / "run").exists()
+
+
+def of_losses(name, losses):
+    losses = np.asarray(losses, float)
+    figures = {"nll": losses.mean(), "top_1": 1.0}
+    return candidates.Candidate(name, [np.zeros(1)], 1.0, losses, figures)
+
+
+def test_in_doubt_the_network_stays_frozen():
+    frozen = of_losses("frozen", [1.0, 2.0, 3.0, 2.0])
+    # Better by 0.1 on average, but not by more than the images differ.
+    doubtful = of_losses("doubtful", [0.0, 3.0, 2.0, 2.6])
+    clear = of_losses("clear", [0.8, 1.7, 2.9, 1.8])
+    assert candidates.choose(frozen, []) is frozen
+    assert candidates.choose(frozen, [doubtful]) is frozen
+    assert candidates.choose(frozen, [clear, doubtful]) is clear
+
+
+def test_a_mean_of_weights_is_between():
+    first = candidates.Candidate("a", [np.array([0.0, 4.0])], 1, None, {})
+    second = candidates.Candidate("b", [np.array([8.0, 4.0])], 1, None, {})
+    (mean,) = candidates.mean_weights(first, second, 0.25)
+    np.testing.assert_array_equal(mean, [2.0, 4.0])

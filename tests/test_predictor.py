@@ -1,0 +1,109 @@
+"""Three lines of Python from images to answers."""
+
+import numpy as np
+import PIL.Image
+import pytest
+
+import supcon_tf
+from supcon_tf import config, serving
+from supcon_tf.training import representations, runs
+
+
+@pytest.fixture(scope="module")
+def model(finished_run):
+    return supcon_tf.load(finished_run.path)
+
+
+@pytest.fixture
+def path(image_folder):
+    return image_folder / "test/dark/00.png"
+
+
+def test_an_image_in_any_form_has_one_answer(model, path):
+    expected = model.predict(path)
+    assert expected.name == "dark"
+    assert list(expected.probabilities.values())[0] == expected.probability
+    assert sum(expected.probabilities.values()) == pytest.approx(1, abs=1e-5)
+    image = PIL.Image.open(path)
+    pixels = np.asarray(image)
+    for form in (
+        str(path),
+        path.read_bytes(),
+        image,
+        pixels,
+        pixels.astype(np.float32),
+        pixels[..., None],
+        np.stack([pixels] * 3, axis=-1),
+    ):
+        assert model.predict(form) == expected
+
+
+def test_several_are_a_list(model, path, image_folder):
+    paths = sorted((image_folder / "test").glob("*/0*"))
+    answers = model.predict(paths)
+    assert [answer.name for answer in answers] == [
+        image.parent.name for image in paths
+    ]
+    assert model.predict([path]) == [model.predict(path)]
+    images = np.zeros([2, 20, 24, 3], np.uint8)
+    assert len(model.predict(images)) == len(model.predict(list(images))) == 2
+
+
+def test_representations_are_those_of_the_run(model, finished_run):
+    run = runs.Run.open(finished_run.path)
+    test = run.source("test")
+    expected, _ = representations.represent(run.encoder, test, image_size=16)
+    paths = [f"{run.settings.data_dir}/{name}" for name in test.ids]
+    encoded = model.encode(paths)
+    np.testing.assert_allclose(encoded, expected, atol=1e-5)
+    np.testing.assert_allclose(model.encode(paths[0]), expected[0], atol=1e-5)
+
+
+def test_an_export_is_the_same_model(model, finished_run, path, tmp_path):
+    export = tmp_path / "1"
+    serving.export(config.ExportSettings(str(finished_run.path)), export)
+    for place in (export, tmp_path):
+        other = supcon_tf.load(place)
+        assert other.predict(path) == model.predict(path)
+
+
+def test_a_run_on_texts_takes_texts(finished_text_run):
+    model = supcon_tf.load(finished_text_run.path)
+    one = model.predict("good film")
+    several = model.predict(["good film", "good film"])
+    # The last bits of a product depend on the size of a batch.
+    assert [x.probability for x in several] == pytest.approx(
+        [one.probability] * 2, abs=1e-5
+    )
+    assert model.encode("good film").ndim == 1
+    with pytest.raises(ValueError, match="must be texts"):
+        model.predict([b"good"])
+
+
+@pytest.mark.parametrize(
+    ("example", "error", "message"),
+    [
+        ("nowhere.jpg", FileNotFoundError, "no image nowhere.jpg"),
+        ([b"no image"], ValueError, "must be images, got bytes: "),
+        (np.full([8, 8, 3], 0.5), ValueError, "floats in 0..255"),
+        (np.full([8, 8, 3], 300.0), ValueError, "in 0..255, got 300 to 300"),
+        ([np.zeros([8])], ValueError, "height, width, channels"),
+    ],
+)
+def test_what_is_no_image_is_named(model, example, error, message):
+    with pytest.raises(error, match=message):
+        model.predict(example)
+
+
+def test_a_model_without_classifier_only_encodes(finished_run, path, tmp_path):
+    settings = config.ExportSettings(str(finished_run.path), classifier="none")
+    serving.export(settings, tmp_path / "1")
+    model = supcon_tf.load(tmp_path)
+    assert model.encode(path).shape == (26,)
+    with pytest.raises(ValueError, match="must have a classifier to predict"):
+        model.predict(path)
+
+
+def test_what_is_neither_run_nor_export_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="must hold an export"):
+        supcon_tf.load(tmp_path)
