@@ -18,7 +18,7 @@ class FinetuneSettings(stages.PretrainSettings):
     run_dir: str = "runs/finetuned"
 
     DEFAULT_DATASET = None
-    DEFAULT_RATES = 0.01, 0.03
+    DEFAULT_RATES = 0.003, 0.01
     LEAST_EPOCHS, MOST_EPOCHS = 3, 20
     LARGEST_BATCH, LEAST_STEPS = 32, 1
 
@@ -49,14 +49,15 @@ class FinetuneSettings(stages.PretrainSettings):
         ),
         common=True,
     )
-    """Learning rates of the tuning, a training for each; default: 0.01 and
-    0.03, as far as --minutes goes."""
+    """Learning rates of the tuning, a training for each; default: 0.003
+    and 0.01, as far as --minutes goes."""
     minutes: float | None = setting(None, above=0, recorded=False, common=True)
     """About how long the tuning may take on this machine: by fewer epochs, at
     fewer rates, or without any. Default: as long as it takes."""
     epochs: int | None = setting(None, at_least=0, adaptive=True, common=True)
     """Epochs of each training; 0 leaves the network frozen. Default: 20, fewer
     of more than 500 images, 3 at least, as far as --minutes goes."""
+    normalize_representation: bool = False
     augmentation: str = "identity"
     scale_by_temperature: bool = False
     nesterov: bool = True

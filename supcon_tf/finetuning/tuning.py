@@ -24,7 +24,7 @@ from supcon_tf.training import (
 )
 
 # Shares of the tuned network in its mean with the frozen one.
-_SHARES = (0.25, 0.5, 0.75)
+_SHARES = (0.5, 0.75)
 _OF_STAGE_1 = [x.name for x in dataclasses.fields(config.PretrainSettings)]
 
 
