@@ -16,6 +16,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 BELOW = {
     "cores": set(),
     "defaults": set(),
+    "doors": set(),
     "files": set(),
     "image_names": set(),
     "keras_2": set(),
@@ -32,13 +33,14 @@ BELOW = {
     "config": {"defaults", "rows", "run_files", "settings"},
     "rows": {"files"},
     "run_files": {"files", "flagfiles", "rows", "settings", "trust"},
-    "distribute": {"proxies"},
+    "distribute": {"doors", "proxies"},
     "losses": {"defaults", "distribute", "keras_2", "tracing"},
     "models": {"defaults", "files", "keras_2", "proxies", "tracing", "trust"},
     "augment": {"defaults", "tracing"},
     "data": {
         "augment",
         "defaults",
+        "doors",
         "files",
         "image_names",
         "proxies",
