@@ -1,8 +1,9 @@
 """What of a file may run as code: a module that the user names, nothing else.
 
-A run directory comes from anybody. A module that it names is imported only
-where the command, or the call, names it too, and never from inside of a run
-directory. Importing this module does not import TensorFlow.
+Run directories and data come from anybody. A module that a run names is
+imported only where the command, or the call, names it too, and never from
+inside of a run directory; one that data name, only from what is installed.
+Importing this module does not import TensorFlow.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import importlib.abc
 import importlib.machinery
 import os
 import pathlib
+import site
 import sys
-from collections.abc import Iterator, Sequence
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
 
 from supcon_tf import exceptions, flagfiles
 
@@ -105,7 +108,7 @@ def import_function(name: str) -> object:
     if not {"", folder} & {*sys.path} and not run_directory_of(folder):
         sys.path.append(folder)
     try:
-        with _outside_of_runs():
+        with _importing(_check_outside_of_runs):
             return getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise exceptions.InvalidValue(
@@ -131,8 +134,59 @@ def run_directory_of(path: str | os.PathLike[str]) -> pathlib.Path | None:
     return None
 
 
-class _Outside(importlib.abc.MetaPathFinder):
-    """Finds modules as the finders after it, but in no run directory."""
+@contextlib.contextmanager
+def only_installed(folder: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Meanwhile no module comes from a folder of data, nor from the current.
+
+    Other libraries import what the files of a data set name.
+
+    Args:
+      folder: of the data, local or gs://; None for none.
+
+    Raises:
+      ValueError: a module would; if it is wanted, import it before.
+    """
+    local = [os.getcwd()]
+    if folder is not None and "://" not in str(folder):
+        local.append(str(folder))
+    locations = [os.path.realpath(path) for path in local]
+    packages = (
+        os.path.dirname(__file__),
+        sys.prefix,
+        *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")),
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+    )
+    installed = [os.path.realpath(path) for path in packages]
+
+    def check(file: str) -> None:
+        path = pathlib.Path(os.path.realpath(file))
+        exceptions.require(
+            not any(map(path.is_relative_to, locations))
+            or any(map(path.is_relative_to, installed)),
+            "data must name no module that is not installed; import it before "
+            "if it is yours",
+            file,
+        )
+
+    with _importing(check):
+        yield
+
+
+def _check_outside_of_runs(file: str) -> None:
+    """Raises ValueError for a file of a module in a run directory."""
+    exceptions.require(
+        run_directory_of(file) is None,
+        "`architecture` must import no code that lies in a run directory",
+        file,
+    )
+
+
+class _Checked(importlib.abc.MetaPathFinder):
+    """Finds modules as the finders after it, and checks where they are."""
+
+    def __init__(self, check: Callable[[str], None]):
+        self._check = check
 
     def find_spec(
         self, name: str, path: object, target: object = None
@@ -142,21 +196,18 @@ class _Outside(importlib.abc.MetaPathFinder):
             if finder is self or not hasattr(finder, "find_spec"):
                 continue
             if spec := finder.find_spec(name, path, target):
-                if spec.has_location and run_directory_of(spec.origin):
-                    raise exceptions.InvalidValue(
-                        "`architecture` must import no code that lies in a "
-                        f"run directory, got {spec.origin}"
-                    )
+                if spec.has_location:
+                    self._check(spec.origin)
                 return spec
         return None
 
 
 @contextlib.contextmanager
-def _outside_of_runs() -> Iterator[None]:
-    """What is imported meanwhile comes from no run directory."""
-    guard = _Outside()
-    sys.meta_path.insert(0, guard)
+def _importing(check: Callable[[str], None]) -> Iterator[None]:
+    """Meanwhile the file of a module must pass a check before it runs."""
+    finder = _Checked(check)
+    sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
-        sys.meta_path.remove(guard)
+        sys.meta_path.remove(finder)

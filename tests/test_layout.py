@@ -46,6 +46,7 @@ BELOW = {
         "proxies",
         "rows",
         "tracing",
+        "trust",
     },
     "measures": {"tracing"},
 }
