@@ -95,7 +95,7 @@ def named_by(arguments: Sequence[str]) -> Iterator[str]:
         if path not in seen and os.path.isfile(path):
             seen.add(path)
             yield path
-            content = pathlib.Path(path).read_text(errors="replace")
+            content = pathlib.Path(path).read_text("utf-8", "replace")
             left += values("flagfile", content.splitlines())
 
 

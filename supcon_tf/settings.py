@@ -249,7 +249,7 @@ def _broken_rules(field: dataclasses.Field, value: object) -> Iterator[str]:
         return
     # TensorFlow takes no other path, and a flagfile has a line for each.
     if rules["path"] and isinstance(value, str) and not _is_plain(value):
-        yield f"be UTF-8 without line breaks, got {value!r}"
+        yield f"be UTF-8 without line breaks, got {value!r}{_other_locale()}"
     for item in _items(value):
         if rules["choices"] and item not in rules["choices"]:
             yield f"be one of {', '.join(rules['choices'])}, got {item!r}"
@@ -261,6 +261,14 @@ def _broken_rules(field: dataclasses.Field, value: object) -> Iterator[str]:
         rule, holds = rules["must"]
         if not holds(value):
             yield rule.format(to_text(value))
+
+
+def _other_locale() -> str:
+    """What to do where Python takes arguments for other text than UTF-8."""
+    encoding = sys.getfilesystemencoding()
+    if encoding == "utf-8":
+        return ""
+    return f"; the locale is one of {encoding}: set LC_ALL=C.UTF-8"
 
 
 def _is_plain(path: str) -> bool:
