@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from absl import app, flags, logging
 
-from supcon_tf import exceptions, settings
+from supcon_tf import exceptions, flagfiles, settings, trust
 
 _HELP = {"--help", "-help", "-h", "--helpfull", "--helpshort"}
 _INDENT = 26  # columns of the help before its text
@@ -47,7 +47,9 @@ def run(
                 raise exceptions.InvalidValue(
                     f"arguments must be flags, got {' '.join(argv[1:])}"
                 )
-            main(settings.from_flags(settings_class, **given))
+            own = settings.from_flags(settings_class, **given)
+            trust.check_command(getattr(own, "architecture", ""), sys.argv)
+            main(own)
         except (exceptions.Error, OSError) as error:
             line = _line_for(error, settings_class)
             if line is None:  # a defect
@@ -67,6 +69,11 @@ def run(
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     logging.set_verbosity(logging.WARNING)
     settings.define_flags(settings_class)
+    try:
+        for path in trust.recorded_flagfiles(sys.argv):
+            flagfiles.read_recorded(path)
+    except exceptions.Error as error:
+        sys.exit(f"error: {error}")
     app.run(absl_main)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from etils import epath
 
-from supcon_tf import exceptions, files, rows, settings
+from supcon_tf import exceptions, files, flagfiles, rows, settings, trust
 
 EXPORT_RECORD = "assets.extra/metadata.json"  # below export/<version>
 ENCODED_LABELS = "labels.npy"  # below encoded/<split>
@@ -138,7 +138,11 @@ class RunDirectory:
         """
         there = {"run_dir": f"{self.path}{end}"}
         tool = "finetune_text" if self.is_of_texts() else "pretrain"
-        moved = moved_data(self.flags(), self.path)
+        recorded = self.flags()
+        moved = moved_data(recorded, self.path)
+        architecture = recorded.get("architecture", "")
+        if trust.names_module(architecture):  # every command repeats it
+            there["architecture"] = architecture
         lines = [command(tool, flagfile=self.settings_file, **there, **moved)]
         if linear_stage:
             stage = self.stage(linear_stage).settings_file
@@ -155,7 +159,9 @@ class RunDirectory:
         self, settings_class: type[settings.SettingsType]
     ) -> settings.SettingsType:
         """The settings of the run, or of the stage, that is here."""
-        return settings.from_flagfile(settings_class, self.settings_file)
+        return settings.from_flagfile(
+            settings_class, self.settings_file, recorded=True
+        )
 
     def flags(self) -> dict[str, str]:
         """The recorded settings as they stand there, by flag; {} without any.
@@ -165,10 +171,9 @@ class RunDirectory:
         if not self.exists():
             return {}
         values: dict[str, list[str]] = {}
-        for line in self.settings_file.read_text().split("\n"):
-            if line.startswith("--"):
-                flag, _, value = line.removeprefix("--").partition("=")
-                values.setdefault(flag, []).append(value)
+        for line in flagfiles.read_recorded(self.settings_file).values():
+            flag, _, value = line.removeprefix("--").partition("=")
+            values.setdefault(flag, []).append(value)
         return {flag: "; ".join(given) for flag, given in values.items()}
 
     def class_names(self) -> tuple[str, ...]:

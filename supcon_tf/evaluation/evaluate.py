@@ -59,6 +59,7 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
         train_file=settings.train_file,
         test_file=settings.test_file,
         drop_duplicates=settings.drop_duplicates,
+        architecture=settings.architecture,
     )
     checkpoint, image_size = run.checkpoint, run.image_size
     unseen = run.has_unseen_classes

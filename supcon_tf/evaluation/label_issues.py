@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 import numpy as np
 
-from supcon_tf import files, measures, run_files
+from supcon_tf import files, measures, rows, run_files
 from supcon_tf.evaluation import splits
 from supcon_tf.training import runs
 
@@ -96,14 +93,13 @@ def write_label_issues(
     """
     order, suggested, margins = (x[:count] for x in issues)
     names, ids = bank.source.class_names, bank.names(order)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["example", "label", "suggested", "margin"])
+    lines = [rows.csv_line(["example", "label", "suggested", "margin"])]
     for name, label, other, margin in zip(
         ids, bank.labels[order], suggested, margins, strict=True
     ):
-        writer.writerow([name, names[label], names[other], f"{margin:.4f}"])
-    files.write_atomically(run.evaluation_owner.issues_list, text.getvalue())
+        cells = name, names[label], names[other], f"{margin:.4f}"
+        lines.append(rows.csv_line(cells))
+    files.write_atomically(run.evaluation_owner.issues_list, "".join(lines))
     first = order[:_SHOWN]
     if not len(first):
         return

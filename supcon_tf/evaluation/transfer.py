@@ -59,7 +59,7 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
 
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
-    run = runs.Run.open(settings.run_dir)
+    run = runs.Run.open(settings.run_dir, architecture=settings.architecture)
     checkpoint, stage = run.checkpoint, run.files.stage(settings.name)
     measured = files.read_json(stage.transfer_file, {})
     if settings.resume and measured:

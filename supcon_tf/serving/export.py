@@ -32,6 +32,7 @@ def export(settings: config.ExportSettings) -> epath.Path:
         settings.linear_stage,
         data_dir=settings.data_dir,
         train_file=settings.train_file,
+        architecture=settings.architecture,
     )
     takes = _takes(run, settings)
     versions = run.files.export

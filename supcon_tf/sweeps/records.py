@@ -58,7 +58,9 @@ class CellDirectory:
     ) -> settings.SettingsType:
         """The settings of one tool; `extra` flags overrule them."""
         path = self._flagfile(settings_class)
-        return settings.from_flagfile(settings_class, path, *extra)
+        return settings.from_flagfile(
+            settings_class, path, *extra, recorded=True
+        )
 
     def has(self, settings_class: type[settings.Settings]) -> bool:
         """Whether the cell has a part of one tool."""

@@ -18,6 +18,7 @@ from supcon_tf import (
     models,
     run_files,
     text,
+    trust,
 )
 from supcon_tf.training import (
     builders,
@@ -77,13 +78,18 @@ class Run:
         path: str | os.PathLike[str],
         linear_stage: str = "linear",
         data_dir: str | os.PathLike[str] | None = None,
+        architecture: str | None = None,
     ) -> Run:
         """Opens a run on images, local or gs://; raises ValueError for none.
 
         `data_dir` is where its data are by now; None for where they were
         recorded to be, or where they have moved together with the run.
+        `architecture` repeats that of a run which is a function of a module,
+        as that is code.
         """
-        run = open_run(path, linear_stage, data_dir=data_dir)
+        run = open_run(
+            path, linear_stage, data_dir=data_dir, architecture=architecture
+        )
         exceptions.require(
             not isinstance(run, TextRun),
             "--run_dir must be a run on images",
@@ -339,10 +345,13 @@ def open_run(
     train_file: str | os.PathLike[str] | None = None,
     test_file: str | os.PathLike[str] | None = None,
     drop_duplicates: bool = False,
+    architecture: str | None = None,
 ) -> Run | TextRun:
     """Opens a run directory, local or gs://; raises ValueError for none.
 
     Paths are where data are by now that the run has recorded elsewhere.
+    A module that the run has recorded as its `architecture` is imported only
+    where it is given again.
     `drop_duplicates` leaves test images out that are training images too.
     """
     given = {
@@ -366,6 +375,9 @@ def open_run(
             f"`{name}` must be left out for a run of tools/{kind.tool}.py",
             place,
         )
+    trust.check_named(
+        getattr(own, "architecture", ""), architecture, directory.path
+    )
     given = {
         name: files.whole(files.expanded(place, name))
         for name, place in given.items()
@@ -376,11 +388,18 @@ def open_run(
     return kind(directory, own, linear_stage, given)
 
 
-def load_encoder(run_dir: str | os.PathLike[str]) -> tf.keras.Model:
+def load_encoder(
+    run_dir: str | os.PathLike[str], architecture: str | None = None
+) -> tf.keras.Model:
     """The trained encoder of a run directory, by its newest checkpoint.
 
     It is built for images of the size that it was trained on, uint8 or
     0..255. That of a run on texts takes tokens, and is of the best epoch.
+
+    Args:
+      run_dir: of the run, local or gs://.
+      architecture: "package.module:function" of a run that has recorded this,
+        as the module is code: it is imported only where it is named again.
 
     Example:
       >>> import numpy as np
@@ -390,6 +409,7 @@ def load_encoder(run_dir: str | os.PathLike[str]) -> tf.keras.Model:
       (2, 26)
 
     Raises:
-      ValueError: there is no run, or it has no checkpoint.
+      ValueError: there is no run, or it has no checkpoint, or names a module
+        that is not given.
     """
-    return open_run(run_dir).encoder
+    return open_run(run_dir, architecture=architecture).encoder

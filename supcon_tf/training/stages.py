@@ -168,7 +168,11 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
       ValueError: run_dir is no pretrained run, the stage's name is taken, or
         the data has other classes than the run.
     """
-    run = runs.Run.open(settings.run_dir, data_dir=settings.data_dir)
+    run = runs.Run.open(
+        settings.run_dir,
+        data_dir=settings.data_dir,
+        architecture=settings.architecture,
+    )
     stage = run.files.stage(settings.name)
     settings = loop.check_run(stage, settings)
     checkpoint = run.checkpoint
