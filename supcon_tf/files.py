@@ -27,6 +27,8 @@ _PATTERN = re.compile(r"[*?\[\\]")
 _LINKS: dict[str, tempfile.TemporaryDirectory] = {}  # of `literal`
 # What JSON must be that stands for an empty value of Python.
 _KINDS = {dict: dict, list: list, tuple: list}
+# What readers of JSON and .npz raise of files that are cut or of another kind.
+_OF_DAMAGE = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
 _DAMAGED = "Restore the file, or make it again with the tool that wrote it"
 _LONGEST_BELOW = "x" * 160  # of a file in a run, by its path from there
 
@@ -143,7 +145,7 @@ def readable(path: epath.PathLike, remedy: str = "") -> Iterator[None]:
         yield
     except exceptions.Error:
         raise
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except _OF_DAMAGE as error:
         raise exceptions.InvalidValue(
             f"{path} must be as it was written, but is damaged: "
             f"{exceptions.one_line(error)}. {remedy or _DAMAGED}"

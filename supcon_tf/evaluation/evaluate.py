@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 
 import numpy as np
 
-from supcon_tf import config, data, distribute, files, run_files
+from supcon_tf import config, data, distribute, exceptions, files, run_files
 from supcon_tf.data import hierarchy, subsets
 from supcon_tf.evaluation import (
     classifying,
@@ -193,8 +194,10 @@ def _write(
             _write_examples(settings, run, made, test, bank)
         text = results.to_json(measured)
         files.write_atomically(made.evaluation_file, text)
-    if run.files.measured_stage() == run.linear_stage:  # by an earlier version
-        run.files.remove_evaluation()
+    with contextlib.suppress(exceptions.InvalidValue):  # damaged, of whatever
+        stage = run.files.measured_stage()
+        if stage == run.linear_stage:  # by an earlier version
+            run.files.remove_evaluation()
 
 
 def _write_examples(

@@ -125,8 +125,10 @@ def test_metrics_are_those_of_the_checkpoint(directory, run):
     assert checkpoints["classifier"] == checkpoints["encoder"]
     assert record["settings"]["classifier"] == record["settings"]["encoder"]
     assert set(record["metrics"]) == {"dataset", "test_examples", "prototype"}
-    (run.checkpoints / "step-00000024").mkdir()
-    record = written(directory, run, "linear")
+    newer = run.checkpoints / "step-00000024"
+    newer.mkdir()
+    files.write_json(newer / "progress.json", {})
+    record = written(directory, run, "none")
     assert record["checkpoints"]["encoder"]["step"] == 24
     assert record["metrics"] is None
 
