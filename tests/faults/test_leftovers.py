@@ -112,7 +112,9 @@ def test_a_fine_tuning_that_goes_on_removes_what_was_left(finished_text_run):
         half.mkdir()
         (half / "variables.index").touch()
     own = run.recorded(config.FinetuneTextSettings)
-    training.finetune_text(dataclasses.replace(own, resume=True))
+    training.finetune_text(
+        dataclasses.replace(own, run_dir=str(run.path), resume=True)
+    )
     assert disks.hidden(pathlib.Path(run.path)) == []
 
 
