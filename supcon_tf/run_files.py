@@ -370,7 +370,10 @@ class RunDirectory:
           ones stay.
         """
         whole = self.path / "evaluation"
-        with leftovers.partial_directory(whole) as partial:
+        with (
+            files.room_for(self.evaluation_file),
+            leftovers.partial_directory(whole) as partial,
+        ):
             made = RunDirectory(partial)
             yield made
             self.remove_evaluation()

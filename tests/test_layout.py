@@ -69,7 +69,12 @@ BELOW["clients"] = {
     "settings",
 }
 # From files alone, so without TensorFlow.
-BELOW["reports"] = BELOW["clients"] | {"palette", "scores", "run_files"}
+BELOW["reports"] = BELOW["clients"] | {
+    "origins",
+    "palette",
+    "run_files",
+    "scores",
+}
 BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
 BELOW["doctor"] = {"data", "keras_2"}
 BELOW["commands"] = {*BELOW} - {"benchmarks"}

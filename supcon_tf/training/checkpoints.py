@@ -14,8 +14,10 @@ import json
 import os
 import re
 import tempfile
+import time
 import uuid
 from collections.abc import Callable
+from concurrent import futures
 
 import tensorflow as tf
 from etils import epath
@@ -23,6 +25,7 @@ from etils import epath
 from supcon_tf import exceptions, files, leftovers, models, run_files
 from supcon_tf.origins import PROGRESS, REMOVED
 
+_TRIES, _PAUSE = 100, 0.01  # seconds, to open a checkpoint before it is pruned
 _VARIABLES = "variables"  # what TensorFlow calls the path: a prefix of files
 
 
@@ -74,7 +77,12 @@ def save(
         # Overwrites that of a run that was resumed before it.
         with files.make_atomically(path, overwrite=True) as partial:
             checkpoint.write(str(partial / _VARIABLES))
-            record = dataclasses.asdict(progress) | {"files": _digests(partial)}
+            # The disk takes the files while they are read.
+            with futures.ThreadPoolExecutor(1) as pool:
+                synced = pool.submit(files.sync, partial)
+                record = dataclasses.asdict(progress)
+                record["files"] = _digests(partial)
+                synced.result()
             (partial / PROGRESS).write_text(json.dumps(record, indent=1))
     except (OSError, tf.errors.OpError) as error:
         advice = "There is no earlier one"
@@ -119,15 +127,19 @@ def hold(newest: Callable[[], str]) -> tuple[str, int | None]:
     Returns:
       The path, and what holds it as long as it is not closed; None on a file
       system that knows no locks.
+
+    Raises:
+      ValueError: there is none, or each was gone before it was opened.
     """
-    while True:
+    for _ in range(_TRIES):
         path = newest()
         if not leftovers.is_local(path):
             return path, None
         try:
             number = os.open(path, os.O_RDONLY)
-        except FileNotFoundError:
-            continue  # pruned by now
+        except FileNotFoundError:  # pruned by now
+            time.sleep(_PAUSE)
+            continue
         try:
             fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:  # it is being pruned
@@ -139,6 +151,7 @@ def hold(newest: Callable[[], str]) -> tuple[str, int | None]:
         if os.path.exists(path):
             return path, number
         os.close(number)
+    raise exceptions.InvalidValue(REMOVED.format(path))
 
 
 def _remove_unless_held(path: epath.Path) -> None:

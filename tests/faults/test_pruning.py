@@ -1,5 +1,6 @@
 """Readers beside a training that prunes its checkpoints."""
 
+import os
 import shutil
 
 import numpy as np
@@ -49,6 +50,9 @@ def test_one_that_is_pruned_as_it_is_opened_is_not_taken(copy_run, tmp_path):
 
     path, holds = checkpoints.hold(newest)
     assert path.endswith("step-00000007") and holds is not None
+    os.close(holds)
+    with pytest.raises(ValueError, match="x must be there, but was removed"):
+        checkpoints.hold(lambda: str(tmp_path / "x"))
 
 
 def test_one_that_is_gone_all_the_same_is_said(copy_run, tmp_path):
