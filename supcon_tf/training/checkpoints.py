@@ -25,7 +25,7 @@ from etils import epath
 from supcon_tf import exceptions, files, leftovers, models, run_files
 from supcon_tf.origins import PROGRESS, REMOVED
 
-_TRIES, _PAUSE = 100, 0.01  # seconds, to open a checkpoint before it is pruned
+_TRIES, _PAUSE = 3000, 0.01  # seconds, to open a checkpoint before it is pruned
 _VARIABLES = "variables"  # what TensorFlow calls the path: a prefix of files
 
 
@@ -131,19 +131,23 @@ def hold(newest: Callable[[], str]) -> tuple[str, int | None]:
     Raises:
       ValueError: there is none, or each was gone before it was opened.
     """
+    gone = None
     for _ in range(_TRIES):
         path = newest()
         if not leftovers.is_local(path):
             return path, None
         try:
             number = os.open(path, os.O_RDONLY)
-        except FileNotFoundError:  # pruned by now
-            time.sleep(_PAUSE)
+        except FileNotFoundError:  # pruned by now, or a link to nowhere
+            if path == gone:
+                break
+            gone = path
             continue
         try:
             fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:  # it is being pruned
+        except BlockingIOError:  # it is being saved, or pruned
             os.close(number)
+            time.sleep(_PAUSE)
             continue
         except OSError:
             os.close(number)
