@@ -17,7 +17,9 @@ BELOW = {
     "cores": set(),
     "defaults": set(),
     "doors": set(),
-    "files": set(),
+    "files": {"leftovers"},
+    "leftovers": set(),
+    "origins": {"files"},
     "image_names": set(),
     "keras_2": set(),
     "fonts": set(),
@@ -32,7 +34,15 @@ BELOW = {
     "command_line": {"flagfiles", "settings", "trust"},
     "config": {"defaults", "rows", "run_files", "settings"},
     "rows": {"files"},
-    "run_files": {"files", "flagfiles", "rows", "settings", "trust"},
+    "run_files": {
+        "files",
+        "flagfiles",
+        "leftovers",
+        "origins",
+        "rows",
+        "settings",
+        "trust",
+    },
     "distribute": {"doors", "proxies"},
     "losses": {"defaults", "distribute", "keras_2", "tracing"},
     "models": {"defaults", "files", "keras_2", "proxies", "tracing", "trust"},
@@ -72,7 +82,12 @@ BELOW["clients"] = {
     "settings",
 }
 # From files alone, so without TensorFlow.
-BELOW["reports"] = BELOW["clients"] | {"palette", "scores", "run_files"}
+BELOW["reports"] = BELOW["clients"] | {
+    "origins",
+    "palette",
+    "run_files",
+    "scores",
+}
 BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
 BELOW["doctor"] = {"data", "keras_2"}
 BELOW["commands"] = {*BELOW} - {"benchmarks"}

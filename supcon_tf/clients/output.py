@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from etils import epath
 
+from supcon_tf import files
 from supcon_tf import rows as rows_
 from supcon_tf.clients import model
 
@@ -38,14 +39,12 @@ def write(
     suffix = path.suffix.lower()
     lines = as_json[suffix](rows) if suffix in as_json else csv_lines(rows, top)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            for line in lines:
-                file.write(line)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with (
+        files.replaced(path) as partial,
+        partial.open("w", encoding="utf-8") as file,
+    ):
+        for line in lines:
+            file.write(line)
 
 
 def _to_stdout(lines: Iterable[str]) -> None:

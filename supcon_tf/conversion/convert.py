@@ -88,6 +88,7 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
         "test_images": test.num_examples,
         "encoder": checkpoint,
         "classifier": name,
+        "made_of": run.made_of(name),
         "settings": dataclasses.asdict(settings),
         "versions": versions,
         "preprocessing": _PREPROCESSING,

@@ -6,7 +6,6 @@ import numpy as np
 
 from supcon_tf import files, measures, rows, run_files
 from supcon_tf.evaluation import splits
-from supcon_tf.training import runs
 
 _SIDE = 96  # pixels
 _SHOWN = 30  # examples that a report has pictures of
@@ -81,7 +80,10 @@ def _contradictions(
 
 
 def write_label_issues(
-    run: runs.Run, bank: splits.EncodedSplit, issues: Issues, count: int
+    into: run_files.RunDirectory,
+    bank: splits.EncodedSplit,
+    issues: Issues,
+    count: int,
 ) -> None:
     """Writes label_issues.csv, and label_issues.npz for the report.
 
@@ -99,12 +101,12 @@ def write_label_issues(
     ):
         cells = name, names[label], names[other], f"{margin:.4f}"
         lines.append(rows.csv_line(cells))
-    files.write_atomically(run.evaluation_owner.issues_list, "".join(lines))
+    files.write_atomically(into.issues_list, "".join(lines))
     first = order[:_SHOWN]
     if not len(first):
         return
     run_files.write_arrays(
-        run.evaluation_owner.issues_file,
+        into.issues_file,
         issue_images=bank.shown(first, _SIDE),
         issue_ids=ids[:_SHOWN],
         issue_labels=bank.labels[first],

@@ -98,7 +98,8 @@ class CellDirectory:
 
     def state(self) -> State:
         """How far the cell was when that was last written."""
-        return State(**files.read_json(self._state_file, {}))
+        with files.readable(self._state_file):
+            return State(**files.read_json(self._state_file, {}))
 
     def write_state(self, state: State) -> None:
         """Writes how far the cell is."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from supcon_tf import (
     exceptions,
     files,
     models,
+    origins,
     run_files,
     text,
     trust,
@@ -25,6 +27,7 @@ from supcon_tf.training import (
     checkpoints,
     console,
     input_pipeline,
+    materials,
     sentences,
 )
 
@@ -99,8 +102,22 @@ class Run:
 
     @functools.cached_property
     def checkpoint(self) -> str:
-        """Path of the newest checkpoint of stage 1; raises ValueError."""
-        return self.files.latest_checkpoint()
+        """Path of the newest checkpoint of stage 1; raises ValueError.
+
+        A training that goes on does not prune it as long as this object lives.
+        """
+        return self._held(self.files.latest_checkpoint)
+
+    def _held(self, newest: Callable[[], str]) -> str:
+        path, holds = checkpoints.hold(newest)
+        if holds is not None:
+            weakref.finalize(self, os.close, holds)
+        return path
+
+    @functools.cached_property
+    def identity(self) -> origins.Identity:
+        """What tells the checkpoint from every other."""
+        return origins.identity(self.checkpoint)
 
     @property
     def image_size(self) -> int | None:
@@ -254,16 +271,35 @@ class Run:
         return made
 
     def classifier_checkpoint(self, name: str) -> str:
-        """Path of the checkpoint that a classifier is in."""
+        """Path of the checkpoint that a classifier is in.
+
+        Raises:
+          ValueError: the linear stage has none, is a transfer to other data, or
+            was trained on another checkpoint than the run has by now.
+        """
         if name == STAGE_1:
             return self.checkpoint
+        return self._linear_checkpoint
+
+    @functools.cached_property
+    def _linear_checkpoint(self) -> str:
         stage = self.files.stage(self.linear_stage)
         exceptions.require(
             not stage.transfer_file.exists(),
             "--linear_stage must be one of tools/train_linear.py",
             f"{self.linear_stage}, a transfer to other data",
         )
-        return stage.latest_checkpoint()
+        path = self._held(stage.latest_checkpoint)
+        materials.check_stage(self.files, stage, self.identity)
+        return path
+
+    def made_of(self, classifier: str) -> dict[str, origins.Identity]:
+        """What is made of the encoder and a classifier, "none" for none."""
+        identities = {"encoder": self.identity}
+        if classifier != "none":
+            path = self.classifier_checkpoint(classifier)
+            identities["classifier"] = origins.identity(path)
+        return identities
 
     def choose_classifier(self, asked: str) -> str:
         """What --classifier means: "auto" is the first that there is.
@@ -289,17 +325,25 @@ class TextRun(Run):
     @functools.cached_property
     def checkpoint(self) -> str:
         """Path of the checkpoint of the best epoch; raises ValueError."""
-        return self.files.best_checkpoint()
+        return self._held(self.files.best_checkpoint)
 
     @property
     def validation(self) -> dict[str, float]:
-        """What the best epoch was chosen by: `top_1` and `nll`."""
-        best = run_files.steps_in(self.files.best)[-1]
-        (figures,) = (x for x in self.files.metrics() if x["epoch"] == best)
-        return {
-            "top_1": figures["validation_accuracy"],
-            "nll": figures["validation_loss"],
-        }
+        """What the best epoch was chosen by: `top_1` and `nll`.
+
+        Raises:
+          ValueError: metrics.jsonl has not the figures of this epoch.
+        """
+        best = int(self.checkpoint.rpartition("-")[2])
+        named = {"top_1": "validation_accuracy", "nll": "validation_loss"}
+        for figures in self.files.metrics():
+            if figures.get("epoch") == best and {*named.values()} <= {*figures}:
+                return {key: figures[name] for key, name in named.items()}
+        raise exceptions.InvalidValue(
+            f"{self.files.metrics_file} must have a line of epoch {best}, the "
+            "best, with its validation_accuracy and validation_loss, got none: "
+            "restore the file"
+        )
 
     @functools.cached_property
     def tokenizer(self) -> transformers.PreTrainedTokenizerBase:
