@@ -131,9 +131,10 @@ def read_json(
             content = json.loads(path.read_text())
         except FileNotFoundError:  # removed in between
             return absent
-        if absent is None or isinstance(content, _KINDS[type(absent)]):
-            return content
-        raise ValueError(f"{type(content).__name__} in it")
+    kind = type(content).__name__
+    if absent is not None and not isinstance(content, _KINDS[type(absent)]):
+        raise exceptions.InvalidValue(_told(path, f"{kind} in it", remedy))
+    return content
 
 
 @contextlib.contextmanager
@@ -149,9 +150,15 @@ def readable(path: epath.PathLike, remedy: str = "") -> Iterator[None]:
         raise
     except _OF_DAMAGE as error:
         raise exceptions.InvalidValue(
-            f"{path} must be as it was written, but is damaged: "
-            f"{exceptions.one_line(error)}. {remedy or _DAMAGED}"
+            _told(path, exceptions.one_line(error), remedy)
         ) from error
+
+
+def _told(path: epath.PathLike, damage: str, remedy: str) -> str:
+    return (
+        f"{path} must be as it was written, but is damaged: {damage}. "
+        f"{remedy or _DAMAGED}"
+    )
 
 
 def read_lines(path: epath.Path) -> Iterator[tuple[str, str]]:
