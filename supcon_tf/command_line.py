@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from absl import app, flags, logging
 
-from supcon_tf import exceptions, settings
+from supcon_tf import exceptions, flagfiles, settings, trust
 
 _HELP = {"--help", "-help", "-h", "--helpfull", "--helpshort"}
 _INDENT = 26  # columns of the help before its text
@@ -47,8 +47,10 @@ def run(
                 raise exceptions.InvalidValue(
                     f"arguments must be flags, got {' '.join(argv[1:])}"
                 )
-            main(settings.from_flags(settings_class, **given))
-        except (exceptions.Error, OSError) as error:
+            own = settings.from_flags(settings_class, **given)
+            trust.check_command(getattr(own, "architecture", ""), sys.argv)
+            main(own)
+        except Exception as error:
             line = _line_for(error, settings_class)
             if line is None:  # a defect
                 raise
@@ -67,6 +69,11 @@ def run(
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     logging.set_verbosity(logging.WARNING)
     settings.define_flags(settings_class)
+    try:
+        for path in trust.recorded_flagfiles(sys.argv):
+            flagfiles.read_recorded(path)
+    except exceptions.Error as error:
+        sys.exit(f"error: {error}")
     app.run(absl_main)
 
 
@@ -101,7 +108,16 @@ def _line_for(
     if isinstance(error, exceptions.Error):
         # A message of the library, its arguments named as the user gave them.
         return re.sub(f"`({'|'.join(names)})`", r"--\1", str(error))
-    is_path = isinstance(error.filename, str | os.PathLike)
+    path = getattr(error, "filename", None)
+    is_path = isinstance(path, str | os.PathLike)
+    if full := exceptions.no_room(error):
+        # TensorFlow has the path in its text alone.
+        named = re.search(rf"(\S+); {full}", str(error))
+        path = path if is_path else named and named[1]
+        there = f"{path} could not be written: " if path else ""
+        return f"{there}{full}. Free some space, and run the same command again"
+    if not isinstance(error, OSError):
+        return None
     if isinstance(error, FileNotFoundError) or not is_path:
         return None  # a file that is missing is as likely a defect of ours
     path = pathlib.Path(os.path.abspath(error.filename))

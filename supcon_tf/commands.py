@@ -18,7 +18,7 @@ import threading
 import typing
 
 import supcon_tf
-from supcon_tf import command_line, config, files
+from supcon_tf import command_line, config, files, trust
 from supcon_tf.settings import Settings, from_flagfile
 
 # Those of flags/, which the package carries.
@@ -107,9 +107,11 @@ def finetune(settings: config.FinetuneSettings) -> None:
     --resume goes on.
     """
     run = supcon_tf.finetuning.finetune_images(settings)
-    evaluate(config.EvaluateSettings(settings.run_dir))
+    named = {"architecture": trust.given(settings.architecture)}
+    evaluate(config.EvaluateSettings(settings.run_dir, **named))
     if not run.exports():
-        supcon_tf.serving.export(config.ExportSettings(settings.run_dir))
+        own = config.ExportSettings(settings.run_dir, **named)
+        supcon_tf.serving.export(own)
     print(f"ask it       python tools/predict.py --run_dir={run.path} IMAGE")
 
 
@@ -340,11 +342,15 @@ def data_service(settings: config.DataServiceSettings) -> None:
       python tools/data_service.py
 
     runs a dispatcher and a worker, and prints what to give to
-    tools/pretrain.py: --data_service=grpc://localhost:5050. For workers on
-    other machines, one dispatcher, and on each of them
+    tools/pretrain.py: --data_service=grpc://localhost:5050. Only this machine
+    reaches them. For workers on other machines, a dispatcher with --host, and
+    on each of them
 
       python tools/data_service.py --role=worker \
         --dispatcher=grpc://HOST:5050 --host=NAME_OF_THE_MACHINE
+
+    Then whoever reaches a port reads and writes files there, without a
+    password: keep them inside a private network, see docs/security.md.
 
     Workers may come and go during a run, and must see the images under the same
     paths. SIGTERM ends each. Writes nothing but, with --journal, the
@@ -359,7 +365,7 @@ def data_service(settings: config.DataServiceSettings) -> None:
     address, host, servers = settings.dispatcher, settings.host, []
     if settings.role != "worker":
         journal = settings.run_dir if settings.journal else None
-        servers.append(service.start_dispatcher(settings.port, journal))
+        servers.append(service.start_dispatcher(settings.port, journal, host))
         address = f"grpc://{host}:{servers[0].target.rpartition(':')[2]}"
         print(f"dispatcher   --data_service={address}", flush=True)
     if settings.role != "dispatcher":

@@ -9,7 +9,7 @@ import socket
 import tensorflow as tf
 from absl import logging
 
-from supcon_tf import exceptions, proxies
+from supcon_tf import doors, exceptions, proxies
 
 _TF_CONFIG_EXAMPLE = (
     '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, '
@@ -67,9 +67,11 @@ def _multi_worker() -> tf.distribute.Strategy:
         if tf.config.list_physical_devices("GPU")
         else implementations.RING
     )
-    return tf.distribute.MultiWorkerMirroredStrategy(
-        communication_options=options
-    )
+    hosts = {address.rpartition(":")[0] for address in machines}
+    with doors.opened("this worker of TF_CONFIG", *sorted(hosts)):
+        return tf.distribute.MultiWorkerMirroredStrategy(
+            communication_options=options
+        )
 
 
 def _machines() -> list[str]:

@@ -7,7 +7,9 @@ defect, and keeps its traceback.
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import re
 import types
 from collections.abc import Iterable, Sequence
@@ -15,6 +17,8 @@ from collections.abc import Iterable, Sequence
 # What TensorFlow puts before the text of an error.
 _PREFIX = re.compile(r"^(\{\{.*?\}\}|\(\d+\) \w+:|assertion failed:)\s*")
 _MAX_REASON = 300  # characters
+# A full disk, a user's share of one, a limit on the size of files.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Error(Exception):
@@ -73,6 +77,20 @@ def reason(text: str) -> str:
     if line.startswith("[") and line.endswith("]"):  # of an assertion
         line = line[1:-1]
     return line[:_MAX_REASON]
+
+
+def no_room(error: BaseException) -> str | None:
+    """What the system says of a disk that is full; None for other errors.
+
+    TensorFlow's errors have it in their text alone.
+    """
+    said = {os.strerror(number): number for number in _NO_ROOM}
+    if isinstance(error, OSError) and error.errno in said.values():
+        return os.strerror(error.errno)
+    is_of_tensorflow = type(error).__module__.startswith("tensorflow.")
+    if isinstance(error, NotSaved) or is_of_tensorflow:
+        return next((text for text in said if text in str(error)), None)
+    return None
 
 
 def require(holds: bool, rule: str, value: object) -> None:

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-import glob
 import hashlib
 import json
 import os
 import pathlib
 import re
 import tempfile
-import uuid
+import zipfile
 from collections.abc import Iterator
+from concurrent import futures
+from typing import TypeVar
 
 from etils import epath
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, leftovers
+
+JsonType = TypeVar("JsonType")
 
 _CHUNK = 2**22  # bytes
+_SYNCED_AT_ONCE = 8  # files
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how it begins
 # What TensorFlow takes for a pattern in the path of a checkpoint.
 _PATTERN = re.compile(r"[*?\[\\]")
 _LINKS: dict[str, tempfile.TemporaryDirectory] = {}  # of `literal`
+# What JSON must be that stands for an empty value of Python.
+_KINDS = {dict: dict, list: list, tuple: list}
+# What readers of JSON and .npz raise of files that are cut or of another kind.
+_OF_DAMAGE = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+_DAMAGED = "Restore the file, or make it again with the tool that wrote it"
 _LONGEST_BELOW = "x" * 160  # of a file in a run, by its path from there
 
 
@@ -56,13 +65,42 @@ def whole(path: str) -> str:
     return path if "://" in path else os.path.abspath(path)
 
 
-def write_atomically(path: epath.PathLike, content: str | bytes) -> None:
-    """Writes a file, local or gs://, under another name, then renames it."""
+@contextlib.contextmanager
+def replaced(path: epath.PathLike) -> Iterator[epath.Path]:
+    """Gives a file that a block writes its own name at the end of the block.
+
+    Until then what was there stays. The file is on the disk, not only in the
+    memory of the system, before it gets its name. What killed processes have
+    left in the folder is removed first.
+
+    Args:
+      path: of the file, local or gs://; is not touched if the block fails.
+
+    Yields:
+      A path beside it, which no other process has, of an empty file.
+
+    Raises:
+      OSError: there is no room; the message names `path`.
+    """
     path = epath.Path(path)
-    partial = path.with_name(f".{path.name}.partial")
+    with room_for(path), leftovers.partial_file(path) as partial:
+        yield partial
+        if leftovers.is_local(path):
+            _sync(partial)
+        partial.replace(path)
+        if leftovers.is_local(path):
+            _sync(path.parent)
+
+
+def write_atomically(path: epath.PathLike, content: str | bytes) -> None:
+    """Writes a file, local or gs://, under another name, then renames it.
+
+    Raises:
+      OSError: there is no room; the message names the file.
+    """
     data = content.encode() if isinstance(content, str) else content
-    partial.write_bytes(data)
-    partial.replace(path)
+    with replaced(path) as partial:
+        partial.write_bytes(data)
 
 
 def write_json(
@@ -73,9 +111,54 @@ def write_json(
     write_atomically(path, text + "\n")
 
 
-def read_json(path: epath.Path | pathlib.Path, absent: object) -> object:
-    """What a file of JSON holds; `absent` where there is none."""
-    return json.loads(path.read_text()) if path.exists() else absent
+def read_json(
+    path: epath.Path | pathlib.Path, absent: JsonType, remedy: str = ""
+) -> JsonType:
+    """What a file of JSON holds; `absent` where there is none.
+
+    Args:
+      path: of the file.
+      absent: a dict or another value, of the type that the file must have.
+      remedy: what to do where it is damaged.
+
+    Raises:
+      ValueError: it cannot be read as JSON of that type.
+    """
+    with readable(path, remedy or _DAMAGED):
+        try:
+            if not path.exists():
+                return absent
+            content = json.loads(path.read_text())
+        except FileNotFoundError:  # removed in between
+            return absent
+    kind = type(content).__name__
+    if absent is not None and not isinstance(content, _KINDS[type(absent)]):
+        raise exceptions.InvalidValue(_told(path, f"{kind} in it", remedy))
+    return content
+
+
+@contextlib.contextmanager
+def readable(path: epath.PathLike, remedy: str = "") -> Iterator[None]:
+    """Says which file it is that a block finds to be damaged.
+
+    Raises:
+      ValueError: the block raised what readers of JSON and .npz raise.
+    """
+    try:
+        yield
+    except exceptions.Error:
+        raise
+    except _OF_DAMAGE as error:
+        raise exceptions.InvalidValue(
+            _told(path, exceptions.one_line(error), remedy)
+        ) from error
+
+
+def _told(path: epath.PathLike, damage: str, remedy: str) -> str:
+    return (
+        f"{path} must be as it was written, but is damaged: {damage}. "
+        f"{remedy or _DAMAGED}"
+    )
 
 
 def read_lines(path: epath.Path) -> Iterator[tuple[str, str]]:
@@ -226,7 +309,8 @@ def make_atomically(
     """Fills a directory under another name, and gives it its own at the end.
 
     The other name is the only one of its kind: of two that make one directory
-    at once, both fill their own.
+    at once, both fill their own. Its files are on the disk before it gets its
+    name. What killed processes have left beside it is removed first.
 
     Args:
       path: of the directory; is not touched if the block fails.
@@ -238,37 +322,30 @@ def make_atomically(
 
     Raises:
       ValueError: `path` exists at the end, and is not to be overwritten.
+      OSError: there is no room; the message names `path`.
     """
     path = epath.Path(path)
-    partial = path.with_name(f".{path.name}.{uuid.uuid4()}.partial")
-    partial.mkdir(parents=True)
-    try:
+    with room_for(path), leftovers.partial_directory(path) as partial:
         yield partial
+        sync(partial)
         if overwrite:
             _replace(path, partial)
-            return
-        try:
-            partial.rename(path)
-        except OSError as error:
-            if not path.exists():
-                raise
-            raise exceptions.InvalidValue(
-                f"{path} must not exist, but does by now"
-            ) from error
-    finally:
-        _remove(partial)
+        else:
+            _name(path, partial)
+        if leftovers.is_local(path):
+            _sync(path.parent)
 
 
-def remove_unfinished(path: epath.PathLike) -> None:
-    """Removes what `make_atomically` has left of a path where it was killed.
-
-    The directory exists, and is not overwritten: who still fills one of that
-    name can only fail.
-    """
-    path = epath.Path(path)
-    pattern = f".{glob.escape(path.name)}.*.partial"
-    for partial in children(path.parent, pattern):
-        _remove(partial)
+def _name(path: epath.Path, complete: epath.Path) -> None:
+    """Gives a complete directory its name; raises ValueError where it is."""
+    try:
+        complete.rename(path)
+    except OSError as error:
+        if not path.exists():
+            raise
+        raise exceptions.InvalidValue(
+            f"{path} must not exist, but does by now"
+        ) from error
 
 
 def _replace(path: epath.Path, complete: epath.Path) -> None:
@@ -281,10 +358,69 @@ def _replace(path: epath.Path, complete: epath.Path) -> None:
     finally:
         if aside.exists() and not path.exists():
             aside.rename(path)
-        _remove(aside)
+        leftovers.remove_directory(aside)
 
 
-def _remove(directory: epath.Path) -> None:
-    """Removes a directory, if it is there and as far as it can be."""
-    with contextlib.suppress(OSError):
-        directory.rmtree(missing_ok=True)
+@contextlib.contextmanager
+def room_for(path: epath.Path) -> Iterator[None]:
+    """Says of a full disk which file or directory it was that did not fit.
+
+    Raises:
+      OSError: a block raised that there is no room.
+    """
+    try:
+        yield
+    except Exception as error:
+        reason = exceptions.no_room(error)
+        if reason is None:
+            raise
+        raise exceptions.NotSaved(
+            f"{path} could not be written: {reason}. Free some space, and run "
+            "the same command again"
+        ) from error
+
+
+def allocate(path: epath.PathLike, size: int) -> None:
+    """Takes so many bytes of a disk for a local file, which it may be zeros.
+
+    A file that is mapped into memory, and for which there is no room when it is
+    written, would end the process.
+
+    Raises:
+      OSError: there is no room.
+    """
+    with open(path, "ab") as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, max(size, 1))
+            return
+        while (left := size - file.tell()) > 0:
+            file.write(bytes(min(left, _CHUNK)))
+
+
+def sync(directory: epath.Path) -> None:
+    """Sees to it that a local directory is on the disk, with all its files."""
+    if not leftovers.is_local(directory):
+        return
+    paths = [
+        os.path.join(folder, name)
+        for folder, _, names in os.walk(directory)
+        for name in (*names, "")
+    ]
+    # At once, since a disk takes as long for one as for some.
+    with futures.ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool:
+        list(pool.map(_sync, paths))
+
+
+def _sync(path: epath.PathLike) -> None:
+    """Sees to it that a local file, or the names in a folder, is on the disk.
+
+    As far as the file system can: some know nothing of folders.
+    """
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    except OSError as error:
+        if exceptions.no_room(error):
+            raise
+    finally:
+        os.close(number)

@@ -18,6 +18,7 @@ from supcon_tf import (
     finetuning,
     run_files,
     serving,
+    trust,
 )
 from supcon_tf.clients import model, paths, saved_model
 from supcon_tf.models import pixels
@@ -180,15 +181,22 @@ def finetune(
     )
     run = finetuning.finetune_images(own)
     if not run.exports():
-        serving.export(config.ExportSettings(str(run_dir)))
+        named = {"architecture": trust.given(own.architecture)}
+        serving.export(config.ExportSettings(str(run_dir), **named))
     return load(run_dir)
 
 
-def load(path: str | os.PathLike[str]) -> Predictor:
+def load(
+    path: str | os.PathLike[str], architecture: str | None = None
+) -> Predictor:
     """A trained model, by a run directory or an export.
 
     Of a run it is the newest export; one without any is exported into a
     temporary folder, which takes some seconds.
+
+    Args:
+      path: of a run, an export, or a folder of versions of exports.
+      architecture: as of `load_encoder`, for a run without an export.
 
     Raises:
       ValueError: there is neither, or the files of the export were changed.
@@ -201,7 +209,8 @@ def load(path: str | os.PathLike[str]) -> Predictor:
         return Predictor(path, paths.find_export(run.export))
     with tempfile.TemporaryDirectory() as folder:
         export = os.path.join(folder, "1")
-        serving.export(config.ExportSettings(path), export)
+        own = config.ExportSettings(path, architecture=architecture)
+        serving.export(own, export)
         return Predictor(path, export)
 
 

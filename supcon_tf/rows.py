@@ -18,6 +18,8 @@ csv.field_size_limit(2**31 - 1)
 SUFFIXES = (".tsv", ".csv", ".jsonl")
 SEPARATOR = "|"  # of several values in one field
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how it begins in a spreadsheet
+
 Row = tuple[str, list[str | None]]  # FILE:LINE and the fields
 
 
@@ -39,6 +41,32 @@ def distinct(names: Iterable[str]) -> tuple[str, ...]:
             for place, name in enumerate(names)
         )
     return names
+
+
+def csv_line(cells: Iterable[object]) -> str:
+    """A line of a .csv, with its end; no spreadsheet computes a text of it.
+
+    A text that begins as a formula does, and is no number, gets an apostrophe
+    before it: names of files and classes come from anybody.
+
+    Example:
+      >>> from supcon_tf import rows
+      >>> print(rows.csv_line(["=1+1", "-1", -0.5, "a, b"]), end="")
+      '=1+1,-1,-0.5,"a, b"
+    """
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(map(_as_text, cells))
+    return line.getvalue()
+
+
+def _as_text(cell: object) -> object:
+    if not isinstance(cell, str) or not cell.startswith(_FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
 
 
 def read_rows(

@@ -5,22 +5,34 @@ Without TensorFlow: who reports on runs needs none.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import json
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from etils import epath
 
-from supcon_tf import exceptions, files, rows, settings
+from supcon_tf import (
+    exceptions,
+    files,
+    flagfiles,
+    leftovers,
+    origins,
+    rows,
+    settings,
+    trust,
+)
 
 EXPORT_RECORD = "assets.extra/metadata.json"  # below export/<version>
 ENCODED_LABELS = "labels.npy"  # below encoded/<split>
 ENCODED_RECORD = "made_of.json"
+_EVALUATE = "tools/evaluate.py makes it anew"
 _CHECKPOINT = "step-"  # before the step, eight digits or more
+_DAMAGED_METRICS = "Remove the line, or restore the file"
 _SHOWN_NAMES = 5  # of images, in a message
 # Settings that name data, which later tools read again.
 _DATA = (
@@ -148,7 +160,11 @@ class RunDirectory:
           end: of the name of the directory that they fill.
         """
         there = {"run_dir": f"{self.path}{end}"}
-        moved = moved_data(self.flags(), self.path)
+        recorded = self.flags()
+        moved = moved_data(recorded, self.path)
+        architecture = recorded.get("architecture", "")
+        if trust.names_module(architecture):  # every command repeats it
+            there["architecture"] = architecture
         lines = [
             command(self.tool, flagfile=self.settings_file, **there, **moved)
         ]
@@ -167,7 +183,9 @@ class RunDirectory:
         self, settings_class: type[settings.SettingsType]
     ) -> settings.SettingsType:
         """The settings of the run, or of the stage, that is here."""
-        return settings.from_flagfile(settings_class, self.settings_file)
+        return settings.from_flagfile(
+            settings_class, self.settings_file, recorded=True
+        )
 
     def flags(self) -> dict[str, str]:
         """The recorded settings as they stand there, by flag; {} without any.
@@ -177,18 +195,57 @@ class RunDirectory:
         if not self.exists():
             return {}
         values: dict[str, list[str]] = {}
-        for line in self.settings_file.read_text().split("\n"):
-            if line.startswith("--"):
-                flag, _, value = line.removeprefix("--").partition("=")
-                values.setdefault(flag, []).append(value)
+        for line in flagfiles.read_recorded(self.settings_file).values():
+            flag, _, value = line.removeprefix("--").partition("=")
+            values.setdefault(flag, []).append(value)
         return {flag: "; ".join(given) for flag, given in values.items()}
 
     def class_names(self) -> tuple[str, ...]:
         """Class names in the order of the labels; none before a run.
 
         Each is there once: see `rows.distinct`.
+
+        Raises:
+          ValueError: they are not those, in the order, of the checkpoint.
         """
-        return rows.distinct(files.read_json(self.classes_file, ()))
+        names = files.read_json(self.classes_file, ())
+        trained = self.made_of().get("classes")
+        exceptions.require(
+            trained in (None, origins.of_names(names)),
+            f"{self.classes_file} must have the classes of the checkpoint, in "
+            "the order of its labels",
+            "other names or another order: restore the file as the training "
+            "wrote it",
+        )
+        return rows.distinct(names)
+
+    def made_of(self) -> dict[str, object]:
+        """What the newest checkpoint was made of: see `origins.recorded`.
+
+        Nothing before there is one.
+        """
+        steps = steps_in(self.checkpoints)
+        if not steps:
+            return {}
+        return origins.recorded(path_of(self.checkpoints, steps[-1]))
+
+    def is_younger_than(self, other: RunDirectory) -> bool:
+        """Whether this was begun after the other's newest checkpoint was saved.
+
+        By times of files, and by those in the names of TensorBoard's files,
+        which every copy keeps. Where these are missing nobody knows.
+        """
+        newest = epath.Path(other.latest_checkpoint())
+        saved = files.state(newest / origins.PROGRESS)[1]
+        return files.state(self.classes_file)[
+            1
+        ] >= saved and self._last_start() >= max(1, other._last_start())
+
+    def _last_start(self) -> int:
+        """When a training here began last, seconds; 0 unknown."""
+        events = files.children(self.tensorboard / "train", "events.*")
+        times = (path.name.split(".")[3:4] for path in events)
+        return max((int(x) for (x,) in times if x.isdecimal()), default=0)
 
     def metrics(self) -> list[dict[str, float | None]]:
         """The epochs of metrics.jsonl: see `read_metrics`."""
@@ -196,7 +253,7 @@ class RunDirectory:
 
     def evaluation(self) -> dict[str, object]:
         """What evaluation.json holds, by classifier; {} before it is there."""
-        return files.read_json(self.evaluation_file, {})
+        return files.read_json(self.evaluation_file, {}, _EVALUATE)
 
     def finetuning(self) -> dict[str, object]:
         """What finetune.json holds; {} before it is there."""
@@ -225,7 +282,9 @@ class RunDirectory:
             return known or None, []
         if made_of["most"] is not None:  # labels are of these alone
             return made_of["examples"], []
-        labels = np.load(io.BytesIO((folder / ENCODED_LABELS).read_bytes()))
+        file = folder / ENCODED_LABELS
+        with files.readable(file, _EVALUATE):
+            labels = np.load(io.BytesIO(file.read_bytes()))
         if labels.ndim == 1:
             counts = np.bincount(labels, minlength=len(self.class_names()))
         else:  # of several labels
@@ -331,19 +390,46 @@ class RunDirectory:
             **({} if classes is None else {"classes": classes}),
         )
 
+    @contextlib.contextmanager
+    def replaced_evaluation(self) -> Iterator[RunDirectory]:
+        """Takes what an evaluation writes, in place of an earlier one.
+
+        Yields:
+          A hidden directory for the files of the evaluation. They come here at
+          the end of the block, evaluation.json last; if it fails, the earlier
+          ones stay.
+        """
+        whole = self.path / "evaluation"
+        with (
+            files.room_for(self.evaluation_file),
+            leftovers.partial_directory(whole) as partial,
+        ):
+            made = RunDirectory(partial)
+            yield made
+            self.remove_evaluation()
+            if made.projector.exists():
+                self.tensorboard.mkdir(parents=True, exist_ok=True)
+                made.projector.rename(self.projector)
+            for file in reversed(made._evaluation_files()):
+                if file.exists():
+                    file.replace(self.path / file.name)
+
     def remove_evaluation(self) -> None:
         """Removes what an evaluation has written here, if one has."""
         self.projector.rmtree(missing_ok=True)
-        for file in (
+        for file in (*self._evaluation_files(), self.report_file):
+            file.unlink(missing_ok=True)
+
+    def _evaluation_files(self) -> list[epath.Path]:
+        """Those of an evaluation, by the first of which it is there."""
+        return [
             self.evaluation_file,
             self.predictions_file,
             self.samples_file,
             self.representations_file,
             self.issues_file,
             self.issues_list,
-            self.report_file,
-        ):
-            file.unlink(missing_ok=True)
+        ]
 
     def _remove_outputs(self) -> None:
         for name in self.stages():
@@ -504,15 +590,23 @@ def read_metrics(path: epath.Path) -> list[dict[str, float | None]]:
     """
     if not path.exists():
         return []
+    epochs = []
     lines = path.read_text().splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    for number, line in enumerate(lines, start=1):
+        if line.endswith("\n"):
+            with files.readable(f"{path}:{number}", _DAMAGED_METRICS):
+                epochs.append(dict(json.loads(line)))
+    return epochs
 
 
 def read_arrays(path: epath.Path) -> dict[str, np.ndarray]:
     """The arrays of an .npz file by name; {} where there is none."""
     if not path.exists():
         return {}
-    with np.load(io.BytesIO(path.read_bytes())) as arrays:
+    with (
+        files.readable(path, _EVALUATE),
+        np.load(io.BytesIO(path.read_bytes())) as arrays,
+    ):
         return dict(arrays)
 
 

@@ -33,7 +33,7 @@ from typing import NamedTuple, TypeVar
 from absl import flags
 from etils import epath
 
-from supcon_tf import exceptions, files
+from supcon_tf import exceptions, files, flagfiles
 
 # Flags defined here belong to the tool that runs, and show in its --help.
 flags.disclaim_key_flags()
@@ -249,7 +249,7 @@ def _broken_rules(field: dataclasses.Field, value: object) -> Iterator[str]:
         return
     # TensorFlow takes no other path, and a flagfile has a line for each.
     if rules["path"] and isinstance(value, str) and not _is_plain(value):
-        yield f"be UTF-8 without line breaks, got {value!r}"
+        yield f"be UTF-8 without line breaks, got {value!r}{_other_locale()}"
     for item in _items(value):
         if rules["choices"] and item not in rules["choices"]:
             yield f"be one of {', '.join(rules['choices'])}, got {item!r}"
@@ -261,6 +261,14 @@ def _broken_rules(field: dataclasses.Field, value: object) -> Iterator[str]:
         rule, holds = rules["must"]
         if not holds(value):
             yield rule.format(to_text(value))
+
+
+def _other_locale() -> str:
+    """What to do where Python takes arguments for other text than UTF-8."""
+    encoding = sys.getfilesystemencoding()
+    if encoding == "utf-8":
+        return ""
+    return f"; the locale is one of {encoding}: set LC_ALL=C.UTF-8"
 
 
 def _is_plain(path: str) -> bool:
@@ -320,39 +328,71 @@ def from_flags(
 
 def to_flagfile(settings: Settings) -> str:
     """The settings as a text for `--flagfile`, a flag per line."""
-    lines = []
+    lines = [flagfiles.HEAD]
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         if value is None or not field.metadata["recorded"]:
             continue
         parts = value if field.metadata["repeated"] else (value,)
         lines.extend(f"--{field.name}={to_text(part)}" for part in parts)
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, flagfiles.END]) + "\n"
 
 
 def from_flagfile(
-    settings_class: type[SettingsType], path: epath.PathLike, *extra: str
+    settings_class: type[SettingsType],
+    path: epath.PathLike,
+    *extra: str,
+    recorded: bool = False,
 ) -> SettingsType:
     """Reads settings from a flagfile; `extra` flags overrule it.
 
+    Args:
+      settings_class: a dataclass of settings.
+      path: of the file, local or gs://.
+      *extra: flags, as on a command line.
+      recorded: whether the file is one of a run, as `to_flagfile` writes it:
+        see `flagfiles.read_recorded`. Another may include more by --flagfile.
+
     Raises:
-      ValueError: a flag does not exist or its value breaks its rule.
+      ValueError: a line is no flag, a flag does not exist or its value breaks
+        its rule; the message names file and line.
       FileNotFoundError: there is no such file.
     """
-    values = flags.FlagValues()
-    define_flags(settings_class, values)
     path = files.expanded(path)
     if not epath.Path(path).is_file():
         raise exceptions.NotFound(f"no settings file {path}")
-    # Not --flagfile, which cannot read gs:// paths.
-    # Not splitlines, to which more than an LF ends a line.
-    lines = epath.Path(path).read_text().split("\n")
-    given = [line for line in lines if line and not line.startswith("#")]
-    try:
-        values(["settings", *given, *extra])
-    except flags.Error as error:
-        raise exceptions.InvalidValue(f"{path}: {error}") from error
+    read = flagfiles.read_recorded if recorded else flagfiles.read
+    values = _parse(settings_class, path, read(path), extra)
     return from_flags(settings_class, values)
+
+
+def _parse(
+    settings_class: type[Settings],
+    path: epath.PathLike,
+    lines: dict[str, str],
+    extra: tuple[str, ...],
+) -> flags.FlagValues:
+    """The values of flags; raises ValueError that names file and line."""
+
+    def parsed(*arguments: str) -> flags.FlagValues:
+        values = flags.FlagValues()
+        define_flags(settings_class, values)
+        values(["settings", *arguments])
+        return values
+
+    # Without the blanks before a flag, as absl reads a --flagfile; which itself
+    # cannot read gs:// paths.
+    given = {place: line.lstrip() for place, line in lines.items()}
+    try:
+        return parsed(*given.values(), *extra)
+    except flags.Error as error:
+        reason = error
+    for place, line in given.items():
+        try:
+            parsed(line)
+        except flags.Error as error:
+            raise exceptions.InvalidValue(f"{place}: {error}") from error
+    raise exceptions.InvalidValue(f"{path}: {reason}") from reason
 
 
 def to_text(value: object) -> str:

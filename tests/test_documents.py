@@ -172,6 +172,17 @@ def test_links_between_documents_lead_somewhere(path):
             assert not anchor or anchor in anchors(target.read_text()), link
 
 
+def test_what_may_be_opened_is_tested_row_by_row():
+    page = (ROOT / "docs" / "security.md").read_text().partition("\n## ")[0]
+    rows = [x for x in page.splitlines() if x.startswith("| ")][1:]
+    assert len(rows) >= 17
+    for row in rows:
+        named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", row)
+        assert named, row
+        for file, test in named:
+            assert f"\ndef {test}(" in (ROOT / "tests" / file).read_text()
+
+
 # Tests of several modules at once.
 WHOLE = {
     "test_beginnings",
@@ -192,7 +203,7 @@ def test_tests_mirror_the_package():
         room = path.parent.name
         name = path.stem.removeprefix("test_") + ".py"
         parent = ROOT if room == "benchmarks" else ROOT / "supcon_tf"
-        if room != "tools" and path.stem not in WHOLE:
+        if room not in ("tools", "faults") and path.stem not in WHOLE:
             assert (parent / room / name).exists(), path
 
 

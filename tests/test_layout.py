@@ -16,32 +16,47 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 BELOW = {
     "cores": set(),
     "defaults": set(),
-    "files": set(),
+    "doors": set(),
+    "files": {"leftovers"},
+    "leftovers": set(),
+    "origins": {"files"},
     "image_names": set(),
     "keras_2": set(),
     "fonts": set(),
     "palette": set(),
     "proxies": set(),
     "scores": set(),
-    "settings": {"files"},
+    "flagfiles": set(),
+    "settings": {"files", "flagfiles"},
     "text_table": set(),
     "tracing": set(),
-    "command_line": {"settings"},
+    "trust": {"flagfiles"},
+    "command_line": {"flagfiles", "settings", "trust"},
     "config": {"defaults", "rows", "run_files", "settings"},
     "rows": {"files"},
-    "run_files": {"files", "rows", "settings"},
-    "distribute": {"proxies"},
+    "run_files": {
+        "files",
+        "flagfiles",
+        "leftovers",
+        "origins",
+        "rows",
+        "settings",
+        "trust",
+    },
+    "distribute": {"doors", "proxies"},
     "losses": {"defaults", "distribute", "keras_2", "tracing"},
-    "models": {"defaults", "files", "keras_2", "proxies", "tracing"},
+    "models": {"defaults", "files", "keras_2", "proxies", "tracing", "trust"},
     "augment": {"defaults", "tracing"},
     "data": {
         "augment",
         "defaults",
+        "doors",
         "files",
         "image_names",
         "proxies",
         "rows",
         "tracing",
+        "trust",
     },
     "measures": {"tracing"},
 }
@@ -68,7 +83,12 @@ BELOW["clients"] = {
     "settings",
 }
 # From files alone, so without TensorFlow.
-BELOW["reports"] = BELOW["clients"] | {"palette", "scores", "run_files"}
+BELOW["reports"] = BELOW["clients"] | {
+    "origins",
+    "palette",
+    "run_files",
+    "scores",
+}
 BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
 BELOW["predictor"] = {*BELOW} - {"reports", "sweeps"}
 BELOW["doctor"] = {"data", "keras_2"}

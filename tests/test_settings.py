@@ -72,8 +72,105 @@ def test_bad_flagfiles_are_named(tmp_path):
         settings.from_flagfile(config.LinearSettings, tmp_path / "none")
     path = tmp_path / "bad.flags"
     path.write_text("--run_dir=x\n--temprature=0.1\n")
-    with pytest.raises(ValueError, match="bad.flags: Unknown.*temprature"):
+    with pytest.raises(ValueError, match="bad.flags:2: Unknown.*temprature"):
         settings.from_flagfile(config.PretrainSettings, path)
+
+
+def test_a_flagfile_of_ones_own_is_read_as_absl_reads_it(tmp_path):
+    (tmp_path / "base.flags").write_text("--seed=3\n")
+    path = tmp_path / "own.flags"
+    path.write_bytes(
+        b"\xef\xbb\xbf  --epochs=9\r\n  # a comment\r\n// another\r\n"
+        b"-temperature=0.5\r\n--flagfile=%s\r\n\r\n--run_dir=x"
+        % bytes(tmp_path / "base.flags")
+    )
+    own = settings.from_flagfile(config.PretrainSettings, path)
+    assert (own.epochs, own.temperature, own.seed) == (9, 0.5, 3)
+
+
+def recorded(tmp_path, change):
+    """Reads what a run has recorded, changed by hand."""
+    path = tmp_path / "settings.flags"
+    own = config.PretrainSettings("x", epochs=9, data_dir="é")
+    path.write_bytes(change(settings.to_flagfile(own).encode()))
+    return settings.from_flagfile(config.PretrainSettings, path, recorded=True)
+
+
+CHANGES = {
+    "a leading blank": (
+        lambda text: text.replace(b"--epochs", b" --epochs"),
+        r"settings.flags:\d+ must begin with --, got ' --epochs=9'",
+    ),
+    "one dash": (
+        lambda text: text.replace(b"--epochs", b"-epochs"),
+        r"settings.flags:\d+ must begin with --, got '-epochs=9'",
+    ),
+    "no dashes": (
+        lambda text: text.replace(b"--epochs", b"epochs"),
+        r"settings.flags:\d+ must be a flag, --NAME=VALUE, got 'epochs=9'",
+    ),
+    "the end of all flags": (
+        lambda text: text.replace(b"--epochs", b"--\n--epochs"),
+        r"settings.flags:\d+ must be a flag, --NAME=VALUE, got '--'",
+    ),
+    "another file": (
+        lambda text: b"--flagfile=/etc/passwd\n" + text,
+        "settings.flags:1 must be a setting, as no file of a run includes",
+    ),
+    "what may be undefined": (
+        lambda text: b"--undefok=epoch\n" + text,
+        "settings.flags:1 must be a setting",
+    ),
+    "an unknown flag": (
+        lambda text: text.replace(b"--epochs", b"--epoch"),
+        r"settings.flags:\d+: Unknown command line flag 'epoch'",
+    ),
+    "a wrong value": (
+        lambda text: text.replace(b"--epochs=9", b"--epochs=nine"),
+        r"settings.flags:\d+: flag --epochs=nine: ",
+    ),
+    "nothing": (lambda text: b"", "settings.flags must hold settings, but is"),
+    "only the comments": (
+        lambda text: b"# nothing\n",
+        "settings.flags must hold settings, but is damaged, got none",
+    ),
+    "its first lines": (
+        lambda text: b"".join(text.splitlines(keepends=True)[:5]),
+        "settings.flags must end with the line # end, but is cut in line 5",
+    ),
+    "half a line": (
+        lambda text: text[: len(text) // 2],
+        r"must end with the line # end, but is cut in line \d+; take it from",
+    ),
+    "half a line of an earlier version": (
+        lambda text: b"--run_dir=x\n--epochs=1",
+        "must end with the line # end, but is cut in line 2",
+    ),
+    "another encoding": (
+        lambda text: text.decode().encode("utf-16"),
+        "settings.flags must be UTF-8, got other bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_damaged_record_is_refused_with_file_and_line(name, tmp_path):
+    change, message = CHANGES[name]
+    with pytest.raises(ValueError, match=message):
+        recorded(tmp_path, change)
+
+
+def test_a_record_may_pass_through_an_editor(tmp_path):
+    expected = recorded(tmp_path, lambda text: text)
+    assert expected.epochs == 9 and expected.data_dir == "é"
+    for change in (
+        lambda text: b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n"),
+        lambda text: text.rstrip(b"\n"),
+        lambda text: text.replace(b"--epochs", b"\n  # so many\n--epochs"),
+        # Of earlier versions.
+        lambda text: b"".join(text.splitlines(keepends=True)[1:-1]),
+    ):
+        assert recorded(tmp_path, change) == expected
 
 
 # Texts that are no paths.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import json
 import os
@@ -12,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from etils import epath
 
+from supcon_tf import files
 from supcon_tf import rows as rows_
 from supcon_tf.clients import model
 
@@ -40,14 +39,12 @@ def write(
     suffix = path.suffix.lower()
     lines = as_json[suffix](rows) if suffix in as_json else csv_lines(rows, top)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            for line in lines:
-                file.write(line)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with (
+        files.replaced(path) as partial,
+        partial.open("w", encoding="utf-8") as file,
+    ):
+        for line in lines:
+            file.write(line)
 
 
 def _to_stdout(lines: Iterable[str]) -> None:
@@ -68,7 +65,8 @@ def csv_lines(rows: Iterable[model.Row], top: int = 5) -> Iterator[str]:
     several labels and has none), the highest probability (or similarity), a
     class and its probability for each of the `top`, error. Of
     others: path or text, a column for each number of their outputs, error.
-    Classes of one name have their number in brackets.
+    Classes of one name have their number in brackets. What a spreadsheet would
+    compute begins with an apostrophe: see `rows.csv_line`.
     """
     rows = map(_with_distinct_names, rows)
     begun = []  # until the first answer tells the columns
@@ -78,18 +76,12 @@ def csv_lines(rows: Iterable[model.Row], top: int = 5) -> Iterator[str]:
             break
     columns = list(_cells(begun[-1], top)) if begun else []
     whose = "text" if begun and "text" in begun[0] else "path"
-    yield _csv_line([whose, *columns, "error"])
+    yield rows_.csv_line([whose, *columns, "error"])
     for row in itertools.chain(begun, rows):
         cells = [""] * len(columns)
         if "error" not in row:
             cells = _cells(row, top).values()
-        yield _csv_line([row[whose], *cells, row.get("error", "")])
-
-
-def _csv_line(cells: Iterable[object]) -> str:
-    line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(cells)
-    return line.getvalue()
+        yield rows_.csv_line([row[whose], *cells, row.get("error", "")])
 
 
 def json_lines(rows: Iterable[model.Row]) -> Iterator[str]:

@@ -38,7 +38,11 @@ def _be_numbers(largest: int) -> tuple[str, Callable[[object], bool]]:
 
 
 @dataclasses.dataclass(frozen=True)
-class EvaluateSettings(images.MovedDataSettings, texts.MovedTextsSettings):
+class EvaluateSettings(
+    stages.RecordedCodeSettings,
+    images.MovedDataSettings,
+    texts.MovedTextsSettings,
+):
     """Settings of tools/evaluate.py."""
 
     linear_stage: str = setting("linear", must=stages.STAGE_NAME)
@@ -149,6 +153,7 @@ class EvaluateSettings(images.MovedDataSettings, texts.MovedTextsSettings):
 
 @dataclasses.dataclass(frozen=True)
 class TransferSettings(
+    stages.RecordedCodeSettings,
     images.DataSettings,
     images.BatchSettings,
     images.ViewSettings,

@@ -18,7 +18,7 @@ CONVERSION_FORMATS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassifierSettings(Settings):
+class ClassifierSettings(stages.RecordedCodeSettings):
     """Which trained classifier of a run a tool takes."""
 
     classifier: str = setting(

@@ -301,7 +301,9 @@ class DataServiceSettings(Settings):
     worker_port: int = setting(0, at_least=0, at_most=65535, used_by=_WORKS)
     """Port of the first worker, the others count on; 0 for free ones."""
     host: str = "localhost"
-    """Name or address of this machine by which the others reach it."""
+    """Name or address of this machine by which the others reach it. At any but
+    localhost it is open to every machine of the network, without a password,
+    and reads and writes files for it; a warning says so."""
     journal: bool = setting(False, used_by=_DISPATCHES)
     """Keep the dispatcher's journal in run_dir: one that is started again
     there, with the same port, goes on with the runs that it served."""

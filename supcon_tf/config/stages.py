@@ -189,7 +189,17 @@ class PretrainSettings(
 
 
 @dataclasses.dataclass(frozen=True)
+class RecordedCodeSettings(Settings):
+    """Code that the run names."""
+
+    architecture: str | None = setting(None, resumable=True)
+    """Of a run whose network is package.module:function, that name again: the
+    module is code, which runs only where the command names it too."""
+
+
+@dataclasses.dataclass(frozen=True)
 class LinearSettings(
+    RecordedCodeSettings,
     images.MovedDataSettings,
     images.BatchSettings,
     images.ViewSettings,

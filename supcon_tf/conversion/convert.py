@@ -55,7 +55,10 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
         classifier, the data has other classes, or the directory exists.
     """
     run = runs.Run.open(
-        settings.run_dir, settings.linear_stage, settings.data_dir
+        settings.run_dir,
+        settings.linear_stage,
+        settings.data_dir,
+        settings.architecture,
     )
     run.check_rgb("conversion")
     run.check_one_label("conversion")
@@ -85,6 +88,7 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
         "test_images": test.num_examples,
         "encoder": checkpoint,
         "classifier": name,
+        "made_of": run.made_of(name),
         "settings": dataclasses.asdict(settings),
         "versions": versions,
         "preprocessing": _PREPROCESSING,

@@ -11,6 +11,7 @@ import collections
 import dataclasses
 import os
 import re
+import zipfile
 from collections.abc import Iterator
 
 import numpy as np
@@ -22,6 +23,7 @@ from supcon_tf.conversion.places import STEM, TORCH_BN, Place
 
 _BN = ("gamma", "beta", "moving_mean", "moving_variance")
 _SHORTCUTS = {"supcontrast": "shortcut", "torchvision": "downsample"}
+_LEAST_TORCH = (2, 6)
 # What a training leaves beside the weights, by the formats' own names.
 # Counters have no shape.
 _STATES = re.compile(r".*/(Momentum\w*|LARS\w*|ExponentialMovingAverage)")
@@ -135,7 +137,14 @@ def understand(
 
 def _torch_arrays(path: str) -> dict[str, np.ndarray]:
     """The state dict of a .pth file, unpickled by torch's safe reader."""
+    _check_archive(path)
     (torch,) = exceptions.import_extra("torch", "torch")
+    # Before, its safe reader could be made to run code (CVE-2025-32434).
+    exceptions.require(
+        tuple(map(int, torch.__version__.split(".")[:2])) >= _LEAST_TORCH,
+        "torch must be 2.6 or newer to read a file of others",
+        torch.__version__,
+    )
     try:
         # SupContrast keeps its flags as one.
         with torch.serialization.safe_globals([argparse.Namespace]):
@@ -149,6 +158,32 @@ def _torch_arrays(path: str) -> dict[str, np.ndarray]:
             f"{exceptions.one_line(error)}"
         ) from error
     return arrays
+
+
+def _check_archive(path: str) -> None:
+    """Raises ValueError for an archive that is no state dict as torch saves it.
+
+    That is a zip of stored files; a program of TorchScript is one with code,
+    and a compressed one may ask for any amount of memory.
+    """
+    if not zipfile.is_zipfile(path):
+        return  # of an older torch, or another file
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+    names = {entry.filename.partition("/")[2] for entry in entries}
+    exceptions.require(
+        "constants.pkl" not in names
+        and not any(name.startswith("code/") for name in names),
+        "`checkpoint` must be a state dict of torch",
+        f"{path}: a program of TorchScript",
+    )
+    for entry in entries:
+        exceptions.require(
+            entry.compress_type == zipfile.ZIP_STORED,
+            "`checkpoint` must be a state dict of torch, which is not "
+            "compressed",
+            f"{path} with {entry.file_size} bytes in {entry.compress_size}",
+        )
 
 
 def _of_torch(arrays: dict[str, np.ndarray], shortcut: str) -> Foreign:

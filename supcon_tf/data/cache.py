@@ -14,6 +14,8 @@ import zipfile
 
 import numpy as np
 
+from supcon_tf import files
+
 _MOST_BYTES = 2**30  # of all files; those that were read last stay
 
 Columns = dict[str, np.ndarray]
@@ -67,13 +69,8 @@ def write(name: str | None, keys: np.ndarray, columns: Columns) -> None:
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         # Several processes may look at one data set at once.
-        partial = path.with_suffix(f".{os.getpid()}.partial")
-        try:
-            with open(partial, "wb") as file:
-                np.savez(file, keys=keys, **rows)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with files.replaced(path) as partial, open(partial, "wb") as file:
+            np.savez(file, keys=keys, **rows)
         _remove_oldest(path.parent)
 
 

@@ -12,6 +12,8 @@ _WINDOW = 2**17
 # Encoders write about 10. Each scan passes over the whole image: without a
 # bound, a small file takes hours.
 _MAX_SCANS = 100
+# TensorFlow decodes less than 2^29 bytes, of which it says so in other words.
+_MOST_PIXELS = (2**29 - 1) // 3
 # Each takes libpng up to 20 ms to unpack, and a thousand fit in 8 MB.
 _MAX_TEXTS = 64
 
@@ -38,8 +40,8 @@ def find_format(contents: tf.Tensor) -> tf.Tensor:
 def decode_jpeg(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
     """Decodes a JPEG file of any colour type, baseline or progressive.
 
-    Shapes and `max_pixels` are as in `images.decode_image`; here None is no
-    bound.
+    Shapes and `max_pixels` are as in `images.decode_image`; here None is
+    `_MOST_PIXELS`.
 
     Raises:
       tf.errors.InvalidArgumentError: it has too many pixels or scans, or ends
@@ -169,10 +171,10 @@ def _require_pixels(
     """Passes a file on if its header asks for a size that is allowed."""
     height, width = tf.cast(height, tf.int64), tf.cast(width, tf.int64)
     fits = (height > 0) & (width > 0)
-    allowed = "at least 1 pixel"
-    if max_pixels is not None:
-        fits &= height * width <= max_pixels
-        allowed = f"1 to {max_pixels} pixels"
+    allowed = f"1 to {max_pixels or _MOST_PIXELS} pixels"
+    if max_pixels is None:
+        allowed += " (what has more is too large for TensorFlow)"
+    fits &= height * width <= (max_pixels or _MOST_PIXELS)
     return require(
         fits,
         contents,

@@ -29,7 +29,7 @@ def decode_image(
     Args:
       contents: [] string, the bytes of one file.
       max_pixels: most that height * width may be, for files from anywhere;
-        None for what TensorFlow decodes at all, 2^27 and more.
+        None for what TensorFlow decodes at all, 178,956,970.
 
     Example:
       >>> import tensorflow as tf

@@ -10,7 +10,7 @@ from concurrent import futures
 import tensorflow as tf
 from tensorflow.data.experimental import service
 
-from supcon_tf import exceptions, proxies
+from supcon_tf import doors, exceptions, proxies
 
 _CONNECT_SECONDS = 5.0  # A port that is open answers in a round trip.
 _START_SECONDS = 60.0  # Time to start what a cluster starts all at once.
@@ -110,7 +110,7 @@ def check_service(address: str, seconds: float = _START_SECONDS) -> None:
 
 
 def start_dispatcher(
-    port: int = 0, journal: str | None = None
+    port: int = 0, journal: str | None = None, host: str = "localhost"
 ) -> service.DispatchServer:
     """Starts what hands out epochs to workers, and workers to trainers.
 
@@ -118,6 +118,9 @@ def start_dispatcher(
       port: to listen on; 0 takes a free one.
       journal: directory where it notes what it does; started again with it
         and the same port, it goes on there. None keeps it in memory.
+      host: name of this machine by which workers and trainers reach it. At any
+        but localhost it is open to all networks, without a password, and a
+        warning says so: see `doors`.
 
     Returns:
       The server, whose `target` ends in its port.
@@ -127,11 +130,14 @@ def start_dispatcher(
     """
     _check_free(port)
     proxies.go_around()
-    return service.DispatchServer(
-        service.DispatcherConfig(
-            port=port, work_dir=journal, fault_tolerant_mode=journal is not None
+    with doors.opened("the dispatcher", host):
+        return service.DispatchServer(
+            service.DispatcherConfig(
+                port=port,
+                work_dir=journal,
+                fault_tolerant_mode=journal is not None,
+            )
         )
-    )
 
 
 def start_workers(
@@ -146,7 +152,8 @@ def start_workers(
     Args:
       dispatcher: its address, grpc://host:port.
       count: of workers, each of which makes an epoch of its own.
-      host: name of this machine by which trainers reach it.
+      host: name of this machine by which trainers reach it; as that of
+        `start_dispatcher`.
       first_port: the ports are counted from here; 0 takes free ones.
       seconds: how long to wait for the dispatcher.
 
@@ -165,17 +172,18 @@ def start_workers(
         _check_free(port)
     # TensorFlow puts in the port.
     address = f"{host}:%port%"
-    return [
-        service.WorkerServer(
-            service.WorkerConfig(
-                dispatcher_address=dispatcher.removeprefix("grpc://"),
-                worker_address=address,
-                data_transfer_address=address,
-                port=port,
+    with doors.opened("the worker", host):
+        return [
+            service.WorkerServer(
+                service.WorkerConfig(
+                    dispatcher_address=dispatcher.removeprefix("grpc://"),
+                    worker_address=address,
+                    data_transfer_address=address,
+                    port=port,
+                )
             )
-        )
-        for port in ports
-    ]
+            for port in ports
+        ]
 
 
 def _connect(address: str, wanted: str, seconds: float = 0.0) -> None:

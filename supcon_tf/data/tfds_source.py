@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
+import re
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions, files
+from supcon_tf import exceptions, files, trust
 from supcon_tf.data import cache, file_order, sources
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # From a worker's part of the files, None for all, to their encoded examples.
 _ReadFiles = Callable[["tf.distribute.InputContext | None"], tf.data.Dataset]
+# NAMESPACE:SET, while what follows the colon in SET:VERSION is a number.
+_NAMESPACE = re.compile(r"[^:/]+:[a-zA-Z_]")
 _TEST_SPLITS = ("test", "validation")  # The first with labels is taken.
 
 
@@ -166,9 +169,23 @@ def import_tfds() -> types.ModuleType:
 def prepared_builder(
     tfds: types.ModuleType, name: str, data_dir: str | None
 ) -> tfds.core.DatasetBuilder:
-    """Finds the set and downloads it if it is not there."""
+    """Finds the set and downloads it if it is not there.
+
+    TFDS imports the classes that the files of a set name, and of a set of a
+    namespace it downloads the code.
+    """
+    exceptions.require(
+        _NAMESPACE.match(name) is None,
+        "`dataset` must name a set that comes with TFDS: the code of others "
+        "would be downloaded and run",
+        f"tfds:{name}",
+    )
     try:
-        builder = tfds.builder(name, data_dir=data_dir)
+        with trust.only_installed(data_dir):
+            builder = tfds.builder(name, data_dir=data_dir)
+            builder.info.features  # noqa: B018 - what it imports
+    except exceptions.InvalidValue:
+        raise
     except (tfds.core.DatasetNotFoundError, ValueError) as error:
         raise exceptions.InvalidValue(
             f"`dataset` must name a TFDS set, got tfds:{name}: {error}"

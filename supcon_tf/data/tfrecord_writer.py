@@ -154,11 +154,12 @@ def _write_split(
         .as_numpy_iterator()
     )
     for name, size in left.items():
-        partial = directory / f".{name}.partial"
-        with tf.io.TFRecordWriter(str(partial)) as writer:
+        with (
+            files.replaced(directory / name) as partial,
+            tf.io.TFRecordWriter(str(partial)) as writer,
+        ):
             for parts in itertools.islice(encoded, size):
                 writer.write(_example(source.class_names, first_label, *parts))
-        partial.replace(directory / name)
         done += size
         tell(f"{name}  {done} of {source.num_examples} images")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 
 import numpy as np
 
-from supcon_tf import config, data, distribute, files
+from supcon_tf import config, data, distribute, exceptions, files, run_files
 from supcon_tf.data import hierarchy, subsets
 from supcon_tf.evaluation import (
     classifying,
@@ -59,6 +60,7 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
         train_file=settings.train_file,
         test_file=settings.test_file,
         drop_duplicates=settings.drop_duplicates,
+        architecture=settings.architecture,
     )
     checkpoint, image_size = run.checkpoint, run.image_size
     unseen = run.has_unseen_classes
@@ -152,10 +154,12 @@ def _described(
         **_of_duplicates(test.source, run.source("train")),
         "bank_examples": 0 if bank is None else len(bank.labels),
         "encoder": run.checkpoint,
+        "made_of": run.made_of("none"),
         "settings": to_texts(settings),
     }
     if "linear" in run.classifiers and not run.has_unseen_classes:
         measured["linear_checkpoint"] = run.classifier_checkpoint("linear")
+        measured["made_of"] = run.made_of("linear")
     measured["versions"] = console.versions()
     if run.is_of_texts:
         measured["validation"] = run.validation
@@ -177,26 +181,30 @@ def _write(
     measured: dict[str, object],
 ) -> None:
     """Writes the numbers, and what is behind them, in place of earlier ones."""
-    owner, source = run.evaluation_owner, test.source
-    owner.remove_evaluation()
-    if run.files.measured_stage() == run.linear_stage:  # by an earlier version
-        run.files.remove_evaluation()
-    if kept is not None:
-        owner.write_predictions(
-            kept.probabilities,
-            test.labels,
-            source.ids,
-            source.class_names,
-            kept.classes,
-        )
-    if not source.is_multi_label:  # whose page has no images of a class
-        _write_examples(settings, run, test, bank)
-    files.write_atomically(owner.evaluation_file, results.to_json(measured))
+    source = test.source
+    with run.evaluation_owner.replaced_evaluation() as made:
+        if kept is not None:
+            made.write_predictions(
+                kept.probabilities,
+                test.labels,
+                source.ids,
+                source.class_names,
+                kept.classes,
+            )
+        if not source.is_multi_label:  # whose page has no images of a class
+            _write_examples(settings, run, made, test, bank)
+        text = results.to_json(measured)
+        files.write_atomically(made.evaluation_file, text)
+    with contextlib.suppress(exceptions.InvalidValue):  # damaged, of whatever
+        stage = run.files.measured_stage()
+        if stage == run.linear_stage:  # by an earlier version
+            run.files.remove_evaluation()
 
 
 def _write_examples(
     settings: config.EvaluateSettings,
     run: runs.Run,
+    made: run_files.RunDirectory,
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit | None,
 ) -> None:
@@ -208,11 +216,12 @@ def _write_examples(
             settings.knn_temperature,
         )
         count = settings.label_issues
-        label_issues.write_label_issues(run, bank, issues, count)
+        label_issues.write_label_issues(made, bank, issues, count)
     others = test if run.has_unseen_classes else bank
     if settings.sample_images and others is not None:
-        samples.write_samples(run, test, others, settings.sample_images)
+        count = settings.sample_images
+        samples.write_samples(run, made, test, others, count)
     if settings.plotted_images:
         positions = splits.evenly(len(test.labels), settings.plotted_images)
-        samples.write_representations(run, test, positions, settings.plane)
-        projector.write_projector(run, test, positions)
+        samples.write_representations(made, test, positions, settings.plane)
+        projector.write_projector(made, test, positions)

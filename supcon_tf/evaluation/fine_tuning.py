@@ -107,7 +107,15 @@ class FineTuning(selection.Method):
             )
 
         steps = self.settings.steps
-        loop.fit(settings, run, images, self.model, batches, steps=steps)
+        loop.fit(
+            settings,
+            run,
+            images,
+            self.model,
+            batches,
+            steps=steps,
+            made_of={"encoder": self.run.identity},
+        )
         if settings.objective == "supcon":
             self._fit_classifier(positions)
         # The chief has written them, and writes what is returned here.

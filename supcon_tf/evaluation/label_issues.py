@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 import numpy as np
 
-from supcon_tf import files, measures, run_files
+from supcon_tf import files, measures, rows, run_files
 from supcon_tf.evaluation import splits
-from supcon_tf.training import runs
 
 _SIDE = 96  # pixels
 _SHOWN = 30  # examples that a report has pictures of
@@ -84,7 +80,10 @@ def _contradictions(
 
 
 def write_label_issues(
-    run: runs.Run, bank: splits.EncodedSplit, issues: Issues, count: int
+    into: run_files.RunDirectory,
+    bank: splits.EncodedSplit,
+    issues: Issues,
+    count: int,
 ) -> None:
     """Writes label_issues.csv, and label_issues.npz for the report.
 
@@ -96,19 +95,18 @@ def write_label_issues(
     """
     order, suggested, margins = (x[:count] for x in issues)
     names, ids = bank.source.class_names, bank.names(order)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["example", "label", "suggested", "margin"])
+    lines = [rows.csv_line(["example", "label", "suggested", "margin"])]
     for name, label, other, margin in zip(
         ids, bank.labels[order], suggested, margins, strict=True
     ):
-        writer.writerow([name, names[label], names[other], f"{margin:.4f}"])
-    files.write_atomically(run.evaluation_owner.issues_list, text.getvalue())
+        cells = name, names[label], names[other], f"{margin:.4f}"
+        lines.append(rows.csv_line(cells))
+    files.write_atomically(into.issues_list, "".join(lines))
     first = order[:_SHOWN]
     if not len(first):
         return
     run_files.write_arrays(
-        run.evaluation_owner.issues_file,
+        into.issues_file,
         issue_images=bank.shown(first, _SIDE),
         issue_ids=ids[:_SHOWN],
         issue_labels=bank.labels[first],

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import files
+from supcon_tf import files, run_files
 from supcon_tf.evaluation import splits
-from supcon_tf.training import runs, tensorboard
+from supcon_tf.training import tensorboard
 
 _SIDE = 64  # pixels, of an image in the sprite
 _SPRITE_SIDE = 8192  # pixels; browsers take no larger texture
@@ -33,7 +33,9 @@ _SPRITE = """\
 
 
 def write_projector(
-    run: runs.Run, test: splits.EncodedSplit, positions: np.ndarray
+    into: run_files.RunDirectory,
+    test: splits.EncodedSplit,
+    positions: np.ndarray,
 ) -> None:
     """Writes tensorboard/projector/ of an evaluation, whole or not at all.
 
@@ -58,14 +60,12 @@ def write_projector(
         "metadata.tsv": _metadata(test, positions).encode(),
     }
     described = ""
-    if not run.is_of_texts:
+    if test.source.texts is None:
         contents["sprite.png"], side = _sprite(test, positions)
         described = _SPRITE.format(side=side)
     config = _CONFIG.format(sprite=described).encode()
     contents["projector_config.pbtxt"] = config
-    directory = run.evaluation_owner.projector
-    files.remove_unfinished(directory)
-    with files.make_atomically(directory, overwrite=True) as partial:
+    with files.make_atomically(into.projector, overwrite=True) as partial:
         for name, content in contents.items():
             (partial / name).write_bytes(content)
         tf.summary.create_file_writer(str(partial)).close()

@@ -122,7 +122,7 @@ def load_references(
         return dict.fromkeys(run.classifiers, alexnet)
     contents = {}
     with contextlib.suppress(OSError, ValueError):
-        contents = json.loads(pathlib.Path(path).read_text())
+        contents = json.loads(pathlib.Path(path).read_text("utf-8"))
     exceptions.require(
         "corruptions" in contents,
         "--reference_evaluation must be alexnet or an evaluation.json made "

@@ -19,6 +19,7 @@ _CANDIDATES = 16  # first images of stage 1, of which the viewed ones are
 
 def write_samples(
     run: runs.Run,
+    into: run_files.RunDirectory,
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit,
     count: int,
@@ -42,7 +43,7 @@ def write_samples(
     train = run.source("train") if bank is test else bank.source
     similarities, nearest = _nearest(test, positions, bank)
     run_files.write_arrays(
-        run.evaluation_owner.samples_file,
+        into.samples_file,
         images=test.shown(positions, _SIDE),
         labels=test.labels[positions],
         predicted=test.predicted[positions],
@@ -55,7 +56,7 @@ def write_samples(
 
 
 def write_representations(
-    run: runs.Run,
+    into: run_files.RunDirectory,
     test: splits.EncodedSplit,
     positions: np.ndarray,
     method: str,
@@ -69,7 +70,7 @@ def write_representations(
     """
     points = test.representations[positions]
     run_files.write_arrays(
-        run.evaluation_owner.representations_file,
+        into.representations_file,
         representations=points,
         labels=test.labels[positions],
         ids=test.names(positions),

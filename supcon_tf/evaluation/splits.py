@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import data, files, measures, run_files
-from supcon_tf.training import checkpoints, representations, runs
+from supcon_tf import data, exceptions, files, leftovers, measures, run_files
+from supcon_tf.training import console, representations, runs
 
 _ROWS = "representations.npy"
 _BATCH_SIZE = 64  # bounds the memory of images before they are reduced
@@ -108,23 +108,50 @@ def encode(
     if "://" in str(directory):
         rows, labels = represent(source, places)
         return EncodedSplit(source, rows, labels, run.image_size, places=places)
+    leftovers.remove_dead(run.files.encoded)
     made_of = _made_of(run, source, most)
-    if files.read_json(directory / run_files.ENCODED_RECORD, None) != made_of:
+    try:
+        rows, labels = _read(directory, made_of)
+    except exceptions.Error as error:
+        console.print_line("made anew", error)
+        rows = None
+    if rows is None:
         count = source.num_examples if places is None else len(places)
+        shape = count, run.encoder.representation_dim
         with files.make_atomically(directory, overwrite=True) as partial:
-            into = np.lib.format.open_memmap(
-                partial / _ROWS,
-                "w+",
-                np.float32,
-                (count, run.encoder.representation_dim),
-            )
+            into = _mapped(partial / _ROWS, shape)
             _, labels = represent(source, places, into)
             into.flush()
             np.save(partial / run_files.ENCODED_LABELS, labels)
             files.write_json(partial / run_files.ENCODED_RECORD, made_of)
-    rows = np.load(directory / _ROWS, mmap_mode="r")
-    labels = np.load(directory / run_files.ENCODED_LABELS)
+        rows, labels = _read(directory, made_of)
     return EncodedSplit(source, rows, labels, run.image_size, places=places)
+
+
+def _read(
+    directory: epath.Path, made_of: dict[str, object]
+) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
+    """Representations and labels that are of this; None where there are none.
+
+    Raises:
+      ValueError: a file of them is damaged.
+    """
+    record = files.read_json(directory / run_files.ENCODED_RECORD, {})
+    if record != made_of:
+        return None, None
+    arrays = []
+    for name, mode in ((_ROWS, "r"), (run_files.ENCODED_LABELS, None)):
+        with files.readable(directory / name):
+            arrays.append(np.load(directory / name, mmap_mode=mode))
+    return tuple(arrays)
+
+
+def _mapped(path: epath.Path, shape: tuple[int, int]) -> np.ndarray:
+    """An array in a new file, for which the disk has room."""
+    into = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+    # It is sparse so far: a page without room would end the process.
+    files.allocate(path, path.stat().length)
+    return into
 
 
 def _made_of(
@@ -136,10 +163,8 @@ def _made_of(
         sha256.update("\0".join(names or ()).encode())
     if source.labels is not None:
         sha256.update(np.ascontiguousarray(source.labels).tobytes())
-    checkpoint = epath.Path(run.checkpoint)
     return {
-        "checkpoint": checkpoint.name,
-        "progress": files.digest(checkpoint / checkpoints.PROGRESS)["sha256"],
+        "encoder": run.identity,
         "examples": source.num_examples,
         "examples_sha256": sha256.hexdigest(),
         "image_size": run.image_size,

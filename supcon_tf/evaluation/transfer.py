@@ -6,8 +6,18 @@ import dataclasses
 import os
 
 import numpy as np
+from etils import epath
 
-from supcon_tf import config, data, distribute, exceptions, files, scores
+from supcon_tf import (
+    config,
+    data,
+    distribute,
+    exceptions,
+    files,
+    origins,
+    run_files,
+    scores,
+)
 from supcon_tf.data import subsets
 from supcon_tf.evaluation import (
     classifying,
@@ -59,11 +69,12 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
 
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
-    run = runs.Run.open(settings.run_dir)
+    run = runs.Run.open(settings.run_dir, architecture=settings.architecture)
     checkpoint, stage = run.checkpoint, run.files.stage(settings.name)
     measured = files.read_json(stage.transfer_file, {})
     if settings.resume and measured:
         stage.check_same(_resolved(settings, run))
+        _check_encoder(measured, stage, run)
         return measured
     loop.check_run(stage, settings)
     strategy = devices.set_up(settings)
@@ -95,6 +106,7 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
         "method": settings.method,
         "pretrained_on": run.settings.dataset,
         "encoder": checkpoint,
+        "made_of": {"encoder": run.identity},
         "classes": len(images.class_names),
         "test_images": len(test_labels),
         "select_by": select_by,
@@ -114,6 +126,26 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
     files.write_atomically(stage.transfer_file, results.to_json(measured))
     stage.trainings.rmtree(missing_ok=True)
     return measured
+
+
+def _check_encoder(
+    measured: dict[str, object],
+    stage: run_files.RunDirectory,
+    run: runs.Run,
+) -> None:
+    """Raises ValueError for results of another checkpoint of the run."""
+    recorded = measured.get("made_of", {}).get("encoder")
+    if recorded is None:  # of an earlier version: by its name
+        name = epath.Path(measured["encoder"]).name
+        recorded = run.identity | {"checkpoint": name}
+    if recorded != run.identity:
+        raise exceptions.InvalidValue(
+            f"{stage.transfer_file} must be of "
+            f"{origins.described(run.identity, recorded)}, the checkpoint that "
+            f"{run.files.path} has by now, got that of "
+            f"{origins.described(recorded, run.identity)}: --overwrite makes "
+            "it anew"
+        )
 
 
 def transfer_table(measured: dict[str, object]) -> str:

@@ -26,6 +26,7 @@ from supcon_tf.training import (
     initial,
     input_pipeline,
     loop,
+    materials,
 )
 
 _WEIGHTS = "imagenet"  # as Keras publishes them
@@ -80,9 +81,11 @@ def finetune_images(
         search = tuning.Tuning(settings, run, part, held)
         frozen = search.frozen()
         settings = search.settings = _within(settings, part, search.seconds)
-        loop.open_run(settings, run, images, strategy, test.skipped)
+        made_of = materials.of_training(images)
+        loop.open_run(settings, run, images, strategy, test.skipped, made_of)
         if not run_files.steps_in(run.checkpoints):
-            _finish(run, search, frozen, _tuned(search, frozen))
+            tuned = _tuned(search, frozen)
+            _finish(run, search, frozen, tuned, made_of)
     run.trainings.rmtree(missing_ok=True)
     console.print_line("fine-tuned", run.latest_checkpoint())
     return run
@@ -216,6 +219,7 @@ def _finish(
     search: tuning.Tuning,
     frozen: candidates.Candidate,
     tuned: list[candidates.Candidate],
+    made_of: dict[str, object],
 ) -> None:
     """Chooses, fits the classifier to all images, and writes both."""
     chosen = candidates.choose(frozen, tuned)
@@ -242,7 +246,7 @@ def _finish(
     checkpoints.save(
         run.checkpoints,
         {"encoder": judge.encoder, "classifier": model.classifier},
-        checkpoints.Progress(steps, 1),
+        checkpoints.Progress(steps, 1, made_of=made_of),
         is_chief=is_chief,
     )
 

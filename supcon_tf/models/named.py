@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions, proxies
+from supcon_tf import exceptions, proxies, trust
 from supcon_tf.models import backbone
 
 _KERAS = "keras:"
@@ -41,7 +39,8 @@ def named_encoder(
     Args:
       architecture: "keras:NAME", a class of `tf.keras.applications` without its
         classifier; or "package.module:function", which returns a Keras model
-        as `BackboneEncoder` takes it, or an encoder.
+        as `BackboneEncoder` takes it, or an encoder. It is imported, so its
+        code runs; a module that lies in a run directory is refused.
       image_size: side of the images in pixels.
       channels: of the images; a function's network has its own.
       **options: of `BackboneEncoder`, but for `preprocessing`, which is that of
@@ -143,7 +142,7 @@ def _maker(
 ) -> Callable[..., tf.keras.Model]:
     """The function that a name stands for; raises ValueError."""
     if not architecture.startswith(_KERAS):
-        return _function(architecture)
+        return trust.import_function(architecture)
     name = architecture.removeprefix(_KERAS)
     known = [x for x in dir(tf.keras.applications) if x[0].isupper()]
     exceptions.require(
@@ -159,17 +158,3 @@ def _maker(
         image_size,
     )
     return make
-
-
-def _function(architecture: str) -> Callable[[], tf.keras.Model]:
-    """A function by "package.module:function"; also of the current folder."""
-    module, _, name = architecture.partition(":")
-    if "" not in sys.path and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise exceptions.InvalidValue(
-            "`architecture` must be package.module:function that can be "
-            f"imported, got {architecture}: {error}"
-        ) from error

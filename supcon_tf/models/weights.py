@@ -159,7 +159,7 @@ def _load_keras(target: tf.keras.Model, path: str) -> None:
         with h5py.File(whole) as file:
             for part in _parts(file, count):
                 try:
-                    _check_sizes(part, target)
+                    _check_arrays(part, target)
                     with h5py.File(copy, "w") as copied:
                         for name in part:
                             part.copy(name, copied)
@@ -204,29 +204,80 @@ def _extract(path: str, file: str) -> None:
                 shutil.copyfileobj(source, target)
 
 
-def _check_sizes(group: h5py.Group, target: tf.keras.Model) -> None:
+def _check_arrays(group: h5py.Group, target: tf.keras.Model) -> None:
     """Raises ValueError for an array that is none of the model's.
 
     Its shape may promise more numbers than there are in the file, or than
-    there is memory for.
+    there is memory for; or it may be in another file.
     """
     largest = max(weight.shape.num_elements() for weight in target.weights)
+    for array in check_whole(group):
+        name = array.name.removeprefix(group.name).lstrip("/")
+        # A whole model in a .h5 has its optimizer beside its weights, which
+        # have other names there than in a .weights.h5.
+        is_read = base.is_weight(name) or "/vars/" not in f"/{name}"
+        exceptions.require(
+            array.size <= largest
+            or not is_read
+            or name.startswith("optimizer_weights/"),
+            f"an array must have at most {largest} numbers",
+            f"{array.shape} of {name}",
+        )
 
-    def check(name: str, item: h5py.Group | h5py.Dataset) -> None:
-        if isinstance(item, h5py.Dataset) and base.is_weight(name):
-            exceptions.require(
-                item.size <= largest,
-                f"an array must have at most {largest} numbers",
-                f"{item.shape} of {name}",
-            )
 
-    group.visititems(check)
+def check_whole(group: h5py.Group) -> list[h5py.Dataset]:
+    """The arrays below a group of an HDF5 file, which has all of them itself.
+
+    Example:
+      >>> import h5py
+      >>> from supcon_tf.models import weights
+      >>> with h5py.File("theirs.h5", "w") as file:
+      ...     file["kernel"] = h5py.ExternalLink("/home/me/mine.h5", "kernel")
+      ...     try:
+      ...         weights.check_whole(file)
+      ...     except ValueError as error:
+      ...         print(error)
+      an HDF5 file must hold its arrays itself, got kernel in /home/me/mine.h5
+
+    Raises:
+      ValueError: one is a link, or in another file: any that this process may
+        read, whose bytes would become weights.
+    """
+    arrays, seen, left = [], set(), [group]
+    while left:
+        parent = left.pop()
+        for name in parent:
+            place = f"{parent.name}/{name}".lstrip("/")
+            link = parent.get(name, getlink=True)
+            if not isinstance(link, h5py.HardLink):
+                elsewhere = getattr(link, "filename", link.path)
+                _refuse_elsewhere(place, elsewhere)
+            item = parent[name]
+            address = h5py.h5o.get_info(item.id).addr
+            if address in seen:  # links may go round
+                continue
+            seen.add(address)
+            if isinstance(item, h5py.Group):
+                left.append(item)
+            elif isinstance(item, h5py.Dataset):
+                for elsewhere, *_ in item.external or ():
+                    _refuse_elsewhere(place, elsewhere)
+                if item.is_virtual:
+                    _refuse_elsewhere(place, item.virtual_sources()[0][1])
+                arrays.append(item)
+    return arrays
+
+
+def _refuse_elsewhere(place: str, elsewhere: str) -> None:
+    raise exceptions.InvalidValue(
+        f"an HDF5 file must hold its arrays itself, got {place} in {elsewhere}"
+    )
 
 
 def _load_h5(target: tf.keras.Model, path: str) -> None:
     with h5py.File(path) as file:
         saved = base.count_weights(file)
-        _check_sizes(file, target)
+        _check_arrays(file, target)
     if path.endswith(".weights.h5") and saved != len(target.weights):
         raise exceptions.InvalidValue(
             f"{len(target.weights)} weights are wanted, {saved} are there"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from supcon_tf import exceptions, run_files
+from supcon_tf import exceptions, origins, run_files
 
 # Of what was evaluated, the first that is there is shown in figures.
 CLASSIFIERS = {
@@ -38,6 +38,7 @@ class Run:
       samples: those of samples.npz.
       issues: those of label_issues.npz.
       card: the model card of the newest export.
+      outdated: what of these is of another checkpoint than the run has by now.
     """
 
     def __init__(self, files: run_files.RunDirectory, name: str):
@@ -65,6 +66,7 @@ class Run:
         self.card, record = {}, files.export_record()
         if stage is None or _is_of_stage(record, stage):
             self.card = record.get("card", {})
+        self.outdated = _outdated(files, self.evaluation, record)
 
     @property
     def has_unseen_classes(self) -> bool:
@@ -113,6 +115,31 @@ class Run:
         corruptions = self.evaluation.get("corruptions", {})
         results = (corruptions[x] for x in CLASSIFIERS if x in corruptions)
         return next(results, None)
+
+
+def _outdated(
+    files: run_files.RunDirectory,
+    evaluation: Mapping[str, object],
+    record: Mapping[str, object],
+) -> list[str]:
+    """What is of another checkpoint than the tools take by now, a text each."""
+    folder = files.best if files.best.exists() else files.checkpoints
+    steps = run_files.steps_in(folder)
+    exported = record.get("checkpoints", {}).get("encoder", {})
+    recorded = {
+        "Its evaluation is": evaluation.get("made_of", {}).get("encoder"),
+        "Its newest export is": "sha256" in exported
+        and {"checkpoint": exported["name"], "sha256": exported["sha256"]},
+    }
+    if not steps or not any(recorded.values()):
+        return []
+    now = origins.identity(run_files.path_of(folder, steps[-1]))
+    return [
+        f"{what} of {origins.described(of, now)}, not of "
+        f"{origins.described(now, of)}, the checkpoint that the run has by now"
+        for what, of in recorded.items()
+        if of and of != now
+    ]
 
 
 def _name(names: Sequence[str], label: int) -> str:

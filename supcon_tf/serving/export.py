@@ -38,6 +38,7 @@ def export(
         settings.linear_stage,
         data_dir=settings.data_dir,
         train_file=settings.train_file,
+        architecture=settings.architecture,
     )
     takes = _takes(run, settings)
     versions = run.files.export

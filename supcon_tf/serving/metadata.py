@@ -125,10 +125,9 @@ def _origin(
     run: runs.Run, settings: config.ExportSettings, classifier: str
 ) -> dict[str, object]:
     """What was exported, and by whom."""
-    checkpoints = {"encoder": run.checkpoint}
+    made_of = run.made_of(classifier)
     recorded = {"export": settings, "encoder": run.settings}
     if classifier != "none":
-        checkpoints["classifier"] = run.classifier_checkpoint(classifier)
         recorded["classifier"] = run.settings
     if classifier == "linear":
         stage = run.files.stage(run.linear_stage)
@@ -143,10 +142,11 @@ def _origin(
         "classifier": classifier,
         "checkpoints": {
             part: {
-                "name": epath.Path(path).name,
-                "step": int(path.rpartition("-")[2]),
+                "name": origin["checkpoint"],
+                "step": int(origin["checkpoint"].rpartition("-")[2]),
+                "sha256": origin["sha256"],
             }
-            for part, path in checkpoints.items()
+            for part, origin in made_of.items()
         },
         "settings": {
             part: {
@@ -204,6 +204,7 @@ def git_revision(package: pathlib.Path = _PACKAGE) -> str | None:
 
 def _evaluation(run: runs.Run, classifier: str) -> dict[str, object]:
     """The evaluation that is of the exported checkpoints, if any; else {}."""
+    made_of = run.made_of("linear" if classifier == "linear" else "none")
     exported = {"encoder": run.checkpoint}
     if classifier == "linear":
         path = run.classifier_checkpoint(classifier)
@@ -217,6 +218,9 @@ def _evaluation(run: runs.Run, classifier: str) -> dict[str, object]:
         results = directory.evaluation()
         # Of test classes that training never saw, the encoder alone.
         keys = ["encoder"] if "test_classes" in results else ends
+        own = results.get("made_of", made_of)  # earlier versions had none
+        if any(own[x] != made_of[x] for x in own.keys() & made_of.keys()):
+            continue
         if all(str(results.get(key)).endswith(ends[key]) for key in keys):
             return results
     return {}

@@ -111,7 +111,6 @@ def export_saved_model(
         requests.write_requests(partial, takes)
         if finish is not None:
             finish(partial)
-    files.remove_unfinished(directory)
 
 
 class ServedModel(tf.Module):

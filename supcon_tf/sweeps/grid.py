@@ -9,7 +9,7 @@ import math
 import pathlib
 import re
 
-from supcon_tf import config, exceptions, run_files, settings
+from supcon_tf import config, exceptions, run_files, settings, trust
 from supcon_tf.sweeps import records
 
 _LONGEST = 40  # characters of a value in a name
@@ -255,6 +255,11 @@ def _cell(
         for field in dataclasses.fields(kind)
     }
     base |= {"run_dir": run_dir, "overwrite": False, "resume": True}
+    training = kind(**base | of_stage_1)
+    # The sweep names the module of its runs, for all that its cells do.
+    architecture = getattr(training, "architecture", "")
+    module = architecture if trust.names_module(architecture) else None
+    evaluation = dataclasses.replace(evaluation, architecture=module)
     if linear is not None:
         # The name of a stage has fewer characters to choose from.
         parts = [linear.name]
@@ -262,13 +267,14 @@ def _cell(
             text = config.axis_text(value).replace(".", "_")
             parts.append(f"{setting}-{_plain(text, 'A-Za-z0-9_-')}")
         own = {"name": _short("-".join(parts)), "resume": True, **of_stage_2}
-        linear = dataclasses.replace(linear, run_dir=run_dir, **own)
+        own |= {"run_dir": run_dir, "architecture": module}
+        linear = dataclasses.replace(linear, **own)
         evaluation = dataclasses.replace(evaluation, linear_stage=linear.name)
     return Cell(
         name=name,
         directory=records.CellDirectory(root / "cells" / name),
         values=labels,
-        training=kind(**base | of_stage_1),
+        training=training,
         linear=linear,
         evaluation=dataclasses.replace(evaluation, run_dir=run_dir),
     )

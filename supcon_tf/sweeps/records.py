@@ -58,7 +58,9 @@ class CellDirectory:
     ) -> settings.SettingsType:
         """The settings of one tool; `extra` flags overrule them."""
         path = self._flagfile(settings_class)
-        return settings.from_flagfile(settings_class, path, *extra)
+        return settings.from_flagfile(
+            settings_class, path, *extra, recorded=True
+        )
 
     def has(self, settings_class: type[settings.Settings]) -> bool:
         """Whether the cell has a part of one tool."""
@@ -96,7 +98,8 @@ class CellDirectory:
 
     def state(self) -> State:
         """How far the cell was when that was last written."""
-        return State(**files.read_json(self._state_file, {}))
+        with files.readable(self._state_file):
+            return State(**files.read_json(self._state_file, {}))
 
     def write_state(self, state: State) -> None:
         """Writes how far the cell is."""

@@ -13,9 +13,11 @@ import re
 import types
 from typing import TYPE_CHECKING
 
+import h5py
 import tensorflow as tf
 
 from supcon_tf import exceptions, files, proxies
+from supcon_tf.models import weights
 
 if TYPE_CHECKING:
     import transformers
@@ -137,7 +139,10 @@ def _check_name(path: str | os.PathLike[str], rule: str) -> None:
 
 
 def _check_folder(path: str | os.PathLike[str]) -> None:
-    """Raises ValueError for a directory that lacks files of a model."""
+    """Raises ValueError for a directory that lacks files of a model.
+
+    Or whose weights are in files elsewhere.
+    """
     folder = pathlib.Path(path)
     if not folder.is_dir():
         return
@@ -146,6 +151,16 @@ def _check_folder(path: str | os.PathLike[str]) -> None:
         _MODEL,
         f"{path}: it has no config.json; copy all files of the model",
     )
+    for file in folder.glob("*.h5"):
+        try:
+            with h5py.File(file) as content:
+                weights.check_whole(content)
+        except OSError:
+            pass  # damaged, as transformers says
+        except ValueError as error:
+            raise exceptions.InvalidValue(
+                f"{_MODEL}, got {path}: {error}"
+            ) from error
     if any((folder / name).is_file() for name in _WEIGHTS):
         return
     remedy = "it has no model.safetensors; copy all files of the model"

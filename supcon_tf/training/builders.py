@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import config, data, exceptions, losses, models, text
+from supcon_tf import config, data, exceptions, files, losses, models, text
 from supcon_tf.data import hierarchy, subsets
 from supcon_tf.training import devices, optimizers, schedules
 
@@ -60,7 +60,9 @@ def text_encoder(
     }
     if pretrained:
         return text.TextEncoder.from_pretrained(model, **options)
-    known = json.loads((epath.Path(model) / "config.json").read_text())
+    file = epath.Path(model) / "config.json"
+    with files.readable(file):
+        known = json.loads(file.read_text())
     made = text.TextEncoder(known, **options)
     made.build((None, None, 2))
     return made

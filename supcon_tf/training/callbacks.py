@@ -49,7 +49,8 @@ class EpochRecords(tf.keras.callbacks.Callback):
             name: float(value) if math.isfinite(value) else None
             for name, value in logs.items()
         }
-        with self.run.metrics_file.open("a") as file:
+        path = self.run.metrics_file
+        with files.room_for(path), path.open("a") as file:
             file.write(json.dumps({"epoch": epoch + 1, **figures}) + "\n")
         self._draw(epoch + 1, logs)
         self._writer.flush()

@@ -9,17 +9,24 @@ that dies while it saves leaves nothing that a later one would read.
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
+import os
 import re
 import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from concurrent import futures
 
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import exceptions, files, models, run_files
+from supcon_tf import exceptions, files, leftovers, models, run_files
+from supcon_tf.origins import PROGRESS, REMOVED
 
+_TRIES, _PAUSE = 3000, 0.01  # seconds, to open a checkpoint before it is pruned
 _VARIABLES = "variables"  # what TensorFlow calls the path: a prefix of files
-PROGRESS = "progress.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,11 +38,13 @@ class Progress:
       epoch_steps: steps of an epoch.
       metrics: inside an epoch, what its metrics had added up so far: metric
         name to the values of its variables.
+      made_of: see `origins.recorded`.
     """
 
     step: int
     epoch_steps: int
     metrics: dict[str, list[object]] = dataclasses.field(default_factory=dict)
+    made_of: dict[str, object] = dataclasses.field(default_factory=dict)
 
     @property
     def epoch(self) -> int:
@@ -68,7 +77,12 @@ def save(
         # Overwrites that of a run that was resumed before it.
         with files.make_atomically(path, overwrite=True) as partial:
             checkpoint.write(str(partial / _VARIABLES))
-            record = dataclasses.asdict(progress) | {"files": _digests(partial)}
+            # The disk takes the files while they are read.
+            with futures.ThreadPoolExecutor(1) as pool:
+                synced = pool.submit(files.sync, partial)
+                record = dataclasses.asdict(progress)
+                record["files"] = _digests(partial)
+                synced.result()
             (partial / PROGRESS).write_text(json.dumps(record, indent=1))
     except (OSError, tf.errors.OpError) as error:
         advice = "There is no earlier one"
@@ -85,16 +99,84 @@ def save(
 
 def remove_partial(directory: epath.Path) -> None:
     """Removes what a process left that died while it saved."""
-    for pattern in (".step-*", ".partial*"):  # the second: of earlier versions
+    leftovers.remove_dead(directory)
+    of_others = [".partial*"]  # of earlier versions
+    if not leftovers.is_local(directory):
+        of_others.append(".step-*")  # no lock tells who still saves
+    for pattern in of_others:
         for path in files.children(directory, pattern):
             path.rmtree(missing_ok=True)
 
 
 def prune(directory: epath.Path, keep: int, keep_every: int = 0) -> None:
-    """Removes all but the newest `keep` and multiples of `keep_every` steps."""
+    """Removes all but the newest `keep` and multiples of `keep_every` steps.
+
+    What another process `hold`s stays, until the next call.
+    """
     for step in run_files.steps_in(directory)[:-keep]:
         if not keep_every or step % keep_every:
-            run_files.path_of(directory, step).rmtree()
+            _remove_unless_held(run_files.path_of(directory, step))
+
+
+def hold(newest: Callable[[], str]) -> tuple[str, int | None]:
+    """Keeps the newest checkpoint from a training that goes on and prunes.
+
+    Args:
+      newest: returns its path, and raises ValueError where there is none.
+
+    Returns:
+      The path, and what holds it as long as it is not closed; None on a file
+      system that knows no locks.
+
+    Raises:
+      ValueError: there is none, or each was gone before it was opened.
+    """
+    gone = None
+    for _ in range(_TRIES):
+        path = newest()
+        if not leftovers.is_local(path):
+            return path, None
+        try:
+            number = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:  # pruned by now, or a link to nowhere
+            if path == gone:
+                break
+            gone = path
+            continue
+        try:
+            fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:  # it is being saved, or pruned
+            os.close(number)
+            time.sleep(_PAUSE)
+            continue
+        except OSError:
+            os.close(number)
+            return path, None
+        if os.path.exists(path):
+            return path, number
+        os.close(number)
+    raise exceptions.InvalidValue(REMOVED.format(path))
+
+
+def _remove_unless_held(path: epath.Path) -> None:
+    if not leftovers.is_local(path):
+        path.rmtree()
+        return
+    number = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(number)
+        return
+    except OSError:  # of a file system without locks
+        pass
+    try:
+        # Half of a checkpoint has the name of none.
+        hidden = path.with_name(f".{path.name}.{uuid.uuid4()}.partial")
+        path.rename(hidden)
+        hidden.rmtree()
+    finally:
+        os.close(number)
 
 
 def read_progress(path: epath.PathLike) -> Progress:
@@ -139,6 +221,8 @@ def restore(path: epath.PathLike, **parts: tf.Module) -> None:
         status = tf.train.Checkpoint(**parts).read(prefix)
         status.assert_existing_objects_matched().expect_partial()
     except (AssertionError, ValueError, tf.errors.OpError) as error:
+        if not epath.Path(path).exists():
+            raise exceptions.InvalidValue(REMOVED.format(path)) from error
         raise exceptions.InvalidValue(
             f"{path} must fit {', '.join(parts)} of settings.flags, but does "
             f"not: {_differences(prefix, parts) or error}"
@@ -158,6 +242,8 @@ def _digests(path: epath.Path) -> dict[str, str]:
 
 def _reason(error: Exception) -> str:
     """What the file system said."""
+    if full := exceptions.no_room(error):
+        return full
     text = getattr(error, "strerror", None) or getattr(error, "message", None)
     # TensorFlow puts the names of its operations around what the system said.
     return re.sub(r"^\{\{.*?\}\} | \[Op:.*", "", str(text or error)).strip()

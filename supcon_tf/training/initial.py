@@ -6,7 +6,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from supcon_tf import config, exceptions, models, run_files
+from supcon_tf import config, exceptions, models, run_files, trust
 from supcon_tf.settings import to_text
 from supcon_tf.training import checkpoints, runs
 
@@ -35,8 +35,9 @@ def resolved(
         return settings
     if settings.resume and run.exists():
         source = run.recorded(type(settings))
+        trust.check_named(source.architecture, _module(settings), run.path)
     else:
-        other = runs.Run.open(settings.init_from)
+        other = _source(settings)
         other.checkpoint  # noqa: B018 - it must have one
         source = other.settings
     found = network(source)
@@ -51,6 +52,17 @@ def resolved(
             to_text(own),
         )
     return dataclasses.replace(settings, **found)
+
+
+def _source(settings: config.PretrainSettings) -> runs.Run:
+    """The run of --init_from; raises ValueError for none."""
+    return runs.Run.open(settings.init_from, architecture=_module(settings))
+
+
+def _module(settings: config.PretrainSettings) -> str | None:
+    """The architecture, if it is a function of a module; else None."""
+    name = settings.architecture
+    return name if trust.names_module(name) else None
 
 
 def network(source: config.PretrainSettings) -> dict[str, object]:
@@ -77,7 +89,7 @@ def load(settings: config.PretrainSettings, model: tf.keras.Model) -> None:
         parts = {"encoder": encoder}
         if settings.init_head:
             parts["projection_head"] = model.projection_head
-        source = runs.Run.open(settings.init_from)
+        source = _source(settings)
         checkpoints.restore(source.checkpoint, **parts)
     if isinstance(model, models.MomentumSupConModel):
         model.start_copies()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -17,6 +17,7 @@ from supcon_tf.training import (
     checkpoints,
     console,
     devices,
+    materials,
     preemption,
     progress,
     saving,
@@ -60,18 +61,20 @@ def open_run(
     images: data.Source,
     strategy: tf.distribute.Strategy,
     skipped: Sequence[str] = (),
+    made_of: Mapping[str, object] | None = None,
 ) -> bool:
     """Starts a run in its directory, or finds the one to go on with.
 
     One that goes on may have more epochs than it was begun with. `strategy` is
-    the one whose chief writes; the others are those of `fit`.
+    the one whose chief writes, and `made_of` what `materials` found; the others
+    are those of `fit`.
 
     Returns:
       Whether the run goes on.
 
     Raises:
       ValueError: the directory is taken, or its run has other settings,
-        classes or images.
+        classes or images, or is of another checkpoint.
     """
     if not distribute.is_chief(strategy):
         pass
@@ -79,6 +82,7 @@ def open_run(
         run.check_same(settings)
         run.check_classes(images.class_names)
         run.check_images(images.ids)
+        materials.check(run, made_of or {})
         epochs = getattr(run.recorded(type(settings)), "epochs", None)
         run.record(settings)  # files that have moved, a larger number of epochs
         if epochs is not None and settings.epochs > epochs:
@@ -89,6 +93,7 @@ def open_run(
                 "such a run would be now, not where this one was",
             )
         checkpoints.remove_partial(run.checkpoints)
+        checkpoints.remove_partial(run.best)
     else:
         run.check_free(settings.overwrite)
         unread = (*images.skipped, *skipped)
@@ -109,6 +114,7 @@ def fit(
     skipped: Sequence[str] = (),
     measures: Sequence[tf.keras.callbacks.Callback] = (),
     views: MakeBatches | None = None,
+    made_of: Mapping[str, object] | None = None,
 ) -> None:
     """Opens a run, and trains to its last epoch from wherever it is.
 
@@ -122,6 +128,8 @@ def fit(
       skipped: files of other splits that could not be read.
       measures: callbacks that add figures to the logs of an epoch.
       views: makes those whose first is drawn for TensorBoard; None draws none.
+      made_of: what its checkpoints record beside classes and images; see
+        `origins.recorded`.
 
     Raises:
       ValueError: as `open_run`; the newest checkpoint is damaged or no fit.
@@ -133,9 +141,10 @@ def fit(
     parts = builders.checkpointed(model) | {"optimizer": model.optimizer}
     _, workers = own = distribute.shard(strategy)
     make_batches(0, own)  # wrong ones begin no run
-    resumes = open_run(settings, run, images, strategy, skipped)
+    made_of = materials.of_training(images) | {**(made_of or {})}
+    resumes = open_run(settings, run, images, strategy, skipped, made_of)
     steps = steps or data.steps_per_epoch(images, settings.batch_size)
-    start = _start(run, model, parts, steps, resumes)
+    start = _start(run, model, parts, steps, resumes, made_of)
     if start.epoch >= settings.epochs:
         if not resumes:
             is_chief = distribute.is_chief(strategy)
@@ -169,6 +178,7 @@ def _start(
     parts: dict[str, tf.Module],
     epoch_steps: int,
     resumes: bool,
+    made_of: Mapping[str, object],
 ) -> checkpoints.Progress:
     """Makes the model ready for its first step here, restored if it resumes."""
     # The logs of a step are equal on all workers: Keras would add them up.
@@ -178,7 +188,7 @@ def _start(
         optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
         optimizer.build(model.trainable_variables)
         if not resumes:
-            return checkpoints.Progress(0, epoch_steps)
+            return checkpoints.Progress(0, epoch_steps, made_of=made_of)
         path = run.latest_checkpoint()
         done = checkpoints.read_progress(path)
         exceptions.require(
@@ -188,7 +198,7 @@ def _start(
         )
         checkpoints.restore(path, **parts)
     console.print_line("resumed", f"{path}, {done.epoch} epochs done")
-    return done
+    return dataclasses.replace(done, made_of=done.made_of | made_of)
 
 
 def make_callbacks(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -16,14 +17,17 @@ from supcon_tf import (
     exceptions,
     files,
     models,
+    origins,
     run_files,
     text,
+    trust,
 )
 from supcon_tf.training import (
     builders,
     checkpoints,
     console,
     input_pipeline,
+    materials,
     sentences,
 )
 
@@ -76,13 +80,18 @@ class Run:
         path: str | os.PathLike[str],
         linear_stage: str = "linear",
         data_dir: str | os.PathLike[str] | None = None,
+        architecture: str | None = None,
     ) -> Run:
         """Opens a run on images, local or gs://; raises ValueError for none.
 
         `data_dir` is where its data are by now; None for where they were
         recorded to be, or where they have moved together with the run.
+        `architecture` repeats that of a run which is a function of a module,
+        as that is code.
         """
-        run = open_run(path, linear_stage, data_dir=data_dir)
+        run = open_run(
+            path, linear_stage, data_dir=data_dir, architecture=architecture
+        )
         exceptions.require(
             not isinstance(run, TextRun),
             "--run_dir must be a run on images",
@@ -92,8 +101,22 @@ class Run:
 
     @functools.cached_property
     def checkpoint(self) -> str:
-        """Path of the newest checkpoint of stage 1; raises ValueError."""
-        return self.files.latest_checkpoint()
+        """Path of the newest checkpoint of stage 1; raises ValueError.
+
+        A training that goes on does not prune it as long as this object lives.
+        """
+        return self._held(self.files.latest_checkpoint)
+
+    def _held(self, newest: Callable[[], str]) -> str:
+        path, holds = checkpoints.hold(newest)
+        if holds is not None:
+            weakref.finalize(self, os.close, holds)
+        return path
+
+    @functools.cached_property
+    def identity(self) -> origins.Identity:
+        """What tells the checkpoint from every other."""
+        return origins.identity(self.checkpoint)
 
     @property
     def image_size(self) -> int | None:
@@ -247,16 +270,35 @@ class Run:
         return made
 
     def classifier_checkpoint(self, name: str) -> str:
-        """Path of the checkpoint that a classifier is in."""
+        """Path of the checkpoint that a classifier is in.
+
+        Raises:
+          ValueError: the linear stage has none, is a transfer to other data, or
+            was trained on another checkpoint than the run has by now.
+        """
         if name == STAGE_1:
             return self.checkpoint
+        return self._linear_checkpoint
+
+    @functools.cached_property
+    def _linear_checkpoint(self) -> str:
         stage = self.files.stage(self.linear_stage)
         exceptions.require(
             not stage.transfer_file.exists(),
             "--linear_stage must be one of tools/train_linear.py",
             f"{self.linear_stage}, a transfer to other data",
         )
-        return stage.latest_checkpoint()
+        path = self._held(stage.latest_checkpoint)
+        materials.check_stage(self.files, stage, self.identity)
+        return path
+
+    def made_of(self, classifier: str) -> dict[str, origins.Identity]:
+        """What is made of the encoder and a classifier, "none" for none."""
+        identities = {"encoder": self.identity}
+        if classifier != "none":
+            path = self.classifier_checkpoint(classifier)
+            identities["classifier"] = origins.identity(path)
+        return identities
 
     def choose_classifier(self, asked: str) -> str:
         """What --classifier means: "auto" is the first that there is.
@@ -281,17 +323,25 @@ class TextRun(Run):
     @functools.cached_property
     def checkpoint(self) -> str:
         """Path of the checkpoint of the best epoch; raises ValueError."""
-        return self.files.best_checkpoint()
+        return self._held(self.files.best_checkpoint)
 
     @property
     def validation(self) -> dict[str, float]:
-        """What the best epoch was chosen by: `top_1` and `nll`."""
-        best = run_files.steps_in(self.files.best)[-1]
-        (figures,) = (x for x in self.files.metrics() if x["epoch"] == best)
-        return {
-            "top_1": figures["validation_accuracy"],
-            "nll": figures["validation_loss"],
-        }
+        """What the best epoch was chosen by: `top_1` and `nll`.
+
+        Raises:
+          ValueError: metrics.jsonl has not the figures of this epoch.
+        """
+        best = int(self.checkpoint.rpartition("-")[2])
+        named = {"top_1": "validation_accuracy", "nll": "validation_loss"}
+        for figures in self.files.metrics():
+            if figures.get("epoch") == best and {*named.values()} <= {*figures}:
+                return {key: figures[name] for key, name in named.items()}
+        raise exceptions.InvalidValue(
+            f"{self.files.metrics_file} must have a line of epoch {best}, the "
+            "best, with its validation_accuracy and validation_loss, got none: "
+            "restore the file"
+        )
 
     @functools.cached_property
     def tokenizer(self) -> transformers.PreTrainedTokenizerBase:
@@ -337,10 +387,13 @@ def open_run(
     train_file: str | os.PathLike[str] | None = None,
     test_file: str | os.PathLike[str] | None = None,
     drop_duplicates: bool = False,
+    architecture: str | None = None,
 ) -> Run | TextRun:
     """Opens a run directory, local or gs://; raises ValueError for none.
 
     Paths are where data are by now that the run has recorded elsewhere.
+    A module that the run has recorded as its `architecture` is imported only
+    where it is given again.
     `drop_duplicates` leaves test images out that are training images too.
     """
     given = {
@@ -368,6 +421,9 @@ def open_run(
             f"`{name}` must be left out for a run of tools/{tool}.py",
             place,
         )
+    trust.check_named(
+        getattr(own, "architecture", ""), architecture, directory.path
+    )
     given = {
         name: files.whole(files.expanded(place, name))
         for name, place in given.items()
@@ -378,11 +434,18 @@ def open_run(
     return kind(directory, own, linear_stage, given)
 
 
-def load_encoder(run_dir: str | os.PathLike[str]) -> tf.keras.Model:
+def load_encoder(
+    run_dir: str | os.PathLike[str], architecture: str | None = None
+) -> tf.keras.Model:
     """The trained encoder of a run directory, by its newest checkpoint.
 
     It is built for images of the size that it was trained on, uint8 or
     0..255. That of a run on texts takes tokens, and is of the best epoch.
+
+    Args:
+      run_dir: of the run, local or gs://.
+      architecture: "package.module:function" of a run that has recorded this,
+        as the module is code: it is imported only where it is named again.
 
     Example:
       >>> import numpy as np
@@ -392,6 +455,7 @@ def load_encoder(run_dir: str | os.PathLike[str]) -> tf.keras.Model:
       (2, 26)
 
     Raises:
-      ValueError: there is no run, or it has no checkpoint.
+      ValueError: there is no run, or it has no checkpoint, or names a module
+        that is not given.
     """
-    return open_run(run_dir).encoder
+    return open_run(run_dir, architecture=architecture).encoder

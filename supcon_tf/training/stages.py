@@ -17,6 +17,7 @@ from supcon_tf.training import (
     initial,
     input_pipeline,
     loop,
+    materials,
     memory,
     representations,
     runs,
@@ -168,10 +169,14 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
       ValueError: run_dir is no pretrained run, the stage's name is taken, or
         the data has other classes than the run.
     """
-    run = runs.Run.open(settings.run_dir, data_dir=settings.data_dir)
+    run = runs.Run.open(
+        settings.run_dir,
+        data_dir=settings.data_dir,
+        architecture=settings.architecture,
+    )
     stage = run.files.stage(settings.name)
     settings = loop.check_run(stage, settings)
-    checkpoint = run.checkpoint
+    checkpoint, made_of = run.checkpoint, {"encoder": run.identity}
     strategy = devices.set_up(settings)
     images = run.source("train", devices.file_shard(settings, strategy))
     _check_learnable(settings, images)
@@ -196,7 +201,7 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
         console.print_line("encoder", checkpoint)
     constant = settings.views_are_constant
     fit = _fit_on_representations if constant else _fit_on_views
-    fit(settings, stage, images, classifier, size)
+    fit(settings, stage, images, classifier, size, made_of)
     console.print_line("classifier", stage.latest_checkpoint())
     return stage
 
@@ -207,6 +212,7 @@ def _fit_on_views(
     images: data.Source,
     classifier: models.LinearClassifier,
     size: int,
+    made_of: dict[str, object],
 ) -> None:
     """Trains on one augmented view per image and epoch."""
     steps = data.steps_per_epoch(images, settings.batch_size)
@@ -220,7 +226,7 @@ def _fit_on_views(
         )
         return views.map(lambda view, *labels: (view[:, 0], *labels))
 
-    loop.fit(settings, stage, images, classifier, batches)
+    loop.fit(settings, stage, images, classifier, batches, made_of=made_of)
 
 
 def _fit_on_representations(
@@ -229,6 +235,7 @@ def _fit_on_representations(
     images: data.Source,
     classifier: models.LinearClassifier,
     size: int,
+    made_of: dict[str, object],
 ) -> None:
     """Trains on representations, which without augmentation never change.
 
@@ -244,7 +251,8 @@ def _fit_on_representations(
     model = tf.keras.Sequential([classifier.classifier])
     _compile(settings, model, steps, images)
     strategy = classifier.distribute_strategy
-    loop.open_run(settings, stage, images, strategy)
+    made_of = materials.of_training(images) | made_of
+    loop.open_run(settings, stage, images, strategy, made_of=made_of)
     start = checkpoints.Progress(0, steps)
     if settings.epochs:  # newer Keras refuses to train for none
         model.fit(
@@ -259,7 +267,7 @@ def _fit_on_representations(
     checkpoints.save(
         stage.checkpoints,
         builders.checkpointed(classifier) | {"optimizer": model.optimizer},
-        checkpoints.Progress(settings.epochs * steps, steps),
+        checkpoints.Progress(settings.epochs * steps, steps, made_of=made_of),
     )
 
 

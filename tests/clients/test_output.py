@@ -48,6 +48,24 @@ def test_csv_of_a_classifier():
     assert line == ["a.jpg", "", best[1], *best, ""]
 
 
+def test_no_cell_is_a_formula():
+    named = ["=1+1", "@SUM(A1)", "+1", "-", "-0.5", "\t=1", "a=1"]
+    row = {
+        "path": '=cmd|"/c calc"!A0.png',
+        "class_names": named,
+        "predicted_class": named[0],
+        "probabilities": [0.2, 0.1, 0.05, 0.04, 0.03, 0.02, 0.01],
+    }
+    failed = {"path": "-a.png", "error": "=2+2"}
+    _, cells, error = read_csv(output.csv_lines([row, failed], top=7))
+    assert cells[0] == '\'=cmd|"/c calc"!A0.png' and cells[1] == "'=1+1"
+    marked = ["'=1+1", "'@SUM(A1)", "+1", "'-", "-0.5", "'\t=1", "a=1"]
+    assert cells[3:-1:2] == marked
+    assert (error[0], error[-1]) == ("'-a.png", "'=2+2")
+    (line,) = output.json_lines([row])
+    assert list(json.loads(line)["probabilities"]) == named
+
+
 CRANES = {
     "path": "a.jpg",
     "class_names": ["crane", "dog", "crane", "crane [0]"],

@@ -3,6 +3,7 @@
 import argparse
 import re
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -375,6 +376,24 @@ def test_a_pickle_is_not_unpickled(tmp_path):
     torch.save({"model": state, "evil": re.compile("x")}, path)
     with pytest.raises(ValueError, match="must be a state dict of torch, got"):
         foreign.read(path, "supcontrast")
+
+
+@pytest.mark.parametrize(
+    ("name", "compression", "message"),
+    [
+        ("x/constants.pkl", zipfile.ZIP_STORED, "a program of TorchScript"),
+        ("x/code/__torch__.py", zipfile.ZIP_STORED, "a program of TorchS"),
+        ("x/data/0", zipfile.ZIP_DEFLATED, "not compressed, got .* 1000000 by"),
+    ],
+)
+def test_an_archive_must_be_as_torch_saves_weights(
+    name, compression, message, tmp_path
+):
+    path = tmp_path / "theirs.pth"
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr(name, bytes(10**6))
+    with pytest.raises(ValueError, match=message):
+        foreign.read(str(path), "torchvision")
 
 
 def test_without_torch_the_extra_is_named(monkeypatch):

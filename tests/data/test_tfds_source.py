@@ -43,6 +43,33 @@ class Tiny(tfds.core.GeneratorBasedBuilder):
         )
 
 
+def test_a_set_of_strangers_imports_no_module(tmp_path, monkeypatch):
+    """Of the folder of the data, or of the current one, where both lie."""
+    folder = tmp_path / "sets" / "theirs" / "1.0.0"
+    folder.mkdir(parents=True)
+    info = {"name": "theirs", "version": "1.0.0", "fileFormat": "tfrecord"}
+    split = {"name": "train", "numBytes": "1", "shardLengths": ["1"]}
+    written = json.dumps(info | {"splits": [split]})
+    (folder / "dataset_info.json").write_text(written)
+    for place in (tmp_path, tmp_path / "sets"):
+        file = place / "their_features.py"
+        file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+        written = json.dumps({"pythonClassName": "their_features.Image"})
+        (folder / "features.json").write_text(written)
+        monkeypatch.syspath_prepend(place)
+        monkeypatch.chdir(tmp_path if place == tmp_path else "/")
+        with pytest.raises(ValueError, match="must name no module that is not"):
+            data.load("tfds:theirs", "train", data_dir=str(tmp_path / "sets"))
+        assert not (tmp_path / "ran").exists()
+        file.unlink()
+
+
+@pytest.mark.parametrize("name", ["huggingface:mnist", "kubric:frames/x:1.0"])
+def test_no_code_of_a_set_is_downloaded(name):
+    with pytest.raises(ValueError, match="code of others would be downloaded"):
+        data.load(f"tfds:{name}", "train")
+
+
 class TinyPhotos(Tiny):
     """Images whose gray level is their number; label = number modulo 3."""
 

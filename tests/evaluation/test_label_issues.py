@@ -48,7 +48,7 @@ def test_flipped_labels_of_clusters_come_first(finished_run):
     assert (suggested[right] == labels[order][right]).mean() > 0.9
 
     run = runs.open_run(finished_run.path)
-    label_issues.write_label_issues(run, bank, issues, 35)
+    label_issues.write_label_issues(run.evaluation_owner, bank, issues, 35)
     owner = run.evaluation_owner
     rows = [*csv.DictReader(owner.issues_list.read_text().splitlines())]
     assert len(rows) <= 35
@@ -102,7 +102,7 @@ def test_a_report_shows_them(finished_run):
     bank = splits.EncodedSplit(source, votes, source.labels, 16)
     run = runs.open_run(path)
     issues = label_issues.rank(votes, source.labels)
-    label_issues.write_label_issues(run, bank, issues, 10)
+    label_issues.write_label_issues(run.evaluation_owner, bank, issues, 10)
     drawn = page.render([contents.read_run(path, "mine")])
     assert "Labels that neighbours contradict" in drawn
     for name in source.ids[:3]:

@@ -14,9 +14,8 @@ import tensorflow as tf
 from PIL import Image
 from tensorboard import program
 
-from supcon_tf import config, data, measures, training
+from supcon_tf import data, measures, training
 from supcon_tf.evaluation import projector, splits
-from supcon_tf.training import runs
 
 NAMES = ("cat", "öl\tor not", "7")
 COUNT, SIDE = 11, 72
@@ -54,8 +53,7 @@ POSITIONS = [0, 1, 2, 4, 5, 6, 8, 9]
 
 
 def write(run, split, count=COUNT):
-    of_run = runs.Run(run, config.PretrainSettings("x"), "")
-    projector.write_projector(of_run, split, splits.evenly(COUNT, count))
+    projector.write_projector(run, split, splits.evenly(COUNT, count))
 
 
 class Board:

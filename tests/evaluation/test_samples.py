@@ -45,9 +45,9 @@ def written(tmp_path):
             **{"image_size": SIDE, "augmentation": "identity"} | dict(of_run),
         )
         run = runs.Run(training.RunDirectory(tmp_path), pretrained, "")
-        samples.write_samples(run, test, bank, count)
+        samples.write_samples(run, run.files, test, bank, count)
         positions = splits.evenly(len(test.labels), plotted)
-        samples.write_representations(run, test, positions, plane)
+        samples.write_representations(run.files, test, positions, plane)
         return [
             run_files.read_arrays(file)
             for file in (run.files.samples_file, run.files.representations_file)

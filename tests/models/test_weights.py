@@ -184,7 +184,9 @@ def test_a_file_of_weights_runs_no_code(write, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("name", ["encoder.keras", "encoder.weights.h5"])
+@pytest.mark.parametrize(
+    "name", ["encoder.keras", "encoder.weights.h5", "backbone.h5"]
+)
 def test_a_file_asks_for_no_more_memory_than_the_model(name, tmp_path):
     """A bomb: few bytes of the file, and arrays of 400 GB."""
     encoder, path = backbone_encoder(1), tmp_path / name
@@ -197,7 +199,8 @@ def test_a_file_asks_for_no_more_memory_than_the_model(name, tmp_path):
     with h5py.File(file, "r+") as content:
         names = []
         content.visit(names.append)
-        (first, *_) = [x for x in names if x.endswith("vars/0")]
+        ends = ("vars/0", "kernel:0")
+        (first, *_) = [x for x in names if x.endswith(ends)]
         del content[first]
         content.create_dataset(first, (10**11,), "f4", compression="gzip")
     if path.suffix == ".keras":
@@ -206,6 +209,58 @@ def test_a_file_asks_for_no_more_memory_than_the_model(name, tmp_path):
             archive.write(file, file.name)
     with pytest.raises(ValueError, match="an array must have at most 216 numb"):
         models.load_weights(encoder, path)
+
+
+def elsewhere(path, way, name):
+    """Puts a kernel of a file of weights into another file."""
+    with h5py.File(path / name, "r+") as file:
+        names = []
+        file.visit(names.append)
+        ends = ("vars/0", "kernel:0")
+        (first, *_) = [x for x in names if x.endswith(ends)]
+        secret = np.full(file[first].shape, 7, np.float32)
+        secret.tofile(path / "secret")
+        with h5py.File(path / "secret.h5", "w") as other:
+            other["secret"] = secret
+        del file[first]
+        if way == "external link":
+            file[first] = h5py.ExternalLink("secret.h5", "secret")
+        elif way == "soft link":
+            file["secret"] = secret
+            file[first] = h5py.SoftLink("/secret")
+        elif way == "external bytes":
+            outside = [(str(path / "secret"), 0, secret.nbytes)]
+            file.create_dataset(first, secret.shape, "f4", external=outside)
+        else:
+            layout = h5py.VirtualLayout(secret.shape, "f4")
+            layout[:] = h5py.VirtualSource(
+                path / "secret.h5", "secret", secret.shape
+            )
+            file.create_virtual_dataset(first, layout)
+
+
+@pytest.mark.parametrize(
+    "way", ["external link", "soft link", "external bytes", "virtual"]
+)
+@pytest.mark.parametrize(
+    "name", ["encoder.keras", "encoder.weights.h5", "backbone.h5"]
+)
+def test_no_weights_come_from_another_file(name, way, tmp_path):
+    encoder = backbone_encoder(1)
+    before = encoder.get_weights()
+    WAYS[name](encoder, str(tmp_path / name))
+    if name.endswith(".keras"):
+        with zipfile.ZipFile(tmp_path / name) as archive:
+            archive.extract("model.weights.h5", tmp_path)
+        elsewhere(tmp_path, way, "model.weights.h5")
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.write(tmp_path / "model.weights.h5", "model.weights.h5")
+    else:
+        elsewhere(tmp_path, way, name)
+    with pytest.raises(ValueError, match="`weights` must be a file of all wei"):
+        models.load_weights(encoder, tmp_path / name)
+    for weight, old in zip(encoder.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, old)
 
 
 def test_an_archive_that_unpacks_to_more_than_it_is_is_refused(tmp_path):

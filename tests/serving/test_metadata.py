@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from supcon_tf import config, run_files
+from supcon_tf import config, files, origins, run_files
 from supcon_tf.clients import paths
 from supcon_tf.serving import metadata
 from supcon_tf.training import console, runs
@@ -33,10 +33,15 @@ def run(tmp_path, tiny_settings):
     """A run directory that was never trained."""
     made = run_files.RunDirectory(tmp_path / "run")
     made.create(tiny_settings(made.path, image_size=224), NAMES)
-    (made.checkpoints / "step-00000012").mkdir(parents=True)
+    encoder = made.checkpoints / "step-00000012"
+    encoder.mkdir(parents=True)
+    files.write_json(encoder / "progress.json", {})
     stage = made.stage("probe")
     stage.create(config.LinearSettings(str(made.path), name="probe"), NAMES)
-    (stage.checkpoints / "step-00000003").mkdir(parents=True)
+    linear = stage.checkpoints / "step-00000003"
+    linear.mkdir(parents=True)
+    made_of = {"encoder": origins.identity(encoder)}
+    files.write_json(linear / "progress.json", {"made_of": made_of})
     return made
 
 
@@ -45,6 +50,11 @@ def directory(run):
     """A SavedModel, complete but for its metadata."""
     export = small_export.run_dir() / "export" / "1"
     return shutil.copytree(export, run.export / "1")
+
+
+def sha256(run, step):
+    path = run_files.path_of(run.checkpoints, step)
+    return origins.identity(path)["sha256"]
 
 
 def written(directory, run, classifier, **more):
@@ -64,8 +74,11 @@ def test_a_linear_classifier(directory, run, stage):
     assert time.utcoffset() == datetime.timedelta(0)
     assert record["run"] == "run"
     assert record["checkpoints"] == {
-        "encoder": {"name": "step-00000012", "step": 12},
-        "classifier": {"name": "step-00000003", "step": 3},
+        part: {"name": f"step-{step:08}", "step": step, "sha256": digest}
+        for part, step, digest in (
+            ("encoder", 12, sha256(run, 12)),
+            ("classifier", 3, sha256(run.stage("probe"), 3)),
+        )
     }
     assert record["settings"]["encoder"]["crop_area"] == [0.5, 1.0]
     assert record["settings"]["encoder"]["architecture"] == "vgg8"
@@ -112,8 +125,10 @@ def test_metrics_are_those_of_the_checkpoint(directory, run):
     assert checkpoints["classifier"] == checkpoints["encoder"]
     assert record["settings"]["classifier"] == record["settings"]["encoder"]
     assert set(record["metrics"]) == {"dataset", "test_examples", "prototype"}
-    (run.checkpoints / "step-00000024").mkdir()
-    record = written(directory, run, "linear")
+    newer = run.checkpoints / "step-00000024"
+    newer.mkdir()
+    files.write_json(newer / "progress.json", {})
+    record = written(directory, run, "none")
     assert record["checkpoints"]["encoder"]["step"] == 24
     assert record["metrics"] is None
 

@@ -45,6 +45,14 @@ def test_every_combination_is_a_cell_and_the_last_axis_is_fastest():
     assert last.evaluation.plotted_images == 0
 
 
+def test_a_module_that_the_sweep_names_is_named_to_every_part_of_a_cell():
+    (first, second) = cells("architecture=mine:net,vgg8")
+    assert first.training.architecture == "mine:net"
+    assert first.linear.architecture == "mine:net"
+    assert first.evaluation.architecture == "mine:net"
+    assert second.linear.architecture is second.evaluation.architecture is None
+
+
 def test_cells_that_differ_in_stage_2_share_stage_1():
     results = cells(
         "linear.optimizer=lars,sgd", "temperature=0.1,0.5", "linear.epochs=9"

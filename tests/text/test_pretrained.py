@@ -1,8 +1,10 @@
 """Files of language models that others wrote: read, or why not."""
 
 import json
+import pickle
 import shutil
 
+import h5py
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -117,6 +119,16 @@ def truncated(folder):
     file.write_bytes(file.read_bytes()[:200])
 
 
+def elsewhere(folder):
+    (folder / "model.safetensors").unlink(missing_ok=True)
+    with h5py.File(folder / "tf_model.h5", "r+") as file:
+        names = []
+        file.visit(names.append)
+        (first, *_) = [x for x in names if x.endswith(":0")]
+        del file[first]
+        file[first] = h5py.ExternalLink("/home/me/mine.h5", "kernel")
+
+
 def of_its_own_code(folder):
     own = {"AutoConfig": "own.Config", "AutoModel": "own.Model"}
     change(folder / "config.json", model_type="own", auto_map=own)
@@ -135,6 +147,7 @@ def kind(name):
         (lambda folder: remove(folder, "config.json"), "has no config.json;"),
         (git_lfs, "a pointer of Git LFS: .* `git lfs pull`"),
         (truncated, "tf_model.h5 is damaged: download it anew"),
+        (elsewhere, "hold its arrays itself, got .* in /home/me/mine.h5"),
         (without_library, "names no library; `save_pretrained`"),
         (of_its_own_code, "code of its own, which is not run here; take BERT"),
         (kind("modernbert"), "TensorFlow has no such network; take BERT"),
@@ -154,6 +167,27 @@ def test_why_a_model_cannot_be_used_is_said(folder, spoil, message):
     told = str(said.value)
     assert "from_pt" not in told and "trust_remote_code" not in told
     assert "\n" not in told
+
+
+class Evil:
+    """Leaves a file where it is unpickled."""
+
+    def __init__(self, path):
+        self._path = path
+
+    def __reduce__(self):
+        return self._path.touch, ()
+
+
+def test_a_tokenizer_unpickles_nothing(folder, tmp_path):
+    """A class of transformers would unpickle its vocabulary."""
+    remove(folder, *OF_TOKENIZER)
+    (folder / "vocab.pkl").write_bytes(pickle.dumps(Evil(tmp_path / "ran")))
+    named = {"tokenizer_class": "TransfoXLTokenizer"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(named))
+    with pytest.raises(ValueError, match="`model` must have a tokenizer"):
+        text.load_tokenizer(folder)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_why_a_tokenizer_cannot_be_used_is_said(folder, tmp_path):

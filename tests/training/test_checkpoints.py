@@ -1,4 +1,5 @@
 import resource
+import uuid
 
 import numpy as np
 import pytest
@@ -57,7 +58,8 @@ def test_a_step_that_is_saved_again_is_replaced_and_half_of_one_is_none(
     part = Part(0)
     checkpoints.restore(run_files.path_of(directory, 5), part=part)
     assert part.inner["bias"].numpy() == 2
-    for name in (".partial6", ".step-00000006.a1.partial"):
+    half = f".step-00000006.{uuid.uuid4()}.partial"
+    for name in (".partial6", half):
         (directory / name / "variables").mkdir(parents=True)
     assert run_files.steps_in(directory) == [5]
     checkpoints.remove_partial(directory)

@@ -1,0 +1,52 @@
+"""Names with accents where Python was told that there are none."""
+
+import os
+import subprocess
+import sys
+
+from PIL import Image
+
+from supcon_tf import run_files
+from tests import processes
+
+PROGRAM = """
+import sys
+from supcon_tf import config, data, run_files
+folder = sys.argv[1]
+print(sys.getfilesystemencoding())
+try:
+    config.PretrainSettings(folder + "/\\udcc3\\udca9")
+except ValueError as error:
+    print(error)
+source = data.load("folder", "train", folder)
+print(ascii(source.class_names), ascii(source.ids))
+run = run_files.RunDirectory(folder + "/run")
+run.create(config.PretrainSettings(str(run.path)), source.class_names)
+run = run_files.RunDirectory(folder + "/run")
+print(run.class_names() == source.class_names)
+"""
+
+
+def test_names_are_read_and_written_as_utf_8(tmp_path):
+    (tmp_path / "été").mkdir()
+    Image.new("RGB", (9, 9)).save(tmp_path / "été" / "é.png")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, tmp_path],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(processes.ROOT),
+            "PYTHONUTF8": "0",
+            "PYTHONCOERCECLOCALE": "0",
+            "LC_ALL": "C",
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    encoding, error, names, same = done.stdout.splitlines()
+    assert encoding == "ascii"
+    assert "--run_dir must be UTF-8 without line breaks, got" in error
+    assert error.endswith("the locale is one of ascii: set LC_ALL=C.UTF-8")
+    assert names == ascii(("été",)) + " " + ascii(("été/é.png",))
+    assert same == "True"
+    assert run_files.RunDirectory(tmp_path / "run").class_names() == ("été",)

@@ -1,0 +1,107 @@
+"""A module that a run directory of others names is code, and does not run."""
+
+import sys
+
+import pytest
+
+from supcon_tf import training, trust
+from tests import forks, processes
+
+NET = """
+import pathlib
+import supcon_tf
+
+pathlib.Path({ran!r}).touch()
+
+
+def make():
+    return supcon_tf.Encoder("vgg8", width=0.1)
+"""
+
+
+@pytest.fixture
+def theirs(copy_run, tmp_path):
+    """A run that names its own net.py, downloaded into the current folder."""
+    run = copy_run(tmp_path / "theirs")
+    name_module(run, "theirs.net:make")
+    (run.path / "net.py").write_text(NET.format(ran=str(tmp_path / "ran")))
+    return run
+
+
+def name_module(run, architecture):
+    own = run.settings_file.read_text()
+    own = own.replace("--architecture=vgg8", f"--architecture={architecture}")
+    own = own.replace("--width=0.1", "--width=1.0")
+    run.settings_file.write_text(own)
+
+
+def tool(folder, name, *flags):
+    program = processes.ROOT / "tools" / f"{name}.py"
+    return forks.run(program, *flags, cwd=folder)
+
+
+COMMANDS = (
+    *("evaluate", "train_linear --name=other", "export", "convert"),
+    "transfer --dataset=digits",
+    "pretrain --flagfile=theirs/settings.flags --resume",
+    "pretrain --flagfile theirs/settings.flags --run_dir=mine",
+    "pretrain --flagfile=ours.flags --run_dir=mine",
+    "pretrain --dataset=digits --init_from=theirs --run_dir=mine",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_imports_what_a_run_names(command, theirs, tmp_path):
+    (tmp_path / "ours.flags").write_text("--flagfile=theirs/settings.flags\n")
+    name, *flags = command.split()
+    done = tool(tmp_path, name, "--run_dir=theirs", *flags)
+    assert done.returncode == 1, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "--architecture must name theirs.net:make again" in line
+    assert not (tmp_path / "ran").exists()
+    # Nor where the command does name it, from inside of a run directory.
+    named = "--architecture=theirs.net:make"
+    done = tool(tmp_path, name, "--run_dir=theirs", *flags, named)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "must import no code that lies in a run directory" in line
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_the_command_names_is_imported(theirs, tmp_path, monkeypatch):
+    (theirs.path / "net.py").rename(tmp_path / "net_of_ours.py")
+    own = theirs.settings_file.read_text()
+    own = own.replace("theirs.net:make", "net_of_ours:make")
+    theirs.settings_file.write_text(own)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(ValueError, match="must name net_of_ours:make again"):
+        training.load_encoder("theirs")
+    with pytest.raises(ValueError, match="that of theirs, net_of_ours:make, g"):
+        training.load_encoder("theirs", "another:make")
+    assert not (tmp_path / "ran").exists()
+    encoder = training.load_encoder("theirs", "net_of_ours:make")
+    assert encoder.representation_dim and (tmp_path / "ran").exists()
+
+
+def test_a_module_lies_in_a_run_by_any_way(theirs, tmp_path, monkeypatch):
+    """By a link, a package, the current folder, or what it imports."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "linked.py").symlink_to("theirs/net.py")
+    (theirs.path / "package").mkdir()
+    (theirs.path / "package/__init__.py").write_text(
+        (theirs.path / "net.py").read_text()
+    )
+    (tmp_path / "innocent.py").write_text("from theirs.net import make\n")
+    names = ["linked", "theirs.package", "theirs.package.x", "innocent"]
+    for name in names:
+        with pytest.raises(ValueError, match="must import no code that lies"):
+            trust.import_function(f"{name}:make")
+    monkeypatch.chdir(theirs.path)
+    with pytest.raises(ValueError, match="No module named 'net'"):
+        trust.import_function("net:make")
+    monkeypatch.syspath_prepend("")
+    with pytest.raises(ValueError, match="must import no code that lies"):
+        trust.import_function("net:make")
+    assert not (tmp_path / "ran").exists()

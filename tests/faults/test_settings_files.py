@@ -1,0 +1,55 @@
+"""settings.flags as editors, full disks and strangers leave it: one line."""
+
+import pytest
+
+from tests import forks, processes
+
+
+@pytest.fixture(scope="module")
+def run(copy_run, tmp_path_factory):
+    return copy_run(tmp_path_factory.mktemp("run") / "run")
+
+
+DAMAGES = {
+    "leading blank": (
+        lambda text: text.replace("--epochs", " --epochs"),
+        "settings.flags:53 must begin with --, got ' --epochs=2'",
+    ),
+    "no flag": (
+        lambda text: text.replace("--epochs", "epochs"),
+        "settings.flags:53 must be a flag, --NAME=VALUE, got 'epochs=2'",
+    ),
+    "included": (
+        lambda text: f"{text}--flagfile=/etc/passwd\n",
+        "must be a setting, as no file of a run includes another",
+    ),
+    "cut": (lambda text: text[:200], "/settings.flags must end with the line"),
+    "empty": (lambda text: "", "/settings.flags must hold settings, but is da"),
+}
+COMMANDS = (
+    ("evaluate",),
+    ("pretrain", "--resume"),
+    ("pretrain", "--resume", "--flagfile={run}/settings.flags"),
+    ("report", "{run}"),
+)
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damaged_settings_are_named(name, run, tmp_path):
+    whole = run.settings_file.read_text()
+    damage, message = DAMAGES[name]
+    number = whole.splitlines().index("--epochs=2") + 1
+    run.settings_file.write_text(damage(whole))
+    try:
+        for tool, *flags in COMMANDS:
+            place = tmp_path if tool == "report" else run.path
+            done = forks.run(
+                processes.ROOT / "tools" / f"{tool}.py",
+                f"--run_dir={place}",
+                *(flag.format(run=run.path) for flag in flags),
+            )
+            assert done.returncode == 1, done.stderr
+            (line,) = done.stderr.splitlines()
+            assert message.replace(":53", f":{number}") in line, tool
+    finally:
+        run.settings_file.write_text(whole)
