@@ -381,7 +381,7 @@ def room_for(path: epath.Path) -> Iterator[None]:
 
 
 def allocate(path: epath.PathLike, size: int) -> None:
-    """Takes so many bytes of a disk for a local file, which it may be zeros.
+    """Takes the room on the disk that a local file of so many bytes needs.
 
     A file that is mapped into memory, and for which there is no room when it is
     written, would end the process.
