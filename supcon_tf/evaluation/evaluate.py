@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from supcon_tf import config, data, distribute, files
+from supcon_tf import config, data, distribute, files, locks
 from supcon_tf.data import hierarchy, subsets
 from supcon_tf.evaluation import (
     classifying,
@@ -49,8 +49,9 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
 
     Raises:
       ImportError: the extra `corruptions` is not installed and needed.
-      ValueError: run_dir is no pretrained run, the data has other classes, or
-        the corruptions cannot be had or compared.
+      ValueError: run_dir is no pretrained run, or one that another process
+        evaluates, the data has other classes, or the corruptions cannot be had
+        or compared.
     """
     run = runs.open_run(
         settings.run_dir,
@@ -60,6 +61,15 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
         test_file=settings.test_file,
         drop_duplicates=settings.drop_duplicates,
     )
+    files.check_writable("run_dir", run.files.encoded)
+    with locks.held(run.evaluation_owner.path, "evaluation"):
+        return _evaluated(settings, run)
+
+
+def _evaluated(
+    settings: config.EvaluateSettings, run: runs.Run
+) -> dict[str, object]:
+    """What `evaluate` returns, and its files."""
     checkpoint, image_size = run.checkpoint, run.image_size
     unseen = run.has_unseen_classes
     corrupted, ancestors = _checked(settings, run)

@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
-from supcon_tf import config, data, distribute, exceptions, run_files
+from supcon_tf import (
+    config,
+    data,
+    distribute,
+    exceptions,
+    locks,
+    run_files,
+)
 from supcon_tf.settings import adopt
 from supcon_tf.training import (
     builders,
@@ -41,9 +48,10 @@ def check_run(
     """The settings, with what they leave to the run as it has it already.
 
     Raises:
-      ValueError: the directory is taken or cannot be written: found before
-        anything is read.
+      ValueError: the directory is taken, by a run or by a process that works
+        on it, or cannot be written: found before anything is read.
     """
+    locks.check(run.path, locks.TRAINING)
     if settings.resume and run.exists():
         recorded = run.recorded(type(settings))
         paths = vars(settings) | {"run_dir": recorded.run_dir}
@@ -54,29 +62,47 @@ def check_run(
     return settings
 
 
+@contextlib.contextmanager
 def open_run(
     settings: devices.StageSettings,
     run: run_files.RunDirectory,
     images: data.Source,
     strategy: tf.distribute.Strategy,
     skipped: Sequence[str] = (),
-) -> bool:
+) -> Iterator[bool]:
     """Starts a run in its directory, or finds the one to go on with.
 
     One that goes on may have more epochs than it was begun with. `strategy` is
-    the one whose chief writes; the others are those of `fit`.
+    the one whose chief writes; the others are those of `fit`. While it is
+    entered, no other process can open the run.
 
-    Returns:
+    Yields:
       Whether the run goes on.
 
     Raises:
       ValueError: the directory is taken, or its run has other settings,
         classes or images.
     """
-    if not distribute.is_chief(strategy):
-        pass
-    elif settings.resume and run.exists():
+    with contextlib.ExitStack() as stack:
+        if distribute.is_chief(strategy):
+            stack.enter_context(locks.held(run.path, locks.TRAINING))
+            _open(settings, run, images, skipped)
+        with _peers_may_be_lost(strategy):  # the chief, by what it found above
+            devices.wait_for_all(strategy)
+        yield settings.resume and bool(run_files.steps_in(run.checkpoints))
+
+
+def _open(
+    settings: devices.StageSettings,
+    run: run_files.RunDirectory,
+    images: data.Source,
+    skipped: Sequence[str],
+) -> None:
+    """What the chief writes as a run is opened, or why it cannot be."""
+    unread = (*images.skipped, *skipped)
+    if settings.resume and run.exists():
         run.check_same(settings)
+        run.complete(images.class_names, images.ids, unread)
         run.check_classes(images.class_names)
         run.check_images(images.ids)
         epochs = getattr(run.recorded(type(settings)), "epochs", None)
@@ -91,11 +117,7 @@ def open_run(
         checkpoints.remove_partial(run.checkpoints)
     else:
         run.check_free(settings.overwrite)
-        unread = (*images.skipped, *skipped)
         run.create(settings, images.class_names, images.ids, unread)
-    with _peers_may_be_lost(strategy):  # the chief, by what it found above
-        devices.wait_for_all(strategy)
-    return settings.resume and bool(run_files.steps_in(run.checkpoints))
 
 
 def fit(
@@ -131,23 +153,47 @@ def fit(
     """
     strategy = model.distribute_strategy
     parts = builders.checkpointed(model) | {"optimizer": model.optimizer}
-    _, workers = own = distribute.shard(strategy)
+    own = distribute.shard(strategy)
     make_batches(0, own)  # wrong ones begin no run
-    resumes = open_run(settings, run, images, strategy, skipped)
-    steps = steps or data.steps_per_epoch(images, settings.batch_size)
-    start = _start(run, model, parts, steps, resumes)
-    if start.epoch >= settings.epochs:
-        if not resumes:
+    with open_run(settings, run, images, strategy, skipped) as resumes:
+        steps = steps or data.steps_per_epoch(images, settings.batch_size)
+        start = _start(run, model, parts, steps, resumes)
+        if start.epoch < settings.epochs:
+            saver = saving.Saver(run.checkpoints, parts, settings, start)
+            shown = views and views(0, own)
+            _fit(
+                settings,
+                run,
+                images,
+                model,
+                make_batches,
+                saver,
+                measures,
+                shown,
+            )
+        elif not resumes:
             is_chief = distribute.is_chief(strategy)
             checkpoints.save(run.checkpoints, parts, start, is_chief=is_chief)
-        return
+
+
+def _fit(
+    settings: devices.StageSettings,
+    run: run_files.RunDirectory,
+    images: data.Source,
+    model: tf.keras.Model,
+    make_batches: MakeBatches,
+    saver: saving.Saver,
+    measures: Sequence[tf.keras.callbacks.Callback],
+    views: tf.data.Dataset | None,
+) -> None:
+    """Trains from where the saver starts; the others are those of `fit`."""
+    strategy, start = model.distribute_strategy, saver.start
     wait = progress.DataWait()
-    saver = saving.Saver(run.checkpoints, parts, settings, start)
-    shown = views and views(0, own)
     watchers = make_callbacks(
-        settings, run, strategy, start, wait, measures, shown, images
+        settings, run, strategy, start, wait, measures, views, images
     )
     # Several workers make the batches of each replica themselves.
+    workers = distribute.num_workers(strategy)
     replicas = strategy.num_replicas_in_sync // workers if workers > 1 else 1
     batches = devices.distributed(
         strategy,
@@ -157,7 +203,7 @@ def fit(
         model.fit(
             batches,
             epochs=settings.epochs,
-            steps_per_epoch=steps,
+            steps_per_epoch=start.epoch_steps,
             verbose=progress.verbosity(),
             callbacks=[*watchers, saver],
         )

@@ -244,23 +244,23 @@ def _fit_on_representations(
     model = tf.keras.Sequential([classifier.classifier])
     _compile(settings, model, steps, images)
     strategy = classifier.distribute_strategy
-    loop.open_run(settings, stage, images, strategy)
     start = checkpoints.Progress(0, steps)
-    if settings.epochs:  # newer Keras refuses to train for none
-        model.fit(
-            inputs,
-            labels,
-            sample_weight=images.weights,
-            batch_size=settings.batch_size,
-            epochs=settings.epochs,
-            verbose=0,  # an epoch takes milliseconds
-            callbacks=loop.make_callbacks(settings, stage, strategy, start),
+    with loop.open_run(settings, stage, images, strategy):
+        if settings.epochs:  # newer Keras refuses to train for none
+            model.fit(
+                inputs,
+                labels,
+                sample_weight=images.weights,
+                batch_size=settings.batch_size,
+                epochs=settings.epochs,
+                verbose=0,  # an epoch takes milliseconds
+                callbacks=loop.make_callbacks(settings, stage, strategy, start),
+            )
+        checkpoints.save(
+            stage.checkpoints,
+            builders.checkpointed(classifier) | {"optimizer": model.optimizer},
+            checkpoints.Progress(settings.epochs * steps, steps),
         )
-    checkpoints.save(
-        stage.checkpoints,
-        builders.checkpointed(classifier) | {"optimizer": model.optimizer},
-        checkpoints.Progress(settings.epochs * steps, steps),
-    )
 
 
 def _compile(
