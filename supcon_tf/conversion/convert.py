@@ -59,7 +59,7 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
         settings.run_dir, settings.linear_stage, settings.data_dir
     )
     files.check_writable("run_dir", run.files.converted)
-    with locks.held(run.files.path, "conversion"):
+    with locks.held(run.files.path, "conversion"), run.reading():
         return _converted(settings, run)
 
 

@@ -71,6 +71,8 @@ class Source:
         where nobody has read them.
       fingerprint: returns a text that changes where the examples may have: by
         size and time of the files that they are read from.
+      faults: looks at the files again; returns the first that are no longer as
+        they were, or cannot be read, each with the reason.
 
     Example:
       >>> import numpy as np
@@ -111,6 +113,9 @@ class Source:
     )
     fingerprint: Callable[[], str] = dataclasses.field(
         default=str, repr=False, compare=False
+    )
+    faults: Callable[[], list[str]] = dataclasses.field(
+        default=list, repr=False, compare=False
     )
 
     def __post_init__(self):

@@ -62,7 +62,8 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
         drop_duplicates=settings.drop_duplicates,
     )
     files.check_writable("run_dir", run.files.encoded)
-    with locks.held(run.evaluation_owner.path, "evaluation"):
+    owner = run.evaluation_owner.path
+    with locks.held(owner, "evaluation"), run.reading():
         return _evaluated(settings, run)
 
 

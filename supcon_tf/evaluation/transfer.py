@@ -86,7 +86,10 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
     _select_by(settings, images.is_multi_label)  # a wrong one is found now
     labels = subsets.labels_of(images)
     draws = selection.make_draws(settings, images.class_names, labels)
-    with loop.open_run(settings, stage, images, strategy):
+    with (
+        loop.open_run(settings, stage, images, strategy),
+        data.reading(lambda: (images, test)),
+    ):
         with strategy.scope():
             console.print_header(images, settings.image_size, settings)
             console.print_line("encoder", run.checkpoint)

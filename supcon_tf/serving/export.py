@@ -34,7 +34,7 @@ def export(settings: config.ExportSettings) -> epath.Path:
         train_file=settings.train_file,
     )
     files.check_writable("run_dir", run.files.export)
-    with locks.held(run.files.path, "export"):
+    with locks.held(run.files.path, "export"), run.reading():
         return _exported(settings, run)
 
 

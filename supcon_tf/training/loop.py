@@ -148,6 +148,7 @@ def fit(
     Raises:
       ValueError: as `open_run`; the newest checkpoint is damaged or no fit.
       FloatingPointError: a loss or a weight is no longer finite.
+      ValueError: or a file of the images is lost; the run is saved before.
       OSError: a checkpoint could not be written.
       Preempted: a signal came, and the run is saved; or a worker is gone.
     """
@@ -200,13 +201,22 @@ def _fit(
         lambda shard: wait.attach(make_batches(start.step, shard), replicas),
     )
     with saver.notice, _peers_may_be_lost(strategy):
-        model.fit(
-            batches,
-            epochs=settings.epochs,
-            steps_per_epoch=start.epoch_steps,
-            verbose=progress.verbosity(),
-            callbacks=[*watchers, saver],
-        )
+        try:
+            with data.reading(lambda: (images,)):
+                model.fit(
+                    batches,
+                    epochs=settings.epochs,
+                    steps_per_epoch=start.epoch_steps,
+                    verbose=progress.verbosity(),
+                    callbacks=[*watchers, saver],
+                )
+        except exceptions.FileLost as error:
+            progress.end_live_line()
+            step = saver.save_last()
+            raise exceptions.FileLost(
+                f"{error}: saved at step {step}; once the data are as they "
+                "were, --resume goes on from there"
+            ) from error
 
 
 def _start(

@@ -234,12 +234,13 @@ def _fit_on_representations(
 
     It takes seconds, so it is saved at its end only.
     """
-    inputs, labels = representations.represent(
-        classifier.encoder,
-        images,
-        batch_size=settings.batch_size,
-        image_size=size,
-    )
+    with data.reading(lambda: (images,)):
+        inputs, labels = representations.represent(
+            classifier.encoder,
+            images,
+            batch_size=settings.batch_size,
+            image_size=size,
+        )
     steps = -(-len(labels) // settings.batch_size)
     model = tf.keras.Sequential([classifier.classifier])
     _compile(settings, model, steps, images)

@@ -60,7 +60,8 @@ def verify(count):
     else:  # the next command begins it anew, whether it overwrites or not
         run_dir.check_free(False)
         run_dir.create(own, ("a", "b"), IMAGES)
-        left = {{x.name for x in pathlib.Path(run_dir.path).rglob("*") if x.is_file()}}
+        there = pathlib.Path(run_dir.path).rglob("*")
+        left = {{path.name for path in there if path.is_file()}}
         files = {{"settings.flags", "classes.json", "images.json"}}
         assert left == files, left
 """
