@@ -529,17 +529,42 @@ def steps_in(checkpoints: epath.Path) -> list[int]:
     return sorted(int(step) for step in steps if step.isdigit())
 
 
-def read_metrics(path: epath.Path) -> list[dict[str, float | None]]:
+def read_metrics(
+    path: epath.Path, leave_out: bool = False
+) -> list[dict[str, float | None]]:
     """The epochs of a metrics.jsonl, in order; none where there is no file.
 
     Per epoch its number, `epoch`, and its figures by name; None for one that
     was not finite. A last line without its end, whose process was killed while
     it wrote, is left out.
+
+    Args:
+      path: of the file.
+      leave_out: leave out other lines that are damaged too.
+
+    Raises:
+      ValueError: a line is damaged; it is named.
     """
     if not path.exists():
         return []
-    lines = path.read_text().splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    epochs = []
+    # Bytes: a line that is damaged may be no text at all.
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+        try:
+            figures = json.loads(line)
+            is_whole = isinstance(figures["epoch"], int)
+        except (ValueError, TypeError, KeyError):
+            is_whole = False
+        if is_whole:
+            epochs.append(figures)
+            continue
+        exceptions.require(
+            leave_out,
+            f"{path}:{number} must be the figures of an epoch as JSON; "
+            "--resume, or deleting the line, goes on without that epoch",
+            line[:40].decode(errors="backslashreplace"),
+        )
+    return epochs
 
 
 def read_arrays(path: epath.Path) -> dict[str, np.ndarray]:
