@@ -323,3 +323,42 @@ def test_a_run_may_begin_with_a_link(tiny_settings, tmp_path):
         settings = tiny_settings(tmp_path / "run", epochs=0, **options)
         training.pretrain(settings)
         assert _names(tmp_path / "large") >= {"step-00000000"}
+
+
+def test_a_report_that_is_killed_leaves_none_or_a_whole_one(copy_run, tmp_path):
+    run = copy_run(tmp_path / "run")
+    program = """
+from supcon_tf import reports
+import pathlib
+
+page = pathlib.Path(FOLDER) / "report.html"
+sizes = set()
+
+def prepare():
+    page.unlink(missing_ok=True)
+
+def run():
+    reports.write_report([RUN], page)
+
+def verify(count):
+    if page.exists():
+        assert page.read_text().rstrip().endswith("</html>")
+        sizes.add(page.stat().st_size)
+"""
+    (tmp_path / "page").mkdir()
+    program = f"RUN = {str(run.path)!r}\n{program}"
+    assert processes.kill_everywhere(program, tmp_path / "page") >= 2
+
+
+@pytest.mark.parametrize("tool", ["conversion", "export", "evaluation"])
+def test_a_target_that_cannot_be_written_is_found_first(
+    copy_run, tmp_path, tool, monkeypatch
+):
+    run = copy_run(tmp_path / "run").path
+    _, _, use = _TOOLS[tool]
+    folder = {"conversion": "converted", "export": "export"}.get(tool)
+    (tmp_path / "run" / (folder or "encoded")).write_text("a file")
+    monkeypatch.setattr(training.Run, "source", None)  # no work before
+    monkeypatch.setattr(training.Run, "encoder", None)
+    with pytest.raises(ValueError, match="`run_dir` must be a folder that can"):
+        use(run)
