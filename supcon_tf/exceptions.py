@@ -33,6 +33,10 @@ class InvalidValue(Error, ValueError):
     """A setting, an argument, a file or a directory breaks a rule."""
 
 
+class FileLost(InvalidValue):
+    """A file of the data can no longer be read, of those that could."""
+
+
 class NotFound(Error, FileNotFoundError):
     """A file or folder that was named is not there."""
 

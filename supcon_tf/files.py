@@ -221,6 +221,15 @@ def check_writable(argument: str, path: epath.PathLike) -> None:
         ) from error
 
 
+def is_regular(path: epath.PathLike) -> bool:
+    """Whether a file is there that ends: no pipe, no device, no folder.
+
+    To `epath.Path.is_file` these are files, which may be read without end.
+    """
+    is_local = "://" not in str(path)
+    return os.path.isfile(path) if is_local else epath.Path(path).is_file()
+
+
 def state(path: epath.PathLike) -> list[int]:
     """Size in bytes and time of change of a file: others if it has changed.
 
@@ -381,7 +390,7 @@ def room_for(path: epath.Path) -> Iterator[None]:
 
 
 def allocate(path: epath.PathLike, size: int) -> None:
-    """Takes so many bytes of a disk for a local file, which it may be zeros.
+    """Takes the room on the disk that a local file of so many bytes needs.
 
     A file that is mapped into memory, and for which there is no room when it is
     written, would end the process.

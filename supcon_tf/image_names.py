@@ -23,16 +23,19 @@ class Listing(NamedTuple):
       folders: names of the folders in it.
       images: names of the files that are images by their names.
       others: names of the other files.
+      special: the images that are no regular files, which may be read without
+        end: pipes, devices, links to them, and to nothing.
     """
 
     folders: list[str]
     images: list[str]
     others: list[str]
+    special: list[str]
 
 
 def list_folder(path: str | os.PathLike[str]) -> Listing:
     """Lists a folder once; links are what they lead to; names are sorted."""
-    listing = Listing([], [], [])
+    listing = Listing([], [], [], [])
     with os.scandir(path) as entries:
         for entry in entries:
             if is_hidden(entry.name):
@@ -41,6 +44,8 @@ def list_folder(path: str | os.PathLike[str]) -> Listing:
                 listing.folders.append(entry.name)
             elif is_image(entry.name):
                 listing.images.append(entry.name)
+                if not entry.is_file():  # what a scan knows already
+                    listing.special.append(entry.name)
             else:
                 listing.others.append(entry.name)
     for names in listing:
@@ -65,8 +70,10 @@ def list_tree(root: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
             continue
         entered.add((status.st_dev, status.st_ino))
         listing = list_folder(folder)
-        for paths, names in zip(
-            (pending, images, others), listing, strict=True
+        for paths, names in (
+            (pending, listing.folders),
+            (images, listing.images),
+            (others, listing.others),
         ):
             paths.extend(os.path.join(folder, name) for name in names)
     return sorted(images), sorted(others)

@@ -90,7 +90,7 @@ def read_rows(
     """
     file = epath.Path(files.expanded(path))
     exceptions.require(
-        file.suffix in SUFFIXES and file.exists() and not file.is_dir(),
+        file.suffix in SUFFIXES and files.is_regular(file),
         f"{path} must be a file {', '.join(SUFFIXES)}",
         "no file" if file.suffix in SUFFIXES else f"one of {file.suffix!r}",
     )

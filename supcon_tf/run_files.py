@@ -21,7 +21,9 @@ from supcon_tf import (
     files,
     flagfiles,
     leftovers,
+    locks,
     origins,
+    outputs,
     rows,
     settings,
     trust,
@@ -32,7 +34,6 @@ ENCODED_LABELS = "labels.npy"  # below encoded/<split>
 ENCODED_RECORD = "made_of.json"
 _EVALUATE = "tools/evaluate.py makes it anew"
 _CHECKPOINT = "step-"  # before the step, eight digits or more
-_DAMAGED_METRICS = "Remove the line, or restore the file"
 _SHOWN_NAMES = 5  # of images, in a message
 # Settings that name data, which later tools read again.
 _DATA = (
@@ -84,6 +85,11 @@ class RunDirectory:
         self.language_model = self.path / "language_model"
         self.export = self.path / "export"
         self.converted = self.path / "converted"
+
+    @property
+    def unfinished_file(self) -> epath.Path:
+        """The mark of a run that is being created."""
+        return self.path / ".unfinished"
 
     def stage(self, name: str) -> RunDirectory:
         """The sub-directory of a linear stage, or of a transfer."""
@@ -319,17 +325,40 @@ class RunDirectory:
         Or where nothing can be written.
         """
         files.check_writable("run_dir", self.path)
-        if not self.path.exists() or not any(self.path.iterdir()):
+        for folder in (self.checkpoints, self.tensorboard):
+            if os.path.islink(folder):  # to a larger disk
+                files.check_writable("run_dir", os.path.realpath(folder))
+                exceptions.require(
+                    folder.is_dir(),
+                    f"{folder} must be a link to a folder that is there",
+                    os.readlink(folder),
+                )
+        if not (self.exists() or self.unfinished_file.exists()):
+            self._check_empty()
             return
-        if not self.settings_file.exists():
-            raise exceptions.InvalidValue(
-                f"{self.path} must be empty or a run directory, but holds "
-                "other files"
-            )
-        if not overwrite:
+        if self.exists() and not overwrite:
             raise exceptions.InvalidValue(
                 f"{self.path} holds a run already; go on with it by --resume, "
                 "replace it by --overwrite, or choose another directory"
+            )
+        outputs.check(self)
+
+    def _check_empty(self) -> None:
+        """Raises ValueError where others have put something here."""
+        if not self.path.exists():
+            return
+        names = {
+            x.name for x in self.path.iterdir() if not locks.is_lock(x.name)
+        }
+        links = {
+            x.name
+            for x in (self.checkpoints, self.tensorboard)
+            if os.path.islink(x)
+        }
+        if names - links:
+            raise exceptions.InvalidValue(
+                f"{self.path} must be empty or a run directory, but holds "
+                "other files"
             )
 
     def create(
@@ -341,14 +370,46 @@ class RunDirectory:
     ) -> None:
         """Starts a run here, in place of an earlier one.
 
+        A process that is killed meanwhile leaves none of the two, and a mark by
+        which the next one knows that what is left is nobody's.
+
         `own` are its resolved settings, `trained_on` the names of its training
         images, None where they have none, and `skipped` the files that could
         not be read.
         """
-        if self.exists():
-            self._remove_outputs()
         self.path.mkdir(parents=True, exist_ok=True)
-        self.record(own)
+        if self.exists() or self.unfinished_file.exists():
+            outputs.check(self)
+            self.unfinished_file.write_text("")
+            self.settings_file.unlink(missing_ok=True)  # no run from here on
+            outputs.remove(self)
+        self.unfinished_file.write_text("")
+        self._write_data(class_names, trained_on, skipped)
+        self.record(own)  # a run from here on
+        self.unfinished_file.unlink()
+
+    def complete(
+        self,
+        class_names: Sequence[str],
+        trained_on: Sequence[str] | None,
+        skipped: Sequence[str],
+    ) -> None:
+        """Writes what a run lacks that was killed as it began.
+
+        Of an earlier version, and before its first checkpoint: later, nobody
+        knows what it was trained on.
+        """
+        has_images = trained_on is None or self.images_file.exists()
+        is_whole = has_images and self.classes_file.exists()
+        if not is_whole and not steps_in(self.checkpoints):
+            self._write_data(class_names, trained_on, skipped)
+
+    def _write_data(
+        self,
+        class_names: Sequence[str],
+        trained_on: Sequence[str] | None,
+        skipped: Sequence[str],
+    ) -> None:
         names = list(class_names)
         files.write_json(self.classes_file, names, ensure_ascii=False)
         if trained_on is not None:
@@ -430,16 +491,6 @@ class RunDirectory:
             self.issues_file,
             self.issues_list,
         ]
-
-    def _remove_outputs(self) -> None:
-        for name in self.stages():
-            self.stage(name).path.rmtree()
-        # settings.flags, which makes it a run, goes last.
-        for path in reversed(list(vars(self).values())):
-            if path.is_dir() and path != self.path:
-                path.rmtree()
-            elif path != self.path:
-                path.unlink(missing_ok=True)
 
     def check_classes(self, class_names: tuple[str, ...]) -> None:
         """Raises ValueError unless the data has the classes of the run."""
@@ -581,21 +632,42 @@ def steps_in(checkpoints: epath.Path) -> list[int]:
     return sorted(int(step) for step in steps if step.isdigit())
 
 
-def read_metrics(path: epath.Path) -> list[dict[str, float | None]]:
+def read_metrics(
+    path: epath.Path, leave_out: bool = False
+) -> list[dict[str, float | None]]:
     """The epochs of a metrics.jsonl, in order; none where there is no file.
 
     Per epoch its number, `epoch`, and its figures by name; None for one that
     was not finite. A last line without its end, whose process was killed while
     it wrote, is left out.
+
+    Args:
+      path: of the file.
+      leave_out: leave out other lines that are damaged too.
+
+    Raises:
+      ValueError: a line is damaged; it is named.
     """
     if not path.exists():
         return []
     epochs = []
-    lines = path.read_text().splitlines(keepends=True)
-    for number, line in enumerate(lines, start=1):
-        if line.endswith("\n"):
-            with files.readable(f"{path}:{number}", _DAMAGED_METRICS):
-                epochs.append(dict(json.loads(line)))
+    # Bytes: a line that is damaged may be no text at all.
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+        try:
+            figures = json.loads(line)
+            is_whole = isinstance(figures["epoch"], int)
+        except (ValueError, TypeError, KeyError):
+            is_whole = False
+        if is_whole:
+            epochs.append(figures)
+            continue
+        exceptions.require(
+            leave_out,
+            f"{path}:{number} must be the figures of an epoch as JSON, but is "
+            "damaged: --resume, or deleting the line, goes on without that "
+            "epoch",
+            line[:40].decode(errors="backslashreplace"),
+        )
     return epochs
 
 

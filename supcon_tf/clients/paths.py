@@ -73,6 +73,11 @@ def find_texts(
     for place in map(epath.Path, places):
         if not place.exists():
             raise exceptions.NotFound(f"no file {place}")
+        exceptions.require(
+            files.is_regular(place),
+            "--text_files must be regular files",
+            f"{place}, a folder, a pipe or a device",
+        )
         found += [Text(line) for _, line in files.read_lines(place)]
     exceptions.require(found, "--text must not be empty", "none")
     return found

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import importlib.metadata
 
-from supcon_tf import config, data, exceptions, files
+from supcon_tf import config, data, exceptions, files, locks
 from supcon_tf.augment import geometry
 from supcon_tf.conversion import comparison, formats
 from supcon_tf.data import subsets
@@ -52,7 +52,8 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
     Raises:
       ImportError: the extra `onnx` is not installed and needed.
       ValueError: run or linear stage has no checkpoint, the run has no such
-        classifier, the data has other classes, or the directory exists.
+        classifier or is being converted by another process, the data has other
+        classes, or the directory exists or cannot be written.
     """
     run = runs.Run.open(
         settings.run_dir,
@@ -60,6 +61,15 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
         settings.data_dir,
         settings.architecture,
     )
+    files.check_writable("run_dir", run.files.converted)
+    with locks.held(run.files.path, "conversion"), run.reading():
+        return _converted(settings, run)
+
+
+def _converted(
+    settings: config.ConvertSettings, run: runs.Run
+) -> dict[str, object]:
+    """What `convert` returns, and its files."""
     run.check_rgb("conversion")
     run.check_one_label("conversion")
     checkpoint, directory = run.checkpoint, run.files.converted

@@ -7,6 +7,7 @@ batches. `through_service` lets other processes make the views.
 
 from supcon_tf import tracing
 from supcon_tf.data.examples import make_examples
+from supcon_tf.data.faults import reading
 from supcon_tf.data.images import (
     decode_and_crop,
     decode_central_view,

@@ -57,7 +57,7 @@ def load_folder(
         )
     may_be_empty = bool(splits) and split == "test"
     paths, labels, ignored = _list_files(
-        data_dir, folder, class_names, may_be_empty
+        data_dir, folder, class_names, may_be_empty, check_images
     )
     if not splits:
         is_test = partition.is_test(paths, labels, test_fraction, split_seed)
@@ -170,7 +170,8 @@ def _list_files(
     data_dir: str,
     folder: str,
     class_names: Sequence[str],
-    may_be_empty: bool = False,
+    may_be_empty: bool,
+    check_images: bool,
 ) -> tuple[list[str], np.ndarray, list[str]]:
     """Lists the images of classes, whose folders are those of a split.
 
@@ -188,6 +189,8 @@ def _list_files(
             path = os.path.join(data_dir, class_folder)
             listing = image_names.list_folder(path)
             _check_flat(path, class_folder, listing)
+            if not check_images:  # which says the same of more kinds
+                _check_regular(path, listing)
             prefix = os.path.join(class_folder, "")
             paths += [prefix + name for name in listing.images]
             others += [prefix + name for name in listing.others]
@@ -202,6 +205,15 @@ def _list_files(
             + (f" but {os.path.basename(others[0])}" if others else "")
         )
     return paths, np.array(labels, np.int64), ignored
+
+
+def _check_regular(path: str, listing: image_names.Listing) -> None:
+    """Raises ValueError for pipes and devices, which nobody may open."""
+    exceptions.require(
+        not listing.special,
+        "`data_dir` must hold only regular files",
+        f"{exceptions.listed(listing.special)} in {path}",
+    )
 
 
 def _check_flat(

@@ -12,6 +12,7 @@ import tensorflow as tf
 from supcon_tf import exceptions, image_names
 from supcon_tf.data import cache, inspection, partition, progress, sources
 
+_SHOWN_FAULTS = 5
 _NO_KEY = 0  # of a file whose size and time are not known
 
 
@@ -58,10 +59,11 @@ def make_source(
     ids = [image_names.readable(path) for path in paths]
     encoded = tf.constant([os.fsencode(x) for x in locations], tf.string)
     is_image, skipped = np.ones(len(ids), bool), ()
-    image_size = digests = None
+    image_size = digests = keys = None
     turned = ()
     if check_images:
-        inspected = _inspect(root, encoded, _keys(paths, locations))
+        keys = _keys(paths, locations)
+        inspected = _inspect(root, encoded, keys)
         is_image = inspected.is_image
         skipped = tuple(ids[row] for row in np.flatnonzero(~is_image))
         if skipped and not skip_bad_images:
@@ -85,6 +87,7 @@ def make_source(
         ids=tuple(ids[row] for row in kept),
         digests=digests,
         fingerprint=lambda: sources.fingerprint(_keys(paths, locations)[kept]),
+        faults=lambda: _faults(root, encoded, _keys(paths, locations), keys),
         **sources.by_index(
             tf.gather(encoded, kept),
             labels,
@@ -144,15 +147,43 @@ def _inspect(
     return inspected.spread(there, len(keys))
 
 
+def _faults(
+    root: str, locations: tf.Tensor, keys: np.ndarray, former: np.ndarray | None
+) -> list[str]:
+    """Files that cannot be read now, and why; of those that have changed.
+
+    Of all, where nobody has looked at them before.
+    """
+    if former is None:
+        rows = np.flatnonzero(~_inspect(root, locations, keys).is_image)
+    else:
+        rows = np.flatnonzero(keys != former)
+    told: list[str] = []
+    for row in rows:
+        why, location = _reason(locations[row])
+        if why != inspection.NOTHING:
+            told.append(f"{location} ({why})")
+        if len(told) > _SHOWN_FAULTS:
+            break
+    return told
+
+
+def _reason(location: tf.Tensor) -> tuple[str, str]:
+    """Why a file is no image, and its path as text."""
+    path = location.numpy()
+    shown = image_names.readable(os.fsdecode(path))
+    if os.path.isfile(path) or b"://" in path:
+        return inspection.reason(lambda: tf.io.read_file(location)), shown
+    is_there = os.path.lexists(path)
+    return "no regular file" if is_there else "not there", shown
+
+
 def _refuse(
     root: str, locations: tf.Tensor, ids: Sequence[str], is_image: np.ndarray
 ) -> None:
     """Says which files are not images, why, and what to do."""
     rows = np.flatnonzero(~is_image)
-    location = locations.numpy()[rows[0]]
-    why = "no regular file"
-    if os.path.isfile(location) or b"://" in location:
-        why = inspection.reason(lambda: tf.io.read_file(location))
+    why, _ = _reason(locations[rows[0]])
     raise exceptions.InvalidValue(
         "`data_dir` must hold only readable "
         f"{' '.join(image_names.SUFFIXES)} images, got {len(rows)} bad files "

@@ -32,6 +32,8 @@ _TURNED = (
     rb"|\x01\x12\x00\x03\x00\x00\x00\x01\x00[\x02-\x08])\C*"
 )
 
+NOTHING = "nothing is wrong now"  # of `reason`
+
 # From positions [n], rising, to a dataset of (position, record).
 Records = Callable[[np.ndarray], tf.data.Dataset]
 
@@ -132,7 +134,7 @@ def reason(read: Callable[[], tf.Tensor]) -> str:
         images.decode_image(read())
     except tf.errors.OpError as error:
         return exceptions.reason(error.message)
-    return "nothing is wrong now"
+    return NOTHING
 
 
 def check_depth(inspection: Inspection, place: str) -> None:

@@ -244,7 +244,7 @@ def _forms(path: str) -> tuple[str, ...]:
 
 def _exists(root: str, path: str) -> bool:
     location = image_files.full_path(root, path)
-    return "://" in location or os.path.exists(location)
+    return "://" in location or os.path.isfile(location)  # no pipe, no device
 
 
 def _refuse_missing(manifest: str, missing: Collection[str]) -> None:
@@ -254,7 +254,7 @@ def _refuse_missing(manifest: str, missing: Collection[str]) -> None:
         if name in missing
     ]
     raise exceptions.InvalidValue(
-        f"{manifest} must name files that are there, got {len(missing)} that "
-        f"are not: {exceptions.listed(named, _SHOWN)}; leave them out with "
-        "`skip_bad_images`"
+        f"{manifest} must name regular files that are there, got "
+        f"{len(missing)} that are not: {exceptions.listed(named, _SHOWN)}; "
+        "leave them out with `skip_bad_images`"
     )

@@ -15,6 +15,9 @@ from supcon_tf import exceptions
 from supcon_tf.data import partition
 from supcon_tf.defaults import MOST_CHANNELS
 
+# Classes without names, some of which may have no image, are at most so many.
+_CLASSES_PER_IMAGE, _MOST_UNNAMED = 10, 1000
+
 # Examples, as they are encoded; ImageNet's 50,000 are 5.5 GB.
 SHUFFLE_BUFFER = 50_000
 
@@ -71,6 +74,8 @@ class Source:
         where nobody has read them.
       fingerprint: returns a text that changes where the examples may have: by
         size and time of the files that they are read from.
+      faults: looks at the files again; returns the first that are no longer as
+        they were, or cannot be read, each with the reason.
 
     Example:
       >>> import numpy as np
@@ -111,6 +116,9 @@ class Source:
     )
     fingerprint: Callable[[], str] = dataclasses.field(
         default=str, repr=False, compare=False
+    )
+    faults: Callable[[], list[str]] = dataclasses.field(
+        default=list, repr=False, compare=False
     )
 
     def __post_init__(self):
@@ -243,6 +251,13 @@ def from_arrays(
     )
     labels = _checked_labels(np.asarray(labels), len(images))
     if class_names is None:
+        exceptions.require(
+            labels.max() < _CLASSES_PER_IMAGE * len(images) + _MOST_UNNAMED,
+            "`labels` must be in 0..classes-1, or `class_names` be given, of "
+            f"{len(images)} images",
+            f"labels up to {labels.max()}, which would be so many classes: "
+            "np.unique(labels, return_inverse=True) makes numbers from 0 on",
+        )
         class_names = [str(label) for label in range(int(labels.max()) + 1)]
     counts = collections.Counter(class_names)
     repeated = [name for name, count in counts.items() if count > 1]

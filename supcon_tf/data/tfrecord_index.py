@@ -131,6 +131,12 @@ def _split_files(directory: epath.Path) -> dict[str, list[str]]:
     )
     names = sorted(x.name for x in directory.iterdir() if "-of-" in x.name)
     names = [name for name in names if not name.startswith(".")]
+    for name in names if "://" not in str(directory) else ():
+        exceptions.require(
+            files.is_regular(directory / name),
+            f"{directory} must hold regular files",
+            f"{name}, a folder, a pipe, a device or a broken link",
+        )
     of_splits = collections.defaultdict(list)
     for name in names:
         of_splits[partition.split_of_file(name)].append(name)

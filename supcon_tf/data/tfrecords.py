@@ -88,6 +88,7 @@ def load_tfrecords(
         is_multi_label=index.is_multi_label,
         weights=weights,
         read_weight=_weight_reader(mean),
+        faults=lambda: _faults(directory, names, index.states),
         **{"image_size": index.image_size} | fields,
     )
 
@@ -99,6 +100,27 @@ def _keys(directory: epath.Path, examples: dict[str, int]) -> np.ndarray:
         first = np.uint64(cache.key(name, *files.state(directory / name)))
         keys.append(first + np.arange(count, dtype=np.uint64))  # may wrap
     return np.concatenate(keys)
+
+
+def _faults(
+    directory: epath.Path,
+    names: Sequence[str],
+    states: dict[str, Sequence[int]],
+) -> list[str]:
+    """Files that have changed since they were looked at."""
+    told = []
+    for name in names:
+        try:
+            size, _ = state = files.state(directory / name)
+        except (OSError, tf.errors.OpError):
+            told.append(f"{directory / name} (not there)")
+            continue
+        if list(state) != list(states[name]):
+            told.append(
+                f"{directory / name} ({size} bytes, was {states[name][0]}; "
+                "changed since)"
+            )
+    return told
 
 
 def _name(examples: dict[str, int], position: int) -> str:

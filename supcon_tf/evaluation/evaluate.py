@@ -7,7 +7,15 @@ import dataclasses
 
 import numpy as np
 
-from supcon_tf import config, data, distribute, exceptions, files, run_files
+from supcon_tf import (
+    config,
+    data,
+    distribute,
+    exceptions,
+    files,
+    locks,
+    run_files,
+)
 from supcon_tf.data import hierarchy, subsets
 from supcon_tf.evaluation import (
     classifying,
@@ -50,8 +58,9 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
 
     Raises:
       ImportError: the extra `corruptions` is not installed and needed.
-      ValueError: run_dir is no pretrained run, the data has other classes, or
-        the corruptions cannot be had or compared.
+      ValueError: run_dir is no pretrained run, or one that another process
+        evaluates, the data has other classes, or the corruptions cannot be had
+        or compared.
     """
     run = runs.open_run(
         settings.run_dir,
@@ -62,6 +71,16 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
         drop_duplicates=settings.drop_duplicates,
         architecture=settings.architecture,
     )
+    files.check_writable("run_dir", run.files.encoded)
+    owner = run.evaluation_owner.path
+    with locks.held(owner, "evaluation"), run.reading():
+        return _evaluated(settings, run)
+
+
+def _evaluated(
+    settings: config.EvaluateSettings, run: runs.Run
+) -> dict[str, object]:
+    """What `evaluate` returns, and its files."""
     checkpoint, image_size = run.checkpoint, run.image_size
     unseen = run.has_unseen_classes
     corrupted, ancestors = _checked(settings, run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
 
 import numpy as np
 from etils import epath
@@ -70,7 +71,7 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
     run = runs.Run.open(settings.run_dir, architecture=settings.architecture)
-    checkpoint, stage = run.checkpoint, run.files.stage(settings.name)
+    stage = run.files.stage(settings.name)
     measured = files.read_json(stage.transfer_file, {})
     if settings.resume and measured:
         stage.check_same(_resolved(settings, run))
@@ -85,46 +86,24 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
         settings.strategy,
     )
     settings, images, test = _data(settings, run)
-    select_by = _select_by(settings, images.is_multi_label)
-    labels, test_labels = map(subsets.labels_of, (images, test))
+    _select_by(settings, images.is_multi_label)  # a wrong one is found now
+    labels = subsets.labels_of(images)
     draws = selection.make_draws(settings, images.class_names, labels)
-    loop.open_run(settings, stage, images, strategy)
-    with strategy.scope():
-        console.print_header(images, settings.image_size, settings)
-        console.print_line("encoder", checkpoint)
-        used = np.unique(np.concatenate([draw.images for draw in draws]))
-        method = _METHODS[settings.method](settings, run, images, test, used)
-    records, probabilities = [], []
-    for draw in draws:
-        record = selection.train(method, draw, labels, select_by)
-        probabilities.append(method.predict())
-        record["test"] = selection.measure(probabilities[-1], test_labels)
-        records.append(record)
-    measured = {
-        "dataset": images.name,
-        "image_size": settings.image_size,
-        "method": settings.method,
-        "pretrained_on": run.settings.dataset,
-        "encoder": checkpoint,
-        "made_of": {"encoder": run.identity},
-        "classes": len(images.class_names),
-        "test_images": len(test_labels),
-        "select_by": select_by,
-        **_over_draws(records),
-    }
-    if not distribute.is_chief(strategy):
-        return measured
-    every = np.stack(probabilities) if len(draws) > 1 else probabilities[0]
-    kept = classifying.keep(every, every.size // every.shape[-1])
-    stage.write_predictions(
-        kept.probabilities,
-        test_labels,
-        test.ids,
-        test.class_names,
-        kept.classes,
-    )
-    files.write_atomically(stage.transfer_file, results.to_json(measured))
-    stage.trainings.rmtree(missing_ok=True)
+    with (
+        loop.open_run(settings, stage, images, strategy),
+        data.reading(lambda: (images, test)),
+    ):
+        with strategy.scope():
+            console.print_header(images, settings.image_size, settings)
+            console.print_line("encoder", run.checkpoint)
+            used = np.unique(np.concatenate([draw.images for draw in draws]))
+            make = _METHODS[settings.method]
+            method = make(settings, run, images, test, used)
+        measured, probabilities = _measured(
+            settings, run, method, draws, labels, subsets.labels_of(test)
+        )
+        if distribute.is_chief(strategy):
+            _write(stage, test, measured, probabilities)
     return measured
 
 
@@ -196,6 +175,59 @@ def transfer_table(measured: dict[str, object]) -> str:
         line = f"{scores.find(name).label:<16}{measured['test'][name]:8.4f}"
         lines.append(line + (f" ± {deviation[name]:.4f}" if deviation else ""))
     return "\n".join(lines)
+
+
+def _measured(
+    settings: config.TransferSettings,
+    run: runs.Run,
+    method: selection.Method,
+    draws: Sequence[selection.Draw],
+    labels: np.ndarray,
+    test_labels: np.ndarray,
+) -> tuple[dict[str, object], list[np.ndarray]]:
+    """What `transfer_encoder` returns, and each draw's probabilities."""
+    images = method.images
+    select_by = _select_by(settings, images.is_multi_label)
+    records, probabilities = [], []
+    for draw in draws:
+        record = selection.train(method, draw, labels, select_by)
+        probabilities.append(method.predict())
+        record["test"] = selection.measure(probabilities[-1], test_labels)
+        records.append(record)
+    measured = {
+        "dataset": images.name,
+        "image_size": settings.image_size,
+        "method": settings.method,
+        "pretrained_on": run.settings.dataset,
+        "encoder": run.checkpoint,
+        "made_of": {"encoder": run.identity},
+        "classes": len(images.class_names),
+        "test_images": len(test_labels),
+        "select_by": select_by,
+        **_over_draws(records),
+    }
+    return measured, probabilities
+
+
+def _write(
+    stage: run_files.RunDirectory,
+    test: data.Source,
+    measured: dict[str, object],
+    probabilities: list[np.ndarray],
+) -> None:
+    """Writes the stage; transfer.json, by which it is complete, last."""
+    several = len(probabilities) > 1
+    every = np.stack(probabilities) if several else probabilities[0]
+    kept = classifying.keep(every, every.size // every.shape[-1])
+    stage.write_predictions(
+        kept.probabilities,
+        subsets.labels_of(test),
+        test.ids,
+        test.class_names,
+        kept.classes,
+    )
+    files.write_atomically(stage.transfer_file, results.to_json(measured))
+    stage.trainings.rmtree(missing_ok=True)
 
 
 def _data(

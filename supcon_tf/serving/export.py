@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from etils import epath
 
-from supcon_tf import config, exceptions, measures, text
+from supcon_tf import config, exceptions, files, locks, measures, text
 from supcon_tf.serving import inputs, metadata, model
 from supcon_tf.training import console, representations, runs
 
@@ -30,8 +30,8 @@ def export(
 
     Raises:
       ValueError: run or linear stage has no checkpoint, the run has no such
-        classifier, the version exists, or `max_pixels` refuses ordinary
-        photographs.
+        classifier or is being exported by another process, the version exists,
+        or `max_pixels` refuses ordinary photographs.
     """
     run = runs.open_run(
         settings.run_dir,
@@ -40,6 +40,13 @@ def export(
         train_file=settings.train_file,
         architecture=settings.architecture,
     )
+    files.check_writable("run_dir", run.files.export)
+    with locks.held(run.files.path, "export"), run.reading():
+        return _exported(settings, run)
+
+
+def _exported(settings: config.ExportSettings, run: runs.Run) -> epath.Path:
+    """What `export` does, once no other process does it."""
     takes = _takes(run, settings)
     versions = run.files.export
     newest = max(run.files.exports(), default=0)

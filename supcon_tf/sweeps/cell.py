@@ -9,16 +9,14 @@ log: a heading per part, and, where it fails, one line at the end.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import pathlib
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
 
-from supcon_tf import config, evaluation, exceptions, training
+from supcon_tf import config, evaluation, exceptions, locks, training
 from supcon_tf.sweeps import records
 
 # Of which a cell has those that it has settings of, in this order.
@@ -38,7 +36,8 @@ def main(path: str) -> None:
     cell = records.CellDirectory(pathlib.Path(path))
     try:
         evaluate = cell.read_settings(config.EvaluateSettings)
-        with _alone(evaluate.run_dir):
+        # A sweep that was killed and started again may meet its earlier cell.
+        with locks.held(evaluate.run_dir, locks.TRAINING, wait=True):
             for heading, train, kind in _TRAININGS:
                 if cell.has(kind):
                     print(records.HEADING + heading, flush=True)
@@ -54,21 +53,6 @@ def _end_with_parent() -> None:
     """Ends this process, saved, when the sweep that started it is gone."""
     sys.stdin.read()  # never written to, closed by the parent's end
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-@contextlib.contextmanager
-def _alone(run_dir: str) -> Iterator[None]:
-    """Waits until no other process works on a run, such as one that saves.
-
-    A sweep that was killed and started again may meet its earlier cell.
-    """
-    pathlib.Path(run_dir).mkdir(parents=True, exist_ok=True)
-    directory = os.open(run_dir, os.O_RDONLY)
-    try:
-        fcntl.flock(directory, fcntl.LOCK_EX)  # freed by any end of a process
-        yield
-    finally:
-        os.close(directory)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,10 @@ class EpochRecords(tf.keras.callbacks.Callback):
         self.start_epoch = start_epoch
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        kept = [x for x in self.run.metrics() if x["epoch"] <= self.start_epoch]
+        read = run_files.read_metrics(self.run.metrics_file, leave_out=True)
+        # Of two lines of an epoch, as of two processes, the later.
+        epochs = {figures["epoch"]: figures for figures in read}
+        kept = [epochs[x] for x in sorted(epochs) if x <= self.start_epoch]
         if self.run.metrics_file.exists():
             lines = [json.dumps(figures) + "\n" for figures in kept]
             files.write_atomically(self.run.metrics_file, "".join(lines))

@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
-from supcon_tf import config, data, distribute, exceptions, run_files
+from supcon_tf import (
+    config,
+    data,
+    distribute,
+    exceptions,
+    locks,
+    run_files,
+)
 from supcon_tf.settings import adopt
 from supcon_tf.training import (
     builders,
@@ -42,9 +49,10 @@ def check_run(
     """The settings, with what they leave to the run as it has it already.
 
     Raises:
-      ValueError: the directory is taken or cannot be written: found before
-        anything is read.
+      ValueError: the directory is taken, by a run or by a process that works
+        on it, or cannot be written: found before anything is read.
     """
+    locks.check(run.path, locks.TRAINING)
     if settings.resume and run.exists():
         recorded = run.recorded(type(settings))
         paths = vars(settings) | {"run_dir": recorded.run_dir}
@@ -55,6 +63,7 @@ def check_run(
     return settings
 
 
+@contextlib.contextmanager
 def open_run(
     settings: devices.StageSettings,
     run: run_files.RunDirectory,
@@ -62,27 +71,44 @@ def open_run(
     strategy: tf.distribute.Strategy,
     skipped: Sequence[str] = (),
     made_of: Mapping[str, object] | None = None,
-) -> bool:
+) -> Iterator[bool]:
     """Starts a run in its directory, or finds the one to go on with.
 
     One that goes on may have more epochs than it was begun with. `strategy` is
     the one whose chief writes, and `made_of` what `materials` found; the others
-    are those of `fit`.
+    are those of `fit`. While it is entered, no other process can open the run.
 
-    Returns:
+    Yields:
       Whether the run goes on.
 
     Raises:
       ValueError: the directory is taken, or its run has other settings,
         classes or images, or is of another checkpoint.
     """
-    if not distribute.is_chief(strategy):
-        pass
-    elif settings.resume and run.exists():
+    with contextlib.ExitStack() as stack:
+        if distribute.is_chief(strategy):
+            stack.enter_context(locks.held(run.path, locks.TRAINING))
+            _open(settings, run, images, skipped, made_of or {})
+        with _peers_may_be_lost(strategy):  # the chief, by what it found above
+            devices.wait_for_all(strategy)
+        yield settings.resume and bool(run_files.steps_in(run.checkpoints))
+
+
+def _open(
+    settings: devices.StageSettings,
+    run: run_files.RunDirectory,
+    images: data.Source,
+    skipped: Sequence[str],
+    made_of: Mapping[str, object],
+) -> None:
+    """What the chief writes as a run is opened, or why it cannot be."""
+    unread = (*images.skipped, *skipped)
+    if settings.resume and run.exists():
         run.check_same(settings)
+        run.complete(images.class_names, images.ids, unread)
         run.check_classes(images.class_names)
         run.check_images(images.ids)
-        materials.check(run, made_of or {})
+        materials.check(run, made_of)
         epochs = getattr(run.recorded(type(settings)), "epochs", None)
         run.record(settings)  # files that have moved, a larger number of epochs
         if epochs is not None and settings.epochs > epochs:
@@ -96,11 +122,7 @@ def open_run(
         checkpoints.remove_partial(run.best)
     else:
         run.check_free(settings.overwrite)
-        unread = (*images.skipped, *skipped)
         run.create(settings, images.class_names, images.ids, unread)
-    with _peers_may_be_lost(strategy):  # the chief, by what it found above
-        devices.wait_for_all(strategy)
-    return settings.resume and bool(run_files.steps_in(run.checkpoints))
 
 
 def fit(
@@ -134,42 +156,77 @@ def fit(
     Raises:
       ValueError: as `open_run`; the newest checkpoint is damaged or no fit.
       FloatingPointError: a loss or a weight is no longer finite.
+      ValueError: or a file of the images is lost; the run is saved before.
       OSError: a checkpoint could not be written.
       Preempted: a signal came, and the run is saved; or a worker is gone.
     """
     strategy = model.distribute_strategy
     parts = builders.checkpointed(model) | {"optimizer": model.optimizer}
-    _, workers = own = distribute.shard(strategy)
+    own = distribute.shard(strategy)
     make_batches(0, own)  # wrong ones begin no run
     made_of = materials.of_training(images) | {**(made_of or {})}
-    resumes = open_run(settings, run, images, strategy, skipped, made_of)
-    steps = steps or data.steps_per_epoch(images, settings.batch_size)
-    start = _start(run, model, parts, steps, resumes, made_of)
-    if start.epoch >= settings.epochs:
-        if not resumes:
+    opened = open_run(settings, run, images, strategy, skipped, made_of)
+    with opened as resumes:
+        steps = steps or data.steps_per_epoch(images, settings.batch_size)
+        start = _start(run, model, parts, steps, resumes, made_of)
+        if start.epoch < settings.epochs:
+            saver = saving.Saver(run.checkpoints, parts, settings, start)
+            shown = views and views(0, own)
+            _fit(
+                settings,
+                run,
+                images,
+                model,
+                make_batches,
+                saver,
+                measures,
+                shown,
+            )
+        elif not resumes:
             is_chief = distribute.is_chief(strategy)
             checkpoints.save(run.checkpoints, parts, start, is_chief=is_chief)
-        return
+
+
+def _fit(
+    settings: devices.StageSettings,
+    run: run_files.RunDirectory,
+    images: data.Source,
+    model: tf.keras.Model,
+    make_batches: MakeBatches,
+    saver: saving.Saver,
+    measures: Sequence[tf.keras.callbacks.Callback],
+    views: tf.data.Dataset | None,
+) -> None:
+    """Trains from where the saver starts; the others are those of `fit`."""
+    strategy, start = model.distribute_strategy, saver.start
     wait = progress.DataWait()
-    saver = saving.Saver(run.checkpoints, parts, settings, start)
-    shown = views and views(0, own)
     watchers = make_callbacks(
-        settings, run, strategy, start, wait, measures, shown, images
+        settings, run, strategy, start, wait, measures, views, images
     )
     # Several workers make the batches of each replica themselves.
+    workers = distribute.num_workers(strategy)
     replicas = strategy.num_replicas_in_sync // workers if workers > 1 else 1
     batches = devices.distributed(
         strategy,
         lambda shard: wait.attach(make_batches(start.step, shard), replicas),
     )
     with saver.notice, _peers_may_be_lost(strategy):
-        model.fit(
-            batches,
-            epochs=settings.epochs,
-            steps_per_epoch=steps,
-            verbose=progress.verbosity(),
-            callbacks=[*watchers, saver],
-        )
+        try:
+            with data.reading(lambda: (images,)):
+                model.fit(
+                    batches,
+                    epochs=settings.epochs,
+                    steps_per_epoch=start.epoch_steps,
+                    verbose=progress.verbosity(),
+                    callbacks=[*watchers, saver],
+                )
+        except exceptions.FileLost as error:
+            progress.end_live_line()
+            step = saver.save_last()
+            raise exceptions.FileLost(
+                f"{error}: saved at step {step}; once the data are as they "
+                "were, --resume goes on from there"
+            ) from error
 
 
 def _start(

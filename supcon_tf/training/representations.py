@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from supcon_tf import data, distribute, exceptions, measures
 from supcon_tf.models import pixels
+from supcon_tf.training import console, progress
 
 
 def represent(
@@ -208,6 +209,7 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
             )
         self.every = every
         self.k = k
+        self._sources = train, test
         self._queries = data.make_examples(
             test, batch_size, image_size=image_size
         )
@@ -232,8 +234,15 @@ class KnnAccuracy(tf.keras.callbacks.Callback):
         )
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        if (epoch + 1) % self.every == 0:
-            logs["knn_accuracy"] = self._accuracy()
+        if (epoch + 1) % self.every:
+            return
+        logs["knn_accuracy"] = float("nan")
+        try:
+            with data.reading(lambda: self._sources):
+                logs["knn_accuracy"] = self._accuracy()
+        except exceptions.FileLost as error:  # the training needs no k-NN
+            progress.end_live_line()
+            console.print_line("no k-NN", str(error))
 
     def _accuracy(self) -> float:
         """The share of the test split that its neighbours classify right."""

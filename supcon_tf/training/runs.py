@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -179,6 +180,10 @@ class Run:
         elif self.data_settings != self.settings:
             self.files.check_trained_on(images.ids or ())
         return images
+
+    def reading(self) -> contextlib.AbstractContextManager[None]:
+        """Names the file where one of its data can no longer be read."""
+        return data.reading(lambda: self._splits.values())
 
     def _check_there(self, name: str) -> None:
         """Raises ValueError where nothing is at a path of the data."""

@@ -46,6 +46,7 @@ class Saver(tf.keras.callbacks.Callback):
         self.start = start
         self.notice = preemption.Notice()
         self._added_up = start.metrics
+        self._last = start.step, start.step  # that is done, that is saved
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         # Asks for the method below.
@@ -82,6 +83,7 @@ class Saver(tf.keras.callbacks.Callback):
         step = self.epoch * self.start.epoch_steps + steps
         epochs, rest = divmod(step, self.start.epoch_steps)
         ends = epochs == self.settings.epochs
+        self._last = step, self._last[1]
         # All workers must save the same step.
         preempted = not ends and devices.any_worker(
             self.model.distribute_strategy, self.notice.came
@@ -99,11 +101,26 @@ class Saver(tf.keras.callbacks.Callback):
             )
             raise preemption.Preempted
 
+    def save_last(self) -> int:
+        """Saves the last step that is done, if it is not; returns it.
+
+        Several workers must save together, and one alone cannot: there, what
+        is saved stays.
+        """
+        step, saved = self._last
+        if distribute.num_workers(self.model.distribute_strategy) > 1:
+            return saved
+        if step > saved:
+            within = step % self.start.epoch_steps
+            self._save(step, self._metrics() if within else {})
+        return step
+
     def _save(self, step: int, metrics: dict[str, list[object]]) -> None:
         callbacks.check_finite_weights(self.model)
         is_chief = distribute.is_chief(self.model.distribute_strategy)
         done = dataclasses.replace(self.start, step=step, metrics=metrics)
         checkpoints.save(self.directory, self.parts, done, is_chief=is_chief)
+        self._last = step, step
         if is_chief:
             checkpoints.prune(
                 self.directory,

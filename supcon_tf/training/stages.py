@@ -241,34 +241,37 @@ def _fit_on_representations(
 
     It takes seconds, so it is saved at its end only.
     """
-    inputs, labels = representations.represent(
-        classifier.encoder,
-        images,
-        batch_size=settings.batch_size,
-        image_size=size,
-    )
+    with data.reading(lambda: (images,)):
+        inputs, labels = representations.represent(
+            classifier.encoder,
+            images,
+            batch_size=settings.batch_size,
+            image_size=size,
+        )
     steps = -(-len(labels) // settings.batch_size)
     model = tf.keras.Sequential([classifier.classifier])
     _compile(settings, model, steps, images)
     strategy = classifier.distribute_strategy
     made_of = materials.of_training(images) | made_of
-    loop.open_run(settings, stage, images, strategy, made_of=made_of)
     start = checkpoints.Progress(0, steps)
-    if settings.epochs:  # newer Keras refuses to train for none
-        model.fit(
-            inputs,
-            labels,
-            sample_weight=images.weights,
-            batch_size=settings.batch_size,
-            epochs=settings.epochs,
-            verbose=0,  # an epoch takes milliseconds
-            callbacks=loop.make_callbacks(settings, stage, strategy, start),
+    with loop.open_run(settings, stage, images, strategy, made_of=made_of):
+        if settings.epochs:  # newer Keras refuses to train for none
+            model.fit(
+                inputs,
+                labels,
+                sample_weight=images.weights,
+                batch_size=settings.batch_size,
+                epochs=settings.epochs,
+                verbose=0,  # an epoch takes milliseconds
+                callbacks=loop.make_callbacks(settings, stage, strategy, start),
+            )
+        checkpoints.save(
+            stage.checkpoints,
+            builders.checkpointed(classifier) | {"optimizer": model.optimizer},
+            checkpoints.Progress(
+                settings.epochs * steps, steps, made_of=made_of
+            ),
         )
-    checkpoints.save(
-        stage.checkpoints,
-        builders.checkpointed(classifier) | {"optimizer": model.optimizer},
-        checkpoints.Progress(settings.epochs * steps, steps, made_of=made_of),
-    )
 
 
 def _compile(

@@ -184,6 +184,17 @@ def test_a_file_of_weights_runs_no_code(write, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize("name", ["evil.h5", "evil"])
+def test_a_model_runs_no_code_under_its_own_name(name, tmp_path):
+    """Whole models, of which the weights alone are read."""
+    kind = {} if name == "evil.h5" else {"save_format": "tf"}
+    hostile(tmp_path).save(tmp_path / name, **kind)
+    (tmp_path / "ran").unlink(missing_ok=True)
+    with pytest.raises(ValueError, match="`weights` must be a file of all"):
+        models.load_weights(backbone_encoder(2), tmp_path / name)
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize(
     "name", ["encoder.keras", "encoder.weights.h5", "backbone.h5"]
 )

@@ -133,7 +133,7 @@ def test_representations_computed_once_train_the_same_classifier(
             training.load_encoder(finished_run.path), 3
         )
         classifier.build((None, 16, 16, 3))
-        fit(constant, stage, images, classifier, 16)  # full batches: no order
+        fit(constant, stage, images, classifier, 16, {})  # no order
         losses.append([f["loss"] for f in stage.metrics()])
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
 

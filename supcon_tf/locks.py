@@ -1,0 +1,207 @@
+"""Locks: of two processes that write the same files, the second is refused.
+
+A lock is a hidden file in the directory, locked by flock: the system frees it
+with any end of its process, so that what a killed one leaves is no lock. The
+file says who holds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import pathlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+from supcon_tf import exceptions, files
+
+# Of a run or a stage; evaluation, export and conversion may go on beside it.
+TRAINING = "training"
+
+_NAME = ".{}.lock"
+_PATIENCE = 1.0  # seconds: `check` holds a lock for a moment
+_PAUSE = 0.05
+# What file systems say that know no flock, such as some of Lustre and FUSE.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+_HELD: dict[str, int] = {}  # of this process: path of a lock to its thread
+
+
+@contextlib.contextmanager
+def held(
+    directory: str | os.PathLike[str], work: str, wait: bool = False
+) -> Iterator[None]:
+    """Holds the lock of some work on a directory while it is entered.
+
+    The directory is made where it is not there, and removed again if nothing
+    is in it at the end. A thread may enter a lock that it holds. Directories
+    that are not on this machine have no locks.
+
+    Args:
+      directory: whose files are written.
+      work: what is done there, a word: others may go on beside it.
+      wait: until the lock is free, rather than to be refused.
+
+    Raises:
+      ValueError: another process, or thread, holds it, which is named; or
+        nothing can be written there.
+    """
+    path = _path(directory, work)
+    if path is None or _HELD.get(path) == threading.get_ident():
+        yield
+        return
+    files.check_writable("run_dir", directory)
+    made = _make(pathlib.Path(path).parent)
+    try:
+        descriptor = _acquire(path, wait)
+        _HELD[path] = threading.get_ident()
+        try:
+            yield
+        finally:
+            del _HELD[path]
+            with contextlib.suppress(OSError):
+                os.unlink(path)  # while it is held: see `_is_at`
+            os.close(descriptor)
+    finally:
+        for folder in made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def check(directory: str | os.PathLike[str], work: str) -> None:
+    """Raises ValueError where another process holds a lock; writes nothing."""
+    path = _path(directory, work)
+    if path is None or _HELD.get(path) == threading.get_ident():
+        return
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return  # there is none, or none that can be asked
+    try:
+        if not _lock(descriptor, path, fcntl.LOCK_SH):
+            _refuse(path)
+    finally:
+        os.close(descriptor)
+
+
+def check_all(directory: str | os.PathLike[str]) -> None:
+    """As `check`, of all locks of a directory."""
+    for path in files.children(directory, _NAME.format("*")):
+        check(directory, path.name.removeprefix(".").removesuffix(".lock"))
+
+
+def is_lock(name: str) -> bool:
+    """Whether a file is a lock, by its name."""
+    return name.startswith(".") and name.endswith(".lock")
+
+
+def _path(directory: str | os.PathLike[str], work: str) -> str | None:
+    directory = os.fspath(directory)
+    if "://" in directory:
+        return None
+    return os.path.join(os.path.realpath(directory), _NAME.format(work))
+
+
+def _make(directory: pathlib.Path) -> list[pathlib.Path]:
+    """Makes a directory; which ones it had to make, the innermost first."""
+    missing = [x for x in (directory, *directory.parents) if not x.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    return missing
+
+
+def _acquire(path: str, wait: bool) -> int:
+    """The descriptor of a lock that is held."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            if _lock(descriptor, path, fcntl.LOCK_EX):
+                if _is_at(path, descriptor):
+                    with contextlib.suppress(OSError):  # of a full disk
+                        os.truncate(descriptor, 0)
+                        os.write(descriptor, json.dumps(_myself()).encode())
+                    return descriptor
+            elif not wait and time.monotonic() > until:
+                _refuse(path)
+            else:
+                time.sleep(_PAUSE)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: str, kind: int) -> bool:
+    """Locks an open file, unless another process holds it."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return not _runs_here(_holder(path))
+    return True
+
+
+def _is_at(path: str, descriptor: int) -> bool:
+    """Whether an open file still has its name: its holder removes it."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _myself() -> dict[str, object]:
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "started": _started(os.getpid()),
+        "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+    }
+
+
+def _holder(path: str) -> dict[str, object]:
+    """What a lock says of its holder; {} where that has not written it."""
+    try:
+        return dict(json.loads(pathlib.Path(path).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _runs_here(holder: dict[str, object]) -> bool:
+    """Whether a holder is another process of this machine that still runs.
+
+    By its number and its start, for numbers come again. Of other machines
+    nobody knows.
+    """
+    pid, started = holder.get("pid"), holder.get("started")
+    if holder.get("host") != socket.gethostname() or pid == os.getpid():
+        return False
+    return started is not None and _started(pid) == started
+
+
+def _started(pid: object) -> str | None:
+    """When a process began, as the system counts; None where there is none."""
+    try:
+        status = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # Behind the name of the program, which may hold anything.
+    return status.rpartition(")")[2].split()[19]
+
+
+def _refuse(path: str) -> None:
+    holder, directory = _holder(path), os.path.dirname(path)
+    work = os.path.basename(path).removeprefix(".").removesuffix(".lock")
+    who = "another process"
+    if holder:
+        who = "process {pid} on {host}, since {since}".format(**holder)
+    raise exceptions.InvalidValue(
+        f"the {work} of {directory} must be done by one process at a time, got "
+        f"another that is at it: {who}; wait for its end, or end it"
+    )

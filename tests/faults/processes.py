@@ -1,0 +1,99 @@
+"""What fault tests share: processes that are killed, and full disks."""
+
+import contextlib
+import pathlib
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests import forks
+
+# Runs a program again and again, each time in a process of its own, which is
+# killed as it is about to change something below a folder: before its first
+# change, before its second, until it comes to its end. `prepare` comes before
+# and `verify` behind each, in the process that stays.
+_KILLED_EVERYWHERE = """
+import os, signal, sys
+
+FOLDER = sys.argv[1]
+{program}
+CHANGES = {{"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate"}}
+
+def changes(event, arguments):
+    if event == "open":
+        path, mode, flags = arguments
+        written = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        return written and str(path).startswith(FOLDER)
+    return event in CHANGES and str(arguments[0]).startswith(FOLDER)
+
+for count in range(1000):
+    prepare()
+    child = os.fork()
+    if not child:
+        left = count
+
+        def hook(event, arguments):
+            global left
+            if (event == "open" or event in CHANGES) and changes(
+                event, arguments
+            ):
+                left -= 1
+                if left < 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(hook)
+        run()
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    assert code in (0, -signal.SIGKILL), code
+    verify(count)
+    if code == 0:
+        break
+print(count)
+"""
+
+
+def kill_everywhere(program: str, folder: pathlib.Path) -> int:
+    """Kills a process before each change that it makes below a folder.
+
+    Args:
+      program: defines `prepare()`, `run()` and `verify(count)`, after so many
+        changes; the folder is `FOLDER`.
+      folder: below which files are changed.
+
+    Returns:
+      How many changes the whole of it makes.
+    """
+    text = _KILLED_EVERYWHERE.format(program=program)
+    ended = forks.run(text, str(folder))
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return int(ended.stdout.splitlines()[-1])
+
+
+@contextlib.contextmanager
+def holder(program: str, *arguments: str) -> Iterator[forks.Fork]:
+    """A process of a program that prints a line, and then stays."""
+    fork = forks.Fork(f"{program}\nimport time\ntime.sleep(900)", *arguments)
+    try:
+        fork.read_line()
+        yield fork
+    finally:
+        fork.kill()
+        fork.wait()
+
+
+@contextlib.contextmanager
+def small_disk(path: pathlib.Path, size: str) -> Iterator[pathlib.Path]:
+    """A file system of a size such as 64k; skips where none can be mounted."""
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no disk can be mounted here: {error}")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
