@@ -254,8 +254,7 @@ def _refuse_missing(manifest: str, missing: Collection[str]) -> None:
         if name in missing
     ]
     raise exceptions.InvalidValue(
-        f"{manifest} must name files that are there, got {len(missing)} that "
-        "are not, or are no regular files: "
-        f"{exceptions.listed(named, _SHOWN)}; leave them out with "
-        "`skip_bad_images`"
+        f"{manifest} must name files that are there, got {len(missing)} "
+        f"that are not: {exceptions.listed(named, _SHOWN)}; leave them out "
+        "with `skip_bad_images`"
     )
