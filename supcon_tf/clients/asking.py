@@ -89,10 +89,10 @@ def _rows(
     """Rows of a batch of files, some of which may not be readable."""
     read, rows = {}, {}
     for file in batch:
-        if not isinstance(file, paths.Text) and not file.is_file():
-            # A pipe or a device might be read without end.
-            there = "no regular file" if file.exists() else "not there"
-            rows[file] = {"error": there}
+        if not isinstance(file, paths.Text) and not (
+            file.is_file() or file.is_dir() or not file.exists()
+        ):  # a pipe or a device might be read without end
+            rows[file] = {"error": "no regular file"}
             continue
         try:
             read[file] = file.read_bytes()

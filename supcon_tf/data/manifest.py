@@ -254,7 +254,7 @@ def _refuse_missing(manifest: str, missing: Collection[str]) -> None:
         if name in missing
     ]
     raise exceptions.InvalidValue(
-        f"{manifest} must name regular files that are there, got "
-        f"{len(missing)} that are not: {exceptions.listed(named, _SHOWN)}; "
-        "leave them out with `skip_bad_images`"
+        f"{manifest} must name files that are there, got {len(missing)} "
+        f"that are not: {exceptions.listed(named, _SHOWN)}; leave them out "
+        "with `skip_bad_images`"
     )
