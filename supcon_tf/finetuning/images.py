@@ -79,13 +79,17 @@ def finetune_images(
     with strategy.scope():
         _print_start(settings, images, test, held)
         search = tuning.Tuning(settings, run, part, held)
-        frozen = search.frozen()
+        with data.reading(lambda: (images,)):
+            frozen = search.frozen()
         settings = search.settings = _within(settings, part, search.seconds)
         made_of = materials.of_training(images)
-        loop.open_run(settings, run, images, strategy, test.skipped, made_of)
-        if not run_files.steps_in(run.checkpoints):
-            tuned = _tuned(search, frozen)
-            _finish(run, search, frozen, tuned, made_of)
+        opened = loop.open_run(
+            settings, run, images, strategy, test.skipped, made_of
+        )
+        with opened as is_complete:
+            if not is_complete:
+                tuned = _tuned(search, frozen)
+                _finish(run, search, frozen, tuned, made_of)
     run.trainings.rmtree(missing_ok=True)
     console.print_line("fine-tuned", run.latest_checkpoint())
     return run
