@@ -124,7 +124,7 @@ def read_json(
     Raises:
       ValueError: it cannot be read as JSON of that type.
     """
-    with readable(path, remedy or _DAMAGED):
+    with readable(path, remedy):
         try:
             if not path.exists():
                 return absent
@@ -133,7 +133,10 @@ def read_json(
             return absent
         if absent is None or isinstance(content, _KINDS[type(absent)]):
             return content
-        raise ValueError(f"{type(content).__name__} in it")
+    raise exceptions.InvalidValue(
+        f"{path} must be as it was written, but is damaged: "
+        f"{type(content).__name__} in it. {remedy or _DAMAGED}"
+    )
 
 
 @contextlib.contextmanager
