@@ -9,7 +9,7 @@ import socket
 import tensorflow as tf
 from absl import logging
 
-from supcon_tf import doors, exceptions, proxies
+from supcon_tf import exceptions, listening, proxies
 
 _TF_CONFIG_EXAMPLE = (
     '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, '
@@ -68,7 +68,7 @@ def _multi_worker() -> tf.distribute.Strategy:
         else implementations.RING
     )
     hosts = {address.rpartition(":")[0] for address in machines}
-    with doors.opened("this worker of TF_CONFIG", *sorted(hosts)):
+    with listening.opened("this worker of TF_CONFIG", *sorted(hosts)):
         return tf.distribute.MultiWorkerMirroredStrategy(
             communication_options=options
         )

@@ -10,7 +10,7 @@ from concurrent import futures
 import tensorflow as tf
 from tensorflow.data.experimental import service
 
-from supcon_tf import doors, exceptions, proxies
+from supcon_tf import exceptions, listening, proxies
 
 _CONNECT_SECONDS = 5.0  # A port that is open answers in a round trip.
 _START_SECONDS = 60.0  # Time to start what a cluster starts all at once.
@@ -120,7 +120,7 @@ def start_dispatcher(
         and the same port, it goes on there. None keeps it in memory.
       host: name of this machine by which workers and trainers reach it. At any
         but localhost it is open to all networks, without a password, and a
-        warning says so: see `doors`.
+        warning says so: see `listening`.
 
     Returns:
       The server, whose `target` ends in its port.
@@ -130,7 +130,7 @@ def start_dispatcher(
     """
     _check_free(port)
     proxies.go_around()
-    with doors.opened("the dispatcher", host):
+    with listening.opened("the dispatcher", host):
         return service.DispatchServer(
             service.DispatcherConfig(
                 port=port,
@@ -172,7 +172,7 @@ def start_workers(
         _check_free(port)
     # TensorFlow puts in the port.
     address = f"{host}:%port%"
-    with doors.opened("the worker", host):
+    with listening.opened("the worker", host):
         return [
             service.WorkerServer(
                 service.WorkerConfig(

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from supcon_tf import doors
+from supcon_tf import listening
 from tests import forks, processes, workers
 
 TOOL = processes.ROOT / "tools" / "data_service.py"
@@ -22,7 +22,7 @@ def outer():
         except OSError:
             pytest.skip("this machine is on no network")
         address = probe.getsockname()[0]
-    if doors.is_loopback(address):
+    if listening.is_loopback(address):
         pytest.skip("this machine is on no network")
     return address
 
@@ -120,7 +120,7 @@ def test_workers_of_one_machine_are_for_it_alone(outer):
 
 def test_other_sockets_of_the_process_stay_as_they_are(outer):
     with socket.create_server(("", 0)) as mine:
-        with doors.opened("a server", "localhost"):
+        with listening.opened("a server", "localhost"):
             theirs = socket.create_server(("", 0))
         with theirs:
             assert reaches(outer, mine.getsockname()[1])
@@ -130,7 +130,7 @@ def test_other_sockets_of_the_process_stay_as_they_are(outer):
 
 def test_what_cannot_be_closed_says_so(monkeypatch, caplog):
     monkeypatch.delattr(socket, "SO_BINDTODEVICE")
-    with doors.opened("a server", "localhost"):
+    with listening.opened("a server", "localhost"):
         server = socket.create_server(("", 0))
     server.close()
     (record,) = caplog.records

@@ -21,8 +21,8 @@ def is_loopback(host: str) -> bool:
     """Whether a name or address is reached from its own machine alone.
 
     Example:
-      >>> from supcon_tf import doors
-      >>> [doors.is_loopback(x) for x in ("localhost", "[::1]", "10.0.0.1")]
+      >>> from supcon_tf import listening
+      >>> [listening.is_loopback(x) for x in ("localhost", "[::1]", "10.0.0.1")]
       [True, True, False]
     """
     host = host.strip("[]")
