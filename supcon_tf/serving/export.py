@@ -40,23 +40,27 @@ def export(
         train_file=settings.train_file,
         architecture=settings.architecture,
     )
-    files.check_writable("run_dir", run.files.export)
-    with locks.held(run.files.path, "export"), run.reading():
-        return _exported(settings, run)
-
-
-def _exported(settings: config.ExportSettings, run: runs.Run) -> epath.Path:
-    """What `export` does, once no other process does it."""
-    takes = _takes(run, settings)
+    if directory is not None:
+        with run.reading():
+            return _exported(settings, run, epath.Path(directory))
     versions = run.files.export
-    newest = max(run.files.exports(), default=0)
-    if directory is None:
+    files.check_writable("run_dir", versions)
+    with locks.held(run.files.path, "export"), run.reading():
+        newest = max(run.files.exports(), default=0)
         directory = versions / str(settings.version or newest + 1)
-    directory = epath.Path(directory)
-    if directory.exists():
-        raise exceptions.InvalidValue(
-            f"--version must not exist in {versions}, got {settings.version}"
+        exceptions.require(
+            not directory.exists(),
+            f"--version must not exist in {versions}",
+            settings.version,
         )
+        return _exported(settings, run, directory)
+
+
+def _exported(
+    settings: config.ExportSettings, run: runs.Run, directory: epath.Path
+) -> epath.Path:
+    """Writes the export; `export` says what is raised."""
+    takes = _takes(run, settings)
     name = run.choose_classifier(settings.classifier)
     exceptions.require(
         not (run.is_multi_label and settings.prototypes),
