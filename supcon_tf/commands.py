@@ -18,7 +18,7 @@ import threading
 import typing
 
 import supcon_tf
-from supcon_tf import command_line, config, files, trust
+from supcon_tf import command_line, config, files, run_files, trust
 from supcon_tf.settings import Settings, from_flagfile
 
 # Those of flags/, which the package carries.
@@ -112,7 +112,8 @@ def finetune(settings: config.FinetuneSettings) -> None:
     if not run.exports():
         own = config.ExportSettings(settings.run_dir, **named)
         supcon_tf.serving.export(own)
-    print(f"ask it       python tools/predict.py --run_dir={run.path} IMAGE")
+    ask = run_files.command("predict", run_dir=run.path)
+    print(f"ask it       {ask} photo.jpg")
 
 
 def finetune_text(settings: config.FinetuneTextSettings) -> None:

@@ -101,7 +101,9 @@ def test_documented_make_targets_exist():
 
 
 def test_the_readmes_python_runs(tmp_path):
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    three_lines, code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    names = re.findall(r"supcon_tf\.(\w+)|model\.(\w+)", three_lines)
+    assert names == [("finetune", ""), ("", "predict")]
     assert "epochs=3," in code and "width=0.5" in code
     code = code.replace("epochs=3,", "epochs=1,").replace("0.5)", "0.1)")
     code += "\nassert representations.shape == (360, 26), representations"
