@@ -31,6 +31,12 @@ _BATCH = 64
 class Prediction:
     """What a classifier says of an image or a text.
 
+    Example:
+      >>> import supcon_tf
+      >>> answer = supcon_tf.Prediction("dark", 0.9, {"dark": 0.9, "mid": 0.1})
+      >>> answer.name, answer.probabilities["mid"]
+      ('dark', 0.1)
+
     Attributes:
       name: of the most probable class.
       probability: of this class, in 0..1.
@@ -52,9 +58,7 @@ class Predictor:
     Example:
       >>> import supcon_tf
       >>> model = supcon_tf.load("runs/mine")
-      >>> sorted(model.predict("photos/test/dark/0.png").probabilities)
-      ['bright', 'dark', 'mid']
-      >>> model.encode(["photos/test/dark/0.png"]).shape
+      >>> model.encode(["photos/test/dark/00.png"]).shape
       (1, 26)
 
     Attributes:
@@ -170,7 +174,7 @@ def finetune(
       ...     "photos", "runs/by_hand", init_from="runs/mine", image_size=16,
       ...     epochs=1, learning_rates=(0.01,), overwrite=True,
       ... )
-      >>> model.predict("photos/test/dark/0.png").name in ("dark", "mid")
+      >>> model.predict("photos/test/dark/00.png").name in ("dark", "mid")
       True
 
     Raises:
@@ -197,6 +201,12 @@ def load(
     Args:
       path: of a run, an export, or a folder of versions of exports.
       architecture: as of `load_encoder`, for a run without an export.
+
+    Example:
+      >>> import supcon_tf
+      >>> model = supcon_tf.load("runs/mine")
+      >>> model.encode("photos/test/dark/00.png").shape
+      (26,)
 
     Raises:
       ValueError: there is neither, or the files of the export were changed.

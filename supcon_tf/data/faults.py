@@ -36,6 +36,13 @@ def reading(several: Callable[[], Iterable[sources.Source]]) -> Iterator[None]:
     Args:
       several: what is read, asked for where something fails.
 
+    Example:
+      >>> from supcon_tf import data
+      >>> photos = data.load("folder", "train", "photos")
+      >>> with data.reading(lambda: [photos]):
+      ...     images = data.make_examples(photos, 4, image_size=16)
+      ...     batch, labels = next(iter(images))
+
     Raises:
       ValueError: a file is not as it was when its source was made.
     """

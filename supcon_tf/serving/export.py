@@ -53,7 +53,11 @@ def export(
             f"--version must not exist in {versions}",
             settings.version,
         )
-        return _exported(settings, run, directory)
+        _exported(settings, run, directory)
+    name = run.choose_classifier(settings.classifier)
+    console.print_line("classifier", name)
+    console.print_line("exported", directory)
+    return directory
 
 
 def _exported(
@@ -89,8 +93,6 @@ def _exported(
         batch_timeout=settings.batch_timeout_ms / 1000,
         finish=lambda path: metadata.write_metadata(path, run, settings, name),
     )
-    console.print_line("classifier", name)
-    console.print_line("exported", directory)
     return directory
 
 
