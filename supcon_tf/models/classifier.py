@@ -93,9 +93,10 @@ class ClassifierModel(_OnEncoder):
 class LinearClassifier(_OnEncoder):
     """The linear classifier of stage 2 on a frozen encoder.
 
-    Freezes `encoder` (sets its `trainable` to False) and always calls it in
-    inference mode under a stop-gradient: none of its weights or BN statistics
-    changes in `fit`.
+    Always calls `encoder` in inference mode under a stop-gradient, and counts
+    its weights among those that do not train: none of its weights or BN
+    statistics changes in `fit`. The encoder's own `trainable` stays as it is,
+    so that a model that shares the encoder can go on training it.
 
     Args:
       encoder: images to representations; see `Encoder`. Any other Keras model
@@ -126,7 +127,19 @@ class LinearClassifier(_OnEncoder):
         **kwargs: object,
     ) -> None:
         super().__init__(encoder, num_classes, name=name, **kwargs)
-        self.encoder.trainable = False
+
+    @property
+    def trainable_weights(self) -> list[tf.Variable]:
+        """What the optimizer updates: nothing of the encoder."""
+        return self.classifier.trainable_weights if self.trainable else []
+
+    @property
+    def non_trainable_weights(self) -> list[tf.Variable]:
+        """The rest, all of the encoder."""
+        training = {id(weight) for weight in self.trainable_weights}
+        parts = self.encoder, self.classifier
+        weights = [weight for part in parts for weight in part.weights]
+        return [weight for weight in weights if id(weight) not in training]
 
     def call(self, images: tf.Tensor) -> tf.Tensor:
         """What `encoder` takes, [B, H, W, 3], to [B, classes] float32."""
