@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from supcon_tf import exceptions, tracing
 from supcon_tf.augment import geometry, randomness
-from supcon_tf.data import images, sampling, sources
+from supcon_tf.data import epoch_steps, images, sampling, sources
 
 # What a seed is for: folded in first, so that no two uses share their bits.
 _ORDER, _VIEW = 0, 1  # Uses of the run's seed.
@@ -47,6 +47,7 @@ def steps_per_epoch(source: sources.Source, batch_size: int) -> int:
     return source.num_examples // batch_size
 
 
+@epoch_steps.told
 def make_views(
     source: sources.Source,
     batch_size: int,
@@ -94,7 +95,8 @@ def make_views(
     Returns:
       An infinite dataset of (views [batch_size / count, num_views, S, S, C] of
       the type of the source, labels [batch_size / count] int32), and of a
-      source with weights of a third, [batch_size / count] float32.
+      source with weights of a third, [batch_size / count] float32. Models of
+      this package know its epochs: `fit` needs no steps, and goes on with it.
 
     Raises:
       ValueError: an argument is out of range, no image size is known, or

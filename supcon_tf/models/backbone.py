@@ -124,6 +124,9 @@ class BackboneEncoder(base.Model):
                 f"{exceptions.one_line(error)}"
             ) from error
 
+    def _check_shape(self, shape: tf.TensorShape) -> None:
+        layers.check_images(shape)
+
     def call(
         self, images: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:

@@ -80,6 +80,9 @@ class ClassifierModel(_OnEncoder):
         shape = layers.folded_shape(input_shape, self.encoder)
         super()._build_parts(shape)
 
+    def _check_shape(self, shape: tf.TensorShape) -> None:
+        layers.folded_shape(shape, self.encoder)
+
     def call(self, views: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """[B, V, H, W, 3] uint8, or float in 0..255, to [B, V, classes]."""
 
@@ -140,6 +143,9 @@ class LinearClassifier(_OnEncoder):
         parts = self.encoder, self.classifier
         weights = [weight for part in parts for weight in part.weights]
         return [weight for weight in weights if id(weight) not in training]
+
+    def _check_shape(self, shape: tf.TensorShape) -> None:
+        self.encoder._check_shape(shape)
 
     def call(self, images: tf.Tensor) -> tf.Tensor:
         """What `encoder` takes, [B, H, W, 3], to [B, classes] float32."""

@@ -128,6 +128,9 @@ class SupConModel(base.Model):
             True,
         )
 
+    def _check_shape(self, shape: tf.TensorShape) -> None:
+        layers.folded_shape(shape, self.encoder)
+
     def call(self, views: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """[B, V, H, W, 3] uint8, or float in 0..255, to [B, V, dim] float32."""
         return self._outputs(views, training)[0]
