@@ -39,6 +39,7 @@ BELOW = {
         "defaults",
         "files",
         "image_names",
+        "models",
         "proxies",
         "rows",
         "tracing",

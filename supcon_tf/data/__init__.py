@@ -2,10 +2,12 @@
 
 `load` or `from_arrays` makes a `Source`, one split of a labelled image set;
 `make_views` turns it into training batches, `make_examples` into evaluation
-batches. `through_service` lets other processes make the views.
+batches; `views_of` makes views of any other dataset. `through_service` lets
+other processes make the views.
 """
 
 from supcon_tf import tracing
+from supcon_tf.data.dataset_views import views_of
 from supcon_tf.data.examples import make_examples
 from supcon_tf.data.images import (
     decode_and_crop,

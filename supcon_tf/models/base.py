@@ -104,11 +104,9 @@ class Model(tf.keras.Model):
         x = self._built_for(x)
         steps = keras_data.steps_of(x, steps_per_epoch)
         first_step = initial_epoch * (steps or 0)
-        x, went_on = keras_data.going_on(x, self, first_step)
-        before = self._steps_trained()
-        try:
+        with keras_data.going_on(x, self, first_step) as batches:
             return super().fit(
-                self._checked(x),
+                self._checked(batches),
                 *args,
                 initial_epoch=initial_epoch,
                 steps_per_epoch=steps,
@@ -118,12 +116,6 @@ class Model(tf.keras.Model):
                 ),
                 **kwargs,
             )
-        finally:
-            went_on(self._steps_trained() - before)
-
-    def _steps_trained(self) -> int:
-        optimizer = getattr(self, "optimizer", None)  # None before `compile`
-        return int(optimizer.iterations) if optimizer else 0
 
     def evaluate(
         self,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -66,20 +67,24 @@ def steps_of(data: object, steps: int | None) -> int | None:
     return epochs.steps if epochs and steps is None else steps
 
 
+@contextlib.contextmanager
 def going_on(
     data: object, model: tf.keras.Model, initial_step: int
-) -> tuple[object, Callable[[int], None]]:
+) -> Iterator[object]:
     """The batches behind those that a model was fitted to, if they are told.
 
-    And what takes the number of steps that it is fitted to them now.
+    What it is fitted to them meanwhile counts from then on.
     """
     epochs = getattr(data, "epochs", None)
-    if epochs is None:
-        return data, lambda steps: None
-    before = epochs.trained.get(model, 0)
-    step = max(epochs.start_step + before, initial_step)
-
-    def add(steps: int) -> None:
+    optimizer = getattr(model, "optimizer", None)  # None before `compile`
+    if epochs is None or optimizer is None:
+        yield data
+        return
+    trained = epochs.trained.get(model, 0)
+    step = max(epochs.start_step + trained, initial_step)
+    before = tf.convert_to_tensor(optimizer.iterations)
+    try:
+        yield data if step == epochs.start_step else epochs.make(step)
+    finally:
+        steps = int(tf.convert_to_tensor(optimizer.iterations) - before)
         epochs.trained[model] = step - epochs.start_step + steps
-
-    return (data if step == epochs.start_step else epochs.make(step)), add
