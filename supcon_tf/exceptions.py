@@ -8,6 +8,7 @@ defect, and keeps its traceback.
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import re
 import types
 from collections.abc import Iterable, Sequence
@@ -100,6 +101,8 @@ def import_extra(
 ) -> list[types.ModuleType]:
     """Imports modules of packages that an extra brings.
 
+    The command that the message has keeps the TensorFlow that is installed.
+
     Raises:
       ImportError: one does not import; the message names the extra.
     """
@@ -108,5 +111,13 @@ def import_extra(
     except ImportError as error:
         raise MissingPackage(
             f"this must have the extra `{extra}`: pip install "
-            f"'supcon_tf[{extra}]'{remedy}, got: {error}"
+            f"'supcon_tf[{extra}]'{_kept()}{remedy}, got: {error}"
         ) from error
+
+
+def _kept() -> str:
+    """What makes pip keep the TensorFlow that is installed, if one is."""
+    try:
+        return f" tensorflow=={importlib.metadata.version('tensorflow')}"
+    except importlib.metadata.PackageNotFoundError:
+        return ""  # or tensorflow-cpu and the like, which have other names
