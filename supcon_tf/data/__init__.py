@@ -19,5 +19,6 @@ from supcon_tf.data.pipeline import make_views, steps_per_epoch
 from supcon_tf.data.sampling import class_balanced
 from supcon_tf.data.service import check_service, through_service
 from supcon_tf.data.sources import Source, from_arrays
+from supcon_tf.data.subsets import train_and_validation
 from supcon_tf.data.tfrecord_writer import write_tfrecords
 from supcon_tf.data.tokens import from_tokens, make_token_views
