@@ -53,9 +53,9 @@ def told(
         def from_step(step: int) -> tf.data.Dataset:
             return make(source, batch_size, *args, start_step=step, **kwargs)
 
+        batches = from_step(start_step)  # which checks the arguments
         steps = source.num_examples // batch_size
-        epochs = Epochs(steps, start_step, from_step)
-        return _telling(from_step(start_step), epochs)
+        return _telling(batches, Epochs(steps, start_step, from_step))
 
     return making
 

@@ -101,6 +101,7 @@ class Model(tf.keras.Model):
             images that are not in 0..255; of a dataset the latter is
             tf.errors.InvalidArgumentError.
         """
+        _check_callbacks(kwargs.get("callbacks"))
         x = self._built_for(x)
         steps = keras_data.steps_of(x, steps_per_epoch)
         first_step = initial_epoch * (steps or 0)
@@ -163,6 +164,16 @@ class Model(tf.keras.Model):
         takes_pixels = getattr(encoder, "takes_pixels", False)
         return pixels.checked(x) if takes_pixels else x
 
+    def save(
+        self,
+        filepath: str | os.PathLike[str],
+        *args: object,
+        **kwargs: object,
+    ) -> None:
+        """Keras' save; ValueError for HDF5, which has no such models."""
+        _check_format(filepath)
+        super().save(filepath, *args, **kwargs)
+
     def get_config(self) -> dict[str, object]:
         # Model.get_config is empty for a subclass; Layer's has name and dtype.
         config = tf.keras.layers.Layer.get_config(self)
@@ -175,6 +186,12 @@ class Model(tf.keras.Model):
                 value.pop("build_config", None)
             config[name] = list(value) if isinstance(value, tuple) else value
         return config
+
+    def compile_from_config(self, config: dict[str, object]) -> None:
+        """Keras' step of load_model, which passes over a `compile` of ours."""
+        self.compile(**tf.keras.saving.deserialize_keras_object(config))
+        if self.built:
+            self.optimizer.build(self.trainable_variables)
 
     @classmethod
     def from_config(cls, config: dict[str, object]) -> Model:
@@ -236,6 +253,24 @@ class Model(tf.keras.Model):
             saved,
         )
         super().load_own_variables(store)
+
+
+def _check_callbacks(callbacks: object) -> None:
+    """Raises ValueError for what could not be saved after the first epoch."""
+    for callback in tf.nest.flatten(callbacks):
+        if isinstance(callback, tf.keras.callbacks.ModelCheckpoint):
+            if not callback.save_weights_only:
+                _check_format(callback.filepath)
+
+
+def _check_format(filepath: str | os.PathLike[str]) -> None:
+    suffix = os.path.splitext(os.fspath(filepath))[1]
+    exceptions.require(
+        suffix not in (".h5", ".hdf5", ".hdf"),
+        "`filepath` must end in .keras for a whole model, or in .weights.h5 "
+        "for its weights alone (save_weights_only=True of ModelCheckpoint)",
+        os.fspath(filepath),
+    )
 
 
 def count_weights(group: h5py.Group) -> int:

@@ -34,6 +34,18 @@ class _OnEncoder(base.Model):
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
+def accuracy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Whether each view [B, V] is predicted right, 0 or 1: a metric of Keras.
+
+    Labels are [B] or [B, 1] integers, or [B, classes] shares of them.
+    """
+    if labels.shape.rank == 2 and labels.shape[1] != 1:
+        labels = tf.argmax(labels, axis=1)
+    labels = tf.cast(tf.reshape(labels, [-1, 1]), tf.int64)
+    return tf.cast(tf.argmax(logits, axis=2) == labels, tf.float32)
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
 class ClassifierModel(_OnEncoder):
     """Encoder and linear classifier, trained together on every view.
 
@@ -75,6 +87,19 @@ class ClassifierModel(_OnEncoder):
         **kwargs: object,
     ) -> None:
         super().__init__(encoder, num_classes, cosine, name=name, **kwargs)
+
+    def compile(
+        self,
+        optimizer: str | tf.keras.optimizers.Optimizer = "rmsprop",
+        loss: tf.keras.losses.Loss | None = None,
+        metrics: object = None,
+        **kwargs: object,
+    ) -> None:
+        """Keras' compile; "accuracy" is that of every view."""
+        metrics = tf.nest.map_structure(
+            lambda x: accuracy if x in ("accuracy", "acc") else x, metrics
+        )
+        super().compile(optimizer, loss, metrics, **kwargs)
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
         shape = layers.folded_shape(input_shape, self.encoder)

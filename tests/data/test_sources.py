@@ -1,10 +1,13 @@
 """Sources in memory, and the messages of load."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from supcon_tf import data
+from supcon_tf.data import examples
 
 
 def read_all(source, seeds=None):
@@ -152,3 +155,25 @@ def test_arrays_are_not_constants_of_the_graph():
         tf.TensorSpec([], tf.int64)
     )
     assert len(read.graph.as_graph_def().SerializeToString()) < 10_000
+
+
+def test_examples_are_decoded_once(image_folder, monkeypatch):
+    """Where they fit into memory; else in every epoch."""
+    source = data.load(image_folder, "test")
+    reads = []
+
+    def read(record):
+        image, label = source.read(record)
+        kept = tf.numpy_function(reads.append, [label], [])
+        with tf.control_dependencies([kept] if kept is not None else []):
+            return image, tf.identity(label)
+
+    counted = dataclasses.replace(source, read=read)
+    for limit, epochs in ((examples._LARGEST_HELD, 1), (100, 2)):
+        monkeypatch.setattr(examples, "_LARGEST_HELD", limit)
+        batches = data.make_examples(counted, 8, image_size=16)
+        first, second = ([x.numpy() for x, _ in batches] for _ in range(2))
+        for a, b in zip(first, second, strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert len(reads) == epochs * source.num_examples
+        reads.clear()

@@ -148,3 +148,43 @@ def test_views_are_refused_where_images_are_taken(kind):
             with pytest.raises(ValueError, match="`images` must be .batch, h"):
                 call(batch)
         model(batch[:, 0])
+
+
+def test_accuracy_is_that_of_projections_or_of_every_view(tmp_path):
+    model = models.SupConModel(network(), models.ProjectionHead(8, (8,)))
+    rule = "`metrics` must be of projections, as losses.ContrastiveAccuracy.. "
+    with pytest.raises(ValueError, match=rule + ".*, got accuracy"):
+        model.compile("sgd", losses.SupConLoss(), metrics=["accuracy"])
+    model.compile(
+        "sgd", losses.SupConLoss(), metrics=[losses.ContrastiveAccuracy()]
+    )
+    model.fit(views(), verbose=0)
+
+    model = models.ClassifierModel(network(), 4)
+    model.compile("sgd", losses.CrossEntropyLoss(), metrics=["accuracy"])
+    history = model.fit(views(), validation_data=views(), verbose=0).history
+    x = np.concatenate([x for x, _ in views().take(STEPS)])
+    y = np.concatenate([y for _, y in views().take(STEPS)])
+    right = model(x).numpy().argmax(axis=2) == y[:, None]
+    assert history["val_accuracy"] == [pytest.approx(right.mean())]
+    model.save(tmp_path / "model.keras")
+    again = tf.keras.models.load_model(tmp_path / "model.keras")
+    shares = np.eye(4)[y].astype(np.float32)
+    for labels in (y, shares):
+        measured = again.evaluate(x, labels, verbose=0, return_dict=True)
+        assert measured["accuracy"] == pytest.approx(right.mean())
+
+
+def test_hdf5_is_refused_before_an_epoch(tmp_path):
+    model, path = recording_model(), str(tmp_path / "x.h5")
+    checkpoint = tf.keras.callbacks.ModelCheckpoint
+    message = "`filepath` must end in .keras .*weights.h5.*, got .*x.h5"
+    with pytest.raises(ValueError, match=message):
+        model.fit(views(), callbacks=[checkpoint(path)])
+    assert model.sums == []
+    path = str(tmp_path / "x.weights.h5")
+    callbacks = [checkpoint(path, save_weights_only=True)]
+    model.fit(views(), callbacks=callbacks, verbose=0)
+    model.load_weights(path)
+    with pytest.raises(ValueError, match=message):
+        model.save(tmp_path / "x.h5")
