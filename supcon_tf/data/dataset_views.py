@@ -60,8 +60,9 @@ def views_of(
       >>> import tensorflow as tf
       >>> from supcon_tf import data
       >>> photos = tf.keras.utils.image_dataset_from_directory(
-      ...     "photos/train", image_size=(32, 32), batch_size=16, verbose=False
+      ...     "photos/train", image_size=(32, 32), batch_size=16
       ... )
+      Found 48 files belonging to 3 classes.
       >>> views = data.views_of(photos, augmentation="simaugment")
       >>> [tuple(part.shape) for part in views.element_spec]
       [(None, 2, 32, 32, 3), (None,)]
