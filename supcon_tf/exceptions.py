@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import importlib.metadata
 import os
 import re
 import types
@@ -122,6 +123,8 @@ def import_extra(
 ) -> list[types.ModuleType]:
     """Imports modules of packages that an extra brings.
 
+    The command that the message has keeps the TensorFlow that is installed.
+
     Raises:
       ImportError: one does not import; the message names the extra.
     """
@@ -130,5 +133,13 @@ def import_extra(
     except ImportError as error:
         raise MissingPackage(
             f"this must have the extra `{extra}`: pip install "
-            f"'supcon_tf[{extra}]'{remedy}, got: {error}"
+            f"'supcon_tf[{extra}]'{_kept()}{remedy}, got: {error}"
         ) from error
+
+
+def _kept() -> str:
+    """What makes pip keep the TensorFlow that is installed, if one is."""
+    try:
+        return f" tensorflow=={importlib.metadata.version('tensorflow')}"
+    except importlib.metadata.PackageNotFoundError:
+        return ""  # or tensorflow-cpu and the like, which have other names

@@ -57,6 +57,7 @@ BELOW = {
         "listening",
         "files",
         "image_names",
+        "models",
         "proxies",
         "rows",
         "tracing",

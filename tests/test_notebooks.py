@@ -161,6 +161,12 @@ TOYS = {
         "temperature 0.1: top-1 .+ and (.+)",
         (0.3, 1),
     ),
+    "keras": (
+        {"width=0.25": "width=0.125", "epochs = 5\n": "epochs = 3\n"},
+        2,
+        "test accuracy (.+)",
+        (0.9, 1),
+    ),
     "labels": (
         {
             "epochs = 30\n": "epochs = 4\n",

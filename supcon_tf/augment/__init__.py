@@ -15,6 +15,7 @@ from supcon_tf.augment.geometry import (
     resize_crop,
 )
 from supcon_tf.augment.mixing import CutMix, MixUp
+from supcon_tf.augment.named import policy
 from supcon_tf.augment.policies import (
     AutoAugment,
     Identity,

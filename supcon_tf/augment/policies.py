@@ -228,7 +228,9 @@ class SimAugment(_Policy):
     `warp.random_warp`), the probability that of the blur. The released recipes
     left the warp off: `warp_probability=0` is their policy, and faster. The
     paper also names rotations, without a range; neither SimCLR nor the released
-    code has any, so they are off.
+    code has any, so they are off. These are the paper's defaults; the name
+    "simaugment", in Python as on the command line, is a milder one: strength
+    0.25, neither warp nor blur.
 
     Args:
       strength: of the jitter, 0 to 2.5: 0.5 for CIFAR, 1 for ImageNet; see

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import exceptions, rows
+from supcon_tf import defaults, exceptions, rows
 from supcon_tf.settings import Settings, setting
 
 _IN_FILES = "folder", "manifest", "tfrecord"
@@ -211,16 +211,22 @@ class AugmentationSettings(Settings):
     )
     """AutoAugment, RandAugment: red, green and blue, 0 to 255, of what was
     outside the image."""
-    jitter_strength: float = setting(0.25, at_least=0, at_most=2.5)
+    jitter_strength: float = setting(
+        defaults.SIM_AUGMENT["strength"], at_least=0, at_most=2.5
+    )
     """SimAugment: strength of the colour jitter; the paper has 0.5 on CIFAR,
     SimCLR 1.0 on ImageNet."""
     jitter_probability: float = setting(0.8, at_least=0, at_most=1)
     """SimAugment: share of views jittered."""
     grayscale_probability: float = setting(0.2, at_least=0, at_most=1)
     """SimAugment: share of views turned grey."""
-    warp_probability: float = setting(0.0, at_least=0, at_most=1)
+    warp_probability: float = setting(
+        defaults.SIM_AUGMENT["warp_probability"], at_least=0, at_most=1
+    )
     """SimAugment: share of views warped; the paper has 0.5."""
-    blur_probability: float = setting(0.0, at_least=0, at_most=1)
+    blur_probability: float = setting(
+        defaults.SIM_AUGMENT["blur_probability"], at_least=0, at_most=1
+    )
     """SimAugment: share of views blurred; the paper has 0.5."""
     rotation_probability: float = setting(0.0, at_least=0, at_most=1)
     """SimAugment: share of views rotated, by up to 30 degrees; the paper names

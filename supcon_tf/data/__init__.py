@@ -2,10 +2,12 @@
 
 `load` or `from_arrays` makes a `Source`, one split of a labelled image set;
 `make_views` turns it into training batches, `make_examples` into evaluation
-batches. `through_service` lets other processes make the views.
+batches; `views_of` makes views of any other dataset. `through_service` lets
+other processes make the views.
 """
 
 from supcon_tf import tracing
+from supcon_tf.data.dataset_views import views_of
 from supcon_tf.data.examples import make_examples
 from supcon_tf.data.faults import reading
 from supcon_tf.data.images import (
@@ -18,5 +20,6 @@ from supcon_tf.data.pipeline import make_views, steps_per_epoch
 from supcon_tf.data.sampling import class_balanced
 from supcon_tf.data.service import check_service, through_service
 from supcon_tf.data.sources import Source, from_arrays
+from supcon_tf.data.subsets import train_and_validation
 from supcon_tf.data.tfrecord_writer import write_tfrecords
 from supcon_tf.data.tokens import from_tokens, make_token_views

@@ -9,6 +9,8 @@ import tensorflow as tf
 from supcon_tf.augment import geometry
 from supcon_tf.data import images, pipeline, sources, subsets, tokens
 
+_LARGEST_HELD = 2**28  # bytes of pixels
+
 
 def make_examples(
     source: sources.Source,
@@ -18,6 +20,9 @@ def make_examples(
     positions: npt.ArrayLike | None = None,
 ) -> tf.data.Dataset:
     """Makes the batches of evaluation: every example once, in fixed order.
+
+    Those of up to 256 MiB of pixels stay in memory once they have been read, as
+    for the epochs of a linear classifier.
 
     Args:
       source: any split.
@@ -61,7 +66,20 @@ def make_examples(
             lambda record: _read_view(source, record, size),
             num_parallel_calls=tf.data.AUTOTUNE,
         ).batch(batch_size)
+        batches = _held(batches, source, size, positions)
     return batches.prefetch(tf.data.AUTOTUNE).with_options(pipeline.options())
+
+
+def _held(
+    batches: tf.data.Dataset,
+    source: sources.Source,
+    size: int,
+    positions: npt.ArrayLike | None,
+) -> tf.data.Dataset:
+    """The batches, kept in memory if they are not too large."""
+    count = source.num_examples if positions is None else len(positions)
+    total = count * size**2 * source.channels * source.dtype.size
+    return batches.cache() if total <= _LARGEST_HELD else batches
 
 
 def _read_view(

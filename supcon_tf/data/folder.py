@@ -45,6 +45,11 @@ def load_folder(
         os.path.isdir(data_dir), "`data_dir` must be a folder", data_dir
     )
     splits, folder = _split_folders(data_dir), ""
+    exceptions.require(
+        split != "validation" or {"train", "test", "val"} <= {*splits},
+        "`data_dir` must hold train, test and val for the split validation",
+        f"{', '.join(splits.values()) or 'none of them'} in {data_dir}",
+    )
     if splits:
         folder, class_names = _given_split(data_dir, split, splits)
     else:
@@ -55,7 +60,7 @@ def load_folder(
             f"{partition.NAMES} with such sub-folders",
             f"no folder in {data_dir}",
         )
-    may_be_empty = bool(splits) and split == "test"
+    may_be_empty = bool(splits) and split != "train"
     paths, labels, ignored = _list_files(
         data_dir, folder, class_names, may_be_empty, check_images
     )
@@ -112,6 +117,8 @@ def _given_split(
         for name, folder in folders.items()
     }
     tested = "test" if classes.get("test") else "val"
+    if split == "validation":
+        tested = "val"
     counts = {folders[name]: len(classes[name]) for name in folders}
     exceptions.require(
         classes.get("train") and classes.get(tested),
@@ -125,7 +132,7 @@ def _given_split(
         split,
         data_dir,
     )
-    return folders[tested if split == "test" else "train"], class_names
+    return folders["train" if split == "train" else tested], class_names
 
 
 def _with_images(data_dir: str, classes: _Folders) -> list[str]:

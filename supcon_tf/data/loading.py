@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from supcon_tf import exceptions, files
@@ -15,8 +16,8 @@ from supcon_tf.data import (
 
 
 def load(
-    dataset: str,
-    split: str,
+    dataset: str | os.PathLike[str],
+    split: str = "train",
     data_dir: str | None = None,
     *,
     test_fraction: float = 0.2,
@@ -38,14 +39,19 @@ def load(
     `data_dir`, with the path and the label of an image in each row
     (`manifest.load_manifest`). "tfrecord" is a folder of TFRecord files
     (`tfrecords.load_tfrecords`). "tfds:NAME" is a set of TensorFlow Datasets,
-    downloaded and prepared where it is not there yet.
+    downloaded and prepared where it is not there yet. The path of a folder or a
+    manifest says which of the three it is.
+
+    A folder with `train/`, `val/` and `test/`, or a manifest of such splits,
+    has "validation" too; of other sets `train_and_validation` holds one out.
 
     The classes are those of the training split, and the test split may lack
     some. Where it has other classes alone, its `class_names` are these.
 
     Args:
-      dataset: "digits", "folder", "manifest", "tfrecord" or "tfds:NAME".
-      split: "train" or "test".
+      dataset: "digits", "folder", "manifest", "tfrecord" or "tfds:NAME"; or a
+        path, in the place of `data_dir`.
+      split: "train", "test" or "validation".
       data_dir: the folder, the manifest, or where TFDS keeps its sets.
       test_fraction: share of the test split, (0, 1), of a folder or a manifest
         without splits.
@@ -62,7 +68,7 @@ def load(
 
     Example:
       >>> from supcon_tf import data
-      >>> source = data.load("folder", "train", "photos")
+      >>> source = data.load("photos", "train")
       >>> source.num_examples, source.class_names
       (48, ('bright', 'dark', 'mid'))
 
@@ -70,11 +76,19 @@ def load(
       ValueError: a name is not known, or `data_dir` or `shard` does not fit.
       ImportError, RuntimeError: TFDS does not import, or prepare the set.
     """
-    exceptions.require(
-        split in ("train", "test"), "`split` must be train or test", split
-    )
-    if data_dir is not None:
+    split = "validation" if split == "val" else split
+    exceptions.require_one_of(("train", "test", "validation"), "split", split)
+    if data_dir is None:
+        dataset, data_dir = _kind_of(os.fspath(dataset))
+    else:
         data_dir = files.expanded(data_dir, "data_dir")
+    exceptions.require(
+        split != "validation" or dataset in ("folder", "manifest"),
+        "`split` must be train or test except for folders and manifests: "
+        "`train_and_validation` holds images out, and `tfds_split` names any "
+        "split of TFDS",
+        f"{split} of {dataset}",
+    )
     if dataset.startswith("tfds:") and dataset != "tfds:":
         name = dataset.removeprefix("tfds:")
         return tfds_source.load_tfds(
@@ -113,7 +127,8 @@ def load(
     known = {"folder": folder.load_folder, "manifest": manifest.load_manifest}
     exceptions.require(
         dataset in known,
-        "`dataset` must be digits, folder, manifest, tfrecord or tfds:NAME",
+        "`dataset` must be digits, folder, manifest, tfrecord, tfds:NAME, or "
+        "the path of a folder or a manifest",
         dataset,
     )
     return known[dataset](
@@ -124,3 +139,16 @@ def load(
         check_images,
         skip_bad_images,
     )
+
+
+def _kind_of(dataset: str) -> tuple[str, str | None]:
+    """The kind of data that a name or a path is of, and the path."""
+    if dataset in ("digits", "folder", "manifest", "tfrecord"):
+        return dataset, None
+    path = files.expanded(dataset, "dataset")
+    if os.path.isdir(path):
+        has_records = any("-of-" in x.name for x in files.children(path))
+        return "tfrecord" if has_records else "folder", path
+    if os.path.isfile(path):
+        return "manifest", path
+    return dataset, None

@@ -78,6 +78,8 @@ def load_manifest(
     )
     table = _read(path)
     train, test = _train_and_test(path, table, test_fraction, split_seed)
+    if split == "validation":
+        test = _validation(path, table)
     labels_of = [
         label_fields.split(text, table.is_multi_label) for text in table.texts
     ]
@@ -185,6 +187,18 @@ def _scaled(path: str, weights: np.ndarray) -> np.ndarray | None:
         weights.any(), f"{path} must have a weight above 0 in each split", "0"
     )
     return weights / weights.mean()
+
+
+def _validation(path: str, table: _Table) -> _Rows:
+    """The rows of val, where there are others to test on."""
+    counts = {name: len(part.paths) for name, part in table.splits.items()}
+    exceptions.require(
+        counts["val"] and counts["test"],
+        f"{path} must have rows of train, test and val for the split "
+        "validation",
+        f"{counts['val']} of val and {counts['test']} of test",
+    )
+    return table.splits["val"]
 
 
 def _train_and_test(

@@ -114,7 +114,7 @@ def class_names(
     Args:
       train: classes with training images.
       test: classes with test images.
-      split: "train" or "test".
+      split: "train", or what `test` is of.
       place: of the data, for the message.
 
     Raises:
@@ -133,7 +133,7 @@ def class_names(
             "or of none, got a difference (- only in train, + only in test): "
             + exceptions.listed(marked)
         )
-    return list({"train": train, "test": test}[split])
+    return list(train if split == "train" else test)
 
 
 def _plain(name: str) -> str:

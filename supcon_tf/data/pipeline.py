@@ -7,8 +7,8 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from supcon_tf import exceptions, tracing
-from supcon_tf.augment import geometry, randomness
-from supcon_tf.data import images, sampling, sources
+from supcon_tf.augment import geometry, named, randomness
+from supcon_tf.data import epoch_steps, images, sampling, sources
 
 # What a seed is for: folded in first, so that no two uses share their bits.
 _ORDER, _VIEW = 0, 1  # Uses of the run's seed.
@@ -24,7 +24,7 @@ _CHUNK = 16
 
 _MAX_EPOCHS = 2**31  # without end
 
-_Policy = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+Augmentation = str | tf.keras.layers.Layer | named.Policy | None
 
 
 def steps_per_epoch(source: sources.Source, batch_size: int) -> int:
@@ -47,11 +47,12 @@ def steps_per_epoch(source: sources.Source, batch_size: int) -> int:
     return source.num_examples // batch_size
 
 
+@epoch_steps.told
 def make_views(
     source: sources.Source,
     batch_size: int,
     num_views: int = 2,
-    augmentation: _Policy | None = None,
+    augmentation: Augmentation = None,
     seed: int = 0,
     *,
     image_size: int | None = None,
@@ -74,7 +75,9 @@ def make_views(
       batch_size: examples per batch, over all replicas.
       num_views: views per example, all of one decoding of its file.
       augmentation: a policy on ([n, S, S, C] images, [n, 2] int32 seeds)
-        that returns the same shape and dtype; None for none.
+        that returns the same shape and dtype, or what `augment.policy` makes
+        one of: a name such as "simaugment", a layer of Keras, whose draws are
+        its own; None for none.
       seed: integer in 0..2^31-1.
       image_size: side S of the views in pixels; None takes the source's.
       crop_area: range of the share of the area; None for a central crop.
@@ -94,7 +97,8 @@ def make_views(
     Returns:
       An infinite dataset of (views [batch_size / count, num_views, S, S, C] of
       the type of the source, labels [batch_size / count] int32), and of a
-      source with weights of a third, [batch_size / count] float32.
+      source with weights of a third, [batch_size / count] float32. Models of
+      this package know its epochs: `fit` needs no steps, and goes on with it.
 
     Raises:
       ValueError: an argument is out of range, no image size is known, or
@@ -107,7 +111,12 @@ def make_views(
     read = _chunk_reader(source, num_views, seed, size, crop_area, crop_aspect)
     chunks = chunks.map(read, num_parallel_calls=tf.data.AUTOTUNE)
     rows = batch_size // shard[1]
-    return _endless_batches(chunks, rows, horizontal_flip, augmentation)
+    return endless(
+        chunks.rebatch(rows, drop_remainder=True).map(
+            augmented(horizontal_flip, augmentation),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+    )
 
 
 def ordered(
@@ -167,6 +176,11 @@ def view_seeds(
     return randomness.fold_in(seeds, tf.range(num_views))
 
 
+def crop_seeds(seeds: tf.Tensor) -> tf.Tensor:
+    """The seeds [..., 2] by which views are cropped, of the views' own."""
+    return randomness.fold_in(seeds, _CROP)
+
+
 def _seeds(seed: int) -> tf.Tensor:
     return tf.constant([seed, 0], tf.int32)
 
@@ -212,7 +226,7 @@ def _chunk_reader(
         seeds = view_seeds(seed, epochs, positions, num_views)
         views, *labels = tf.map_fn(
             read_views,
-            (records, randomness.fold_in(seeds, _CROP)),
+            (records, crop_seeds(seeds)),
             fn_output_signature=(
                 tf.TensorSpec(
                     [num_views, size, size, source.channels], source.dtype
@@ -227,15 +241,17 @@ def _chunk_reader(
     return read_chunk
 
 
-def _endless_batches(
-    chunks: tf.data.Dataset, batch_size: int, flip: bool, policy: _Policy | None
-) -> tf.data.Dataset:
-    """Batches of the chunks' views, flipped and augmented all at once."""
+def augmented(flip: bool, policy: Augmentation) -> Callable[..., tuple]:
+    """Makes what flips and augments views [B, V, S, S, C], all at once.
+
+    By their seeds [B, V, 2], which stand between the views and the labels.
+    """
+    policy = named.policy(policy)
 
     def augment(
         views: tf.Tensor, seeds: tf.Tensor, *labels: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        pixels = tf.reshape(views, [-1, *views.shape[2:]])  # [B*V, S, S, 3]
+        pixels = tf.reshape(views, [-1, *views.shape[2:]])  # [B*V, S, S, C]
         seeds = tf.reshape(seeds, [-1, 2])  # [B*V, 2]
         if flip:
             flip_seeds = randomness.fold_in(seeds, _FLIP)
@@ -243,13 +259,10 @@ def _endless_batches(
         if policy is not None:
             policy_seeds = randomness.fold_in(seeds, _POLICY)
             pixels = tracing.rewritten(policy)(pixels, policy_seeds)
-        return tf.reshape(pixels, views.shape), *labels
+        shape = [views.shape[0] or -1, *views.shape[1:]]
+        return tf.reshape(pixels, shape), *labels
 
-    return endless(
-        chunks.rebatch(batch_size, drop_remainder=True).map(
-            augment, num_parallel_calls=tf.data.AUTOTUNE
-        )
-    )
+    return augment
 
 
 def endless(batches: tf.data.Dataset) -> tf.data.Dataset:

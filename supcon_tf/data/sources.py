@@ -37,7 +37,7 @@ class Source:
 
     Attributes:
       name: what the set is called, such as "digits" or "tfds:cifar10".
-      split: "train" or "test".
+      split: "train", "test" or "validation".
       class_names: one per label, in label order.
       num_examples: how many examples the split holds, bad files left out.
       image_size: side in pixels if all images are squares of one size,

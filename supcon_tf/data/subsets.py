@@ -199,6 +199,28 @@ def hold_out(
     return np.flatnonzero(~is_held), np.flatnonzero(is_held)
 
 
+def train_and_validation(
+    source: sources.Source, fraction: float = 0.2, seed: int = 0
+) -> tuple[sources.Source, sources.Source]:
+    """Holds a share of every class of a training split out, for validation.
+
+    Example:
+      >>> from supcon_tf import data
+      >>> parts = data.train_and_validation(data.load("photos", "train"), 0.25)
+      >>> [(part.split, part.num_examples) for part in parts]
+      [('train', 36), ('validation', 12)]
+
+    Returns:
+      What stays and what is held out, of each class at least 1 and not all.
+
+    Raises:
+      ValueError: as `hold_out`.
+    """
+    positions = hold_out(labels_of(source), fraction, seed)
+    train, held = (subset(source, part) for part in positions)
+    return train, dataclasses.replace(held, split="validation")
+
+
 def subset(source: sources.Source, positions: npt.ArrayLike) -> sources.Source:
     """The source with some of its examples.
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from supcon_tf import exceptions
-from supcon_tf.data import pipeline, sampling, sources
+from supcon_tf.data import epoch_steps, pipeline, sampling, sources
 
 NONE = -1
 _UNIT = 8  # of the length of a batch: few lengths are few graphs
@@ -94,6 +94,7 @@ def from_tokens(
     )
 
 
+@epoch_steps.told
 def make_token_views(
     source: sources.Source,
     batch_size: int,

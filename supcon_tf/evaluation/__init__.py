@@ -1,6 +1,7 @@
 """Evaluation of representations: classifiers, measures and pictures."""
 
 from supcon_tf.evaluation.augmentation import plot_operations, show_augment
+from supcon_tf.evaluation.confusion_plot import plot_confusion_matrix
 from supcon_tf.evaluation.curves import accuracy_curve, plot_curves
 from supcon_tf.evaluation.evaluate import evaluate
 from supcon_tf.evaluation.hardness import plot_gradients

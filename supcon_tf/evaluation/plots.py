@@ -1,14 +1,15 @@
 """Figures of views, of any images in rows, and of representations.
 
-The figures are plain `matplotlib.figure.Figure` objects outside pyplot: nothing
-global is opened or left open, with or without a display. Save one with
-`figure.savefig(path)`; at the end of a notebook cell it shows itself.
+Save a figure with `figure.savefig(path)`; at the end of a notebook cell it
+shows itself. Where pyplot is imported, `plt.show()` shows it too; else it is a
+plain `matplotlib.figure.Figure`: nothing global is opened or left open.
 """
 
 from __future__ import annotations
 
 import io
 import itertools
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -48,6 +49,20 @@ class NotebookFigure(figure.Figure):
         return buffer.getvalue()
 
     _repr_png_ = png  # what IPython asks for
+
+    def _ipython_display_(self) -> None:
+        """Asked first: what IPython shows now, pyplot shows not once more."""
+        if pyplot := sys.modules.get("matplotlib.pyplot"):
+            pyplot.close(self)
+        raise NotImplementedError  # so that it goes on with the picture
+
+
+def new_figure(**options: object) -> NotebookFigure:
+    """A figure, one of pyplot's where whoever calls has imported it."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is None:
+        return NotebookFigure(**options)
+    return pyplot.figure(FigureClass=NotebookFigure, **options)
 
 
 def plot_views(
@@ -138,15 +153,20 @@ def plot_grid(
     font = font_manager.FontProperties(
         family=fonts.families(words), size=_FONT_SIZE
     )
+    texts = [*column_names, *itertools.chain(*captions)]
+    widest = max((_text_width(text, font) for text in texts), default=0)
+    beyond = -(-max(0, widest - width) // 2)  # the image, to either side
     margin = max(_text_width(name, font) for name in row_names) + 2 * _GAP
-    images = tensorboard.mosaic(panels, right=_GAP, below=line + _GAP)
+    margin = max(margin, beyond + _GAP)
+    right = 2 * beyond + _GAP
+    images = tensorboard.mosaic(panels, right=right, below=line + _GAP)
     canvas = np.pad(
         images, [(_LINE + _GAP, 0), (margin, 0), (0, 0)], constant_values=255
     )
-    lefts = range(margin, canvas.shape[1], width + _GAP)
+    lefts = range(margin, canvas.shape[1], width + right)
     tops = range(_LINE + _GAP, canvas.shape[0], height + line + _GAP)
     size = canvas.shape[1] / _DPI, canvas.shape[0] / _DPI
-    drawn = NotebookFigure(figsize=size, dpi=_DPI)
+    drawn = new_figure(figsize=size, dpi=_DPI)
     axes = drawn.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
     axes.imshow(canvas, interpolation="nearest", aspect="auto")
@@ -268,7 +288,7 @@ def _scatter(
 ) -> NotebookFigure:
     """The points of each class in its colour and mark, with a legend."""
     classes = np.unique(ids)
-    drawn = NotebookFigure(figsize=(7, 5), layout="constrained")
+    drawn = new_figure(figsize=(7, 5), layout="constrained")
     axes = drawn.subplots()
     names = _names(classes, class_names)
     for i, (class_id, name) in enumerate(zip(classes, names, strict=True)):

@@ -124,6 +124,9 @@ class BackboneEncoder(base.Model):
                 f"{exceptions.one_line(error)}"
             ) from error
 
+    def _check_shape(self, shape: tf.TensorShape) -> None:
+        layers.check_images(shape)
+
     def call(
         self, images: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
@@ -168,8 +171,28 @@ def as_encoder(model: tf.keras.Model) -> tf.keras.Model:
       >>> encoder = models.as_encoder(plain)
       >>> encoder.backbone is plain, models.as_encoder(encoder) is encoder
       (True, True)
+
+    Raises:
+      ValueError: it is a model of this package that has an encoder, or none.
     """
+    check_encoder(model)
     plain = isinstance(model, tf.keras.Model)
     if plain and not hasattr(model, "representation_dim"):
         return BackboneEncoder(model)
     return model
+
+
+def check_encoder(model: tf.keras.Model) -> None:
+    """Raises ValueError for a model of this package that is no encoder.
+
+    What it puts out, such as logits, would be taken for representations.
+    """
+    is_other = isinstance(model, base.Model) and not hasattr(
+        model, "representation_dim"
+    )
+    remedy = "; its `encoder` is one" if hasattr(model, "encoder") else ""
+    exceptions.require(
+        not is_other,
+        "`encoder` must make representations",
+        f"a {type(model).__name__}{remedy}",
+    )

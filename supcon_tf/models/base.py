@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import os
 import re
 from collections.abc import Mapping, Sequence
 
 import h5py
-import numpy as np
 import tensorflow as tf
 
 from supcon_tf import exceptions, files
-from supcon_tf.models import pixels
+from supcon_tf.models import keras_data, pixels
 
 # A weight in Keras' own format, not one of what a compiled model has besides.
 _WEIGHT = re.compile(r"(?!metrics/|optimizer/).*\bvars/\d+")
@@ -62,7 +60,11 @@ class Model(tf.keras.Model):
         self, inputs: tf.Tensor, *args: object, **kwargs: object
     ) -> object:
         """Keras' step around `call`."""
-        return super().__call__(self._of_known_shape(inputs), *args, **kwargs)
+        inputs = self._of_known_shape(inputs)
+        shape = getattr(inputs, "shape", None)
+        if shape is not None and tf.TensorShape(shape).rank is not None:
+            self._check_shape(tf.TensorShape(shape))
+        return super().__call__(inputs, *args, **kwargs)
 
     def _of_known_shape(self, inputs: tf.Tensor) -> tf.Tensor:
         """Inputs with the views and channels that the model was built for.
@@ -78,40 +80,99 @@ class Model(tf.keras.Model):
         sides = known[:-3].as_list() + [None, None, known[-1]]
         return tf.ensure_shape(inputs, [None, *sides[1:]])
 
-    def fit(self, x: object = None, *args: object, **kwargs: object) -> object:
-        """Keras' fit; a generator's first batch tells the shape of all.
+    def fit(
+        self,
+        x: object = None,
+        *args: object,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_data: object = None,
+        validation_steps: int | None = None,
+        **kwargs: object,
+    ) -> tf.keras.callbacks.History:
+        """Keras' fit; the shape of inputs is looked at before it traces.
+
+        Endless views that tell their epochs, as those of `data.make_views`,
+        need no steps, for training or validation. Where this model was fitted
+        to the same dataset before, or begins at a later epoch, they go on.
 
         Raises:
-          ValueError: an encoder is given images that are not in 0..255; of a
-            dataset it is tf.errors.InvalidArgumentError.
+          ValueError: the inputs have another shape, or an encoder is given
+            images that are not in 0..255; of a dataset the latter is
+            tf.errors.InvalidArgumentError.
         """
-        return super().fit(self._checked(self._built_for(x)), *args, **kwargs)
+        _check_callbacks(kwargs.get("callbacks"))
+        x = self._built_for(x)
+        steps = keras_data.steps_of(x, steps_per_epoch)
+        first_step = initial_epoch * (steps or 0)
+        with keras_data.going_on(x, self, first_step) as batches:
+            return super().fit(
+                self._checked(batches),
+                *args,
+                initial_epoch=initial_epoch,
+                steps_per_epoch=steps,
+                validation_data=validation_data,
+                validation_steps=keras_data.steps_of(
+                    validation_data, validation_steps
+                ),
+                **kwargs,
+            )
 
     def evaluate(
-        self, x: object = None, *args: object, **kwargs: object
+        self,
+        x: object = None,
+        *args: object,
+        steps: int | None = None,
+        **kwargs: object,
     ) -> object:
-        """Keras' evaluate; raises as `fit`."""
-        return super().evaluate(self._checked(x), *args, **kwargs)
+        """Keras' evaluate; raises as `fit`. Of endless views an epoch."""
+        x, steps = self._built_for(x), keras_data.steps_of(x, steps)
+        return super().evaluate(self._checked(x), *args, steps=steps, **kwargs)
 
-    def predict(self, x: object, *args: object, **kwargs: object) -> object:
-        """Keras' predict; raises as `fit`."""
-        return super().predict(self._checked(x), *args, **kwargs)
+    def predict(
+        self,
+        x: object,
+        *args: object,
+        steps: int | None = None,
+        **kwargs: object,
+    ) -> object:
+        """Keras' predict; raises as `fit`. Of endless views an epoch."""
+        x, steps = self._built_for(x), keras_data.steps_of(x, steps)
+        return super().predict(self._checked(x), *args, steps=steps, **kwargs)
 
     def _built_for(self, x: object) -> object:
-        """What `fit` is given, once the model is built for what it yields."""
-        is_sequence = isinstance(x, tf.keras.utils.Sequence)
-        if self.built or not (is_sequence or inspect.isgenerator(x)):
+        """What `fit` is given, once the model is built for what it yields.
+
+        Before anything is traced: an error there would leave a step that no
+        other data could train.
+        """
+        first, x = keras_data.first_of(x, self.built)
+        shape = keras_data.shape_of(first, is_batch=first is not x)
+        if shape is None or (self.built and shape[-1] is None):
             return x
-        first = x[0] if is_sequence else next(x)
-        inputs = first[0] if isinstance(first, tuple | list) else first
-        with self.distribute_strategy.scope():
-            self.build((None, *np.shape(inputs)[1:]))
-        return x if is_sequence else itertools.chain([first], x)
+        self._check_shape(shape)
+        if not self.built:
+            with self.distribute_strategy.scope():
+                self.build(shape)
+        return x
+
+    def _check_shape(self, shape: tf.TensorShape) -> None:
+        """Raises ValueError for inputs of another rank than `call` takes."""
 
     def _checked(self, x: object) -> object:
         encoder = getattr(self, "encoder", self)
         takes_pixels = getattr(encoder, "takes_pixels", False)
         return pixels.checked(x) if takes_pixels else x
+
+    def save(
+        self,
+        filepath: str | os.PathLike[str],
+        *args: object,
+        **kwargs: object,
+    ) -> None:
+        """Keras' save; ValueError for HDF5, which has no such models."""
+        _check_format(filepath)
+        super().save(filepath, *args, **kwargs)
 
     def get_config(self) -> dict[str, object]:
         # Model.get_config is empty for a subclass; Layer's has name and dtype.
@@ -125,6 +186,12 @@ class Model(tf.keras.Model):
                 value.pop("build_config", None)
             config[name] = list(value) if isinstance(value, tuple) else value
         return config
+
+    def compile_from_config(self, config: dict[str, object]) -> None:
+        """Keras' step of load_model, which passes over a `compile` of ours."""
+        self.compile(**tf.keras.saving.deserialize_keras_object(config))
+        if self.built:
+            self.optimizer.build(self.trainable_variables)
 
     @classmethod
     def from_config(cls, config: dict[str, object]) -> Model:
@@ -186,6 +253,24 @@ class Model(tf.keras.Model):
             saved,
         )
         super().load_own_variables(store)
+
+
+def _check_callbacks(callbacks: object) -> None:
+    """Raises ValueError for what could not be saved after the first epoch."""
+    for callback in tf.nest.flatten(callbacks):
+        if isinstance(callback, tf.keras.callbacks.ModelCheckpoint):
+            if not callback.save_weights_only:
+                _check_format(callback.filepath)
+
+
+def _check_format(filepath: str | os.PathLike[str]) -> None:
+    suffix = os.path.splitext(os.fspath(filepath))[1]
+    exceptions.require(
+        suffix not in (".h5", ".hdf5", ".hdf"),
+        "`filepath` must end in .keras for a whole model, or in .weights.h5 "
+        "for its weights alone (save_weights_only=True of ModelCheckpoint)",
+        os.fspath(filepath),
+    )
 
 
 def count_weights(group: h5py.Group) -> int:

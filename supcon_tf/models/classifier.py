@@ -34,6 +34,18 @@ class _OnEncoder(base.Model):
 
 
 @tf.keras.utils.register_keras_serializable(package="supcon_tf")
+def accuracy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+    """Whether each view [B, V] is predicted right, 0 or 1: a metric of Keras.
+
+    Labels are [B] or [B, 1] integers, or [B, classes] shares of them.
+    """
+    if labels.shape.rank == 2 and labels.shape[1] != 1:
+        labels = tf.argmax(labels, axis=1)
+    labels = tf.cast(tf.reshape(labels, [-1, 1]), tf.int64)
+    return tf.cast(tf.argmax(logits, axis=2) == labels, tf.float32)
+
+
+@tf.keras.utils.register_keras_serializable(package="supcon_tf")
 class ClassifierModel(_OnEncoder):
     """Encoder and linear classifier, trained together on every view.
 
@@ -76,9 +88,25 @@ class ClassifierModel(_OnEncoder):
     ) -> None:
         super().__init__(encoder, num_classes, cosine, name=name, **kwargs)
 
+    def compile(
+        self,
+        optimizer: str | tf.keras.optimizers.Optimizer = "rmsprop",
+        loss: tf.keras.losses.Loss | None = None,
+        metrics: object = None,
+        **kwargs: object,
+    ) -> None:
+        """Keras' compile; "accuracy" is that of every view."""
+        metrics = tf.nest.map_structure(
+            lambda x: accuracy if x in ("accuracy", "acc") else x, metrics
+        )
+        super().compile(optimizer, loss, metrics, **kwargs)
+
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
         shape = layers.folded_shape(input_shape, self.encoder)
         super()._build_parts(shape)
+
+    def _check_shape(self, shape: tf.TensorShape) -> None:
+        layers.folded_shape(shape, self.encoder)
 
     def call(self, views: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """[B, V, H, W, 3] uint8, or float in 0..255, to [B, V, classes]."""
@@ -93,9 +121,10 @@ class ClassifierModel(_OnEncoder):
 class LinearClassifier(_OnEncoder):
     """The linear classifier of stage 2 on a frozen encoder.
 
-    Freezes `encoder` (sets its `trainable` to False) and always calls it in
-    inference mode under a stop-gradient: none of its weights or BN statistics
-    changes in `fit`.
+    Always calls `encoder` in inference mode under a stop-gradient, and counts
+    its weights among those that do not train: none of its weights or BN
+    statistics changes in `fit`. The encoder's own `trainable` stays as it is,
+    so that a model that shares the encoder can go on training it.
 
     Args:
       encoder: images to representations; see `Encoder`. Any other Keras model
@@ -126,7 +155,22 @@ class LinearClassifier(_OnEncoder):
         **kwargs: object,
     ) -> None:
         super().__init__(encoder, num_classes, name=name, **kwargs)
-        self.encoder.trainable = False
+
+    @property
+    def trainable_weights(self) -> list[tf.Variable]:
+        """What the optimizer updates: nothing of the encoder."""
+        return self.classifier.trainable_weights if self.trainable else []
+
+    @property
+    def non_trainable_weights(self) -> list[tf.Variable]:
+        """The rest, all of the encoder."""
+        training = {id(weight) for weight in self.trainable_weights}
+        parts = self.encoder, self.classifier
+        weights = [weight for part in parts for weight in part.weights]
+        return [weight for weight in weights if id(weight) not in training]
+
+    def _check_shape(self, shape: tf.TensorShape) -> None:
+        self.encoder._check_shape(shape)
 
     def call(self, images: tf.Tensor) -> tf.Tensor:
         """What `encoder` takes, [B, H, W, 3], to [B, classes] float32."""

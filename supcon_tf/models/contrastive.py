@@ -109,6 +109,27 @@ class SupConModel(base.Model):
             accuracy = tf.keras.metrics.Mean("classifier_accuracy")
             self._figures.accuracy = accuracy
 
+    def compile(
+        self,
+        optimizer: str | tf.keras.optimizers.Optimizer = "rmsprop",
+        loss: tf.keras.losses.Loss | None = None,
+        metrics: object = None,
+        **kwargs: object,
+    ) -> None:
+        """Keras' compile; metrics are of projections, which have no classes.
+
+        Raises:
+          ValueError: a metric is a name, such as "accuracy".
+        """
+        names = [x for x in tf.nest.flatten(metrics) if isinstance(x, str)]
+        exceptions.require(
+            not names,
+            "`metrics` must be of projections, as losses.ContrastiveAccuracy() "
+            "and others of losses.diagnostics()",
+            ", ".join(names),
+        )
+        super().compile(optimizer, loss, metrics, **kwargs)
+
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
         self.encoder.build(layers.folded_shape(input_shape, self.encoder))
         representation_shape = (None, self.encoder.representation_dim)
@@ -127,6 +148,9 @@ class SupConModel(base.Model):
             "several replicas: MirroredStrategy cannot synchronize in a loop",
             True,
         )
+
+    def _check_shape(self, shape: tf.TensorShape) -> None:
+        layers.folded_shape(shape, self.encoder)
 
     def call(self, views: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """[B, V, H, W, 3] uint8, or float in 0..255, to [B, V, dim] float32."""

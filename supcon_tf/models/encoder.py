@@ -167,6 +167,9 @@ class Encoder(base.Model):
             )
         self._build_part(self.stack, (None, None, None, shape[-1]))
 
+    def _check_shape(self, shape: tf.TensorShape) -> None:
+        layers.check_images(shape)
+
     def call(
         self, images: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:

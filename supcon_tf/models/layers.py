@@ -218,10 +218,13 @@ def folded_shape(
       ValueError: it has not the rank of [B, V, *what the encoder takes].
     """
     views = tf.TensorShape(views)
-    rows = getattr(encoder, "ROWS", "height, width, channels")
+    rows, maker = getattr(encoder, "ROWS", None), ""
+    if rows is None:
+        rows = "height, width, channels"
+        maker = ", as data.views_of makes them of a dataset of images"
     exceptions.require(
         views.rank == 3 + rows.count(","),
-        f"`views` must be [batch, views, {rows}]",
+        f"`views` must be [batch, views, {rows}]{maker}",
         f"shape {views}",
     )
     return [None, *views.as_list()[2:]]

@@ -109,6 +109,9 @@ class MomentumSupConModel(contrastive.SupConModel):
             self.loss,
         )
 
+    def compile_from_config(self, config: dict[str, object]) -> None:
+        """None: the loss of a file has not the queue of this model."""
+
     def train_step(self, data: tuple) -> dict[str, tf.Tensor]:
         logs = super().train_step(data)
         views, labels, _ = tf.keras.utils.unpack_x_y_sample_weight(data)

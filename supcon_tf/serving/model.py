@@ -42,7 +42,7 @@ from etils import epath
 
 from supcon_tf import exceptions, files, models, rows, text
 from supcon_tf.data import image_bytes
-from supcon_tf.serving import inputs, requests
+from supcon_tf.serving import fitted, inputs, requests
 
 # Batches that are computed at once, and that wait beside those of the largest
 # request, which must find room; beyond, UNAVAILABLE.
@@ -69,9 +69,12 @@ def export_saved_model(
 
     Args:
       encoder: built encoder, or any other Keras model, which is taken as a
-        `BackboneEncoder`.
+        `BackboneEncoder`; or a `LinearClassifier`, `ClassifierModel` or
+        `SupConModel`, whose encoder is exported, with its classifier where
+        there is one.
       directory: must not exist; TF Serving wants a number as its name.
-      image_size: side of the encoder's images in pixels.
+      image_size: side of the encoder's images in pixels; None takes that of
+        the images that it was built for.
       max_pixels: a file of more, by its header, is refused before it is
         decoded.
       tokens: what makes tokens of texts, in the place of images.
@@ -99,12 +102,15 @@ def export_saved_model(
     exceptions.require(
         not directory.exists(), "`directory` must not exist", directory
     )
+    if image_size is None:
+        image_size = fitted.image_size(encoder)
+    encoder, classifier = fitted.parts(encoder, options.pop("classifier", None))
     takes = (
         inputs.Images(image_size, max_pixels)
         if tokens is None
         else inputs.Texts(tokens)
     )
-    served = ServedModel(encoder, takes, **options)
+    served = ServedModel(encoder, takes, classifier=classifier, **options)
     # TF Serving polls for numbers, so that it does not see a hidden name.
     with files.make_atomically(directory) as partial:
         served.save(partial)

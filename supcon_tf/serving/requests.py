@@ -9,10 +9,7 @@ from etils import epath
 
 from supcon_tf import exceptions, files
 from supcon_tf.serving import inputs, metadata
-
-(prediction_log_pb2,) = exceptions.import_extra(
-    "serving", "tensorflow_serving.apis.prediction_log_pb2"
-)
+from supcon_tf.training import console
 
 # Where TF Serving looks; at most 1,000 records.
 WARM_UP_FILE = f"{metadata.EXTRAS}/tf_serving_warmup_requests"
@@ -42,7 +39,25 @@ def write_requests(
     directory = epath.Path(directory)
     signatures = metadata.read_signatures(directory)
     (directory / metadata.EXTRAS).mkdir(parents=True, exist_ok=True)
-    with tf.io.TFRecordWriter(str(directory / WARM_UP_FILE)) as writer:
+    try:
+        _write_warm_up(directory / WARM_UP_FILE, signatures, takes)
+    except exceptions.MissingPackage as error:
+        console.print_line("warm-up", f"no requests for TF Serving: {error}")
+    name = next(n for n in ("serving_default", "represent") if n in signatures)
+    body = {"signature_name": name, "instances": [takes.instance()]}
+    files.write_atomically(directory / FILE, json.dumps(body) + "\n")
+
+
+def _write_warm_up(
+    path: epath.Path,
+    signatures: dict[str, object],
+    takes: inputs.Images | inputs.Texts,
+) -> None:
+    """Writes the requests that TF Serving runs when it loads the model."""
+    (prediction_log_pb2,) = exceptions.import_extra(
+        "serving", "tensorflow_serving.apis.prediction_log_pb2"
+    )
+    with tf.io.TFRecordWriter(str(path)) as writer:
         for name, signature in signatures.items():
             ((key, info),) = signature.inputs.items()
             for size in BATCH_SIZES:
@@ -52,6 +67,3 @@ def write_requests(
                 batch = takes.example(tf.as_dtype(info.dtype), size)
                 sent.inputs[key].CopyFrom(batch)
                 writer.write(log.SerializeToString(deterministic=True))
-    name = next(n for n in ("serving_default", "represent") if n in signatures)
-    body = {"signature_name": name, "instances": [takes.instance()]}
-    files.write_atomically(directory / FILE, json.dumps(body) + "\n")

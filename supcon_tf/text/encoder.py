@@ -128,6 +128,9 @@ class TextEncoder(base.Model):
         finally:
             self._noise.seed = None  # Keras traces layers alone, to save them
 
+    def _check_shape(self, shape: tf.TensorShape) -> None:
+        tokens_.check_tokens(shape)
+
     def call(
         self, tokens: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from supcon_tf import data, distribute, exceptions, measures
-from supcon_tf.models import pixels
+from supcon_tf.models import backbone, pixels
 from supcon_tf.training import console, progress
 
 
@@ -50,7 +50,8 @@ def represent(
       Representations [examples, dim] float32 and labels [examples] int32.
 
     Raises:
-      ValueError: `batch_size` < 1, or no image size is known.
+      ValueError: `batch_size` < 1, no image size is known, or a model that is
+        no encoder, such as a `SupConModel`.
     """
     return representer(encoder, batch_size, image_size, strategy)(images)
 
@@ -76,6 +77,7 @@ def representer(
       rising, and `into`, an array [n, dim] to be filled, to representations
       and labels.
     """
+    backbone.check_encoder(encoder)
     strategy = strategy or tf.distribute.get_strategy()
     if distribute.num_workers(strategy) > 1:
 

@@ -11,7 +11,9 @@ import tensorflow as tf
 from supcon_tf import exceptions
 
 
-def scaled_learning_rate(base: float, batch_size: int, scaling: str) -> float:
+def scaled_learning_rate(
+    base: float, batch_size: int, scaling: str = "linear"
+) -> float:
     """Peak learning rate of a global batch, from that of 256 images.
 
     `scaling` is "linear", "sqrt" or "none".

@@ -1,10 +1,13 @@
 """Sources in memory, and the messages of load."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from supcon_tf import data
+from supcon_tf.data import examples
 
 
 def read_all(source, seeds=None):
@@ -129,9 +132,12 @@ def test_array_mistakes_are_named(images, labels, class_names, message):
     "arguments, message",
     [
         (("mnist", "train"),
-         "`dataset` must be digits, .*, tfrecord or tfds:NAME, got mnist"),
+         "`dataset` must be digits, .* path of a folder or a man.*, got mnist"),
         (("tfds:", "train"), "`dataset` must be digits, .*, got tfds:"),
-        (("digits", "val"), "`split` must be train or test, got val"),
+        (("digits", "val"),
+         "`split` must be train or test except .* got validation of digits"),
+        (("digits", "all"),
+         "`split` must be one of train, test, validation, got 'all'"),
         (("folder", "train"),
          "`data_dir` must be given for the dataset `folder`, got None"),
         (("folder", "train", "/no/such"),
@@ -149,3 +155,25 @@ def test_arrays_are_not_constants_of_the_graph():
         tf.TensorSpec([], tf.int64)
     )
     assert len(read.graph.as_graph_def().SerializeToString()) < 10_000
+
+
+def test_examples_are_decoded_once(image_folder, monkeypatch):
+    """Where they fit into memory; else in every epoch."""
+    source = data.load(image_folder, "test")
+    reads = []
+
+    def read(record):
+        image, label = source.read(record)
+        kept = tf.numpy_function(reads.append, [label], [])
+        with tf.control_dependencies([kept] if kept is not None else []):
+            return image, tf.identity(label)
+
+    counted = dataclasses.replace(source, read=read)
+    for limit, epochs in ((examples._LARGEST_HELD, 1), (100, 2)):
+        monkeypatch.setattr(examples, "_LARGEST_HELD", limit)
+        batches = data.make_examples(counted, 8, image_size=16)
+        first, second = ([x.numpy() for x, _ in batches] for _ in range(2))
+        for a, b in zip(first, second, strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert len(reads) == epochs * source.num_examples
+        reads.clear()

@@ -10,6 +10,7 @@ from matplotlib import figure
 from PIL import Image
 from sklearn import datasets
 
+from supcon_tf import evaluation
 from supcon_tf.evaluation import plots
 from tests import made_fonts
 
@@ -78,6 +79,47 @@ def test_views_rows_are_images_and_columns_are_views(digits):
         drawn = plots.plot_views(tensor, ids)
         written = [text for text, *_ in _texts(drawn)]
         assert written == ["view 1", "view 2", "view 3", *names]
+
+
+def test_captions_do_not_overlap():
+    rows = np.zeros([2, 3, 96, 96, 3], np.uint8)
+    captions = [["a_caption_much_wider_than_its_image"] * 3] * 2
+    drawn = plots.plot_grid(rows, ["", ""], ["a", "b", "c"], captions)
+    drawn.draw_without_rendering()
+    boxes = [
+        text.get_window_extent()
+        for text in drawn.axes[0].texts
+        if text.get_text() in captions[0]
+    ]
+    assert len(boxes) == 6
+    assert all(0 <= box.x0 and box.x1 <= drawn.bbox.x1 for box in boxes)
+    assert not any(
+        a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i]
+    )
+
+
+def test_a_confusion_matrix_has_counts_and_names(installed):
+    counts = np.array([[3, 1, 0], [0, 0, 0], [2, 0, 40]])
+    names = ["cat", "a $dog_", "ant"]
+    drawn = evaluation.plot_confusion_matrix(counts, names)
+    (axes,) = drawn.axes
+    assert [x.get_text() for x in axes.get_yticklabels()] == names
+    assert [x.get_text() for x in axes.get_xticklabels()] == names
+    written = {(y, x): text for text, x, y in _texts(drawn)}
+    assert written == {(0, 0): "3", (0, 1): "1", (2, 0): "2", (2, 2): "40"}
+    shares = axes.images[0].get_array()
+    np.testing.assert_allclose(shares[0], [0.75, 0.25, 0])
+    np.testing.assert_allclose(shares[1], 0)
+    drawn.savefig(io.BytesIO())
+    for wrong, message in (
+        (counts[:2], "`counts` must be .classes, classes. integers.*int64 of"),
+        (counts / 2, "float64 of shape"),
+        (-counts, "none of them below 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            evaluation.plot_confusion_matrix(wrong)
+    with pytest.raises(ValueError, match="must be 3 names, got 1"):
+        evaluation.plot_confusion_matrix(counts, ["cat"])
 
 
 def test_grid_has_rows_of_any_length_and_captions():
@@ -203,7 +245,12 @@ def test_figures_show_themselves_in_a_notebook(digits):
         "import sys, numpy as np\nfrom supcon_tf.evaluation import plots\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
-    cells = [start + call, "import matplotlib.pyplot\n" + call]
+    cells = [
+        start + call,
+        "import matplotlib.pyplot as plt\n" + call,
+        f"drawn = {call}\nplt.show()",
+        f"drawn = {call}",
+    ]
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(cell) for cell in cells]
     )

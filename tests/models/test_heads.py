@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import models
+from supcon_tf import losses, models
 
 
 def _unit(*shape):
@@ -152,9 +152,9 @@ def test_fit_leaves_the_encoder_bit_identical():
     assert len(classifier.trainable_variables) == 2
 
 
-def test_gradient_stops_before_a_thawed_encoder():
+def test_gradient_stops_before_the_encoder():
     classifier = _classifier()
-    classifier.trainable = True
+    classifier(_images())
     assert classifier.encoder.trainable_variables
     before = classifier.encoder.get_weights()
     with tf.GradientTape() as tape:
@@ -163,3 +163,26 @@ def test_gradient_stops_before_a_thawed_encoder():
     assert gradients == [None] * len(gradients)
     for old, new in zip(before, classifier.encoder.get_weights(), strict=True):
         np.testing.assert_array_equal(old, new)
+
+
+def test_a_shared_encoder_goes_on_training():
+    """With a model that was compiled before the classifier, or after it."""
+    tf.keras.utils.set_random_seed(0)
+    classifier = _classifier()
+    encoder, head = classifier.encoder, models.ProjectionHead(8, (16,))
+    model = models.SupConModel(encoder, head)
+    views, labels = np.stack([_images()] * 2, axis=1), np.array([0, 1, 0, 1])
+    for _ in range(2):
+        model.compile(tf.keras.optimizers.SGD(0.5), losses.SupConLoss())
+        model.fit(views, labels, verbose=0)
+        later = models.LinearClassifier(encoder, 3)
+        later(_images())
+        assert encoder.trainable and len(later.trainable_weights) == 2
+        counts = len(later.weights), len(later.non_trainable_weights)
+        assert counts == (len(encoder.weights) + 2, len(encoder.weights))
+        before = [weight.numpy() for weight in encoder.trainable_weights]
+        model.fit(views, labels, verbose=0)
+        for old, new in zip(before, encoder.trainable_weights, strict=True):
+            assert (old != new.numpy()).any(), new.name
+    later.trainable = False
+    assert not later.trainable_weights

@@ -1,0 +1,80 @@
+"""Policies by their names on the command line, and layers of Keras as such."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from supcon_tf import exceptions
+from supcon_tf.augment import dispatch, policies
+from supcon_tf.defaults import SIM_AUGMENT
+
+Policy = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+
+_NAMED: dict[str, Callable[[], Policy | None]] = {
+    "identity": lambda: None,
+    "autoaugment": policies.AutoAugment,
+    "randaugment": policies.RandAugment,
+    "simaugment": lambda: policies.SimAugment(**SIM_AUGMENT),
+    "stacked_randaugment": lambda: policies.StackedRandAugment(**SIM_AUGMENT),
+}
+
+
+def policy(
+    augmentation: str | tf.keras.layers.Layer | Policy | None,
+) -> Policy | None:
+    """The policy that a name or a layer of Keras stands for; None for none.
+
+    Args:
+      augmentation: a name of `--augmentation`, with the defaults of the tools;
+        a layer or a Sequential of layers for the augmentation of images in
+        0..255, whose draws are its own; or a policy, which is returned.
+
+    Example:
+      >>> import tensorflow as tf
+      >>> from supcon_tf import augment
+      >>> augment.policy("simaugment").strength
+      0.25
+      >>> turn = augment.policy(tf.keras.layers.RandomRotation(0.1))
+      >>> tuple(turn(tf.zeros([2, 8, 8, 3], tf.uint8), [[0, 1], [0, 2]]).shape)
+      (2, 8, 8, 3)
+
+    Raises:
+      ValueError: there is no such policy.
+    """
+    if augmentation is None:
+        return None
+    if isinstance(augmentation, str):
+        exceptions.require_one_of(_NAMED, "augmentation", augmentation)
+        return _NAMED[augmentation]()
+    if isinstance(augmentation, tf.keras.layers.Layer):
+        return _LayerPolicy(augmentation)
+    exceptions.require(
+        callable(augmentation),
+        "`augmentation` must be a name, a layer of Keras or a policy(images, "
+        "seeds)",
+        augmentation,
+    )
+    return augmentation
+
+
+class _LayerPolicy:
+    """A layer of Keras, which has draws of its own and puts out floats."""
+
+    def __init__(self, layer: tf.keras.layers.Layer) -> None:
+        self.layer = layer
+
+    def __call__(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
+        images = dispatch.check_images(images)
+        with tf.init_scope():  # its variables, outside of any graph
+            self.layer(tf.zeros([1, *images.shape[1:]]), training=True)
+        pixels = self.layer(tf.cast(images, tf.float32), training=True)
+        exceptions.require(
+            pixels.shape.is_compatible_with(images.shape),
+            "`augmentation` must leave images of the same shape",
+            f"{pixels.shape} of {images.shape}",
+        )
+        if images.dtype == tf.uint8:
+            pixels = tf.saturate_cast(tf.round(pixels), tf.uint8)
+        return tf.cast(pixels, images.dtype)

@@ -1,0 +1,90 @@
+"""What Keras' fit, evaluate and predict are given: its shape, its epochs."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from supcon_tf import exceptions
+
+
+def first_of(data: object, is_known: bool) -> tuple[object, object]:
+    """What tells the shape of all inputs, and the data with it, unread.
+
+    Of a sequence or a generator it is the first batch, None where the shape
+    is known; of a dataset its specification, of anything else the data.
+    """
+    if isinstance(data, tf.data.Dataset):
+        return data.element_spec, data
+    is_generator = inspect.isgenerator(data)
+    if is_generator or isinstance(data, tf.keras.utils.Sequence):
+        if is_known:
+            return None, data
+        first = next(data) if is_generator else data[0]
+        return first, itertools.chain([first], data) if is_generator else data
+    return data, data
+
+
+def shape_of(data: object, is_batch: bool) -> tf.TensorShape | None:
+    """The shape of the inputs, where it is known.
+
+    Args:
+      data: as `first_of` returns it.
+      is_batch: whether it holds labels too, as batches do.
+
+    Raises:
+      ValueError: there are several inputs, as Keras would take them.
+    """
+    if is_batch and isinstance(data, tuple | list):
+        data = data[0]
+    if isinstance(data, tuple | list) and any(
+        hasattr(x, "shape") for x in data
+    ):
+        raise exceptions.InvalidValue(
+            "`x` must be one tensor, such as tf.stack(views, axis=1) for views "
+            f"[batch, views, height, width, channels], got a {_name(data)} of "
+            f"{len(data)}"
+        )
+    shape = getattr(data, "shape", None)
+    if shape is None or tf.TensorShape(shape).rank is None:
+        return None
+    return tf.TensorShape([None, *tf.TensorShape(shape)[1:]])
+
+
+def _name(data: object) -> str:
+    return "tuple" if isinstance(data, tuple) else "list"
+
+
+def steps_of(data: object, steps: int | None) -> int | None:
+    """The steps that are given, or else of an epoch, where that is told."""
+    if isinstance(data, tuple | list) and data:  # as validation may come
+        data = data[0]
+    epochs = getattr(data, "epochs", None)
+    return epochs.steps if epochs and steps is None else steps
+
+
+@contextlib.contextmanager
+def going_on(
+    data: object, model: tf.keras.Model, initial_step: int
+) -> Iterator[object]:
+    """The batches behind those that a model was fitted to, if they are told.
+
+    What it is fitted to them meanwhile counts from then on.
+    """
+    epochs = getattr(data, "epochs", None)
+    optimizer = getattr(model, "optimizer", None)  # None before `compile`
+    if epochs is None or optimizer is None:
+        yield data
+        return
+    trained = epochs.trained.get(model, 0)
+    step = max(epochs.start_step + trained, initial_step)
+    before = tf.convert_to_tensor(optimizer.iterations)
+    try:
+        yield data if step == epochs.start_step else epochs.make(step)
+    finally:
+        steps = int(tf.convert_to_tensor(optimizer.iterations) - before)
+        epochs.trained[model] = step - epochs.start_step + steps

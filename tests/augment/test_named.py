@@ -1,0 +1,76 @@
+"""Policies by name, and Keras' own layers as policies."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import augment, config, data
+from supcon_tf.augment import named
+from supcon_tf.training import input_pipeline
+
+
+def images(count=8, side=16):
+    rng = np.random.default_rng(0)
+    return rng.integers(0, 256, [count, side, side, 3]).astype(np.uint8)
+
+
+@pytest.mark.parametrize("name", named._NAMED)
+def test_a_name_is_what_the_flag_makes_of_it(name):
+    by_flag = input_pipeline.augmentation(
+        config.PretrainSettings("run", augmentation=name)
+    )
+    policy = augment.policy(name)
+    assert type(policy) is type(by_flag)
+    if policy is not None:
+        assert policy.get_config() == by_flag.get_config()
+
+
+def test_every_choice_of_the_flag_has_a_name():
+    with pytest.raises(ValueError) as error:
+        config.PretrainSettings("run", augmentation="other")
+    assert all(name in str(error.value) for name in named._NAMED)
+
+
+def test_a_policy_stays_what_it_is():
+    policy = augment.SimAugment()
+    assert augment.policy(policy) is policy
+    assert augment.policy(None) is None
+
+
+LAYERS = {
+    "flip": lambda: tf.keras.layers.RandomFlip("horizontal"),
+    "brightness": lambda: tf.keras.layers.RandomBrightness(0.9),
+    "several": lambda: tf.keras.Sequential(
+        [
+            tf.keras.layers.RandomRotation(0.1),
+            tf.keras.layers.RandomContrast(0.5),
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_of_keras_augment_views(name):
+    source = data.from_arrays(images(), np.arange(8))
+    views = data.make_views(
+        source,
+        8,
+        augmentation=LAYERS[name](),
+        crop_area=None,
+        horizontal_flip=False,
+    )
+    plain = data.make_views(source, 8, crop_area=None, horizontal_flip=False)
+    assert views.element_spec == plain.element_spec
+    (batch, labels), (before, _) = (next(iter(x)) for x in (views, plain))
+    assert batch.dtype == tf.uint8 and labels.shape == [8]
+    assert (batch.numpy() != before.numpy()).any()
+    if name == "flip":
+        mirrored = before.numpy()[:, :, :, ::-1]
+        same = (batch == before).numpy() | (batch == mirrored).numpy()
+        assert same.reshape(16, -1).all()
+
+
+def test_a_layer_that_changes_the_shape_is_refused():
+    policy = augment.policy(tf.keras.layers.RandomCrop(8, 8))
+    with pytest.raises(ValueError, match="must leave images of the same shape"):
+        policy(images(), np.zeros([8, 2], np.int32))

@@ -1,0 +1,180 @@
+"""Views of anybody's tf.data: every image, fresh views, one clear refusal."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import augment, data, losses, models
+
+SIDE = 16
+
+
+def images(count=10):
+    """Of one colour each, which a crop keeps."""
+    colours = np.arange(10, 10 + 20 * count, 20, dtype=np.uint8)
+    return np.broadcast_to(
+        colours[:, None, None, None], [count, SIDE, SIDE, 3]
+    ).copy()
+
+
+def noise(count=10):
+    rng = np.random.default_rng(0)
+    return rng.integers(0, 256, [count, SIDE, SIDE, 3]).astype(np.uint8)
+
+
+def dataset(pixels=None, labels=None):
+    pixels = noise() if pixels is None else pixels
+    labels = np.arange(len(pixels)) if labels is None else labels
+    return tf.data.Dataset.from_tensor_slices((pixels, labels))
+
+
+def read(views):
+    parts = zip(*views, strict=True)
+    return [np.concatenate([np.asarray(x) for x in part]) for part in parts]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+@pytest.mark.parametrize("has_batches", [False, True])
+def test_every_image_has_its_views_and_its_label(dtype, has_batches):
+    photos = dataset(images().astype(dtype))
+    options = {"num_views": 3}
+    if has_batches:
+        photos = photos.batch(4)
+    else:
+        options["batch_size"] = 4
+    batches = data.views_of(photos, 8, **options)
+    assert batches.cardinality() == 3  # the last of two
+    views, labels = read(batches)
+    assert views.shape == (10, 3, 8, 8, 3) and views.dtype == np.uint8
+    np.testing.assert_array_equal(labels, np.arange(10))
+    expected = np.broadcast_to(images()[:, None, :8, :8], views.shape)
+    np.testing.assert_array_equal(views, expected)
+
+
+def test_views_differ_from_one_another_and_every_time():
+    def made(seed=0):
+        return data.views_of(dataset().batch(5), seed=seed, crop_area=(0.3, 1))
+
+    batches = made()
+    first, second = read(batches)[0], read(batches)[0]
+    assert first.shape == (10, 2, SIDE, SIDE, 3)
+    every = np.concatenate([first, second]).reshape(40, -1)
+    assert len(np.unique(every, axis=0)) == 40
+    again = made()
+    for expected in (first, second):  # but the seed says what they are
+        np.testing.assert_array_equal(read(again)[0], expected)
+    assert (read(made(seed=1))[0] != first).any()
+
+
+def test_crop_flip_and_policy_are_those_of_make_views():
+    """A flip alone leaves the image or mirrors it, a policy acts after it."""
+    pixels = noise(40)
+    options = {"crop_area": None, "num_views": 1}
+    views = read(data.views_of(dataset(pixels).batch(40), **options))[0][:, 0]
+    mirrored = pixels[:, :, ::-1]
+    flipped = (views == mirrored).all(axis=(1, 2, 3))
+    np.testing.assert_array_equal(views[~flipped], pixels[~flipped])
+    assert 8 < flipped.sum() < 32
+    options |= {"horizontal_flip": False}
+    inverted = data.views_of(
+        dataset(pixels).batch(40),
+        augmentation=lambda images, seeds: 255 - images,
+        **options,
+    )
+    np.testing.assert_array_equal(read(inverted)[0][:, 0], 255 - pixels)
+    for augmentation in ("simaugment", augment.RandAugment()):
+        changed = data.views_of(
+            dataset(pixels).batch(40), augmentation=augmentation, **options
+        )
+        assert (read(changed)[0][:, 0] != pixels).any(axis=(1, 2, 3)).sum() > 20
+
+
+def test_a_folder_by_keras_trains_and_validates(image_folder):
+    photos = tf.keras.utils.image_dataset_from_directory(
+        image_folder / "train", image_size=(SIDE, SIDE), batch_size=20
+    )
+    views = data.views_of(photos, crop_area=(0.5, 1))
+    layers = [tf.keras.layers.Flatten(), tf.keras.layers.Dense(4)]
+    network = tf.keras.Sequential(layers)
+    model = models.SupConModel(network, models.ProjectionHead(8, (8,)))
+    model.compile("sgd", losses.SupConLoss(), [losses.ContrastiveAccuracy()])
+    history = model.fit(views, epochs=2, validation_data=views, verbose=0)
+    assert int(model.optimizer.iterations) == 2 * 3
+    assert np.isfinite(history.history["val_loss"]).all()
+
+
+def test_images_of_many_sizes_and_weights_of_samples():
+    def photographs():
+        for side in range(8, 12):
+            image = np.full([side, 2 * side, 3], side, np.uint8)
+            yield image, side % 2, side / 10
+
+    photos = tf.data.Dataset.from_generator(
+        photographs,
+        output_signature=(
+            tf.TensorSpec([None, None, 3], tf.uint8),
+            tf.TensorSpec([], tf.int32),
+            tf.TensorSpec([], tf.float32),
+        ),
+    )
+    views, labels, weights = read(data.views_of(photos, 6, batch_size=3))
+    np.testing.assert_array_equal(views[:, 0, 0, 0, 0], [8, 9, 10, 11])
+    assert labels.tolist() == [0, 1, 0, 1]
+    np.testing.assert_allclose(weights, [0.8, 0.9, 1.0, 1.1])
+    with pytest.raises(ValueError, match="`image_size` must be given"):
+        data.views_of(photos, batch_size=3)
+
+
+@pytest.mark.parametrize("scale", [1 / 255, 100])
+def test_floats_of_another_range_are_refused(scale):
+    photos = dataset(noise().astype(np.float32) * scale).batch(4)
+    rule = "must yield images that are uint8, or floats in 0..255"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rule):
+        read(data.views_of(photos))
+    black = np.zeros([1, SIDE, SIDE, 3], np.float32)
+    assert not read(data.views_of(dataset(black).batch(1)))[0].any()
+
+
+def test_replicas_train_on_them(mirrored_strategy):
+    with mirrored_strategy.scope():
+        layers = [tf.keras.layers.Flatten(), tf.keras.layers.Dense(4)]
+        network = tf.keras.Sequential(layers)
+        model = models.SupConModel(network, models.ProjectionHead(8, (8,)))
+        model.compile("sgd", losses.SupConLoss())
+    history = model.fit(data.views_of(dataset().batch(10)), verbose=0)
+    assert np.isfinite(history.history["loss"]).all()
+
+
+@pytest.mark.parametrize(
+    ("photos", "options", "message"),
+    [
+        (lambda: noise(), {}, "`dataset` must be a tf.data.Dataset; data.from"),
+        (lambda: dataset().map(lambda x, y: x), {}, "must yield .image, label"),
+        (
+            lambda: dataset().map(lambda x, y: {"image": x, "label": y}),
+            {},
+            "must yield .image, label",
+        ),
+        (
+            lambda: dataset().map(lambda x, y: (tf.cast(x, tf.int32), y)),
+            {"batch_size": 2},
+            "uint8 or floats in 0..255, got ",
+        ),
+        (lambda: dataset(), {}, "`batch_size` must be given for a dataset w"),
+        (
+            lambda: dataset().batch(2),
+            {"batch_size": 2},
+            "and for no other one, got 2",
+        ),
+        (lambda: dataset().batch(2), {"num_views": 0}, "`num_views` must be"),
+        (
+            lambda: dataset().batch(2),
+            {"augmentation": "simaugmnt"},
+            "`augmentation` must be one of identity, autoaugment.*'simaugmnt'",
+        ),
+        (lambda: dataset().batch(2), {"augmentation": 3}, "must be a name, a "),
+    ],
+)
+def test_bad_arguments_are_named(photos, options, message):
+    with pytest.raises(ValueError, match=message):
+        data.views_of(photos(), **options)

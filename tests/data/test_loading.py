@@ -1,0 +1,98 @@
+"""Data by their path alone, and the third split."""
+
+import pathlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from supcon_tf import data
+
+
+def write_images(root, counts):
+    """So many images of two classes in each split, each its own shade."""
+    shade = 0
+    for split, count in counts.items():
+        for name in ("cat", "dog"):
+            (root / split / name).mkdir(parents=True)
+            for index in range(count):
+                shade += 1
+                image = np.full([8, 8, 3], shade, np.uint8)
+                path = root / split / name / f"{split}{index}.png"
+                Image.fromarray(image).save(path)
+    return root
+
+
+@pytest.fixture
+def photos(tmp_path):
+    counts = {"train": 3, "val": 1, "test": 2}
+    return write_images(tmp_path / "photos", counts)
+
+
+def write_manifest(photos, splits=("train", "val", "test")):
+    rows = [
+        f"{path.relative_to(photos)},{path.parent.name},{split}"
+        for split in splits
+        for path in sorted(photos.glob(f"{split}/*/*"))
+    ]
+    path = photos / "list.csv"
+    path.write_text("\n".join(["path,label,split", *rows]) + "\n")
+    return path
+
+
+def shades(source):
+    return {int(x[0, 0, 0]) for images, _ in data.make_examples(source, 2)
+            for x in images}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [str, pathlib.Path])
+@pytest.mark.parametrize("is_manifest", [False, True])
+def test_a_path_is_a_data_set_of_three_splits(photos, kind, is_manifest):
+    path = kind(write_manifest(photos) if is_manifest else photos)
+    train = data.load(path)
+    assert train.split == "train" and train.num_examples == 6
+    parts = [train, data.load(path, "validation"), data.load(path, "test")]
+    assert [x.num_examples for x in parts] == [6, 2, 4]
+    assert parts[1].split == data.load(path, "val").split == "validation"
+    assert {x.class_names for x in parts} == {("cat", "dog")}
+    assert set.union(*map(shades, parts)) == set(range(1, 13))
+
+
+def test_the_path_of_tfrecord_files(photos, tmp_path):
+    splits = {name: data.load(photos, name) for name in ("train", "test")}
+    data.write_tfrecords(splits, tmp_path / "records")
+    source = data.load(tmp_path / "records", "test")
+    assert shades(source) == shades(splits["test"])
+    with pytest.raises(ValueError, match="except for folders and manifests"):
+        data.load(tmp_path / "records", "validation")
+
+
+@pytest.mark.parametrize("given", ["train test", "train val", ""])
+def test_without_three_splits_there_is_no_validation(photos, given):
+    """What tests, as val where there is no other, never chooses too."""
+    splits = given.split()
+    manifest = write_manifest(photos, splits or ("train",))
+    if not splits:  # a hash decides what tests
+        photos = photos / "train"
+        lines = manifest.read_text().replace(",split", "").splitlines()
+        lines = [line.removesuffix(",train") for line in lines]
+        manifest.write_text("\n".join(lines) + "\n")
+    else:
+        left_out = ({"train", "val", "test"} - {*splits}).pop()
+        for path in (photos / left_out).rglob("*.png"):
+            path.unlink()
+        for path in (photos / left_out).iterdir():
+            path.rmdir()
+        (photos / left_out).rmdir()
+    for path in (photos, manifest):
+        with pytest.raises(ValueError, match="train, test and val for the spl"):
+            data.load(path, "validation")
+
+
+def test_a_part_of_the_training_split_is_held_out(photos):
+    source = data.load(photos)
+    train, held = data.train_and_validation(source, 0.3, seed=1)
+    assert (train.split, held.split) == ("train", "validation")
+    assert (train.num_examples, held.num_examples) == (4, 2)
+    assert shades(train) | shades(held) == shades(source)
+    assert sorted(held.labels) == [0, 1]
