@@ -15,7 +15,7 @@ from supcon_tf.data.images import (
     decode_central_view,
     decode_image,
 )
-from supcon_tf.data.loading import load
+from supcon_tf.data.loading import has_validation, load
 from supcon_tf.data.pipeline import make_views, steps_per_epoch
 from supcon_tf.data.sampling import class_balanced
 from supcon_tf.data.service import check_service, through_service

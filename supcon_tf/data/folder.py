@@ -46,7 +46,7 @@ def load_folder(
     )
     splits, folder = _split_folders(data_dir), ""
     exceptions.require(
-        split != "validation" or {"train", "test", "val"} <= {*splits},
+        split != "validation" or _has_validation(splits),
         "`data_dir` must hold train, test and val for the split validation",
         f"{', '.join(splits.values()) or 'none of them'} in {data_dir}",
     )
@@ -80,6 +80,15 @@ def load_folder(
         ignored=ignored,
         hint="" if splits else _HINT,
     )
+
+
+def has_validation(data_dir: str) -> bool:
+    """Whether there are folders of train, test and val."""
+    return os.path.isdir(data_dir) and _has_validation(_split_folders(data_dir))
+
+
+def _has_validation(splits: dict[str, str]) -> bool:
+    return {"train", "test", "val"} <= {*splits}
 
 
 def _split_folders(data_dir: str) -> dict[str, str]:

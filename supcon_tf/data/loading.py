@@ -152,3 +152,18 @@ def _kind_of(dataset: str) -> tuple[str, str | None]:
     if os.path.isfile(path):
         return "manifest", path
     return dataset, None
+
+
+def has_validation(dataset: str, data_dir: str | None) -> bool:
+    """Whether `load` has a split "validation" of a data set by name.
+
+    Example:
+      >>> from supcon_tf import data
+      >>> data.has_validation("folder", "photos")  # which has train and test
+      False
+    """
+    known = {
+        "folder": folder.has_validation,
+        "manifest": manifest.has_validation,
+    }
+    return dataset in known and known[dataset](data_dir)

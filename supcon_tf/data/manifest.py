@@ -189,9 +189,20 @@ def _scaled(path: str, weights: np.ndarray) -> np.ndarray | None:
     return weights / weights.mean()
 
 
+def has_validation(path: str) -> bool:
+    """Whether there are rows of train, test and val."""
+    return all(_counts(_read(path)).values())
+
+
+def _counts(table: _Table) -> dict[str, int]:
+    """How many rows each split has."""
+    names = "train", "test", "val"
+    return {name: len(table.splits[name].paths) for name in names}
+
+
 def _validation(path: str, table: _Table) -> _Rows:
     """The rows of val, where there are others to test on."""
-    counts = {name: len(part.paths) for name, part in table.splits.items()}
+    counts = _counts(table)
     exceptions.require(
         counts["val"] and counts["test"],
         f"{path} must have rows of train, test and val for the split "

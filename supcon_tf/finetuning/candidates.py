@@ -93,16 +93,12 @@ class Judge:
         )
 
     def fit(
-        self, l2: float, *splits: data.Source
+        self, l2: float, images: data.Source
     ) -> tuple[np.ndarray, np.ndarray]:
         """Kernel and bias of the classifier of some images, float32."""
-        encoded = [self.represent(split) for split in splits]
-        rows, labels = map(np.concatenate, zip(*encoded, strict=True))
-        weights = None
-        if self.part.weights is not None:
-            weights = np.concatenate([split.weights for split in splits])
+        rows, labels = self.represent(images)
         probe = self._probe()
-        probe.fit(rows, labels, l2, weights)
+        probe.fit(rows, labels, l2, images.weights)
         return probe.kernel.astype(np.float32), probe.bias.astype(np.float32)
 
     def _probe(self) -> linear_probe.LinearProbe:

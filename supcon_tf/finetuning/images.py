@@ -89,7 +89,7 @@ def finetune_images(
         with opened as is_complete:
             if not is_complete:
                 tuned = _tuned(search, frozen)
-                _finish(run, search, frozen, tuned, made_of)
+                _finish(run, search, images, frozen, tuned)
     run.trainings.rmtree(missing_ok=True)
     console.print_line("fine-tuned", run.latest_checkpoint())
     return run
@@ -140,14 +140,19 @@ def _parts(
         f"{len(labels)} training images of "
         f"{exceptions.listed([*images.class_names])}",
     )
-    exceptions.require(
-        images.class_names == test.class_names,
-        "the test images must be of the classes that are trained on",
-        exceptions.listed([*test.class_names]),
-    )
-    fraction, seed = settings.validation_fraction, settings.seed
-    positions = subsets.hold_out(labels, fraction, seed)
-    return tuple(subsets.subset(images, part) for part in positions)
+    if data.has_validation(settings.dataset, settings.data_dir):
+        parts = images, input_pipeline.source(settings, "validation")
+    else:
+        fraction, seed = settings.validation_fraction, settings.seed
+        parts = data.train_and_validation(images, fraction, seed)
+    for other in (test, parts[1]):
+        exceptions.require(
+            images.class_names == other.class_names,
+            f"the {other.split} images must be of the classes that are trained "
+            "on",
+            exceptions.listed([*other.class_names]),
+        )
+    return parts
 
 
 def _with_numbers(
@@ -221,15 +226,15 @@ def _tuned(
 def _finish(
     run: run_files.RunDirectory,
     search: tuning.Tuning,
+    images: data.Source,
     frozen: candidates.Candidate,
     tuned: list[candidates.Candidate],
-    made_of: dict[str, object],
 ) -> None:
     """Chooses, fits the classifier to all images, and writes both."""
     chosen = candidates.choose(frozen, tuned)
     model, judge = search.model, search.judge
     judge.encoder.set_weights(chosen.weights)
-    kernel, bias = judge.fit(chosen.l2, judge.part, judge.held)
+    kernel, bias = judge.fit(chosen.l2, images)
     model.classifier.set_weights([kernel, bias])
     is_chief = distribute.is_chief(tf.distribute.get_strategy())
     if is_chief:
@@ -250,7 +255,7 @@ def _finish(
     checkpoints.save(
         run.checkpoints,
         {"encoder": judge.encoder, "classifier": model.classifier},
-        checkpoints.Progress(steps, 1, made_of=made_of),
+        checkpoints.Progress(steps, 1, made_of=materials.of_training(images)),
         is_chief=is_chief,
     )
 
@@ -302,6 +307,6 @@ def _print_start(
     )
     console.print_line(
         "validation",
-        f"{held.num_examples:,} of the training images, which choose; the "
-        f"{test.num_examples:,} test images are measured once, at the end",
+        f"{held.num_examples:,} images choose; the {test.num_examples:,} test "
+        "images are measured once, at the end",
     )

@@ -20,7 +20,7 @@ def source(
     split: str,
     shard: tuple[int, int] | None = None,
 ) -> data.Source:
-    """One split, "train" or "test", of the data set of a run.
+    """One split, "train", "test" or "validation", of the data set of a run.
 
     The training images are those that a run draws; the test images may be
     without those that are training images too. With `shard`, (index, count) of
@@ -39,7 +39,7 @@ def source(
         skip_bad_images=settings.skip_bad_images,
         shard=shard,
         channels=settings.channels,
-        tfds_split=getattr(settings, f"{split}_split"),
+        tfds_split=getattr(settings, f"{split}_split", None),
         tfrecord_features=settings.tfrecord_features,
     )
     if split == "train" and isinstance(settings, config.PretrainSettings):

@@ -130,6 +130,25 @@ def test_a_killed_run_goes_on_to_the_same(run, settings, tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
+def test_a_folder_of_validation_images_chooses(
+    settings, image_folder, tmp_path
+):
+    images = tmp_path / "images"
+    shutil.copytree(image_folder / "train", images / "train")
+    for split in ("validation", "test"):
+        shutil.copytree(image_folder / "test", images / split)
+    own = dataclasses.replace(
+        settings,
+        run_dir=str(tmp_path / "run"),
+        data_dir=str(images),
+        epochs=0,
+        learning_rates=(),
+    )
+    record = finetuning.finetune_images(own).finetuning()
+    assert record["training_images"] == 48
+    assert record["validation_images"] == 21
+
+
 def test_minutes_bound_the_trainings(settings, tmp_path, capsys):
     own = dataclasses.replace(
         settings,
