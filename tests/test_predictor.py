@@ -10,6 +10,12 @@ from supcon_tf.training import representations, runs
 
 
 @pytest.fixture(scope="module")
+def finished_run(copy_run, tmp_path_factory):
+    """Without any export."""
+    return copy_run(tmp_path_factory.mktemp("run") / "run")
+
+
+@pytest.fixture(scope="module")
 def model(finished_run):
     return supcon_tf.load(finished_run.path)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, conversion, data, training
+from supcon_tf import config, conversion, data, files, training
 from supcon_tf.conversion import formats
 from supcon_tf.data import subsets
 from supcon_tf.training import runs
@@ -133,7 +133,7 @@ def test_it_is_replaced_only_if_asked(finished_run, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="must not exist; replace.*overwrite"):
         convert("float16")
     with monkeypatch.context() as broken, pytest.raises(TypeError):
-        broken.setattr(json, "dumps", None)  # with the models on the disk
+        broken.setattr(files, "write_json", None)  # the models are written
         convert("float16", overwrite=True)
     assert names_in(path / "converted") == before
     assert calibrated == [None, None]

@@ -11,6 +11,7 @@ import io
 import json
 import pathlib
 import resource
+import uuid
 
 import numpy as np
 import pytest
@@ -328,7 +329,7 @@ def test_an_interrupted_export_is_not_seen_by_the_server(tmp_path, monkeypatch):
             export(tmp_path / "7")
     assert not list(tmp_path.iterdir())
     # What a killed export leaves; TF Serving loads numbers only.
-    (tmp_path / ".7.killed.partial").mkdir()
+    (tmp_path / f".7.{uuid.uuid4()}.partial").mkdir()
     export(tmp_path / "7")
     assert [path.name for path in tmp_path.iterdir()] == ["7"]
     signatures = metadata.read_signatures(tmp_path / "7")

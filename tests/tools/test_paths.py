@@ -1,5 +1,6 @@
 """Runs and data in folders of any name."""
 
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -55,6 +56,9 @@ def test_a_run_goes_on(odd, capsys):
 def test_a_run_is_used(odd):
     root, run = odd
     path = str(run.path)
+    # The encoder has gone on since the linear stage of the sweep.
+    recorded = run.stage("linear").recorded(config.LinearSettings)
+    training.train_linear(dataclasses.replace(recorded, overwrite=True))
     evaluation.evaluate(config.EvaluateSettings(path, plane="pca"))
     assert run.evaluated().evaluation()["linear"] and run.stages() == ["linear"]
     for _ in range(2):
