@@ -54,7 +54,7 @@ def finetune_images(
       ... )
       >>> run = finetuning.finetune_images(own)
       >>> [row["name"] for row in run.finetuning()["candidates"]][:2]
-      ['frozen', 'tuned at 0.01, epoch 1']
+      ['frozen', 'tuned at 0.01']
 
     Returns:
       The run directory, with a checkpoint of the network and its classifier,

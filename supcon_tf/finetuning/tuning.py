@@ -86,7 +86,12 @@ class Tuning:
     def train(
         self, number: int, frozen: candidates.Candidate
     ) -> list[candidates.Candidate]:
-        """Trains at a rate, by its number: the tuned network, and the means.
+        """Trains at a rate, by its number.
+
+        Returns:
+          The network after the last epoch; its means with the frozen one; the
+          network after the best epoch, by the classifier that trained, if that
+          is another.
 
         Raises:
           FloatingPointError: the training diverged.
@@ -117,13 +122,16 @@ class Tuning:
             run, self.held, self._predict, settings.checkpoint_every
         )
         loop.fit(settings, run, self.part, self.model, batches, measures=[best])
-        checkpoints.restore(
-            run.best_checkpoint(), **builders.checkpointed(self.model)
-        )
+        name = f"tuned at {settings.learning_rate:g}"
+        last = self.judge.candidate(name, number)
+        tuned = [last, *self._means(frozen, last)]
         epoch = run_files.steps_in(run.best)[-1]
-        name = f"tuned at {settings.learning_rate:g}, epoch {epoch}"
-        tuned = self.judge.candidate(name, number)
-        return [tuned, *self._means(frozen, tuned)]
+        if epoch < settings.epochs:
+            checkpoints.restore(
+                run.best_checkpoint(), **builders.checkpointed(self.model)
+            )
+            tuned.append(self.judge.candidate(f"{name}, epoch {epoch}", number))
+        return tuned
 
     def path(self, number: int) -> epath.Path:
         """The run directory of a training."""
