@@ -19,6 +19,9 @@ tf.config.set_logical_device_configuration(
     [tf.config.LogicalDeviceConfiguration()] * count,
 )
 if kind == "worker":
+    from supcon_tf import proxies
+
+    proxies.go_around()  # as distribute.make_strategy does
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
 else:
     strategy = tf.distribute.MirroredStrategy(
