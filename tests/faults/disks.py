@@ -24,13 +24,13 @@ runpy.run_path(tool, run_name="__main__")
 
 
 @contextlib.contextmanager
-def small_disk(folder: pathlib.Path, megabytes: int) -> Iterator[pathlib.Path]:
-    """A disk of so many megabytes, mounted at a new folder.
+def small_disk(folder: pathlib.Path, size: str) -> Iterator[pathlib.Path]:
+    """A disk of a size such as 24m, mounted at a new folder.
 
     Skips the test where this process may not mount any.
     """
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs"]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs"]
     try:
         done = subprocess.run([*mount, folder], capture_output=True, text=True)
     except FileNotFoundError:

@@ -2,10 +2,7 @@
 
 import contextlib
 import pathlib
-import subprocess
 from collections.abc import Iterator
-
-import pytest
 
 from tests import forks
 
@@ -82,18 +79,3 @@ def holder(program: str, *arguments: str) -> Iterator[forks.Fork]:
     finally:
         fork.kill()
         fork.wait()
-
-
-@contextlib.contextmanager
-def small_disk(path: pathlib.Path, size: str) -> Iterator[pathlib.Path]:
-    """A file system of a size such as 64k; skips where none can be mounted."""
-    path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
-    try:
-        subprocess.run(mount, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no disk can be mounted here: {error}")
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)

@@ -15,7 +15,7 @@ from tests.faults import disks
 
 @pytest.fixture
 def disk(tmp_path):
-    with disks.small_disk(tmp_path / "disk", 24) as folder:
+    with disks.small_disk(tmp_path / "disk", "24m") as folder:
         yield folder
 
 
@@ -50,7 +50,7 @@ def test_evaluate_on_a_full_disk_keeps_the_earlier_evaluation(disk, copy_run):
 @pytest.mark.parametrize("limit", [None, 100_000])
 def test_export_on_a_full_disk_leaves_nothing(limit, tmp_path, copy_run):
     if limit is None:
-        with disks.small_disk(tmp_path / "disk", 8) as folder:
+        with disks.small_disk(tmp_path / "disk", "8m") as folder:
             _check_export(copy_run(folder / "run"), folder, None)
     else:
         _check_export(copy_run(tmp_path / "run"), None, limit)
@@ -97,7 +97,7 @@ def test_resume_on_a_full_disk_loses_nothing(disk, copy_run):
 
 
 def test_a_full_disk_leaves_a_file_as_it_was(tmp_path):
-    with disks.small_disk(tmp_path / "disk", 1) as folder:
+    with disks.small_disk(tmp_path / "disk", "1m") as folder:
         path = folder / "a.json"
         files.write_json(path, {"old": 1})
         disks.fill(folder, 4_096)

@@ -21,7 +21,7 @@ from supcon_tf import (
     training,
 )
 from tests import processes as runs
-from tests.faults import processes
+from tests.faults import disks, processes
 
 _CREATION = """
 from supcon_tf import config, run_files
@@ -111,7 +111,7 @@ def test_a_disk_that_is_full_as_a_run_begins(tmp_path):
     settings = config.PretrainSettings(str(tmp_path / "disk" / "run"))
     run = run_files.RunDirectory(settings.run_dir)
     images = [f"a/{number:040}.png" for number in range(1000)]
-    with processes.small_disk(tmp_path / "disk", "64k") as disk:
+    with disks.small_disk(tmp_path / "disk", "64k") as disk:
         (disk / "data").write_bytes(bytes(40_000))
         run.check_free(overwrite=False)
         with pytest.raises(OSError, match="No space left"):
