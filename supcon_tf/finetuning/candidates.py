@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -27,6 +28,7 @@ class Candidate:
       losses: [validation images] float64, negative log-likelihoods.
       validation: `selection.measure` of the classifier's probabilities.
       number: of the training that it is of; None of the frozen network.
+      is_mean: whether it is a mean with the frozen network.
     """
 
     name: str
@@ -35,11 +37,21 @@ class Candidate:
     losses: np.ndarray
     validation: dict[str, object]
     number: int | None = None
+    is_mean: bool = False
 
     def figures(self) -> dict[str, object]:
         """The row of the candidate in finetune.json."""
         measured = selection.figures(self.validation)
-        return {"name": self.name, "l2": self.l2, "validation": measured}
+        return {
+            "name": self.name,
+            "is_mean": self.is_mean,
+            "l2": self.l2,
+            "validation": measured,
+        }
+
+
+# From the frozen network and the tuned ones to the one that is kept.
+Choose = Callable[[Candidate, list[Candidate]], Candidate]
 
 
 class Judge:
@@ -68,7 +80,9 @@ class Judge:
         self.part, self.held = part, held
         self._num_classes = len(part.class_names)
 
-    def candidate(self, name: str, number: int | None = None) -> Candidate:
+    def candidate(
+        self, name: str, number: int | None = None, *, is_mean: bool = False
+    ) -> Candidate:
         """The encoder as it is now, measured."""
         rows, labels = self.represent(self.part)
         held_rows, held_labels = self.represent(self.held)
@@ -90,6 +104,7 @@ class Judge:
             losses,
             selection.measure(probabilities, held_labels),
             number,
+            is_mean,
         )
 
     def fit(

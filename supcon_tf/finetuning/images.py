@@ -36,6 +36,7 @@ _STEP_COST = 3.5
 
 def finetune_images(
     settings: config.FinetuneSettings,
+    choose: candidates.Choose = candidates.choose,
 ) -> run_files.RunDirectory:
     """Makes a classifier of images from a pretrained network.
 
@@ -45,6 +46,11 @@ def finetune_images(
     choose among them, and in doubt for the frozen network. The classifier of
     the chosen network is then fitted to all training images. The test images
     are not used.
+
+    Args:
+      settings: of the network, the images and the trainings.
+      choose: from the frozen network and the tuned ones to the one that is
+        kept.
 
     Example:
       >>> from supcon_tf import config, finetuning
@@ -89,7 +95,8 @@ def finetune_images(
         with opened as is_complete:
             if not is_complete:
                 tuned = _tuned(search, frozen)
-                _finish(run, search, images, frozen, tuned)
+                chosen = choose(frozen, tuned)
+                _finish(run, search, images, chosen, [frozen, *tuned])
     run.trainings.rmtree(missing_ok=True)
     console.print_line("fine-tuned", run.latest_checkpoint())
     return run
@@ -227,11 +234,10 @@ def _finish(
     run: run_files.RunDirectory,
     search: tuning.Tuning,
     images: data.Source,
-    frozen: candidates.Candidate,
-    tuned: list[candidates.Candidate],
+    chosen: candidates.Candidate,
+    judged: list[candidates.Candidate],
 ) -> None:
-    """Chooses, fits the classifier to all images, and writes both."""
-    chosen = candidates.choose(frozen, tuned)
+    """Fits the classifier of the chosen network to all images; writes both."""
     model, judge = search.model, search.judge
     judge.encoder.set_weights(chosen.weights)
     kernel, bias = judge.fit(chosen.l2, images)
@@ -241,7 +247,7 @@ def _finish(
         record = {
             "training_images": judge.part.num_examples,
             "validation_images": judge.held.num_examples,
-            "candidates": [x.figures() for x in (frozen, *tuned)],
+            "candidates": [x.figures() for x in judged],
             "chosen": chosen.name,
         }
         files.write_json(run.finetuning_file, record)
@@ -277,7 +283,7 @@ def finetune_table(record: dict[str, object]) -> str:
     known = record["candidates"]
     shown = [known[0]]
     for is_mean in (False, True):
-        kind = [x for x in known[1:] if (" mean" in x["name"]) == is_mean]
+        kind = [x for x in known[1:] if x["is_mean"] == is_mean]
         if kind:
             shown.append(min(kind, key=lambda x: x["validation"]["nll"]))
     rows = [

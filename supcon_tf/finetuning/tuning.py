@@ -145,7 +145,7 @@ class Tuning:
             weights = candidates.mean_weights(frozen, tuned, share)
             self.judge.encoder.set_weights(weights)
             name = f"{tuned.name}, {share:g} of it in a mean with frozen"
-            means.append(self.judge.candidate(name, tuned.number))
+            means.append(self.judge.candidate(name, tuned.number, is_mean=True))
         return means
 
     def _restart(self, frozen: candidates.Candidate) -> None:

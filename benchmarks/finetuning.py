@@ -1,0 +1,214 @@
+"""What fine-tuning gives on few images, by each objective, draw by draw.
+
+  python benchmarks/finetuning.py --data_dir=DIR --weights_path=FILE
+
+Each training is tools/finetune.py's, on a draw of the training images:
+`supcon+ce`, `supcon` (SupCon, then linear) and `ce`. `..., means` may also
+choose a mean of frozen and tuned weights, as the tool does; without, only what
+was tuned. `frozen` is the linear classifier on the network as it came. Mean and
+standard deviation over the draws, on the test images: top-1, ECE, and the mean
+error under the 15 corruptions of ImageNet-C at severity 3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+
+import checkout  # noqa: F401
+
+from benchmarks import harness, measuring, results
+from supcon_tf import settings
+
+_NEEDS = "--data_dir", "--weights_path"
+# Sizes that are no number of images per class.
+_WHOLE, _LONG_TAIL = "all", "long_tail"
+_LARGEST, _RATIO = 500, 50.0  # of the long tail
+_SEVERITY, _CORRUPTED = 3, 500
+
+
+def _columns(key: str, title: str) -> tuple[results.Column, results.Column]:
+    def value(point: dict) -> float | None:
+        return point.get(key)
+
+    def deviation(values: list[float]) -> float:
+        return statistics.stdev(values) if len(values) > 1 else 0.0
+
+    drawn = key == "top_1"
+    return (
+        results.Column(title, value, ".3f", statistics.mean, drawn),
+        results.Column(f"± {title}", value, ".3f", deviation),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuningBench(harness.Bench):
+    """Settings of benchmarks/finetuning.py."""
+
+    NEEDS = {"supcon+ce": _NEEDS, "ce": _NEEDS, "supcon": _NEEDS}
+    AXES = {"draw": "draws", "images": "images"}
+    COLUMNS = (
+        *_columns("top_1", "top-1"),
+        *_columns("ece", "ECE"),
+        *_columns("corruption_error", "corrupted"),
+        results.Column("minutes", lambda p: p.get("minutes"), ".1f"),
+    )
+    LOGARITHMIC = False
+    DETERMINISTIC = True
+
+    run_dir: str = harness.run_dir("bench_finetuning")
+    data_dir: str | None = settings.setting(
+        None, "Images in train/<class>/, test/<class>/ or <class>/.", path=True
+    )
+    architecture: str = settings.setting(
+        "keras:MobileNetV2", "Of the pretrained network."
+    )
+    weights_path: str | None = settings.setting(
+        None, "File of its weights.", path=True
+    )
+    images: tuple[str, ...] = settings.setting(
+        ("20", "100", "500", _LONG_TAIL),
+        "Training images per class; long_tail: from 500 to 10; all.",
+        must=(
+            "be numbers, long_tail or all, got {}",
+            lambda sizes: all(
+                size in (_WHOLE, _LONG_TAIL) or size.isdecimal()
+                for size in sizes
+            ),
+        ),
+    )
+    draws: int = settings.setting(5, "Draws of each.", at_least=1)
+    test_images: int | None = settings.setting(
+        None, "Test images per class, drawn once; default: all.", at_least=1
+    )
+    image_size: int = settings.setting(64, "Side in pixels.", at_least=32)
+
+    def cases_of(self, points: list[dict]) -> dict[str, results.Case]:
+        """The draws as rounds; rows of a training are rows of the table."""
+        names = [point["job"]["implementation"] for point in points]
+        rows = [
+            {"job": {"images": job["images"], "implementation": name}} | row
+            for point in points
+            for job in [point["job"]]
+            for name, row in point.get("rows", {}).items()
+            if name != "frozen" or job["implementation"] == names[0]
+        ]
+        return results.cases_of(["images"], rows)
+
+
+def measure(job: measuring.Job) -> dict[str, object]:
+    """Trains as tools/finetune.py does; figures of each row by its name."""
+    measuring.import_tensorflow(job.threads)
+    from supcon_tf import config, finetuning
+    from supcon_tf.finetuning import candidates
+
+    name, chosen = job.implementation, {}
+
+    def choose(
+        frozen: candidates.Candidate, tuned: list[candidates.Candidate]
+    ) -> candidates.Candidate:
+        plain = [x for x in tuned if not x.is_mean]
+        chosen["frozen"] = frozen
+        chosen[name] = candidates.choose(frozen, plain)
+        chosen[f"{name}, means"] = candidates.choose(frozen, tuned)
+        return chosen[f"{name}, means"]
+
+    own = config.FinetuneSettings(
+        f"{job.folder}/run",
+        overwrite=True,
+        dataset="folder",
+        data_dir=job.data_dir,
+        architecture=job.architecture,
+        weights=job.weights_path,
+        image_size=job.image_size,
+        objective=job.implementation,
+        seed=job.draw,
+        split_seed=job.draw,
+        draw=job.draw,
+        **_part(job.images),
+    )
+    start = time.perf_counter()
+    finetuning.finetune_images(own, choose)
+    minutes = (time.perf_counter() - start) / 60
+    rows = _measured(own, chosen, job.test_images)
+    for row_name, row in rows.items():
+        row["chosen"] = chosen[row_name].name
+        if row_name != "frozen":
+            row["minutes"] = minutes
+    return {"rows": rows, "top_1": rows[f"{name}, means"]["top_1"]}
+
+
+def _part(images: str) -> dict[str, object]:
+    """Settings of the training images that are drawn."""
+    if images == _WHOLE:
+        return {}
+    if images == _LONG_TAIL:
+        return {
+            "images_per_label": _LARGEST,
+            "imbalance": "exponential",
+            "imbalance_ratio": _RATIO,
+        }
+    return {"images_per_label": int(images)}
+
+
+def _measured(
+    own: object, chosen: dict[str, object], test_images: int | None
+) -> dict[str, dict[str, object]]:
+    """Test figures of candidates by name; those that are the same, once."""
+    from supcon_tf import config, data, measures, training
+    from supcon_tf.data import subsets
+    from supcon_tf.evaluation import robustness
+    from supcon_tf.finetuning import candidates
+    from supcon_tf.training import representations
+
+    run = training.Run.open(own.run_dir, architecture=own.architecture)
+    images, test = run.source("train"), run.source("test")
+    if test_images:
+        labels = subsets.labels_of(test)
+        drawn = subsets.draw_per_class(labels, test_images, seed=0)
+        test = subsets.subset(test, drawn)
+    represent = representations.representer(run.encoder, 64, run.image_size)
+    judge = candidates.Judge(run.encoder, represent, images, test)
+    unique = {candidate.name: candidate for candidate in chosen.values()}
+    fitted = {}
+    for name, candidate in unique.items():
+        run.encoder.set_weights(candidate.weights)
+        fitted[name] = judge.fit(candidate.l2, images)
+
+    def classify(part: data.Source) -> dict[str, measures.Predictions]:
+        found = {}
+        for name, candidate in unique.items():
+            run.encoder.set_weights(candidate.weights)
+            rows, labels = represent(part)
+            probabilities = _softmax(rows, *fitted[name])
+            found[name] = measures.Predictions.of(probabilities, labels)
+        return found
+
+    corrupted = config.EvaluateSettings(
+        own.run_dir,
+        corruptions="generated",
+        corruption_severities=(_SEVERITY,),
+        corruption_images=min(_CORRUPTED, run.source("test").num_examples),
+    )
+    errors = robustness.Robustness(corrupted, run).measure(classify)
+    clean = classify(test)
+    rows = {}
+    for name, candidate in chosen.items():
+        found, error = clean[candidate.name], errors[candidate.name]
+        rows[name] = {
+            "top_1": found.top_k(1),
+            "ece": found.calibration_error(15),
+            "corruption_error": error["mean_corruption_error_unnormalized"],
+        }
+    return rows
+
+
+def _softmax(rows: object, kernel: object, bias: object) -> object:
+    import tensorflow as tf
+
+    return tf.nn.softmax(rows @ kernel + bias).numpy()
+
+
+if __name__ == "__main__":
+    harness.main(FinetuningBench)
