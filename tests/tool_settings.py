@@ -6,8 +6,8 @@ import sys
 # As of a program there: its `import checkout`.
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "benchmarks"))
 
-from benchmarks import input as benchmarks_input  # noqa: E402
 from benchmarks import (  # noqa: E402
+    finetuning,
     knn,
     learning,
     loss,
@@ -15,6 +15,7 @@ from benchmarks import (  # noqa: E402
     step,
     text,
 )
+from benchmarks import input as benchmarks_input  # noqa: E402
 from supcon_tf import config  # noqa: E402
 
 TOOLS = {
@@ -38,6 +39,7 @@ TOOLS = {
     "transfer": config.TransferSettings,
 }
 BENCHMARKS = {
+    "finetuning": finetuning.FinetuningBench,
     "input": benchmarks_input.InputBench,
     "knn": knn.KnnBench,
     "learning": learning.LearningBench,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from supcon_tf import data, distribute, exceptions, measures
+from supcon_tf.data import progress as data_progress
 from supcon_tf.models import backbone, pixels
 from supcon_tf.training import console, progress
 
@@ -87,10 +88,13 @@ def representer(
 
         return lambda images: collect(
             encode,
-            data.make_examples(
-                images,
-                min(batch_size, images.num_examples),
-                image_size=image_size,
+            _shown(
+                data.make_examples(
+                    images,
+                    min(batch_size, images.num_examples),
+                    image_size=image_size,
+                ),
+                images.num_examples,
             ),
         )
     replicas = strategy.num_replicas_in_sync
@@ -124,9 +128,19 @@ def representer(
         examples = data.make_examples(
             images, size, image_size=image_size, positions=positions
         )
-        return collect(step, examples, into)
+        count = images.num_examples if positions is None else len(positions)
+        return collect(step, _shown(examples, count), into)
 
     return represent_split
+
+
+def _shown(
+    examples: tf.data.Dataset, count: int
+) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
+    """Batches of so many examples; how far they are, where that takes long."""
+    return data_progress.shown(
+        examples, count, "encoding", lambda batch: len(batch[1])
+    )
 
 
 def _encoded(encoder: tf.keras.Model, images: tf.Tensor) -> tf.Tensor:
@@ -137,7 +151,7 @@ def _encoded(encoder: tf.keras.Model, images: tf.Tensor) -> tf.Tensor:
 
 def collect(
     step: Callable[[tf.Tensor], tf.Tensor],
-    examples: tf.data.Dataset,
+    examples: Iterable[tuple[tf.Tensor, tf.Tensor]],
     into: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """What `step` makes of all batches [N, ...], and their labels [N].

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import data, models
+from supcon_tf.data import progress as data_progress
 from supcon_tf.training import representations
 
 NUM_IMAGES = 23
@@ -107,3 +108,11 @@ def test_a_strategy_of_one_device_works_too(source):
 def test_mistakes_are_named(encoder, source):
     with pytest.raises(ValueError, match="`batch_size` must be in 1.*, got 0"):
         representations.represent(encoder, source, batch_size=0)
+
+
+def test_a_long_split_says_how_far_it_is(monkeypatch, capsys):
+    monkeypatch.setattr(data_progress, "_QUIET_SECONDS", 0.0)
+    test = data.load("digits", "test")
+    encoder = models.Encoder("vgg8", width=0.125)
+    representations.represent(encoder, test, batch_size=100)
+    assert "encoding     100 of 360, " in capsys.readouterr().err
