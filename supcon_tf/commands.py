@@ -107,6 +107,8 @@ def finetune(settings: config.FinetuneSettings) -> None:
     --resume goes on.
     """
     run = supcon_tf.finetuning.finetune_images(settings)
+    if not supcon_tf.distribute.is_first_machine():
+        return
     named = {"architecture": trust.given(settings.architecture)}
     evaluate(config.EvaluateSettings(settings.run_dir, **named))
     if not run.exports():

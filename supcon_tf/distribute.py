@@ -6,6 +6,8 @@ import json
 import os
 import socket
 
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 from absl import logging
 
@@ -18,7 +20,7 @@ _TF_CONFIG_EXAMPLE = (
 
 
 def make_strategy(
-    name: str = "auto", tpu: str | None = None
+    name: str = "auto", tpu: str | None = None, *, one_worker: bool = False
 ) -> tf.distribute.Strategy:
     """Builds the distribution strategy of a run.
 
@@ -30,6 +32,8 @@ def make_strategy(
         GPU, else one device.
       tpu: name or grpc:// address of the TPU, `local` on a TPU machine, or
         None for that of the environment.
+      one_worker: whether `auto` means this machine alone, for what one process
+        does, whatever TF_CONFIG names.
 
     Raises:
       ValueError: `name` is none of these, TF_CONFIG does not describe a
@@ -40,9 +44,7 @@ def make_strategy(
     if name == "tpu":
         return _tpu(tpu)
     is_auto = name == "auto"
-    is_cluster = (
-        is_auto and os.environ.get("TF_CONFIG") and len(_machines()) > 1
-    )
+    is_cluster = is_auto and not one_worker and num_machines() > 1
     if name == "multi_worker" or is_cluster:
         return _multi_worker()
     devices = tf.config.list_logical_devices("GPU")
@@ -74,8 +76,22 @@ def _multi_worker() -> tf.distribute.Strategy:
         )
 
 
+def num_machines() -> int:
+    """Those that TF_CONFIG names, 1 without it; raises ValueError."""
+    return len(_machines()) if os.environ.get("TF_CONFIG") else 1
+
+
 def _machines() -> list[str]:
     """The chief and the workers of TF_CONFIG; raises ValueError."""
+    return _place()[0]
+
+
+def _place() -> tuple[list[str], int]:
+    """The machines of TF_CONFIG, and which of them this is.
+
+    Raises:
+      ValueError: TF_CONFIG does not say.
+    """
     text = os.environ.get("TF_CONFIG")
     if not text:
         raise exceptions.InvalidValue(
@@ -102,7 +118,8 @@ def _machines() -> list[str]:
             f"TF_CONFIG's task.index must be in 0..{len(own) - 1}, the "
             f"machines of cluster.{task['type']}, got {index!r}"
         )
-    return [*addresses["chief"], *addresses["worker"]]
+    before = 0 if task["type"] == "chief" else len(addresses["chief"])
+    return [*addresses["chief"], *addresses["worker"]], before + index
 
 
 def _tpu(name: str | None) -> tf.distribute.Strategy:
@@ -157,6 +174,37 @@ def num_workers(strategy: tf.distribute.Strategy) -> int:
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
     """Whether this process is the one that writes files."""
     return strategy.extended.should_checkpoint
+
+
+def is_first_machine() -> bool:
+    """Whether no other machine comes before this one in TF_CONFIG."""
+    return num_machines() == 1 or _place()[1] == 0
+
+
+def of_chief(*arrays: npt.ArrayLike) -> list[np.ndarray]:
+    """The chief's arrays, on every worker of the strategy in scope.
+
+    What workers have computed, each for itself, may differ in its last bits:
+    what decides anything, or is assigned to variables, must be one worker's.
+    All workers must call it, with arrays of equal shapes and dtypes.
+    """
+    strategy = tf.distribute.get_strategy()
+    if num_workers(strategy) == 1:
+        return [np.asarray(array) for array in arrays]
+
+    @tf.function
+    def gathered(*rows: tf.Tensor) -> list[tf.Tensor]:
+        of_replicas = [
+            gather_across_replicas(row, own_first=False) for row in rows
+        ]
+        return [replicas[0] for (replicas,) in of_replicas]
+
+    rows = [np.asarray(array)[np.newaxis] for array in arrays]
+    outputs = strategy.run(gathered, args=tuple(map(tf.constant, rows)))
+    return [
+        strategy.experimental_local_results(output)[0].numpy()
+        for output in outputs
+    ]
 
 
 def replicas_in_sync() -> int:

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from supcon_tf import (
     config,
+    distribute,
     exceptions,
     files,
     finetuning,
@@ -180,6 +181,12 @@ def finetune(
     Raises:
       ValueError: as `finetuning.finetune_images`.
     """
+    exceptions.require(
+        distribute.num_machines() == 1,
+        "`finetune` runs on one machine, TF_CONFIG must not name more; "
+        "tools/finetune.py takes several",
+        os.environ.get("TF_CONFIG"),
+    )
     own = config.FinetuneSettings(
         str(run_dir), data_dir=str(data_dir), **settings
     )

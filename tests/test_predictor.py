@@ -7,6 +7,7 @@ import pytest
 import supcon_tf
 from supcon_tf import config, serving
 from supcon_tf.training import representations, runs
+from tests import workers
 
 
 @pytest.fixture(scope="module")
@@ -113,3 +114,12 @@ def test_a_model_without_classifier_only_encodes(finished_run, path, tmp_path):
 def test_what_is_neither_run_nor_export_is_refused(tmp_path):
     with pytest.raises(ValueError, match="must hold an export"):
         supcon_tf.load(tmp_path)
+
+
+def test_several_machines_are_refused(image_folder, tmp_path, monkeypatch):
+    """Only the tool takes them: each would write the same export."""
+    (environment, _) = workers.environments(2)
+    monkeypatch.setenv("TF_CONFIG", environment["TF_CONFIG"])
+    with pytest.raises(ValueError, match="runs on one machine, TF_CONFIG"):
+        supcon_tf.finetune(image_folder, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -84,7 +84,10 @@ def _evaluated(
     checkpoint, image_size = run.checkpoint, run.image_size
     unseen = run.has_unseen_classes
     corrupted, ancestors = _checked(settings, run)
-    with distribute.make_strategy(settings.strategy, settings.tpu).scope():
+    strategy = distribute.make_strategy(
+        settings.strategy, settings.tpu, one_worker=True
+    )
+    with strategy.scope():
         names = () if unseen else run.classifiers
         classifiers = {name: run.classifier(name) for name in names}
         console.print_header(run.source("test"), image_size)

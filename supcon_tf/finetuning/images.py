@@ -97,7 +97,8 @@ def finetune_images(
                 tuned = _tuned(search, frozen)
                 chosen = choose(frozen, tuned)
                 _finish(run, search, images, chosen, [frozen, *tuned])
-    run.trainings.rmtree(missing_ok=True)
+    if distribute.is_chief(strategy):
+        run.trainings.rmtree(missing_ok=True)
     console.print_line("fine-tuned", run.latest_checkpoint())
     return run
 
@@ -264,6 +265,7 @@ def _finish(
         checkpoints.Progress(steps, 1, made_of=materials.of_training(images)),
         is_chief=is_chief,
     )
+    devices.wait_for_all(tf.distribute.get_strategy())
 
 
 def finetune_table(record: dict[str, object]) -> str:

@@ -10,13 +10,14 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import config, data, models, run_files
+from supcon_tf import config, data, distribute, models, run_files
 from supcon_tf.finetuning import candidates
 from supcon_tf.training import (
     best_epoch,
     builders,
     checkpoints,
     console,
+    devices,
     initial,
     input_pipeline,
     loop,
@@ -80,7 +81,8 @@ class Tuning:
         self.judge.represent(self.held)  # traces
         began = time.monotonic()
         self.judge.represent(self.part)
-        self.seconds = (time.monotonic() - began) / self.part.num_examples
+        seconds = (time.monotonic() - began) / self.part.num_examples
+        self.seconds = float(*distribute.of_chief(seconds))
         return self.judge.candidate("frozen")
 
     def train(
@@ -125,6 +127,8 @@ class Tuning:
         name = f"tuned at {settings.learning_rate:g}"
         last = self.judge.candidate(name, number)
         tuned = [last, *self._means(frozen, last)]
+        # The chief has written that of the last epoch.
+        devices.wait_for_all(tf.distribute.get_strategy())
         epoch = run_files.steps_in(run.best)[-1]
         if epoch < settings.epochs:
             checkpoints.restore(
@@ -151,8 +155,8 @@ class Tuning:
     def _restart(self, frozen: candidates.Candidate) -> None:
         """Makes the model as it was, with the frozen network's classifier."""
         self.model.set_weights(self._start)
-        kernel, bias = self.judge.fit(frozen.l2, self.part)
-        self.model.classifier.set_weights([kernel, bias])
+        fitted = self.judge.fit(frozen.l2, self.part)
+        self.model.classifier.set_weights(distribute.of_chief(*fitted))
 
     def _predict(self, images: data.Source) -> tuple[np.ndarray, np.ndarray]:
         """Probabilities of the classifier that trains, and labels."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 import shutil
 import signal
 
@@ -11,7 +12,9 @@ import pytest
 from supcon_tf import config, evaluation, finetuning
 from supcon_tf.finetuning import candidates
 from supcon_tf.training import representations, runs
-from tests import forks
+from tests import forks, workers
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +140,34 @@ def test_a_killed_run_goes_on_to_the_same(run, settings, tmp_path):
         first.encoder.get_weights(), second.encoder.get_weights(), strict=True
     ):
         np.testing.assert_allclose(one, other, atol=1e-4)
+
+
+def test_two_workers_end_like_one_device(run, settings, tmp_path):
+    """The first measures and exports; both end well."""
+    flags = run.settings_file.read_text().splitlines()
+    changed = {"run_dir": tmp_path / "run", "learning_rates": "0.01"}
+    changed["strategy"] = "multi_worker"
+    flags = [
+        flag
+        for flag in flags
+        if flag.partition("=")[0].removeprefix("--") not in changed
+        and not flag.startswith("#")
+    ] + [f"--{name}={value}" for name, value in changed.items()]
+    both = [
+        forks.Fork(ROOT / "tools/finetune.py", *flags, env=environment)
+        for environment in workers.environments(2)
+    ]
+    for worker in both:
+        _, errors = worker.communicate()
+        assert worker.returncode == 0, errors[-2000:]
+    record = json.loads((tmp_path / "run/finetune.json").read_text())
+    expected = {row["name"]: row for row in run.finetuning()["candidates"]}
+    assert len(record["candidates"]) >= 4
+    for row in record["candidates"]:
+        nll = expected[row["name"]]["validation"]["nll"]
+        assert row["validation"]["nll"] == pytest.approx(nll, abs=1e-4)
+    for name in ("evaluation.json", "report.html", "export/1"):
+        assert (tmp_path / "run" / name).exists()
 
 
 def test_a_folder_of_validation_images_chooses(
