@@ -35,7 +35,9 @@ class LinearProbe:
 
     scikit-learn minimises C times the sum plus half the square: C = 1 / (2 l2),
     and for two classes, where its one row of weights is the difference of W's
-    two, C = 1 / l2. It works on a copy in float64, 8 bytes * images * dim.
+    two, C = 1 / l2. It gets the representations in float64, less their mean and
+    divided by their scale, 8 bytes * images * dim: b takes up the mean, l2 the
+    scale, so the optimum is the same, in a third to a tenth of the iterations.
 
     Attributes:
       kernel: W transposed, [dim, classes] float64.
@@ -80,10 +82,14 @@ class LinearProbe:
             warnings.catch_warnings(record=True) as caught,
         ):
             warnings.simplefilter("always", exceptions.ConvergenceWarning)
-            if labels.ndim == 1:
-                self._fit_classes(rows, labels, l2, weights)
-            else:
-                self._fit_labels(rows, labels, l2, weights)
+            mean = rows.mean(axis=0, dtype=np.float64)
+            centred = rows - mean
+            scale = np.sqrt(np.square(centred).sum(axis=1).mean()) or 1.0
+            centred /= scale
+            fit = self._fit_classes if labels.ndim == 1 else self._fit_labels
+            fit(centred, labels, l2 / scale**2, weights)
+            self.kernel /= scale
+            self.bias -= mean @ self.kernel
         kinds = [warning.category for warning in caught]
         iterations = [int(x.n_iter_.max()) for x in self._models.values()]
         return {

@@ -14,6 +14,7 @@ from supcon_tf.training import representations
 
 # Strengths of the classifier's penalty that are tried, the strongest first.
 _STRENGTHS = np.geomspace(1e2, 1e-5, 15)
+_WORSE = 2  # strengths in a row that are worse than the best end the search
 _MAX_ITERATIONS = 1000
 
 
@@ -88,19 +89,19 @@ class Judge:
         held_rows, held_labels = self.represent(self.held)
         scale = float(np.square(rows).sum(axis=1).mean())
         probe = self._probe()
-        tried = []
-        for strength in _STRENGTHS * scale:
+        strengths, tried = _STRENGTHS * scale, []
+        for strength in strengths:
             probe.fit(rows, labels, float(strength), self.part.weights)
             probabilities = probe.predict(held_rows)
-            losses = _losses(probabilities, held_labels)
-            tried.append(
-                (losses.mean(), float(strength), losses, probabilities)
-            )
-        _, l2, losses, probabilities = min(tried, key=lambda x: x[0])
+            tried.append((_losses(probabilities, held_labels), probabilities))
+            best = int(np.argmin([losses.mean() for losses, _ in tried]))
+            if len(tried) - 1 - best == _WORSE:
+                break  # weaker ones overfit, and take longest
+        losses, probabilities = tried[best]
         return Candidate(
             name,
             self.encoder.get_weights(),
-            l2,
+            float(strengths[best]),
             losses,
             selection.measure(probabilities, held_labels),
             number,
