@@ -25,7 +25,7 @@ _NEEDS = "--data_dir", "--weights_path"
 # Sizes that are no number of images per class.
 _WHOLE, _LONG_TAIL = "all", "long_tail"
 _LARGEST, _RATIO = 500, 50.0  # of the long tail
-_SEVERITY, _CORRUPTED = 3, 500
+_SEVERITY, _CORRUPTED = 3, 250
 
 
 def _columns(key: str, title: str) -> tuple[results.Column, results.Column]:

@@ -19,7 +19,7 @@ class FinetuneSettings(stages.PretrainSettings):
 
     DEFAULT_DATASET = None
     DEFAULT_RATES = 0.003, 0.01
-    LEAST_EPOCHS, MOST_EPOCHS = 3, 20
+    LEAST_EPOCHS, MOST_EPOCHS = 5, 20
     LARGEST_BATCH, LEAST_STEPS = 32, 1
 
     architecture: str = "keras:MobileNetV2"
@@ -56,7 +56,7 @@ class FinetuneSettings(stages.PretrainSettings):
     fewer rates, or without any. Default: as long as it takes."""
     epochs: int | None = setting(None, at_least=0, adaptive=True, common=True)
     """Epochs of each training; 0 leaves the network frozen. Default: 20, fewer
-    of more than 500 images, 3 at least, as far as --minutes goes."""
+    of more than 500 images, 5 at least, as far as --minutes goes."""
     normalize_representation: bool = False
     augmentation: str = "identity"
     scale_by_temperature: bool = False
