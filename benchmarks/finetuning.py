@@ -17,6 +17,7 @@ import statistics
 import time
 
 import checkout  # noqa: F401
+import numpy as np
 
 from benchmarks import harness, measuring, results
 from supcon_tf import settings
@@ -103,11 +104,12 @@ def measure(job: measuring.Job) -> dict[str, object]:
     from supcon_tf import config, finetuning
     from supcon_tf.finetuning import candidates
 
-    name, chosen = job.implementation, {}
+    name, chosen, judged = job.implementation, {}, []
 
     def choose(
         frozen: candidates.Candidate, tuned: list[candidates.Candidate]
     ) -> candidates.Candidate:
+        judged[:] = [frozen, *tuned]
         plain = [x for x in tuned if not x.is_mean]
         chosen["frozen"] = frozen
         chosen[name] = candidates.choose(frozen, plain)
@@ -131,12 +133,16 @@ def measure(job: measuring.Job) -> dict[str, object]:
     start = time.perf_counter()
     finetuning.finetune_images(own, choose)
     minutes = (time.perf_counter() - start) / 60
-    rows = _measured(own, chosen, job.test_images)
+    rows, of_candidates = _measured(own, chosen, judged, job.test_images)
     for row_name, row in rows.items():
         row["chosen"] = chosen[row_name].name
         if row_name != "frozen":
             row["minutes"] = minutes
-    return {"rows": rows, "top_1": rows[f"{name}, means"]["top_1"]}
+    return {
+        "rows": rows,
+        "candidates": of_candidates,
+        "top_1": rows[f"{name}, means"]["top_1"],
+    }
 
 
 def _part(images: str) -> dict[str, object]:
@@ -153,9 +159,12 @@ def _part(images: str) -> dict[str, object]:
 
 
 def _measured(
-    own: object, chosen: dict[str, object], test_images: int | None
-) -> dict[str, dict[str, object]]:
-    """Test figures of candidates by name; those that are the same, once."""
+    own: object,
+    chosen: dict[str, object],
+    judged: list[object],
+    test_images: int | None,
+) -> tuple[dict[str, dict[str, object]], list[dict[str, object]]]:
+    """Test figures of what was chosen, by its row; some of all candidates."""
     from supcon_tf import config, data, measures, training
     from supcon_tf.data import subsets
     from supcon_tf.evaluation import robustness
@@ -201,7 +210,23 @@ def _measured(
             "ece": found.calibration_error(15),
             "corruption_error": error["mean_corruption_error_unnormalized"],
         }
-    return rows
+    of_candidates = []
+    for candidate in judged:
+        run.encoder.set_weights(candidate.weights)
+        fit = judge.fit(candidate.l2, images)
+        encoded, labels = represent(test)
+        found = measures.Predictions.of(_softmax(encoded, *fit), labels)
+        gain, error = candidates.gain(judged[0], candidate)
+        of_candidates.append(
+            {
+                "name": candidate.name,
+                "validation_gain": gain,
+                "standard_error": error,
+                "top_1": found.top_k(1),
+                "nll": float(-np.log(found.likelihood).mean()),
+            }
+        )
+    return rows, of_candidates
 
 
 def _softmax(rows: object, kernel: object, bias: object) -> object:

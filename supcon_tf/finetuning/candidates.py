@@ -147,6 +147,15 @@ def choose(frozen: Candidate, tuned: list[Candidate]) -> Candidate:
     if not tuned:
         return frozen
     best = min(tuned, key=lambda x: x.validation["nll"])
-    gains = frozen.losses - best.losses
+    mean, error = gain(frozen, best)
+    return best if mean > error else frozen
+
+
+def gain(frozen: Candidate, tuned: Candidate) -> tuple[float, float]:
+    """The mean gain of likelihood over the frozen network, and its error.
+
+    In nats of a validation image; the error is the standard error of the mean.
+    """
+    gains = frozen.losses - tuned.losses
     error = gains.std(ddof=1) / len(gains) ** 0.5 if len(gains) > 1 else np.inf
-    return best if gains.mean() > error else frozen
+    return float(gains.mean()), float(error)
