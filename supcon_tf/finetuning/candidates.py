@@ -15,6 +15,7 @@ from supcon_tf.training import representations
 # Strengths of the classifier's penalty that are tried, the strongest first.
 _STRENGTHS = np.geomspace(1e2, 1e-5, 15)
 _WORSE = 2  # strengths in a row that are worse than the best end the search
+_STANDARD_ERRORS = 2.0  # of a gain that is no chance
 _MAX_ITERATIONS = 1000
 
 
@@ -40,14 +41,17 @@ class Candidate:
     number: int | None = None
     is_mean: bool = False
 
-    def figures(self) -> dict[str, object]:
+    def figures(self, frozen: Candidate) -> dict[str, object]:
         """The row of the candidate in finetune.json."""
         measured = selection.figures(self.validation)
+        mean, error = gain(frozen, self)
         return {
             "name": self.name,
             "is_mean": self.is_mean,
             "l2": self.l2,
             "validation": measured,
+            "gain": mean,
+            "gain_standard_error": error,
         }
 
 
@@ -140,7 +144,7 @@ def mean_weights(
 def choose(frozen: Candidate, tuned: list[Candidate]) -> Candidate:
     """The candidate of the lowest validation NLL; in doubt the frozen one.
 
-    A tuned network must be better by more than the standard error of the
+    A tuned network must be better by more than two standard errors of the
     difference, image by image: the validation images are few, and the best of
     several candidates looks better than it is.
     """
@@ -148,7 +152,7 @@ def choose(frozen: Candidate, tuned: list[Candidate]) -> Candidate:
         return frozen
     best = min(tuned, key=lambda x: x.validation["nll"])
     mean, error = gain(frozen, best)
-    return best if mean > error else frozen
+    return best if mean > _STANDARD_ERRORS * error else frozen
 
 
 def gain(frozen: Candidate, tuned: Candidate) -> tuple[float, float]:
@@ -157,5 +161,6 @@ def gain(frozen: Candidate, tuned: Candidate) -> tuple[float, float]:
     In nats of a validation image; the error is the standard error of the mean.
     """
     gains = frozen.losses - tuned.losses
-    error = gains.std(ddof=1) / len(gains) ** 0.5 if len(gains) > 1 else np.inf
-    return float(gains.mean()), float(error)
+    # One image tells nothing of others.
+    deviation = gains.std(ddof=1) if len(gains) > 1 else abs(gains[0])
+    return float(gains.mean()), float(deviation / len(gains) ** 0.5)

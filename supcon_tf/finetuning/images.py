@@ -248,7 +248,7 @@ def _finish(
         record = {
             "training_images": judge.part.num_examples,
             "validation_images": judge.held.num_examples,
-            "candidates": [x.figures() for x in judged],
+            "candidates": [x.figures(judged[0]) for x in judged],
             "chosen": chosen.name,
         }
         files.write_json(run.finetuning_file, record)
@@ -271,6 +271,8 @@ def _finish(
 def finetune_table(record: dict[str, object]) -> str:
     """What finetune.json says, as a table: frozen, tuned, mean, chosen.
 
+    The gain is of NLL over the frozen network, with its standard error.
+
     Example:
       >>> from supcon_tf import finetuning
       >>> frozen = {"name": "frozen", "validation": {"top_1": 0.5, "nll": 1.0}}
@@ -278,8 +280,8 @@ def finetune_table(record: dict[str, object]) -> str:
       ...     "candidates": [frozen], "chosen": "frozen",
       ...     "validation_images": 8,
       ... }))
-      by 8 validation images   top-1     NLL
-      frozen                  0.5000  1.0000
+      by 8 validation images   top-1     NLL  gain
+      frozen                  0.5000  1.0000     -
       chosen: frozen
     """
     known = record["candidates"]
@@ -289,12 +291,24 @@ def finetune_table(record: dict[str, object]) -> str:
         if kind:
             shown.append(min(kind, key=lambda x: x["validation"]["nll"]))
     rows = [
-        (f"by {record['validation_images']} validation images", "top-1", "NLL")
+        (
+            f"by {record['validation_images']} validation images",
+            "top-1",
+            "NLL",
+            "gain",
+        )
     ]
     for row in shown:
-        figures = row["validation"]
+        figures, gain = row["validation"], "-"
+        if row is not known[0]:
+            gain = f"{row['gain']:.3f} ± {row['gain_standard_error']:.3f}"
         rows.append(
-            (row["name"], f"{figures['top_1']:.4f}", f"{figures['nll']:.4f}")
+            (
+                row["name"],
+                f"{figures['top_1']:.4f}",
+                f"{figures['nll']:.4f}",
+                gain,
+            )
         )
     return f"{text_table.text_table(rows)}\nchosen: {record['chosen']}"
 

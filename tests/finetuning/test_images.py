@@ -48,6 +48,12 @@ def test_the_run_has_the_network_and_the_classifier_that_were_chosen(run):
     assert names[:2] == ["frozen", "tuned at 0.01"]
     assert 1 + 2 * 3 <= len(names) <= 1 + 2 * 4
     assert record["chosen"] in names
+    frozen, *tuned = record["candidates"]
+    assert frozen["gain"] == frozen["gain_standard_error"] == 0
+    for row in tuned:
+        gain = frozen["validation"]["nll"] - row["validation"]["nll"]
+        assert row["gain"] == pytest.approx(gain, abs=1e-4)
+        assert row["gain_standard_error"] > 0
     assert not run.trainings.exists() and run.tool == "finetune"
     measured = evaluation.evaluate(config.EvaluateSettings(str(run.path)))
     assert measured["pretrained"]["top_1"] > 0.8
@@ -256,9 +262,12 @@ def test_in_doubt_the_network_stays_frozen():
     frozen = of_losses("frozen", [1.0, 2.0, 3.0, 2.0])
     # Better by 0.1 on average, but not by more than the images differ.
     doubtful = of_losses("doubtful", [0.0, 3.0, 2.0, 2.6])
+    # Better by 1.5 standard errors: one of several is by chance.
+    likely = of_losses("likely", [0.0, 2.0, 2.9, 1.0])
     clear = of_losses("clear", [0.8, 1.7, 2.9, 1.8])
     assert candidates.choose(frozen, []) is frozen
     assert candidates.choose(frozen, [doubtful]) is frozen
+    assert candidates.choose(frozen, [likely]) is frozen
     assert candidates.choose(frozen, [clear, doubtful]) is clear
 
 
