@@ -26,9 +26,12 @@ def test_every_row_is_measured(measure, image_folder, tmp_path, monkeypatch):
     )
     (point,) = written["points"]
     assert point["job"]["images"] == "4" and "error" not in point
-    assert list(point["rows"]) == ["frozen", "ce", "ce, means"]
-    assert point["rows"]["frozen"]["chosen"] == "frozen"
-    assert "mean" not in point["rows"]["ce"]["chosen"]
+    rows = {name: row["chosen"] for name, row in point["rows"].items()}
+    assert list(rows) == ["frozen", "ce", "ce, means", "ce, kept"]
+    assert rows["frozen"] == "frozen" and rows["ce"] == "tuned at 0.01"
+    assert rows["ce, means"].startswith("tuned at 0.01")
+    names = [row["name"] for row in point["candidates"]]
+    assert names[0] == "frozen" and set(rows.values()) <= set(names)
     for row in point["rows"].values():
         # Five test images of each of three classes.
         assert row["top_1"] * 15 == pytest.approx(round(row["top_1"] * 15))
