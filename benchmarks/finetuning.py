@@ -5,9 +5,9 @@
 Each training is tools/finetune.py's, on a draw of the training images:
 `supcon+ce`, `supcon` (SupCon, then linear) and `ce`, the best of what was tuned
 by the validation images; `..., means`, the best of that and its means with the
-frozen weights; `..., kept`, what the tool keeps, which in doubt is `frozen`, the
-linear classifier on the network as it came. Mean and standard deviation over
-the draws, on the test images: top-1, ECE, and the mean error under the 15
+frozen weights; `..., kept`, what the tool keeps, which in doubt is `frozen`,
+the linear classifier on the network as it came. Mean and standard deviation
+over the draws, on the test images: top-1, ECE, and the mean error under the 15
 corruptions of ImageNet-C at severity 3.
 """
 
