@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, pixels
 from supcon_tf.augment import geometry, randomness
 from supcon_tf.data import pipeline
-from supcon_tf.models import pixels
 
 _RULE = (
     "`dataset` must yield images that are uint8, or floats in 0..255 (multiply "

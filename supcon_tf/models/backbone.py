@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions
-from supcon_tf.models import base, layers, pixels
+from supcon_tf import exceptions, pixels
+from supcon_tf.models import base, layers
 
 _RESCALING = (
     tf.keras.layers.Rescaling,

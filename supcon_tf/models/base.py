@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 import h5py
 import tensorflow as tf
 
-from supcon_tf import exceptions, files
-from supcon_tf.models import keras_data, pixels
+from supcon_tf import exceptions, files, pixels
+from supcon_tf.models import keras_data
 
 # A weight in Keras' own format, not one of what a compiled model has besides.
 _WEIGHT = re.compile(r"(?!metrics/|optimizer/).*\bvars/\d+")

@@ -6,9 +6,9 @@ import math
 
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, pixels
 from supcon_tf.defaults import MOST_CHANNELS
-from supcon_tf.models import base, layers, pixels, resnet, vgg
+from supcon_tf.models import base, layers, resnet, vgg
 
 _RESNETS = {f"resnet{depth}": depth for depth in resnet.BLOCKS_PER_GROUP}
 _VGGS = {f"vgg{depth}": depth for depth in vgg.CONVS_PER_STAGE}

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import data, distribute, exceptions, measures
+from supcon_tf import data, distribute, exceptions, measures, pixels
 from supcon_tf.data import progress as data_progress
-from supcon_tf.models import backbone, pixels
+from supcon_tf.models import backbone
 from supcon_tf.training import console, progress
 
 

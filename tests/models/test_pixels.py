@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import data, losses, models, training
-from supcon_tf.models import pixels
+from supcon_tf import data, losses, models, pixels, training
 
 SIDE = 8
 RULE = "`images` must be uint8, or floats in 0..255"
