@@ -59,7 +59,7 @@ BELOW = {
         "tracing",
         "trust",
     },
-    "augment": {"defaults", "tracing"},
+    "augment": {"defaults", "keras_2", "tracing"},
     "data": {
         "augment",
         "defaults",
@@ -153,6 +153,15 @@ def test_every_room_has_its_rule():
         if not p.name.startswith("_") and not p.is_symlink()
     }
     assert rooms == set(BELOW)
+
+
+def test_one_module_says_which_keras():
+    """`tf.keras` is Keras 2 on one platform and Keras 3 on the other."""
+    others = (ROOT / "benchmarks", ROOT / "tools", ROOT / "docs/tutorials")
+    for path in [*FILES, *(x for room in others for x in room.glob("*.*"))]:
+        if path != PACKAGE / "keras_2.py":
+            named = r"\b(tf|tensorflow)\.keras\b|TF_USE_LEGACY_KERAS"
+            assert not re.search(named, path.read_text()), path
 
 
 def test_benchmarks_are_outside():

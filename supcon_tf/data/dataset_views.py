@@ -56,9 +56,9 @@ def views_of(
 
     Example:
       >>> import supcon_tf
-      >>> import tensorflow as tf
       >>> from supcon_tf import data
-      >>> photos = tf.keras.utils.image_dataset_from_directory(
+      >>> from supcon_tf.keras_2 import keras
+      >>> photos = keras.utils.image_dataset_from_directory(
       ...     "photos/train", image_size=(32, 32), batch_size=16
       ... )
       Found 48 files belonging to 3 classes.

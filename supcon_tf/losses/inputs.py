@@ -7,6 +7,7 @@ import inspect
 import tensorflow as tf
 
 from supcon_tf import distribute, exceptions
+from supcon_tf.keras_2 import keras
 
 # More samples than a replica can hold: keeps their ids apart in int64.
 _IDS_PER_REPLICA = 2**32
@@ -20,7 +21,7 @@ class Configured:
         return {name: getattr(self, name) for name in names if name != "self"}
 
 
-class Loss(Configured, tf.keras.losses.Loss):
+class Loss(Configured, keras.losses.Loss):
     """What all losses are: dataclasses with Keras' `reduction` and `name`."""
 
     def __post_init__(self) -> None:

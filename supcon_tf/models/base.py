@@ -11,13 +11,14 @@ import h5py
 import tensorflow as tf
 
 from supcon_tf import exceptions, files, pixels
+from supcon_tf.keras_2 import keras
 from supcon_tf.models import keras_data
 
 # A weight in Keras' own format, not one of what a compiled model has besides.
 _WEIGHT = re.compile(r"(?!metrics/|optimizer/).*\bvars/\d+")
 
 
-class Model(tf.keras.Model):
+class Model(keras.Model):
     """A Keras model with a configuration, whose weights are loaded or not.
 
     The configuration holds every argument of the constructor, each of which
@@ -41,14 +42,14 @@ class Model(tf.keras.Model):
         if not self.built:
             self._build_parts(input_shape)
             # Not Model.build, which would trace a forward pass.
-            tf.keras.layers.Layer.build(self, input_shape)
+            keras.layers.Layer.build(self, input_shape)
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
         """Creates the layers and variables."""
         raise NotImplementedError
 
     def _build_part(
-        self, layer: tf.keras.layers.Layer, input_shape: Sequence[int | None]
+        self, layer: keras.layers.Layer, input_shape: Sequence[int | None]
     ) -> None:
         """Builds a layer in a scope of its name."""
         # A scope ending in "/" is absolute: the variables have the same names
@@ -89,7 +90,7 @@ class Model(tf.keras.Model):
         validation_data: object = None,
         validation_steps: int | None = None,
         **kwargs: object,
-    ) -> tf.keras.callbacks.History:
+    ) -> keras.callbacks.History:
         """Keras' fit; the shape of inputs is looked at before it traces.
 
         Endless views that tell their epochs, as those of `data.make_views`,
@@ -176,11 +177,11 @@ class Model(tf.keras.Model):
 
     def get_config(self) -> dict[str, object]:
         # Model.get_config is empty for a subclass; Layer's has name and dtype.
-        config = tf.keras.layers.Layer.get_config(self)
+        config = keras.layers.Layer.get_config(self)
         for name in self._arguments():
             value = getattr(self, name)
             if isinstance(value, tf.Module):
-                value = tf.keras.saving.serialize_keras_object(value)
+                value = keras.saving.serialize_keras_object(value)
                 # With it a newer Keras builds the part at once, under other
                 # names than those that it has in this model.
                 value.pop("build_config", None)
@@ -189,7 +190,7 @@ class Model(tf.keras.Model):
 
     def compile_from_config(self, config: dict[str, object]) -> None:
         """Keras' step of load_model, which passes over a `compile` of ours."""
-        self.compile(**tf.keras.saving.deserialize_keras_object(config))
+        self.compile(**keras.saving.deserialize_keras_object(config))
         if self.built:
             self.optimizer.build(self.trainable_variables)
 
@@ -197,7 +198,7 @@ class Model(tf.keras.Model):
     def from_config(cls, config: dict[str, object]) -> Model:
         """Rebuilds the model, with new weights, from its config."""
         parts = {
-            name: tf.keras.saving.deserialize_keras_object(config[name])
+            name: keras.saving.deserialize_keras_object(config[name])
             for name in cls._arguments()
             if isinstance(config.get(name), dict)
         }
@@ -258,7 +259,7 @@ class Model(tf.keras.Model):
 def _check_callbacks(callbacks: object) -> None:
     """Raises ValueError for what could not be saved after the first epoch."""
     for callback in tf.nest.flatten(callbacks):
-        if isinstance(callback, tf.keras.callbacks.ModelCheckpoint):
+        if isinstance(callback, keras.callbacks.ModelCheckpoint):
             if not callback.save_weights_only:
                 _check_format(callback.filepath)
 

@@ -6,9 +6,9 @@ import zipfile
 import h5py
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from supcon_tf import models, serving
+from supcon_tf.keras_2 import keras
 
 SIDE = 32
 
@@ -20,21 +20,21 @@ def images():
 
 def network(filters=4):
     """Small, with statistics in a Normalization as EfficientNet has them."""
-    inputs = tf.keras.Input((None, None, 3))
-    x = tf.keras.layers.Rescaling(1 / 255)(inputs)
-    x = tf.keras.layers.Normalization()(x)
-    x = tf.keras.layers.Conv2D(filters, 3, 2, activation="relu")(x)
-    x = tf.keras.layers.BatchNormalization()(x)
-    return tf.keras.Model(inputs, tf.keras.layers.Conv2D(6, 3)(x))
+    inputs = keras.Input((None, None, 3))
+    x = keras.layers.Rescaling(1 / 255)(inputs)
+    x = keras.layers.Normalization()(x)
+    x = keras.layers.Conv2D(filters, 3, 2, activation="relu")(x)
+    x = keras.layers.BatchNormalization()(x)
+    return keras.Model(inputs, keras.layers.Conv2D(6, 3)(x))
 
 
 def backbone_encoder(seed, filters=4):
-    tf.keras.utils.set_random_seed(seed)
+    keras.utils.set_random_seed(seed)
     return built(models.BackboneEncoder(network(filters)), seed)
 
 
 def own_encoder(seed, width=0.05):
-    tf.keras.utils.set_random_seed(seed)
+    keras.utils.set_random_seed(seed)
     return built(models.Encoder("vgg8", width=width), seed)
 
 
@@ -104,10 +104,10 @@ def hostile(path):
     """Models whose making runs a command that leaves a file."""
     command = f"touch {path / 'ran'}"
     body = f"(lambda x: (__import__('os').system({command!r}), x)[1])"
-    run = tf.keras.layers.Lambda(eval(body))
-    image = tf.keras.Input((8, 8, 3))
-    dense = tf.keras.layers.Dense(2)
-    model = tf.keras.Model(image, dense(run(image)))
+    run = keras.layers.Lambda(eval(body))
+    image = keras.Input((8, 8, 3))
+    dense = keras.layers.Dense(2)
+    model = keras.Model(image, dense(run(image)))
     (path / "ran").unlink()  # of the model that was made here
     return model
 
@@ -312,7 +312,7 @@ def test_efficientnet_divides_by_the_deviation_as_keras_does(
     encoder.backbone.set_weights(values)
     path = str(tmp_path / "efficientnetb0_notop.h5")
     encoder.backbone.save_weights(path)
-    make = tf.keras.applications.EfficientNetB0
+    make = keras.applications.EfficientNetB0
     fetch = vars(make.__globals__["data_utils"])
     monkeypatch.setitem(fetch, "get_file", lambda *_, **__: path)
     original = make(include_top=False, weights="imagenet", pooling="avg")
