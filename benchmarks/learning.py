@@ -186,11 +186,10 @@ class Ours:
     """Our network, as `fit` trains it, with SupContrast's sizes and views."""
 
     def __init__(self, job: measuring.Job, train: object):
-        import tensorflow as tf
-
         from supcon_tf import augment, data, losses, models, training
+        from supcon_tf.keras_2 import keras
 
-        tf.keras.utils.set_random_seed(job.seed)
+        keras.utils.set_random_seed(job.seed)
         encoder = models.Encoder(
             "resnet18",
             "cifar",

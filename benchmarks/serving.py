@@ -6,7 +6,7 @@ Images per second, latencies (median and 99th percentile) and the time of all
 cores per image. `ours_bytes` is the export of a ResNet-50 for 1,000 classes,
 asked with JPEG files (serving_default, which decodes, crops and resizes),
 `ours_images` with views of 224 pixels (predict_images, the network alone),
-`keras_resnet50` is tf.keras.applications.ResNet50, asked with normalised views.
+`keras_resnet50` is keras.applications.ResNet50, asked with normalised views.
 Weights are random. Each SavedModel is loaded as TF Serving loads it, without a
 network between. The defaults take some fifteen minutes on four cores.
 """
@@ -82,12 +82,13 @@ def make_models(job: measuring.Job) -> dict[str, object]:
     """Writes our export of an encoder and a classifier, and Keras' network."""
     tf = measuring.import_tensorflow(job.threads)
     from supcon_tf import models, serving
+    from supcon_tf.keras_2 import keras
 
-    tf.keras.utils.set_random_seed(job.seed)
+    keras.utils.set_random_seed(job.seed)
     encoder = models.Encoder(ARCHITECTURE)
     encoder.build((None, IMAGE_SIZE, IMAGE_SIZE, 3))
     scale = tf.random_normal_initializer(0, _LOGIT_SCALE)
-    classifier = tf.keras.layers.Dense(CLASSES, kernel_initializer=scale)
+    classifier = keras.layers.Dense(CLASSES, kernel_initializer=scale)
     classifier.build((None, encoder.representation_dim))
     serving.export_saved_model(
         encoder,
@@ -96,7 +97,7 @@ def make_models(job: measuring.Job) -> dict[str, object]:
         class_names=[f"class {number}" for number in range(CLASSES)],
         classifier=classifier,
     )
-    network = tf.keras.applications.ResNet50(weights=None, classes=CLASSES)
+    network = keras.applications.ResNet50(weights=None, classes=CLASSES)
     tf.saved_model.save(network, f"{job.folder}/keras")
     return {}
 

@@ -7,7 +7,7 @@ and `ours_bfloat16` (mixed_bfloat16) from bytes, as `fit` does; `torch_nchw`,
 `torch_channels_last`, `torch_compiled` (the same by torch.compile) and
 `torch_channels_last_bf16` (autocast) from normalised floats, where torchvision
 is installed. With it, the defaults take half an hour. `plain_keras` is a
-network of tf.keras.applications with a head, as its user writes it; ours is the
+network of keras.applications with a head, as its user writes it; ours is the
 same in SupConModel:
 
   python benchmarks/step.py --architectures=keras:MobileNetV2 --image_size=96 \
@@ -108,8 +108,8 @@ class StepBench(harness.Bench):
         jobs = []
         for job in super().jobs(names):
             name, batch = job["implementation"], job["batch_size"]
-            keras = job["architecture"] in _KERAS
-            if name in _TORCH and keras or name == _PLAIN and not keras:
+            by_keras = job["architecture"] in _KERAS
+            if name in _TORCH and by_keras or name == _PLAIN and not by_keras:
                 continue  # nobody has both
             sizes = {batch}
             if name not in (_PLAIN, *_TORCH):
@@ -169,10 +169,11 @@ def our_step(
     import tensorflow as tf
 
     from supcon_tf import losses, models, training
+    from supcon_tf.keras_2 import keras
 
     if job.implementation == "ours_bfloat16":
-        tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    tf.keras.utils.set_random_seed(job.seed)
+        keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    keras.utils.set_random_seed(job.seed)
     if job.implementation == _PLAIN:
         model = plain_model(job.architecture, views.shape[1:])
     else:
@@ -207,24 +208,26 @@ def plain_model(architecture: str, shape: tuple[int, ...]) -> object:
     """Views [V, H, W, 3] to projections, in layers of Keras alone."""
     import tensorflow as tf
 
+    from supcon_tf.keras_2 import keras
+
     name = architecture.partition(":")[2]
-    network = getattr(tf.keras.applications, name)(
+    network = getattr(keras.applications, name)(
         include_top=False, weights=None, input_shape=(None, None, 3)
     )
-    layers = tf.keras.layers
+    layers = keras.layers
     unit = layers.UnitNormalization
-    inputs = tf.keras.Input(shape)
+    inputs = keras.Input(shape)
     x = tf.reshape(inputs, [-1, *shape[1:]])
     x = tf.cast(x, tf.float32)
     if name == "MobileNetV2":
         x = layers.Rescaling(1 / 127.5, -1)(x)
     if name == "ResNet50":  # BGR, less the means of ImageNet
-        x = tf.keras.applications.resnet.preprocess_input(x)
+        x = keras.applications.resnet.preprocess_input(x)
     x = unit()(layers.GlobalAveragePooling2D()(network(x)))
     x = layers.Dense(2048, "relu")(x)
     x = unit()(layers.Dense(128, use_bias=False)(x))
     x = tf.reshape(x, [-1, shape[0], 128])
-    return tf.keras.Model(inputs, x)
+    return keras.Model(inputs, x)
 
 
 def make_network(architecture: str) -> object:

@@ -64,11 +64,12 @@ def measure(job: measuring.Job) -> dict[str, float]:
     shape = job.batch_size, job.length
     ids = generator.integers(1000, 30_000, shape, np.int32)
     labels = generator.integers(0, _CLASSES, job.batch_size, np.int32)
-    tf = measuring.import_tensorflow(job.threads)
+    measuring.import_tensorflow(job.threads)
     from supcon_tf import text
+    from supcon_tf.keras_2 import keras
 
     text.import_transformers()
-    tf.keras.utils.set_random_seed(job.seed)
+    keras.utils.set_random_seed(job.seed)
     memory = measuring.reset_peak_mb()
     is_ours = job.implementation.startswith("ours")
     make = our_step if is_ours else their_step
@@ -113,9 +114,8 @@ def their_step(
     job: measuring.Job, ids: np.ndarray, labels: np.ndarray
 ) -> Callable[[], float]:
     """What the `fit` of a model of transformers calls."""
-    import tensorflow as tf
-
     from supcon_tf import text
+    from supcon_tf.keras_2 import keras
 
     library = text.import_transformers()
     config = library.AutoConfig.for_model(**_CONFIG, num_labels=_CLASSES)
@@ -126,8 +126,8 @@ def their_step(
         "token_type_ids": np.zeros_like(ids),
     }
     model.compile(
-        tf.keras.optimizers.AdamW(_RATE),
-        tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        keras.optimizers.AdamW(_RATE),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
     return _step(model, (inputs, labels))
 

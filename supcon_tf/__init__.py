@@ -7,17 +7,13 @@ Every public name is resolved on first use (PEP 562), so that importing
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
-import importlib.util
-import os
-import sys
 
 __version__ = "0.1.0"
 
 _MODULES = (
     "augment clients config conversion data distribute doctor evaluation "
-    "finetuning losses measures models reports serving settings sweeps text "
-    "training"
+    "finetuning keras_2 losses measures models reports serving settings "
+    "sweeps text training"
 ).split()
 _NAMES = {
     "SupConLoss": "losses",
@@ -34,30 +30,6 @@ _NAMES = {
     "Prediction": "predictor",
 }
 __all__ = [*_MODULES, *_NAMES]
-
-
-def _choose_keras_2() -> None:
-    """Makes `tf.keras` Keras 2, by tf-keras where Keras 3 is installed.
-
-    TensorFlow reads the variable when `tf.keras` is first used; whether that
-    was before, `keras_2` checks for the rooms that use it.
-    """
-    try:
-        if importlib.metadata.version("keras").startswith("2."):
-            if importlib.util.find_spec("tf_keras") is None:
-                # Importing transformers asks for the package that is not there.
-                os.environ.pop("TF_USE_LEGACY_KERAS", None)
-            return
-    except importlib.metadata.PackageNotFoundError:
-        return  # nor TensorFlow, as for a client or a report
-    os.environ["TF_USE_LEGACY_KERAS"] = "1"
-    if sys.modules.get("tensorflow") and importlib.util.find_spec("tf_keras"):
-        # Where `from tensorflow.keras import` looks was settled without it.
-        keras = importlib.import_module("tf_keras.api._v2.keras")
-        sys.modules.setdefault("tensorflow.keras", keras)
-
-
-_choose_keras_2()
 
 
 def __getattr__(name: str) -> object:

@@ -126,7 +126,7 @@ def _no_tensorflow() -> Iterator[tuple[str, bool, str]]:
 
 
 def _keras() -> Iterator[tuple[str, bool, str]]:
-    """Importing this package chose Keras 2, unless that was too late."""
+    """Keras 2, which is a package of its own beside Keras 3."""
     try:
         from supcon_tf import keras_2
     except exceptions.MissingPackage as error:

@@ -17,12 +17,12 @@ from supcon_tf import (
     exceptions,
     files,
     finetuning,
+    pixels,
     run_files,
     serving,
     trust,
 )
 from supcon_tf.clients import model, paths, saved_model
-from supcon_tf.models import pixels
 
 _TEXT = "text"  # the input of an export that takes texts
 _BATCH = 64

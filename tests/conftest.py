@@ -100,11 +100,11 @@ def freed():
 @pytest.fixture
 def float32_policy():
     """Restores the global precision policy after a test that changes it."""
-    import tensorflow as tf
+    from supcon_tf.keras_2 import keras
 
-    before = tf.keras.mixed_precision.global_policy()
+    before = keras.mixed_precision.global_policy()
     yield
-    tf.keras.mixed_precision.set_global_policy(before)
+    keras.mixed_precision.set_global_policy(before)
 
 
 def made_once(tmp_path_factory, name, make):

@@ -6,8 +6,8 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef", "##b"]
 def write_model(folder):
     """A BERT of one block with random weights, and its tokenizer."""
     import numpy as np
-    import tensorflow as tf
 
+    from supcon_tf.keras_2 import keras
     from supcon_tf.text import encoder
 
     transformers = encoder.import_transformers()
@@ -15,7 +15,7 @@ def write_model(folder):
     transformers.BertTokenizerFast(
         str(folder / "vocab.txt"), model_max_length=12
     ).save_pretrained(folder)
-    tf.keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(0)
     sizes = {"hidden_size": 16, "intermediate_size": 24}
     model = transformers.TFBertModel(
         transformers.BertConfig(

@@ -7,9 +7,9 @@ import pathlib
 import tempfile
 
 import numpy as np
-import tensorflow as tf
 
 from supcon_tf import models, serving
+from supcon_tf.keras_2 import keras
 
 SIZE = 16  # pixels
 NAMES = ("ant", "bee, wild", "größer")
@@ -20,10 +20,10 @@ _FOLDER = tempfile.TemporaryDirectory()  # until the process ends
 @functools.cache
 def encoder_and_classifier():
     """Both built; representations have 26 numbers, and not unit length."""
-    tf.keras.utils.set_random_seed(1)
+    keras.utils.set_random_seed(1)
     encoder = models.Encoder("vgg8", width=0.1, normalize=False)
     encoder.build((None, SIZE, SIZE, 3))
-    classifier = tf.keras.layers.Dense(len(NAMES), kernel_initializer="normal")
+    classifier = keras.layers.Dense(len(NAMES), kernel_initializer="normal")
     classifier.build((None, encoder.representation_dim))
     return encoder, classifier
 

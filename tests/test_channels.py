@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from supcon_tf import augment, data, losses, models, training
 from supcon_tf.augment import affine, geometry, warp
+from supcon_tf.keras_2 import keras
 
 SIDE = 16
 
@@ -93,8 +94,8 @@ def test_colours_are_refused_where_there_are_none():
 @pytest.mark.parametrize(("channels", "pixel_range"), [(1, None), (5, (0, 1))])
 @pytest.mark.parametrize("own", [True, False])
 def test_encoders_learn_from_them(channels, pixel_range, own):
-    inputs = tf.keras.Input((None, None, channels))
-    backbone = tf.keras.Model(inputs, tf.keras.layers.Conv2D(4, 3)(inputs))
+    inputs = keras.Input((None, None, channels))
+    backbone = keras.Model(inputs, keras.layers.Conv2D(4, 3)(inputs))
     encoder = models.Encoder("vgg8", width=0.05) if own else backbone
     model = models.SupConModel(encoder, models.ProjectionHead(4, ()))
     images = source(channels, pixel_range)

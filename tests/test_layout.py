@@ -25,6 +25,7 @@ BELOW = {
     "fonts": set(),
     "locks": {"files"},
     "palette": set(),
+    "pixels": set(),
     "proxies": set(),
     "scores": set(),
     "flagfiles": set(),
@@ -49,15 +50,23 @@ BELOW = {
     },
     "distribute": {"listening", "proxies"},
     "losses": {"defaults", "distribute", "keras_2", "tracing"},
-    "models": {"defaults", "files", "keras_2", "proxies", "tracing", "trust"},
-    "augment": {"defaults", "tracing"},
+    "models": {
+        "defaults",
+        "files",
+        "keras_2",
+        "pixels",
+        "proxies",
+        "tracing",
+        "trust",
+    },
+    "augment": {"defaults", "keras_2", "tracing"},
     "data": {
         "augment",
         "defaults",
         "listening",
         "files",
         "image_names",
-        "models",
+        "pixels",
         "proxies",
         "rows",
         "tracing",
@@ -144,6 +153,15 @@ def test_every_room_has_its_rule():
         if not p.name.startswith("_") and not p.is_symlink()
     }
     assert rooms == set(BELOW)
+
+
+def test_one_module_says_which_keras():
+    """`tf.keras` is Keras 2 on one platform and Keras 3 on the other."""
+    others = (ROOT / "benchmarks", ROOT / "tools", ROOT / "docs/tutorials")
+    for path in [*FILES, *(x for room in others for x in room.glob("*.*"))]:
+        if path != PACKAGE / "keras_2.py":
+            named = r"\b(tf|tensorflow)\.keras\b|TF_USE_LEGACY_KERAS"
+            assert not re.search(named, path.read_text()), path
 
 
 def test_benchmarks_are_outside():

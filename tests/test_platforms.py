@@ -2,6 +2,7 @@
 
 import ast
 import importlib.metadata
+import importlib.util
 import os
 import pathlib
 import re
@@ -37,42 +38,81 @@ def errors(done):
     return [x for x in done.stderr.splitlines() if x.startswith(start)]
 
 
-@both_keras
-@pytest.mark.parametrize(
-    "before",
-    [
-        "",
-        "import tensorflow as tf; from tensorflow import keras",
-        "import keras",
-    ],
-)
-def test_importing_the_package_chooses_keras_2(before):
-    done = run(
-        f"{before}\n"
-        "import supcon_tf\n"
-        "import tensorflow as tf\n"
-        "from tensorflow.keras import layers\n"
-        "assert layers.Layer is tf.keras.layers.Layer\n"
-        "assert issubclass(supcon_tf.Encoder, layers.Layer)\n"
-        "assert hasattr(tf.keras.losses.Reduction, 'AUTO')\n"
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+USERS = {
+    "tf.keras": "import tensorflow as tf; tf.keras.Sequential()",
+    "tensorflow.keras": "from tensorflow.keras import layers",
+    "keras": "import keras",
+    "keras_hub": "import keras_hub",
+}
+OURS = {
+    "data": "import supcon_tf.augment",
+    "all": "from supcon_tf import losses, models, training, text",
+}
+TRAINS = """
+import os, sys
+import numpy as np
+import tensorflow as tf
+from supcon_tf import losses, models, training, text
+from supcon_tf.keras_2 import keras
+
+text.import_transformers()
+encoder = keras.Sequential([keras.layers.Conv2D(4, 3, 4)])
+model = models.SupConModel(encoder, models.ProjectionHead(8, (8,)))
+model.compile(keras.optimizers.SGD(0.1), losses.SupConLoss())
+model.fit(np.zeros([4, 2, 8, 8, 3], np.uint8), np.arange(4), verbose=0)
+assert isinstance(losses.SupConLoss(), keras.losses.Loss)
+assert os.environ.get("TF_USE_LEGACY_KERAS") == before
+print(tf.keras.Model.__module__, keras.Model.__module__)
+"""
 
 
 @both_keras
+@pytest.mark.parametrize("ours", OURS)
+@pytest.mark.parametrize("users", USERS)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_two_kerases_stand_side_by_side(users, ours, is_first):
+    """Whichever is imported first; `tf.keras` stays that of its user."""
+    if users == "keras_hub" and importlib.util.find_spec(users) is None:
+        pytest.skip("KerasHub is not installed")
+    lines = [OURS[ours], USERS[users]]
+    lines = lines[::-1] if is_first else lines
+    done = run("\n".join(["before = None", *lines, TRAINS]))
+    assert done.returncode == 0, done.stderr[-2000:]
+    theirs, own = done.stdout.split()
+    assert theirs.startswith("keras.") and own.startswith("tf_keras.")
+
+
 @pytest.mark.parametrize(
-    "before",
+    "sets",
     [
-        "import tensorflow as tf; tf.keras.layers.Dense(1)",
-        "from tensorflow.keras import layers",
+        'import os; os.environ["TF_USE_LEGACY_KERAS"] = "1"',
+        "import transformers; transformers.TFPreTrainedModel",
     ],
 )
-def test_too_late_is_an_error_with_the_line_to_add(before):
-    (message,) = errors(run(f"{before}\nfrom supcon_tf import losses"))
-    assert "`tf.keras` has been used as Keras 3: put `import supcon" in message
-    line = message.partition("all others: ")[2]
-    done = run(f"{line}\n{before}\nfrom supcon_tf import losses")
+def test_who_asks_for_keras_2_has_it(sets):
+    """By the variable, where tf-keras is not there too."""
+    done = run(f"{sets}\nbefore = '1'\n{TRAINS}")
     assert done.returncode == 0, done.stderr[-2000:]
+    theirs, own = done.stdout.split()
+    assert theirs == own
+
+
+@both_keras
+def test_data_do_not_import_keras_2():
+    rooms = "from supcon_tf import augment, data, measures"
+    done = run(f"{rooms}; import sys; print('tf_keras' in sys.modules)")
+    assert done.stdout.split() == ["False"], done.stderr[-2000:]
+
+
+def test_keras_2_is_that_of_tensorflow_where_there_is_no_other():
+    import tensorflow as tf
+
+    from supcon_tf import losses
+    from supcon_tf.keras_2 import PACKAGE, keras
+
+    assert (keras is tf.keras) == (PACKAGE == "keras")
+    assert issubclass(losses.SupConLoss, keras.losses.Loss)
+    assert hasattr(keras.losses.Reduction, "AUTO")
 
 
 @both_keras
@@ -84,18 +124,12 @@ def test_a_missing_tf_keras_is_named():
 
 
 @both_keras
-@pytest.mark.parametrize(
-    ("before", "told"),
-    [
-        ("import sys; sys.modules['tf_keras'] = None", "pip install tf-keras"),
-        ("from tensorflow.keras import layers", "used as Keras 3: put"),
-    ],
-)
-def test_the_doctor_tells_of_keras(before, told):
-    done = run(f"{before}\nimport supcon_tf; supcon_tf.doctor.main()")
+def test_the_doctor_tells_of_a_missing_tf_keras():
+    missing = "import sys; sys.modules['tf_keras'] = None"
+    done = run(f"{missing}\nimport supcon_tf; supcon_tf.doctor.main()")
     (line,) = [x for x in done.stdout.splitlines() if x.startswith("BAD")]
     assert line.startswith("BAD Keras        supcon_tf needs Keras 2")
-    assert told in line
+    assert line.endswith("pip install tf-keras of the same release")
 
 
 def test_features_are_asked_for_and_not_versions():

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from supcon_tf import exceptions
 from supcon_tf.augment import dispatch, policies
 from supcon_tf.defaults import SIM_AUGMENT
+
+if TYPE_CHECKING:
+    from supcon_tf.keras_2 import keras
 
 Policy = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
@@ -22,21 +26,23 @@ _NAMED: dict[str, Callable[[], Policy | None]] = {
 
 
 def policy(
-    augmentation: str | tf.keras.layers.Layer | Policy | None,
+    augmentation: str | keras.layers.Layer | Policy | None,
 ) -> Policy | None:
     """The policy that a name or a layer of Keras stands for; None for none.
 
     Args:
       augmentation: a name of `--augmentation`, with the defaults of the tools;
         a layer or a Sequential of layers for the augmentation of images in
-        0..255, whose draws are its own; or a policy, which is returned.
+        0..255, of Keras 2 or 3, whose draws are its own; or a policy, which is
+        returned.
 
     Example:
       >>> import tensorflow as tf
       >>> from supcon_tf import augment
+      >>> from supcon_tf.keras_2 import keras
       >>> augment.policy("simaugment").strength
       0.25
-      >>> turn = augment.policy(tf.keras.layers.RandomRotation(0.1))
+      >>> turn = augment.policy(keras.layers.RandomRotation(0.1))
       >>> tuple(turn(tf.zeros([2, 8, 8, 3], tf.uint8), [[0, 1], [0, 2]]).shape)
       (2, 8, 8, 3)
 
@@ -48,7 +54,11 @@ def policy(
     if isinstance(augmentation, str):
         exceptions.require_one_of(_NAMED, "augmentation", augmentation)
         return _NAMED[augmentation]()
-    if isinstance(augmentation, tf.keras.layers.Layer):
+    # Here, so that data do not wait for Keras.
+    from supcon_tf import keras_2
+
+    is_layer = isinstance(augmentation, keras_2.keras.layers.Layer)
+    if is_layer or keras_2.is_keras_3(augmentation):
         return _LayerPolicy(augmentation)
     exceptions.require(
         callable(augmentation),
@@ -62,7 +72,7 @@ def policy(
 class _LayerPolicy:
     """A layer of Keras, which has draws of its own and puts out floats."""
 
-    def __init__(self, layer: tf.keras.layers.Layer) -> None:
+    def __init__(self, layer: keras.layers.Layer) -> None:
         self.layer = layer
 
     def __call__(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:

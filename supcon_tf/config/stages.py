@@ -36,7 +36,7 @@ class EncoderSettings(Settings):
         common=True,
     )
     """Encoder: resnet18, 34, 50, 101, 152 or 200, vgg8 or vgg16; keras:NAME,
-    a network of tf.keras.applications, such as keras:MobileNetV2; or
+    a network of keras.applications, such as keras:MobileNetV2; or
     package.module:function that returns a Keras model."""
     stem: str = setting(
         "auto", choices=("auto", "cifar", "imagenet"), used_by=_OF_OWN

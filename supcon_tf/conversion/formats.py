@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from supcon_tf import exceptions, models
+from supcon_tf import exceptions, models, pixels
 from supcon_tf.conversion import places
-from supcon_tf.models import pixels
 
 # From images [N, S, S, 3] uint8 to probabilities or representations [N, K].
 Function = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.float32]]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-import tensorflow as tf
-
 from supcon_tf import config, exceptions, run_files
 from supcon_tf.conversion import foreign, places
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import stages
 
 # Of the pixels that the formats' own input has, mean and deviation.
@@ -81,13 +80,13 @@ def import_weights(settings: config.ImportSettings) -> run_files.RunDirectory:
         **head,
     )
 
-    def load(_: config.PretrainSettings, model: tf.keras.Model) -> None:
+    def load(_: config.PretrainSettings, model: keras.Model) -> None:
         assign(found, model)
 
     return stages.pretrain(made, load)
 
 
-def assign(found: foreign.Foreign, model: tf.keras.Model) -> None:
+def assign(found: foreign.Foreign, model: keras.Model) -> None:
     """Puts the weights into a built model of stage 1.
 
     Raises:

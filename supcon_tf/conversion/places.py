@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import tensorflow as tf
 
 from supcon_tf import exceptions, models
+from supcon_tf.keras_2 import keras
 
 Place = tuple[int, int, int]
 STEM: Place = (-1, 0, 0)
@@ -32,7 +32,7 @@ def places_of(encoder: models.Encoder) -> dict[Place, models.layers.ConvBN]:
 
 
 def torchvision_state(
-    encoder: models.Encoder, classifier: tf.keras.layers.Layer | None = None
+    encoder: models.Encoder, classifier: keras.layers.Layer | None = None
 ) -> dict[str, np.ndarray]:
     """The weights under torchvision's names, with torch's axes.
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, pixels
 from supcon_tf.augment import geometry, randomness
 from supcon_tf.data import pipeline
-from supcon_tf.models import pixels
 
 _RULE = (
     "`dataset` must yield images that are uint8, or floats in 0..255 (multiply "
@@ -57,9 +56,9 @@ def views_of(
 
     Example:
       >>> import supcon_tf
-      >>> import tensorflow as tf
       >>> from supcon_tf import data
-      >>> photos = tf.keras.utils.image_dataset_from_directory(
+      >>> from supcon_tf.keras_2 import keras
+      >>> photos = keras.utils.image_dataset_from_directory(
       ...     "photos/train", image_size=(32, 32), batch_size=16
       ... )
       Found 48 files belonging to 3 classes.

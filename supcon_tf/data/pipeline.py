@@ -24,7 +24,8 @@ _CHUNK = 16
 
 _MAX_EPOCHS = 2**31  # without end
 
-Augmentation = str | tf.keras.layers.Layer | named.Policy | None
+# A name, a policy, or a layer of Keras, which is called with images alone.
+Augmentation = str | named.Policy | Callable[[tf.Tensor], tf.Tensor] | None
 
 
 def steps_per_epoch(source: sources.Source, batch_size: int) -> int:

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from supcon_tf import config, data, models, run_files
 from supcon_tf.evaluation import linear_probe, selection
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import (
     builders,
     checkpoints,
@@ -56,8 +57,8 @@ class FineTuning(selection.Method):
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
 
-    model: tf.keras.Model
-    classifier: tf.keras.layers.Layer
+    model: keras.Model
+    classifier: keras.layers.Layer
 
     def __post_init__(self):
         self.cells = [
@@ -179,7 +180,7 @@ class FineTuning(selection.Method):
         `most` is how many of the images an epoch has.
         """
         num_classes = len(images.class_names)
-        tf.keras.utils.set_random_seed(settings.seed)
+        keras.utils.set_random_seed(settings.seed)
         self.model = builders.model(settings, num_classes)
         encoder = self.model.encoder
         checkpoints.restore(self.run.checkpoint, encoder=encoder)

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Callable
 
 import numpy as np
-import tensorflow as tf
 
 from supcon_tf import data
 from supcon_tf.evaluation import linear_probe, selection
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import representations
 
 # Strengths of the classifier's penalty that are tried, the strongest first.
@@ -76,7 +76,7 @@ class Judge:
 
     def __init__(
         self,
-        encoder: tf.keras.Model,
+        encoder: keras.Model,
         represent: representations.Represent,
         part: data.Source,
         held: data.Source,

@@ -8,10 +8,11 @@ import numpy as np
 import tensorflow as tf
 
 from supcon_tf import defaults, exceptions
+from supcon_tf.keras_2 import keras
 from supcon_tf.losses import inputs, log_space, supcon
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class SimCLRLoss(supcon.SupConLoss):
     """Self-supervised loss of SimCLR, Eq. 1: SupCon with ids for labels.
 
@@ -50,7 +51,7 @@ class SimCLRLoss(supcon.SupConLoss):
         scale_by_temperature: bool = True,
         normalize: bool = True,
         cross_replica: bool = True,
-        reduction: str = tf.keras.losses.Reduction.AUTO,
+        reduction: str = keras.losses.Reduction.AUTO,
         name: str = "simclr_loss",
     ):
         super().__init__(
@@ -73,7 +74,7 @@ class SimCLRLoss(supcon.SupConLoss):
         return super().call(inputs.sample_ids(z), z)
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 @dataclasses.dataclass(eq=False)
 class NPairsLoss(inputs.Loss):
     """N-pairs loss as the paper has it, Suppl. Eq. 21.
@@ -109,7 +110,7 @@ class NPairsLoss(inputs.Loss):
     """
 
     cross_replica: bool = True
-    reduction: str = tf.keras.losses.Reduction.AUTO
+    reduction: str = keras.losses.Reduction.AUTO
     name: str = "n_pairs_loss"
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
@@ -133,7 +134,7 @@ class NPairsLoss(inputs.Loss):
         return tf.where(exists, losses, 0.0)
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 @dataclasses.dataclass(eq=False)
 class TripletLoss(inputs.Loss):
     """Triplet loss with mining, on squared distances.
@@ -181,7 +182,7 @@ class TripletLoss(inputs.Loss):
     margin: float = 0.2
     mining: str = "semi_hard"
     cross_replica: bool = True
-    reduction: str = tf.keras.losses.Reduction.AUTO
+    reduction: str = keras.losses.Reduction.AUTO
     name: str = "triplet_loss"
 
     def __post_init__(self) -> None:

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from supcon_tf import exceptions
+from supcon_tf.keras_2 import keras
 from supcon_tf.losses import inputs, positive_weights
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 @dataclasses.dataclass(eq=False)
 class CrossEntropyLoss(inputs.Loss):
     """Softmax cross-entropy per sample, the mean over its views.
@@ -61,7 +62,7 @@ class CrossEntropyLoss(inputs.Loss):
     label_smoothing: float = 0.0
     class_shares: Sequence[float] = ()
     logit_adjustment: float = 1.0
-    reduction: str = tf.keras.losses.Reduction.AUTO
+    reduction: str = keras.losses.Reduction.AUTO
     name: str = "cross_entropy_loss"
 
     def __post_init__(self) -> None:
@@ -101,7 +102,7 @@ class CrossEntropyLoss(inputs.Loss):
         return (1 - share) * loss + share * tf.reduce_mean(uniform, axis=1)
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 @dataclasses.dataclass(eq=False)
 class BinaryCrossEntropyLoss(inputs.Loss):
     """Cross-entropy of every label by itself, for samples of several labels.
@@ -128,7 +129,7 @@ class BinaryCrossEntropyLoss(inputs.Loss):
         labels are not [batch, classes].
     """
 
-    reduction: str = tf.keras.losses.Reduction.AUTO
+    reduction: str = keras.losses.Reduction.AUTO
     name: str = "binary_cross_entropy_loss"
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
@@ -140,7 +141,7 @@ class BinaryCrossEntropyLoss(inputs.Loss):
         return tf.reduce_mean(tf.reduce_sum(losses, axis=2), axis=1)
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 @dataclasses.dataclass(eq=False)
 class MaxMarginLoss(inputs.Loss):
     """Large-margin softmax on cosines, additive: AM-Softmax, CosFace.
@@ -177,7 +178,7 @@ class MaxMarginLoss(inputs.Loss):
 
     margin: float = 0.35
     scale: float = 30.0
-    reduction: str = tf.keras.losses.Reduction.AUTO
+    reduction: str = keras.losses.Reduction.AUTO
     name: str = "max_margin_loss"
 
     def __post_init__(self) -> None:

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, keras_2
+from supcon_tf.keras_2 import keras
 from supcon_tf.losses import inputs, positive_weights
 
 # Two equal cosines may differ by this much in float32, on whatever processor:
@@ -26,7 +27,7 @@ _NO_COSINE = -2.0  # below every cosine
 
 def diagnostics(
     cross_replica: bool = True, multi_label: bool = False
-) -> list[tf.keras.metrics.Metric]:
+) -> list[keras.metrics.Metric]:
     """One metric of each kind for `compile(metrics=...)`.
 
     Of samples of several labels those that need no class of a sample, and
@@ -58,7 +59,7 @@ def diagnostics(
     ]
 
 
-class _Diagnostic(inputs.Configured, tf.keras.metrics.Mean):
+class _Diagnostic(inputs.Configured, keras.metrics.Mean):
     """A mean over anchors, whose values and weights `_measure` returns.
 
     It takes labels in any form, projections [R, D] of length 1, and V.
@@ -67,7 +68,12 @@ class _Diagnostic(inputs.Configured, tf.keras.metrics.Mean):
     def update_state(
         self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
     ) -> tf.Operation | None:
-        """Adds a batch: labels as in `supcon_loss`, never None; projections."""
+        """Adds a batch: labels as in `supcon_loss`, never None; projections.
+
+        Raises:
+          TypeError: Keras 3 calls it, which would take means of its means.
+        """
+        keras_2.refuse_caller(self, "keras.src.metrics.")
         exceptions.require(
             sample_weight is None,
             "`sample_weight` must be None",
@@ -82,7 +88,7 @@ class _Diagnostic(inputs.Configured, tf.keras.metrics.Mean):
         raise NotImplementedError
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class ContrastiveAccuracy(_Diagnostic):
     """Share of anchors whose most similar other row is a positive.
 
@@ -134,7 +140,7 @@ class ContrastiveAccuracy(_Diagnostic):
         return positive > negative + _TIE, positive > _NO_COSINE
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class Alignment(_Diagnostic):
     """Mean squared distance of an anchor and its positives, in [0, 4].
 
@@ -171,7 +177,7 @@ class Alignment(_Diagnostic):
         return tf.math.divide_no_nan(2 * n, n - 1) * squares, n > 1
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class Uniformity(_Diagnostic):
     """Log of the mean Gaussian potential of two rows, in [-8, 0].
 
@@ -227,7 +233,7 @@ class Uniformity(_Diagnostic):
         return tf.math.log(tf.where(count > 0, super().result(), 1.0))
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class MeanCosine(_Diagnostic):
     """Mean cosine similarity of two different rows of a replica, in [-1, 1].
 
@@ -256,7 +262,7 @@ class MeanCosine(_Diagnostic):
         return mean, tf.where(rows > 1, rows, 0.0)
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class PositivesPerAnchor(_Diagnostic):
     """Mean |P(i)|, before any cap.
 
@@ -290,7 +296,7 @@ class PositivesPerAnchor(_Diagnostic):
         return own, None
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class AnchorsWithoutPositives(PositivesPerAnchor):
     """Share of anchors without positives, whose loss is 0, in [0, 1].
 

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from supcon_tf import exceptions
+from supcon_tf.keras_2 import keras
 from supcon_tf.losses import inputs, supcon
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 @dataclasses.dataclass(eq=False)
 class HierarchicalSupConLoss(supcon.SupConLoss):
     """Hierarchical constrained SupCon of Zhang et al. 2022, per anchor.

@@ -6,7 +6,8 @@ import inspect
 
 import tensorflow as tf
 
-from supcon_tf import distribute, exceptions
+from supcon_tf import distribute, exceptions, keras_2
+from supcon_tf.keras_2 import keras
 
 # More samples than a replica can hold: keeps their ids apart in int64.
 _IDS_PER_REPLICA = 2**32
@@ -20,11 +21,23 @@ class Configured:
         return {name: getattr(self, name) for name in names if name != "self"}
 
 
-class Loss(Configured, tf.keras.losses.Loss):
+class Loss(Configured, keras.losses.Loss):
     """What all losses are: dataclasses with Keras' `reduction` and `name`."""
 
     def __post_init__(self) -> None:
         super().__init__(reduction=self.reduction, name=self.name)
+
+    def __call__(
+        self, y_true: object, y_pred: object, sample_weight: object = None
+    ) -> tf.Tensor:
+        """Keras' call.
+
+        Raises:
+          TypeError: Keras 3 calls it, as a function: it has made floats of the
+            labels, and would leave out the weights of samples.
+        """
+        keras_2.refuse_caller(self, "keras.src.losses.")
+        return super().__call__(y_true, y_pred, sample_weight)
 
 
 def check_options(

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from supcon_tf import defaults, exceptions
+from supcon_tf.keras_2 import keras
 from supcon_tf.losses import inputs, log_space
 
 
@@ -39,11 +40,11 @@ class _Pairs(NamedTuple):
 class _WithCentres(inputs.Loss):
     """What both share; `y_true` are class ids, 0..classes-1, or one-hot."""
 
-    centres: tf.keras.layers.Layer | None = None
+    centres: keras.layers.Layer | None = None
     temperature: float = defaults.TEMPERATURE
     scale_by_temperature: bool = True
     cross_replica: bool = True
-    reduction: str = tf.keras.losses.Reduction.AUTO
+    reduction: str = keras.losses.Reduction.AUTO
     name: str = "loss_with_centres"
 
     def __post_init__(self) -> None:
@@ -97,17 +98,17 @@ class _WithCentres(inputs.Loss):
 
     def get_config(self) -> dict[str, object]:
         config = super().get_config()
-        centres = tf.keras.saving.serialize_keras_object(self.centres)
+        centres = keras.saving.serialize_keras_object(self.centres)
         return config | {"centres": centres}
 
     @classmethod
     def from_config(cls, config: dict[str, object]) -> _WithCentres:
         """Rebuilds the loss, with centres of its own."""
-        centres = tf.keras.saving.deserialize_keras_object(config["centres"])
+        centres = keras.saving.deserialize_keras_object(config["centres"])
         return cls(**(config | {"centres": centres}))
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 @dataclasses.dataclass(eq=False)
 class BalancedSupConLoss(_WithCentres):
     """Balanced contrastive loss (BCL) of Zhu et al. 2022.
@@ -151,7 +152,7 @@ class BalancedSupConLoss(_WithCentres):
         return log_d - _mean(pairs.logits, weights)
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 @dataclasses.dataclass(eq=False)
 class PaCoLoss(_WithCentres):
     """Parametric contrastive loss (PaCo) of Cui et al. 2021.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import tensorflow as tf
 
 from supcon_tf import distribute, exceptions
+from supcon_tf.keras_2 import keras
 from supcon_tf.losses import inputs
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class ProjectionQueue(inputs.Configured, tf.Module):
     """The newest `size` projections and their labels, for `SupConLoss`.
 

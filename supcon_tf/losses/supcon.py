@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from supcon_tf import defaults, distribute, exceptions
+from supcon_tf.keras_2 import keras
 from supcon_tf.losses import inputs, pairs, positive_weights, tiled
 from supcon_tf.losses import queue as queues
 
@@ -91,7 +92,7 @@ def supcon_loss(
     return tf.reduce_mean(tf.reshape(losses, [-1, anchors.shape[1]]), axis=1)
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 @dataclasses.dataclass(eq=False)
 class SupConLoss(inputs.Loss):
     """Supervised contrastive loss for `compile` and `fit`.
@@ -153,7 +154,7 @@ class SupConLoss(inputs.Loss):
     implementation: str = "auto"
     queue: queues.ProjectionQueue | None = None
     positives: str | None = None
-    reduction: str = tf.keras.losses.Reduction.AUTO
+    reduction: str = keras.losses.Reduction.AUTO
     name: str = "supcon_loss"
 
     def __post_init__(self) -> None:
@@ -272,7 +273,7 @@ class SupConLoss(inputs.Loss):
     def get_config(self) -> dict[str, object]:
         config = super().get_config()
         if self.queue is not None:
-            queue = tf.keras.saving.serialize_keras_object(self.queue)
+            queue = keras.saving.serialize_keras_object(self.queue)
             config["queue"] = queue
         return config
 
@@ -280,7 +281,7 @@ class SupConLoss(inputs.Loss):
     def from_config(cls, config: dict[str, object]) -> SupConLoss:
         """Rebuilds the loss from its config, with an empty queue."""
         if config.get("queue") is not None:
-            queue = tf.keras.saving.deserialize_keras_object(config["queue"])
+            queue = keras.saving.deserialize_keras_object(config["queue"])
             config = config | {"queue": queue}
         return cls(**config)
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions
-from supcon_tf.models import base, layers, pixels
+from supcon_tf import exceptions, keras_2, pixels
+from supcon_tf.keras_2 import keras
+from supcon_tf.models import base, layers
 
 _RESCALING = (
-    tf.keras.layers.Rescaling,
-    tf.keras.layers.Normalization,
+    keras.layers.Rescaling,
+    keras.layers.Normalization,
 )
 _MODES = ("auto", "none", "tf", "torch", "caffe")
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class BackboneEncoder(base.Model):
     """A Keras model as Enc of Sec. 3.1, with what `Encoder` has around it.
 
@@ -24,10 +25,10 @@ class BackboneEncoder(base.Model):
     backbone, and so is the precision.
 
     Args:
-      backbone: a `tf.keras.Model` from images [batch, height, width, C] to
+      backbone: a `keras.Model` from images [batch, height, width, C] to
         features [batch, dim] or a feature map [batch, height, width, dim].
       preprocessing: the pixels that the backbone takes, in the words of
-        `tf.keras.applications`: "none", 0..255; "tf", -1..1; "torch", less
+        `keras.applications`: "none", 0..255; "tf", -1..1; "torch", less
         ImageNet's mean and divided by its deviation; "caffe", BGR less the
         mean. "auto" is "none" for a backbone that has a layer for it, Rescaling
         or Normalization, and else "tf".
@@ -44,9 +45,9 @@ class BackboneEncoder(base.Model):
 
     Example:
       >>> import numpy as np
-      >>> import tensorflow as tf
       >>> from supcon_tf import models
-      >>> network = tf.keras.applications.MobileNet(
+      >>> from supcon_tf.keras_2 import keras
+      >>> network = keras.applications.MobileNet(
       ...     input_shape=(32, 32, 3), include_top=False, weights=None
       ... )
       >>> encoder = models.BackboneEncoder(network)
@@ -62,7 +63,7 @@ class BackboneEncoder(base.Model):
 
     def __init__(
         self,
-        backbone: tf.keras.Model,
+        backbone: keras.Model,
         preprocessing: str = "auto",
         normalize: bool = True,
         synchronized_bn: bool = True,
@@ -71,9 +72,10 @@ class BackboneEncoder(base.Model):
         **kwargs: object,
     ) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
+        keras_2.refuse_keras_3(backbone=backbone)
         exceptions.require(
-            isinstance(backbone, tf.keras.Model),
-            "`backbone` must be a tf.keras.Model",
+            isinstance(backbone, keras.Model),
+            "`backbone` must be a keras.Model",
             type(backbone),
         )
         exceptions.require_one_of(_MODES, "preprocessing", preprocessing)
@@ -107,7 +109,7 @@ class BackboneEncoder(base.Model):
         self.representation_dim = features[-1]
         if self.synchronized_bn and layers.spans_replicas(self):
             for layer in self.backbone.submodules:
-                if isinstance(layer, tf.keras.layers.BatchNormalization):
+                if isinstance(layer, keras.layers.BatchNormalization):
                     layer.synchronized = True
                     layer.fused = False  # the fused kernel cannot
 
@@ -117,7 +119,7 @@ class BackboneEncoder(base.Model):
         if len(inputs) == 1 and inputs[0].shape.is_compatible_with(shape):
             return self.backbone.output  # a graph of layers knows
         try:  # a call, which builds a backbone that is not
-            return self.backbone(tf.keras.Input(shape[1:]))
+            return self.backbone(keras.Input(shape[1:]))
         except (ValueError, TypeError) as error:
             raise exceptions.InvalidValue(
                 f"`backbone` must take images {shape}, got: "
@@ -148,45 +150,48 @@ class BackboneEncoder(base.Model):
         x = tf.cast(images, tf.float32)
         if self._mode == "none":
             return x
-        return tf.keras.applications.imagenet_utils.preprocess_input(
+        return keras.applications.imagenet_utils.preprocess_input(
             x, data_format="channels_last", mode=self._mode
         )
 
 
 def _divides_pixels(layer: tf.Module) -> bool:
     """Whether a layer of a backbone shows that pixels in 0..255 go in."""
-    if isinstance(layer, tf.keras.layers.Rescaling):
+    if isinstance(layer, keras.layers.Rescaling):
         return np.max(layer.scale) < 0.1
     mean = getattr(layer, "input_mean", None)  # of a Normalization
     return mean is not None and np.max(mean) > 1
 
 
-def as_encoder(model: tf.keras.Model) -> tf.keras.Model:
+def as_encoder(model: keras.Model) -> keras.Model:
     """A Keras model that is no encoder as a `BackboneEncoder`; else itself.
 
     Example:
-      >>> import tensorflow as tf
       >>> from supcon_tf import models
-      >>> plain = tf.keras.Sequential([tf.keras.layers.Conv2D(8, 3)])
+      >>> from supcon_tf.keras_2 import keras
+      >>> plain = keras.Sequential([keras.layers.Conv2D(8, 3)])
       >>> encoder = models.as_encoder(plain)
       >>> encoder.backbone is plain, models.as_encoder(encoder) is encoder
       (True, True)
 
     Raises:
       ValueError: it is a model of this package that has an encoder, or none.
+      TypeError: it is of Keras 3.
     """
     check_encoder(model)
-    plain = isinstance(model, tf.keras.Model)
+    plain = isinstance(model, keras.Model)
     if plain and not hasattr(model, "representation_dim"):
         return BackboneEncoder(model)
     return model
 
 
-def check_encoder(model: tf.keras.Model) -> None:
+def check_encoder(model: keras.Model) -> None:
     """Raises ValueError for a model of this package that is no encoder.
 
-    What it puts out, such as logits, would be taken for representations.
+    What it puts out, such as logits, would be taken for representations. And
+    TypeError for one of Keras 3.
     """
+    keras_2.refuse_keras_3(encoder=model)
     is_other = isinstance(model, base.Model) and not hasattr(
         model, "representation_dim"
     )

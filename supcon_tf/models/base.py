@@ -10,14 +10,15 @@ from collections.abc import Mapping, Sequence
 import h5py
 import tensorflow as tf
 
-from supcon_tf import exceptions, files
-from supcon_tf.models import keras_data, pixels
+from supcon_tf import exceptions, files, keras_2, pixels
+from supcon_tf.keras_2 import keras
+from supcon_tf.models import keras_data
 
 # A weight in Keras' own format, not one of what a compiled model has besides.
 _WEIGHT = re.compile(r"(?!metrics/|optimizer/).*\bvars/\d+")
 
 
-class Model(tf.keras.Model):
+class Model(keras.Model):
     """A Keras model with a configuration, whose weights are loaded or not.
 
     The configuration holds every argument of the constructor, each of which
@@ -25,6 +26,15 @@ class Model(tf.keras.Model):
     to fill before `build`, and of its formats some pass over what only the
     model or only the file has: here that is an error.
     """
+
+    def __init__(self, **kwargs: object) -> None:
+        keras_2.refuse_keras_3(dtype=kwargs.get("dtype"))
+        super().__init__(**kwargs)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Keras' step that finds layers and weights, here those of Keras 2."""
+        keras_2.refuse_keras_3(**{name: value})
+        super().__setattr__(name, value)
 
     @classmethod
     def _arguments(cls) -> list[str]:
@@ -41,14 +51,14 @@ class Model(tf.keras.Model):
         if not self.built:
             self._build_parts(input_shape)
             # Not Model.build, which would trace a forward pass.
-            tf.keras.layers.Layer.build(self, input_shape)
+            keras.layers.Layer.build(self, input_shape)
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
         """Creates the layers and variables."""
         raise NotImplementedError
 
     def _build_part(
-        self, layer: tf.keras.layers.Layer, input_shape: Sequence[int | None]
+        self, layer: keras.layers.Layer, input_shape: Sequence[int | None]
     ) -> None:
         """Builds a layer in a scope of its name."""
         # A scope ending in "/" is absolute: the variables have the same names
@@ -59,7 +69,17 @@ class Model(tf.keras.Model):
     def __call__(
         self, inputs: tf.Tensor, *args: object, **kwargs: object
     ) -> object:
-        """Keras' step around `call`."""
+        """Keras' step around `call`.
+
+        Raises:
+          TypeError: it is part of a model of Keras 3, which does not see the
+            weights of this one: they would not train.
+        """
+        keras_2.refuse_keras_3(inputs=inputs)
+        if kwargs.get("training") is not False:
+            in_inference = ", or called with training=False"
+            place = "keras.src.layers.layer"
+            keras_2.refuse_caller(self, place, unless=in_inference)
         inputs = self._of_known_shape(inputs)
         shape = getattr(inputs, "shape", None)
         if shape is not None and tf.TensorShape(shape).rank is not None:
@@ -80,6 +100,20 @@ class Model(tf.keras.Model):
         sides = known[:-3].as_list() + [None, None, known[-1]]
         return tf.ensure_shape(inputs, [None, *sides[1:]])
 
+    def compile(
+        self,
+        optimizer: str | keras.optimizers.Optimizer = "rmsprop",
+        loss: keras.losses.Loss | None = None,
+        metrics: object = None,
+        *args: object,
+        **kwargs: object,
+    ) -> None:
+        """Keras' compile; TypeError for what is of Keras 3."""
+        given = {"optimizer": optimizer, "loss": loss, "metrics": metrics}
+        keras_2.refuse_keras_3(**given, **kwargs)
+        keras_2.warn_of_policy()
+        super().compile(optimizer, loss, metrics, *args, **kwargs)
+
     def fit(
         self,
         x: object = None,
@@ -89,7 +123,7 @@ class Model(tf.keras.Model):
         validation_data: object = None,
         validation_steps: int | None = None,
         **kwargs: object,
-    ) -> tf.keras.callbacks.History:
+    ) -> keras.callbacks.History:
         """Keras' fit; the shape of inputs is looked at before it traces.
 
         Endless views that tell their epochs, as those of `data.make_views`,
@@ -100,8 +134,10 @@ class Model(tf.keras.Model):
           ValueError: the inputs have another shape, or an encoder is given
             images that are not in 0..255; of a dataset the latter is
             tf.errors.InvalidArgumentError.
+          TypeError: data or a callback are of Keras 3.
         """
         _check_callbacks(kwargs.get("callbacks"))
+        keras_2.refuse_keras_3(validation_data=validation_data)
         x = self._built_for(x)
         steps = keras_data.steps_of(x, steps_per_epoch)
         first_step = initial_epoch * (steps or 0)
@@ -126,6 +162,7 @@ class Model(tf.keras.Model):
         **kwargs: object,
     ) -> object:
         """Keras' evaluate; raises as `fit`. Of endless views an epoch."""
+        _check_callbacks(kwargs.get("callbacks"))
         x, steps = self._built_for(x), keras_data.steps_of(x, steps)
         return super().evaluate(self._checked(x), *args, steps=steps, **kwargs)
 
@@ -137,6 +174,7 @@ class Model(tf.keras.Model):
         **kwargs: object,
     ) -> object:
         """Keras' predict; raises as `fit`. Of endless views an epoch."""
+        _check_callbacks(kwargs.get("callbacks"))
         x, steps = self._built_for(x), keras_data.steps_of(x, steps)
         return super().predict(self._checked(x), *args, steps=steps, **kwargs)
 
@@ -146,6 +184,7 @@ class Model(tf.keras.Model):
         Before anything is traced: an error there would leave a step that no
         other data could train.
         """
+        keras_2.refuse_keras_3(x=x)
         first, x = keras_data.first_of(x, self.built)
         shape = keras_data.shape_of(first, is_batch=first is not x)
         if shape is None or (self.built and shape[-1] is None):
@@ -176,11 +215,11 @@ class Model(tf.keras.Model):
 
     def get_config(self) -> dict[str, object]:
         # Model.get_config is empty for a subclass; Layer's has name and dtype.
-        config = tf.keras.layers.Layer.get_config(self)
+        config = keras.layers.Layer.get_config(self)
         for name in self._arguments():
             value = getattr(self, name)
             if isinstance(value, tf.Module):
-                value = tf.keras.saving.serialize_keras_object(value)
+                value = keras.saving.serialize_keras_object(value)
                 # With it a newer Keras builds the part at once, under other
                 # names than those that it has in this model.
                 value.pop("build_config", None)
@@ -189,7 +228,7 @@ class Model(tf.keras.Model):
 
     def compile_from_config(self, config: dict[str, object]) -> None:
         """Keras' step of load_model, which passes over a `compile` of ours."""
-        self.compile(**tf.keras.saving.deserialize_keras_object(config))
+        self.compile(**keras.saving.deserialize_keras_object(config))
         if self.built:
             self.optimizer.build(self.trainable_variables)
 
@@ -197,7 +236,7 @@ class Model(tf.keras.Model):
     def from_config(cls, config: dict[str, object]) -> Model:
         """Rebuilds the model, with new weights, from its config."""
         parts = {
-            name: tf.keras.saving.deserialize_keras_object(config[name])
+            name: keras.saving.deserialize_keras_object(config[name])
             for name in cls._arguments()
             if isinstance(config.get(name), dict)
         }
@@ -256,9 +295,13 @@ class Model(tf.keras.Model):
 
 
 def _check_callbacks(callbacks: object) -> None:
-    """Raises ValueError for what could not be saved after the first epoch."""
+    """Raises ValueError for what could not be saved after the first epoch.
+
+    And TypeError for what is of Keras 3.
+    """
+    keras_2.refuse_keras_3(callbacks=callbacks)
     for callback in tf.nest.flatten(callbacks):
-        if isinstance(callback, tf.keras.callbacks.ModelCheckpoint):
+        if isinstance(callback, keras.callbacks.ModelCheckpoint):
             if not callback.save_weights_only:
                 _check_format(callback.filepath)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from supcon_tf import exceptions
+from supcon_tf.keras_2 import keras
 from supcon_tf.models import backbone, base, layers
 
 
@@ -13,7 +14,7 @@ class _OnEncoder(base.Model):
 
     def __init__(
         self,
-        encoder: tf.keras.Model,
+        encoder: keras.Model,
         num_classes: int,
         cosine: bool = False,
         **kwargs: object,
@@ -33,7 +34,7 @@ class _OnEncoder(base.Model):
         self._build_part(self.classifier, (None, dim))
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 def accuracy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     """Whether each view [B, V] is predicted right, 0 or 1: a metric of Keras.
 
@@ -45,7 +46,7 @@ def accuracy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.argmax(logits, axis=2) == labels, tf.float32)
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class ClassifierModel(_OnEncoder):
     """Encoder and linear classifier, trained together on every view.
 
@@ -79,7 +80,7 @@ class ClassifierModel(_OnEncoder):
 
     def __init__(
         self,
-        encoder: tf.keras.Model,
+        encoder: keras.Model,
         num_classes: int,
         cosine: bool = False,
         *,
@@ -90,8 +91,8 @@ class ClassifierModel(_OnEncoder):
 
     def compile(
         self,
-        optimizer: str | tf.keras.optimizers.Optimizer = "rmsprop",
-        loss: tf.keras.losses.Loss | None = None,
+        optimizer: str | keras.optimizers.Optimizer = "rmsprop",
+        loss: keras.losses.Loss | None = None,
         metrics: object = None,
         **kwargs: object,
     ) -> None:
@@ -117,7 +118,7 @@ class ClassifierModel(_OnEncoder):
         return layers.each_view(rows_of, views, self.encoder)[0]
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class LinearClassifier(_OnEncoder):
     """The linear classifier of stage 2 on a frozen encoder.
 
@@ -148,7 +149,7 @@ class LinearClassifier(_OnEncoder):
 
     def __init__(
         self,
-        encoder: tf.keras.Model,
+        encoder: keras.Model,
         num_classes: int,
         *,
         name: str = "linear_classifier",

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from supcon_tf import exceptions
+from supcon_tf.keras_2 import keras
 from supcon_tf.models import backbone, base, gradient_cache, layers
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class SupConModel(base.Model):
     """z = Proj(Enc(view)) for every view of a multiviewed batch, Sec. 3.1.
 
@@ -66,13 +67,13 @@ class SupConModel(base.Model):
 
     def __init__(
         self,
-        encoder: tf.keras.Model,
-        projection_head: tf.keras.Model,
-        classifier: tf.keras.layers.Layer | None = None,
+        encoder: keras.Model,
+        projection_head: keras.Model,
+        classifier: keras.layers.Layer | None = None,
         classifier_weight: float | None = None,
         gradient_cache_chunks: int = 1,
         multi_label: bool = False,
-        centres: tf.keras.layers.Layer | None = None,
+        centres: keras.layers.Layer | None = None,
         logit_offsets: Sequence[float] = (),
         *,
         name: str = "supcon_model",
@@ -105,14 +106,14 @@ class SupConModel(base.Model):
         # In a namespace, for Keras would count attributes as weights.
         self._figures = types.SimpleNamespace()
         if classifier is not None:
-            self._figures.loss = tf.keras.metrics.Mean("classifier_loss")
-            accuracy = tf.keras.metrics.Mean("classifier_accuracy")
+            self._figures.loss = keras.metrics.Mean("classifier_loss")
+            accuracy = keras.metrics.Mean("classifier_accuracy")
             self._figures.accuracy = accuracy
 
     def compile(
         self,
-        optimizer: str | tf.keras.optimizers.Optimizer = "rmsprop",
-        loss: tf.keras.losses.Loss | None = None,
+        optimizer: str | keras.optimizers.Optimizer = "rmsprop",
+        loss: keras.losses.Loss | None = None,
         metrics: object = None,
         **kwargs: object,
     ) -> None:
@@ -196,7 +197,7 @@ class SupConModel(base.Model):
         return rows
 
     @property
-    def metrics(self) -> list[tf.keras.metrics.Metric]:
+    def metrics(self) -> list[keras.metrics.Metric]:
         """Keras' metrics, and those of the classifier; reset every epoch."""
         return [*super().metrics, *vars(self._figures).values()]
 
@@ -221,7 +222,7 @@ class SupConModel(base.Model):
 
         And what Keras' metrics take: views, labels, projections, weights.
         """
-        views, labels, weights = tf.keras.utils.unpack_x_y_sample_weight(data)
+        views, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
         if not self.built:  # as no `call` does it, outside of the graph
             with tf.init_scope():
                 self.build(views.shape)
@@ -267,7 +268,7 @@ class SupConModel(base.Model):
         labels = tf.reshape(labels, [-1, 1])
         labels = tf.broadcast_to(labels, [batch, num_views])
         offsets = tf.constant(self.logit_offsets or 0.0, logits.dtype)
-        losses = tf.keras.losses.sparse_categorical_crossentropy(
+        losses = keras.losses.sparse_categorical_crossentropy(
             labels, logits + offsets, from_logits=True
         )
         predicted = tf.argmax(logits, axis=2, output_type=tf.int64)

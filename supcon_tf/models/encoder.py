@@ -6,9 +6,10 @@ import math
 
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, pixels
 from supcon_tf.defaults import MOST_CHANNELS
-from supcon_tf.models import base, layers, pixels, resnet, vgg
+from supcon_tf.keras_2 import keras
+from supcon_tf.models import base, layers, resnet, vgg
 
 _RESNETS = {f"resnet{depth}": depth for depth in resnet.BLOCKS_PER_GROUP}
 _VGGS = {f"vgg{depth}": depth for depth in vgg.CONVS_PER_STAGE}
@@ -19,7 +20,7 @@ def usual_stem(side: int) -> str:
     return "cifar" if side <= 64 else "imagenet"
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class Encoder(base.Model):
     """Enc of Sec. 3.1: r = Enc(x), normalised to the unit sphere.
 
@@ -126,7 +127,7 @@ class Encoder(base.Model):
         # it is.
         self.takes_pixels = 255 * max(image_std) > 2
         self.resolved_stem: str | None = None
-        self.stack: tf.keras.layers.Layer | None = None
+        self.stack: keras.layers.Layer | None = None
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
         shape = layers.check_images(input_shape)

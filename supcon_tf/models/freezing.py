@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 import tensorflow as tf
 
 from supcon_tf import exceptions
+from supcon_tf.keras_2 import keras
 
-_BATCH_NORM = tf.keras.layers.BatchNormalization
+_BATCH_NORM = keras.layers.BatchNormalization
 # Layers with weights that no gradient moves: in inference mode nothing does.
-_WITH_STATISTICS = (_BATCH_NORM, tf.keras.layers.Normalization)
+_WITH_STATISTICS = (_BATCH_NORM, keras.layers.Normalization)
 
 
-def ordered_layers(encoder: tf.keras.Model) -> list[tf.keras.layers.Layer]:
+def ordered_layers(encoder: keras.Model) -> list[keras.layers.Layer]:
     """The layers with weights, from the input on.
 
     Those of an `Encoder` are its stem and its blocks, or convolutions; of a
@@ -35,9 +36,9 @@ def ordered_layers(encoder: tf.keras.Model) -> list[tf.keras.layers.Layer]:
 
 
 def _with_weights(
-    layer: tf.keras.layers.Layer,
-) -> Iterator[tf.keras.layers.Layer]:
-    if isinstance(layer, tf.keras.Model):
+    layer: keras.layers.Layer,
+) -> Iterator[keras.layers.Layer]:
+    if isinstance(layer, keras.Model):
         for part in layer.layers:
             yield from _with_weights(part)
     elif layer.weights:
@@ -45,7 +46,7 @@ def _with_weights(
 
 
 def freeze(
-    encoder: tf.keras.Model,
+    encoder: keras.Model,
     prefixes: Sequence[str] = (),
     batch_norm: bool = False,
 ) -> None:
@@ -95,7 +96,7 @@ def freeze(
     _check_statistics(layers)
 
 
-def _check_statistics(layers: Sequence[tf.keras.layers.Layer]) -> None:
+def _check_statistics(layers: Sequence[keras.layers.Layer]) -> None:
     """Raises ValueError for statistics that would move, though frozen."""
     for layer in layers:
         if isinstance(layer, _BATCH_NORM) and layer.trainable:
@@ -117,7 +118,7 @@ def _check_statistics(layers: Sequence[tf.keras.layers.Layer]) -> None:
                 )
 
 
-def follow_statistics(encoder: tf.keras.Model, epoch_steps: int) -> None:
+def follow_statistics(encoder: keras.Model, epoch_steps: int) -> None:
     """Lets the statistics of all batch norm follow short trainings.
 
     Keras' networks have momenta up to 0.999: after hundreds of steps their
@@ -125,10 +126,10 @@ def follow_statistics(encoder: tf.keras.Model, epoch_steps: int) -> None:
     with. The momentum becomes max(1 - 10 / epoch_steps, 0.9).
 
     Example:
-      >>> import tensorflow as tf
       >>> from supcon_tf import models
-      >>> norm = tf.keras.layers.BatchNormalization(momentum=0.999)
-      >>> encoder = models.as_encoder(tf.keras.Sequential([norm]))
+      >>> from supcon_tf.keras_2 import keras
+      >>> norm = keras.layers.BatchNormalization(momentum=0.999)
+      >>> encoder = models.as_encoder(keras.Sequential([norm]))
       >>> models.follow_statistics(encoder, epoch_steps=200)
       >>> norm.momentum
       0.95
@@ -141,7 +142,7 @@ def follow_statistics(encoder: tf.keras.Model, epoch_steps: int) -> None:
 
 
 def learning_rate_shares(
-    encoder: tf.keras.Model, decay: float
+    encoder: keras.Model, decay: float
 ) -> list[tuple[tf.Variable, float]]:
     """The share of the learning rate that each weight of an encoder has.
 

@@ -23,9 +23,10 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from supcon_tf import exceptions
+from supcon_tf.keras_2 import keras
 from supcon_tf.models import layers
 
-_RANDOM = tf.keras.__internal__.layers.BaseRandomLayer
+_RANDOM = keras.__internal__.layers.BaseRandomLayer
 Forward = Callable[[tf.Tensor], Sequence[tf.Tensor]]
 
 
@@ -34,7 +35,7 @@ def forward_in_chunks(
     inputs: tf.Tensor,
     chunks: int,
     row_shapes: Sequence[Sequence[int | None]],
-    model: tf.keras.Model,
+    model: keras.Model,
 ) -> list[tf.Tensor]:
     """Returns `forward(inputs)`, computed chunk by chunk in a loop.
 
@@ -91,7 +92,7 @@ def forward_in_chunks(
     )
 
 
-def check_cacheable(model: tf.keras.Model) -> None:
+def check_cacheable(model: keras.Model) -> None:
     """Raises ValueError for layers that draw at random in training.
 
     The second pass would draw other numbers than the first.

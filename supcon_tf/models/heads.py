@@ -7,10 +7,11 @@ import functools
 import tensorflow as tf
 
 from supcon_tf import exceptions
+from supcon_tf.keras_2 import keras
 from supcon_tf.models import base, layers
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class ProjectionHead(base.Model):
     """Proj of Sec. 3.1: z = Proj(r), normalised to the unit sphere.
 
@@ -69,7 +70,7 @@ class ProjectionHead(base.Model):
         # projections then have length 0.04, and the norm multiplies their
         # gradients by 25. LARS rescales that; plain SGD collapsed.
         dense = functools.partial(
-            tf.keras.layers.Dense, kernel_initializer="he_normal"
+            keras.layers.Dense, kernel_initializer="he_normal"
         )
         self.hidden = [
             dense(
@@ -124,7 +125,7 @@ class ProjectionHead(base.Model):
         return tf.reshape(x, tf.concat([leading, [self.output_dim]], axis=0))
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class NoProjectionHead(base.Model):
     """The representation at unit length, as the projection: z = r / ||r||.
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from supcon_tf import exceptions
+from supcon_tf.keras_2 import keras
 
 
 def first_of(data: object, is_known: bool) -> tuple[object, object]:
@@ -21,7 +22,7 @@ def first_of(data: object, is_known: bool) -> tuple[object, object]:
     if isinstance(data, tf.data.Dataset):
         return data.element_spec, data
     is_generator = inspect.isgenerator(data)
-    if is_generator or isinstance(data, tf.keras.utils.Sequence):
+    if is_generator or isinstance(data, keras.utils.Sequence):
         if is_known:
             return None, data
         first = next(data) if is_generator else data[0]
@@ -69,7 +70,7 @@ def steps_of(data: object, steps: int | None) -> int | None:
 
 @contextlib.contextmanager
 def going_on(
-    data: object, model: tf.keras.Model, initial_step: int
+    data: object, model: keras.Model, initial_step: int
 ) -> Iterator[object]:
     """The batches behind those that a model was fitted to, if they are told.
 

@@ -11,20 +11,21 @@ import tensorflow as tf
 
 from supcon_tf import exceptions
 from supcon_tf.defaults import MOST_CHANNELS
+from supcon_tf.keras_2 import keras
 
 
 def batch_norm(
-    dtype: tf.keras.mixed_precision.Policy,
+    dtype: keras.mixed_precision.Policy,
     zero_gamma: bool = False,
     synchronized: bool = False,
     name: str = "bn",
-) -> tf.keras.layers.BatchNormalization:
+) -> keras.layers.BatchNormalization:
     """The batch normalisation of the official code, not built yet.
 
     `zero_gamma`: gamma starts at 0, not 1. `synchronized`: statistics over all
     replicas, not the local ones.
     """
-    return tf.keras.layers.BatchNormalization(
+    return keras.layers.BatchNormalization(
         momentum=0.9,
         epsilon=1e-5,
         gamma_initializer="zeros" if zero_gamma else "ones",
@@ -34,7 +35,7 @@ def batch_norm(
     )
 
 
-def spans_replicas(model: tf.keras.Model) -> bool:
+def spans_replicas(model: keras.Model) -> bool:
     """Whether `model` trains on several replicas, so that BN needs a sync.
 
     Keras' synchronized BN is not fused: on one replica it computes the same
@@ -45,7 +46,7 @@ def spans_replicas(model: tf.keras.Model) -> bool:
     return model.distribute_strategy.num_replicas_in_sync > 1
 
 
-def build_chain(layers: Sequence[tf.keras.layers.Layer], channels: int) -> None:
+def build_chain(layers: Sequence[keras.layers.Layer], channels: int) -> None:
     """Builds layers that feed each other, each under its own name scope.
 
     `build` called directly opens no name scope: all variables would be named
@@ -81,7 +82,7 @@ def representation(features: tf.Tensor, normalize: bool) -> tf.Tensor:
     return x  # [batch, representation_dim]
 
 
-class ConvBN(tf.keras.layers.Layer):
+class ConvBN(keras.layers.Layer):
     """Convolution without bias, then batch normalisation; no activation.
 
     [batch, height, width, channels] float to [batch, ceil(height / strides),
@@ -96,7 +97,7 @@ class ConvBN(tf.keras.layers.Layer):
       strides: stride along height and width, pixels.
       zero_gamma: the scale of the BN starts at 0.
       synchronized_bn: BN statistics over all replicas.
-      **kwargs: of `tf.keras.layers.Layer`.
+      **kwargs: of `keras.layers.Layer`.
     """
 
     def __init__(
@@ -112,14 +113,14 @@ class ConvBN(tf.keras.layers.Layer):
         self.output_filters = filters
         self.kernel_size = kernel_size
         self.strides = strides
-        self.conv = tf.keras.layers.Conv2D(
+        self.conv = keras.layers.Conv2D(
             filters,
             kernel_size,
             1 if kernel_size == 1 else strides,
             padding="same" if strides == 1 else "valid",
             use_bias=False,
             # The official code's: scale 1, not the 2 of He et al.
-            kernel_initializer=tf.keras.initializers.VarianceScaling(),
+            kernel_initializer=keras.initializers.VarianceScaling(),
             dtype=self.dtype_policy,
             name="conv",
         )
@@ -144,7 +145,7 @@ class ConvBN(tf.keras.layers.Layer):
         return self.bn(self.conv(x), training=training)
 
 
-class Cosines(tf.keras.layers.Dense):
+class Cosines(keras.layers.Dense):
     """[rows, dim] to `scale` * their cosines with the weights of each unit.
 
     Both sides are normalised here; there is no bias. The result is [rows,
@@ -162,8 +163,8 @@ class Cosines(tf.keras.layers.Dense):
         )
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class ClassCentres(tf.keras.layers.Layer):
+@keras.utils.register_keras_serializable(package="supcon_tf")
+class ClassCentres(keras.layers.Layer):
     """A learned point for every class, as losses for long tails take them.
 
     Its weight is `centres` [num_classes, dim], float32. It is never called.
@@ -198,7 +199,7 @@ class ClassCentres(tf.keras.layers.Layer):
 
 def classifier(
     num_classes: int, cosine: bool = False, scale: float = 1.0
-) -> tf.keras.layers.Dense:
+) -> keras.layers.Dense:
     """The linear classifier of both stages, [rows, dim] to float32 logits.
 
     With `cosine` the logits are `scale` times cosines: see `Cosines`.
@@ -206,11 +207,11 @@ def classifier(
     options = {"dtype": "float32", "name": "classifier"}
     if cosine:
         return Cosines(num_classes, scale, **options)
-    return tf.keras.layers.Dense(num_classes, **options)
+    return keras.layers.Dense(num_classes, **options)
 
 
 def folded_shape(
-    views: tf.TensorShape, encoder: tf.keras.Model
+    views: tf.TensorShape, encoder: keras.Model
 ) -> list[int | None]:
     """The static shape of folded views, if `views` can be the shape of views.
 
@@ -239,7 +240,7 @@ def fold(tensor: tf.Tensor) -> tf.Tensor:
 def each_view(
     rows_of: Callable[[tf.Tensor], Sequence[tf.Tensor]],
     views: tf.Tensor,
-    encoder: tf.keras.Model,
+    encoder: keras.Model,
 ) -> list[tf.Tensor]:
     """Folds views into the batch for `rows_of`, and unfolds what it returns.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import tensorflow as tf
 
 from supcon_tf import exceptions
+from supcon_tf.keras_2 import keras
 from supcon_tf.models import contrastive, layers
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class MomentumSupConModel(contrastive.SupConModel):
     """`SupConModel` with a momentum encoder and a queue, Sec. 4.1.
 
@@ -68,8 +69,8 @@ class MomentumSupConModel(contrastive.SupConModel):
 
     def __init__(
         self,
-        encoder: tf.keras.Model,
-        projection_head: tf.keras.Model,
+        encoder: keras.Model,
+        projection_head: keras.Model,
         queue: tf.Module,
         encoder_momentum: float = 0.999,
         *,
@@ -114,7 +115,7 @@ class MomentumSupConModel(contrastive.SupConModel):
 
     def train_step(self, data: tuple) -> dict[str, tf.Tensor]:
         logs = super().train_step(data)
-        views, labels, _ = tf.keras.utils.unpack_x_y_sample_weight(data)
+        views, labels, _ = keras.utils.unpack_x_y_sample_weight(data)
         # Each replica moves its own variables, by the same numbers.
         parts = self.encoder, self.projection_head
         online = [w for part in parts for w in part.trainable_weights]
@@ -151,7 +152,7 @@ class MomentumSupConModel(contrastive.SupConModel):
         return super().non_trainable_weights + self._copied_weights()
 
 
-def _copy(part: tf.keras.Model) -> tf.keras.Model:
+def _copy(part: keras.Model) -> keras.Model:
     """An encoder or head of the same configuration, not built yet."""
     config = part.get_config()
     return type(part).from_config(

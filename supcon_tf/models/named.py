@@ -1,4 +1,4 @@
-"""Encoders by name: networks of `tf.keras.applications`, and a user's own."""
+"""Encoders by name: networks of `keras.applications`, and a user's own."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable
 
 import numpy as np
-import tensorflow as tf
 
-from supcon_tf import exceptions, proxies, trust
+from supcon_tf import exceptions, keras_2, proxies, trust
+from supcon_tf.keras_2 import keras
 from supcon_tf.models import backbone
 
 _KERAS = "keras:"
@@ -33,11 +33,11 @@ _LEAST_SIDES = {"inception_resnet_v2": 75, "inception_v3": 75, "xception": 71}
 
 def named_encoder(
     architecture: str, image_size: int, channels: int = 3, **options: object
-) -> tf.keras.Model:
+) -> keras.Model:
     """A network by its name as an encoder, with random weights, not built.
 
     Args:
-      architecture: "keras:NAME", a class of `tf.keras.applications` without its
+      architecture: "keras:NAME", a class of `keras.applications` without its
         classifier; or "package.module:function", which returns a Keras model
         as `BackboneEncoder` takes it, or an encoder. It is imported, so its
         code runs; a module that lies in a run directory is refused.
@@ -56,13 +56,15 @@ def named_encoder(
     Raises:
       ValueError: there is no such network or function, it takes no images so
         small, or returns no model.
+      TypeError: a function returns a network of Keras 3.
     """
     make = _maker(architecture, image_size)
     if not architecture.startswith(_KERAS):
         made = make()
+        keras_2.refuse_keras_3(architecture=made)
         exceptions.require(
-            isinstance(made, tf.keras.Model),
-            f"`architecture` {architecture} must return a tf.keras.Model",
+            isinstance(made, keras.Model),
+            f"`architecture` {architecture} must return a keras.Model",
             type(made),
         )
         if hasattr(made, "representation_dim"):
@@ -132,25 +134,25 @@ def imagenet_weights(architecture: str, image_size: int) -> list[np.ndarray]:
     return source.get_weights()
 
 
-def _module(make: Callable[..., tf.keras.Model]) -> str:
-    """The name of the module of `tf.keras.applications` of a network."""
+def _module(make: Callable[..., keras.Model]) -> str:
+    """The name of the module of `keras.applications` of a network."""
     return make.__module__.rpartition(".")[2]
 
 
 def _maker(
     architecture: str, image_size: int | None
-) -> Callable[..., tf.keras.Model]:
+) -> Callable[..., keras.Model]:
     """The function that a name stands for; raises ValueError."""
     if not architecture.startswith(_KERAS):
         return trust.import_function(architecture)
     name = architecture.removeprefix(_KERAS)
-    known = [x for x in dir(tf.keras.applications) if x[0].isupper()]
+    known = [x for x in dir(keras.applications) if x[0].isupper()]
     exceptions.require(
         name in known,
         f"`architecture` must be keras: and one of {', '.join(known)}",
         architecture,
     )
-    make = getattr(tf.keras.applications, name)
+    make = getattr(keras.applications, name)
     least = _LEAST_SIDES.get(_module(make), 32)
     exceptions.require(
         image_size is None or image_size >= least,

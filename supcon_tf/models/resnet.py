@@ -6,6 +6,7 @@ import functools
 
 import tensorflow as tf
 
+from supcon_tf.keras_2 import keras
 from supcon_tf.models import layers
 
 # He et al. 2016, Table 1; 200 as in the official code of the paper.
@@ -31,7 +32,7 @@ def _group_filters(group: int, width: float) -> int:
     return max(1, round(64 * 2**group * width))
 
 
-class ResidualBlock(tf.keras.layers.Layer):
+class ResidualBlock(keras.layers.Layer):
     """relu(shortcut(x) + branch(x)), a basic block or a bottleneck.
 
     [batch, height, width, channels] to [batch, ceil(height / strides),
@@ -46,7 +47,7 @@ class ResidualBlock(tf.keras.layers.Layer):
       zero_init_residual: the gamma of the branch's last BN starts at 0, not 1,
         so that a new block passes its shortcut through.
       synchronized_bn: BN statistics over all replicas.
-      **kwargs: of `tf.keras.layers.Layer`.
+      **kwargs: of `keras.layers.Layer`.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class ResidualBlock(tf.keras.layers.Layer):
         return tf.nn.relu(shortcut + x)
 
 
-class ResNet(tf.keras.layers.Layer):
+class ResNet(keras.layers.Layer):
     """Images to the feature map of a ResNet v1, before pooling.
 
     [batch, height, width, 3] float, normalised, to [batch, height / s,
@@ -113,7 +114,7 @@ class ResNet(tf.keras.layers.Layer):
       zero_init_residual: see `ResidualBlock`.
       synchronized_bn: BN statistics over all replicas.
       stem_padding: one of `STEM_PADDINGS`, of the pool of "imagenet".
-      **kwargs: of `tf.keras.layers.Layer`.
+      **kwargs: of `keras.layers.Layer`.
 
     Reference: Sec. 3.1 of Khosla et al. 2020; He et al. 2016.
     """
@@ -157,7 +158,7 @@ class ResNet(tf.keras.layers.Layer):
         ]
 
     @property
-    def chain(self) -> list[tf.keras.layers.Layer]:
+    def chain(self) -> list[keras.layers.Layer]:
         """The layers in the order that an image passes them."""
         return [self.stem_conv, *self.blocks]
 

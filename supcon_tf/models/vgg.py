@@ -6,6 +6,7 @@ import itertools
 
 import tensorflow as tf
 
+from supcon_tf.keras_2 import keras
 from supcon_tf.models import layers
 
 # As the companion deck has them: 2 x 64, 2 x 128, ... channels.
@@ -22,7 +23,7 @@ def _stage_filters(stage: int, width: float) -> int:
     return max(1, round(_FILTERS[stage] * width))
 
 
-class VGG(tf.keras.layers.Layer):
+class VGG(keras.layers.Layer):
     """Images to the feature map of a VGG, before global average pooling.
 
     [batch, height, width, 3] float, normalised, to [batch, ceil(height / s),
@@ -35,7 +36,7 @@ class VGG(tf.keras.layers.Layer):
       depth: 8: 2 x 64, 2 x 128 and 4 x 256 channels; 16: and 4 x 512.
       width: multiplier of all channels, positive.
       synchronized_bn: BN statistics over all replicas.
-      **kwargs: of `tf.keras.layers.Layer`.
+      **kwargs: of `keras.layers.Layer`.
 
     Reference: the companion deck of the paper; after Simonyan and Zisserman
       2015, whose stacks differ.
@@ -65,7 +66,7 @@ class VGG(tf.keras.layers.Layer):
         self.stage_starts = list(itertools.accumulate(CONVS_PER_STAGE[depth]))
 
     @property
-    def chain(self) -> list[tf.keras.layers.Layer]:
+    def chain(self) -> list[keras.layers.Layer]:
         """The layers in the order that an image passes them."""
         return list(self.convs)
 

@@ -13,14 +13,15 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions, files
+from supcon_tf import exceptions, files, keras_2
+from supcon_tf.keras_2 import keras
 from supcon_tf.models import base
 
 _DEVIATION = (0.229, 0.224, 0.225)  # of ImageNet's pixels in 0..1
 _WEIGHTS_ENTRY = "model.weights.h5"  # of a .keras archive
 
 
-def load_weights(encoder: tf.keras.Model, path: str | os.PathLike[str]) -> None:
+def load_weights(encoder: keras.Model, path: str | os.PathLike[str]) -> None:
     """Loads weights into a built encoder, or into its backbone.
 
     Args:
@@ -44,8 +45,10 @@ def load_weights(encoder: tf.keras.Model, path: str | os.PathLike[str]) -> None:
     Raises:
       ValueError: it cannot be read, or does not have exactly the weights of
         the encoder.
+      TypeError: the encoder is of Keras 3.
       FileNotFoundError: there is no such file.
     """
+    keras_2.refuse_keras_3(encoder=encoder)
     path = files.expanded(path, "weights")
     if not tf.io.gfile.exists(path):
         raise exceptions.NotFound(f"`weights` must exist, got {path}")
@@ -80,15 +83,15 @@ def load_weights(encoder: tf.keras.Model, path: str | os.PathLike[str]) -> None:
     )
 
 
-def set_weights(encoder: tf.keras.Model, values: list[np.ndarray]) -> None:
+def set_weights(encoder: keras.Model, values: list[np.ndarray]) -> None:
     """Sets the weights of a `BackboneEncoder`, in the order of its backbone.
 
     Example:
       >>> import numpy as np
-      >>> import tensorflow as tf
       >>> from supcon_tf import models
-      >>> dense = tf.keras.layers.Dense(2, use_bias=False)
-      >>> encoder = models.as_encoder(tf.keras.Sequential([dense]))
+      >>> from supcon_tf.keras_2 import keras
+      >>> dense = keras.layers.Dense(2, use_bias=False)
+      >>> encoder = models.as_encoder(keras.Sequential([dense]))
       >>> encoder.build((None, 8, 8, 3))
       >>> models.set_weights(encoder, [np.ones([3, 2])])
       >>> dense.kernel.numpy().tolist()
@@ -106,8 +109,9 @@ def finalize(module: object) -> None:
     Example:
       >>> import tensorflow as tf
       >>> from supcon_tf import models
-      >>> norm = tf.keras.layers.Normalization()
-      >>> model = tf.keras.Sequential([norm])
+      >>> from supcon_tf.keras_2 import keras
+      >>> norm = keras.layers.Normalization()
+      >>> model = keras.Sequential([norm])
       >>> model.build((None, 1))
       >>> _ = norm.adapt_mean.assign([5.0])
       >>> models.finalize(model)
@@ -115,11 +119,11 @@ def finalize(module: object) -> None:
       [[2.0]]
     """
     for layer in getattr(module, "submodules", ()):
-        if isinstance(layer, tf.keras.layers.Normalization) and layer.built:
+        if isinstance(layer, keras.layers.Normalization) and layer.built:
             layer.finalize_state()
 
 
-def _complete(encoder: tf.keras.Model) -> None:
+def _complete(encoder: keras.Model) -> None:
     """Makes ImageNet's weights of EfficientNet right, and all values count.
 
     With weights="imagenet" Keras adds a second division by the root of the
@@ -130,9 +134,9 @@ def _complete(encoder: tf.keras.Model) -> None:
     for layer in encoder.submodules:
         variance = getattr(layer, "adapt_variance", None)
         if (
-            isinstance(layer, tf.keras.layers.Normalization)
+            isinstance(layer, keras.layers.Normalization)
             and variance is not None
-            and kinds.count(tf.keras.layers.Rescaling) == 1
+            and kinds.count(keras.layers.Rescaling) == 1
             and variance.shape == (3,)
             and np.allclose(variance, _DEVIATION, 1e-3)
         ):
@@ -140,7 +144,7 @@ def _complete(encoder: tf.keras.Model) -> None:
     finalize(encoder)
 
 
-def _load_keras(target: tf.keras.Model, path: str) -> None:
+def _load_keras(target: keras.Model, path: str) -> None:
     """Loads the part of a .keras archive that has the weights of a model.
 
     The archive's config, of which Keras makes objects of any module that it
@@ -204,7 +208,7 @@ def _extract(path: str, file: str) -> None:
                 shutil.copyfileobj(source, target)
 
 
-def _check_arrays(group: h5py.Group, target: tf.keras.Model) -> None:
+def _check_arrays(group: h5py.Group, target: keras.Model) -> None:
     """Raises ValueError for an array that is none of the model's.
 
     Its shape may promise more numbers than there are in the file, or than
@@ -274,7 +278,7 @@ def _refuse_elsewhere(place: str, elsewhere: str) -> None:
     )
 
 
-def _load_h5(target: tf.keras.Model, path: str) -> None:
+def _load_h5(target: keras.Model, path: str) -> None:
     with h5py.File(path) as file:
         saved = base.count_weights(file)
         _check_arrays(file, target)
@@ -285,9 +289,14 @@ def _load_h5(target: tf.keras.Model, path: str) -> None:
     target.load_weights(path)
 
 
-def _load_saved_model(target: tf.keras.Model, path: str) -> None:
+def _load_saved_model(target: keras.Model, path: str) -> None:
     variables = os.path.join(files.literal(path), "variables", "variables")
     names = [name for name, _ in tf.train.list_variables(variables)]
+    if any(name.startswith("_all_variables/") for name in names):
+        raise exceptions.InvalidValue(
+            "a SavedModel by `export` of Keras 3 does not name its weights; "
+            'save_weights("its.weights.h5") of the network does'
+        )
     own = [name for name in names if name.startswith("weights/")]
     parts = {"root": target}
     if own:  # an export of ours: the encoder's, then those of its classifier

@@ -6,20 +6,23 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from supcon_tf import exceptions, models
+from supcon_tf import exceptions, keras_2, models
+from supcon_tf.keras_2 import keras
 
 Classifier = Callable[[tf.Tensor], tf.Tensor]
 
 
 def parts(
-    model: tf.keras.Model, classifier: Classifier | None
-) -> tuple[tf.keras.Model, Classifier | None]:
+    model: keras.Model, classifier: Classifier | None
+) -> tuple[keras.Model, Classifier | None]:
     """The encoder, and the classifier on it: the one given, or the model's own.
 
     Raises:
       ValueError: cosines are to become probabilities, and the model has not
         the loss that says at which scale.
+      TypeError: one of them is of Keras 3.
     """
+    keras_2.refuse_keras_3(encoder=model, classifier=classifier)
     if isinstance(classifier, models.LinearClassifier | models.ClassifierModel):
         classifier = parts(classifier, None)[1]
     if not hasattr(model, "classifier") or not hasattr(model, "encoder"):
@@ -31,7 +34,7 @@ def parts(
     return model.encoder, classifier
 
 
-def _scaled(model: models.ClassifierModel) -> tf.keras.layers.Layer:
+def _scaled(model: models.ClassifierModel) -> keras.layers.Layer:
     """The classifier of cosines as its loss takes it, without the margin."""
     scale = getattr(getattr(model, "loss", None), "scale", None)
     exceptions.require(
@@ -46,7 +49,7 @@ def _scaled(model: models.ClassifierModel) -> tf.keras.layers.Layer:
     return scaled
 
 
-def image_size(model: tf.keras.Model) -> int | None:
+def image_size(model: keras.Model) -> int | None:
     """The side of the images that a model was built for, if it is one."""
     shape = getattr(model, "_build_input_shape", None)
     shape = tf.TensorShape(shape)

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from supcon_tf import data, exceptions, text
+from supcon_tf import data, exceptions, pixels, text
 from supcon_tf.augment import geometry
 from supcon_tf.data import image_bytes
-from supcon_tf.models import pixels
 
 # Of a signature: what follows its name, its input, and what makes views of it.
 Kind = tuple[str, tf.TensorSpec, Callable[[tf.Tensor], tf.Tensor]]

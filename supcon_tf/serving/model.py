@@ -42,6 +42,7 @@ from etils import epath
 
 from supcon_tf import exceptions, files, models, rows, text
 from supcon_tf.data import image_bytes
+from supcon_tf.keras_2 import keras
 from supcon_tf.serving import fitted, inputs, requests
 
 # Batches that are computed at once, and that wait beside those of the largest
@@ -54,7 +55,7 @@ _Answer = dict[str, tf.Tensor]
 
 
 def export_saved_model(
-    encoder: tf.keras.Model,
+    encoder: keras.Model,
     directory: epath.PathLike,
     *,
     image_size: int | None = None,
@@ -144,7 +145,7 @@ class ServedModel(tf.Module):
 
     def __init__(
         self,
-        encoder: tf.keras.Model,
+        encoder: keras.Model,
         takes: inputs.Images | inputs.Texts,
         *,
         class_names: Sequence[str] = (),

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, keras_2
 from supcon_tf.data import tokens as tokens_
+from supcon_tf.keras_2 import keras
 from supcon_tf.models import base, layers
 from supcon_tf.text import pretrained
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class TextEncoder(base.Model):
     """A language model as Enc: tokens to one representation of unit length.
 
@@ -145,7 +146,7 @@ class TextEncoder(base.Model):
         return layers.representation(mean, self.normalize)
 
     @property
-    def chain(self) -> list[tf.keras.layers.Layer]:
+    def chain(self) -> list[keras.layers.Layer]:
         """The embeddings, then the blocks, in their order."""
         (main,) = self.network.layers
         blocks = getattr(main, "encoder", None) or main.transformer
@@ -153,7 +154,7 @@ class TextEncoder(base.Model):
 
 
 def import_transformers() -> types.ModuleType:
-    """The library, as of the Keras that `tf.keras` is.
+    """The library, with Keras 2.
 
     Example:
       >>> from supcon_tf import text
@@ -164,26 +165,19 @@ def import_transformers() -> types.ModuleType:
     Raises:
       ImportError: it is not installed, or would take another Keras.
     """
-    variable = "TF_USE_LEGACY_KERAS"  # which it sets, for tf-keras
-    before = os.environ.get(variable)
-    os.environ[variable] = "1"
-    try:
+    with keras_2.variable("1"):  # which it sets, for tf-keras
         (library,) = exceptions.import_extra("text", "transformers")
-        is_same = issubclass(library.TFPreTrainedModel, tf.keras.Model)
-    finally:
-        del os.environ[variable]
-        if before is not None:
-            os.environ[variable] = before
+        is_same = issubclass(library.TFPreTrainedModel, keras.Model)
     if not is_same:
         raise exceptions.MissingPackage(
-            "the extra `text` must have the Keras of TensorFlow: pip uninstall "
-            "tf-keras, or on Python 3.12 pip install it"
+            "the extra `text` must have Keras 2: pip uninstall tf-keras, or on "
+            "Python 3.12 pip install it"
         )
     library.logging.set_verbosity_error()
     return library
 
 
-class _Dropout(tf.keras.layers.Layer):
+class _Dropout(keras.layers.Layer):
     """Dropout by a seed, which `noise` has during a call of the encoder."""
 
     def __init__(
@@ -206,7 +200,7 @@ class _Dropout(tf.keras.layers.Layer):
 
 
 def _replace_dropout(
-    network: tf.keras.Model, rate: float | None
+    network: keras.Model, rate: float | None
 ) -> types.SimpleNamespace:
     """Gives the network our dropout; returns what its seed is to be put in."""
     noise = types.SimpleNamespace(seed=None)
@@ -215,11 +209,8 @@ def _replace_dropout(
         for layer in (network, *network.submodules)
         for name, part in vars(layer).items()
         # DeBERTa has a class of its own.
-        if isinstance(part, tf.keras.layers.Dropout)
-        or (
-            isinstance(part, tf.keras.layers.Layer)
-            and hasattr(part, "drop_prob")
-        )
+        if isinstance(part, keras.layers.Dropout)
+        or (isinstance(part, keras.layers.Layer) and hasattr(part, "drop_prob"))
     ]
     for index, (layer, name, part) in enumerate(found):
         usual = getattr(part, "drop_prob", None) or getattr(part, "rate", 0.0)
@@ -237,7 +228,7 @@ def _one_seed(seeds: tf.Tensor) -> tf.Tensor:
     return tf.where(tf.reduce_any(seeds != 0), seed, drawn)
 
 
-def _make_network(config: Mapping[str, object]) -> tf.keras.Model:
+def _make_network(config: Mapping[str, object]) -> keras.Model:
     """The network with random weights."""
     library = import_transformers()
     kind = config.get("model_type")

@@ -14,9 +14,9 @@ import types
 from typing import TYPE_CHECKING
 
 import h5py
-import tensorflow as tf
 
 from supcon_tf import exceptions, files, proxies
+from supcon_tf.keras_2 import keras
 from supcon_tf.models import weights
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _REMEDIES = {
 
 def load_network(
     library: types.ModuleType, path: str | os.PathLike[str]
-) -> tf.keras.Model:
+) -> keras.Model:
     """The network of a directory, or of a hub's name, with its weights.
 
     Raises:
@@ -107,7 +107,7 @@ def load_tokenizer(
         raise _unusable(path, _TOKENIZER, error) from error
 
 
-def prepared(network: tf.keras.Model) -> tf.keras.Model:
+def prepared(network: keras.Model) -> keras.Model:
     """The network, with its pooler, which nothing uses, not to be trained.
 
     Raises:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import tensorflow as tf
 
 from supcon_tf import data, distribute, measures, run_files
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import builders, checkpoints
 
 # From a split to probabilities [N, classes] and labels [N].
 Predict = Callable[[data.Source], tuple[np.ndarray, np.ndarray]]
 
 
-class BestEpoch(tf.keras.callbacks.Callback):
+class BestEpoch(keras.callbacks.Callback):
     """Measures every epoch on validation examples, and keeps the best weights.
 
     Adds `validation_accuracy` and `validation_loss` to the figures. The best

@@ -11,10 +11,11 @@ from etils import epath
 
 from supcon_tf import config, data, exceptions, files, losses, models, text
 from supcon_tf.data import hierarchy, subsets
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import devices, optimizers, schedules
 
 
-def encoder(settings: config.PretrainSettings) -> tf.keras.Model:
+def encoder(settings: config.PretrainSettings) -> keras.Model:
     """A built encoder with random weights, of resolved settings."""
     side = settings.image_size
     options = {
@@ -95,7 +96,7 @@ def model(
 
 def on_encoder(
     settings: config.PretrainSettings | config.FinetuneTextSettings,
-    encoder: tf.keras.Model,
+    encoder: keras.Model,
     num_classes: int,
     shape: tuple[int | None, ...],
 ) -> models.SupConModel | models.ClassifierModel:
@@ -112,7 +113,7 @@ def on_encoder(
 
 def _supcon_model(
     settings: config.PretrainSettings | config.FinetuneTextSettings,
-    encoder: tf.keras.Model,
+    encoder: keras.Model,
     num_classes: int,
 ) -> models.SupConModel:
     """With a classifier beside the projections, and a queue, if asked for."""
@@ -147,7 +148,7 @@ def _supcon_model(
 
 def compile_model(
     settings: config.PretrainSettings,
-    model: tf.keras.Model,
+    model: keras.Model,
     epoch_steps: int,
     images: data.Source | None = None,
 ) -> None:
@@ -185,7 +186,7 @@ def compile_model(
     )
 
 
-def checkpointed(model: tf.keras.Model) -> dict[str, tf.Module]:
+def checkpointed(model: keras.Model) -> dict[str, tf.Module]:
     """The parts of a stage's model under their names in a checkpoint."""
     if isinstance(model, models.LinearClassifier):  # whose encoder is frozen
         return {"classifier": model.classifier}
@@ -197,9 +198,9 @@ def checkpointed(model: tf.keras.Model) -> dict[str, tf.Module]:
 
 def loss(
     settings: config.PretrainSettings,
-    model: tf.keras.Model | None = None,
+    model: keras.Model | None = None,
     images: data.Source | None = None,
-) -> tf.keras.losses.Loss:
+) -> keras.losses.Loss:
     """The loss of stage 1, which shares the queue of a model that has one.
 
     What is trained on, `images`, tells about the classes.
@@ -240,7 +241,7 @@ def loss(
 
 def _supcon_loss(
     settings: config.PretrainSettings,
-    model: tf.keras.Model | None,
+    model: keras.Model | None,
     images: data.Source | None,
 ) -> losses.SupConLoss:
     options = {
@@ -268,7 +269,7 @@ def _supcon_loss(
 def classification_loss(
     settings: config.PretrainSettings | config.LinearSettings,
     images: data.Source | None = None,
-) -> tf.keras.losses.Loss:
+) -> keras.losses.Loss:
     """Cross-entropy of one label, or of each of several.
 
     Raises:
@@ -300,7 +301,7 @@ def _class_shares(images: data.Source) -> list[float]:
 
 def optimizer(
     settings: devices.StageSettings, epoch_steps: int
-) -> tf.keras.optimizers.Optimizer | tf.keras.optimizers.legacy.Optimizer:
+) -> keras.optimizers.Optimizer | keras.optimizers.legacy.Optimizer:
     """The optimizer of a stage with its schedule."""
     rate, decay = schedule(settings, epoch_steps), settings.weight_decay
     momentum, small = settings.momentum, settings.epsilon

@@ -8,10 +8,11 @@ import math
 import tensorflow as tf
 
 from supcon_tf import exceptions, files, run_files
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import console, progress
 
 
-class EpochRecords(tf.keras.callbacks.Callback):
+class EpochRecords(keras.callbacks.Callback):
     """Keeps the figures of every epoch, in metrics.jsonl and as curves.
 
     A line of metrics.jsonl is a JSON object, null for NaN and infinity. The
@@ -68,7 +69,7 @@ class EpochRecords(tf.keras.callbacks.Callback):
                     tf.summary.scalar(name, value)
 
 
-class StopOnNonFiniteLoss(tf.keras.callbacks.Callback):
+class StopOnNonFiniteLoss(keras.callbacks.Callback):
     """Ends the run at the first step whose loss is NaN or infinite.
 
     Raises FloatingPointError, which names the step. Looks at `loss` and
@@ -83,7 +84,7 @@ class StopOnNonFiniteLoss(tf.keras.callbacks.Callback):
                 _stop(self.model, f"{name} is {value}")
 
 
-def check_finite_weights(model: tf.keras.Model) -> None:
+def check_finite_weights(model: keras.Model) -> None:
     """Checks that a compiled model and its optimizer are worth keeping.
 
     A loss may be finite when its gradient is not, and the loss of the next
@@ -109,7 +110,7 @@ def _are_finite(values: list[tf.Tensor]) -> tf.Tensor:
     return tf.stack([tf.reduce_all(tf.math.is_finite(x)) for x in values])
 
 
-class _Warning(tf.keras.callbacks.Callback):
+class _Warning(keras.callbacks.Callback):
     """Says something once per run, after some steps."""
 
     def __init__(self, after_steps: int = 100):
@@ -180,7 +181,7 @@ class InputBoundWarning(_Warning):
         )
 
 
-def _stop(model: tf.keras.Model, seen: str) -> None:
+def _stop(model: keras.Model, seen: str) -> None:
     progress.end_live_line()
     raise exceptions.Diverged(
         f"{seen} at step {_steps_taken(model)}: lower --learning_rate or "
@@ -188,6 +189,6 @@ def _stop(model: tf.keras.Model, seen: str) -> None:
     )
 
 
-def _steps_taken(model: tf.keras.Model) -> int:
+def _steps_taken(model: keras.Model) -> int:
     """Optimizer steps so far; the counter is mirrored on several replicas."""
     return int(tf.convert_to_tensor(model.optimizer.iterations))

@@ -12,6 +12,7 @@ import tensorflow as tf
 import supcon_tf
 from supcon_tf import config, data, distribute, exceptions, keras_2, models
 from supcon_tf.data import subsets
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import builders, chance, devices, preemption
 
 
@@ -93,11 +94,11 @@ def _listed(what: str, names: tuple[str, ...]) -> str:
 
 def versions() -> dict[str, str]:
     """What computes, by name."""
-    keras = keras_2.PACKAGE
+    package = keras_2.PACKAGE
     return {
         "supcon_tf": supcon_tf.__version__,
         "TensorFlow": tf.__version__,
-        "Keras": f"{importlib.metadata.version(keras)} ({keras})",
+        "Keras": f"{importlib.metadata.version(package)} ({package})",
         "Python": platform.python_version(),
     }
 
@@ -115,7 +116,7 @@ def _describe_devices(settings: devices.StageSettings | None) -> str:
     text = (
         f"{name}: {strategy.num_replicas_in_sync} replica(s), "
         f"{distribute.num_workers(strategy)} worker(s), {counts} in all; "
-        f"{tf.keras.mixed_precision.global_policy().name}"
+        f"{keras.mixed_precision.global_policy().name}"
     )
     if settings is not None:
         text += f", XLA {'on' if settings.jit_compile else 'off'}"
@@ -198,7 +199,7 @@ def print_finetuning(
 
 def print_start(
     settings: config.PretrainSettings | config.FinetuneTextSettings,
-    encoder: tf.keras.Model,
+    encoder: keras.Model,
     start: str,
 ) -> None:
     """Prints which weights a training starts from, and what of them trains."""

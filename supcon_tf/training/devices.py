@@ -7,6 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from supcon_tf import config, distribute, exceptions
+from supcon_tf.keras_2 import keras
 
 StageSettings = config.PretrainSettings | config.LinearSettings
 
@@ -32,10 +33,10 @@ def set_up(settings: StageSettings) -> tf.distribute.Strategy:
             "cannot compile what they exchange through TensorFlow's "
             "collectives; take --strategy=one_device, or tpu"
         )
-    tf.keras.utils.set_random_seed(settings.seed)
+    keras.utils.set_random_seed(settings.seed)
     if settings.deterministic:
         tf.config.experimental.enable_op_determinism()
-    tf.keras.mixed_precision.set_global_policy(settings.precision)
+    keras.mixed_precision.set_global_policy(settings.precision)
     return strategy
 
 

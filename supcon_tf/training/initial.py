@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-import tensorflow as tf
-
 from supcon_tf import config, exceptions, models, run_files, trust
+from supcon_tf.keras_2 import keras
 from supcon_tf.settings import to_text
 from supcon_tf.training import checkpoints, runs
 
@@ -73,7 +72,7 @@ def network(source: config.PretrainSettings) -> dict[str, object]:
     return found
 
 
-def load(settings: config.PretrainSettings, model: tf.keras.Model) -> None:
+def load(settings: config.PretrainSettings, model: keras.Model) -> None:
     """Puts the weights that the settings name into a built model of stage 1.
 
     Raises:

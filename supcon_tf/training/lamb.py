@@ -12,9 +12,10 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from supcon_tf.keras_2 import keras
 from supcon_tf.training.optimizers import Shares, is_kernel
 
-_Adam = tf.keras.optimizers.legacy.Adam
+_Adam = keras.optimizers.legacy.Adam
 
 
 class PlainLAMB(_Adam):
@@ -105,7 +106,7 @@ def _base() -> type[_Adam]:
     return optimizers.LAMB
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class LAMB(Shares, _base()):
     """LAMB, adapting and decaying kernels alone.
 
@@ -131,7 +132,7 @@ class LAMB(Shares, _base()):
     def learning_rate(self) -> tf.Tensor | tf.Variable:
         """Learning rate of the last step, a number also of a schedule."""
         rate = self._get_hyper("learning_rate")
-        if isinstance(rate, tf.keras.optimizers.schedules.LearningRateSchedule):
+        if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
             return rate(tf.maximum(self.iterations - 1, 0))
         return rate
 

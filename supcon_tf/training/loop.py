@@ -16,6 +16,7 @@ from supcon_tf import (
     locks,
     run_files,
 )
+from supcon_tf.keras_2 import keras
 from supcon_tf.settings import adopt
 from supcon_tf.training import (
     builders,
@@ -129,12 +130,12 @@ def fit(
     settings: devices.StageSettings,
     run: run_files.RunDirectory,
     images: data.Source,
-    model: tf.keras.Model,
+    model: keras.Model,
     make_batches: MakeBatches,
     *,
     steps: int | None = None,
     skipped: Sequence[str] = (),
-    measures: Sequence[tf.keras.callbacks.Callback] = (),
+    measures: Sequence[keras.callbacks.Callback] = (),
     views: MakeBatches | None = None,
     made_of: Mapping[str, object] | None = None,
 ) -> None:
@@ -191,10 +192,10 @@ def _fit(
     settings: devices.StageSettings,
     run: run_files.RunDirectory,
     images: data.Source,
-    model: tf.keras.Model,
+    model: keras.Model,
     make_batches: MakeBatches,
     saver: saving.Saver,
-    measures: Sequence[tf.keras.callbacks.Callback],
+    measures: Sequence[keras.callbacks.Callback],
     views: tf.data.Dataset | None,
 ) -> None:
     """Trains from where the saver starts; the others are those of `fit`."""
@@ -231,7 +232,7 @@ def _fit(
 
 def _start(
     run: run_files.RunDirectory,
-    model: tf.keras.Model,
+    model: keras.Model,
     parts: dict[str, tf.Module],
     epoch_steps: int,
     resumes: bool,
@@ -264,10 +265,10 @@ def make_callbacks(
     strategy: tf.distribute.Strategy,
     start: checkpoints.Progress,
     wait: progress.DataWait | None = None,
-    measures: Sequence[tf.keras.callbacks.Callback] = (),
+    measures: Sequence[keras.callbacks.Callback] = (),
     views: tf.data.Dataset | None = None,
     images: data.Source | None = None,
-) -> list[tf.keras.callbacks.Callback]:
+) -> list[keras.callbacks.Callback]:
     """Checks, figures, what shows them, warnings and files, in that order.
 
     The strategy's chief writes the files; `wait` is attached to the batches, if

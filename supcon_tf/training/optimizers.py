@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
 
-LearningRate = float | tf.keras.optimizers.schedules.LearningRateSchedule
+from supcon_tf.keras_2 import keras
+
+LearningRate = float | keras.optimizers.schedules.LearningRateSchedule
 
 
 def is_kernel(variable: tf.Variable) -> bool:
@@ -88,8 +90,8 @@ class _L2(_Stepwise):
         return {**super().get_config(), "l2": self.l2}
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class SGD(_L2, tf.keras.optimizers.SGD):
+@keras.utils.register_keras_serializable(package="supcon_tf")
+class SGD(_L2, keras.optimizers.SGD):
     """SGD with momentum and L2 weight decay on kernels.
 
       g = gradient + l2 * w     (kernels only: tensors of rank 2 and more)
@@ -125,8 +127,8 @@ class SGD(_L2, tf.keras.optimizers.SGD):
         super().__init__(learning_rate, momentum, nesterov, **kwargs)
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class RMSProp(_L2, tf.keras.optimizers.RMSprop):
+@keras.utils.register_keras_serializable(package="supcon_tf")
+class RMSProp(_L2, keras.optimizers.RMSprop):
     """RMSProp with momentum and L2 weight decay on kernels.
 
       g = gradient + l2 * w     (kernels only: tensors of rank 2 and more)
@@ -171,8 +173,8 @@ class RMSProp(_L2, tf.keras.optimizers.RMSprop):
         )
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class Adam(_L2, tf.keras.optimizers.Adam):
+@keras.utils.register_keras_serializable(package="supcon_tf")
+class Adam(_L2, keras.optimizers.Adam):
     """Adam with L2 weight decay on kernels.
 
       g = gradient + l2 * w     (kernels only: tensors of rank 2 and more)
@@ -195,8 +197,8 @@ class Adam(_L2, tf.keras.optimizers.Adam):
     """
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class AdamW(Shares, tf.keras.optimizers.AdamW):
+@keras.utils.register_keras_serializable(package="supcon_tf")
+class AdamW(Shares, keras.optimizers.AdamW):
     """AdamW: decoupled weight decay, on kernels alone.
 
       w = w - learning_rate * weight_decay * w   (kernels only)
@@ -231,8 +233,8 @@ class AdamW(Shares, tf.keras.optimizers.AdamW):
         """Nothing: each step decays its own variable."""
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class LARS(Shares, tf.keras.optimizers.Optimizer):
+@keras.utils.register_keras_serializable(package="supcon_tf")
+class LARS(Shares, keras.optimizers.Optimizer):
     """Layer-wise adaptive rate scaling: SGD whose steps suit each tensor.
 
       g = gradient + l2 * w

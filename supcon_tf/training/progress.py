@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import console
 
 # What the live line shows, in this order; first in the line of an epoch too.
@@ -30,7 +31,7 @@ _SECONDS_PER_LOOK = 0.5  # at the learning rate, which is on the device
 _SLOTS = 256
 
 
-class Figures(tf.keras.callbacks.Callback):
+class Figures(keras.callbacks.Callback):
     """Adds loss/chance, learning rate and examples/s to the logs.
 
     Of every step and of the epoch. Put it before the callbacks that read them.
@@ -82,7 +83,7 @@ class Figures(tf.keras.callbacks.Callback):
         logs["examples/s"] = steps * self.images_per_step / (now - began)
 
 
-class DataWait(tf.keras.callbacks.Callback):
+class DataWait(keras.callbacks.Callback):
     """Adds `data_wait`, the share of an epoch spent waiting for data.
 
     To the logs of every step, for the epoch so far, and to those of the epoch.
@@ -159,7 +160,7 @@ class DataWait(tf.keras.callbacks.Callback):
         logs["data_wait"] = self._waited / seconds
 
 
-class ProgressBar(tf.keras.callbacks.ProgbarLogger):
+class ProgressBar(keras.callbacks.ProgbarLogger):
     """A line per epoch with everything in its logs, and a bar until then.
 
     Of epochs that take less than a second, a line per second: the first, the

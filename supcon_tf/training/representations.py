@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import data, distribute, exceptions, measures
+from supcon_tf import data, distribute, exceptions, measures, pixels
 from supcon_tf.data import progress as data_progress
-from supcon_tf.models import backbone, pixels
+from supcon_tf.keras_2 import keras
+from supcon_tf.models import backbone
 from supcon_tf.training import console, progress
 
 
 def represent(
-    encoder: tf.keras.Model,
+    encoder: keras.Model,
     images: data.Source,
     *,
     batch_size: int = 256,
@@ -63,7 +64,7 @@ Represent = Callable[..., tuple[np.ndarray, np.ndarray]]
 
 
 def representer(
-    encoder: tf.keras.Model,
+    encoder: keras.Model,
     batch_size: int = 256,
     image_size: int | None = None,
     strategy: tf.distribute.Strategy | None = None,
@@ -143,7 +144,7 @@ def _shown(
     )
 
 
-def _encoded(encoder: tf.keras.Model, images: tf.Tensor) -> tf.Tensor:
+def _encoded(encoder: keras.Model, images: tf.Tensor) -> tf.Tensor:
     """The representations of images of a source."""
     with pixels.trusted():
         return encoder(images, training=False)
@@ -173,7 +174,7 @@ def collect(
     )
 
 
-class KnnAccuracy(tf.keras.callbacks.Callback):
+class KnnAccuracy(keras.callbacks.Callback):
     """Adds `knn_accuracy`, top-1 of the test split, to the figures of an epoch.
 
     The neighbours are searched among representations of the training split:

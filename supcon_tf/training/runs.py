@@ -23,6 +23,7 @@ from supcon_tf import (
     text,
     trust,
 )
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import (
     builders,
     checkpoints,
@@ -228,7 +229,7 @@ class Run:
         )
 
     @functools.cached_property
-    def encoder(self) -> tf.keras.Model:
+    def encoder(self) -> keras.Model:
         """The trained encoder, built for the data of the run.
 
         Raises:
@@ -238,7 +239,7 @@ class Run:
         checkpoints.restore(self.checkpoint, encoder=made)
         return made
 
-    def _make_encoder(self) -> tf.keras.Model:
+    def _make_encoder(self) -> keras.Model:
         return builders.encoder(self.settings)
 
     @functools.cached_property
@@ -368,7 +369,7 @@ class TextRun(Run):
             self.files.check_trained_on([f"{name}:{x}" for x in lines])
         return train
 
-    def _make_encoder(self) -> tf.keras.Model:
+    def _make_encoder(self) -> keras.Model:
         folder = self.files.language_model
         return builders.text_encoder(self.settings, folder, pretrained=False)
 
@@ -441,7 +442,7 @@ def open_run(
 
 def load_encoder(
     run_dir: str | os.PathLike[str], architecture: str | None = None
-) -> tf.keras.Model:
+) -> keras.Model:
     """The trained encoder of a run directory, by its newest checkpoint.
 
     It is built for images of the size that it was trained on, uint8 or

@@ -8,6 +8,7 @@ import tensorflow as tf
 from etils import epath
 
 from supcon_tf import distribute
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import (
     callbacks,
     checkpoints,
@@ -18,7 +19,7 @@ from supcon_tf.training import (
 )
 
 
-class Saver(tf.keras.callbacks.Callback):
+class Saver(keras.callbacks.Callback):
     """Saves checkpoints during `fit`, and starts `fit` at one of them.
 
     It keeps `parts`, the position in the sequence of batches, and what the

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from supcon_tf import exceptions
+from supcon_tf.keras_2 import keras
 
 
 def scaled_learning_rate(
@@ -30,8 +31,8 @@ def scaled_learning_rate(
     return base * factors[scaling]
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
-class Warmup(tf.keras.optimizers.schedules.LearningRateSchedule):
+@keras.utils.register_keras_serializable(package="supcon_tf")
+class Warmup(keras.optimizers.schedules.LearningRateSchedule):
     """Linear warm-up to the peak, which then stays; the base of the others.
 
       t <  w: peak * (t + 1) / w
@@ -74,7 +75,7 @@ class Warmup(tf.keras.optimizers.schedules.LearningRateSchedule):
         return {name: getattr(self, name) for name in names}
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class WarmupLinear(Warmup):
     """Linear warm-up to the peak, then a straight line down to 0.
 
@@ -113,7 +114,7 @@ class WarmupLinear(Warmup):
         return tf.clip_by_value(progress, 0.0, 1.0)
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class WarmupCosine(WarmupLinear):
     """Linear warm-up to the peak, then half a cosine down to 0.
 
@@ -133,7 +134,7 @@ class WarmupCosine(WarmupLinear):
         return 0.5 * (1.0 + tf.cos(math.pi * self._progress(step)))
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class WarmupExponential(Warmup):
     """Linear warm-up to the peak, then a staircase of equal steps and ratios.
 
@@ -173,7 +174,7 @@ class WarmupExponential(Warmup):
         return tf.pow(self.decay_rate, tf.cast(decays, tf.float32))
 
 
-@tf.keras.utils.register_keras_serializable(package="supcon_tf")
+@keras.utils.register_keras_serializable(package="supcon_tf")
 class WarmupStep(Warmup):
     """Linear warm-up to the peak, then a decay at each of a list of steps.
 

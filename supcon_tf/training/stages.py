@@ -9,6 +9,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from supcon_tf import config, data, exceptions, models, run_files
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import (
     builders,
     checkpoints,
@@ -26,9 +27,7 @@ from supcon_tf.training import (
 
 def pretrain(
     settings: config.PretrainSettings,
-    load: Callable[
-        [config.PretrainSettings, tf.keras.Model], None
-    ] = initial.load,
+    load: Callable[[config.PretrainSettings, keras.Model], None] = initial.load,
 ) -> run_files.RunDirectory:
     """Stage 1: trains the encoder with the SupCon loss or a compared one.
 
@@ -117,7 +116,7 @@ def _compiled_model(
     images: data.Source,
     test: data.Source,
     run: run_files.RunDirectory,
-    load: Callable[[config.PretrainSettings, tf.keras.Model], None],
+    load: Callable[[config.PretrainSettings, keras.Model], None],
 ) -> models.SupConModel | models.ClassifierModel:
     """The model of stage 1; prints what is known at its start."""
     steps = data.steps_per_epoch(images, settings.batch_size)
@@ -194,7 +193,7 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
     with strategy.scope():
         encoder = run.encoder
         # A classifier of stage 1 began with the draw that would come next.
-        tf.keras.utils.set_random_seed(settings.seed + 1)
+        keras.utils.set_random_seed(settings.seed + 1)
         classifier = models.LinearClassifier(encoder, len(images.class_names))
         classifier.build((None, size, size, run.settings.channels))
         console.print_header(images, size, settings)
@@ -249,7 +248,7 @@ def _fit_on_representations(
             image_size=size,
         )
     steps = -(-len(labels) // settings.batch_size)
-    model = tf.keras.Sequential([classifier.classifier])
+    model = keras.Sequential([classifier.classifier])
     _compile(settings, model, steps, images)
     strategy = classifier.distribute_strategy
     made_of = materials.of_training(images) | made_of
@@ -276,14 +275,14 @@ def _fit_on_representations(
 
 def _compile(
     settings: config.LinearSettings,
-    model: tf.keras.Model,
+    model: keras.Model,
     steps: int,
     images: data.Source | None = None,
 ) -> None:
     """Cross-entropy on logits, the classifier being all that trains."""
     accuracy = "accuracy"
     if images is not None and images.is_multi_label:
-        accuracy = tf.keras.metrics.MeanMetricWrapper(_are_right, accuracy)
+        accuracy = keras.metrics.MeanMetricWrapper(_are_right, accuracy)
     model.compile(
         builders.optimizer(settings, steps),
         builders.classification_loss(settings, images),

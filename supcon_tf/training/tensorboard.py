@@ -8,13 +8,14 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import console
 
 _ROWS = 8  # of the grid of views
 _GAP = 2  # pixels between views
 
 
-class Views(tf.keras.callbacks.Callback):
+class Views(keras.callbacks.Callback):
     """Writes a grid of augmented views, once per run, when training begins.
 
     Of the first of the batches, views [batch, views, height, width, 3] uint8
@@ -56,7 +57,7 @@ def mosaic(
     return cells.swapaxes(1, 2).reshape(shape[0] * shape[2], -1, 3)
 
 
-class Profile(tf.keras.callbacks.Callback):
+class Profile(keras.callbacks.Callback):
     """Profiles some steps, for TensorBoard's Profile tab.
 
     Args:

@@ -19,6 +19,7 @@ from supcon_tf import (
     run_files,
     text,
 )
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import (
     best_epoch,
     builders,
@@ -98,7 +99,7 @@ def _compiled_model(
     train: data.Source,
     source: object,
     resumes: bool,
-) -> tf.keras.Model:
+) -> keras.Model:
     """The model as it starts; prints what is known of it."""
     encoder = builders.text_encoder(settings, source, pretrained=not resumes)
     exceptions.require(
@@ -116,7 +117,7 @@ def _compiled_model(
     return model
 
 
-class ModelFiles(tf.keras.callbacks.Callback):
+class ModelFiles(keras.callbacks.Callback):
     """Writes the files of the model, but for its weights, at the beginning."""
 
     def __init__(self, run: run_files.RunDirectory, tokenizer: object):
@@ -132,7 +133,7 @@ class ModelFiles(tf.keras.callbacks.Callback):
 
 
 def predictor(
-    model: tf.keras.Model,
+    model: keras.Model,
 ) -> Callable[[data.Source], tuple[np.ndarray, np.ndarray]]:
     """A function from a split to probabilities [N, classes] and labels [N]."""
 

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from supcon_tf import augment, config, data
 from supcon_tf.augment import named
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import input_pipeline
 
 
@@ -38,12 +39,12 @@ def test_a_policy_stays_what_it_is():
 
 
 LAYERS = {
-    "flip": lambda: tf.keras.layers.RandomFlip("horizontal"),
-    "brightness": lambda: tf.keras.layers.RandomBrightness(0.9),
-    "several": lambda: tf.keras.Sequential(
+    "flip": lambda: keras.layers.RandomFlip("horizontal"),
+    "brightness": lambda: keras.layers.RandomBrightness(0.9),
+    "several": lambda: keras.Sequential(
         [
-            tf.keras.layers.RandomRotation(0.1),
-            tf.keras.layers.RandomContrast(0.5),
+            keras.layers.RandomRotation(0.1),
+            keras.layers.RandomContrast(0.5),
         ]
     ),
 }
@@ -71,6 +72,6 @@ def test_layers_of_keras_augment_views(name):
 
 
 def test_a_layer_that_changes_the_shape_is_refused():
-    policy = augment.policy(tf.keras.layers.RandomCrop(8, 8))
+    policy = augment.policy(keras.layers.RandomCrop(8, 8))
     with pytest.raises(ValueError, match="must leave images of the same shape"):
         policy(images(), np.zeros([8, 2], np.int32))

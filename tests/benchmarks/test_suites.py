@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from benchmarks import knn, loss, serving, step, text
 from supcon_tf import losses, models
+from supcon_tf.keras_2 import keras
 from tests.clock import Clock
 
 PEER = """
@@ -204,10 +205,10 @@ def test_the_search_is_measured(measure):
 def test_a_small_model_from_files_to_the_table(monkeypatch, measure):
     def make_keras(**arguments):
         assert arguments == {"weights": None, "classes": 7}
-        layers = [tf.keras.layers.GlobalMaxPooling2D()]
-        return tf.keras.Sequential([tf.keras.Input([32, 32, 3]), *layers])
+        layers = [keras.layers.GlobalMaxPooling2D()]
+        return keras.Sequential([keras.Input([32, 32, 3]), *layers])
 
-    monkeypatch.setattr(tf.keras.applications, "ResNet50", make_keras)
+    monkeypatch.setattr(keras.applications, "ResNet50", make_keras)
     monkeypatch.setattr(serving, "ARCHITECTURE", "vgg8")
     monkeypatch.setattr(serving, "IMAGE_SIZE", 32)
     monkeypatch.setattr(serving, "CLASSES", 7)

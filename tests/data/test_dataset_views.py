@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import augment, data, losses, models
+from supcon_tf.keras_2 import keras
 
 SIDE = 16
 
@@ -90,12 +91,12 @@ def test_crop_flip_and_policy_are_those_of_make_views():
 
 
 def test_a_folder_by_keras_trains_and_validates(image_folder):
-    photos = tf.keras.utils.image_dataset_from_directory(
+    photos = keras.utils.image_dataset_from_directory(
         image_folder / "train", image_size=(SIDE, SIDE), batch_size=20
     )
     views = data.views_of(photos, crop_area=(0.5, 1))
-    layers = [tf.keras.layers.Flatten(), tf.keras.layers.Dense(4)]
-    network = tf.keras.Sequential(layers)
+    layers = [keras.layers.Flatten(), keras.layers.Dense(4)]
+    network = keras.Sequential(layers)
     model = models.SupConModel(network, models.ProjectionHead(8, (8,)))
     model.compile("sgd", losses.SupConLoss(), [losses.ContrastiveAccuracy()])
     history = model.fit(views, epochs=2, validation_data=views, verbose=0)
@@ -137,8 +138,8 @@ def test_floats_of_another_range_are_refused(scale):
 
 def test_replicas_train_on_them(mirrored_strategy):
     with mirrored_strategy.scope():
-        layers = [tf.keras.layers.Flatten(), tf.keras.layers.Dense(4)]
-        network = tf.keras.Sequential(layers)
+        layers = [keras.layers.Flatten(), keras.layers.Dense(4)]
+        network = keras.Sequential(layers)
         model = models.SupConModel(network, models.ProjectionHead(8, (8,)))
         model.compile("sgd", losses.SupConLoss())
     history = model.fit(data.views_of(dataset().batch(10)), verbose=0)

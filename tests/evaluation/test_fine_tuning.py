@@ -15,6 +15,7 @@ from supcon_tf.evaluation import (
     selection,
     transfer,
 )
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import input_pipeline, runs
 from tests import forks, workers
 
@@ -59,7 +60,7 @@ def momenta(method):
     return {
         layer.momentum
         for layer in method.model.encoder.submodules
-        if isinstance(layer, tf.keras.layers.BatchNormalization)
+        if isinstance(layer, keras.layers.BatchNormalization)
     }
 
 
@@ -156,7 +157,7 @@ def test_a_dense_layer_answers_as_the_regression(num_classes):
     labels[labels == 1] = 3  # no class 1 of 4
     probe = linear_probe.LinearProbe(4, max_iterations=200)
     probe.fit(rows, labels, l2=0.1)
-    layer = tf.keras.layers.Dense(4, activation="softmax")
+    layer = keras.layers.Dense(4, activation="softmax")
     layer.build([None, 4])
     layer.set_weights([probe.kernel, probe.bias])
     answers = layer(rows).numpy()

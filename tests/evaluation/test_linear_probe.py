@@ -11,11 +11,12 @@ from scipy import optimize, special
 from supcon_tf import config, data
 from supcon_tf.data import sources
 from supcon_tf.evaluation import linear_probe
+from supcon_tf.keras_2 import keras
 
 ALL = np.arange(60)
 
 
-class Pixels(tf.keras.Model):
+class Pixels(keras.Model):
     """Four of the 8 x 8 pixels as representation, of unit length."""
 
     def call(self, images, training=None):

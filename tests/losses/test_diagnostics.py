@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import losses
+from supcon_tf.keras_2 import keras
 from tests.losses import made
 
 NAMES = [
@@ -77,7 +78,7 @@ def test_low_precision_is_computed_in_float32(dtype, float32_policy):
     z = tf.cast(made.unit([32, 2, 16]), dtype)
     labels = np.arange(32) % 7
     rounded = tf.math.l2_normalize(tf.cast(z, tf.float32), axis=2).numpy()
-    tf.keras.mixed_precision.set_global_policy(f"mixed_{dtype}")
+    keras.mixed_precision.set_global_policy(f"mixed_{dtype}")
     assert_figures(measured(z, labels), oracle(rounded, labels))
 
 

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import losses
+from supcon_tf.keras_2 import keras
 from supcon_tf.losses import tiled
 from tests import reference
 from tests.losses import made
@@ -165,7 +166,7 @@ def test_checkpoint_and_config(tmp_path):
     queue, _, _ = filled_queue(8, 4)
     path = tf.train.Checkpoint(queue=queue).write(str(tmp_path / "queue"))
     loss = losses.SupConLoss(queue=queue)
-    again = tf.keras.losses.deserialize(tf.keras.losses.serialize(loss))
+    again = keras.losses.deserialize(keras.losses.serialize(loss))
     assert again.get_config() == loss.get_config()
     assert again.queue.filled == 0  # a new queue, empty
     restored = tf.train.Checkpoint(queue=again.queue)

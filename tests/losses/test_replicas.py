@@ -28,6 +28,7 @@ else:
         [f"/cpu:{index}" for index in range(count)]
     )
 from supcon_tf import losses, models
+from supcon_tf.keras_2 import keras
 from supcon_tf.models import resnet
 
 resnet.BLOCKS_PER_GROUP[18] = (1, 1)  # a third as long to trace
@@ -45,7 +46,7 @@ def replica_batches(context):
     return data.shard(pipelines, context.input_pipeline_id)
 
 with strategy.scope():
-    tf.keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(0)
     encoder = models.Encoder("resnet18", width=0.1)
     encoder.representation_dim = 13  # of the second group
     model = models.SupConModel(
@@ -54,7 +55,7 @@ with strategy.scope():
     )
     model.build((None, 2, 16, 16, 3))
     loss = losses.SupConLoss(implementation=implementation)
-    model.compile(tf.keras.optimizers.SGD(0.1, momentum=0.9), loss)
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9), loss)
 history = model.fit(
     strategy.distribute_datasets_from_function(replica_batches),
     epochs=1, steps_per_epoch=3, verbose=0,

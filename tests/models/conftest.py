@@ -1,10 +1,11 @@
 """What the tests of encoders and heads share."""
 
 import pytest
-import tensorflow as tf
+
+from supcon_tf.keras_2 import keras
 
 
 @pytest.fixture(params=["float32", "mixed_bfloat16", "mixed_float16"])
 def policy(request, float32_policy):
-    tf.keras.mixed_precision.set_global_policy(request.param)
+    keras.mixed_precision.set_global_policy(request.param)
     return request.param

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from supcon_tf import losses, models, serving, training
 from supcon_tf.conversion import formats
+from supcon_tf.keras_2 import keras
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 SIDE = 32
@@ -16,20 +17,20 @@ SIDE = 32
 
 def small(pooling=None, rescaling=False, side=None):
     """Two convolutions, from pixels to a map of 6 channels or their mean."""
-    inputs = tf.keras.Input((side, side, 3))
-    x = tf.keras.layers.Rescaling(1 / 255)(inputs) if rescaling else inputs
-    x = tf.keras.layers.Conv2D(4, 3, 2, activation="relu")(x)
-    x = tf.keras.layers.BatchNormalization()(x)
-    x = tf.keras.layers.Conv2D(6, 3, 2)(x)
+    inputs = keras.Input((side, side, 3))
+    x = keras.layers.Rescaling(1 / 255)(inputs) if rescaling else inputs
+    x = keras.layers.Conv2D(4, 3, 2, activation="relu")(x)
+    x = keras.layers.BatchNormalization()(x)
+    x = keras.layers.Conv2D(6, 3, 2)(x)
     if pooling:
-        x = tf.keras.layers.GlobalAveragePooling2D()(x)
-    return tf.keras.Model(inputs, x)
+        x = keras.layers.GlobalAveragePooling2D()(x)
+    return keras.Model(inputs, x)
 
 
-class Subclassed(tf.keras.Model):
+class Subclassed(keras.Model):
     def __init__(self):
         super().__init__()
-        self.dense = tf.keras.layers.Dense(5)
+        self.dense = keras.layers.Dense(5)
 
     def call(self, x):
         return self.dense(tf.reduce_mean(x, axis=[1, 2]))
@@ -59,13 +60,13 @@ def test_it_is_the_backbone_pooled_and_of_unit_length(pooling, rescaling):
 
 @pytest.mark.parametrize("mode", ["none", "tf", "torch", "caffe"])
 def test_preprocessing_is_that_of_keras_applications(mode):
-    backbone = tf.keras.Sequential(
-        [tf.keras.layers.Input((SIDE, SIDE, 3)), tf.keras.layers.Flatten()]
+    backbone = keras.Sequential(
+        [keras.layers.Input((SIDE, SIDE, 3)), keras.layers.Flatten()]
     )
     encoder = models.BackboneEncoder(backbone, mode, normalize=False)
     expected = images().astype(np.float32)
     if mode != "none":
-        expected = tf.keras.applications.imagenet_utils.preprocess_input(
+        expected = keras.applications.imagenet_utils.preprocess_input(
             expected.copy(), mode=mode
         )
     np.testing.assert_allclose(
@@ -90,7 +91,7 @@ def test_a_plain_model_trains_in_every_model():
         loss = {
             "supcon": losses.SupConLoss(),
             "ce": losses.CrossEntropyLoss(),
-            "plain": tf.keras.losses.SparseCategoricalCrossentropy(True),
+            "plain": keras.losses.SparseCategoricalCrossentropy(True),
         }[kind]
         model.compile(training.SGD(0.1), loss)
         inputs = views[:, 0] if kind == "plain" else views
@@ -114,7 +115,7 @@ def test_batch_norm_spans_the_replicas(mirrored_strategy):
     views[:4] //= 8  # of one replica: its own variance is far smaller
 
     def statistics(strategy):
-        tf.keras.utils.set_random_seed(0)
+        keras.utils.set_random_seed(0)
         with strategy.scope():
             model = models.SupConModel(small(), models.ProjectionHead(4, ()))
             model.build((None, 2, SIDE, SIDE, 3))
@@ -122,7 +123,7 @@ def test_batch_norm_spans_the_replicas(mirrored_strategy):
         (norm,) = [
             layer
             for layer in model.encoder.submodules
-            if isinstance(layer, tf.keras.layers.BatchNormalization)
+            if isinstance(layer, keras.layers.BatchNormalization)
         ]
         norm.momentum = 0.0
         batches = tf.data.Dataset.from_tensors((views, np.arange(8) % 2))
@@ -139,7 +140,7 @@ def test_it_comes_back_from_its_files(tmp_path):
     encoder = models.BackboneEncoder(small(), "torch")
     expected = encoder(images())
     encoder.save(tmp_path / "e.keras")
-    loaded = tf.keras.models.load_model(tmp_path / "e.keras")
+    loaded = keras.models.load_model(tmp_path / "e.keras")
     np.testing.assert_allclose(loaded(images()), expected, rtol=1e-5)
     assert loaded.preprocessing == "torch"
     path = tf.train.Checkpoint(encoder=encoder).write(str(tmp_path / "c"))
@@ -175,19 +176,19 @@ def test_the_documents_python_runs():
 
 
 def listing():
-    inputs = tf.keras.Input((SIDE, SIDE, 3))
-    return tf.keras.Model(inputs, [inputs, inputs])
+    inputs = keras.Input((SIDE, SIDE, 3))
+    return keras.Model(inputs, [inputs, inputs])
 
 
 def flat():
-    inputs = tf.keras.Input((SIDE, SIDE, 3))
-    return tf.keras.Model(inputs, tf.reduce_mean(inputs, axis=[1, 2, 3]))
+    inputs = keras.Input((SIDE, SIDE, 3))
+    return keras.Model(inputs, tf.reduce_mean(inputs, axis=[1, 2, 3]))
 
 
 def dense():
-    inputs = tf.keras.Input((16, 16, 3))
-    rows = tf.keras.layers.Flatten()(inputs)
-    return tf.keras.Model(inputs, tf.keras.layers.Dense(2)(rows))
+    inputs = keras.Input((16, 16, 3))
+    rows = keras.layers.Flatten()(inputs)
+    return keras.Model(inputs, keras.layers.Dense(2)(rows))
 
 
 @pytest.mark.parametrize(
@@ -206,5 +207,5 @@ def test_what_is_no_backbone_is_named(make, message):
 def test_bad_options_are_named():
     with pytest.raises(ValueError, match="`preprocessing` must be one of auto"):
         models.BackboneEncoder(small(), "mean")
-    with pytest.raises(ValueError, match="`backbone` must be a tf.keras.Model"):
-        models.BackboneEncoder(tf.keras.layers.Dense(2))
+    with pytest.raises(ValueError, match="`backbone` must be a keras.Model"):
+        models.BackboneEncoder(keras.layers.Dense(2))

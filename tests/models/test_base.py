@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import exceptions, losses, models
+from supcon_tf.keras_2 import keras
 
 SUFFIXES = (".h5", ".weights.h5", ".keras", "")
 
@@ -21,7 +22,7 @@ def _head(*hidden_dims):
 
 
 def _dense():
-    return tf.keras.layers.Dense(3, dtype="float32", name="classifier")
+    return keras.layers.Dense(3, dtype="float32", name="classifier")
 
 
 UNBUILT = {
@@ -78,7 +79,7 @@ def test_a_model_is_rebuilt_from_its_config_and_its_files(name, tmp_path):
     path = tf.train.Checkpoint(model=model).write(str(tmp_path / "c"))
     tf.train.Checkpoint(model=copy).read(path).assert_consumed()
     model.save(tmp_path / "model.keras")
-    loaded = tf.keras.models.load_model(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
     # As text, in which a shape is a list whether it was read or made.
     texts = [json.dumps(one.get_config()) for one in (loaded, model)]
     assert texts[0] == texts[1]

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import losses, models
+from supcon_tf.keras_2 import keras
 
 
 def _views(batch=4, views=2):
@@ -52,11 +53,11 @@ def test_cosines(normalize):
 
 @pytest.mark.parametrize("cosine", [False, True])
 def test_fit_trains_encoder_and_classifier(cosine):
-    tf.keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(0)
     model = _model(cosine)
     loss = losses.MaxMarginLoss() if cosine else losses.CrossEntropyLoss()
     rate = 0.01 if cosine else 0.1  # cosines are multiplied by 30
-    model.compile(tf.keras.optimizers.SGD(rate), loss)
+    model.compile(keras.optimizers.SGD(rate), loss)
     dataset = tf.data.Dataset.from_tensors((_views(6), np.arange(6) % 3))
     history = model.fit(dataset, epochs=4, verbose=0).history["loss"]
     assert np.isfinite(history).all() and history[-1] < history[0]

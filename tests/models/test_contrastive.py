@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import losses, models
+from supcon_tf.keras_2 import keras
 from supcon_tf.models import layers
 
 
@@ -69,7 +70,7 @@ def test_dynamic_batch_and_views():
 
 def test_fit_trains_with_compile_and_fit_alone():
     model = _model()
-    model.compile(tf.keras.optimizers.SGD(0.1), _agreement)
+    model.compile(keras.optimizers.SGD(0.1), _agreement)
     dataset = tf.data.Dataset.from_tensor_slices((_views(8), np.zeros(8)))
     model.fit(dataset.batch(3), epochs=1, verbose=0)
     before = model.encoder.get_weights()
@@ -106,7 +107,7 @@ def test_batch_norm_is_synchronized_on_replicas_alone(mirrored_strategy):
             assert norm.synchronized == (strategy is mirrored_strategy)
 
 
-class _Encoder(tf.keras.Model):
+class _Encoder(keras.Model):
     """One convolution with BN: an encoder that is traced in no time."""
 
     representation_dim = 6
@@ -133,7 +134,7 @@ def _trained(
     **options,
 ):
     """A compiled model; its BN in inference mode, where chunks are exact."""
-    tf.keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(0)
     parts = {"synchronized_bn": synchronized_bn, "dtype": dtype}
     model = models.SupConModel(
         _Encoder(**parts),
@@ -146,15 +147,15 @@ def _trained(
     )
     model.build((None, 2, 16, 16, 3))
     for layer in model.submodules:
-        if isinstance(layer, tf.keras.layers.BatchNormalization):
+        if isinstance(layer, keras.layers.BatchNormalization):
             layer.trainable = False
-    optimizer = tf.keras.optimizers.SGD(0.5, momentum=0.9)
+    optimizer = keras.optimizers.SGD(0.5, momentum=0.9)
     model.compile(optimizer, losses.SupConLoss(), [_agreement])
     return model
 
 
 def _dense():
-    return tf.keras.layers.Dense(3, dtype="float32", name="classifier")
+    return keras.layers.Dense(3, dtype="float32", name="classifier")
 
 
 def _fit(model):
@@ -222,7 +223,7 @@ def test_a_joint_step_descends_the_weighted_sum():
     views = _views(8)
     model.train_on_batch(views, LABELS, weights)
     loss = losses.SupConLoss()
-    rows = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    rows = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     with tf.GradientTape() as tape:
         images = views.reshape(16, 16, 16, 3)
         representations = by_hand.encoder(images, training=True)
@@ -306,7 +307,7 @@ def test_options_are_checked():
         model.test_on_batch(_views(8), np.eye(3)[LABELS])
 
 
-class Sequence(tf.keras.utils.Sequence):
+class Sequence(keras.utils.Sequence):
     """Batches as Keras' own loaders give them."""
 
     def __len__(self):
@@ -333,12 +334,12 @@ def generated():
 @pytest.mark.parametrize("kind", ["views", "images"])
 def test_keras_sequences_and_generators_train(make_batches, kind):
     """Whose shapes Keras hides, with a model that nobody has built."""
-    tf.keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(0)
     model, loss = _model(), losses.SupConLoss()
     batches = make_batches()
     if kind == "images":
         model = models.LinearClassifier(model.encoder, 2)
-        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         if make_batches is Sequence:
             batches = Images()
         else:

@@ -5,11 +5,12 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import losses, models, training
+from supcon_tf.keras_2 import keras
 
 SIDE = 32
 
 
-class Moving(tf.keras.layers.Layer):
+class Moving(keras.layers.Layer):
     """Keeps a mean that it moves whatever Keras says."""
 
     def build(self, input_shape):
@@ -21,22 +22,22 @@ class Moving(tf.keras.layers.Layer):
 
 
 def network(moving=False):
-    inputs = tf.keras.Input((None, None, 3))
+    inputs = keras.Input((None, None, 3))
     x = inputs
     for name in "abc":
-        x = tf.keras.layers.Conv2D(4, 3, 2, name=f"{name}_conv")(x)
-        x = tf.keras.layers.BatchNormalization(name=f"{name}_bn")(x)
-        x = tf.keras.layers.ReLU()(x)
+        x = keras.layers.Conv2D(4, 3, 2, name=f"{name}_conv")(x)
+        x = keras.layers.BatchNormalization(name=f"{name}_bn")(x)
+        x = keras.layers.ReLU()(x)
         if moving:
             x = Moving(name=f"{name}_moving")(x)
-    return models.BackboneEncoder(tf.keras.Model(inputs, x))
+    return models.BackboneEncoder(keras.Model(inputs, x))
 
 
 def nested():
     """A network in a network, which is flattened."""
-    inputs = tf.keras.Input((None, None, 3))
-    x = tf.keras.layers.Conv2D(3, 1, name="before")(inputs)
-    return models.BackboneEncoder(tf.keras.Model(inputs, network().backbone(x)))
+    inputs = keras.Input((None, None, 3))
+    x = keras.layers.Conv2D(3, 1, name="before")(inputs)
+    return models.BackboneEncoder(keras.Model(inputs, network().backbone(x)))
 
 
 def own():
@@ -50,7 +51,7 @@ def built(encoder):
 
 def train(encoder, freeze=(), batch_norm=False, chunks=1, decay=None):
     """One step; the names of the layers that it changed, and the steps."""
-    tf.keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(0)
     model = models.SupConModel(
         encoder, models.ProjectionHead(4, ()), gradient_cache_chunks=chunks
     )

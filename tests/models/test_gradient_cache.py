@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from supcon_tf.keras_2 import keras
 from supcon_tf.models import gradient_cache
 from tests import forks
 
@@ -12,16 +13,16 @@ ROWS = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
 
 def _model(trains_norm=False):
     """Two layers around a BN, and a dense layer that nothing uses."""
-    tf.keras.utils.set_random_seed(0)
-    model = tf.keras.Sequential(
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential(
         [
-            tf.keras.layers.Dense(5),
-            tf.keras.layers.BatchNormalization(trainable=trains_norm),
-            tf.keras.layers.Dense(4, activation="tanh"),
+            keras.layers.Dense(5),
+            keras.layers.BatchNormalization(trainable=trains_norm),
+            keras.layers.Dense(4, activation="tanh"),
         ]
     )
     model.build((None, 3))
-    model.unused = tf.keras.layers.Dense(2)
+    model.unused = keras.layers.Dense(2)
     model.unused.build((None, 3))
     return model
 
@@ -104,11 +105,12 @@ def test_chunks_divide_the_batch():
 _PEAKS = """
 import re
 import tensorflow as tf
+from supcon_tf.keras_2 import keras
 from supcon_tf.models import gradient_cache
 
-model = tf.keras.Sequential(
-    [tf.keras.layers.Conv2D(16, 3, activation="relu") for _ in range(3)]
-    + [tf.keras.layers.GlobalAveragePooling2D()]
+model = keras.Sequential(
+    [keras.layers.Conv2D(16, 3, activation="relu") for _ in range(3)]
+    + [keras.layers.GlobalAveragePooling2D()]
 )
 model.build((None, 32, 32, 3))
 

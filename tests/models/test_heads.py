@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import losses, models
+from supcon_tf.keras_2 import keras
 
 
 def _unit(*shape):
@@ -22,7 +23,7 @@ def _images(count=4):
 def test_projections_are_float32_and_unit_length(
     policy, hidden_dims, use_batch_norm
 ):
-    tf.keras.utils.set_random_seed(0)  # no row with every hidden unit off
+    keras.utils.set_random_seed(0)  # no row with every hidden unit off
     head = models.ProjectionHead(8, hidden_dims, use_batch_norm)
     z = head(_unit(4, 3, 64), training=use_batch_norm)
     assert z.dtype == tf.float32
@@ -133,8 +134,8 @@ def test_logits_are_float32(policy):
 def test_fit_leaves_the_encoder_bit_identical():
     classifier = _classifier()
     classifier.compile(
-        tf.keras.optimizers.SGD(0.5, momentum=0.9, weight_decay=0.1),
-        tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        keras.optimizers.SGD(0.5, momentum=0.9, weight_decay=0.1),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
     classifier(_images())
     encoder_before = classifier.encoder.get_weights()
@@ -167,13 +168,13 @@ def test_gradient_stops_before_the_encoder():
 
 def test_a_shared_encoder_goes_on_training():
     """With a model that was compiled before the classifier, or after it."""
-    tf.keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(0)
     classifier = _classifier()
     encoder, head = classifier.encoder, models.ProjectionHead(8, (16,))
     model = models.SupConModel(encoder, head)
     views, labels = np.stack([_images()] * 2, axis=1), np.array([0, 1, 0, 1])
     for _ in range(2):
-        model.compile(tf.keras.optimizers.SGD(0.5), losses.SupConLoss())
+        model.compile(keras.optimizers.SGD(0.5), losses.SupConLoss())
         model.fit(views, labels, verbose=0)
         later = models.LinearClassifier(encoder, 3)
         later(_images())

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import data, losses, models
+from supcon_tf.keras_2 import keras
 
 SIDE, BATCH, STEPS = 8, 4, 4
 
@@ -20,8 +21,8 @@ def views(**options):
 
 
 def network():
-    dense = [tf.keras.layers.Flatten(), tf.keras.layers.Dense(4)]
-    return tf.keras.Sequential(dense)
+    dense = [keras.layers.Flatten(), keras.layers.Dense(4)]
+    return keras.Sequential(dense)
 
 
 class Recording(models.SupConModel):
@@ -91,7 +92,7 @@ def test_a_second_fit_goes_on(change):
 
 
 def test_an_interrupted_fit_goes_on():
-    class Interrupt(tf.keras.callbacks.Callback):
+    class Interrupt(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
             if batch == 1:
                 raise KeyboardInterrupt
@@ -168,7 +169,7 @@ def test_accuracy_is_that_of_projections_or_of_every_view(tmp_path):
     right = model(x).numpy().argmax(axis=2) == y[:, None]
     assert history["val_accuracy"] == [pytest.approx(right.mean())]
     model.save(tmp_path / "model.keras")
-    again = tf.keras.models.load_model(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
     shares = np.eye(4)[y].astype(np.float32)
     for labels in (y, shares):
         measured = again.evaluate(x, labels, verbose=0, return_dict=True)
@@ -177,7 +178,7 @@ def test_accuracy_is_that_of_projections_or_of_every_view(tmp_path):
 
 def test_hdf5_is_refused_before_an_epoch(tmp_path):
     model, path = recording_model(), str(tmp_path / "x.h5")
-    checkpoint = tf.keras.callbacks.ModelCheckpoint
+    checkpoint = keras.callbacks.ModelCheckpoint
     message = "`filepath` must end in .keras .*weights.h5.*, got .*x.h5"
     with pytest.raises(ValueError, match=message):
         model.fit(views(), callbacks=[checkpoint(path)])

@@ -5,33 +5,34 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import losses, models
+from supcon_tf.keras_2 import keras
 
 SIDE, BATCH, VIEWS, DIM = 8, 4, 2, 6
 
 
-@tf.keras.utils.register_keras_serializable(package="test_momentum")
-class TinyEncoder(tf.keras.Model):
+@keras.utils.register_keras_serializable(package="test_momentum")
+class TinyEncoder(keras.Model):
     """Dense and BN, which trace in no time."""
 
     representation_dim = 8
 
     def __init__(self, name="encoder", **kwargs):
         super().__init__(name=name, **kwargs)
-        self.dense = tf.keras.layers.Dense(8)
-        self.norm = tf.keras.layers.BatchNormalization(synchronized=True)
+        self.dense = keras.layers.Dense(8)
+        self.norm = keras.layers.BatchNormalization(synchronized=True)
 
     def build(self, input_shape):
         if not self.built:
             self.dense.build((None, SIDE * SIDE * 3))
             self.norm.build((None, 8))
-            tf.keras.layers.Layer.build(self, input_shape)
+            keras.layers.Layer.build(self, input_shape)
 
     def call(self, images, training=None):
         pixels = tf.reshape(tf.cast(images, tf.float32), [-1, SIDE * SIDE * 3])
         return tf.nn.relu(self.norm(self.dense(pixels / 255), training))
 
     def get_config(self):
-        return tf.keras.layers.Layer.get_config(self)
+        return keras.layers.Layer.get_config(self)
 
 
 def make_batch(seed=0):
@@ -51,7 +52,7 @@ def make_model(size=24, momentum=0.9, jit_compile=False, **options):
     )
     model.build((None, VIEWS, SIDE, SIDE, 3))
     model.compile(
-        tf.keras.optimizers.SGD(0.1),
+        keras.optimizers.SGD(0.1),
         losses.SupConLoss(queue=queue),
         jit_compile=jit_compile,
     )
@@ -140,7 +141,7 @@ def test_chunks_pass_the_copies_one_by_one():
 
 
 def test_fit_reaches_the_floor_of_the_loss():
-    tf.keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(0)
     model = make_model(momentum=0.8, jit_compile=True)
     dataset = tf.data.Dataset.from_tensors(make_batch()).repeat(30)
     history = model.fit(dataset, epochs=3, verbose=0).history["loss"]
@@ -151,7 +152,7 @@ def test_fit_reaches_the_floor_of_the_loss():
 
 def test_two_replicas_fill_the_same_queue(mirrored_strategy):
     strategy = mirrored_strategy
-    tf.keras.utils.set_random_seed(1)
+    keras.utils.set_random_seed(1)
     alone = make_model()
     with strategy.scope():
         model = make_model()

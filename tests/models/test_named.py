@@ -4,9 +4,9 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from supcon_tf import losses, models, training
+from supcon_tf.keras_2 import keras
 
 # A small member of each family, and the least side of its images.
 MEMBERS = {
@@ -31,17 +31,17 @@ MEMBERS = {
 DEEP = ("DenseNet121", "InceptionResNetV2", "NASNetMobile", "ResNetRS50")
 PREPROCESS = {  # of the family's module
     name: sys.modules[
-        getattr(tf.keras.applications, name).__module__
+        getattr(keras.applications, name).__module__
     ].preprocess_input
     for name in MEMBERS
 }
 
 
 def test_no_family_is_missing():
-    networks = [x for x in dir(tf.keras.applications) if x[0].isupper()]
+    networks = [x for x in dir(keras.applications) if x[0].isupper()]
     assert len(networks) == 71
-    modules = {getattr(tf.keras.applications, x).__module__ for x in networks}
-    of_members = {getattr(tf.keras.applications, x).__module__ for x in MEMBERS}
+    modules = {getattr(keras.applications, x).__module__ for x in networks}
+    of_members = {getattr(keras.applications, x).__module__ for x in MEMBERS}
     assert modules == of_members
 
 
@@ -60,7 +60,7 @@ def test_a_member_of_each_family_trains(name, side):
     ):
         models.check_named(architecture, smaller)
     with pytest.raises(ValueError, match=f"must be at least {side}x{side}"):
-        getattr(tf.keras.applications, name)(
+        getattr(keras.applications, name)(
             include_top=False, weights=None, input_shape=(smaller, smaller, 3)
         )
     encoder = models.named_encoder(architecture, side)
@@ -87,12 +87,12 @@ def test_a_member_of_each_family_trains(name, side):
 
 def test_a_function_of_ones_own(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
-        "import tensorflow as tf\n"
         "from supcon_tf import models\n"
+        "from supcon_tf.keras_2 import keras\n"
         "def network():\n"
-        "    inputs = tf.keras.Input((None, None, 3))\n"
-        "    return tf.keras.Model(\n"
-        "        inputs, tf.keras.layers.Conv2D(5, 3)(inputs))\n"
+        "    inputs = keras.Input((None, None, 3))\n"
+        "    return keras.Model(\n"
+        "        inputs, keras.layers.Conv2D(5, 3)(inputs))\n"
         "def encoder():\n"
         "    return models.BackboneEncoder(network(), 'torch')\n"
         "def number():\n"
@@ -106,7 +106,7 @@ def test_a_function_of_ones_own(tmp_path, monkeypatch):
     for name, message in (
         ("mine:nothing", "package.module:function that can be imported, got m"),
         ("none.such:f", "can be imported, got none.such:f: No module named"),
-        ("mine:number", "mine:number must return a tf.keras.Model, got"),
+        ("mine:number", "mine:number must return a keras.Model, got"),
         ("keras:AlexNet", "keras: and one of ConvNeXtBase, .*got keras:AlexN"),
     ):
         with pytest.raises(ValueError, match=message):

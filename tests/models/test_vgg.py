@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from supcon_tf.keras_2 import keras
 from supcon_tf.models import vgg
 
 
@@ -50,7 +51,7 @@ def test_output_is_after_relu_and_equals_the_stages_by_hand():
     output = stack(images)
     for index, conv in enumerate(stack.convs):
         if index in (2, 4):
-            x = tf.keras.layers.MaxPool2D()(x)
+            x = keras.layers.MaxPool2D()(x)
         x = tf.nn.conv2d(x, conv.conv.kernel, 1, "SAME")
         x = tf.nn.relu(x / np.sqrt(1 + 1e-5))
     np.testing.assert_allclose(output, x, atol=1e-5)

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import data, exceptions, losses, models, serving, training
+from supcon_tf.keras_2 import keras
 
 SIDE, NAMES = 16, ("ant", "bee", "cat")
 PICTURES = np.random.default_rng(0).integers(0, 256, (6, SIDE, SIDE, 3), "u1")
@@ -20,8 +21,8 @@ def encoder():
 
 def linear_classifier():
     model = models.LinearClassifier(encoder(), 3)
-    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(tf.keras.optimizers.SGD(2.0), loss)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(2.0), loss)
     model.fit(PICTURES, LABELS, verbose=0)
     return model, lambda images: tf.nn.softmax(model(images))
 
@@ -29,7 +30,7 @@ def linear_classifier():
 def classifier_model(cosine=False):
     model = models.ClassifierModel(encoder(), 3, cosine)
     loss = losses.MaxMarginLoss() if cosine else losses.CrossEntropyLoss()
-    model.compile(tf.keras.optimizers.SGD(0.1), loss)
+    model.compile(keras.optimizers.SGD(0.1), loss)
     model.fit(PICTURES[:, None], LABELS, verbose=0)
     scale = loss.scale if cosine else 1
     return model, lambda images: tf.nn.softmax(scale * model(images[:, None]))[
@@ -44,7 +45,7 @@ def cosine_model():
 def joint_model():
     dense = models.layers.classifier(3)
     model = models.SupConModel(encoder(), models.ProjectionHead(8), dense, 0.5)
-    model.compile(tf.keras.optimizers.SGD(0.1), losses.SupConLoss())
+    model.compile(keras.optimizers.SGD(0.1), losses.SupConLoss())
     model.fit(PICTURES[:, None], LABELS, verbose=0)
     return model, lambda images: tf.nn.softmax(dense(model.encoder(images)))
 

@@ -6,6 +6,7 @@ import tensorflow as tf
 import transformers
 
 from supcon_tf import losses, models, text, training
+from supcon_tf.keras_2 import keras
 from tests import reference
 from tests.text import bert
 
@@ -39,7 +40,7 @@ def config_of(family, **changes):
 
 
 def built(family="bert", **options):
-    tf.keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(0)
     encoder = text.TextEncoder(config_of(family), **options)
     encoder.build((None, None, 2))
     return encoder
@@ -155,7 +156,7 @@ def test_keras_saves_the_model(tmp_path):
     batch = tokens[:, np.newaxis], np.array([0, 1, 0, 1])
     model.train_on_batch(*batch)
     model.save(tmp_path / "model.keras")
-    again = tf.keras.models.load_model(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
     expected = encoder(tokens)
     np.testing.assert_array_equal(again.encoder(tokens), expected)
     assert np.isfinite(again.train_on_batch(*batch)).all()

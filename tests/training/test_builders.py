@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import config, losses, models, training
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import builders, console, lamb
 
 
@@ -67,7 +68,7 @@ def test_chunks_take_their_own_batch_norm(tiny_settings, mirrored_strategy):
         norms = [
             layer.synchronized
             for layer in model.submodules
-            if isinstance(layer, tf.keras.layers.BatchNormalization)
+            if isinstance(layer, keras.layers.BatchNormalization)
         ]
         assert norms == [chunks == 1] * 9
 

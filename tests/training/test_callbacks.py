@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import config, run_files, training
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import builders, callbacks
 
 REMEDY = "try a --learning_rate ten times as large or as small, and milder"
@@ -16,7 +17,7 @@ REMEDY = "try a --learning_rate ten times as large or as small, and milder"
 
 def with_model(callback):
     """The callback, with a compiled model."""
-    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model = keras.Sequential([keras.layers.Dense(1)])
     model.compile(training.SGD(0.1))
     model.optimizer.build([])
     callback.set_model(model)
@@ -144,7 +145,7 @@ def test_a_loss_that_is_not_finite_is_named_with_its_step():
     """The fifth batch is bad, in the second epoch of three steps."""
     x = np.ones([18, 2], np.float32)
     x[9] = np.nan
-    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model = keras.Sequential([keras.layers.Dense(1)])
     model.compile(training.SGD(0.1), "mse")
     with pytest.raises(FloatingPointError) as error:
         model.fit(
@@ -175,10 +176,10 @@ def test_a_weight_that_is_not_finite_is_named(mirrored_strategy):
     """Of layers, of batch norm's statistics, of the optimizer's state."""
     for strategy in (tf.distribute.get_strategy(), mirrored_strategy):
         with strategy.scope():
-            model = tf.keras.Sequential(
+            model = keras.Sequential(
                 [
-                    tf.keras.layers.Dense(2, name="first"),
-                    tf.keras.layers.BatchNormalization(name="norm"),
+                    keras.layers.Dense(2, name="first"),
+                    keras.layers.BatchNormalization(name="norm"),
                 ]
             )
             model.build([None, 3])

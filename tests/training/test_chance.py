@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from supcon_tf import config, data, losses
 from supcon_tf.data import sampling
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import builders, chance
 
 BATCH, SIZES = 16, (80, 40, 20, 10, 10)
@@ -50,7 +51,7 @@ def measured(settings, images, parts=1):
         queue = losses.ProjectionQueue(settings.queue_size, 2)
         model = types.SimpleNamespace(queue=queue)
     loss = builders.loss(settings, model, images)
-    loss.reduction = tf.keras.losses.Reduction.NONE
+    loss.reduction = keras.losses.Reduction.NONE
     mean = tf.function(lambda labels, z: tf.reduce_mean(loss(labels, z)))
     means = []
     for labels in batches(images, settings):
@@ -124,7 +125,7 @@ def test_replicas_have_the_level(mirrored_strategy):
             denominator="one_positive", cross_replica=cross_replica
         )
         loss = builders.loss(settings, None, images)
-        loss.reduction = tf.keras.losses.Reduction.NONE
+        loss.reduction = keras.losses.Reduction.NONE
 
         @tf.function
         def step(labels, loss=loss):

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from supcon_tf import data, losses, models, training
+from supcon_tf.keras_2 import keras
 
 
 def batches():
@@ -19,7 +20,7 @@ def batches():
 
 
 def compiled_model(jit_compile):
-    tf.keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(0)
     model = models.SupConModel(
         models.Encoder("vgg8", width=0.05), models.ProjectionHead(8, (16,))
     )

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import config, data, distribute
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import console, devices
 
 
@@ -67,7 +68,7 @@ def test_precision_and_seed_are_set(float32_policy):
     for precision in ("mixed_bfloat16", "float32"):
         strategy = devices.set_up(settings(precision=precision, seed=3))
         assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
-        assert tf.keras.mixed_precision.global_policy().name == precision
+        assert keras.mixed_precision.global_policy().name == precision
         draws.append([tf.random.uniform([]).numpy(), np.random.rand()])
     assert draws[0] == draws[1]
 
@@ -111,7 +112,7 @@ def test_workers_read_files_of_their_own_where_asked(
 def test_the_header_says_where_and_how(
     mirrored_strategy, float32_policy, capsys
 ):
-    tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
     images = data.load("digits", "train", None)
     with mirrored_strategy.scope():
         console.print_header(images, 8, settings(deterministic=True))

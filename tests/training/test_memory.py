@@ -1,9 +1,9 @@
 """The memory of a training step, estimated before it is taken."""
 
 import pytest
-import tensorflow as tf
 
 from supcon_tf import models
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import memory
 
 
@@ -20,7 +20,7 @@ def test_activations_are_those_that_the_gradient_reads(encoder):
     channels = [
         layer.filters
         for layer in encoder.stack.submodules
-        if isinstance(layer, tf.keras.layers.Conv2D)
+        if isinstance(layer, keras.layers.Conv2D)
     ]
     sides = (32, 32, 16, 16, 8, 8, 8, 8)
     outputs = 4 * sum(

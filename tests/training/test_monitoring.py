@@ -10,6 +10,7 @@ import tensorflow as tf
 import tqdm
 
 from supcon_tf import config, distribute, losses, run_files, training
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import callbacks, checkpoints, loop, progress
 
 STEPS = 4
@@ -24,19 +25,19 @@ DURING = (  # an epoch
 AT_THE_END = (*DURING, "alignment", "uniformity", "mean_cosine")
 
 
-class Small(tf.keras.Model):
+class Small(keras.Model):
     """Views to projections, of means."""
 
     def __init__(self):
         super().__init__()
-        self.linear = tf.keras.layers.Dense(4)
+        self.linear = keras.layers.Dense(4)
 
     def call(self, views):
         means = tf.reduce_mean(tf.cast(views, tf.float32), axis=[2, 3])
         return tf.math.l2_normalize(self.linear(means / 255), axis=-1)
 
 
-class KnnEveryOther(tf.keras.callbacks.Callback):
+class KnnEveryOther(keras.callbacks.Callback):
     """A figure that only some epochs have."""
 
     def on_epoch_end(self, epoch, logs=None):

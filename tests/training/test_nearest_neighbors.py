@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import data, losses, measures, models, training
+from supcon_tf.keras_2 import keras
 from supcon_tf.measures import neighbors
 from supcon_tf.training import representations
 
@@ -25,7 +26,7 @@ def splits():
     return noisy(97, 0, "train"), noisy(41, 1, "test")
 
 
-class Offline(tf.keras.callbacks.Callback):
+class Offline(keras.callbacks.Callback):
     """Computes the same by public functions, and looks for side effects."""
 
     def __init__(self, splits, every, k):
@@ -61,10 +62,10 @@ class Offline(tf.keras.callbacks.Callback):
 
 def tiny_encoder():
     """With the batch norm of a real one, but quick to trace."""
-    layers = tf.keras.layers
-    encoder = tf.keras.Sequential(
+    layers = keras.layers
+    encoder = keras.Sequential(
         [
-            tf.keras.Input([16, 16, 3]),
+            keras.Input([16, 16, 3]),
             layers.Rescaling(1 / 255),
             layers.Conv2D(16, 3, activation="relu"),
             layers.BatchNormalization(momentum=0.5, synchronized=True),
@@ -78,7 +79,7 @@ def tiny_encoder():
 
 def fit(splits, knn, every, epochs, k, strategy=None):
     """Trains a small encoder; returns the figures and what they must be."""
-    tf.keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(0)
     with (strategy or tf.distribute.get_strategy()).scope():
         model = models.SupConModel(
             tiny_encoder(), models.ProjectionHead(8, hidden_dims=(16,))

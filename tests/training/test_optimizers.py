@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import training
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import callbacks, lamb
 
 # A schedule at work: warm-up, peak, two decays.
@@ -112,8 +113,8 @@ def test_the_optimizer_is_its_formula(optimizer, formula, options, share):
 @pytest.mark.parametrize(("optimizer", "formula", "options"), OF_EACH)
 def test_serialisation_keeps_every_number(optimizer, formula, options):
     before = optimizer(SCHEDULE, **options)
-    config = tf.keras.optimizers.serialize(before)
-    after = tf.keras.optimizers.deserialize(config)
+    config = keras.optimizers.serialize(before)
+    after = keras.optimizers.deserialize(config)
     assert type(after) is optimizer
     assert after.get_config() == before.get_config()
     for name, value in options.items():
@@ -215,7 +216,7 @@ def test_replicas_take_the_step_of_one_device(mirrored_strategy, five_steps):
 
 
 def test_a_scaled_loss_takes_the_same_steps(five_steps):
-    optimizer = tf.keras.mixed_precision.LossScaleOptimizer(
+    optimizer = keras.mixed_precision.LossScaleOptimizer(
         make_optimizer(), dynamic=True, initial_scale=256.0
     )
     variables = make_variables()
@@ -320,15 +321,15 @@ def test_lamb_trains_on_replicas_with_a_scaled_loss(
         (tf.distribute.get_strategy(), "float32"),
         (mirrored_strategy, "mixed_float16"),
     ):
-        tf.keras.utils.set_random_seed(0)
-        tf.keras.mixed_precision.set_global_policy(policy)
+        keras.utils.set_random_seed(0)
+        keras.mixed_precision.set_global_policy(policy)
         with strategy.scope():
-            layer = tf.keras.layers.Dense(2, dtype="float32")
-            model = tf.keras.Sequential([layer])
+            layer = keras.layers.Dense(2, dtype="float32")
+            model = keras.Sequential([layer])
             model.build([None, 3])
             optimizer = lamb.LAMB(rates, weight_decay=0.1)
             if policy == "mixed_float16":
-                optimizer = tf.keras.mixed_precision.LossScaleOptimizer(
+                optimizer = keras.mixed_precision.LossScaleOptimizer(
                     optimizer, initial_scale=16.0
                 )
             model.compile(optimizer, "mse")

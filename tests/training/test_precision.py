@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import losses, models, training
+from supcon_tf.keras_2 import keras
 
 RNG = np.random.default_rng(0)
 LABELS = np.arange(16, dtype=np.int32) % 4
@@ -32,8 +33,8 @@ class Dtypes(losses.SupConLoss):
     "policy", ["float32", "mixed_bfloat16", "mixed_float16"]
 )
 def test_a_few_steps(policy, float32_policy):
-    tf.keras.mixed_precision.set_global_policy(policy)
-    tf.keras.utils.set_random_seed(0)
+    keras.mixed_precision.set_global_policy(policy)
+    keras.utils.set_random_seed(0)
     model = models.SupConModel(
         models.Encoder("vgg8", width=0.05),
         models.ProjectionHead(8, (16,), use_batch_norm=True),
@@ -56,11 +57,11 @@ def test_a_few_steps(policy, float32_policy):
     )
     compute = policy.removeprefix("mixed_")
     layers = model.encoder.submodules
-    convolutions = [x for x in layers if isinstance(x, tf.keras.layers.Conv2D)]
+    convolutions = [x for x in layers if isinstance(x, keras.layers.Conv2D)]
     assert {x.compute_dtype for x in convolutions} == {compute}
     assert model.projection_head.hidden[0].compute_dtype == compute
     scaled = isinstance(
-        model.optimizer, tf.keras.mixed_precision.LossScaleOptimizer
+        model.optimizer, keras.mixed_precision.LossScaleOptimizer
     )
     assert scaled == (policy == "mixed_float16")
     if scaled:

@@ -9,10 +9,11 @@ import tensorflow as tf
 import tqdm
 
 from supcon_tf import training
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import callbacks, progress
 
 
-class Clock(tf.keras.callbacks.Callback):
+class Clock(keras.callbacks.Callback):
     """Time that passes only where something is said to take some.
 
     As a callback it notes which steps have begun, so that it is known what
@@ -71,7 +72,7 @@ def steps(callback, batches, clock, seconds, **logs):
 
 
 def figures_of(learning_rate, **arguments):
-    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model = keras.Sequential([keras.layers.Dense(1)])
     model.compile(training.SGD(learning_rate))
     figures = progress.Figures(**arguments)
     figures.set_model(model)
@@ -239,12 +240,12 @@ def batches(clock=None, seconds=0.0):
     return tf.data.Dataset.counter().map(batch).with_options(options)
 
 
-class Slow(tf.keras.Model):
+class Slow(keras.Model):
     """A linear model whose steps, or whose tracing, take this long."""
 
     def __init__(self, clock, seconds=0.0, tracing=0.0):
         super().__init__()
-        self.linear = tf.keras.layers.Dense(1)
+        self.linear = keras.layers.Dense(1)
         self.clock = clock
         self.seconds = seconds
         self.tracing = tracing
@@ -335,7 +336,7 @@ def test_slots_are_used_again_and_a_second_fit_starts_anew(monkeypatch, clock):
 def test_every_step_has_the_figure_so_far(clock):
     seen = []
 
-    class Reader(tf.keras.callbacks.Callback):
+    class Reader(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
             seen.append(logs["data_wait"])
 

@@ -18,6 +18,7 @@ from supcon_tf import (
     settings,
     training,
 )
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import (
     builders,
     checkpoints,
@@ -127,7 +128,7 @@ def test_representations_computed_once_train_the_same_classifier(
     images = input_pipeline.source(pretrained, "train")
     losses = []
     for fit in (stages._fit_on_views, stages._fit_on_representations):
-        tf.keras.utils.set_random_seed(0)
+        keras.utils.set_random_seed(0)
         stage = finished_run.stage(f"same{len(losses)}")
         classifier = models.LinearClassifier(
             training.load_encoder(finished_run.path), 3
@@ -160,7 +161,7 @@ def test_settings_are_recorded_as_resolved(
     recorded = run.recorded(config.PretrainSettings)
     assert recorded.data_dir == str(tmp_path)
     assert recorded.image_size == 24  # of the train images, not of the test
-    tf.keras.utils.set_random_seed(recorded.seed)
+    keras.utils.set_random_seed(recorded.seed)
     initial = builders.model(recorded, 3).encoder
     trained = training.load_encoder(run.path)
     for made, kept in zip(initial.weights, trained.weights, strict=True):
@@ -295,7 +296,7 @@ def test_stage_2_after_cross_entropy_begins_anew(tiny_settings, capsys):
     linear = constant_views(run, epochs=0, label_smoothing=0.2)
     training.train_linear(linear)
     assert "cross-entropy, label smoothing 0.2\n" in capsys.readouterr().out
-    model = tf.keras.Sequential()
+    model = keras.Sequential()
     stages._compile(linear, model, 1)
     assert model.loss.label_smoothing == 0.2
     initial = runs.Run.open(run.path).classifier("linear")

@@ -6,6 +6,7 @@ import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from supcon_tf import training
+from supcon_tf.keras_2 import keras
 from supcon_tf.training import tensorboard
 
 
@@ -55,7 +56,7 @@ def profiled_steps(directory):
 
 @pytest.fixture(scope="module")
 def small_model():
-    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model = keras.Sequential([keras.layers.Dense(1)])
     model.compile(training.SGD(0.1), "mse")
     return model
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import data, losses, models, training
-from supcon_tf.models import pixels
+from supcon_tf import data, losses, models, pixels, training
+from supcon_tf.keras_2 import keras
 
 SIDE = 8
 RULE = "`images` must be uint8, or floats in 0..255"
@@ -37,8 +37,8 @@ def encoder(**options):
 
 def dense(*layers):
     """A network that is traced in no time."""
-    last = tf.keras.layers.Flatten(), tf.keras.layers.Dense(4)
-    return tf.keras.Sequential([*layers, *last])
+    last = keras.layers.Flatten(), keras.layers.Dense(4)
+    return keras.Sequential([*layers, *last])
 
 
 def supcon_model(jit_compile=False, momentum=False, **options):
@@ -56,8 +56,12 @@ def supcon_model(jit_compile=False, momentum=False, **options):
 
 @pytest.mark.parametrize("form", RANGES)
 @pytest.mark.parametrize("count", [1, 8])
-def test_a_call_is_refused(policy, form, count):
+@pytest.mark.parametrize(
+    "precision", ["float32", "mixed_bfloat16", "mixed_float16"]
+)
+def test_a_call_is_refused(float32_policy, precision, form, count):
     """Of one image too, in double and in half precision too."""
+    keras.mixed_precision.set_global_policy(precision)
     network = encoder()
     for dtype in (np.float32, np.float64, tf.bfloat16):
         with pytest.raises(ValueError, match=f"{RULE} .*by 255.*, got "):
@@ -178,8 +182,8 @@ def test_who_normalises_images_is_left_alone():
 
     plain = models.BackboneEncoder(dense(), preprocessing="none")
     assert plain.predict(x, verbose=0).shape == (8, 4)
-    rescales = tf.keras.layers.Rescaling(1 / 255)
-    normalises = tf.keras.layers.Normalization(mean=[100] * 3, variance=[9] * 3)
+    rescales = keras.layers.Rescaling(1 / 255)
+    normalises = keras.layers.Normalization(mean=[100] * 3, variance=[9] * 3)
     for options in (
         {"backbone": dense(), "preprocessing": "auto"},
         {"backbone": dense(), "preprocessing": "torch"},
@@ -203,7 +207,7 @@ def test_a_saved_encoder_refuses_too(tmp_path):
     network = encoder()
     network(images())
     network.save(tmp_path / "encoder.keras")
-    again = tf.keras.models.load_model(tmp_path / "encoder.keras")
+    again = keras.models.load_model(tmp_path / "encoder.keras")
     with pytest.raises(ValueError, match=RULE):
         again(scaled())
     spec = tf.TensorSpec([None, SIDE, SIDE, 3])
