@@ -1,0 +1,48 @@
+"""What a model of Keras 3 has beside its own network."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from supcon_tf.keras_3.installed import keras
+
+
+@keras.saving.register_keras_serializable("supcon_tf")
+class ClassCentres(keras.layers.Layer):
+    """A learned point for every class, as losses for long tails take them.
+
+    Its weight is `centres` [num_classes, dim], float32. It returns what it is
+    called with: as the last layer it makes the centres weights of the model.
+    A model that is loaded has the same centres as its loss.
+
+    Args:
+      num_classes: rows.
+      dim: length of a projection.
+      **kwargs: of Keras' Layer.
+
+    Example:
+      >>> import keras
+      >>> from supcon_tf import keras_3
+      >>> centres = keras_3.ClassCentres(num_classes=10, dim=128)
+      >>> head = keras.Sequential([keras.layers.Dense(128), centres])
+      >>> head.compile("sgd", keras_3.PaCoLoss(centres))
+      >>> head(tf.zeros([4, 32])).shape, tuple(centres.centres.shape)
+      (TensorShape([4, 128]), (10, 128))
+    """
+
+    def __init__(self, num_classes: int, dim: int, **kwargs: object) -> None:
+        super().__init__(**{"name": "centres", "dtype": "float32", **kwargs})
+        self.num_classes = num_classes
+        self.dim = dim
+
+    def build(self, input_shape: tuple[int | None, ...] | None) -> None:
+        self.centres = self.add_weight(
+            [self.num_classes, self.dim], "random_normal", name="centres"
+        )
+
+    def call(self, projections: tf.Tensor) -> tf.Tensor:
+        return projections
+
+    def get_config(self) -> dict[str, object]:
+        sizes = {"num_classes": self.num_classes, "dim": self.dim}
+        return super().get_config() | sizes
