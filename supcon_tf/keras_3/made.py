@@ -13,10 +13,14 @@ import re
 
 import tensorflow as tf
 
+from supcon_tf import losses
+from supcon_tf.keras_3 import layers
 from supcon_tf.keras_3.installed import keras
 
 # What Keras 3 has itself.
 _OF_KERAS = ("dtype", "name", "reduction")
+# Which a loss may be saved with.
+keras.saving.register_keras_serializable("supcon_tf")(losses.ProjectionQueue)
 
 
 class _Made:
@@ -33,12 +37,19 @@ class _Made:
 
     def get_config(self) -> dict[str, object]:
         names = inspect.signature(type(self)).parameters
-        return {name: getattr(self, name) for name in names}
+        return keras.saving.serialize_keras_object(
+            {name: getattr(self, name) for name in names}
+        )
 
     @classmethod
     def from_config(cls, config: dict[str, object]) -> _Made:
-        """Rebuilds it; parts that the model has too are those of the model."""
-        return cls(**keras.saving.deserialize_keras_object(config))
+        """Rebuilds it; in a model that is loaded, with the centres of that."""
+        options = {
+            name: layers.of_model(value)
+            or keras.saving.deserialize_keras_object(value)
+            for name, value in config.items()
+        }
+        return cls(**options)
 
 
 class _Reducer(keras.losses.Loss):
