@@ -80,9 +80,7 @@ class _Loss(_Made, keras.losses.Loss):
         return self._reducer(values, values, sample_weight)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        return self._own.call(
-            tf.convert_to_tensor(y_true), tf.convert_to_tensor(y_pred)
-        )
+        return self._own.call(_labels(y_true), tf.convert_to_tensor(y_pred))
 
 
 class _Metric(_Made, keras.metrics.Mean):
@@ -96,13 +94,27 @@ class _Metric(_Made, keras.metrics.Mean):
     def update_state(
         self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
     ) -> None:
-        values, weights = self._own.of_batch(y_true, y_pred, sample_weight)
+        labels, z = _labels(y_true), tf.convert_to_tensor(y_pred)
+        values, weights = self._own.of_batch(labels, z, sample_weight)
         super().update_state(values, weights)
 
     def result(self) -> tf.Tensor:
         """Returns the mean, or what the diagnostic makes of it."""
         count = tf.convert_to_tensor(self.count)
         return self._own.of_mean(super().result(), count)
+
+
+def _labels(labels: tf.Tensor) -> tf.Tensor:
+    """Labels as they were given, whatever Keras 3 makes of them.
+
+    Under a strategy it tries a step without values, outside of the replicas,
+    for which it takes means of batches.
+    """
+    labels = tf.convert_to_tensor(labels)
+    rank, is_tried = labels.shape.rank, tf.distribute.in_cross_replica_context()
+    if is_tried and (rank == 1 or labels.shape[-1] == 1):
+        return tf.cast(labels, tf.int64)
+    return labels
 
 
 def loss(of: type) -> type:
