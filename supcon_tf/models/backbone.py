@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions, pixels
+from supcon_tf import exceptions, keras_2, pixels
 from supcon_tf.keras_2 import keras
 from supcon_tf.models import base, layers
 
@@ -72,6 +72,7 @@ class BackboneEncoder(base.Model):
         **kwargs: object,
     ) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
+        keras_2.refuse_keras_3(backbone=backbone)
         exceptions.require(
             isinstance(backbone, keras.Model),
             "`backbone` must be a keras.Model",
@@ -175,6 +176,7 @@ def as_encoder(model: keras.Model) -> keras.Model:
 
     Raises:
       ValueError: it is a model of this package that has an encoder, or none.
+      TypeError: it is of Keras 3.
     """
     check_encoder(model)
     plain = isinstance(model, keras.Model)
@@ -186,8 +188,10 @@ def as_encoder(model: keras.Model) -> keras.Model:
 def check_encoder(model: keras.Model) -> None:
     """Raises ValueError for a model of this package that is no encoder.
 
-    What it puts out, such as logits, would be taken for representations.
+    What it puts out, such as logits, would be taken for representations. And
+    TypeError for one of Keras 3.
     """
+    keras_2.refuse_keras_3(encoder=model)
     is_other = isinstance(model, base.Model) and not hasattr(
         model, "representation_dim"
     )

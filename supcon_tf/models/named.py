@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from supcon_tf import exceptions, proxies, trust
+from supcon_tf import exceptions, keras_2, proxies, trust
 from supcon_tf.keras_2 import keras
 from supcon_tf.models import backbone
 
@@ -56,10 +56,12 @@ def named_encoder(
     Raises:
       ValueError: there is no such network or function, it takes no images so
         small, or returns no model.
+      TypeError: a function returns a network of Keras 3.
     """
     make = _maker(architecture, image_size)
     if not architecture.startswith(_KERAS):
         made = make()
+        keras_2.refuse_keras_3(architecture=made)
         exceptions.require(
             isinstance(made, keras.Model),
             f"`architecture` {architecture} must return a keras.Model",
