@@ -121,13 +121,16 @@ def refuse_caller(callee: object, *modules: str, unless: str = "") -> None:
         if frame.f_globals.get("__name__", "").startswith(modules):
             raise exceptions.WrongKeras(
                 f"`{type(callee).__name__}` must be in a model of Keras 2"
-                f"{unless}, got a call by Keras 3: {_in_keras_3()}"
+                f"{unless}, got a call by Keras 3: "
+                f"{_in_keras_3(type(callee))}"
             )
         frame = frame.f_back
 
 
-def _in_keras_3() -> str:
-    """What to do with a model of Keras 3."""
+def _in_keras_3(kind: type) -> str:
+    """What to do with a model of Keras 3, instead of calling such an object."""
+    if kind.__module__.startswith("supcon_tf.losses."):
+        return f"take supcon_tf.keras_3.{kind.__name__}, the same for Keras 3"
     return f"make the model with tf_keras, by `{_HOW}`"
 
 

@@ -13,7 +13,7 @@ import re
 
 import tensorflow as tf
 
-from supcon_tf import losses
+from supcon_tf import exceptions, keras_2, losses
 from supcon_tf.keras_3 import layers
 from supcon_tf.keras_3.installed import keras
 
@@ -64,6 +64,13 @@ class _Loss(_Made, keras.losses.Loss):
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         options = self._options(*args, **kwargs)
+        for name, value in options.items():
+            if isinstance(value, keras_2.keras.layers.Layer):
+                raise exceptions.WrongKeras(
+                    f"`{name}` must be of Keras 3, whose model trains it, got "
+                    f"{type(value).__name__} of Keras 2: take supcon_tf."
+                    "keras_3.ClassCentres"
+                )
         super().__init__(options["name"], options["reduction"])
         self._own = self.OF(**(options | {"reduction": "none"}))
         self._reducer = _Reducer(self.name, self.reduction)
