@@ -36,8 +36,9 @@ def diagnostics(
       >>> import numpy as np
       >>> from supcon_tf import keras_3
       >>> projections = np.eye(2)[[0, 0, 1, 1]].reshape(2, 2, 2)
+      >>> labels = np.eye(2)
       >>> for metric in keras_3.diagnostics(multi_label=True):
-      ...     print(metric.name, round(float(metric(np.eye(2), projections)), 2))
+      ...     print(metric.name, round(float(metric(labels, projections)), 2))
       contrastive_accuracy 1.0
       uniformity -1.06
       mean_cosine 0.33

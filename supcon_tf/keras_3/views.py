@@ -50,9 +50,7 @@ class Views(keras.Model):
             self.network.build((None, *input_shape[2:]))
         self.built = True
 
-    def call(
-        self, views: tf.Tensor, training: bool | None = None
-    ) -> tf.Tensor:
+    def call(self, views: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         shape = keras.ops.shape(views)
         if views.dtype == "uint8":
             views = keras.ops.cast(views, self.compute_dtype)

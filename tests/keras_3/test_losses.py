@@ -39,7 +39,9 @@ LOSSES, METRICS = (
 # What a loss cannot be without, and ways of it that compute otherwise.
 OPTIONS = {
     "BalancedSupConLoss": [{"temperature": 0.5}],
-    "CrossEntropyLoss": [{"label_smoothing": 0.1, "class_shares": (1, 2, 1, 3)}],
+    "CrossEntropyLoss": [
+        {"label_smoothing": 0.1, "class_shares": (1, 2, 1, 3)}
+    ],
     "HierarchicalSupConLoss": [{"ancestors": [[0, 0], [0, 1], [1, 2], [1, 3]]}],
     "PaCoLoss": [{"class_shares": (0.1, 0.2, 0.3, 0.4)}],
     "SupConLoss": [
@@ -77,7 +79,10 @@ def both(name, options):
 
 def model(loss, metrics=(), **options):
     """A model whose weights are KERNEL; SGD takes the gradient from them."""
-    layers = [keras.Input(ROWS.shape[1:]), keras.layers.Dense(4, use_bias=False)]
+    layers = [
+        keras.Input(ROWS.shape[1:]),
+        keras.layers.Dense(4, use_bias=False),
+    ]
     if getattr(loss, "centres", None) is not None:
         layers.append(loss.centres)
     made = keras.Sequential(layers)
