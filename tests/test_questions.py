@@ -28,9 +28,9 @@ WITH_PYTHON = {
 }
 
 
-def test_there_are_25_questions():
-    assert len(ANSWERS) == 25
-    assert sum(page.count("\n## ") for page in PAGES.values()) == 25
+def test_there_are_26_questions():
+    assert len(ANSWERS) == 26
+    assert sum(page.count("\n## ") for page in PAGES.values()) == 26
 
 
 @pytest.mark.parametrize("question", ANSWERS)

@@ -88,6 +88,9 @@ class Views(keras.Model):
         model was fitted to the same dataset before, or begins at a later epoch,
         they go on.
         """
+        if isinstance(x, tf.data.Dataset):
+            # Keras 3 warns that it does not, of its own default.
+            kwargs.setdefault("shuffle", False)
         steps = keras_data.steps_of(x, steps_per_epoch)
         first_step = initial_epoch * (steps or 0)
         with keras_data.going_on(x, self, first_step) as batches:
