@@ -84,16 +84,18 @@ def refuse_keras_3(**given: object) -> None:
     for name, value in given.items():
         for thing in _each(value):
             if is_keras_3(thing):
+                kind = type(thing)
                 remedy = f"make it with `{_HOW}`"
+                if kind.__module__ == "supcon_tf.keras_3":
+                    remedy = f"take supcon_tf.losses.{kind.__name__}"
                 if hasattr(thing, "save_weights"):
                     remedy += (
                         "; the same network there loads what this one saves by "
                         'save_weights("its.weights.h5")'
                     )
-                kind = type(thing).__name__
                 raise exceptions.WrongKeras(
-                    f"`{name}` must be of Keras 2, got {kind} of Keras 3: "
-                    f"{remedy}"
+                    f"`{name}` must be of Keras 2, got {kind.__name__} of "
+                    f"Keras 3: {remedy}"
                 )
 
 

@@ -33,8 +33,9 @@ class ClassCentres(keras.layers.Layer):
       >>> centres = keras_3.ClassCentres(num_classes=10, dim=128)
       >>> head = keras.Sequential([keras.layers.Dense(128), centres])
       >>> head.compile("sgd", keras_3.PaCoLoss(centres))
-      >>> head(tf.zeros([4, 32])).shape, tuple(centres.centres.shape)
-      (TensorShape([4, 128]), (10, 128))
+      >>> projections = head(keras.ops.zeros([4, 32]))
+      >>> tuple(projections.shape), tuple(centres.centres.shape)
+      ((4, 128), (10, 128))
     """
 
     def __init__(self, num_classes: int, dim: int, **kwargs: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.keras_3.installed import keras
 from supcon_tf.models import keras_data
 
@@ -34,11 +35,12 @@ class Views(keras.Model):
       >>> model.compile("adam", keras_3.SupConLoss())
       >>> views = data.make_views(data.load("digits", "train"), 256)
       >>> history = model.fit(views, epochs=2, verbose=0)
-      >>> model(next(iter(views))[0]).shape
-      TensorShape([256, 2, 16])
+      >>> tuple(model(next(iter(views))[0]).shape)
+      (256, 2, 16)
 
     Raises:
-      ValueError: what it is called with has no static number of views.
+      ValueError: it is called with uint8 that are no views of images, such as
+        the images themselves.
     """
 
     def __init__(self, network: keras.layers.Layer, **kwargs: object) -> None:
@@ -49,6 +51,19 @@ class Views(keras.Model):
         if not self.network.built:
             self.network.build((None, *input_shape[2:]))
         self.built = True
+
+    def __call__(
+        self, views: tf.Tensor, *args: object, **kwargs: object
+    ) -> tf.Tensor:
+        """Keras' step around `call`."""
+        shape = tuple(getattr(views, "shape", ()))
+        exceptions.require(
+            getattr(views, "dtype", None) != "uint8" or len(shape) == 5,
+            "`views` must be [batch, views, height, width, channels], as "
+            "data.views_of makes them of a dataset of images",
+            f"shape {shape}",
+        )
+        return super().__call__(views, *args, **kwargs)
 
     def call(self, views: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         shape = keras.ops.shape(views)

@@ -341,6 +341,18 @@ def test_a_fresh_process_loads_it(tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+def test_in_a_model_of_keras_2_they_are_refused():
+    made = keras_2.Sequential([keras_2.layers.Dense(4)])
+    made = models.SupConModel(made, models.ProjectionHead(4, ()))
+    for name, given in (
+        ("SupConLoss", {"loss": keras_3.SupConLoss()}),
+        ("Alignment", {"metrics": keras_3.diagnostics()[1:]}),
+    ):
+        rule = f"got {name} of Keras 3: take supcon_tf.losses.{name}"
+        with pytest.raises(exceptions.WrongKeras, match=rule):
+            made.compile("sgd", **given)
+
+
 @pytest.mark.parametrize("name", ["BalancedSupConLoss", "PaCoLoss"])
 def test_centres_are_weights_of_the_model(name, tmp_path):
     loss, _ = both(name, {})
@@ -355,6 +367,17 @@ def test_centres_are_weights_of_the_model(name, tmp_path):
         assert made.loss.centres is made.layers[-1]
         assert_close(made.get_weights()[1], loss.centres.get_weights()[0])
     assert one.loss.centres is not other.loss.centres
+
+
+def test_weights_alone_have_the_centres(tmp_path):
+    loss, other = (both("PaCoLoss", {})[0] for _ in range(2))
+    saved = model(loss)
+    fit(saved, CLASSES)
+    saved.save_weights(tmp_path / "model.weights.h5")
+    inputs = keras.Input(ROWS.shape[1:])
+    made = keras.Sequential([inputs, *model(other).layers])
+    made.load_weights(tmp_path / "model.weights.h5")
+    assert_close(other.centres.get_weights()[0], loss.centres.get_weights()[0])
 
 
 def test_a_config_alone_has_centres_of_its_own():

@@ -59,6 +59,20 @@ def test_views_are_those_of_the_network(dtype):
         np.testing.assert_allclose(made[:, view], alone, atol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(6, SIDE, SIDE, 3), (6, SIDE, SIDE)])
+def test_images_without_views_are_refused(shape):
+    """Their rows would be taken for views."""
+    dense = keras.layers.Flatten(), keras.layers.Dense(4)
+    model = compiled(keras_3.Views(keras.Sequential(dense)))
+    with pytest.raises(ValueError, match="`views` must be .*got shape .6, 8, "):
+        model(np.zeros(shape, np.uint8))
+    with pytest.raises(
+        ValueError, match="`views` must be .*data.views_of make"
+    ):
+        model.fit(np.zeros(shape, np.uint8), LABELS, verbose=0)
+    assert model(np.zeros(shape, np.float32)).shape == (6, SIDE, 4)
+
+
 def test_a_feature_map_keeps_its_axes():
     model = keras_3.Views(keras.layers.Conv2D(4, 3))
     assert model(VIEWS).shape == (6, 2, 6, 6, 4)
