@@ -117,7 +117,14 @@ def api_page(room: str) -> str:
         for alias in node.names
     }
     lines = [f"# supcon_tf.{room}", "", ast.get_docstring(tree) or "", ""]
+    # Of Keras 3, each made from the one of Keras 2.
+    made = [name for name, module in names.items() if _is_made(name, module)]
+    if made:
+        listed = ", ".join(f"`{name}`" for name in sorted(made))
+        lines += [f"As in [supcon_tf.losses](losses.md): {listed}.", ""]
     for name, module in sorted(names.items()):
+        if name in made:
+            continue
         # A function may have its module's name, which would be shown instead.
         is_hidden = module.endswith(f".{room}.{name}")
         lines += [
@@ -125,6 +132,13 @@ def api_page(room: str) -> str:
             "",
         ]
     return "\n".join(lines)
+
+
+def _is_made(name: str, module: str) -> bool:
+    """Whether a module makes the class of a name, as in `name = made...`."""
+    path = ROOT / (module.replace(".", "/") + ".py")
+    source = path.read_text() if path.exists() else ""
+    return re.search(rf"^{name} = made\.", source, re.MULTILINE) is not None
 
 
 def _outside(page: str, markdown: str) -> dict[str, str]:

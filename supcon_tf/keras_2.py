@@ -84,16 +84,18 @@ def refuse_keras_3(**given: object) -> None:
     for name, value in given.items():
         for thing in _each(value):
             if is_keras_3(thing):
+                kind = type(thing)
                 remedy = f"make it with `{_HOW}`"
+                if kind.__module__ == "supcon_tf.keras_3":
+                    remedy = f"take supcon_tf.losses.{kind.__name__}"
                 if hasattr(thing, "save_weights"):
                     remedy += (
                         "; the same network there loads what this one saves by "
                         'save_weights("its.weights.h5")'
                     )
-                kind = type(thing).__name__
                 raise exceptions.WrongKeras(
-                    f"`{name}` must be of Keras 2, got {kind} of Keras 3: "
-                    f"{remedy}"
+                    f"`{name}` must be of Keras 2, got {kind.__name__} of "
+                    f"Keras 3: {remedy}"
                 )
 
 
@@ -121,13 +123,16 @@ def refuse_caller(callee: object, *modules: str, unless: str = "") -> None:
         if frame.f_globals.get("__name__", "").startswith(modules):
             raise exceptions.WrongKeras(
                 f"`{type(callee).__name__}` must be in a model of Keras 2"
-                f"{unless}, got a call by Keras 3: {_in_keras_3()}"
+                f"{unless}, got a call by Keras 3: "
+                f"{_in_keras_3(type(callee))}"
             )
         frame = frame.f_back
 
 
-def _in_keras_3() -> str:
-    """What to do with a model of Keras 3."""
+def _in_keras_3(kind: type) -> str:
+    """What to do with a model of Keras 3, instead of calling such an object."""
+    if kind.__module__.startswith("supcon_tf.losses."):
+        return f"take supcon_tf.keras_3.{kind.__name__}, the same for Keras 3"
     return f"make the model with tf_keras, by `{_HOW}`"
 
 

@@ -107,7 +107,25 @@ def add_contrastive_loss(hidden, hidden_norm=True, temperature=1.0):
     return 2 * by_row.mean(), None, None
 
 
+class SupervisedContrastiveLoss:
+    """keras.io: the mean of Eq. 2 over one view of each image."""
+
+    def __init__(self, temperature=0.05):
+        self.temperature = temperature
+
+    def __call__(self, labels, feature_vectors):
+        z = feature_vectors
+        z = z / np.linalg.norm(z, axis=1, keepdims=True)
+        positive = (labels[:, None] == labels) & ~np.eye(len(z), dtype=bool)
+        shares = positive * log_shares(z, self.temperature)
+        counts = positive.sum(axis=1) + 1e-8
+        return -np.mean(shares.sum(axis=1) / counts)
+
+
 FORMULAS = {
+    "keras.io's example": {
+        "SupervisedContrastiveLoss": SupervisedContrastiveLoss
+    },
     "SupContrast": {"SupConLoss": SupContrast},
     "SimCLR": {"add_contrastive_loss": add_contrastive_loss},
 }

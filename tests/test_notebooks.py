@@ -9,6 +9,7 @@ import nbclient
 import nbformat
 import pytest
 
+from supcon_tf.keras_2 import PACKAGE
 from tests import forks
 
 NOTEBOOKS = pathlib.Path(__file__).parent.parent / "docs" / "tutorials"
@@ -208,6 +209,10 @@ TOYS = {
         (0, 1e-3),
     ),
 }
+
+if PACKAGE != "keras":  # Keras 3 is there too
+    small = {"epochs = 30\n": "epochs = 2\n", "epochs=10": "epochs=2"}
+    TOYS["keras_3"] = (small, 1, "two views: test accuracy (.+)", (0.6, 1))
 
 
 @pytest.mark.parametrize("name", TOYS)

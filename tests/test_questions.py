@@ -6,6 +6,7 @@ import re
 import pytest
 
 from supcon_tf import losses
+from supcon_tf.keras_2 import PACKAGE
 from tests import forks
 
 FOLDER = pathlib.Path(__file__).parent.parent / "docs" / "questions"
@@ -28,9 +29,9 @@ WITH_PYTHON = {
 }
 
 
-def test_there_are_25_questions():
-    assert len(ANSWERS) == 25
-    assert sum(page.count("\n## ") for page in PAGES.values()) == 25
+def test_there_are_26_questions():
+    assert len(ANSWERS) == 26
+    assert sum(page.count("\n## ") for page in PAGES.values()) == 26
 
 
 @pytest.mark.parametrize("question", ANSWERS)
@@ -48,6 +49,25 @@ def test_the_python_of_a_page_runs(name, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", WITH_PYTHON[name], re.DOTALL)
     done = forks.run("\n".join(blocks), cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+# What wants Keras 3 is marked as py.
+OF_KERAS_3 = re.findall(r"```py\n(.*?)```", PAGES["training"], re.DOTALL)
+
+
+def test_the_python_of_keras_3_stands_apart():
+    (block,) = OF_KERAS_3
+    assert block.startswith("import keras\nfrom supcon_tf import data, keras_3")
+    for page in PAGES.values():
+        others = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+        assert not any("keras_3" in x for x in others)
+
+
+@pytest.mark.skipif(PACKAGE == "keras", reason="Keras 2 alone is installed")
+def test_the_python_of_keras_3_runs(tmp_path):
+    done = forks.run("\n".join(OF_KERAS_3), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert (tmp_path / "mine.keras").is_file()
 
 
 def test_the_table_of_chance_levels():

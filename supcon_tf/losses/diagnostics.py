@@ -74,6 +74,13 @@ class _Diagnostic(inputs.Configured, keras.metrics.Mean):
           TypeError: Keras 3 calls it, which would take means of its means.
         """
         keras_2.refuse_caller(self, "keras.src.metrics.")
+        measured = self.of_batch(y_true, y_pred, sample_weight)
+        return super().update_state(*measured)
+
+    def of_batch(
+        self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Values of a batch, and what each weighs in the mean."""
         exceptions.require(
             sample_weight is None,
             "`sample_weight` must be None",
@@ -82,7 +89,17 @@ class _Diagnostic(inputs.Configured, keras.metrics.Mean):
         z = inputs.as_views(y_pred, "projections")
         views, dim = z.shape[1:]
         z = tf.math.l2_normalize(tf.reshape(z, [-1, dim]), axis=1)  # [R, D]
-        return super().update_state(*self._measure(y_true, z, views))
+        return self._measure(y_true, z, views)
+
+    def result(self) -> tf.Tensor:
+        """Returns what it is over all batches; 0 where there was no anchor."""
+        # Under replicas and mixed precision a variable does not compare.
+        count = tf.convert_to_tensor(self.count)
+        return self.of_mean(super().result(), count)
+
+    def of_mean(self, mean: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+        """The result by the mean, which is of so many anchors."""
+        return mean
 
     def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
         raise NotImplementedError
@@ -226,11 +243,9 @@ class Uniformity(_Diagnostic):
         means = tf.math.divide_no_nan(sums, others)
         return means, tf.fill(tf.shape(sums), others > 0)
 
-    def result(self) -> tf.Tensor:
+    def of_mean(self, mean: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         """Returns the logarithm; 0 where there were no two rows."""
-        # Under replicas and mixed precision a variable does not compare.
-        count = tf.convert_to_tensor(self.count)
-        return tf.math.log(tf.where(count > 0, super().result(), 1.0))
+        return tf.math.log(tf.where(count > 0, mean, 1.0))
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")

@@ -1,0 +1,30 @@
+"""For models of Keras 3: every loss and metric of ours, and views.
+
+They are classes of Keras 3, made from those of `supcon_tf.losses`, with the
+same names and arguments. TensorFlow 2.16 and newer have Keras 3.
+
+Raises:
+  ImportError: there is no Keras 3 on TensorFlow here.
+"""
+
+from supcon_tf.keras_3.layers import ClassCentres
+from supcon_tf.keras_3.losses import (
+    Alignment,
+    AnchorsWithoutPositives,
+    BalancedSupConLoss,
+    BinaryCrossEntropyLoss,
+    ContrastiveAccuracy,
+    CrossEntropyLoss,
+    HierarchicalSupConLoss,
+    MaxMarginLoss,
+    MeanCosine,
+    NPairsLoss,
+    PaCoLoss,
+    PositivesPerAnchor,
+    SimCLRLoss,
+    SupConLoss,
+    TripletLoss,
+    Uniformity,
+    diagnostics,
+)
+from supcon_tf.keras_3.views import Views

@@ -1,0 +1,35 @@
+"""Keras 3 on TensorFlow: `from supcon_tf.keras_3.installed import keras`.
+
+Raises:
+  ImportError: Keras 2 alone is installed, or Keras 3 computes with another
+    package than TensorFlow.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import types
+
+from supcon_tf import exceptions
+
+
+def _find() -> types.ModuleType:
+    version = importlib.metadata.version("keras")
+    if version.startswith("2."):
+        raise exceptions.MissingPackage(
+            "supcon_tf.keras_3 needs Keras 3, which the newest platform has: "
+            "Python 3.12 or 3.13 with requirements-newest.txt; here is Keras "
+            f"{version}"
+        )
+    keras = importlib.import_module("keras")
+    backend = keras.backend.backend()
+    if backend != "tensorflow":
+        raise exceptions.MissingPackage(
+            "supcon_tf.keras_3 needs Keras 3 on TensorFlow: set KERAS_BACKEND="
+            f"tensorflow before anything imports keras; it is {backend}"
+        )
+    return keras
+
+
+keras = _find()

@@ -1,0 +1,144 @@
+"""Views of images in a network of Keras 3 that takes images."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from supcon_tf import exceptions
+from supcon_tf.keras_3.installed import keras
+from supcon_tf.models import keras_data
+
+
+@keras.saving.register_keras_serializable("supcon_tf")
+class Views(keras.Model):
+    """A model that calls a network on every view: `compile` and `fit` it.
+
+    Views [batch, views, ...], as `data.make_views` makes them, become rows
+    [batch * views, ...] of the network, and what it makes of them [batch,
+    views, ...], as losses take them: batch normalisation sees all views
+    together, as in `SupConModel`. uint8 becomes floats in 0..255, which the
+    network scales as it wants. `network` is the network itself; only this is
+    used on images, later. It is a layer too, of any model.
+
+    Args:
+      network: a model or a layer of Keras 3, from images to projections.
+      **kwargs: of Keras' Model.
+
+    Example:
+      >>> import keras
+      >>> from supcon_tf import data, keras_3
+      >>> layers = keras.layers
+      >>> network = keras.Sequential(
+      ...     [layers.Rescaling(1 / 255), layers.Flatten(), layers.Dense(16)]
+      ... )
+      >>> model = keras_3.Views(network)
+      >>> model.compile("adam", keras_3.SupConLoss())
+      >>> views = data.make_views(data.load("digits", "train"), 256)
+      >>> history = model.fit(views, epochs=2, verbose=0)
+      >>> tuple(model(next(iter(views))[0]).shape)
+      (256, 2, 16)
+
+    Raises:
+      ValueError: it is called with uint8 that are no views of images, such as
+        the images themselves.
+    """
+
+    def __init__(self, network: keras.layers.Layer, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.network = network
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        if not self.network.built:
+            self.network.build((None, *input_shape[2:]))
+        self.built = True
+
+    def __call__(
+        self, views: tf.Tensor, *args: object, **kwargs: object
+    ) -> tf.Tensor:
+        """Keras' step around `call`."""
+        shape = tuple(getattr(views, "shape", ()))
+        exceptions.require(
+            getattr(views, "dtype", None) != "uint8" or len(shape) == 5,
+            "`views` must be [batch, views, height, width, channels], as "
+            "data.views_of makes them of a dataset of images",
+            f"shape {shape}",
+        )
+        return super().__call__(views, *args, **kwargs)
+
+    def call(self, views: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        shape = keras.ops.shape(views)
+        if views.dtype == "uint8":
+            views = keras.ops.cast(views, self.compute_dtype)
+        rows = keras.ops.reshape(views, (-1, *shape[2:]))
+        made = self.network(rows, training=training)
+        return keras.ops.reshape(made, (-1, shape[1], *made.shape[1:]))
+
+    def get_config(self) -> dict[str, object]:
+        network = keras.saving.serialize_keras_object(self.network)
+        return super().get_config() | {"network": network}
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, object], custom_objects: dict | None = None
+    ) -> Views:
+        """Rebuilds the model, and a network for it."""
+        network = keras.saving.deserialize_keras_object(
+            config["network"], custom_objects
+        )
+        return cls(**(config | {"network": network}))
+
+    def fit(
+        self,
+        x: object = None,
+        *args: object,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_data: object = None,
+        validation_steps: int | None = None,
+        **kwargs: object,
+    ) -> keras.callbacks.History:
+        """Keras' fit; endless views that tell their epochs need no steps.
+
+        Those of `data.make_views` do, for training or validation. Where this
+        model was fitted to the same dataset before, or begins at a later epoch,
+        they go on.
+        """
+        if isinstance(x, tf.data.Dataset):
+            # Keras 3 warns that it does not, of its own default.
+            kwargs.setdefault("shuffle", False)
+        steps = keras_data.steps_of(x, steps_per_epoch)
+        first_step = initial_epoch * (steps or 0)
+        with keras_data.going_on(x, self, first_step) as batches:
+            return super().fit(
+                batches,
+                *args,
+                initial_epoch=initial_epoch,
+                steps_per_epoch=steps,
+                validation_data=validation_data,
+                validation_steps=keras_data.steps_of(
+                    validation_data, validation_steps
+                ),
+                **kwargs,
+            )
+
+    def evaluate(
+        self,
+        x: object = None,
+        *args: object,
+        steps: int | None = None,
+        **kwargs: object,
+    ) -> object:
+        """Keras' evaluate; of endless views an epoch."""
+        steps = keras_data.steps_of(x, steps)
+        return super().evaluate(x, *args, steps=steps, **kwargs)
+
+    def predict(
+        self,
+        x: object,
+        *args: object,
+        steps: int | None = None,
+        **kwargs: object,
+    ) -> object:
+        """Keras' predict; of endless views an epoch."""
+        steps = keras_data.steps_of(x, steps)
+        return super().predict(x, *args, steps=steps, **kwargs)
