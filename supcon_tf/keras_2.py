@@ -59,3 +59,14 @@ def _find() -> types.ModuleType:
 
 keras = _find()
 PACKAGE = keras.Model.__module__.partition(".")[0]
+
+
+def is_keras_3(thing: object) -> bool:
+    """Whether an object is of Keras 3: its class, or one that this has inside.
+
+    KerasHub's are, and a user's own. Keras 3 need not have been imported.
+    """
+    kinds = type(thing).__mro__
+    return PACKAGE != "keras" and any(
+        str(kind.__module__).partition(".")[0] == "keras" for kind in kinds
+    )

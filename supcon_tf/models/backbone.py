@@ -5,14 +5,10 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions, pixels
+from supcon_tf import exceptions, keras_2, pixels
 from supcon_tf.keras_2 import keras
 from supcon_tf.models import base, layers
 
-_RESCALING = (
-    keras.layers.Rescaling,
-    keras.layers.Normalization,
-)
 _MODES = ("auto", "none", "tf", "torch", "caffe")
 
 
@@ -26,7 +22,8 @@ class BackboneEncoder(base.Model):
 
     Args:
       backbone: a `keras.Model` from images [batch, height, width, C] to
-        features [batch, dim] or a feature map [batch, height, width, dim].
+        features [batch, dim] or a feature map [batch, height, width, dim]; of
+        Keras 2, or of Keras 3, which becomes a `keras_3.Backbone`.
       preprocessing: the pixels that the backbone takes, in the words of
         `keras.applications`: "none", 0..255; "tf", -1..1; "torch", less
         ImageNet's mean and divided by its deviation; "caffe", BGR less the
@@ -72,6 +69,7 @@ class BackboneEncoder(base.Model):
         **kwargs: object,
     ) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
+        backbone = _of_keras_2(backbone)
         exceptions.require(
             isinstance(backbone, keras.Model),
             "`backbone` must be a keras.Model",
@@ -85,12 +83,13 @@ class BackboneEncoder(base.Model):
         self.representation_dim: int | None = None
         self._mode = preprocessing
         if preprocessing == "auto":
+            rescaling = layers.kinds("Rescaling", "Normalization")
             rescales = any(
-                isinstance(x, _RESCALING) for x in backbone.submodules
+                isinstance(x, rescaling) for x in layers.parts(backbone)
             )
             self._mode = "none" if rescales else "tf"
         self.takes_pixels = self._mode != "none" or any(
-            _divides_pixels(x) for x in backbone.submodules
+            _divides_pixels(x) for x in layers.parts(backbone)
         )
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
@@ -107,8 +106,8 @@ class BackboneEncoder(base.Model):
         )
         self.representation_dim = features[-1]
         if self.synchronized_bn and layers.spans_replicas(self):
-            for layer in self.backbone.submodules:
-                if isinstance(layer, keras.layers.BatchNormalization):
+            for layer in layers.parts(self.backbone):
+                if isinstance(layer, layers.kinds("BatchNormalization")):
                     layer.synchronized = True
                     layer.fused = False  # the fused kernel cannot
 
@@ -117,8 +116,14 @@ class BackboneEncoder(base.Model):
         inputs = getattr(self.backbone, "inputs", None) or ()
         if len(inputs) == 1 and inputs[0].shape.is_compatible_with(shape):
             return self.backbone.output  # a graph of layers knows
-        try:  # a call, which builds a backbone that is not
+        try:
+            if hasattr(self.backbone, "network"):  # of Keras 3
+                self.backbone.build(shape)
+                return self.backbone.compute_output_shape(shape)
+            # A call, which builds a backbone that is not.
             return self.backbone(keras.Input(shape[1:]))
+        except exceptions.Error:
+            raise
         except (ValueError, TypeError) as error:
             raise exceptions.InvalidValue(
                 f"`backbone` must take images {shape}, got: "
@@ -154,9 +159,18 @@ class BackboneEncoder(base.Model):
         )
 
 
+def _of_keras_2(model: object) -> object:
+    """A network of Keras 3 as a model of Keras 2; anything else itself."""
+    if not keras_2.is_keras_3(model):
+        return model
+    from supcon_tf import keras_3
+
+    return keras_3.Backbone(model)
+
+
 def _divides_pixels(layer: tf.Module) -> bool:
     """Whether a layer of a backbone shows that pixels in 0..255 go in."""
-    if isinstance(layer, keras.layers.Rescaling):
+    if isinstance(layer, layers.kinds("Rescaling")):
         return np.max(layer.scale) < 0.1
     mean = getattr(layer, "input_mean", None)  # of a Normalization
     return mean is not None and np.max(mean) > 1
@@ -177,6 +191,7 @@ def as_encoder(model: keras.Model) -> keras.Model:
       ValueError: it is a model of this package that has an encoder, or none.
     """
     check_encoder(model)
+    model = _of_keras_2(model)
     plain = isinstance(model, keras.Model)
     if plain and not hasattr(model, "representation_dim"):
         return BackboneEncoder(model)

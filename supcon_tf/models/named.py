@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from supcon_tf import exceptions, proxies, trust
+from supcon_tf import exceptions, keras_2, proxies, trust
 from supcon_tf.keras_2 import keras
 from supcon_tf.models import backbone
 
@@ -59,9 +61,10 @@ def named_encoder(
     """
     make = _maker(architecture, image_size)
     if not architecture.startswith(_KERAS):
-        made = make()
+        with _precision_of_keras_3():
+            made = make()
         exceptions.require(
-            isinstance(made, keras.Model),
+            isinstance(made, keras.Model) or keras_2.is_keras_3(made),
             f"`architecture` {architecture} must return a keras.Model",
             type(made),
         )
@@ -130,6 +133,21 @@ def imagenet_weights(architecture: str, image_size: int) -> list[np.ndarray]:
             f"download it ({reason}): put it there, got imagenet"
         ) from error
     return source.get_weights()
+
+
+@contextlib.contextmanager
+def _precision_of_keras_3() -> Iterator[None]:
+    """Meanwhile the global policy of Keras 3 is that of Keras 2."""
+    if keras_2.PACKAGE == "keras":  # alone
+        yield
+        return
+    of_3 = importlib.import_module("keras").config
+    before = of_3.dtype_policy()
+    of_3.set_dtype_policy(keras.mixed_precision.global_policy().name)
+    try:
+        yield
+    finally:
+        of_3.set_dtype_policy(before)
 
 
 def _module(make: Callable[..., keras.Model]) -> str:
