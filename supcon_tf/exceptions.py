@@ -18,6 +18,8 @@ from collections.abc import Iterable, Sequence
 # What TensorFlow puts before the text of an error.
 _PREFIX = re.compile(r"^(\{\{.*?\}\}|\(\d+\) \w+:|assertion failed:)\s*")
 _MAX_REASON = 300  # characters
+# The sentence around it has as many, and a path besides.
+_MAX_LINE = 200
 # A full disk, a user's share of one, a limit on the size of files.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -36,6 +38,10 @@ class InvalidValue(Error, ValueError):
 
 class FileLost(InvalidValue):
     """A file of the data can no longer be read, of those that could."""
+
+
+class WrongKeras(Error, TypeError):
+    """An object of Keras 3 in a model of Keras 2, or the other way round."""
 
 
 class NotFound(Error, FileNotFoundError):
@@ -59,7 +65,15 @@ class Diverged(Error, FloatingPointError):
 
 
 def one_line(error: Exception) -> str:
-    """Kind and message, without the source lines that AutoGraph quotes."""
+    """Kind and message, without the source lines that AutoGraph quotes.
+
+    Keras lists all layers of a model in one line, which is cut.
+    """
+    line = _told(error)
+    return line if len(line) <= _MAX_LINE else f"{line[: _MAX_LINE - 4]} ..."
+
+
+def _told(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__

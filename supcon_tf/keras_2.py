@@ -14,7 +14,9 @@ import contextlib
 import importlib
 import importlib.metadata
 import os
+import sys
 import types
+import warnings
 from collections.abc import Iterator
 
 import tensorflow as tf
@@ -59,6 +61,7 @@ def _find() -> types.ModuleType:
 
 keras = _find()
 PACKAGE = keras.Model.__module__.partition(".")[0]
+_HOW = "from supcon_tf.keras_2 import keras"
 
 
 def is_keras_3(thing: object) -> bool:
@@ -70,3 +73,75 @@ def is_keras_3(thing: object) -> bool:
     return PACKAGE != "keras" and any(
         str(kind.__module__).partition(".")[0] == "keras" for kind in kinds
     )
+
+
+def refuse_keras_3(**given: object) -> None:
+    """Raises TypeError for an argument of Keras 3, or a structure with one.
+
+    Keras 2 would fail with it later, where nothing tells why, or take it for
+    a function and leave out the weights of samples.
+    """
+    for name, value in given.items():
+        for thing in _each(value):
+            if is_keras_3(thing):
+                remedy = f"make it with `{_HOW}`"
+                if hasattr(thing, "save_weights"):
+                    remedy += (
+                        "; the same network there loads what this one saves by "
+                        'save_weights("its.weights.h5")'
+                    )
+                kind = type(thing).__name__
+                raise exceptions.WrongKeras(
+                    f"`{name}` must be of Keras 2, got {kind} of Keras 3: "
+                    f"{remedy}"
+                )
+
+
+def _each(value: object) -> Iterator[object]:
+    """What lists and dicts hold, whatever their keys are."""
+    if isinstance(value, dict):
+        value = [*value.values()]
+    if not isinstance(value, list | tuple):
+        yield value
+        return
+    for part in value:
+        yield from _each(part)
+
+
+def refuse_caller(callee: object, *modules: str, unless: str = "") -> None:
+    """Raises TypeError if Keras 3 calls an object of ours, at any distance.
+
+    Args:
+      callee: what is called.
+      modules: names of modules of Keras 3, or how they start.
+      unless: with what Keras 3 may call it.
+    """
+    frame = sys._getframe(1) if PACKAGE != "keras" else None
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(modules):
+            raise exceptions.WrongKeras(
+                f"`{type(callee).__name__}` must be in a model of Keras 2"
+                f"{unless}, got a call by Keras 3: {_in_keras_3()}"
+            )
+        frame = frame.f_back
+
+
+def _in_keras_3() -> str:
+    """What to do with a model of Keras 3."""
+    return f"make the model with tf_keras, by `{_HOW}`"
+
+
+def warn_of_policy() -> None:
+    """Warns where a precision was set in Keras 3 alone: it has no effect."""
+    keras_3 = sys.modules.get("keras") if PACKAGE != "keras" else None
+    if keras_3 is None:
+        return
+    policy = keras.mixed_precision.global_policy().name
+    other = keras_3.config.dtype_policy().name
+    if other not in ("float32", policy):
+        warnings.warn(
+            f"the policy of Keras 3, {other}, has no effect here, where it is "
+            f"{policy}: `{_HOW}` and its mixed_precision.set_global_policy, "
+            "before the model is made, set that of Keras 2",
+            stacklevel=3,
+        )

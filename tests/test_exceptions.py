@@ -13,3 +13,10 @@ def test_an_error_is_one_line():
         (RuntimeError(graph), "RuntimeError: OOM when allocating"),
     ):
         assert exceptions.one_line(error) == line
+
+
+def test_a_line_is_not_long():
+    """Keras lists every layer of a model in one."""
+    line = exceptions.one_line(ValueError("layer, " * 9999))
+    assert line.startswith("ValueError: layer, layer,")
+    assert line.endswith(" ...") and len(line) == 200

@@ -33,7 +33,8 @@ def policy(
     Args:
       augmentation: a name of `--augmentation`, with the defaults of the tools;
         a layer or a Sequential of layers for the augmentation of images in
-        0..255, whose draws are its own; or a policy, which is returned.
+        0..255, of Keras 2 or 3, whose draws are its own; or a policy, which is
+        returned.
 
     Example:
       >>> import tensorflow as tf
@@ -54,9 +55,10 @@ def policy(
         exceptions.require_one_of(_NAMED, "augmentation", augmentation)
         return _NAMED[augmentation]()
     # Here, so that data do not wait for Keras.
-    from supcon_tf.keras_2 import keras
+    from supcon_tf import keras_2
 
-    if isinstance(augmentation, keras.layers.Layer):
+    is_layer = isinstance(augmentation, keras_2.keras.layers.Layer)
+    if is_layer or keras_2.is_keras_3(augmentation):
         return _LayerPolicy(augmentation)
     exceptions.require(
         callable(augmentation),

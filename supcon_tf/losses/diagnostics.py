@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, keras_2
 from supcon_tf.keras_2 import keras
 from supcon_tf.losses import inputs, positive_weights
 
@@ -68,7 +68,12 @@ class _Diagnostic(inputs.Configured, keras.metrics.Mean):
     def update_state(
         self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
     ) -> tf.Operation | None:
-        """Adds a batch: labels as in `supcon_loss`, never None; projections."""
+        """Adds a batch: labels as in `supcon_loss`, never None; projections.
+
+        Raises:
+          TypeError: Keras 3 calls it, which would take means of its means.
+        """
+        keras_2.refuse_caller(self, "keras.src.metrics.")
         exceptions.require(
             sample_weight is None,
             "`sample_weight` must be None",

@@ -6,7 +6,7 @@ import inspect
 
 import tensorflow as tf
 
-from supcon_tf import distribute, exceptions
+from supcon_tf import distribute, exceptions, keras_2
 from supcon_tf.keras_2 import keras
 
 # More samples than a replica can hold: keeps their ids apart in int64.
@@ -26,6 +26,18 @@ class Loss(Configured, keras.losses.Loss):
 
     def __post_init__(self) -> None:
         super().__init__(reduction=self.reduction, name=self.name)
+
+    def __call__(
+        self, y_true: object, y_pred: object, sample_weight: object = None
+    ) -> tf.Tensor:
+        """Keras' call.
+
+        Raises:
+          TypeError: Keras 3 calls it, as a function: it has made floats of the
+            labels, and would leave out the weights of samples.
+        """
+        keras_2.refuse_caller(self, "keras.src.losses.")
+        return super().__call__(y_true, y_pred, sample_weight)
 
 
 def check_options(

@@ -69,7 +69,8 @@ class BackboneEncoder(base.Model):
         **kwargs: object,
     ) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
-        backbone = _of_keras_2(backbone)
+        backbone = of_keras_2(backbone)
+        keras_2.refuse_keras_3(backbone=backbone)
         exceptions.require(
             isinstance(backbone, keras.Model),
             "`backbone` must be a keras.Model",
@@ -159,13 +160,17 @@ class BackboneEncoder(base.Model):
         )
 
 
-def _of_keras_2(model: object) -> object:
-    """A network of Keras 3 as a model of Keras 2; anything else itself."""
-    if not keras_2.is_keras_3(model):
-        return model
-    from supcon_tf import keras_3
+def of_keras_2(model: object) -> object:
+    """A network of Keras 3 as a `keras_3.Backbone`; anything else itself.
 
-    return keras_3.Backbone(model)
+    Raises:
+      ValueError: Keras 3 computes by another library than TensorFlow.
+    """
+    if not keras_2.is_keras_3(model) or not hasattr(model, "save_weights"):
+        return model
+    from supcon_tf.models import of_keras_3  # which imports Keras 3
+
+    return of_keras_3.Backbone(model)
 
 
 def _divides_pixels(layer: tf.Module) -> bool:
@@ -188,10 +193,12 @@ def as_encoder(model: keras.Model) -> keras.Model:
       (True, True)
 
     Raises:
-      ValueError: it is a model of this package that has an encoder, or none.
+      ValueError: it is a model of this package that has an encoder, or none; or
+        a network of Keras 3 that computes by another library than TensorFlow.
+      TypeError: it is of Keras 3, and no model.
     """
+    model = of_keras_2(model)
     check_encoder(model)
-    model = _of_keras_2(model)
     plain = isinstance(model, keras.Model)
     if plain and not hasattr(model, "representation_dim"):
         return BackboneEncoder(model)
@@ -201,8 +208,10 @@ def as_encoder(model: keras.Model) -> keras.Model:
 def check_encoder(model: keras.Model) -> None:
     """Raises ValueError for a model of this package that is no encoder.
 
-    What it puts out, such as logits, would be taken for representations.
+    What it puts out, such as logits, would be taken for representations. And
+    TypeError for one of Keras 3.
     """
+    keras_2.refuse_keras_3(encoder=model)
     is_other = isinstance(model, base.Model) and not hasattr(
         model, "representation_dim"
     )

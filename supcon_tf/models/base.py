@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import h5py
 import tensorflow as tf
 
-from supcon_tf import exceptions, files, pixels
+from supcon_tf import exceptions, files, keras_2, pixels
 from supcon_tf.keras_2 import keras
 from supcon_tf.models import keras_data
 
@@ -26,6 +26,15 @@ class Model(keras.Model):
     to fill before `build`, and of its formats some pass over what only the
     model or only the file has: here that is an error.
     """
+
+    def __init__(self, **kwargs: object) -> None:
+        keras_2.refuse_keras_3(dtype=kwargs.get("dtype"))
+        super().__init__(**kwargs)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Keras' step that finds layers and weights, here those of Keras 2."""
+        keras_2.refuse_keras_3(**{name: value})
+        super().__setattr__(name, value)
 
     @classmethod
     def _arguments(cls) -> list[str]:
@@ -60,7 +69,17 @@ class Model(keras.Model):
     def __call__(
         self, inputs: tf.Tensor, *args: object, **kwargs: object
     ) -> object:
-        """Keras' step around `call`."""
+        """Keras' step around `call`.
+
+        Raises:
+          TypeError: it is part of a model of Keras 3, which does not see the
+            weights of this one: they would not train.
+        """
+        keras_2.refuse_keras_3(inputs=inputs)
+        if kwargs.get("training") is not False:
+            in_inference = ", or called with training=False"
+            place = "keras.src.layers.layer"
+            keras_2.refuse_caller(self, place, unless=in_inference)
         inputs = self._of_known_shape(inputs)
         shape = getattr(inputs, "shape", None)
         if shape is not None and tf.TensorShape(shape).rank is not None:
@@ -80,6 +99,21 @@ class Model(keras.Model):
             return inputs
         sides = known[:-3].as_list() + [None, None, known[-1]]
         return tf.ensure_shape(inputs, [None, *sides[1:]])
+
+    def compile(
+        self,
+        optimizer: str | keras.optimizers.Optimizer = "rmsprop",
+        loss: keras.losses.Loss | None = None,
+        metrics: object = None,
+        *args: object,
+        **kwargs: object,
+    ) -> None:
+        """Keras' compile; TypeError for what is of Keras 3."""
+        given = {"optimizer": optimizer, "loss": loss, "metrics": metrics}
+        keras_2.refuse_keras_3(**given, **kwargs)
+        if not any(hasattr(x, "network_layers") for x in self.submodules):
+            keras_2.warn_of_policy()  # which a network of Keras 3 may have
+        super().compile(optimizer, loss, metrics, *args, **kwargs)
 
     def fit(
         self,
@@ -101,8 +135,10 @@ class Model(keras.Model):
           ValueError: the inputs have another shape, or an encoder is given
             images that are not in 0..255; of a dataset the latter is
             tf.errors.InvalidArgumentError.
+          TypeError: data or a callback are of Keras 3.
         """
         _check_callbacks(kwargs.get("callbacks"))
+        keras_2.refuse_keras_3(validation_data=validation_data)
         x = self._built_for(x)
         steps = keras_data.steps_of(x, steps_per_epoch)
         first_step = initial_epoch * (steps or 0)
@@ -127,6 +163,7 @@ class Model(keras.Model):
         **kwargs: object,
     ) -> object:
         """Keras' evaluate; raises as `fit`. Of endless views an epoch."""
+        _check_callbacks(kwargs.get("callbacks"))
         x, steps = self._built_for(x), keras_data.steps_of(x, steps)
         return super().evaluate(self._checked(x), *args, steps=steps, **kwargs)
 
@@ -138,6 +175,7 @@ class Model(keras.Model):
         **kwargs: object,
     ) -> object:
         """Keras' predict; raises as `fit`. Of endless views an epoch."""
+        _check_callbacks(kwargs.get("callbacks"))
         x, steps = self._built_for(x), keras_data.steps_of(x, steps)
         return super().predict(self._checked(x), *args, steps=steps, **kwargs)
 
@@ -147,6 +185,7 @@ class Model(keras.Model):
         Before anything is traced: an error there would leave a step that no
         other data could train.
         """
+        keras_2.refuse_keras_3(x=x)
         first, x = keras_data.first_of(x, self.built)
         shape = keras_data.shape_of(first, is_batch=first is not x)
         if shape is None or (self.built and shape[-1] is None):
@@ -257,7 +296,11 @@ class Model(keras.Model):
 
 
 def _check_callbacks(callbacks: object) -> None:
-    """Raises ValueError for what could not be saved after the first epoch."""
+    """Raises ValueError for what could not be saved after the first epoch.
+
+    And TypeError for what is of Keras 3.
+    """
+    keras_2.refuse_keras_3(callbacks=callbacks)
     for callback in tf.nest.flatten(callbacks):
         if isinstance(callback, keras.callbacks.ModelCheckpoint):
             if not callback.save_weights_only:

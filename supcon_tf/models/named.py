@@ -41,7 +41,7 @@ def named_encoder(
     Args:
       architecture: "keras:NAME", a class of `keras.applications` without its
         classifier; or "package.module:function", which returns a Keras model
-        as `BackboneEncoder` takes it, or an encoder. It is imported, so its
+        as `BackboneEncoder` takes it, of Keras 2 or 3, or an encoder. It is imported, so its
         code runs; a module that lies in a run directory is refused.
       image_size: side of the images in pixels.
       channels: of the images; a function's network has its own.
@@ -58,13 +58,15 @@ def named_encoder(
     Raises:
       ValueError: there is no such network or function, it takes no images so
         small, or returns no model.
+      TypeError: a function returns something else of Keras 3.
     """
     make = _maker(architecture, image_size)
     if not architecture.startswith(_KERAS):
         with _precision_of_keras_3():
-            made = make()
+            made = backbone.of_keras_2(make())
+        keras_2.refuse_keras_3(architecture=made)
         exceptions.require(
-            isinstance(made, keras.Model) or keras_2.is_keras_3(made),
+            isinstance(made, keras.Model),
             f"`architecture` {architecture} must return a keras.Model",
             type(made),
         )
@@ -138,7 +140,7 @@ def imagenet_weights(architecture: str, image_size: int) -> list[np.ndarray]:
 @contextlib.contextmanager
 def _precision_of_keras_3() -> Iterator[None]:
     """Meanwhile the global policy of Keras 3 is that of Keras 2."""
-    if keras_2.PACKAGE == "keras":  # alone
+    if keras_2.PACKAGE == "keras":  # which is alone
         yield
         return
     of_3 = importlib.import_module("keras").config

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions, files
+from supcon_tf import exceptions, files, keras_2
 from supcon_tf.keras_2 import keras
 from supcon_tf.models import base, layers
 
@@ -45,8 +45,10 @@ def load_weights(encoder: keras.Model, path: str | os.PathLike[str]) -> None:
     Raises:
       ValueError: it cannot be read, or does not have exactly the weights of
         the encoder.
+      TypeError: the encoder is of Keras 3.
       FileNotFoundError: there is no such file.
     """
+    keras_2.refuse_keras_3(encoder=encoder)
     path = files.expanded(path, "weights")
     if not tf.io.gfile.exists(path):
         raise exceptions.NotFound(f"`weights` must exist, got {path}")
@@ -292,6 +294,11 @@ def _load_h5(target: keras.Model, path: str) -> None:
 def _load_saved_model(target: keras.Model, path: str) -> None:
     variables = os.path.join(files.literal(path), "variables", "variables")
     names = [name for name, _ in tf.train.list_variables(variables)]
+    if any(name.startswith("_all_variables/") for name in names):
+        raise exceptions.InvalidValue(
+            "a SavedModel by `export` of Keras 3 does not name its weights; "
+            'save_weights("its.weights.h5") of the network does'
+        )
     own = [name for name in names if name.startswith("weights/")]
     parts = {"root": target}
     if own:  # an export of ours: the encoder's, then those of its classifier

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from supcon_tf import exceptions, models
+from supcon_tf import exceptions, keras_2, models
 from supcon_tf.keras_2 import keras
 
 Classifier = Callable[[tf.Tensor], tf.Tensor]
@@ -20,7 +20,10 @@ def parts(
     Raises:
       ValueError: cosines are to become probabilities, and the model has not
         the loss that says at which scale.
+      TypeError: the classifier is of Keras 3.
     """
+    model = models.backbone.of_keras_2(model)
+    keras_2.refuse_keras_3(encoder=model, classifier=classifier)
     if isinstance(classifier, models.LinearClassifier | models.ClassifierModel):
         classifier = parts(classifier, None)[1]
     if not hasattr(model, "classifier") or not hasattr(model, "encoder"):

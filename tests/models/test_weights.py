@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from supcon_tf import models, serving
-from supcon_tf.keras_2 import keras
+from supcon_tf.keras_2 import PACKAGE, keras
 
 SIDE = 32
 
@@ -328,3 +328,108 @@ def test_efficientnet_divides_by_the_deviation_as_keras_does(
         np.testing.assert_allclose(
             encoder(pixels), expected, rtol=1e-4, atol=1e-5
         )
+
+
+def save_of_keras_3(network, path):
+    """Writes a network, with weights that differ, and what it makes of images.
+
+    Returns the outputs.
+    """
+    rng = np.random.default_rng(0)
+    for weight in network.weights:
+        low = 0.9 if weight.name in ("gamma", "moving_variance") else -0.05
+        values = rng.uniform(low, low + 0.1, weight.shape)
+        kept = weight.name in ("kernel", "depthwise_kernel", "mean", "variance")
+        if weight.shape and not kept:
+            weight.assign(values)
+    network.save(path)
+    return network.predict(images().astype(np.float32), verbose=0)
+
+
+@pytest.mark.skipif(PACKAGE == "keras", reason="Keras 2 alone is installed")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "MobileNet",
+        "EfficientNetB0",
+        pytest.param("ResNet50", marks=pytest.mark.slow),
+        pytest.param("ConvNeXtTiny", marks=pytest.mark.slow),
+    ],
+)
+def test_archives_of_keras_3_are_read(name, tmp_path):
+    import keras as keras_3
+
+    network = getattr(keras_3.applications, name)(
+        include_top=False, weights=None, input_shape=(SIDE, SIDE, 3)
+    )
+    expected = save_of_keras_3(network, tmp_path / "network.keras")
+    encoder = models.named_encoder(f"keras:{name}", SIDE)
+    encoder.build((None, SIDE, SIDE, 3))
+    models.load_weights(encoder, tmp_path / "network.keras")
+    made = encoder.backbone(images().astype(np.float32), training=False)
+    assert np.abs(made - expected).max() < 1e-5 * np.abs(expected).max()
+
+
+@pytest.mark.skipif(PACKAGE == "keras", reason="Keras 2 alone is installed")
+def test_a_part_of_an_archive_of_keras_3_is_read(tmp_path):
+    """Of a model with a classifier and an optimizer's state."""
+    import keras as keras_3
+
+    make = {"include_top": False, "weights": None, "alpha": 0.25}
+    part = keras_3.applications.MobileNet(**make, input_shape=(SIDE, SIDE, 3))
+    layers = keras_3.layers.Flatten(), keras_3.layers.Dense(2)
+    whole = keras_3.Sequential([part, *layers])
+    whole.compile("adam", "mse")
+    whole.optimizer.build(whole.trainable_variables)
+    whole.save(tmp_path / "whole.keras")
+    expected = part.predict(images().astype(np.float32), verbose=0)
+    own = keras.applications.MobileNet(**make, input_shape=(SIDE, SIDE, 3))
+    encoder = models.BackboneEncoder(own)
+    encoder.build((None, SIDE, SIDE, 3))
+    models.load_weights(encoder, tmp_path / "whole.keras")
+    made = own(images().astype(np.float32), training=False)
+    assert np.abs(made - expected).max() < 1e-5 * np.abs(expected).max()
+
+
+@pytest.mark.skipif(PACKAGE == "keras", reason="Keras 2 alone is installed")
+def test_an_export_of_keras_3_is_refused(tmp_path, capfd):
+    import keras as keras_3
+
+    layers = keras_3.layers.Conv2D(4, 3), keras_3.layers.Flatten()
+    theirs = keras_3.Sequential([keras_3.Input([SIDE, SIDE, 3]), *layers])
+    theirs.export(tmp_path / "theirs", verbose=False)
+    encoder = backbone_encoder(0)
+    capfd.readouterr()
+    with pytest.raises(ValueError, match="by `export` of Keras 3") as caught:
+        models.load_weights(encoder, tmp_path / "theirs")
+    line = str(caught.value).replace(str(tmp_path), "")
+    assert 'save_weights("its.weights.h5")' in line
+    assert "\n" not in line and len(line) <= 400
+    assert capfd.readouterr() == ("", "")
+
+
+class Many(keras.layers.Layer):
+    """A layer of a hundred weights of its own."""
+
+    def build(self, input_shape):
+        self.all = [self.add_weight(f"weight_{i}", [3, 3]) for i in range(100)]
+        super().build(input_shape)
+
+    def call(self, inputs):
+        return inputs @ self.all[0]
+
+
+def test_what_does_not_fit_is_a_short_line(tmp_path):
+    """Keras names all weights of a layer that it cannot load."""
+
+    def encoder(layers):
+        encoder = models.as_encoder(keras.Sequential(layers))
+        encoder.build((None, SIDE, SIDE, 3))
+        return encoder
+
+    layers = [keras.layers.Dense(3, use_bias=False) for _ in range(100)]
+    encoder(layers).backbone.save_weights(tmp_path / "dense.weights.h5")
+    with pytest.raises(ValueError, match="expected 100 variables") as caught:
+        models.load_weights(encoder([Many()]), tmp_path / "dense.weights.h5")
+    line = str(caught.value).replace(str(tmp_path), "")
+    assert "\n" not in line and len(line) <= 400

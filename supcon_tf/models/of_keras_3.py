@@ -198,8 +198,8 @@ class Backbone(keras.Model):
                 raise exceptions.InvalidValue(
                     "`backbone` must add nothing to the loss, which Keras 2 "
                     f"would not see, got {layer.name} with a regularizer or "
-                    "add_loss: --weight_decay, or weight_decay of the "
-                    "optimizer, regularizes all kernels"
+                    "add_loss; an optimizer of ours regularizes all kernels, "
+                    "as training.SGD(l2=1e-4)"
                 )
 
     def _check_statistics(self) -> None:

@@ -56,8 +56,12 @@ def supcon_model(jit_compile=False, momentum=False, **options):
 
 @pytest.mark.parametrize("form", RANGES)
 @pytest.mark.parametrize("count", [1, 8])
-def test_a_call_is_refused(policy, form, count):
+@pytest.mark.parametrize(
+    "precision", ["float32", "mixed_bfloat16", "mixed_float16"]
+)
+def test_a_call_is_refused(float32_policy, precision, form, count):
     """Of one image too, in double and in half precision too."""
+    keras.mixed_precision.set_global_policy(precision)
     network = encoder()
     for dtype in (np.float32, np.float64, tf.bfloat16):
         with pytest.raises(ValueError, match=f"{RULE} .*by 255.*, got "):

@@ -1,0 +1,232 @@
+"""Objects of Keras 3 in models of ours, and ours in models of Keras 3.
+
+Each is an error of one line at once, or works: none is silent.
+"""
+
+import inspect
+import warnings
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import (
+    augment,
+    data,
+    exceptions,
+    losses,
+    models,
+    serving,
+    training,
+)
+from supcon_tf.keras_2 import PACKAGE, keras
+
+if PACKAGE == "keras":
+    pytest.skip("Keras 2 alone is installed", allow_module_level=True)
+import keras as keras_3  # noqa: E402
+
+SIDE = 8
+VIEWS = np.zeros([4, 2, SIDE, SIDE, 3], np.uint8)
+LABELS = np.array([0, 0, 1, 1])
+ROWS = np.random.default_rng(0).normal(size=[4, 6]).astype(np.float32)
+
+
+def network_3():
+    layers = keras_3.layers.Conv2D(4, 3), keras_3.layers.Flatten()
+    return keras_3.Sequential([keras_3.Input([SIDE, SIDE, 3]), *layers])
+
+
+class Batches(keras_3.utils.PyDataset):
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return VIEWS, LABELS
+
+
+def encoder():
+    return keras.Sequential([keras.layers.Conv2D(4, 3), keras.layers.Flatten()])
+
+
+def model(**parts):
+    made = {"projection_head": models.ProjectionHead(4, ()), **parts}
+    return models.SupConModel(encoder(), **made)
+
+
+def compiled(optimizer="sgd", loss=None, metrics=None):
+    made = model()
+    made.compile(optimizer, loss or losses.SupConLoss(), metrics)
+    return made
+
+
+def fit(x=VIEWS, y=LABELS, **options):
+    return compiled().fit(x, y, verbose=0, **options)
+
+
+# An argument, and what is given something of Keras 3 as it.
+GIVEN = {
+    "encoder": lambda: models.as_encoder(keras_3.layers.Dense(2)),
+    "encoder to load into": lambda: models.load_weights(network_3(), "a.h5"),
+    "encoder to represent": lambda: training.represent(
+        network_3(), data.load("digits", "test")
+    ),
+    "classifier to export": lambda: serving.export_saved_model(
+        encoder(),
+        "export",
+        classifier=keras_3.layers.Dense(2),
+        image_size=SIDE,
+        class_names=["a", "b"],
+    ),
+    "backbone": lambda: models.BackboneEncoder(keras_3.layers.Dense(2)),
+    "projection_head": lambda: model(projection_head=network_3()),
+    "classifier": lambda: model(classifier=keras_3.layers.Dense(2)),
+    "optimizer": lambda: compiled(keras_3.optimizers.SGD(0.1)),
+    "loss": lambda: compiled(loss=keras_3.losses.MeanSquaredError()),
+    "metrics": lambda: compiled(metrics={"a": [keras_3.metrics.Mean()]}),
+    "callbacks": lambda: fit(callbacks=[keras_3.callbacks.EarlyStopping()]),
+    "x": lambda: fit(Batches(), None),
+    "validation_data": lambda: fit(validation_data=Batches()),
+    "dtype": lambda: models.ProjectionHead(
+        4, (), dtype=keras_3.DTypePolicy("mixed_bfloat16")
+    ),
+    "inputs": lambda: models.ProjectionHead(4, ())(keras_3.Input([6])),
+}
+
+
+def one_line_of(function):
+    with pytest.raises(TypeError) as caught:
+        function()
+    assert isinstance(caught.value, exceptions.WrongKeras)
+    line = str(caught.value)
+    assert "\n" not in line and len(line) <= 400
+    return line
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_what_is_of_keras_3_is_refused(name):
+    line = one_line_of(GIVEN[name])
+    argument = name.partition(" ")[0]
+    assert line.startswith(f"`{argument}` must be of Keras 2, got ")
+    assert "of Keras 3: make it with `from supcon_tf.keras_2 import" in line
+
+
+def test_a_network_has_another_way():
+    assert 'save_weights("its.weights.h5")' in one_line_of(GIVEN["projection_head"])
+    assert "save_weights" not in one_line_of(GIVEN["optimizer"])
+
+
+def test_a_function_of_the_tools_returns_a_model(tmp_path, monkeypatch):
+    (tmp_path / "theirs_3.py").write_text(
+        "import keras\n"
+        "def layer():\n"
+        "    return keras.layers.Conv2D(4, 3)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    line = one_line_of(lambda: models.named_encoder("theirs_3:layer", SIDE))
+    assert line.startswith("`architecture` must be of Keras 2, got Conv2D")
+
+
+def in_keras_3(loss, metrics=(), **options):
+    made = keras_3.Sequential([keras_3.Input([6]), keras_3.layers.Dense(4)])
+    made.compile("sgd", loss, metrics=[*metrics], **options)
+    return made
+
+
+def called(name):
+    return f"`{name}` must be in a model of Keras 2, got a call by Keras 3"
+
+
+@pytest.mark.parametrize("labels", ["integers", "one-hot"])
+@pytest.mark.parametrize("options", [{}, {"run_eagerly": True}])
+def test_a_loss_in_keras_3_is_refused(labels, options):
+    """It would leave out the weights of samples, and say nothing."""
+    y = LABELS if labels == "integers" else np.eye(2)[LABELS]
+    made = in_keras_3(losses.SupConLoss(), **options)
+    line = one_line_of(lambda: made.fit(ROWS, y, verbose=0))
+    assert line.startswith(called("SupConLoss")) and "tf_keras" in line
+
+
+def test_a_loss_in_a_function_is_refused():
+    own = losses.SimCLRLoss()
+    made = in_keras_3(lambda y_true, y_pred: own(y_true, y_pred))
+    line = one_line_of(lambda: made.fit(ROWS, LABELS, verbose=0))
+    assert line.startswith(called("SimCLRLoss"))
+
+
+def test_every_loss_and_metric_looks_who_calls():
+    for kind in vars(losses).values():
+        if inspect.isclass(kind) and issubclass(kind, keras.losses.Loss):
+            assert issubclass(kind, losses.inputs.Loss), kind
+        if inspect.isclass(kind) and issubclass(kind, keras.metrics.Metric):
+            base = losses.diagnostics.__globals__["_Diagnostic"]
+            assert kind.update_state is base.update_state, kind
+
+
+def test_a_metric_in_keras_3_is_refused():
+    """Its means would be taken for values of each sample."""
+    for metric in losses.diagnostics():
+        made = in_keras_3("mse", [metric])
+        line = one_line_of(lambda made=made: made.fit(ROWS, ROWS[:, :4]))
+        assert line.startswith(called(type(metric).__name__))
+
+
+def test_a_direct_call_is_nobody_elses():
+    """Of tensors that are the same in both."""
+    labels = keras_3.ops.convert_to_tensor(LABELS)
+    rows = keras_3.ops.convert_to_tensor(ROWS)
+    expected = losses.SupConLoss()(LABELS, ROWS)
+    assert float(losses.SupConLoss()(labels, rows)) == float(expected)
+
+
+class Around(keras_3.Model):
+    """A model of Keras 3 that calls an encoder of ours."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.part = models.Encoder("vgg8", width=0.05)
+        self.dense = keras_3.layers.Dense(2)
+        self.options = options
+
+    def call(self, images):
+        return self.dense(self.part(images, **self.options))
+
+
+def test_an_encoder_in_keras_3_would_not_train():
+    images = np.zeros([2, 32, 32, 3], np.uint8)
+    with pytest.raises(TypeError, match="`Encoder` must be in a model of Kera"):
+        Around()(images)
+    assert Around(training=False)(images).shape == (2, 2)
+
+
+def test_layers_of_keras_3_augment():
+    """They take pixels and return them; Keras 3 draws in tf.data as well."""
+    turn = keras_3.Sequential([keras_3.layers.RandomRotation(0.2)])
+    digits = data.load("digits", "train")
+    options = {"crop_area": None, "horizontal_flip": False}
+    views = data.make_views(digits, 8, augmentation=turn, **options)
+    batches = [views for views, _ in views.take(2)]
+    assert batches[0].dtype == tf.uint8
+    assert (batches[0][:, 0] != batches[0][:, 1]).numpy().any()
+    pixels = tf.zeros([2, SIDE, SIDE, 3], tf.uint8)
+    black = augment.policy(turn)(pixels, [[0, 1], [0, 2]])
+    assert black.shape == pixels.shape and not black.numpy().any()
+
+
+def test_a_precision_of_keras_3_alone_is_told(float32_policy):
+    def told():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            compiled()
+        return [str(x.message) for x in caught if "policy of" in str(x.message)]
+
+    assert told() == []
+    before = keras_3.config.dtype_policy()
+    try:
+        keras_3.mixed_precision.set_global_policy("mixed_bfloat16")
+        (line,) = told()
+        assert line.startswith("the policy of Keras 3, mixed_bfloat16, has no")
+        assert "\n" not in line and len(line) <= 400
+        keras.mixed_precision.set_global_policy("mixed_bfloat16")
+        assert told() == []
+    finally:
+        keras_3.config.set_dtype_policy(before)
