@@ -111,15 +111,15 @@ def test_what_is_of_keras_3_is_refused(name):
 
 
 def test_a_network_has_another_way():
-    assert 'save_weights("its.weights.h5")' in one_line_of(GIVEN["projection_head"])
+    assert 'save_weights("its.weights.h5")' in one_line_of(
+        GIVEN["projection_head"]
+    )
     assert "save_weights" not in one_line_of(GIVEN["optimizer"])
 
 
 def test_a_function_of_the_tools_returns_a_model(tmp_path, monkeypatch):
     (tmp_path / "theirs_3.py").write_text(
-        "import keras\n"
-        "def layer():\n"
-        "    return keras.layers.Conv2D(4, 3)\n"
+        "import keras\ndef layer():\n    return keras.layers.Conv2D(4, 3)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     line = one_line_of(lambda: models.named_encoder("theirs_3:layer", SIDE))
