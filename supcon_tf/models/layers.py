@@ -51,6 +51,12 @@ def parts(model: tf.Module) -> Iterator[object]:
         yield from getattr(module, "network_layers", ())
 
 
+def random_states(model: tf.Module) -> list[tf.Variable]:
+    """What the random layers of networks of Keras 3 in a model draw by."""
+    found = (getattr(x, "random_states", []) for x in model.submodules)
+    return [state for states in found for state in states]
+
+
 def spans_replicas(model: keras.Model) -> bool:
     """Whether `model` trains on several replicas, so that BN needs a sync.
 

@@ -41,8 +41,9 @@ def named_encoder(
     Args:
       architecture: "keras:NAME", a class of `keras.applications` without its
         classifier; or "package.module:function", which returns a Keras model
-        as `BackboneEncoder` takes it, of Keras 2 or 3, or an encoder. It is imported, so its
-        code runs; a module that lies in a run directory is refused.
+        as `BackboneEncoder` takes it, of Keras 2 or 3, or an encoder. It is
+        imported, so its code runs; a module that lies in a run directory is
+        refused.
       image_size: side of the images in pixels.
       channels: of the images; a function's network has its own.
       **options: of `BackboneEncoder`, but for `preprocessing`, which is that of

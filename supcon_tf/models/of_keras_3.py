@@ -226,6 +226,12 @@ class Backbone(keras.Model):
         }
         return self._variables(lambda variable: id(variable) in own)
 
+    @property
+    def random_states(self) -> list[tf.Variable]:
+        """What its random layers draw by."""
+        own = {id(variable) for variable in self.network.weights}
+        return self._variables(lambda variable: id(variable) not in own)
+
     def _variables(self, is_wanted: object) -> list[tf.Variable]:
         """TensorFlow's variables of some of the network's."""
         if not self.built:
