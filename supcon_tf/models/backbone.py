@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
@@ -28,7 +30,8 @@ class BackboneEncoder(base.Model):
         `keras.applications`: "none", 0..255; "tf", -1..1; "torch", less
         ImageNet's mean and divided by its deviation; "caffe", BGR less the
         mean. "auto" is "none" for a backbone that has a layer for it, Rescaling
-        or Normalization, and else "tf".
+        or Normalization, and else "tf". Or (scale, offset), numbers or lists
+        with one of each channel: pixels * scale + offset.
       normalize: put out r / ||r|| as in the paper, not the pooled features.
       synchronized_bn: BN statistics over all replicas of the strategy, in all
         batch norm of the backbone. Without effect on one replica.
@@ -61,7 +64,7 @@ class BackboneEncoder(base.Model):
     def __init__(
         self,
         backbone: keras.Model,
-        preprocessing: str = "auto",
+        preprocessing: str | Sequence[object] = "auto",
         normalize: bool = True,
         synchronized_bn: bool = True,
         *,
@@ -76,7 +79,10 @@ class BackboneEncoder(base.Model):
             "`backbone` must be a keras.Model",
             type(backbone),
         )
-        exceptions.require_one_of(_MODES, "preprocessing", preprocessing)
+        if isinstance(preprocessing, str):
+            exceptions.require_one_of(_MODES, "preprocessing", preprocessing)
+        else:
+            preprocessing = _scale_and_offset(preprocessing)
         self.backbone = backbone
         self.preprocessing = preprocessing
         self.normalize = normalize
@@ -140,7 +146,7 @@ class BackboneEncoder(base.Model):
         """[B, H, W, C] uint8, or float in 0..255, to [B, dim] float32."""
         shape = layers.check_images(images.shape)
         exceptions.require(
-            self._mode in ("none", "tf") or shape[-1] == 3,
+            self._mode not in ("torch", "caffe") or shape[-1] == 3,
             f"`preprocessing` {self._mode} must have images of 3 channels",
             shape[-1],
         )
@@ -155,9 +161,29 @@ class BackboneEncoder(base.Model):
         x = tf.cast(images, tf.float32)
         if self._mode == "none":
             return x
+        if not isinstance(self._mode, str):
+            scale, offset = (tf.constant(part, x.dtype) for part in self._mode)
+            return x * scale + offset
         return keras.applications.imagenet_utils.preprocess_input(
             x, data_format="channels_last", mode=self._mode
         )
+
+
+def _scale_and_offset(pair: Sequence[object]) -> tuple:
+    """Both as numbers, or as tuples with one of each channel."""
+    try:
+        arrays = [np.asarray(part, float) for part in pair]
+    except (TypeError, ValueError):
+        arrays = []
+    exceptions.require(
+        len(arrays) == 2 and all(part.ndim <= 1 for part in arrays),
+        f"`preprocessing` must be one of {', '.join(_MODES)}, or a scale and "
+        "an offset of pixels",
+        pair,
+    )
+    return tuple(
+        tuple(part.tolist()) if part.ndim else float(part) for part in arrays
+    )
 
 
 def of_keras_2(model: object) -> object:
