@@ -23,8 +23,9 @@ import matplotlib
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-matplotlib.use("module://matplotlib_inline.backend_inline")
 shell, outputs = InteractiveShell.instance(), []
+# Behind the shell: pyplot, which Keras 3 imports, loads it at once.
+matplotlib.use("module://matplotlib_inline.backend_inline")
 shell.display_formatter.active_types = ["text/plain", "image/png"]
 with open(sys.argv[1]) as file:
     cells = json.load(file)
