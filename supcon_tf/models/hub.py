@@ -16,6 +16,7 @@ from supcon_tf.keras_2 import keras
 PREFIX = "keras_hub:"
 POOLINGS = "auto", "class_token", "mean", "both"
 _CONFIGS = "config.json", "image_converter.json"
+_OF_HUGGING_FACE = "preprocessor_config.json"
 _MAX_BYTES = 2**20  # of a config
 # Whose objects a config may make.
 _TRUSTED = "builtins", "keras", "keras_hub"
@@ -169,25 +170,33 @@ def _check_folder(folder: str) -> None:
         path = os.path.join(folder, name)
         if not os.path.isfile(path):
             continue
-        exceptions.require(
-            os.path.getsize(path) <= _MAX_BYTES,
-            f"{name} of a preset must be at most {_MAX_BYTES} bytes",
-            path,
-        )
-        try:
-            with open(path, encoding="utf-8") as file:
-                config = json.load(file)
-        except (ValueError, RecursionError) as error:
-            raise exceptions.InvalidValue(
-                f"{path} must be JSON, got: {exceptions.one_line(error)}"
-            ) from error
-        for module in _modules(config):
+        for module in _modules(_read_config(path)):
             exceptions.require(
                 str(module).partition(".")[0] in _TRUSTED,
                 f"{name} of a preset must make objects of Keras and KerasHub "
                 "alone",
                 f"{module} in {path}",
             )
+
+
+def _read_config(path: str) -> dict[str, object]:
+    """A file of a preset; raises ValueError for none that can be read."""
+    exceptions.require(
+        os.path.getsize(path) <= _MAX_BYTES,
+        f"a config of a preset must be at most {_MAX_BYTES} bytes",
+        path,
+    )
+    try:
+        with open(path, encoding="utf-8") as file:
+            config = json.load(file)
+    except (ValueError, RecursionError) as error:
+        raise exceptions.InvalidValue(
+            f"{path} must be JSON, got: {exceptions.one_line(error)}"
+        ) from error
+    exceptions.require(
+        isinstance(config, dict), f"{path} must be an object of JSON", config
+    )
+    return config
 
 
 def _modules(config: object) -> Iterator[object]:
@@ -224,15 +233,35 @@ def _preprocessing(hub: types.ModuleType, preset: str) -> str | tuple:
     try:
         converter = hub.layers.ImageConverter.from_preset(preset)
     except Exception:  # of many kinds, for a preset that has none
-        return "auto"
-    if converter.scale is None and converter.offset is None:
+        converter = None
+    if converter is None:
+        return _of_hugging_face(preset)
+    scale, offset = converter.scale, converter.offset
+    if scale is None and offset is None:
         return "none"
-    pair = converter.scale, converter.offset
-    scale, offset = (
-        default if x is None else np.asarray(x, float).reshape(-1).tolist()
-        for x, default in zip(pair, ([1.0], [0.0]), strict=True)
-    )
-    return scale, offset
+    return _listed(scale, 1.0), _listed(offset, 0.0)
+
+
+def _listed(numbers: object, default: float) -> list[float]:
+    """One number, or one of each channel, of what a converter has."""
+    return np.asarray(default if numbers is None else numbers).ravel().tolist()
+
+
+def _of_hugging_face(folder: str) -> str | tuple:
+    """The same of a folder that Hugging Face wrote; "auto" for no such file."""
+    path = os.path.join(folder, _OF_HUGGING_FACE)
+    if not os.path.isfile(path):
+        return "auto"
+    config = _read_config(path)
+    scale, mean, deviation = 1.0, 0.0, 1.0
+    if config.get("do_rescale", True):
+        scale = config.get("rescale_factor", 1 / 255)
+    if config.get("do_normalize", True):
+        mean = config.get("image_mean", mean)
+        deviation = config.get("image_std", deviation)
+    deviation = np.asarray(deviation, float)
+    pair = scale / deviation, -np.asarray(mean, float) / deviation
+    return tuple(_listed(numbers, 0.0) for numbers in pair)
 
 
 def _resized(own: object, value: np.ndarray) -> np.ndarray:

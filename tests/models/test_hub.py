@@ -1,5 +1,6 @@
 """Networks of KerasHub by the name of a preset: here folders, no network."""
 
+import importlib
 import json
 import sys
 
@@ -184,6 +185,52 @@ def test_a_run_with_a_preset(preset, tiny_settings, tmp_path):
         epochs=0,
     )
     assert training.pretrain(other).recorded(type(other)).lora_rank == 2
+
+
+def of_torch(weight):
+    """The name and array of a weight in PyTorch, by those in TensorFlow."""
+    name, value = weight.name.removesuffix(":0"), weight.numpy()
+    parts = name.replace("layer_._", "layer/").split("/")[1:]
+    if parts[-1] == "kernel":
+        value = value.transpose({2: (1, 0), 4: (3, 2, 0, 1)}[value.ndim])
+    names = {"kernel": "weight", "gamma": "weight", "beta": "bias"}
+    parts[-1] = names.get(parts[-1], parts[-1])
+    return ".".join(parts), np.ascontiguousarray(value)
+
+
+@pytest.mark.parametrize("side", [SIDE, 64])
+def test_a_folder_of_hugging_face(side, tmp_path):
+    """Random weights, against the forward pass of transformers."""
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("sentencepiece")  # which KerasHub imports
+    theirs = transformers.TFViTForImageClassification(
+        transformers.ViTConfig(
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=32,
+            image_size=SIDE,
+            patch_size=8,
+            layer_norm_eps=1e-6,  # KerasHub's, whatever the config says
+        )
+    )
+    pixels = (IMAGES / 255 - [0.5, 0.4, 0.3]) / 0.25
+    pixels = pixels.transpose(0, 3, 1, 2).astype(np.float32)
+    answer = theirs(pixel_values=pixels, output_hidden_states=True)
+    tokens = theirs.vit.layernorm(answer.hidden_states[-1]).numpy()
+    theirs.config.architectures = ["ViTForImageClassification"]
+    theirs.config.save_pretrained(str(tmp_path))
+    arrays = dict(map(of_torch, theirs.weights))
+    safetensors = importlib.import_module("safetensors.numpy")
+    safetensors.save_file(arrays, tmp_path / "model.safetensors")
+    config = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.25] * 3}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
+    encoder = with_weights(tmp_path, side, normalize=False, pooling="both")
+    if side != SIDE:  # the positions of a larger image
+        assert np.isfinite(encoder(np.zeros([1, side, side, 3], "uint8"))).all()
+        return
+    expected = np.concatenate([tokens[:, 0], tokens[:, 1:].mean(axis=1)], 1)
+    np.testing.assert_allclose(encoder(IMAGES), expected, atol=1e-4)
 
 
 def test_a_folder_of_others_makes_no_objects_of_theirs(preset, tmp_path):
