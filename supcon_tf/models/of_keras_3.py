@@ -219,43 +219,46 @@ class Backbone(keras.Model):
     @property
     def statistics(self) -> list[tf.Variable]:
         """What a forward pass in training moves, but for random states."""
-        own = {
-            id(variable)
-            for layer in self.network_layers
-            for variable in layer._non_trainable_variables
-        }
-        return self._variables(lambda variable: id(variable) in own)
+        return self._variables_of(
+            [
+                variable
+                for layer in self.network_layers
+                for variable in layer._non_trainable_variables
+            ]
+        )
 
     @property
     def random_states(self) -> list[tf.Variable]:
         """What its random layers draw by."""
-        own = {id(variable) for variable in self.network.weights}
-        return self._variables(lambda variable: id(variable) not in own)
+        weights = {id(weight) for weight in self.network.weights}
+        return self._variables_of(
+            [x for x in self._of.variables if id(x) not in weights]
+        )
 
-    def _variables(self, is_wanted: object) -> list[tf.Variable]:
-        """TensorFlow's variables of some of the network's."""
+    def _variables_of(
+        self, variables: Sequence[keras_3.Variable]
+    ) -> list[tf.Variable]:
+        """TensorFlow's, of some of Keras 3, in its order; none unbuilt."""
         if not self.built:
             return []
+        own = {id(variable) for variable in variables}
         pairs = zip(self._of.variables, self.state, strict=True)
-        return [of_tf for variable, of_tf in pairs if is_wanted(variable)]
+        return [of_tf for variable, of_tf in pairs if id(variable) in own]
 
     @property
     def weights(self) -> list[tf.Variable]:
         """The weights and statistics, in the order of Keras 3."""
-        own = {id(variable) for variable in self.network.weights}
-        return self._variables(lambda variable: id(variable) in own)
+        return self._variables_of(self.network.weights)
 
     @property
     def trainable_weights(self) -> list[tf.Variable]:
         """The weights that the network lets train."""
-        own = {id(variable) for variable in self.network.trainable_weights}
-        return self._variables(lambda variable: id(variable) in own)
+        return self._variables_of(self.network.trainable_weights)
 
     @property
     def non_trainable_weights(self) -> list[tf.Variable]:
         """The others, and the statistics."""
-        own = {id(variable) for variable in self.network.non_trainable_weights}
-        return self._variables(lambda variable: id(variable) in own)
+        return self._variables_of(self.network.non_trainable_weights)
 
     @property
     def _trainable(self) -> bool:
