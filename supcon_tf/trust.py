@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from supcon_tf import exceptions, flagfiles
 
-_KERAS = "keras:"
+# What names a network of a library, and no module.
+_NETWORKS = "keras:", "keras_hub:"
 # What makes a folder a run directory, or a stage of one.
 _RECORD = "settings.flags"
 
@@ -34,7 +35,7 @@ def names_module(architecture: str) -> bool:
       >>> [trust.names_module(x) for x in ("vgg8", "keras:VGG16", "mine:net")]
       [False, False, True]
     """
-    return ":" in architecture and not architecture.startswith(_KERAS)
+    return ":" in architecture and not architecture.startswith(_NETWORKS)
 
 
 def given(architecture: str) -> str | None:

@@ -65,20 +65,19 @@ def fit(x=VIEWS, y=LABELS, **options):
 
 # An argument, and what is given something of Keras 3 as it.
 GIVEN = {
-    "encoder": lambda: models.as_encoder(network_3()),
-    "encoder of stage 1": lambda: models.SupConModel(
-        network_3(), models.ProjectionHead(4, ())
-    ),
-    "encoder of stage 2": lambda: models.LinearClassifier(network_3(), 2),
-    "encoder of a classifier": lambda: models.ClassifierModel(network_3(), 2),
+    "encoder": lambda: models.as_encoder(keras_3.layers.Dense(2)),
     "encoder to load into": lambda: models.load_weights(network_3(), "a.h5"),
     "encoder to represent": lambda: training.represent(
         network_3(), data.load("digits", "test")
     ),
-    "encoder to export": lambda: serving.export_saved_model(
-        network_3(), "export", image_size=SIDE, class_names=["a", "b"]
+    "classifier to export": lambda: serving.export_saved_model(
+        encoder(),
+        "export",
+        classifier=keras_3.layers.Dense(2),
+        image_size=SIDE,
+        class_names=["a", "b"],
     ),
-    "backbone": lambda: models.BackboneEncoder(network_3()),
+    "backbone": lambda: models.BackboneEncoder(keras_3.layers.Dense(2)),
     "projection_head": lambda: model(projection_head=network_3()),
     "classifier": lambda: model(classifier=keras_3.layers.Dense(2)),
     "optimizer": lambda: compiled(keras_3.optimizers.SGD(0.1)),
@@ -112,19 +111,19 @@ def test_what_is_of_keras_3_is_refused(name):
 
 
 def test_a_network_has_another_way():
-    assert 'save_weights("its.weights.h5")' in one_line_of(GIVEN["backbone"])
+    assert 'save_weights("its.weights.h5")' in one_line_of(
+        GIVEN["projection_head"]
+    )
     assert "save_weights" not in one_line_of(GIVEN["optimizer"])
 
 
-def test_a_function_of_the_tools_returns_keras_2(tmp_path, monkeypatch):
+def test_a_function_of_the_tools_returns_a_model(tmp_path, monkeypatch):
     (tmp_path / "theirs_3.py").write_text(
-        "import keras\n"
-        "def network():\n"
-        "    return keras.Sequential([keras.layers.Conv2D(4, 3)])\n"
+        "import keras\ndef layer():\n    return keras.layers.Conv2D(4, 3)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    line = one_line_of(lambda: models.named_encoder("theirs_3:network", SIDE))
-    assert line.startswith("`architecture` must be of Keras 2, got Sequential")
+    line = one_line_of(lambda: models.named_encoder("theirs_3:layer", SIDE))
+    assert line.startswith("`architecture` must be of Keras 2, got Conv2D")
 
 
 def in_keras_3(loss, metrics=(), **options):

@@ -74,6 +74,7 @@ BELOW = {
     },
     "measures": {"tracing"},
 }
+BELOW["keras_3"] = {"models"}
 BELOW["text"] = {
     "data",
     "files",

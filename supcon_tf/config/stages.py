@@ -29,15 +29,17 @@ class EncoderSettings(Settings):
     architecture: str = setting(
         "resnet50",
         must=(
-            f"be one of {', '.join(_OWN)}, keras:NAME or "
+            f"be one of {', '.join(_OWN)}, keras:NAME, keras_hub:PRESET or "
             "package.module:function, got {}",
             lambda name: name in _OWN or all(name.partition(":")),
         ),
         common=True,
     )
     """Encoder: resnet18, 34, 50, 101, 152 or 200, vgg8 or vgg16; keras:NAME,
-    a network of keras.applications, such as keras:MobileNetV2; or
-    package.module:function that returns a Keras model."""
+    a network of keras.applications, such as keras:MobileNetV2;
+    keras_hub:PRESET, one of KerasHub, such as
+    keras_hub:vit_base_patch16_224_imagenet21k, or a folder of one; or
+    package.module:function that returns a Keras model, of Keras 2 or 3."""
     stem: str = setting(
         "auto", choices=("auto", "cifar", "imagenet"), used_by=_OF_OWN
     )
@@ -66,6 +68,15 @@ class EncoderSettings(Settings):
     """Start the last batch norm of each residual branch at 0, as in the paper's
     code: a deep ResNet then starts as a shallow one. Small and short runs learn
     slower from there, see docs/guides/training.md."""
+    pooling: str = setting(
+        "auto", choices=("auto", "class_token", "mean", "both")
+    )
+    """keras_hub:PRESET, where it puts out tokens: the class token, the mean of
+    the patches, or both, one behind the other; auto is the class token where
+    there is one, else the mean."""
+    lora_rank: int = setting(0, at_least=0)
+    """keras_hub:PRESET: rank of low-rank updates of the attention's queries and
+    values, which alone are trained then, with their biases; 0 trains all."""
     normalize_representation: bool = True
     """L2-normalise the encoder's output, as in Sec. 3.1."""
     hidden_dims: tuple[int, ...] = (2048,)
@@ -85,6 +96,12 @@ class EncoderSettings(Settings):
                 f"--stem must be auto for {self.architecture}, which has no "
                 f"choice of stem, got {self.stem}"
             )
+        if not self.architecture.startswith("keras_hub:"):
+            self._check_left_out(
+                f"with --architecture={self.architecture}, which is no "
+                "keras_hub:PRESET",
+                *("pooling", "lora_rank"),
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +110,8 @@ class InitialSettings(Settings):
 
     weights: str | None = setting(None, common=True, path=True)
     """Weights of the encoder: imagenet (of keras:NAME, as Keras publishes
-    them), or a file .h5, .weights.h5 or .keras, or a SavedModel."""
+    them), preset (of keras_hub:PRESET, its own), or a file .h5, .weights.h5 or
+    .keras, or a SavedModel."""
     init_from: str | None = setting(None, common=True, path=True)
     """Run directory whose encoder is taken, with its architecture: of other
     data, classes and image size."""

@@ -214,11 +214,43 @@ def to_onnx(model: ImageModel) -> bytes:
     function = model.function(tf.float32)
     with silenced():
         converted, _ = tf2onnx.convert.from_function(
-            function, function.input_signature, opset=_OPSET
+            function,
+            function.input_signature,
+            opset=_OPSET,
+            custom_op_handlers={"Erfc": (_as_erf, [])},
         )
+        _keep_constants(converted.graph, function.get_concrete_function())
     for value in (*converted.graph.input, *converted.graph.output):
         value.type.tensor_type.shape.dim[0].dim_param = "N"
     return converted.SerializeToString()
+
+
+def _as_erf(graph: object, node: object, *_: object) -> None:
+    """Makes a node Erfc(x), of TensorFlow's GELU, 1 - Erf(x) in ONNX."""
+    erf = graph.make_node("Erf", node.input)
+    one = graph.make_const(f"{node.name}_one", np.ones((), np.float32))
+    graph.remove_node(node.name)
+    operands = [one.output[0], erf.output[0]]
+    graph.make_node("Sub", operands, outputs=node.output, name=node.name)
+
+
+def _keep_constants(
+    graph: object, function: tf.types.experimental.ConcreteFunction
+) -> None:
+    """Makes constants of inputs of an ONNX graph that were none.
+
+    Numbers that a network made before it was traced, as positions of tokens,
+    are constants of the function, which tf2onnx takes for inputs.
+    """
+    import onnx
+
+    values = {x.name: tf.get_static_value(x) for x in function.inputs}
+    for value in list(graph.input):
+        constant = values.get(value.name)
+        if constant is not None:
+            graph.input.remove(value)
+            tensor = onnx.numpy_helper.from_array(constant, value.name)
+            graph.initializer.append(tensor)
 
 
 def onnx_function(content: bytes) -> Function:

@@ -29,7 +29,8 @@ from supcon_tf.training import (
     materials,
 )
 
-_WEIGHTS = "imagenet"  # as Keras publishes them
+# What a network has where no weights are given, as its library publishes them.
+_WEIGHTS = {"keras": "imagenet", "keras_hub": "preset"}
 # What a training step costs beside a representation, per view: forth and back.
 _STEP_COST = 3.5
 
@@ -112,13 +113,14 @@ def _with_network(
       ValueError: there is no such network.
     """
     if None is settings.weights is settings.init_from:
+        library = settings.architecture.partition(":")[0]
         exceptions.require(
-            settings.architecture.startswith("keras:"),
+            library in _WEIGHTS,
             "--weights must name the file of the weights of a network that is "
-            "not keras:NAME",
+            "not keras:NAME or keras_hub:PRESET",
             f"none for {settings.architecture}",
         )
-        settings = dataclasses.replace(settings, weights=_WEIGHTS)
+        settings = dataclasses.replace(settings, weights=_WEIGHTS[library])
     if settings.resume and run.exists() and not settings.learning_rates:
         rates = run.recorded(type(settings)).learning_rates
         settings = dataclasses.replace(settings, learning_rates=rates)

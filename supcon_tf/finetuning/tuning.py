@@ -70,6 +70,8 @@ class Tuning:
         initial.load(settings, self.model)
         encoder = self.model.encoder
         self._start = self.model.get_weights()
+        states = models.layers.random_states(self.model)
+        self._draws = [(state, state.numpy()) for state in states]
         models.follow_statistics(encoder, self._steps)
         represent = representations.representer(
             encoder, settings.batch_size, settings.image_size
@@ -155,6 +157,8 @@ class Tuning:
     def _restart(self, frozen: candidates.Candidate) -> None:
         """Makes the model as it was, with the frozen network's classifier."""
         self.model.set_weights(self._start)
+        for state, value in self._draws:
+            state.assign(value)
         fitted = self.judge.fit(frozen.l2, self.part)
         self.model.classifier.set_weights(distribute.of_chief(*fitted))
 

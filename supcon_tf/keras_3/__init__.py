@@ -1,4 +1,4 @@
-"""For models of Keras 3: every loss and metric of ours, and views.
+"""For models of Keras 3: every loss and metric of ours, views, and `Backbone`.
 
 They are classes of Keras 3, made from those of `supcon_tf.losses`, with the
 same names and arguments. TensorFlow 2.16 and newer have Keras 3.
@@ -28,3 +28,4 @@ from supcon_tf.keras_3.losses import (
     diagnostics,
 )
 from supcon_tf.keras_3.views import Views
+from supcon_tf.models.of_keras_3 import Backbone

@@ -12,6 +12,7 @@ from supcon_tf.models.freezing import (
     ordered_layers,
 )
 from supcon_tf.models.heads import NoProjectionHead, ProjectionHead
+from supcon_tf.models.hub import load_preset
 from supcon_tf.models.layers import ClassCentres
 from supcon_tf.models.momentum import MomentumSupConModel
 from supcon_tf.models.named import (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
@@ -9,10 +11,6 @@ from supcon_tf import exceptions, keras_2, pixels
 from supcon_tf.keras_2 import keras
 from supcon_tf.models import base, layers
 
-_RESCALING = (
-    keras.layers.Rescaling,
-    keras.layers.Normalization,
-)
 _MODES = ("auto", "none", "tf", "torch", "caffe")
 
 
@@ -26,12 +24,14 @@ class BackboneEncoder(base.Model):
 
     Args:
       backbone: a `keras.Model` from images [batch, height, width, C] to
-        features [batch, dim] or a feature map [batch, height, width, dim].
+        features [batch, dim] or a feature map [batch, height, width, dim]; of
+        Keras 2, or of Keras 3, which becomes a `keras_3.Backbone`.
       preprocessing: the pixels that the backbone takes, in the words of
         `keras.applications`: "none", 0..255; "tf", -1..1; "torch", less
         ImageNet's mean and divided by its deviation; "caffe", BGR less the
         mean. "auto" is "none" for a backbone that has a layer for it, Rescaling
-        or Normalization, and else "tf".
+        or Normalization, and else "tf". Or (scale, offset), numbers or lists
+        with one of each channel: pixels * scale + offset.
       normalize: put out r / ||r|| as in the paper, not the pooled features.
       synchronized_bn: BN statistics over all replicas of the strategy, in all
         batch norm of the backbone. Without effect on one replica.
@@ -64,7 +64,7 @@ class BackboneEncoder(base.Model):
     def __init__(
         self,
         backbone: keras.Model,
-        preprocessing: str = "auto",
+        preprocessing: str | Sequence[object] = "auto",
         normalize: bool = True,
         synchronized_bn: bool = True,
         *,
@@ -72,13 +72,17 @@ class BackboneEncoder(base.Model):
         **kwargs: object,
     ) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
+        backbone = of_keras_2(backbone)
         keras_2.refuse_keras_3(backbone=backbone)
         exceptions.require(
             isinstance(backbone, keras.Model),
             "`backbone` must be a keras.Model",
             type(backbone),
         )
-        exceptions.require_one_of(_MODES, "preprocessing", preprocessing)
+        if isinstance(preprocessing, str):
+            exceptions.require_one_of(_MODES, "preprocessing", preprocessing)
+        else:
+            preprocessing = _scale_and_offset(preprocessing)
         self.backbone = backbone
         self.preprocessing = preprocessing
         self.normalize = normalize
@@ -86,12 +90,13 @@ class BackboneEncoder(base.Model):
         self.representation_dim: int | None = None
         self._mode = preprocessing
         if preprocessing == "auto":
+            rescaling = layers.kinds("Rescaling", "Normalization")
             rescales = any(
-                isinstance(x, _RESCALING) for x in backbone.submodules
+                isinstance(x, rescaling) for x in layers.parts(backbone)
             )
             self._mode = "none" if rescales else "tf"
         self.takes_pixels = self._mode != "none" or any(
-            _divides_pixels(x) for x in backbone.submodules
+            _divides_pixels(x) for x in layers.parts(backbone)
         )
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
@@ -108,8 +113,8 @@ class BackboneEncoder(base.Model):
         )
         self.representation_dim = features[-1]
         if self.synchronized_bn and layers.spans_replicas(self):
-            for layer in self.backbone.submodules:
-                if isinstance(layer, keras.layers.BatchNormalization):
+            for layer in layers.parts(self.backbone):
+                if isinstance(layer, layers.kinds("BatchNormalization")):
                     layer.synchronized = True
                     layer.fused = False  # the fused kernel cannot
 
@@ -118,8 +123,14 @@ class BackboneEncoder(base.Model):
         inputs = getattr(self.backbone, "inputs", None) or ()
         if len(inputs) == 1 and inputs[0].shape.is_compatible_with(shape):
             return self.backbone.output  # a graph of layers knows
-        try:  # a call, which builds a backbone that is not
+        try:
+            if hasattr(self.backbone, "network"):  # of Keras 3
+                self.backbone.build(shape)
+                return self.backbone.compute_output_shape(shape)
+            # A call, which builds a backbone that is not.
             return self.backbone(keras.Input(shape[1:]))
+        except exceptions.Error:
+            raise
         except (ValueError, TypeError) as error:
             raise exceptions.InvalidValue(
                 f"`backbone` must take images {shape}, got: "
@@ -135,7 +146,7 @@ class BackboneEncoder(base.Model):
         """[B, H, W, C] uint8, or float in 0..255, to [B, dim] float32."""
         shape = layers.check_images(images.shape)
         exceptions.require(
-            self._mode in ("none", "tf") or shape[-1] == 3,
+            self._mode not in ("torch", "caffe") or shape[-1] == 3,
             f"`preprocessing` {self._mode} must have images of 3 channels",
             shape[-1],
         )
@@ -150,14 +161,47 @@ class BackboneEncoder(base.Model):
         x = tf.cast(images, tf.float32)
         if self._mode == "none":
             return x
+        if not isinstance(self._mode, str):
+            scale, offset = (tf.constant(part, x.dtype) for part in self._mode)
+            return x * scale + offset
         return keras.applications.imagenet_utils.preprocess_input(
             x, data_format="channels_last", mode=self._mode
         )
 
 
+def _scale_and_offset(pair: Sequence[object]) -> tuple:
+    """Both as numbers, or as tuples with one of each channel."""
+    try:
+        arrays = [np.asarray(part, float) for part in pair]
+    except (TypeError, ValueError):
+        arrays = []
+    exceptions.require(
+        len(arrays) == 2 and all(part.ndim <= 1 for part in arrays),
+        f"`preprocessing` must be one of {', '.join(_MODES)}, or a scale and "
+        "an offset of pixels",
+        pair,
+    )
+    return tuple(
+        tuple(part.tolist()) if part.ndim else float(part) for part in arrays
+    )
+
+
+def of_keras_2(model: object) -> object:
+    """A network of Keras 3 as a `keras_3.Backbone`; anything else itself.
+
+    Raises:
+      ValueError: Keras 3 computes by another library than TensorFlow.
+    """
+    if not keras_2.is_keras_3(model) or not hasattr(model, "save_weights"):
+        return model
+    from supcon_tf.models import of_keras_3  # which imports Keras 3
+
+    return of_keras_3.Backbone(model)
+
+
 def _divides_pixels(layer: tf.Module) -> bool:
     """Whether a layer of a backbone shows that pixels in 0..255 go in."""
-    if isinstance(layer, keras.layers.Rescaling):
+    if isinstance(layer, layers.kinds("Rescaling")):
         return np.max(layer.scale) < 0.1
     mean = getattr(layer, "input_mean", None)  # of a Normalization
     return mean is not None and np.max(mean) > 1
@@ -175,9 +219,11 @@ def as_encoder(model: keras.Model) -> keras.Model:
       (True, True)
 
     Raises:
-      ValueError: it is a model of this package that has an encoder, or none.
-      TypeError: it is of Keras 3.
+      ValueError: it is a model of this package that has an encoder, or none; or
+        a network of Keras 3 that computes by another library than TensorFlow.
+      TypeError: it is of Keras 3, and no model.
     """
+    model = of_keras_2(model)
     check_encoder(model)
     plain = isinstance(model, keras.Model)
     if plain and not hasattr(model, "representation_dim"):

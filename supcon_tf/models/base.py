@@ -111,7 +111,8 @@ class Model(keras.Model):
         """Keras' compile; TypeError for what is of Keras 3."""
         given = {"optimizer": optimizer, "loss": loss, "metrics": metrics}
         keras_2.refuse_keras_3(**given, **kwargs)
-        keras_2.warn_of_policy()
+        if not any(hasattr(x, "network_layers") for x in self.submodules):
+            keras_2.warn_of_policy()  # which a network of Keras 3 may have
         super().compile(optimizer, loss, metrics, *args, **kwargs)
 
     def fit(

@@ -142,7 +142,7 @@ class SupConModel(base.Model):
         if self.gradient_cache_chunks > 1:
             gradient_cache.check_cacheable(self)
         in_loop = self.gradient_cache_chunks > 1 and layers.spans_replicas(self)
-        synced = [getattr(m, "synchronized", False) for m in self.submodules]
+        synced = [getattr(x, "synchronized", False) for x in layers.parts(self)]
         exceptions.require(
             not (in_loop and any(synced)),
             "`synchronized_bn` must be False with `gradient_cache_chunks` on "

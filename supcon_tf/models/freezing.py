@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from supcon_tf import exceptions
 from supcon_tf.keras_2 import keras
+from supcon_tf.models import layers
 
-_BATCH_NORM = keras.layers.BatchNormalization
 # Layers with weights that no gradient moves: in inference mode nothing does.
-_WITH_STATISTICS = (_BATCH_NORM, keras.layers.Normalization)
+_WITH_STATISTICS = "BatchNormalization", "Normalization"
 
 
 def ordered_layers(encoder: keras.Model) -> list[keras.layers.Layer]:
@@ -19,7 +19,8 @@ def ordered_layers(encoder: keras.Model) -> list[keras.layers.Layer]:
 
     Those of an `Encoder` are its stem and its blocks, or convolutions; of a
     `TextEncoder` the embeddings and the blocks; of any other model Keras'
-    `layers`, models among them taken apart.
+    `layers`, models among them taken apart, and of Keras 3 layers that are
+    stacks of blocks, as in a vision transformer.
 
     Example:
       >>> import supcon_tf
@@ -38,7 +39,9 @@ def ordered_layers(encoder: keras.Model) -> list[keras.layers.Layer]:
 def _with_weights(
     layer: keras.layers.Layer,
 ) -> Iterator[keras.layers.Layer]:
-    if isinstance(layer, keras.Model):
+    if hasattr(layer, "chain"):  # a network of Keras 3
+        yield from layer.chain
+    elif isinstance(layer, keras.Model):
         for part in layer.layers:
             yield from _with_weights(part)
     elif layer.weights:
@@ -74,48 +77,70 @@ def freeze(
       ValueError: a prefix fits no layer, nothing is left to train, or batch
         norm behind a frozen layer would train.
     """
-    layers = ordered_layers(encoder)
-    names = [layer.name for layer in layers]
+    chain = ordered_layers(encoder)
+    names = [layer.name for layer in chain]
     for prefix in prefixes:
         exceptions.require(
             any(name.startswith(prefix) for name in names),
             f"`freeze` must begin the name of a layer, of {', '.join(names)}",
             prefix,
         )
-    for layer in layers:
+    for layer in chain:
         if layer.name.startswith(tuple(prefixes)):
             layer.trainable = False
-    for part in encoder.submodules:
-        if batch_norm and isinstance(part, _BATCH_NORM):
+    for part in layers.parts(encoder):
+        if batch_norm and isinstance(part, layers.kinds("BatchNormalization")):
             part.trainable = False
     exceptions.require(
         bool(encoder.trainable_weights),
         "`freeze` must leave a layer to train",
         ",".join(prefixes),
     )
-    _check_statistics(layers)
+    _check_statistics(chain)
 
 
-def _check_statistics(layers: Sequence[keras.layers.Layer]) -> None:
+def _check_statistics(chain: Sequence[keras.layers.Layer]) -> None:
     """Raises ValueError for statistics that would move, though frozen."""
-    for layer in layers:
-        if isinstance(layer, _BATCH_NORM) and layer.trainable:
-            nodes = [node.inbound_layers for node in layer.inbound_nodes]
-            frozen = [x for x in tf.nest.flatten(nodes) if not x.trainable]
+    batch_norm = layers.kinds("BatchNormalization")
+    for layer in chain:
+        if isinstance(layer, batch_norm) and layer.trainable:
+            frozen = [x for x in _layers_before(layer) if not x.trainable]
             if any(before.weights for before in frozen):
                 raise exceptions.InvalidValue(
                     "`freeze` must name the batch norm behind a frozen layer "
                     f"too, or freeze all of it, got {frozen[0].name} without "
                     f"{layer.name}"
                 )
-        for part in (layer, *layer.submodules) if not layer.trainable else ():
+        for part in _all_inside(layer) if not layer.trainable else ():
             own = getattr(part, "_non_trainable_weights", [])
-            if own and not isinstance(part, _WITH_STATISTICS):
+            if own and not isinstance(part, layers.kinds(*_WITH_STATISTICS)):
                 raise exceptions.InvalidValue(
                     "`freeze` must be of layers whose statistics Keras can "
                     f"freeze, got {part.name}, a {type(part).__name__} with "
                     f"{own[0].name}"
                 )
+
+
+def _layers_before(
+    layer: keras.layers.Layer,
+) -> list[keras.layers.Layer]:
+    """The layers whose output a layer takes."""
+    if isinstance(layer, keras.layers.Layer):
+        nodes = [node.inbound_layers for node in layer.inbound_nodes]
+        return tf.nest.flatten(nodes)
+    before = [
+        node.operation
+        for own in layer._inbound_nodes
+        for node in own.parent_nodes
+    ]
+    return [x for x in before if hasattr(x, "trainable")]  # a layer, no op
+
+
+def _all_inside(layer: keras.layers.Layer) -> list[object]:
+    """A layer and those inside of it."""
+    if isinstance(layer, keras.layers.Layer):
+        return [layer, *layer.submodules]
+    return layer._flatten_layers()
 
 
 def follow_statistics(encoder: keras.Model, epoch_steps: int) -> None:
@@ -136,8 +161,8 @@ def follow_statistics(encoder: keras.Model, epoch_steps: int) -> None:
 
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
-    for layer in encoder.submodules:
-        if isinstance(layer, _BATCH_NORM):
+    for layer in layers.parts(encoder):
+        if isinstance(layer, layers.kinds("BatchNormalization")):
             layer.momentum = max(1 - 10 / epoch_steps, 0.9)
 
 
@@ -167,6 +192,8 @@ def learning_rate_shares(
     shares = {}
     for distance, layer in enumerate(reversed(ordered_layers(encoder)), 1):
         for weight in layer.trainable_weights:
+            if not isinstance(weight, tf.Variable):  # of Keras 3
+                weight = weight.value
             # A layer that is used twice has the place of its first use.
             shares[weight.ref()] = decay**distance
     # Weights of a model's own have the place of its first layer.

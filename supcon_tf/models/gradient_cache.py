@@ -57,6 +57,8 @@ def forward_in_chunks(
         for variable in model.non_trainable_variables
         if variable.synchronization == tf.VariableSynchronization.ON_READ
     ]
+    for part in model.submodules:  # of Keras 3, whose are like its weights
+        averages += getattr(part, "statistics", [])
     # In a loop: unrolled in Python, the chunks would run at once, each in its
     # own memory.
     outputs = tf.map_fn(
@@ -97,9 +99,10 @@ def check_cacheable(model: keras.Model) -> None:
 
     The second pass would draw other numbers than the first.
     """
-    for layer in model.submodules:
+    for layer in layers.parts(model):
         drops = hasattr(layer, "drop_path_rate")  # ConvNeXt's, of no class
-        is_random = drops or isinstance(layer, _RANDOM)
+        draws = getattr(layer, "_seed_generators", [])  # of Keras 3
+        is_random = drops or draws or isinstance(layer, _RANDOM)
         if is_random and getattr(layer, "rate", 1):
             raise exceptions.InvalidValue(
                 "`gradient_cache_chunks` must be 1 for a network that draws at "

@@ -5,11 +5,12 @@ Letters in the shapes: B batch, V views.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, keras_2
 from supcon_tf.defaults import MOST_CHANNELS
 from supcon_tf.keras_2 import keras
 
@@ -33,6 +34,27 @@ def batch_norm(
         dtype=dtype,
         name=name,
     )
+
+
+def kinds(*names: str) -> tuple[type, ...]:
+    """Classes of Keras' layers, by their names; those of Keras 3 too."""
+    both = [keras]
+    if keras_2.PACKAGE != "keras" and "keras" in sys.modules:
+        both.append(sys.modules["keras"])
+    return tuple(getattr(one.layers, name) for one in both for name in names)
+
+
+def parts(model: tf.Module) -> Iterator[object]:
+    """A model and all inside of it, layers of a network of Keras 3 too."""
+    for module in (model, *model.submodules):
+        yield module
+        yield from getattr(module, "network_layers", ())
+
+
+def random_states(model: tf.Module) -> list[tf.Variable]:
+    """What the random layers of networks of Keras 3 in a model draw by."""
+    found = (getattr(x, "random_states", []) for x in model.submodules)
+    return [state for states in found for state in states]
 
 
 def spans_replicas(model: keras.Model) -> bool:

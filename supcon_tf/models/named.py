@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from supcon_tf import exceptions, keras_2, proxies, trust
 from supcon_tf.keras_2 import keras
-from supcon_tf.models import backbone
+from supcon_tf.models import backbone, hub
 
 _KERAS = "keras:"
 # What the networks of a module take, by its `preprocess_input`; those of the
@@ -32,17 +34,28 @@ _LEAST_SIDES = {"inception_resnet_v2": 75, "inception_v3": 75, "xception": 71}
 
 
 def named_encoder(
-    architecture: str, image_size: int, channels: int = 3, **options: object
+    architecture: str,
+    image_size: int,
+    channels: int = 3,
+    pooling: str = "auto",
+    lora_rank: int = 0,
+    **options: object,
 ) -> keras.Model:
     """A network by its name as an encoder, with random weights, not built.
 
     Args:
       architecture: "keras:NAME", a class of `keras.applications` without its
-        classifier; or "package.module:function", which returns a Keras model
-        as `BackboneEncoder` takes it, or an encoder. It is imported, so its
-        code runs; a module that lies in a run directory is refused.
+        classifier; "keras_hub:PRESET", a network of KerasHub, by its name there
+        or a folder, with the preprocessing of the preset; or
+        "package.module:function", which returns a Keras model as
+        `BackboneEncoder` takes it, of Keras 2 or 3, or an encoder. It is
+        imported, so its code runs; a module that lies in a run directory is
+        refused.
       image_size: side of the images in pixels.
       channels: of the images; a function's network has its own.
+      pooling: of the tokens of a preset, as of `keras_3.Backbone`.
+      lora_rank: rank of the updates of a preset's attention, which alone train;
+        0 trains all weights.
       **options: of `BackboneEncoder`, but for `preprocessing`, which is that of
         the network; an encoder that a function returns has its own.
 
@@ -56,11 +69,19 @@ def named_encoder(
     Raises:
       ValueError: there is no such network or function, it takes no images so
         small, or returns no model.
-      TypeError: a function returns a network of Keras 3.
+      TypeError: a function returns something else of Keras 3.
+      ImportError: of a preset, where there is no KerasHub.
     """
+    if architecture.startswith(hub.PREFIX):
+        with _precision_of_keras_3():
+            network, preprocessing = hub.make(
+                architecture, image_size, channels, pooling, lora_rank
+            )
+        return backbone.BackboneEncoder(network, preprocessing, **options)
     make = _maker(architecture, image_size)
     if not architecture.startswith(_KERAS):
-        made = make()
+        with _precision_of_keras_3():
+            made = backbone.of_keras_2(make())
         keras_2.refuse_keras_3(architecture=made)
         exceptions.require(
             isinstance(made, keras.Model),
@@ -92,7 +113,10 @@ def check_named(architecture: str, image_size: int | None = None) -> None:
       ...     print(error)
       `image_size` must be at least 71 for keras:Xception, got 32
     """
-    _maker(architecture, image_size)
+    if architecture.startswith(hub.PREFIX):
+        hub.check(architecture)
+    else:
+        _maker(architecture, image_size)
 
 
 def imagenet_weights(architecture: str, image_size: int) -> list[np.ndarray]:
@@ -132,6 +156,21 @@ def imagenet_weights(architecture: str, image_size: int) -> list[np.ndarray]:
             f"download it ({reason}): put it there, got imagenet"
         ) from error
     return source.get_weights()
+
+
+@contextlib.contextmanager
+def _precision_of_keras_3() -> Iterator[None]:
+    """Meanwhile the global policy of Keras 3 is that of Keras 2."""
+    if keras_2.PACKAGE == "keras":  # which is alone
+        yield
+        return
+    of_3 = importlib.import_module("keras").config
+    before = of_3.dtype_policy()
+    of_3.set_dtype_policy(keras.mixed_precision.global_policy().name)
+    try:
+        yield
+    finally:
+        of_3.set_dtype_policy(before)
 
 
 def _module(make: Callable[..., keras.Model]) -> str:

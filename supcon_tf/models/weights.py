@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from supcon_tf import exceptions, files, keras_2
 from supcon_tf.keras_2 import keras
-from supcon_tf.models import base
+from supcon_tf.models import base, layers
 
 _DEVIATION = (0.229, 0.224, 0.225)  # of ImageNet's pixels in 0..1
 _WEIGHTS_ENTRY = "model.weights.h5"  # of a .keras archive
@@ -118,8 +118,10 @@ def finalize(module: object) -> None:
       >>> model(tf.constant([[7.0]])).numpy().tolist()
       [[2.0]]
     """
-    for layer in getattr(module, "submodules", ()):
-        if isinstance(layer, keras.layers.Normalization) and layer.built:
+    if not isinstance(module, tf.Module):
+        return
+    for layer in layers.parts(module):
+        if isinstance(layer, layers.kinds("Normalization")) and layer.built:
             layer.finalize_state()
 
 

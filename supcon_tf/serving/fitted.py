@@ -20,8 +20,9 @@ def parts(
     Raises:
       ValueError: cosines are to become probabilities, and the model has not
         the loss that says at which scale.
-      TypeError: one of them is of Keras 3.
+      TypeError: the classifier is of Keras 3.
     """
+    model = models.backbone.of_keras_2(model)
     keras_2.refuse_keras_3(encoder=model, classifier=classifier)
     if isinstance(classifier, models.LinearClassifier | models.ClassifierModel):
         classifier = parts(classifier, None)[1]

@@ -24,7 +24,12 @@ def encoder(settings: config.PretrainSettings) -> keras.Model:
     }
     if ":" in settings.architecture:
         made = models.named_encoder(
-            settings.architecture, side, settings.channels, **options
+            settings.architecture,
+            side,
+            settings.channels,
+            settings.pooling,
+            settings.lora_rank,
+            **options,
         )
     else:
         made = models.Encoder(

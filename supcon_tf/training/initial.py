@@ -11,7 +11,7 @@ from supcon_tf.training import checkpoints, runs
 
 _OF_ENCODER = (
     *("architecture", "stem", "stem_padding", "width"),
-    *("image_mean", "image_std"),
+    *("image_mean", "image_std", "pooling", "lora_rank"),
 )
 _OF_HEAD = (
     *("hidden_dims", "projection_dim"),
@@ -82,6 +82,8 @@ def load(settings: config.PretrainSettings, model: keras.Model) -> None:
     if settings.weights == "imagenet":
         named = settings.architecture, settings.image_size
         models.set_weights(encoder, models.imagenet_weights(*named))
+    elif settings.weights == "preset":
+        models.load_preset(encoder, settings.architecture)
     elif settings.weights:
         models.load_weights(encoder, settings.weights)
     elif settings.init_from:

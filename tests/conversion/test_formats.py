@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from supcon_tf import models
 from supcon_tf.conversion import formats
+from supcon_tf.keras_2 import keras
 
 SIDE = 16  # pixels
 
@@ -164,6 +165,36 @@ def test_an_onnx_file_is_valid_and_takes_any_number_of_images(converted):
         assert tensor.elem_type == onnx.TensorProto.FLOAT
         dims = [d.dim_param or d.dim_value for d in tensor.shape.dim]
         assert dims == shape
+
+
+class Positions(keras.layers.Layer):
+    """Adds numbers that it made before anything was traced."""
+
+    def __init__(self):
+        super().__init__()
+        self.positions = tf.reshape(tf.range(20), [1, 20])
+
+    def call(self, x):
+        return x + tf.cast(self.positions, x.dtype)
+
+
+def test_onnx_has_gelu_and_constants_of_a_network():
+    """TensorFlow 2.21 computes GELU by Erfc."""
+    network = keras.Sequential(
+        [
+            keras.layers.Input((SIDE, SIDE, 3)),
+            keras.layers.Conv2D(20, SIDE, activation="gelu"),
+            keras.layers.Flatten(),
+            Positions(),
+        ]
+    )
+    encoder = models.BackboneEncoder(network, normalize=False)
+    content = formats.to_onnx(formats.ImageModel(encoder, SIDE))
+    images = noisy_images(3, 0)
+    got = formats.onnx_function(content)(images)
+    expected = tf.math.l2_normalize(encoder(images), axis=1)
+    np.testing.assert_allclose(got, expected, atol=1e-5)
+    assert len(onnx.load_model_from_string(content).graph.input) == 1
 
 
 @pytest.mark.parametrize("missing", ["tf2onnx", "onnxruntime"])

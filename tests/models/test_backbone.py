@@ -74,6 +74,26 @@ def test_preprocessing_is_that_of_keras_applications(mode):
     )
 
 
+@pytest.mark.parametrize(
+    "pair", [(0.5, -1), ([0.1, 0.2, 0.3], (1.0, 2.0, 3.0)), [[2.0], 0.0]]
+)
+def test_preprocessing_is_a_scale_and_an_offset(pair, tmp_path):
+    backbone = keras.Sequential(
+        [keras.layers.Input((SIDE, SIDE, 3)), keras.layers.Flatten()]
+    )
+    encoder = models.BackboneEncoder(backbone, pair, normalize=False)
+    expected = images() * np.array(pair[0]) + np.array(pair[1])
+    got = encoder(images())
+    np.testing.assert_allclose(got, expected.reshape(4, -1), rtol=1e-5)
+    encoder.save(tmp_path / "e.keras")
+    loaded = keras.models.load_model(tmp_path / "e.keras")
+    np.testing.assert_array_equal(loaded(images()), got)
+    assert encoder.takes_pixels
+    for wrong in ((1.0,), (1.0, "a"), (1.0, [[2.0]])):
+        with pytest.raises(ValueError, match="or a scale and an offset of pix"):
+            models.BackboneEncoder(backbone, wrong)
+
+
 def test_a_plain_model_trains_in_every_model():
     views = np.stack([images(8), images(8, 1)], axis=1)
     labels = np.arange(8) % 2

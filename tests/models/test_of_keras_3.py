@@ -1,0 +1,448 @@
+"""Networks of Keras 3 as encoders; see tests/networks_3.py."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import keras_2
+
+if keras_2.PACKAGE == "keras":
+    pytest.skip("there is no Keras 3", allow_module_level=True)
+
+import keras as keras_3  # noqa: E402
+
+from supcon_tf import (  # noqa: E402
+    losses,
+    models,
+    serving,
+    training,
+)
+from supcon_tf.conversion import formats  # noqa: E402
+from supcon_tf.keras_2 import keras  # noqa: E402
+from supcon_tf.models import of_keras_3  # noqa: E402
+from tests import networks_3  # noqa: E402
+
+SIDE = 32
+RNG = np.random.default_rng(0)
+LABELS = np.arange(8, dtype=np.int32) % 4
+VIEWS = RNG.integers(0, 256, [8, 2, SIDE, SIDE, 3], np.uint8)
+IMAGES = VIEWS[:, 0]
+NETWORKS = networks_3.available()
+
+
+def model(network, dim=4, **options):
+    head = models.ProjectionHead(dim, ())
+    return models.SupConModel(network, head, **options)
+
+
+def trained(made, epochs=1, **options):
+    """A model after an epoch or more of a batch each, built inside of `fit`."""
+    made.compile(training.SGD(0.05, l2=1e-3, **options), losses.SupConLoss())
+    made.fit(
+        VIEWS, LABELS, batch_size=8, epochs=epochs, verbose=0, shuffle=False
+    )
+    return made
+
+
+def values(variables):
+    return [variable.numpy() for variable in variables]
+
+
+def assert_equal(ones, others):
+    for one, other in zip(ones, others, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    keras.utils.set_random_seed(0)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_it_trains_and_is_saved_with_all_it_has(name, tmp_path):
+    network = NETWORKS[name]()
+    made = trained(model(network))
+    encoder = made.encoder
+    assert len(encoder.weights) == len(network.weights) > 4
+    count = len(network.trainable_weights)
+    assert len(encoder.trainable_weights) == count
+    prefix = tf.train.Checkpoint(encoder=encoder).write(str(tmp_path / "c"))
+    stored = [
+        name
+        for name, _ in tf.train.list_variables(prefix)
+        if name.endswith("VARIABLE_VALUE")
+    ]
+    assert len(stored) == len(network.variables)
+    before = values(encoder.trainable_weights)
+    trained(made)
+    moved = [
+        not np.array_equal(old, new)
+        for old, new in zip(before, encoder.trainable_weights, strict=True)
+    ]
+    assert np.mean(moved) > 0.9
+    # Another process finds all of it, and draws as this one would.
+    other = models.as_encoder(NETWORKS[name]())
+    other.build((None, SIDE, SIDE, 3))
+    status = tf.train.Checkpoint(encoder=other).read(prefix)
+    status.assert_existing_objects_matched()
+    status = tf.train.Checkpoint(encoder=encoder).read(prefix)
+    status.assert_existing_objects_matched()
+    assert_equal(
+        values(v.value for v in network.variables),
+        values(v.value for v in other.backbone.network.variables),
+    )
+    np.testing.assert_array_equal(
+        encoder(IMAGES, training=True), other(IMAGES, training=True)
+    )
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_its_numbers_are_those_of_keras_3(name):
+    network = NETWORKS[name]()
+    encoder = models.BackboneEncoder(network, "tf", normalize=False)
+    got = encoder(IMAGES).numpy()
+    features = network(IMAGES / np.float32(127.5) - 1, training=False).numpy()
+    if features.ndim == 4:
+        features = features.mean(axis=(1, 2))
+    if features.ndim == 3:
+        features = features[:, 0]  # the class token
+    np.testing.assert_allclose(got, features, rtol=1e-4, atol=1e-5)
+    assert encoder.representation_dim == got.shape[1]
+
+
+def test_dropout_draws_anew_in_every_step():
+    encoder = models.as_encoder(NETWORKS["sequential"]())
+    first, second = (encoder(IMAGES, training=True) for _ in range(2))
+    assert np.abs(first - second).max() > 1e-3
+    assert_equal([encoder(IMAGES)], [encoder(IMAGES)])
+
+
+@pytest.mark.parametrize("name", [x for x in NETWORKS if x != "sequential"])
+def test_two_replicas_are_as_one(name, mirrored_strategy):
+    """Built inside of `fit`, with clipping, and with batch norm over both."""
+
+    def weights(strategy):
+        keras.utils.set_random_seed(0)
+        with strategy.scope():
+            made = model(NETWORKS[name]())
+            trained(made, epochs=3, global_clipnorm=0.1)
+        return values(made.encoder.weights)
+
+    one = weights(tf.distribute.get_strategy())
+    two = weights(mirrored_strategy)
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_statistics_of_one_replica_are_refused(mirrored_strategy):
+    with mirrored_strategy.scope():
+        network = NETWORKS["sequential"]()
+        made = model(models.BackboneEncoder(network, synchronized_bn=False))
+        with pytest.raises(ValueError, match="`synchronized_bn` must be True"):
+            trained(made)
+        models.freeze(made.encoder, batch_norm=True)
+        trained(made)
+
+
+def plain():
+    """Without batch norm, and without draws."""
+    layers = keras_3.layers
+    return keras_3.Sequential(
+        [
+            keras_3.Input((SIDE, SIDE, 3)),
+            layers.Conv2D(6, 3, 2, activation="tanh", name="first"),
+            layers.LayerNormalization(name="norm"),
+            layers.Conv2D(5, 3, 2, name="second"),
+        ]
+    )
+
+
+def test_gradient_caching_is_the_whole_batch():
+    def weights(chunks):
+        keras.utils.set_random_seed(0)
+        made = model(plain(), gradient_cache_chunks=chunks)
+        return values(trained(made).weights)
+
+    whole, parts = weights(1), weights(4)
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_statistics_move_once_per_chunk():
+    def made(chunks):
+        keras.utils.set_random_seed(0)
+        network = NETWORKS["application"]()
+        return network, model(network, gradient_cache_chunks=chunks)
+
+    network, cached = made(4)
+    trained(cached)
+    other, by_hand = made(1)
+    by_hand.build((None, 2, SIDE, SIDE, 3))
+    for start in range(0, 8, 2):
+        by_hand(VIEWS[start : start + 2], training=True)
+    norms = [
+        [x for x in one.layers if hasattr(x, "moving_mean")]
+        for one in (network, other)
+    ]
+    assert len(norms[0]) > 5
+    for one, two in zip(*norms, strict=True):
+        np.testing.assert_allclose(
+            one.moving_mean.numpy(), two.moving_mean.numpy(), atol=1e-5
+        )
+
+
+def test_random_layers_are_no_part_of_gradient_caching():
+    made = model(NETWORKS["sequential"](), gradient_cache_chunks=2)
+    with pytest.raises(ValueError, match="draws at random in training, got dr"):
+        trained(made)
+
+
+def test_freezing():
+    network = plain()
+    made = model(network)
+    made.build((None, 2, SIDE, SIDE, 3))
+    with pytest.raises(ValueError, match="of first, norm, second, got third"):
+        models.freeze(made.encoder, ["third"])
+    models.freeze(made.encoder, ["first"])
+    before = values(made.encoder.weights)
+    assert len(made.encoder.trainable_weights) == 4
+    trained(made, epochs=2)
+    after = values(made.encoder.weights)
+    kept = [np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
+    assert sorted(kept) == [False] * 4 + [True] * 2
+
+
+def test_freezing_batch_norm():
+    network = NETWORKS["application"]()
+    made = model(network)
+    made.build((None, 2, SIDE, SIDE, 3))
+    models.freeze(made.encoder, batch_norm=True)
+    kind = keras_3.layers.BatchNormalization
+    norms = [x for x in network.layers if isinstance(x, kind)]
+
+    def of_norms():
+        return values(v.value for x in norms for v in x.variables)
+
+    before = of_norms()
+    trained(made, epochs=2)
+    assert_equal(before, of_norms())
+
+
+def test_batch_norm_behind_a_frozen_layer_is_named():
+    layers = keras_3.layers.Conv2D(3, 3), keras_3.layers.BatchNormalization()
+    network = keras_3.Sequential([keras_3.Input((SIDE, SIDE, 3)), *layers])
+    encoder = models.as_encoder(network)
+    encoder.build((None, SIDE, SIDE, 3))
+    with pytest.raises(ValueError, match="must name the batch norm behind a f"):
+        models.freeze(encoder, ["conv"])
+
+
+def test_a_frozen_encoder_is_in_inference_mode():
+    encoder = models.as_encoder(NETWORKS["application"]())
+    encoder.build((None, SIDE, SIDE, 3))
+    encoder.trainable = False
+    assert not encoder.trainable_weights
+    assert_equal([encoder(IMAGES, training=True)], [encoder(IMAGES)])
+    encoder.trainable = True
+    assert len(encoder.trainable_weights) == 81
+
+
+@pytest.mark.skipif("transformer" not in NETWORKS, reason="no KerasHub")
+def test_rates_decay_by_block():
+    encoder = models.as_encoder(NETWORKS["transformer"]())
+    encoder.build((None, SIDE, SIDE, 3))
+    names = [layer.name for layer in models.ordered_layers(encoder)]
+    blocks = [f"transformer_block_{n}" for n in (1, 2, 3)]
+    assert names == ["vit_patching_and_embedding", *blocks, "ln"]
+    shares = models.learning_rate_shares(encoder, 0.5)
+    assert len(shares) == len(encoder.trainable_weights)
+    of_second = encoder.backbone.network.layers[2].encoder_layers[1].weights
+    own = {id(weight.value) for weight in of_second}
+    assert {share for w, share in shares if id(w) in own} == {0.5**3}
+
+
+def test_a_momentum_model_copies_it():
+    queue = losses.ProjectionQueue(16, 4)
+    network = NETWORKS["application"]()
+    made = models.MomentumSupConModel(
+        network, models.ProjectionHead(4, ()), queue, encoder_momentum=0.5
+    )
+    made.build((None, 2, SIDE, SIDE, 3))
+    copy = made.momentum_encoder
+    assert copy.backbone.network is not network
+    start = values(copy.trainable_weights)
+    assert_equal(start, values(made.encoder.trainable_weights))
+    made.compile(training.SGD(0.1), losses.SupConLoss(queue=queue))
+    made.fit(VIEWS, LABELS, batch_size=8, verbose=0)
+    ends = values(made.encoder.trainable_weights)
+    got = values(copy.trainable_weights)
+    for before, after, mean in zip(start, ends, got, strict=True):
+        np.testing.assert_allclose(mean, (before + after) / 2, atol=1e-6)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_the_precision_reaches_the_network(policy, float32_policy):
+    keras.mixed_precision.set_global_policy(policy)
+    encoder = models.named_encoder("tests.networks_3:application", SIDE)
+    network = encoder.backbone.network
+    compute = policy.removeprefix("mixed_")
+    assert {x.compute_dtype for x in network.layers} == {compute}
+    assert keras_3.config.dtype_policy().name == "float32"
+    made = trained(model(encoder))
+    assert encoder(IMAGES).dtype == tf.float32
+    assert {x.dtype for x in encoder.weights} == {tf.float32}
+    assert all(np.isfinite(x).all() for x in values(made.weights))
+
+
+def test_it_comes_back_from_its_files(tmp_path):
+    made = trained(model(NETWORKS["sequential"]()))
+    expected = made.encoder(IMAGES)
+    made.save(tmp_path / "m.keras")
+    loaded = keras.models.load_model(tmp_path / "m.keras")
+    np.testing.assert_allclose(loaded.encoder(IMAGES), expected, rtol=1e-5)
+    made.save_weights(str(tmp_path / "m.weights.h5"))
+    other = model(NETWORKS["sequential"]())
+    other.build((None, 2, SIDE, SIDE, 3))
+    other.load_weights(str(tmp_path / "m.weights.h5"))
+    np.testing.assert_allclose(other.encoder(IMAGES), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["sequential", "application"])
+@pytest.mark.parametrize("suffix", [".weights.h5", ".keras"])
+def test_weights_of_files_of_keras_3(name, suffix, tmp_path):
+    network = NETWORKS[name]()
+    network.build((None, SIDE, SIDE, 3))
+    path = str(tmp_path / f"own{suffix}")
+    save = network.save if suffix == ".keras" else network.save_weights
+    save(path)
+    encoder = models.as_encoder(NETWORKS[name]())
+    encoder.build((None, SIDE, SIDE, 3))
+    models.load_weights(encoder, path)
+    assert_equal(network.get_weights(), encoder.backbone.get_weights())
+    with pytest.raises(ValueError, match="must be a file of all weights of"):
+        other = models.as_encoder(plain())
+        other.build((None, SIDE, SIDE, 3))
+        models.load_weights(other, path)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_it_is_exported_and_converted(name, tmp_path):
+    encoder = models.as_encoder(NETWORKS[name]())
+    expected = encoder(IMAGES)
+    serving.export_saved_model(encoder, tmp_path / "1", image_size=SIDE)
+    signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
+    files = [tf.io.encode_png(image).numpy() for image in IMAGES]
+    for answer in (
+        signatures["represent_images"](tf.constant(IMAGES)),
+        signatures["represent"](tf.constant(files)),
+    ):
+        got = answer["representation"]
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+    image_model = formats.ImageModel(encoder, SIDE)
+    content = formats.to_tflite(image_model)
+    got = formats.tflite_function(content)(IMAGES)
+    np.testing.assert_allclose(got, expected, atol=1e-5)
+    content = formats.to_onnx(image_model)
+    got = formats.onnx_function(content)(IMAGES)
+    np.testing.assert_allclose(got, expected, atol=1e-5)
+
+
+class Adds(keras_3.layers.Layer):
+    """Adds to the loss as it is called."""
+
+    def call(self, x):
+        self.add_loss(keras_3.ops.mean(x))
+        return x
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: keras_3.layers.Dense(2, kernel_regularizer="l2"),
+        lambda: keras_3.layers.Dense(2, activity_regularizer="l2"),
+        lambda: Adds(name="dense_adds"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_what_adds_to_the_loss_is_refused(layer):
+    network = keras_3.Sequential(
+        [keras_3.Input((SIDE, SIDE, 3)), layer(), keras_3.layers.Flatten()]
+    )
+    made = model(network)
+    message = "must add nothing to the loss, .* got dense.* with a regularizer"
+    with pytest.raises(ValueError, match=message):
+        trained(made)
+    assert not made.optimizer.iterations
+
+
+def test_another_library_is_refused(monkeypatch):
+    monkeypatch.setattr(keras_3.backend, "backend", lambda: "jax")
+    message = "KERAS_BACKEND=tensorflow before keras is imported, got jax"
+    with pytest.raises(ValueError, match=message):
+        models.as_encoder(plain())
+
+
+def test_variables_that_come_too_late_are_refused():
+    network = plain()
+    encoder = models.as_encoder(network)
+    encoder.build((None, SIDE, SIDE, 3))
+    network.layers[0].enable_lora(2)
+    with pytest.raises(ValueError, match="must have all its variables when"):
+        encoder(IMAGES)
+
+
+def tokens(count, patch_size=8):
+    """So many tokens for the 16 patches of an image."""
+    inputs = keras_3.Input((SIDE, SIDE, 3))
+    x = keras_3.layers.Reshape((count, -1))(inputs)
+    network = keras_3.Model(inputs, x)
+    network.patch_size = patch_size
+    return network
+
+
+def test_pooling_of_tokens():
+    images = RNG.normal(size=[2, SIDE, SIDE, 3]).astype(np.float32)
+    rows = images.reshape(2, 24, 128)
+    first, mean = rows[:, 0], rows[:, 8:].mean(axis=1)
+    for pooling, expected in (
+        ("auto", first),
+        ("class_token", first),
+        ("mean", mean),
+        ("both", np.concatenate([first, mean], axis=1)),
+    ):
+        made = of_keras_3.Backbone(tokens(24), pooling)
+        made.build(images.shape)
+        shape = made.compute_output_shape((None, SIDE, SIDE, 3))
+        assert shape == [None, expected.shape[1]]
+        np.testing.assert_allclose(made(images), expected, atol=1e-6)
+    made = of_keras_3.Backbone(tokens(16))
+    np.testing.assert_allclose(
+        made(images), images.reshape(2, 16, 192).mean(axis=1), atol=1e-6
+    )
+    with pytest.raises(ValueError, match="which has no class token, got both"):
+        of_keras_3.Backbone(tokens(16), "both").build(images.shape)
+
+
+def test_what_is_no_backbone_is_named():
+    inputs = keras_3.Input((SIDE, SIDE, 3))
+    listing = keras_3.Model(inputs, [inputs, inputs])
+    flat = keras_3.Model(inputs, keras_3.ops.mean(inputs, axis=(1, 2, 3)))
+    dense = keras_3.Sequential(
+        [
+            keras_3.Input((16, 16, 3)),
+            keras_3.layers.Flatten(),
+            keras_3.layers.Dense(2),
+        ]
+    )
+    for network, message in (
+        (listing, "`backbone` must put out one tensor, got list"),
+        (flat, "`backbone` must put out .batch, dim. or"),
+        (dense, "`backbone` must take images .None, 32, 32"),
+    ):
+        with pytest.raises(ValueError, match=message) as caught:
+            models.as_encoder(network).build((None, SIDE, SIDE, 3))
+        assert len(str(caught.value)) < 400
+    with pytest.raises(ValueError, match="`pooling` must be one of auto"):
+        of_keras_3.Backbone(flat, "first")
+    with pytest.raises(ValueError, match="`network` must be a keras.Model of"):
+        of_keras_3.Backbone(keras.Sequential())
