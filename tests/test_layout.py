@@ -74,7 +74,6 @@ BELOW = {
     },
     "measures": {"tracing"},
 }
-BELOW["keras_3"] = {"models"}
 BELOW["text"] = {
     "data",
     "files",
