@@ -25,15 +25,10 @@ from IPython.utils.capture import capture_output
 from matplotlib_inline import backend_inline
 
 shell, outputs = InteractiveShell.instance(), []
-<<<<<<< HEAD
-# Behind the shell: pyplot, which Keras 3 imports, loads it at once.
-matplotlib.use("module://matplotlib_inline.backend_inline")
-=======
 backend = "module://matplotlib_inline.backend_inline"
 matplotlib.use(backend)
 # By itself only where pyplot comes later: Keras 3 has imported it.
 backend_inline.configure_inline_support(shell, backend)
->>>>>>> keras2
 shell.display_formatter.active_types = ["text/plain", "image/png"]
 with open(sys.argv[1]) as file:
     cells = json.load(file)
