@@ -111,7 +111,7 @@ class Backbone(keras.Model):
         images = keras_3.KerasTensor(
             tuple(tf.TensorShape(input_shape)), self.compute_dtype
         )
-        features = self.network(images, training=False)
+        features = self.network(self._named(images), training=False)
         shape = getattr(features, "shape", None)
         exceptions.require(
             shape is not None,
@@ -136,13 +136,20 @@ class Backbone(keras.Model):
         )
         if training:
             self._check_statistics()
-        features = self.network(images, training=bool(training))
+        features = self.network(self._named(images), training=bool(training))
         if training:
             self._check_losses()
         if features.shape.rank != 3:
             return features
         before = self._tokens_before_patches(features.shape, images.shape)
         return self._pooled(features, before)
+
+    def _named(self, images: object) -> object:
+        """Images as the network wants them, which may name its one input."""
+        names = getattr(self.network, "_inputs_struct", None)
+        if not isinstance(names, dict) or len(names) != 1:
+            return images
+        return dict.fromkeys(names, images)
 
     def _pooled(self, tokens: tf.Tensor, before: int) -> tf.Tensor:
         """Tokens [batch, tokens, dim] as features [batch, dim]."""

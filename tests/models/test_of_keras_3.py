@@ -423,6 +423,17 @@ def test_pooling_of_tokens():
         of_keras_3.Backbone(tokens(16), "both").build(images.shape)
 
 
+@pytest.mark.filterwarnings("error:The structure of `inputs`")
+def test_an_input_may_have_a_name():
+    """As DINOv2's of KerasHub has."""
+    inputs = keras_3.Input((SIDE, SIDE, 3), name="images")
+    network = keras_3.Model(
+        {"images": inputs}, keras_3.layers.Flatten()(inputs)
+    )
+    encoder = models.BackboneEncoder(network, "none", normalize=False)
+    np.testing.assert_array_equal(encoder(IMAGES), IMAGES.reshape(8, -1))
+
+
 def test_what_is_no_backbone_is_named():
     inputs = keras_3.Input((SIDE, SIDE, 3))
     listing = keras_3.Model(inputs, [inputs, inputs])
