@@ -49,7 +49,7 @@ class FinetuningBench(harness.Bench):
     """Settings of benchmarks/finetuning.py."""
 
     NEEDS = {"supcon+ce": _NEEDS, "ce": _NEEDS, "supcon": _NEEDS}
-    AXES = {"draw": "draws", "images": "images"}
+    AXES = {"draw": "draws", "images": "sizes"}
     COLUMNS = (
         *_columns("top_1", "top-1"),
         *_columns("ece", "ECE"),
@@ -69,7 +69,7 @@ class FinetuningBench(harness.Bench):
     weights_path: str | None = settings.setting(
         None, "File of its weights.", path=True
     )
-    images: tuple[str, ...] = settings.setting(
+    sizes: tuple[str, ...] = settings.setting(
         ("20", "100", "500", _LONG_TAIL),
         "Training images per class; long_tail: from 500 to 10; all.",
         must=(

@@ -178,8 +178,8 @@ WORDS = {
     *("architecture", "boxes", "corruptions", "data_service", "dataset"),
     *("dispatcher", "drop", "freeze", "host", "implementations"),
     *("label_column", "label_noise", "linear_stage", "metric", "model_name"),
-    *("name", "names", "server", "signature", "sweep", "test_split", "text"),
-    *("text_columns", "tfrecord_features", "tpu", "train_split"),
+    *("name", "names", "server", "signature", "sizes", "sweep", "test_split"),
+    *("text", "text_columns", "tfrecord_features", "tpu", "train_split"),
 }
 
 

@@ -19,7 +19,7 @@ def test_every_row_is_measured(measure, image_folder, tmp_path, monkeypatch):
         data_dir=str(image_folder),
         weights_path=str(tmp_path / "vgg8.weights.h5"),
         architecture="vgg8",
-        images=("4",),
+        sizes=("4",),
         draws=1,
         test_images=5,
         image_size=32,
@@ -78,4 +78,4 @@ def test_a_frozen_network_is_one_row():
 def test_how_many_images(images, part):
     assert finetuning._part(images) == part
     with pytest.raises(ValueError, match="long_tail or all"):
-        finetuning.FinetuningBench(images=("few",))
+        finetuning.FinetuningBench(sizes=("few",))
