@@ -49,6 +49,7 @@ def describe(
       The lines of each section, by its title.
     """
     own, names = vars(run.settings), run.class_names
+    own = {k: v for k, v in own.items() if (k, v) != ("pooling", "auto")}
     answer = record["signatures"]["represent"]["outputs"]["representation"]
     size = sum(file["bytes"] for file in record["files"].values())
     several = ", of which an image may have several" * run.is_multi_label

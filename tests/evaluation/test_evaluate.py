@@ -187,7 +187,7 @@ def test_batch_size_and_replicas_change_nothing(
     results, finished_run, mirrored_strategy, monkeypatch
 ):
     monkeypatch.setattr(
-        distribute, "make_strategy", lambda *_: mirrored_strategy
+        distribute, "make_strategy", lambda *_, **__: mirrored_strategy
     )
     finished_run.encoded.rmtree()
     shared = numbers_alone(finished_run, batch_size=8, knn_neighbors=9)
