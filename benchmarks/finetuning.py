@@ -136,16 +136,22 @@ def measure(job: measuring.Job) -> dict[str, object]:
     start = time.perf_counter()
     finetuning.finetune_images(own, choose)
     minutes = (time.perf_counter() - start) / 60
-    rows, of_candidates = _measured(own, chosen, judged, job.test_images)
-    for row_name, row in rows.items():
-        row["chosen"] = chosen[row_name].name
-        if row_name != "frozen":
-            row["minutes"] = minutes
-    return {
-        "rows": rows,
-        "candidates": of_candidates,
-        "top_1": rows[f"{name}, kept"]["top_1"],
+    measured, errors = _measured(own, judged, chosen, job.test_images)
+    of_candidates = []
+    for candidate in judged:
+        gain, error = candidates.gain(judged[0], candidate)
+        gains = {"validation_gain": gain, "standard_error": error}
+        row = {"name": candidate.name} | gains | measured[candidate.name]
+        of_candidates.append(row)
+    rows = {
+        row: measured[candidate.name]
+        | {"chosen": candidate.name}
+        | {"corruption_error": errors[candidate.name]}
+        | ({} if row == "frozen" else {"minutes": minutes})
+        for row, candidate in chosen.items()
     }
+    top_1 = rows[f"{name}, kept"]["top_1"]
+    return {"rows": rows, "candidates": of_candidates, "top_1": top_1}
 
 
 def _part(images: str) -> dict[str, object]:
@@ -163,11 +169,11 @@ def _part(images: str) -> dict[str, object]:
 
 def _measured(
     own: object,
-    chosen: dict[str, object],
     judged: list[object],
+    chosen: dict[str, object],
     test_images: int | None,
-) -> tuple[dict[str, dict[str, object]], list[dict[str, object]]]:
-    """Test figures of what was chosen, by its row; some of all candidates."""
+) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
+    """Test figures of candidates by name; corruption errors of the chosen."""
     from supcon_tf import config, data, measures, training
     from supcon_tf.data import subsets
     from supcon_tf.evaluation import robustness
@@ -182,19 +188,21 @@ def _measured(
         test = subsets.subset(test, drawn)
     represent = representations.representer(run.encoder, 64, run.image_size)
     judge = candidates.Judge(run.encoder, represent, images, test)
-    unique = {candidate.name: candidate for candidate in chosen.values()}
     fitted = {}
-    for name, candidate in unique.items():
+    for candidate in judged:
         run.encoder.set_weights(candidate.weights)
-        fitted[name] = judge.fit(candidate.l2, images)
+        fitted[candidate.name] = judge.fit(candidate.l2, images)
 
-    def classify(part: data.Source) -> dict[str, measures.Predictions]:
+    def classify(
+        part: data.Source, of: list[candidates.Candidate]
+    ) -> dict[str, measures.Predictions]:
         found = {}
-        for name, candidate in unique.items():
+        for candidate in of:
             run.encoder.set_weights(candidate.weights)
             rows, labels = represent(part)
-            probabilities = _softmax(rows, *fitted[name])
-            found[name] = measures.Predictions.of(probabilities, labels)
+            probabilities = _softmax(rows, *fitted[candidate.name])
+            of_all = measures.Predictions.of(probabilities, labels)
+            found[candidate.name] = of_all
         return found
 
     corrupted = config.EvaluateSettings(
@@ -203,33 +211,21 @@ def _measured(
         corruption_severities=(_SEVERITY,),
         corruption_images=min(_CORRUPTED, run.source("test").num_examples),
     )
-    errors = robustness.Robustness(corrupted, run).measure(classify)
-    clean = classify(test)
-    rows = {}
-    for name, candidate in chosen.items():
-        found, error = clean[candidate.name], errors[candidate.name]
-        rows[name] = {
+    unique = [*{x.name: x for x in chosen.values()}.values()]
+    scores = robustness.Robustness(corrupted, run).measure(
+        lambda part: classify(part, unique)
+    )
+    key = "mean_corruption_error_unnormalized"
+    errors = {x.name: scores[x.name][key] for x in unique}
+    measured = {
+        name: {
             "top_1": found.top_k(1),
             "ece": found.calibration_error(15),
-            "corruption_error": error["mean_corruption_error_unnormalized"],
+            "nll": float(-np.log(found.likelihood).mean()),
         }
-    of_candidates = []
-    for candidate in judged:
-        run.encoder.set_weights(candidate.weights)
-        fit = judge.fit(candidate.l2, images)
-        encoded, labels = represent(test)
-        found = measures.Predictions.of(_softmax(encoded, *fit), labels)
-        gain, error = candidates.gain(judged[0], candidate)
-        of_candidates.append(
-            {
-                "name": candidate.name,
-                "validation_gain": gain,
-                "standard_error": error,
-                "top_1": found.top_k(1),
-                "nll": float(-np.log(found.likelihood).mean()),
-            }
-        )
-    return rows, of_candidates
+        for name, found in classify(test, judged).items()
+    }
+    return measured, errors
 
 
 def _softmax(rows: object, kernel: object, bias: object) -> object:

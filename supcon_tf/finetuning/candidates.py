@@ -98,14 +98,14 @@ class Judge:
             probe.fit(rows, labels, float(strength), self.part.weights)
             probabilities = probe.predict(held_rows)
             tried.append((_losses(probabilities, held_labels), probabilities))
-            best = int(np.argmin([losses.mean() for losses, _ in tried]))
-            if len(tried) - 1 - best == _WORSE:
+            lowest = int(np.argmin([losses.mean() for losses, _ in tried]))
+            if len(tried) - 1 - lowest == _WORSE:
                 break  # weaker ones overfit, and take longest
-        losses, probabilities = tried[best]
+        losses, probabilities = tried[lowest]
         return Candidate(
             name,
             self.encoder.get_weights(),
-            float(strengths[best]),
+            float(strengths[lowest]),
             losses,
             selection.measure(probabilities, held_labels),
             number,

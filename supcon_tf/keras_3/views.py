@@ -10,7 +10,7 @@ from supcon_tf.models import keras_data
 
 
 @keras.saving.register_keras_serializable("supcon_tf")
-class Views(keras.Model):
+class Views(keras_data.EpochSteps, keras.Model):
     """A model that calls a network on every view: `compile` and `fit` it.
 
     Views [batch, views, ...], as `data.make_views` makes them, become rows
@@ -88,14 +88,7 @@ class Views(keras.Model):
         return cls(**(config | {"network": network}))
 
     def fit(
-        self,
-        x: object = None,
-        *args: object,
-        initial_epoch: int = 0,
-        steps_per_epoch: int | None = None,
-        validation_data: object = None,
-        validation_steps: int | None = None,
-        **kwargs: object,
+        self, x: object = None, *args: object, **kwargs: object
     ) -> keras.callbacks.History:
         """Keras' fit; endless views that tell their epochs need no steps.
 
@@ -106,39 +99,4 @@ class Views(keras.Model):
         if isinstance(x, tf.data.Dataset):
             # Keras 3 warns that it does not, of its own default.
             kwargs.setdefault("shuffle", False)
-        steps = keras_data.steps_of(x, steps_per_epoch)
-        first_step = initial_epoch * (steps or 0)
-        with keras_data.going_on(x, self, first_step) as batches:
-            return super().fit(
-                batches,
-                *args,
-                initial_epoch=initial_epoch,
-                steps_per_epoch=steps,
-                validation_data=validation_data,
-                validation_steps=keras_data.steps_of(
-                    validation_data, validation_steps
-                ),
-                **kwargs,
-            )
-
-    def evaluate(
-        self,
-        x: object = None,
-        *args: object,
-        steps: int | None = None,
-        **kwargs: object,
-    ) -> object:
-        """Keras' evaluate; of endless views an epoch."""
-        steps = keras_data.steps_of(x, steps)
-        return super().evaluate(x, *args, steps=steps, **kwargs)
-
-    def predict(
-        self,
-        x: object,
-        *args: object,
-        steps: int | None = None,
-        **kwargs: object,
-    ) -> object:
-        """Keras' predict; of endless views an epoch."""
-        steps = keras_data.steps_of(x, steps)
-        return super().predict(x, *args, steps=steps, **kwargs)
+        return super().fit(x, *args, **kwargs)

@@ -18,7 +18,7 @@ from supcon_tf.models import keras_data
 _WEIGHT = re.compile(r"(?!metrics/|optimizer/).*\bvars/\d+")
 
 
-class Model(keras.Model):
+class Model(keras_data.EpochSteps, keras.Model):
     """A Keras model with a configuration, whose weights are loaded or not.
 
     The configuration holds every argument of the constructor, each of which
@@ -119,10 +119,7 @@ class Model(keras.Model):
         self,
         x: object = None,
         *args: object,
-        initial_epoch: int = 0,
-        steps_per_epoch: int | None = None,
         validation_data: object = None,
-        validation_steps: int | None = None,
         **kwargs: object,
     ) -> keras.callbacks.History:
         """Keras' fit; the shape of inputs is looked at before it traces.
@@ -140,44 +137,19 @@ class Model(keras.Model):
         _check_callbacks(kwargs.get("callbacks"))
         keras_2.refuse_keras_3(validation_data=validation_data)
         x = self._built_for(x)
-        steps = keras_data.steps_of(x, steps_per_epoch)
-        first_step = initial_epoch * (steps or 0)
-        with keras_data.going_on(x, self, first_step) as batches:
-            return super().fit(
-                self._checked(batches),
-                *args,
-                initial_epoch=initial_epoch,
-                steps_per_epoch=steps,
-                validation_data=validation_data,
-                validation_steps=keras_data.steps_of(
-                    validation_data, validation_steps
-                ),
-                **kwargs,
-            )
+        return super().fit(x, *args, validation_data=validation_data, **kwargs)
 
     def evaluate(
-        self,
-        x: object = None,
-        *args: object,
-        steps: int | None = None,
-        **kwargs: object,
+        self, x: object = None, *args: object, **kwargs: object
     ) -> object:
         """Keras' evaluate; raises as `fit`. Of endless views an epoch."""
         _check_callbacks(kwargs.get("callbacks"))
-        x, steps = self._built_for(x), keras_data.steps_of(x, steps)
-        return super().evaluate(self._checked(x), *args, steps=steps, **kwargs)
+        return super().evaluate(self._built_for(x), *args, **kwargs)
 
-    def predict(
-        self,
-        x: object,
-        *args: object,
-        steps: int | None = None,
-        **kwargs: object,
-    ) -> object:
+    def predict(self, x: object, *args: object, **kwargs: object) -> object:
         """Keras' predict; raises as `fit`. Of endless views an epoch."""
         _check_callbacks(kwargs.get("callbacks"))
-        x, steps = self._built_for(x), keras_data.steps_of(x, steps)
-        return super().predict(self._checked(x), *args, steps=steps, **kwargs)
+        return super().predict(self._built_for(x), *args, **kwargs)
 
     def _built_for(self, x: object) -> object:
         """What `fit` is given, once the model is built for what it yields.

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
+import re
 import types
 from collections.abc import Iterator
 
+import h5py
 import numpy as np
 import tensorflow as tf
 
 from supcon_tf import exceptions, keras_2, trust
 from supcon_tf.keras_2 import keras
+from supcon_tf.models import weights
 
 PREFIX = "keras_hub:"
 POOLINGS = "auto", "class_token", "mean", "both"
 _CONFIGS = "config.json", "image_converter.json"
 _OF_HUGGING_FACE = "preprocessor_config.json"
 _MAX_BYTES = 2**20  # of a config
-# Whose objects a config may make.
-_TRUSTED = "builtins", "keras", "keras_hub"
+# What a config may make of Keras, beside classes of KerasHub: no layers, which
+# may hold code, and no functions.
+_OF_KERAS = re.compile(r"keras\.DTypePolicy|keras\.initializers\.[A-Z]\w+")
 
 
 def check(architecture: str, pooling: str = "auto") -> None:
@@ -27,12 +32,19 @@ def check(architecture: str, pooling: str = "auto") -> None:
 
     Raises:
       ImportError: there is no Keras 3, or no KerasHub.
-      ValueError: a folder of a preset is none, or would make other objects than
-        those of Keras and KerasHub; or `pooling` is none.
+      ValueError: a folder of a preset is none, or would make objects that are
+        none of KerasHub; it is an address, or `pooling` is none.
     """
     exceptions.require_one_of(POOLINGS, "pooling", pooling)
-    _import()
     preset = architecture.removeprefix(PREFIX)
+    # A run of others may name it, and nobody has looked at what lies there.
+    exceptions.require(
+        "://" not in preset,
+        f"{PREFIX}PRESET must be a name of KerasHub's own, or a folder: "
+        "download what another has published, and give the folder",
+        preset,
+    )
+    _import()
     if os.path.isdir(preset):
         _check_folder(preset)
 
@@ -160,7 +172,10 @@ def _load(hub: types.ModuleType, preset: str, **options: object) -> keras.Model:
 
 
 def _check_folder(folder: str) -> None:
-    """Raises ValueError for a preset that would make objects of others."""
+    """Raises ValueError for a preset that would make objects of others.
+
+    Or whose weights lie in files elsewhere.
+    """
     exceptions.require(
         os.path.isfile(os.path.join(folder, _CONFIGS[0])),
         f"a folder of `architecture` {PREFIX}FOLDER must have config.json",
@@ -168,15 +183,31 @@ def _check_folder(folder: str) -> None:
     )
     for name in _CONFIGS:
         path = os.path.join(folder, name)
-        if not os.path.isfile(path):
-            continue
-        for module in _modules(_read_config(path)):
-            exceptions.require(
-                str(module).partition(".")[0] in _TRUSTED,
-                f"{name} of a preset must make objects of Keras and KerasHub "
-                "alone",
-                f"{module} in {path}",
-            )
+        if os.path.isfile(path):
+            for made in _objects(_read_config(path)):
+                _check_object(made, path)
+    for path in glob.glob(f"{glob.escape(folder)}/*.h5"):
+        with h5py.File(path) as file:
+            weights.check_whole(file)
+
+
+def _check_object(made: dict[str, object], path: str) -> None:
+    """Raises ValueError for an object that no preset needs."""
+    module, kind = (str(made.get(key)) for key in ("module", "class_name"))
+    registered = str(made.get("registered_name"))
+    is_of_hub = (
+        module.partition(".")[0] == "keras_hub"
+        and registered == f"keras_hub>{kind}"
+    )
+    is_of_keras = registered in ("None", kind) and _OF_KERAS.fullmatch(
+        f"{module}.{kind}"
+    )
+    exceptions.require(
+        is_of_hub or is_of_keras,
+        "a config of a preset must make classes of KerasHub alone, types of "
+        "numbers and initializers",
+        f"{module}.{kind}, registered as {registered}, in {path}",
+    )
 
 
 def _read_config(path: str) -> dict[str, object]:
@@ -199,15 +230,15 @@ def _read_config(path: str) -> dict[str, object]:
     return config
 
 
-def _modules(config: object) -> Iterator[object]:
-    """All modules that a config names."""
+def _objects(config: object) -> Iterator[dict[str, object]]:
+    """All parts of a config of which Keras makes an object."""
     if isinstance(config, dict):
-        if config.get("module"):
-            yield config["module"]
+        if {"module", "class_name", "registered_name"} & config.keys():
+            yield config
         config = list(config.values())
     if isinstance(config, list):
         for part in config:
-            yield from _modules(part)
+            yield from _objects(part)
 
 
 def _takes(network: keras.Model, shape: tuple[int, int, int]) -> bool:
@@ -232,7 +263,7 @@ def _preprocessing(hub: types.ModuleType, preset: str) -> str | tuple:
     """What a preset does to pixels in 0..255: (scale, offset)."""
     try:
         converter = hub.layers.ImageConverter.from_preset(preset)
-    except Exception:  # of many kinds, for a preset that has none
+    except (FileNotFoundError, ValueError):  # it has none
         converter = None
     if converter is None:
         return _of_hugging_face(preset)

@@ -89,3 +89,65 @@ def going_on(
     finally:
         steps = int(tf.convert_to_tensor(optimizer.iterations) - before)
         epochs.trained[model] = step - epochs.start_step + steps
+
+
+class EpochSteps:
+    """Before `Model` of a Keras: views that tell their epochs need no steps.
+
+    Endless views, as those of `data.make_views`, tell of how many steps an
+    epoch is, for training, validation, evaluation and prediction.
+    """
+
+    def fit(
+        self,
+        x: object = None,
+        *args: object,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_data: object = None,
+        validation_steps: int | None = None,
+        **kwargs: object,
+    ) -> keras.callbacks.History:
+        """Keras' fit; endless views that tell their epochs need no steps.
+
+        Where this model was fitted to the same dataset before, or begins at a
+        later epoch, they go on.
+        """
+        steps = steps_of(x, steps_per_epoch)
+        first_step = initial_epoch * (steps or 0)
+        with going_on(x, self, first_step) as batches:
+            return super().fit(
+                self._checked(batches),
+                *args,
+                initial_epoch=initial_epoch,
+                steps_per_epoch=steps,
+                validation_data=validation_data,
+                validation_steps=steps_of(validation_data, validation_steps),
+                **kwargs,
+            )
+
+    def evaluate(
+        self,
+        x: object = None,
+        *args: object,
+        steps: int | None = None,
+        **kwargs: object,
+    ) -> object:
+        """Keras' evaluate; of endless views an epoch."""
+        steps = steps_of(x, steps)
+        return super().evaluate(self._checked(x), *args, steps=steps, **kwargs)
+
+    def predict(
+        self,
+        x: object,
+        *args: object,
+        steps: int | None = None,
+        **kwargs: object,
+    ) -> object:
+        """Keras' predict; of endless views an epoch."""
+        steps = steps_of(x, steps)
+        return super().predict(self._checked(x), *args, steps=steps, **kwargs)
+
+    def _checked(self, x: object) -> object:
+        """What Keras gets of the data."""
+        return x

@@ -5,11 +5,13 @@ import json
 import pathlib
 import shutil
 import signal
+import types
 
 import numpy as np
 import pytest
 
 from supcon_tf import config, evaluation, finetuning
+from supcon_tf.evaluation import linear_probe
 from supcon_tf.finetuning import candidates
 from supcon_tf.training import representations, runs
 from tests import forks, workers
@@ -250,6 +252,44 @@ def test_weights_that_are_not_there_are_named(image_folder, tmp_path):
     with pytest.raises(ValueError, match="--weights must name the file"):
         finetuning.finetune_images(own)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_penalty_is_the_best_of_all_though_weak_ones_are_not_tried(
+    monkeypatch,
+):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 240)
+    rows = rng.normal(size=(240, 20)).astype(np.float32)
+    rows[:, :3] += np.eye(3)[labels]
+    rows += 5  # as features behind a ReLU, far from a mean of zero
+    sources = [
+        types.SimpleNamespace(class_names=("a", "b", "c"), weights=None, at=at)
+        for at in (slice(0, 120), slice(120, 240))
+    ]
+    judge = candidates.Judge(
+        types.SimpleNamespace(get_weights=list),
+        lambda source: (rows[source.at], labels[source.at]),
+        *sources,
+    )
+    fit, tried = linear_probe.LinearProbe.fit, []
+    monkeypatch.setattr(
+        linear_probe.LinearProbe,
+        "fit",
+        lambda self, *args: tried.append(args[2]) or fit(self, *args),
+    )
+    found = judge.candidate("frozen")
+    assert 3 <= len(tried) < len(candidates._STRENGTHS)
+    scale = np.square(rows[:120]).sum(axis=1).mean()
+    losses = {}
+    for l2 in candidates._STRENGTHS * scale:
+        probe = linear_probe.LinearProbe(3, 1000)
+        fit(probe, rows[:120], labels[:120], float(l2))
+        own = probe.predict(rows[120:])[np.arange(120), labels[120:]]
+        losses[float(l2)] = -np.log(own).mean()
+    assert found.l2 == pytest.approx(min(losses, key=losses.get))
+    assert found.validation["nll"] == pytest.approx(
+        min(losses.values()), abs=1e-4
+    )
 
 
 def of_losses(name, losses):

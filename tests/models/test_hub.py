@@ -4,6 +4,7 @@ import importlib
 import json
 import sys
 
+import h5py
 import numpy as np
 import pytest
 
@@ -74,6 +75,58 @@ def test_positions_are_interpolated():
             ValueError, match="`image_size` must be that of the"
         ):
             hub._resized(Own, rows)
+
+
+VIT = {
+    "module": "keras_hub.src.models.vit.vit_backbone",
+    "class_name": "ViTBackbone",
+    "registered_name": "keras_hub>ViTBackbone",
+}
+FLOAT = {"module": "keras", "class_name": "DTypePolicy", "config": {}}
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"module": "os", "class_name": "system"},
+        {"module": "builtins", "class_name": "function", "config": "exec"},
+        {"module": "keras.utils", "class_name": "function"},
+        {"module": "keras.layers", "class_name": "Lambda"},
+        {"class_name": "Lambda"},  # as Keras saved before
+        {"registered_name": "Functional"},
+        VIT | {"registered_name": "supcon_tf>Views"},
+        VIT | {"class_name": "function"},
+        FLOAT | {"registered_name": "theirs>DTypePolicy"},
+    ],
+)
+@pytest.mark.parametrize("name", ["config.json", "image_converter.json"])
+def test_a_folder_of_others_makes_no_objects_of_theirs(name, made, tmp_path):
+    config = VIT | {"config": {"dtype": FLOAT}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    hub._check_folder(str(tmp_path))
+    config["config"]["parts"] = [{"inner": made}]
+    (tmp_path / name).write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="must make classes of KerasHub alon"):
+        hub._check_folder(str(tmp_path))
+
+
+def test_files_of_a_folder_are_whole(tmp_path):
+    with pytest.raises(ValueError, match=r"must have config\.json"):
+        hub._check_folder(str(tmp_path))
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(ValueError, match="must be JSON, got"):
+        hub._check_folder(str(tmp_path))
+    (tmp_path / "config.json").write_text(json.dumps(VIT))
+    with h5py.File(tmp_path / "model.weights.h5", "w") as file:
+        file["kernel"] = h5py.ExternalLink("/etc/passwd", "kernel")
+    with pytest.raises(ValueError, match="must hold its arrays itself, got"):
+        hub._check_folder(str(tmp_path))
+
+
+@pytest.mark.parametrize("address", ["hf://a/b", "kaggle://a/b", "gs://a/b"])
+def test_an_address_is_no_preset(address):
+    with pytest.raises(ValueError, match="or a folder: download what another"):
+        models.named_encoder(f"keras_hub:{address}", SIDE)
 
 
 if "transformer" not in networks_3.available():
@@ -231,24 +284,6 @@ def test_a_folder_of_hugging_face(side, tmp_path):
         return
     expected = np.concatenate([tokens[:, 0], tokens[:, 1:].mean(axis=1)], 1)
     np.testing.assert_allclose(encoder(IMAGES), expected, atol=1e-4)
-
-
-def test_a_folder_of_others_makes_no_objects_of_theirs(preset, tmp_path):
-    for name in ("config.json", "image_converter.json"):
-        folder = tmp_path / name
-        folder.mkdir()
-        config = {"module": "os", "class_name": "system", "config": {}}
-        (folder / "config.json").write_text("{}")
-        (folder / name).write_text(json.dumps({"a": [{"b": config}]}))
-        with pytest.raises(
-            ValueError, match="of Keras and KerasHub alone, got"
-        ):
-            models.check_named(f"keras_hub:{folder}", SIDE)
-        (folder / name).write_text("{")
-        with pytest.raises(ValueError, match="must be JSON, got"):
-            models.check_named(f"keras_hub:{folder}", SIDE)
-    with pytest.raises(ValueError, match="must have config.json"):
-        models.check_named(f"keras_hub:{tmp_path}", SIDE)
 
 
 def test_what_is_no_preset_is_one_line(monkeypatch):
