@@ -37,6 +37,35 @@ def test_mirrored_takes_all_devices_of_one_worker(mirrored_strategy):
 
 
 @pytest.mark.parametrize(
+    ("text", "machines", "is_first"),
+    [
+        (None, 1, True),
+        (cluster(worker=TWO_WORKERS), 2, True),
+        (cluster(worker=TWO_WORKERS, index=1), 2, False),
+        (cluster(chief=["host2:2222"], worker=TWO_WORKERS), 3, False),
+        (
+            cluster(chief=["host2:2222"], worker=TWO_WORKERS, task="chief"),
+            3,
+            True,
+        ),
+    ],
+)
+def test_one_worker_waits_for_no_other_machine(
+    monkeypatch, text, machines, is_first
+):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    if text is not None:
+        monkeypatch.setenv("TF_CONFIG", text)
+    assert distribute.num_machines() == machines
+    assert distribute.is_first_machine() == is_first
+    strategy = distribute.make_strategy(one_worker=True)
+    assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
+    with strategy.scope():
+        (array,) = distribute.of_chief([1.5, 2.5])
+    assert array.tolist() == [1.5, 2.5]
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         (None, "must be set on every machine"),
