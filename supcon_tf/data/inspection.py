@@ -172,8 +172,8 @@ def _look(
             .ignore_errors()
         )
 
-    options = tf.data.Options()
-    options.deterministic = False
+    # Of the interleaving alone: as an option of the whole pipeline it would let
+    # what makes the records change their order, and so their positions.
     probed = (
         dataset.batch(_CHUNK)
         .interleave(
@@ -181,9 +181,9 @@ def _look(
             cycle_length=_PARALLEL_CHUNKS,
             block_length=_CHUNK,
             num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=False,
         )
         .batch(1024)
-        .with_options(options)
     )
     try:
         for positions, *values in progress.shown(

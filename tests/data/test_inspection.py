@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
 
 from supcon_tf import data
@@ -200,3 +201,25 @@ def test_keys_tell_everything_apart():
     assert cache.key(b"a") == cache.key("a")
     path = pathlib.Path("x")
     assert 0 <= cache.key(path) < 2**64
+
+
+def test_a_row_is_of_its_position_whatever_makes_the_records():
+    """What makes every third record takes longer than what makes the rest."""
+
+    def record(number):
+        size = tf.where(number % 3 == 0, 300, 2)
+        noise = tf.random.stateless_normal([size, size], [number, 0])
+        late = tf.cast(0 * tf.reduce_sum(noise @ noise), tf.int64)
+        pixel = tf.cast(number + late, tf.uint8)
+        return tf.io.encode_png(tf.fill([2, 2, 3], pixel))
+
+    numbers = np.arange(250)
+    records = tf.data.Dataset.range(250).map(record, num_parallel_calls=4)
+    inspected = inspection.inspect(
+        None,
+        numbers.astype(np.uint64),
+        lambda positions: records.enumerate(),
+        lambda contents: contents,
+    )
+    digests = [int(inspection.digest(record(n))) for n in numbers]
+    np.testing.assert_array_equal(inspected.digests, digests)
