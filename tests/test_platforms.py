@@ -20,12 +20,12 @@ both_keras = pytest.mark.skipif(
 )
 
 
-def run(code):
+def run(code, *arguments):
     """In a process of its own, where no Keras has been chosen."""
     environment = dict(os.environ)
     environment.pop("TF_USE_LEGACY_KERAS", None)
     return subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", code, *arguments],
         capture_output=True,
         text=True,
         cwd=PACKAGE.parent,
@@ -95,6 +95,73 @@ def test_who_asks_for_keras_2_has_it(sets):
     assert done.returncode == 0, done.stderr[-2000:]
     theirs, own = done.stdout.split()
     assert theirs == own
+
+
+TOGETHER = """
+import pathlib
+import sys
+
+import keras
+import keras_hub
+import numpy as np
+import tensorflow as tf
+import transformers
+
+from supcon_tf import keras_3, losses, models, text
+from supcon_tf.keras_2 import keras as keras_2
+from tests import language_model, networks_3
+
+folder = pathlib.Path(sys.argv[1])
+language_model.write_model(folder)
+digits = np.arange(4 * 2 * 32 * 32 * 3).reshape(4, 2, 32, 32, 3) % 251
+views, labels = digits.astype(np.uint8), np.array([0, 0, 1, 1])
+tokens = np.zeros([4, 2, 4, 2], np.int32)
+tokens[:, :, 1:, 0] = 5 + labels[:, np.newaxis, np.newaxis]
+rows = np.random.default_rng(0).normal(size=[4, 2, 6]).astype(np.float32)
+
+
+def step(encoder, inputs):
+    model = models.SupConModel(encoder, models.ProjectionHead(8, (8,)))
+    model.compile(keras_2.optimizers.SGD(0.1), losses.SupConLoss())
+    (loss,) = model.fit(inputs, labels, verbose=0).history["loss"]
+    assert np.isfinite(loss), encoder
+
+
+for _ in range(2):  # and again, once all have been used
+    step(models.Encoder("vgg8", width=0.05), views)
+    step(keras_3.Backbone(networks_3.transformer()), views)
+    step(text.TextEncoder.from_pretrained(folder), tokens)
+    layer = keras.layers.Dense(4)
+    theirs = keras.Sequential([keras.Input([2, 6]), layer])
+    theirs.compile("sgd", keras_3.SupConLoss())
+    history = theirs.fit(rows, labels, epochs=2, verbose=0).history["loss"]
+    assert history[1] < history[0]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    assert tokenizer("a b")["input_ids"] == [2, 5, 6, 3]
+
+assert issubclass(keras_hub.models.Backbone, keras.Model)
+assert issubclass(transformers.TFBertModel, keras_2.Model)
+assert tf.keras.Model is keras.Model is not keras_2.Model
+print("together")
+"""
+
+
+@both_keras
+def test_keras_3_keras_hub_and_transformers_live_in_one_process(tmp_path):
+    done = run(TOGETHER, str(tmp_path))
+    assert done.stdout.endswith("together\n"), done.stderr[-2000:]
+
+
+def test_transformers_without_tensorflow_is_named(tmp_path):
+    """As sentence-transformers 6 needs it."""
+    (tmp_path / "transformers.py").write_text("__version__ = '5.24.0'")
+    done = run(
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from supcon_tf import text; text.import_transformers()"
+    )
+    (message,) = errors(done)
+    assert "must have transformers before 4.55" in message
+    assert "got 5.24.0: pip install 'supcon_tf[text]' into an env" in message
 
 
 @both_keras

@@ -163,10 +163,18 @@ def import_transformers() -> types.ModuleType:
       '[CLS]'
 
     Raises:
-      ImportError: it is not installed, or would take another Keras.
+      ImportError: it is not installed, has no TensorFlow, or would take another
+        Keras.
     """
     with keras_2.variable("1"):  # which it sets, for tf-keras
         (library,) = exceptions.import_extra("text", "transformers")
+        if not hasattr(library, "TFPreTrainedModel"):
+            raise exceptions.MissingPackage(
+                "the extra `text` must have transformers before 4.55, the last "
+                f"that reads weights into TensorFlow, got {library.__version__}"
+                ": pip install 'supcon_tf[text]' into an environment of its "
+                "own, apart from sentence-transformers 6, which needs the newer"
+            )
         is_same = issubclass(library.TFPreTrainedModel, keras.Model)
     if not is_same:
         raise exceptions.MissingPackage(

@@ -1,12 +1,17 @@
+import collections
+import io
+import re
 import resource
 import uuid
+import zipfile
 
+import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import run_files
+from supcon_tf import models, run_files
 from supcon_tf.training import checkpoints
 
 
@@ -137,3 +142,79 @@ def test_a_foreign_checkpoint_is_refused_with_the_difference(directory):
     assert "bias" not in message
     with pytest.raises(ValueError, match="must fit unknown of"):
         checkpoints.restore(path, unknown=Part(0))
+
+
+# Names of variables in files that users hold, and how many there are of each,
+# with "#" for any number. A change here would make those files useless.
+BATCH_NORM = ("beta", "gamma", "moving_mean", "moving_variance")
+OPTIMIZER = {
+    "optimizer/_current_learning_rate": 1,
+    "optimizer/_iterations": 1,
+}
+PRETRAINING = {
+    **{f"encoder/stack/convs/#/bn/{name}": 8 for name in BATCH_NORM},
+    "encoder/stack/convs/#/conv/kernel": 8,
+    **{f"projection_head/norms/#/{name}": 1 for name in BATCH_NORM},
+    "projection_head/hidden/#/kernel": 1,
+    "projection_head/projection/kernel": 1,
+    "optimizer/_variables/#": 28,
+    **OPTIMIZER,
+}
+LINEAR = {
+    "classifier/bias": 1,
+    "classifier/kernel": 1,
+    "optimizer/_variables/#": 2,
+    **OPTIMIZER,
+}
+RESNET = {
+    **{f"stack/blocks/#/branch/#/bn/{name}": 16 for name in BATCH_NORM},
+    "stack/blocks/#/branch/#/conv/kernel": 16,
+    **{f"stack/blocks/#/shortcut/bn/{name}": 3 for name in BATCH_NORM},
+    "stack/blocks/#/shortcut/conv/kernel": 3,
+    **{f"stack/stem_conv/bn/{name}": 1 for name in BATCH_NORM},
+    "stack/stem_conv/conv/kernel": 1,
+}
+RESNET_IN_KERAS_FILE = {
+    "stack/chain/residual_block#/branch/conv_bn#/bn/vars/#": 64,
+    "stack/chain/residual_block#/branch/conv_bn#/conv/vars/#": 16,
+    "stack/chain/residual_block#/shortcut/bn/vars/#": 12,
+    "stack/chain/residual_block#/shortcut/conv/vars/#": 3,
+    "stack/stem_conv/bn/vars/#": 4,
+    "stack/stem_conv/conv/vars/#": 1,
+}
+
+
+def counts(names):
+    """How many names there are of each pattern."""
+    # Keras numbers from the second of a kind on: conv_bn, conv_bn_1.
+    number = re.compile(r"(?<=/)\d+|(?<=conv_bn)(_\d+)?|(?<=_block)(_\d+)?")
+    return collections.Counter(number.sub("#", name) for name in names)
+
+
+def checkpoint_names(prefix):
+    suffix = "/.ATTRIBUTES/VARIABLE_VALUE"
+    names = [name for name, _ in tf.train.list_variables(prefix)]
+    return [x.removesuffix(suffix) for x in names if x.endswith(suffix)]
+
+
+def test_variables_of_a_run_have_the_names_they_always_had(finished_run):
+    stage = finished_run.stage("linear")
+    for run, expected in ((finished_run, PRETRAINING), (stage, LINEAR)):
+        prefix = f"{run.latest_checkpoint()}/variables"
+        assert counts(checkpoint_names(prefix)) == expected
+
+
+def test_variables_of_a_resnet_have_the_names_they_always_had(tmp_path):
+    encoder = models.Encoder("resnet18", width=0.05)
+    encoder.build((None, 32, 32, 3))
+    tf.train.Checkpoint(encoder=encoder).write(str(tmp_path / "variables"))
+    names = checkpoint_names(str(tmp_path / "variables"))
+    assert counts(x.removeprefix("encoder/") for x in names) == RESNET
+    encoder.save(tmp_path / "encoder.keras")
+    with zipfile.ZipFile(tmp_path / "encoder.keras") as archive:
+        contents = io.BytesIO(archive.read("model.weights.h5"))
+    items = []
+    with h5py.File(contents) as file:
+        file.visititems(lambda *named: items.append(named))
+        names = [x for x, item in items if isinstance(item, h5py.Dataset)]
+    assert counts(names) == RESNET_IN_KERAS_FILE
