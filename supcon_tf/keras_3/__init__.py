@@ -4,7 +4,8 @@ They are classes of Keras 3, made from those of `supcon_tf.losses`, with the
 same names and arguments. TensorFlow 2.16 and newer have Keras 3.
 
 Raises:
-  ImportError: there is no Keras 3 on TensorFlow here.
+  ImportError: Keras 2 alone is installed.
+  ValueError: Keras 3 computes with another package than TensorFlow.
 """
 
 from supcon_tf.keras_3.layers import ClassCentres

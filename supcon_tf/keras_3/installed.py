@@ -1,8 +1,8 @@
 """Keras 3 on TensorFlow: `from supcon_tf.keras_3.installed import keras`.
 
 Raises:
-  ImportError: Keras 2 alone is installed, or Keras 3 computes with another
-    package than TensorFlow.
+  ImportError: Keras 2 alone is installed.
+  ValueError: Keras 3 computes with another package than TensorFlow.
 """
 
 from __future__ import annotations
@@ -22,14 +22,10 @@ def _find() -> types.ModuleType:
             "Python 3.12 or 3.13 with requirements-newest.txt; here is Keras "
             f"{version}"
         )
-    keras = importlib.import_module("keras")
-    backend = keras.backend.backend()
-    if backend != "tensorflow":
-        raise exceptions.MissingPackage(
-            "supcon_tf.keras_3 needs Keras 3 on TensorFlow: set KERAS_BACKEND="
-            f"tensorflow before anything imports keras; it is {backend}"
-        )
-    return keras
+    from supcon_tf.models import of_keras_3
+
+    of_keras_3.check_library()
+    return importlib.import_module("keras")
 
 
 keras = _find()

@@ -306,7 +306,7 @@ def check_library() -> None:
     """Raises ValueError where Keras 3 computes by another than TensorFlow."""
     exceptions.require(
         keras_3.backend.backend() == "tensorflow",
-        "Keras 3 must compute by TensorFlow for its networks to train here: "
+        "Keras 3 must compute by TensorFlow beside supcon_tf: "
         "set KERAS_BACKEND=tensorflow before keras is imported",
         keras_3.backend.backend(),
     )
