@@ -98,6 +98,7 @@ def test_dropout_is_off_without_training():
 
 
 def test_it_learns():
+    keras.utils.set_random_seed(0)
     model = keras_3.Views(network(keras.layers.Dense(8)))
     model.compile(keras.optimizers.Adam(0.01), keras_3.SupConLoss())
     before = losses.SupConLoss()(LABELS, model(VIEWS))
