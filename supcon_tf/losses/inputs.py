@@ -40,19 +40,6 @@ class Loss(Configured, keras.losses.Loss):
         return super().__call__(y_true, y_pred, sample_weight)
 
 
-def check_options(
-    temperature: float, formulation: str, denominator: str, anchor_views: str
-) -> None:
-    """Raises ValueError for an option that does not exist."""
-    exceptions.require(
-        temperature > 0, "`temperature` must be positive", temperature
-    )
-    exceptions.require_one_of(("out", "in"), "formulation", formulation)
-    denominators = "all", "one_positive", "only_negatives"
-    exceptions.require_one_of(denominators, "denominator", denominator)
-    exceptions.require_one_of(("all", "first"), "anchor_views", anchor_views)
-
-
 def as_views(projections: tf.Tensor, name: str) -> tf.Tensor:
     """[batch, views, dim] float32 from that, or from [batch, dim]."""
     z = tf.convert_to_tensor(projections)
@@ -110,19 +97,6 @@ def queued_rows(mask: tf.Tensor, contrasts: tf.Tensor) -> tf.Tensor:
         queued,
     )
     return tf.repeat(mask, contrasts.shape[1])
-
-
-def static_views(z: tf.Tensor, positives_cap: int | None) -> int:
-    """Number of views, checked against the cap."""
-    views = z.shape[1]
-    least = max(views - 1, 1)
-    exceptions.require(
-        positives_cap is None or positives_cap >= least,
-        f"`positives_cap` must be at least {least} with {views} views (the "
-        "other views of an anchor always stay)",
-        positives_cap,
-    )
-    return views
 
 
 def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:

@@ -12,4 +12,5 @@ LOG_ZERO = -1e30
 
 def log_add_exp(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     """log(exp(x) + exp(y)), exact also beside `LOG_ZERO`."""
-    return tf.maximum(x, y) + tf.math.log1p(tf.exp(-tf.abs(x - y)))
+    largest = tf.stop_gradient(tf.maximum(x, y))
+    return largest + tf.math.log(tf.exp(x - largest) + tf.exp(y - largest))

@@ -1,111 +1,184 @@
-"""Losses of A anchors by all their pairs with M rows: [A, M] matrices."""
+"""The supervised contrastive loss by all pairs of anchors and contrasts.
+
+Eq. 2 and 3 of Khosla et al. 2020, with P(i) the positives of anchor i, N(i) its
+negatives, A(i) both, and s_ij = z_i . z_j / tau:
+
+  out: L_i = -1/|P(i)| sum_{p in P(i)} log( exp(s_ip) / D_ip )
+  in:  L_i = -log( 1/|P(i)| sum_{p in P(i)} exp(s_ip) / D_ip )
+
+A anchors and M contrasts make [A, M] matrices. Whoever has the sum of the
+negatives already leaves them out of the contrasts.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import tensorflow as tf
 
-from supcon_tf.losses import inputs, log_space
+from supcon_tf.losses import inputs, log_space, positive_weights
+from supcon_tf.losses.options import Options
 
 
-def sets_of(
-    anchors: tf.Tensor,
+class Rows(NamedTuple):
+    """N views, as anchors or as contrasts.
+
+    Attributes:
+      vectors: [N, D] float32.
+      numbers: [N] int32, which tell the views apart.
+      samples: [N] int32, which sample each is a view of.
+      marks: [N, ...], what `positive_weights` compares.
+      is_there: [N] bool, False for what is in no A(i).
+      is_queued: [N] bool, True for rows of a queue.
+    """
+
+    vectors: tf.Tensor
+    numbers: tf.Tensor
+    samples: tf.Tensor
+    marks: tf.Tensor
+    is_there: tf.Tensor
+    is_queued: tf.Tensor
+
+    def of_batch(self, z: tf.Tensor, views: int | None = None) -> Rows:
+        """The rows of z [B, V, D], which come first, as anchors.
+
+        With their gradient; of each sample the first `views`, None for all.
+        """
+        count = tf.reduce_prod(tf.shape(z)[:2])
+        vectors = tf.reshape(z, [-1, z.shape[2]])
+        rows = Rows(*(part[:count] for part in self))._replace(vectors=vectors)
+        if views is None:
+            return rows
+        chosen = tf.reshape(tf.range(count), [-1, z.shape[1]])[:, :views]
+        return rows.gather(tf.reshape(chosen, [-1]))
+
+    def gather(self, index: tf.Tensor) -> Rows:
+        """Some of them, in another order."""
+        return Rows(*(tf.gather(part, index) for part in self))
+
+
+def rows_of(
     z: tf.Tensor,
     further: tf.Tensor,
-    weights: tf.Tensor,
-    contrast_mask: tf.Tensor | None,
-    positives_cap: int | None,
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Weights of positives, A(i) and N(i) of each anchor: [A, M] each.
+    marks: tf.Tensor,
+    is_filled: tf.Tensor | None = None,
+) -> Rows:
+    """All views, in sample-major order: those of z, then the further ones.
 
-    Rows are views in sample-major order: row `s * views + v` is view v of
-    sample s. The [B, B + C] weights of samples are repeated over their rows.
+    Takes z [B, V, D], further [C, V', D], marks [B + C, ...] of the samples,
+    and of the last rows, a queue's, which are there, [Q] bool.
     """
-    batch, views = tf.shape(z)[0], inputs.static_views(z, positives_cap)
-    kept_views = anchors.shape[1]
-    sample = tf.repeat(tf.range(batch), kept_views)  # [A]
-    own_row = sample * views + tf.tile(tf.range(kept_views), [batch])
-    own = tf.repeat(weights[:, :batch], views, axis=1)
-    others = tf.repeat(weights[:, batch:], further.shape[1], axis=1)
-    weights = tf.repeat(tf.concat([own, others], axis=1), kept_views, axis=0)
-    rows = tf.shape(weights)[1]
-    contrasted = own_row[:, tf.newaxis] != tf.range(rows)
-    queued = 0
-    if contrast_mask is not None:
-        filled = inputs.queued_rows(contrast_mask, further)  # [Q]
-        queued = tf.size(filled)
-        contrasted &= tf.pad(filled, [[rows - queued, 0]], constant_values=True)
-    weights *= tf.cast(contrasted, tf.float32)
-    negative = contrasted & (weights == 0)
-    if positives_cap is not None:
-        kept = _within_cap(weights > 0, sample, views, positives_cap, queued)
-        weights *= tf.cast(kept, tf.float32)
-        contrasted = negative | kept
-    return weights, contrasted, negative
+    batch, views, dim = tf.shape(z)[0], z.shape[1], z.shape[2]
+    others, others_views = tf.shape(further)[0], further.shape[1]
+    samples = tf.concat(
+        [
+            tf.repeat(tf.range(batch), views),
+            tf.repeat(batch + tf.range(others), others_views),
+        ],
+        axis=0,
+    )
+    numbers = tf.range(tf.size(samples))
+    is_there, is_queued = (
+        tf.ones_like(numbers, bool),
+        tf.zeros_like(numbers, bool),
+    )
+    if is_filled is not None:
+        is_filled = inputs.queued_rows(is_filled, further)
+        queued = tf.size(is_filled)
+        is_there = tf.concat([is_there[queued:], is_filled], axis=0)
+        is_queued = numbers >= tf.size(numbers) - queued
+    return Rows(
+        tf.concat([tf.reshape(x, [-1, dim]) for x in (z, further)], axis=0),
+        numbers,
+        samples,
+        tf.gather(marks, samples),
+        is_there,
+        is_queued,
+    )
+
+
+def losses(
+    anchors: Rows,
+    contrasts: Rows,
+    positives: positive_weights.Weights,
+    options: Options,
+    log_negatives: tf.Tensor | None = None,
+) -> tf.Tensor:
+    """L_i of anchors [A], 0 where it does not exist.
+
+    Args:
+      anchors: views whose loss is asked for.
+      contrasts: views that are compared with them; all of P(i) in batch order.
+      positives: how much samples weigh as positives of each other.
+      options: of the loss.
+      log_negatives: [A] log sum_{n in N(i)} exp(s_in), where the contrasts need
+        not hold N(i); None to sum it over them.
+    """
+    logits = (  # [A, M]
+        tf.matmul(anchors.vectors, contrasts.vectors, transpose_b=True)
+        / options.temperature
+    )
+    is_other = anchors.numbers[:, tf.newaxis] != contrasts.numbers
+    in_a = is_other & contrasts.is_there
+    weights = positives.weigh(anchors.marks, contrasts.marks)
+    weights = tf.where(in_a, weights, 0.0)  # [A, M]
+    if log_negatives is None:
+        log_n = _log_sum_exp(logits, in_a & (weights == 0))  # [A, 1]
+    else:
+        log_n = log_negatives[:, tf.newaxis]
+    if options.positives_cap is not None:
+        kept = _within_cap(
+            weights > 0, anchors, contrasts, options.positives_cap
+        )
+        weights = tf.where(kept, weights, 0.0)
+    is_positive = weights > 0
+    if options.denominator == "all":
+        log_d = log_space.log_add_exp(log_n, _log_sum_exp(logits, is_positive))
+    elif options.denominator == "one_positive":
+        log_d = log_space.log_add_exp(logits, log_n)
+    else:
+        log_d = log_n
+    log_p = logits - log_d  # [A, M]
+    total = tf.reduce_sum(weights, axis=1)  # [A], |P(i)|
+    if options.formulation == "out":
+        # What is no positive may have any logit.
+        log_p = tf.where(is_positive, log_p, 0.0)
+        value = -tf.math.divide_no_nan(
+            tf.reduce_sum(weights * log_p, axis=1), total
+        )
+    else:
+        log_weights = tf.math.log(tf.where(is_positive, weights, 1.0))
+        inside = _log_sum_exp(log_p + log_weights, is_positive)[:, 0]
+        value = tf.math.log(tf.where(total > 0, total, 1.0)) - inside
+    is_defined = total > 0
+    if options.denominator == "only_negatives":
+        is_defined &= log_n[:, 0] > log_space.LOG_ZERO / 2
+    return tf.where(is_defined, value, 0.0)
 
 
 def _within_cap(
-    positives: tf.Tensor,
-    anchor_sample: tf.Tensor,
-    views: int,
-    cap: int,
-    queued: int | tf.Tensor,
+    is_positive: tf.Tensor, anchors: Rows, contrasts: Rows, cap: int
 ) -> tf.Tensor:
-    """Marks the positives that an anchor keeps under a cap on |P(i)|.
+    """Marks the positives [A, M] that an anchor keeps under a cap on |P(i)|.
 
     An anchor keeps its own other views and then the next positives in cyclic
     batch order, starting after its own sample (Suppl. Sec. 7 does not say
     which; this order needs no randomness and does not favour the front of the
     batch). Across replicas the order continues through their rows. The rows
     of a queue are no part of the cycle and come last.
-
-    Positives are [A, M] bool, False at the anchor itself; `anchor_sample` is
-    [A] int32; the cap is at least V - 1; the last `queued` rows are a queue's.
     """
-    cycle = tf.shape(positives)[1] - queued
-    columns = tf.range(tf.shape(positives)[1])[tf.newaxis]  # [1, M]
-    start = anchor_sample[:, tf.newaxis] * views  # [A, 1] first own row
-    own = (columns >= start) & (columns < start + views)  # [A, M]
-    others = tf.cast(positives & ~own, tf.int32)
-    rank = tf.cumsum(others, axis=1, exclusive=True)  # [A, M]
-    total = tf.reduce_sum(others[:, :cycle], axis=1, keepdims=True)  # [A, 1]
-    before = tf.gather(rank, start, axis=1, batch_dims=1)  # [A, 1]
-    turned = tf.where(columns >= start, rank - before, rank - before + total)
-    rank = tf.where(columns < cycle, turned, rank)
-    return positives & (own | (rank < cap - (views - 1)))
-
-
-def anchor_losses(
-    logits: tf.Tensor,
-    weights: tf.Tensor,
-    contrasted: tf.Tensor,
-    negative: tf.Tensor,
-    formulation: str,
-    denominator: str,
-) -> tf.Tensor:
-    """Losses [A] of logits, positive weights, A(i) and N(i), all [A, M]."""
-    log_d = {
-        "all": lambda: _log_sum_exp(logits, contrasted),
-        "only_negatives": lambda: _log_sum_exp(logits, negative),
-        "one_positive": lambda: log_space.log_add_exp(
-            logits, _log_sum_exp(logits, negative)
-        ),
-    }[denominator]()
-    log_p = logits - log_d  # [A, M]
-    total = tf.reduce_sum(weights, axis=1)  # [A], |P(i)|
-    if formulation == "out":
-        losses = -tf.math.divide_no_nan(
-            tf.reduce_sum(weights * log_p, axis=1), total
-        )
-    else:
-        is_positive = weights > 0
-        log_weights = tf.math.log(tf.where(is_positive, weights, 1.0))
-        losses = tf.math.log(tf.where(total > 0, total, 1.0)) - tf.squeeze(
-            _log_sum_exp(log_p + log_weights, is_positive), axis=1
-        )
-    defined = total > 0
-    if denominator == "only_negatives":
-        defined &= tf.reduce_any(negative, axis=1)
-    return tf.where(defined, losses, 0.0)
+    is_own = anchors.samples[:, tf.newaxis] == contrasts.samples  # [A, M]
+    others = tf.cast(is_positive & ~is_own, tf.int32)
+    views = tf.reduce_sum(tf.cast(is_own, tf.int32), axis=1, keepdims=True)
+    rank = tf.cumsum(others, axis=1, exclusive=True)  # from the first contrast
+    # The own views stand together, so that all have the same rank.
+    before = tf.reduce_max(tf.where(is_own, rank, 0), axis=1, keepdims=True)
+    in_cycle = tf.where(contrasts.is_queued, 0, others)
+    total = tf.reduce_sum(in_cycle, axis=1, keepdims=True)
+    turned = rank - before  # from the anchor on
+    turned = tf.where(rank < before, turned + total, turned)
+    rank = tf.where(contrasts.is_queued, rank, turned)
+    return is_positive & (is_own | (rank < cap - (views - 1)))
 
 
 def _log_sum_exp(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

@@ -21,14 +21,19 @@ from supcon_tf import exceptions
 from supcon_tf.losses import inputs
 
 KINDS = "any", "all", "jaccard"
-GIVEN = "given"  # by a positive_mask
-# Marks of no sample, which weigh nothing beside those of one.
-PADDING = {tf.int32: -1, tf.float32: 0.0}
 _TILE_SAMPLES = 256  # rows of weights that are held at once
 
 
+class _Labels:
+    """Labels by which a sample is its own positive, with weight 1."""
+
+    def of_itself(self, own: int | tf.Tensor) -> tf.Tensor:
+        """Weights of the first `own` samples in their own P(i), [own]."""
+        return tf.ones([own])
+
+
 @dataclasses.dataclass(frozen=True)
-class Classes:
+class Classes(_Labels):
     """One label per sample.
 
     Attributes:
@@ -53,7 +58,7 @@ class Classes:
 
 
 @dataclasses.dataclass(frozen=True)
-class SharedLabels:
+class SharedLabels(_Labels):
     """Several labels per sample, or none.
 
     Attributes:
@@ -114,7 +119,7 @@ class Given:
     """Weights of a `positive_mask`.
 
     Attributes:
-      mask: [S, S] float32; row i weighs the positives of sample i.
+      mask: [anchors, S] float32; row i weighs the positives of sample i.
     """
 
     mask: tf.Tensor
@@ -122,13 +127,19 @@ class Given:
     @property
     def marks(self) -> tf.Tensor:
         """[S] int32, the numbers of the samples."""
-        return tf.range(tf.shape(self.mask)[0])
+        return tf.range(tf.shape(self.mask)[1])
 
     def weigh(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
         """[A, B] float32 weights, of marks [A] and [B]."""
-        rows = tf.gather(self.mask, tf.maximum(a, 0))
-        weights = tf.gather(rows, tf.maximum(b, 0), axis=1)
-        return tf.where((a >= 0)[:, tf.newaxis] & (b >= 0), weights, 0.0)
+        return tf.gather(tf.gather(self.mask, a), b, axis=1)
+
+    def of_itself(self, own: int | tf.Tensor) -> tf.Tensor:
+        """Weights of the first `own` samples in their own P(i), [own]."""
+        return tf.linalg.diag_part(self.mask)[:own]
+
+    def sums(self, values: tf.Tensor, own: int | tf.Tensor) -> tf.Tensor:
+        """As of `Classes`."""
+        return tf.tensordot(self.mask[:own], values, 1)
 
 
 Weights = Classes | SharedLabels | Given
@@ -138,8 +149,6 @@ def of_labels(labels: tf.Tensor, kind: str | None) -> Weights:
     """The positives of all samples, by their labels as `marks` takes them."""
     if kind is None:
         return Classes(inputs.class_numbers(labels))
-    if kind == GIVEN:
-        return Given(labels)
     if kind == "all":
         return Classes(inputs.class_numbers(_set_ids(labels)))
     numbers = 1 + tf.range(tf.shape(labels)[0])[:, tf.newaxis]
@@ -186,15 +195,19 @@ def canonical(
         return tf.identity(labels)
 
 
-def dense(
+def of_arguments(
     z: tf.Tensor,
     further: tf.Tensor,
     labels: tf.Tensor | None,
     contrast_labels: tf.Tensor | None,
     positive_mask: tf.Tensor | None,
     kind: str | None,
-) -> tf.Tensor:
-    """[B, B + C] float32 weight of each sample as positive of each sample."""
+) -> Weights:
+    """The positives of the samples of z [B, ...], and of further [C, ...].
+
+    Raises:
+      ValueError: labels or the mask do not go together, or not with the rows.
+    """
     batch, others = z.shape[0], further.shape[0]
     if positive_mask is not None:
         exceptions.require(
@@ -205,7 +218,7 @@ def dense(
         mask = tf.cast(positive_mask, tf.float32)
         samples = None if None in (batch, others) else batch + others
         inputs.check_shape("positive_mask", mask, [batch, samples])
-        return mask
+        return Given(mask)
     exceptions.require(
         contrast_labels is None or labels is not None,
         "`contrast_labels` must come with `labels`",
@@ -213,7 +226,7 @@ def dense(
     )
     if labels is None:
         # Each sample is its own class; further contrasts are all negatives.
-        return tf.eye(tf.shape(z)[0], tf.shape(z)[0] + tf.shape(further)[0])
+        return Classes(tf.range(tf.shape(z)[0] + tf.shape(further)[0]))
     own = canonical(labels, kind)
     inputs.check_shape("labels", own, [batch, *own.shape[1:]])
     exceptions.require(
@@ -222,11 +235,9 @@ def dense(
         "`labels`",
         None,
     )
-    every = own
-    if contrast_labels is not None:
-        of_others = canonical(contrast_labels, kind, "contrast_labels")
-        shape = [others, *own.shape[1:]]
-        inputs.check_shape("contrast_labels", of_others, shape)
-        every = tf.concat([own, of_others], axis=0)
-    weights = of_labels(every, kind)
-    return weights.weigh(weights.marks[: tf.shape(z)[0]], weights.marks)
+    if contrast_labels is None:
+        return of_labels(own, kind)
+    of_others = canonical(contrast_labels, kind, "contrast_labels")
+    shape = [others, *own.shape[1:]]
+    inputs.check_shape("contrast_labels", of_others, shape)
+    return of_labels(tf.concat([own, of_others], axis=0), kind)

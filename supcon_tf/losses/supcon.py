@@ -12,6 +12,7 @@ from supcon_tf import defaults, distribute, exceptions
 from supcon_tf.keras_2 import keras
 from supcon_tf.losses import inputs, pairs, positive_weights, tiled
 from supcon_tf.losses import queue as queues
+from supcon_tf.losses.options import Options
 
 # Floor of the squared norm: the gradient of x / |x| at 0 is then at most 1e4,
 # which float16 still holds.
@@ -70,26 +71,27 @@ def supcon_loss(
 
     Reference: https://arxiv.org/abs/2004.11362, Sec. 3.2.2.
     """
-    inputs.check_options(temperature, formulation, denominator, anchor_views)
+    options = Options(
+        temperature=temperature,
+        formulation=formulation,
+        denominator=denominator,
+        anchor_views=anchor_views,
+        positives=positives,
+        positives_cap=positives_cap,
+        scale_by_temperature=scale_by_temperature,
+    )
     z = inputs.as_views(projections, "projections")  # [B, V, D]
     further = inputs.as_contrasts(contrast_projections, z)  # [C, V', D]
-    weights = positive_weights.dense(
+    options.check_views(z.shape[1])
+    weights = positive_weights.of_arguments(
         z, further, labels, contrast_labels, positive_mask, positives
     )
-    anchors = z if anchor_views == "all" else z[:, :1]
-    sets = pairs.sets_of(
-        anchors, z, further, weights, contrast_mask, positives_cap
-    )
-    rows, *contrasts = (  # [A, D], and the rows of [M, D]
-        tf.reshape(t, [-1, z.shape[2]]) for t in (anchors, z, further)
-    )
-    logits = tf.matmul(rows, tf.concat(contrasts, axis=0), transpose_b=True)
-    losses = pairs.anchor_losses(
-        logits / temperature, *sets, formulation, denominator
-    )
+    contrasts = pairs.rows_of(z, further, weights.marks, contrast_mask)
+    anchors = contrasts.of_batch(z, 1 if anchor_views == "first" else None)
+    losses = pairs.losses(anchors, contrasts, weights, options)
     if scale_by_temperature:
         losses *= temperature
-    return tf.reduce_mean(tf.reshape(losses, [-1, anchors.shape[1]]), axis=1)
+    return tf.reduce_mean(tf.reshape(losses, [tf.shape(z)[0], -1]), axis=1)
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
@@ -121,8 +123,7 @@ class SupConLoss(inputs.Loss):
       cross_replica: contrast with the views of all replicas; False contrasts
         within each replica, which is a different loss.
       implementation: "tiled", in memory linear in the batch; "dense", by all
-        pairs at once; or "auto", which is tiled but for small matrices. Tiled
-        has no cap with any or jaccard, where auto is dense.
+        pairs at once; or "auto", which is tiled but for small matrices.
       queue: a `ProjectionQueue`, filled by whoever trains, after each loss
         (`MomentumSupConModel` does). A cap keeps its positives last.
         `from_config` makes an empty one; sharing it is left to the caller.
@@ -140,7 +141,7 @@ class SupConLoss(inputs.Loss):
       True
 
     Raises:
-      ValueError: an option does not exist, or "tiled" has none such.
+      ValueError: an option does not exist.
     """
 
     temperature: float = defaults.TEMPERATURE
@@ -159,106 +160,61 @@ class SupConLoss(inputs.Loss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        inputs.check_options(
-            self.temperature,
-            self.formulation,
-            self.denominator,
-            self.anchor_views,
-        )
-        if self.positives is not None:
-            known = positive_weights.KINDS
-            exceptions.require_one_of(known, "positives", self.positives)
+        self.options  # noqa: B018 - which it checks
         exceptions.require(
             self.positives is None or self.queue is None,
             "`positives` must be None with a `queue`, which keeps one label "
             "per row",
             self.positives,
         )
-        known = "auto", "dense", "tiled"
-        exceptions.require_one_of(known, "implementation", self.implementation)
-        has_tiles = (
-            self.positives in (None, "all") or self.positives_cap is None
-        )
-        exceptions.require(
-            has_tiles or self.implementation != "tiled",
-            "`implementation` must not be tiled with a `positives_cap` and "
-            f"positives={self.positives!r}",
-            "tiled",
-        )
-        self._is_dense = self.implementation == "dense" or not has_tiles
-        # The loss that is faster in tiles at any size.
-        self._is_plain = (
-            self.denominator == "all"
-            and self.positives_cap is None
-            and self.queue is None
+        exceptions.require_one_of(
+            ("auto", "dense", "tiled"), "implementation", self.implementation
         )
 
+    @property
+    def options(self) -> Options:
+        """Those of the formula.
+
+        Raises:
+          ValueError: one does not exist.
+        """
+        names = [field.name for field in dataclasses.fields(Options)]
+        return Options(**{name: getattr(self, name) for name in names})
+
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        return self._by_each([tf.convert_to_tensor(y_true)], y_pred)[0]
+        (losses,) = self._by_each([tf.convert_to_tensor(y_true)], y_pred)
+        return losses
 
     def _by_each(
         self, labels: Sequence[tf.Tensor], y_pred: tf.Tensor
     ) -> list[tf.Tensor]:
         """The loss [batch] by each of several labels of the same samples."""
         z = self._normalized(inputs.as_views(y_pred, "projections"))
-        options = {
-            "temperature": self.temperature,
-            "formulation": self.formulation,
-            "denominator": self.denominator,
-            "anchor_views": self.anchor_views,
-            "positives": self.positives,
-            "positives_cap": self.positives_cap,
-            "scale_by_temperature": self.scale_by_temperature,
-        }
         queue = None
         if self.queue is not None:
-            queued, *of_queue = self.queue.rows()
-            queue = self._normalized(queued), *of_queue
-        if self._is_dense or self._is_small(z):
-            return [self._by_pairs(own, z, queue, options) for own in labels]
-        losses = tiled.tiled_losses(
-            z,
-            [positive_weights.canonical(x, self.positives) for x in labels],
-            **options,
-            queue=queue,
-            tile_rows=None,
-            unit_length=self.normalize,
-            cross_replica=self.cross_replica,
-        )
-        return tf.unstack(losses, axis=1)
-
-    def _by_pairs(
-        self,
-        labels: tf.Tensor,
-        z: tf.Tensor,
-        queue: tuple[tf.Tensor, ...] | None,
-        options: dict[str, object],
-    ) -> tf.Tensor:
-        """By all pairs at once, [batch], of projections that are normalised."""
-        own = tf.shape(z)[0]
-        all_z, all_labels = inputs.gather(self.cross_replica, z, labels)
-        others, labels_of_others, filled = all_z[own:], all_labels[own:], None
-        if queue is not None:  # behind the views of other replicas
-            queued, queued_labels, filled = queue
-            rows = tf.reshape(others, [-1, z.shape[2]])
-            ids = tf.repeat(inputs.class_ids(labels_of_others), z.shape[1])
-            others = tf.concat([rows, queued], axis=0)
-            labels_of_others = tf.concat([ids, queued_labels], axis=0)
-        return supcon_loss(
+            queued, *labels_and_filled = self.queue.rows()
+            queue = self._normalized(queued), *labels_and_filled
+        labels = [positive_weights.canonical(x, self.positives) for x in labels]
+        for of_samples in labels:
+            shape = [z.shape[0], *of_samples.shape[1:]]
+            inputs.check_shape("labels", of_samples, shape)
+        return tiled.losses_by_labels(
             z,
             labels,
-            **options,
-            contrast_projections=others,
-            contrast_labels=labels_of_others,
-            contrast_mask=filled,
+            self.options,
+            unit_length=self.normalize,
+            cross_replica=self.cross_replica,
+            queue=queue,
+            at_once=self._takes_all_at_once(z),
         )
 
-    def _is_small(self, z: tf.Tensor) -> bool:
-        """Whether auto takes all pairs at once, on one replica."""
+    def _takes_all_at_once(self, z: tf.Tensor) -> bool:
+        """Whether all pairs are few enough, on one replica."""
+        if self.implementation != "auto":
+            return self.implementation == "dense"
         alone = not self.cross_replica or distribute.replicas_in_sync() == 1
-        known = z.shape[0] is not None
-        is_auto = self.implementation == "auto" and not self._is_plain
-        if not (is_auto and alone and known):
+        is_plain = self.options.is_plain and self.queue is None
+        if is_plain or not alone or z.shape[0] is None:
             return False
         rows = z.shape[0] * z.shape[1]
         queued = 0 if self.queue is None else self.queue.size

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from supcon_tf import losses
 from supcon_tf.keras_2 import keras
-from supcon_tf.losses import tiled
+from supcon_tf.losses import streaming
 from tests import reference
 from tests.losses import made
 
@@ -128,7 +128,7 @@ def test_compiles_by_xla(implementation):
 
 def test_two_replicas_equal_one_device(mirrored_strategy, monkeypatch):
     """By tiles of four anchors, the last of which is not full."""
-    monkeypatch.setattr(tiled, "_TILE_ROWS", 4)
+    monkeypatch.setattr(streaming, "_TILE_ROWS", 4)
     strategy = mirrored_strategy
     z, labels = unit([5, 2, 4], seed=6), np.array([0, 0, 1, 2, 0])
     split = [slice(0, 3), slice(3, 5)]  # uneven

@@ -1,0 +1,60 @@
+"""The options of the supervised contrastive loss."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from supcon_tf import defaults, exceptions
+from supcon_tf.losses import positive_weights
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What `SupConLoss` documents under these names.
+
+    Raises:
+      ValueError: an option does not exist.
+    """
+
+    temperature: float = defaults.TEMPERATURE
+    formulation: str = "out"
+    denominator: str = "all"
+    anchor_views: str = "all"
+    positives: str | None = None
+    positives_cap: int | None = None
+    scale_by_temperature: bool = True
+
+    def __post_init__(self) -> None:
+        exceptions.require(
+            self.temperature > 0,
+            "`temperature` must be positive",
+            self.temperature,
+        )
+        for name, choices in (
+            ("formulation", ("out", "in")),
+            ("denominator", ("all", "one_positive", "only_negatives")),
+            ("anchor_views", ("all", "first")),
+            ("positives", positive_weights.KINDS),
+        ):
+            value = getattr(self, name)
+            if name != "positives" or value is not None:
+                exceptions.require_one_of(choices, name, value)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether L_i = log D_i - mean s_ip, with D_i of all pairs (Eq. 2)."""
+        return (self.formulation, self.denominator, self.positives_cap) == (
+            "out",
+            "all",
+            None,
+        )
+
+    def check_views(self, views: int) -> None:
+        """Raises ValueError for a cap that is too small for so many views."""
+        least = max(views - 1, 1)
+        exceptions.require(
+            self.positives_cap is None or self.positives_cap >= least,
+            f"`positives_cap` must be at least {least} with {views} views (the "
+            "other views of an anchor always stay)",
+            self.positives_cap,
+        )
