@@ -63,7 +63,7 @@ def rows_of(
     marks: tf.Tensor,
     is_filled: tf.Tensor | None = None,
 ) -> Rows:
-    """All views, in sample-major order: those of z, then the further ones.
+    """All views, in sample-major order: those of z, and further ones behind.
 
     Takes z [B, V, D], further [C, V', D], marks [B + C, ...] of the samples,
     and of the last rows, a queue's, which are there, [Q] bool.
@@ -78,10 +78,8 @@ def rows_of(
         axis=0,
     )
     numbers = tf.range(tf.size(samples))
-    is_there, is_queued = (
-        tf.ones_like(numbers, bool),
-        tf.zeros_like(numbers, bool),
-    )
+    is_there = tf.ones_like(numbers, bool)
+    is_queued = tf.zeros_like(numbers, bool)
     if is_filled is not None:
         is_filled = inputs.queued_rows(is_filled, further)
         queued = tf.size(is_filled)

@@ -49,8 +49,7 @@ class Classes(_Labels):
     def sums(self, values: tf.Tensor, own: int | tf.Tensor) -> tf.Tensor:
         """Weighted sums over all samples, for the first `own` of them.
 
-        Takes values [S, ...], of samples, the own among them; returns
-        [own, ...].
+        Takes values [S, D], of samples, the own among them; returns [own, D].
         """
         count = tf.shape(self.marks)[0]
         sums = tf.math.unsorted_segment_sum(values, self.marks, count)
@@ -92,26 +91,34 @@ class SharedLabels(_Labels):
 
     def sums(self, values: tf.Tensor, own: int | tf.Tensor) -> tf.Tensor:
         """As of `Classes`, some rows of the weights at a time."""
-        flat = tf.reshape(values, [tf.shape(values)[0], -1])
         labels = self.marks[:, :-1]
         rows = labels[:own]
-        tiles = tf.reshape(
-            tf.pad(rows, [[0, -own % _TILE_SAMPLES], [0, 0]]),
-            [-1, _TILE_SAMPLES, rows.shape[1]],
-        )
-        sums = tf.map_fn(
-            lambda tile: tf.matmul(self._overlap(tile, labels), flat),
-            tiles,
-            fn_output_signature=tf.TensorSpec(
-                [_TILE_SAMPLES, flat.shape[1]], tf.float32
-            ),
-        )
-        sums = tf.reshape(sums, [-1, tf.shape(flat)[1]])[:own]
+
+        @tf.custom_gradient
+        def by_overlap(values: tf.Tensor) -> tuple:
+            # An overlap is the same from both sides.
+            return self._by_overlap(rows, labels, values), lambda upstream: (
+                self._by_overlap(labels, rows, upstream)
+            )
+
         # A sample without labels does not overlap with itself.
         has_none = tf.reduce_all(rows == 0, axis=1, keepdims=True)
-        sums += tf.where(has_none, flat[:own], 0.0)
-        shape = tf.concat([[own], tf.shape(values)[1:]], axis=0)
-        return tf.reshape(sums, shape)
+        return by_overlap(values) + tf.where(has_none, values[:own], 0.0)
+
+    def _by_overlap(
+        self, rows: tf.Tensor, others: tf.Tensor, values: tf.Tensor
+    ) -> tf.Tensor:
+        """Sums of values [S, D] of others [S, C], for rows [N, C]: [N, D]."""
+        count = tf.shape(rows)[0]
+        padded = tf.pad(rows, [[0, -count % _TILE_SAMPLES], [0, 0]])
+        sums = tf.map_fn(
+            lambda tile: tf.matmul(self._overlap(tile, others), values),
+            tf.reshape(padded, [-1, _TILE_SAMPLES, rows.shape[1]]),
+            fn_output_signature=tf.TensorSpec(
+                [_TILE_SAMPLES, values.shape[1]], tf.float32
+            ),
+        )
+        return tf.reshape(sums, [-1, values.shape[1]])[:count]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +146,7 @@ class Given:
 
     def sums(self, values: tf.Tensor, own: int | tf.Tensor) -> tf.Tensor:
         """As of `Classes`."""
-        return tf.tensordot(self.mask[:own], values, 1)
+        return tf.matmul(self.mask[:own], values)
 
 
 Weights = Classes | SharedLabels | Given

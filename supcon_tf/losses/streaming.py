@@ -47,7 +47,7 @@ _Tile = Callable[..., tuple[tf.Tensor, tf.Tensor]]
 def log_sum_exp(
     rows: tf.Tensor,
     columns: tf.Tensor | None,
-    window: tuple[tf.Tensor, tf.Tensor],
+    window: tuple[tf.Tensor, tf.Tensor] | None,
     *,
     scale: float,
     unit_length: bool,
@@ -59,7 +59,7 @@ def log_sum_exp(
     Args:
       rows: [R, D] float32.
       columns: [M, D] float32; None for the rows themselves.
-      window: first_i and stop_i, [R] int32 each.
+      window: first_i and stop_i, [R] int32 each; None for i and i + 1.
       scale: of the products.
       unit_length: a promise that all vectors have at most length 1.
       hidden: [M] bool, columns that no sum has; None for no such column.
@@ -123,7 +123,7 @@ class _Tiles:
         rows: tf.Tensor,
         columns: tf.Tensor | None = None,
         *,
-        window: tuple[tf.Tensor, tf.Tensor],
+        window: tuple[tf.Tensor, tf.Tensor] | None,
         scale: float,
         hidden: tf.Tensor | None,
         is_bounded: bool,
@@ -148,7 +148,12 @@ class _Tiles:
         rows, columns = (self._cut(self.root * x) for x in (rows, columns))
         self.rows = tf.concat([rows, one_of_rows, u], axis=2)  # [A, T, D + 2]
         self.columns = tf.concat([columns, v, one_of_columns], axis=2)
-        self.first, self.stop = map(self._cut, window)  # [A, T]
+        self.is_diagonal = window is None
+        if window is None:
+            numbers = tf.range(self.count)
+            window = numbers, numbers + 1
+        first, stop = window  # [A, T], where padding meets nothing
+        self.first, self.stop = self._cut(first, tf.int32.max), self._cut(stop)
         # [A, B] whether a block of columns has any of a window of the rows.
         begin = self.size * tf.range(tf.shape(self.columns)[0])
         self.meets = (
@@ -177,6 +182,12 @@ class _Tiles:
             )
             return tf.where(is_inside, log_space.LOG_ZERO, logits)
 
+        if self.is_diagonal and isinstance(a, int):
+            if a != b:
+                return logits
+            return tf.linalg.set_diag(
+                logits, tf.fill([self.size], log_space.LOG_ZERO)
+            )
         return tf.cond(self.meets[a, b], beyond, lambda: logits)
 
     def _exponentials(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:

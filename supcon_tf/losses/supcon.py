@@ -194,10 +194,6 @@ class SupConLoss(inputs.Loss):
         if self.queue is not None:
             queued, *labels_and_filled = self.queue.rows()
             queue = self._normalized(queued), *labels_and_filled
-        labels = [positive_weights.canonical(x, self.positives) for x in labels]
-        for of_samples in labels:
-            shape = [z.shape[0], *of_samples.shape[1:]]
-            inputs.check_shape("labels", of_samples, shape)
         return tiled.losses_by_labels(
             z,
             labels,

@@ -24,10 +24,11 @@ from supcon_tf.losses import inputs, pairs, positive_weights, streaming
 from supcon_tf.losses.options import Options
 
 _STRIP = 128  # anchors: the fewer, the fewer pairs beside the positives
-_WIDTHS = 256, 1024, 4096  # of windows; the widest is the whole row
+_WIDTHS = 256, 512, 1024, 4096  # of windows; the widest is the whole row
 
 _ZERO = tf.UnconnectedGradients.ZERO
 Queue = tuple[tf.Tensor, tf.Tensor, tf.Tensor]  # as `ProjectionQueue.rows`
+Window = tuple[tf.Tensor, tf.Tensor]  # first and stop, [R] int32 each
 
 
 def tiled_supcon_loss(
@@ -63,24 +64,23 @@ def tiled_supcon_loss(
     """
     z = inputs.as_views(projections, "projections")
     options = Options(**options)
+    positives = None
     if positive_mask is not None:
         exceptions.require(
             labels is None and not cross_replica,
             "`positive_mask` must be without labels, and of one replica",
             "both",
         )
-        mask = tf.cast(positive_mask, tf.float32)
-        inputs.check_shape("positive_mask", mask, [z.shape[0]] * 2)
-        labels = positive_weights.Given(mask)
-    else:
-        if labels is None:
-            labels = inputs.sample_ids(z)
-        labels = positive_weights.canonical(labels, options.positives)
-        inputs.check_shape("labels", labels, [z.shape[0], *labels.shape[1:]])
+        positives = positive_weights.Given(tf.cast(positive_mask, tf.float32))
+        shape = [z.shape[0]] * 2
+        inputs.check_shape("positive_mask", positives.mask, shape)
+    elif labels is None:
+        labels = inputs.sample_ids(z)
     (losses,) = losses_by_labels(
         z,
         [labels],
         options,
+        positives=positives,
         unit_length=unit_length,
         cross_replica=cross_replica,
         tile_rows=tile_rows,
@@ -90,20 +90,21 @@ def tiled_supcon_loss(
 
 def losses_by_labels(
     z: tf.Tensor,
-    labels: Sequence[tf.Tensor | positive_weights.Given],
+    labels: Sequence[tf.Tensor],
     options: Options,
     *,
     unit_length: bool,
     cross_replica: bool,
+    positives: positive_weights.Weights | None = None,
     queue: Queue | None = None,
     tile_rows: int | None = None,
     at_once: bool = False,
 ) -> list[tf.Tensor]:
     """`tiled_supcon_loss` by several labels of the same samples, [B] each.
 
-    Takes z [B, V, D] float32 and labels as `positive_weights.canonical` returns
-    them; `at_once` takes all pairs at once, in one window. What is the same by
-    all labels is computed once.
+    Takes z [B, V, D] float32, and labels as `y_true` of `SupConLoss`, or in
+    their place positives on one replica. What is the same by all labels is
+    computed once. `at_once` takes all pairs at once.
     """
     options.check_views(z.shape[1])
     exceptions.require(
@@ -111,162 +112,104 @@ def losses_by_labels(
         "`tile_rows` must be at least 1",
         tile_rows,
     )
-    batch = _Batch(z, labels, options, cross_replica, queue)
-    streamed = {
-        "scale": 1 / options.temperature,
-        "unit_length": unit_length,
-        "tile_rows": tile_rows,
-    }
-    if at_once:
-        losses = [batch.losses_at_once(x, options) for x in batch.positives]
-    elif options.is_plain:
-        log_d = batch.log_sum_over_all(**streamed)
-        losses = [
-            batch.plain_losses(log_d, x, options) for x in batch.positives
-        ]
-    else:
-        losses = [
-            batch.losses_in_windows(x, options, streamed)
-            for x in batch.positives
-        ]
-    by_views = (tf.reshape(x, [-1, z.shape[1]]) for x in losses)
-    if options.anchor_views == "first":
-        by_views = (x[:, :1] for x in by_views)
-    scale = options.temperature if options.scale_by_temperature else 1.0
-    return [scale * tf.reduce_mean(x, axis=1) for x in by_views]
+    alone = not cross_replica or distribute.replicas_in_sync() == 1
+    views_of_all, queued, is_filled = z, tf.zeros([0, z.shape[2]]), None
+    if positives is None:
+        labels = [_canonical(x, z, options.positives) for x in labels]
+        # This replica's samples come first.
+        views_of_all, *labels = inputs.gather(not alone, z, *labels)
+    if queue is not None:
+        queued, labels_of_queue, is_filled = queue
+        labels = [tf.concat([x, labels_of_queue], axis=0) for x in labels]
+    is_symmetric = alone and queue is None
 
-
-class _Batch:
-    """What the anchors of a replica are contrasted with.
-
-    The samples of all replicas, S, this replica's B first, and behind their V
-    views the Q rows of a queue: M rows, of which the first R = B * V are the
-    anchors.
-    """
-
-    def __init__(
-        self,
-        z: tf.Tensor,
-        labels: Sequence[tf.Tensor | positive_weights.Given],
-        options: Options,
-        cross_replica: bool,
-        queue: Queue | None,
-    ) -> None:
-        alone = not cross_replica or distribute.replicas_in_sync() == 1
-        if isinstance(labels[0], positive_weights.Given):
-            self.views_of_all, self.positives = z, list(labels)
-        else:
-            self.views_of_all, *labels = inputs.gather(not alone, z, *labels)
-            if queue is not None:
-                labels = [tf.concat([x, queue[1]], axis=0) for x in labels]
-            self.positives = [
-                positive_weights.of_labels(x, options.positives) for x in labels
-            ]
-        self.z = z
-        self.has_queue = queue is not None
-        self.is_symmetric = alone and not self.has_queue
-        queued, filled = tf.zeros([0, z.shape[2]]), tf.zeros([0], bool)
-        if queue is not None:
-            queued, _, filled = queue
-        self.queue = queued[:, tf.newaxis]  # [Q, 1, D]
-        self.filled = filled  # [Q] bool
-
-    def contrasts(self, positives: positive_weights.Weights) -> pairs.Rows:
-        """All M rows."""
-        return pairs.rows_of(
-            self.views_of_all, self.queue, positives.marks, self.filled
-        )
-
-    def log_sum_over_all(self, **streamed: object) -> tf.Tensor:
-        """Log sum_{a in A(i)} exp(s_ia), [R]."""
-        rows = self.contrasts(self.positives[0])
-        anchors = rows.of_batch(self.z)
-        return self.log_sum(
-            anchors, rows, (anchors.numbers, anchors.numbers + 1), **streamed
-        )
-
-    def log_sum(
-        self,
-        anchors: pairs.Rows,
-        contrasts: pairs.Rows,
-        window: tuple[tf.Tensor, tf.Tensor],
-        **streamed: object,
+    def log_sum_exp(
+        anchors: pairs.Rows, contrasts: pairs.Rows, window: Window | None = None
     ) -> tf.Tensor:
-        """Log sum of exp(s_ij) over the contrasts beyond a window, [R]."""
         return streaming.log_sum_exp(
             anchors.vectors,
-            None if self.is_symmetric else contrasts.vectors,
+            None if is_symmetric else contrasts.vectors,
             window,
-            hidden=~contrasts.is_there if self.has_queue else None,
-            **streamed,
+            hidden=~contrasts.is_there,
+            scale=1 / options.temperature,
+            unit_length=unit_length,
+            tile_rows=tile_rows,
         )
 
-    def plain_losses(
-        self,
-        log_d: tf.Tensor,
-        positives: positive_weights.Weights,
-        options: Options,
-    ) -> tf.Tensor:
-        """Eq. 2 by the sums of the positives, [R]."""
-        count, views = tf.shape(self.z)[0], self.z.shape[1]
-        sums = tf.reduce_sum(self.views_of_all, axis=1)  # [S, D]
-        sizes = tf.fill(tf.shape(sums)[:1], float(views))
-        there = tf.cast(self.filled, tf.float32)
-        queued = self.queue[:, 0] * there[:, tf.newaxis]
-        sums = tf.concat([sums, queued], axis=0)
-        sizes = tf.concat([sizes, there], axis=0)
-        weighted = positives.sums(
-            tf.concat([sums, sizes[:, tf.newaxis]], axis=1), count
-        )[:, tf.newaxis]  # [B, 1, D + 1]
-        itself = positives.of_itself(count)[:, tf.newaxis]  # [B, 1]
-        others = weighted[..., :-1] - itself[..., tf.newaxis] * self.z
-        total = weighted[..., -1] - itself  # [B, 1], |P(i)|
-        mean = tf.math.divide_no_nan(
-            tf.reduce_sum(self.z * others, axis=2), total * options.temperature
+    log_d, losses = None, []
+    for x in labels:
+        alike = positives or positive_weights.of_labels(x, options.positives)
+        contrasts = pairs.rows_of(
+            views_of_all, queued[:, tf.newaxis], alike.marks, is_filled
         )
-        losses = tf.reshape(log_d, [-1, views]) - mean  # [B, V]
-        return tf.reshape(tf.where(total > 0, losses, 0.0), [-1])
+        anchors = contrasts.of_batch(z)
+        if at_once:
+            value = pairs.losses(anchors, contrasts, alike, options)
+        elif options.is_plain:
+            if log_d is None:
+                log_d = log_sum_exp(anchors, contrasts)
+            value = _by_sums(anchors, contrasts, alike, options, log_d)
+        elif isinstance(alike, positive_weights.Classes):
+            value = _by_classes(anchors, contrasts, alike, options, log_sum_exp)
+        else:
+            value = _strips(anchors, contrasts, alike, options)
+        losses.append(tf.reshape(value, [-1, z.shape[1]]))  # [B, V]
+    views = 1 if options.anchor_views == "first" else None
+    scale = options.temperature if options.scale_by_temperature else 1.0
+    return [scale * tf.reduce_mean(x[:, :views], axis=1) for x in losses]
 
-    def losses_at_once(
-        self, positives: positive_weights.Weights, options: Options
-    ) -> tf.Tensor:
-        """Any options, [R], by all pairs."""
-        contrasts = self.contrasts(positives)
-        anchors = contrasts.of_batch(self.z)
-        return pairs.losses(anchors, contrasts, positives, options)
 
-    def losses_in_windows(
-        self,
-        positives: positive_weights.Weights,
-        options: Options,
-        streamed: dict[str, object],
-    ) -> tf.Tensor:
-        """Any options, [R], strip by strip of the anchors."""
-        contrasts = self.contrasts(positives)
-        anchors = contrasts.of_batch(self.z)
-        if not isinstance(positives, positive_weights.Classes):
-            return _strips(anchors, contrasts, positives, options)
-        # What is not there comes last, and is no one's positive.
-        nobody = tf.size(contrasts.marks)
-        marks = tf.where(contrasts.is_there, contrasts.marks, nobody)
-        contrasts = contrasts._replace(marks=marks)
-        order = tf.argsort(marks, stable=True)
-        contrasts = contrasts.gather(order)
-        count = tf.size(anchors.marks)
-        order_of_anchors = tf.argsort(anchors.marks, stable=True)
-        anchors = anchors.gather(order_of_anchors)
-        window = tuple(
-            tf.searchsorted(contrasts.marks, anchors.marks, side)
-            for side in ("left", "right")
-        )
-        log_negatives = self.log_sum(anchors, contrasts, window, **streamed)
-        losses = _strips(
-            anchors, contrasts, positives, options, window, log_negatives
-        )
-        places = tf.scatter_nd(
-            order_of_anchors[:, tf.newaxis], tf.range(count), [count]
-        )
-        return tf.gather(losses, places)
+def _canonical(labels: tf.Tensor, z: tf.Tensor, kind: str | None) -> tf.Tensor:
+    labels = positive_weights.canonical(labels, kind)
+    inputs.check_shape("labels", labels, [z.shape[0], *labels.shape[1:]])
+    return labels
+
+
+def _by_sums(
+    anchors: pairs.Rows,
+    contrasts: pairs.Rows,
+    alike: positive_weights.Weights,
+    options: Options,
+    log_d: tf.Tensor,
+) -> tf.Tensor:
+    """L_i = log D_i - mean_{p in P(i)} s_ip, [R]."""
+    there = tf.cast(contrasts.is_there, tf.float32)[:, tf.newaxis]
+    rows = tf.concat([contrasts.vectors, tf.ones_like(there)], axis=1)
+    by_sample = tf.math.unsorted_segment_sum(  # [S, D + 1]
+        there * rows, contrasts.samples, tf.shape(alike.marks)[0]
+    )
+    count = anchors.samples[-1] + 1
+    sums = tf.gather(alike.sums(by_sample, count), anchors.samples)
+    itself = tf.gather(alike.of_itself(count), anchors.samples)  # [R]
+    others = sums[:, :-1] - itself[:, tf.newaxis] * anchors.vectors
+    total = sums[:, -1] - itself  # [R], |P(i)|
+    similarity = tf.reduce_sum(anchors.vectors * others, axis=1)
+    mean = tf.math.divide_no_nan(similarity, total * options.temperature)
+    return tf.where(total > 0, log_d - mean, 0.0)
+
+
+def _by_classes(
+    anchors: pairs.Rows,
+    contrasts: pairs.Rows,
+    alike: positive_weights.Classes,
+    options: Options,
+    log_sum_exp: Callable[..., tf.Tensor],
+) -> tf.Tensor:
+    """Any options, [R], in windows of classes."""
+    # What is not there comes last, and is no one's positive.
+    nobody = tf.size(contrasts.marks)
+    marks = tf.where(contrasts.is_there, contrasts.marks, nobody)
+    contrasts = contrasts._replace(marks=marks)
+    contrasts = contrasts.gather(tf.argsort(marks, stable=True))
+    order = tf.argsort(anchors.marks, stable=True)
+    anchors = anchors.gather(order)
+    window = tuple(
+        tf.searchsorted(contrasts.marks, anchors.marks, side)
+        for side in ("left", "right")
+    )
+    log_negatives = log_sum_exp(anchors, contrasts, window)
+    losses = _strips(anchors, contrasts, alike, options, window, log_negatives)
+    return tf.gather(losses, tf.argsort(order))
 
 
 def _strips(
@@ -274,7 +217,7 @@ def _strips(
     contrasts: pairs.Rows,
     positives: positive_weights.Weights,
     options: Options,
-    window: tuple[tf.Tensor, tf.Tensor] | None = None,
+    window: Window | None = None,
     log_negatives: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """`pairs.losses` [R], some anchors at a time, and anew for the gradient.
@@ -293,9 +236,9 @@ def _strips(
         return tf.minimum(a * _STRIP + tf.range(_STRIP), count - 1)
 
     def in_window(a: tf.Tensor, function: Callable) -> object:
-        """The function of the numbers of the contrasts of a strip."""
+        """The function of the numbers of the contrasts, None for all."""
         if window is None:
-            return function(tf.range(columns))
+            return function(None)
         first, stop = window[0][strip(a)[0]], window[1][strip(a)[-1]]
 
         def within(width: int | tf.Tensor) -> object:
@@ -313,7 +256,9 @@ def _strips(
         vectors, others, *log_n = parts
         return pairs.losses(
             anchors.gather(strip(a))._replace(vectors=vectors),
-            contrasts.gather(near)._replace(vectors=others),
+            pairs.Rows(*(_part(x, near) for x in contrasts))._replace(
+                vectors=others
+            ),
             positives,
             options,
             *log_n,
@@ -326,7 +271,7 @@ def _strips(
             return (strip(a), near, strip(a))[: len(sources)]
 
         def parts(a: tf.Tensor, near: tf.Tensor) -> list[tf.Tensor]:
-            return list(map(tf.gather, sources, places(a, near)))
+            return list(map(_part, sources, places(a, near)))
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
             def add_strip(a: tf.Tensor, *sums: tf.Tensor) -> tuple:
@@ -339,12 +284,7 @@ def _strips(
                         tape.watch(watched)
                         value = losses(a, near, *watched)
                     pulls = tape.gradient(value, watched, weights, _ZERO)
-                    return [
-                        tf.tensor_scatter_nd_add(x, i[:, tf.newaxis], pull)
-                        for x, i, pull in zip(
-                            sums, places(a, near), pulls, strict=True
-                        )
-                    ]
+                    return list(map(_add, sums, places(a, near), pulls))
 
                 return a + 1, *in_window(a, add)
 
@@ -365,3 +305,15 @@ def _strips(
         return tf.reshape(value, [-1])[:count], gradient
 
     return compute(*sources)
+
+
+def _part(tensor: tf.Tensor, places: tf.Tensor | None) -> tf.Tensor:
+    return tensor if places is None else tf.gather(tensor, places)
+
+
+def _add(
+    total: tf.Tensor, places: tf.Tensor | None, part: tf.Tensor
+) -> tf.Tensor:
+    if places is None:
+        return total + part
+    return tf.tensor_scatter_nd_add(total, places[:, tf.newaxis], part)
