@@ -147,10 +147,10 @@ class ContrastiveAccuracy(_Diagnostic):
         kind = "any" if self.multi_label else None
         labels = positive_weights.canonical(labels, kind)
         weights = positive_weights.of_labels(labels, kind)
-        marks = tf.repeat(weights.marks, views, axis=0)  # [R, ...]
+        samples = tf.repeat(tf.range(tf.shape(labels)[0]), views)  # [R]
         rows = _subsample(z, self.anchors)  # [A]
         cosines = tf.matmul(tf.gather(z, rows), z, transpose_b=True)  # [A, R]
-        same = weights.weigh(tf.gather(marks, rows), marks) > 0  # [A, R]
+        same = weights.weigh(tf.gather(samples, rows), samples) > 0  # [A, R]
         negative = tf.reduce_max(tf.where(same, _NO_COSINE, cosines), axis=1)
         same &= rows[:, tf.newaxis] != tf.range(tf.shape(z)[0])
         positive = tf.reduce_max(tf.where(same, cosines, _NO_COSINE), axis=1)

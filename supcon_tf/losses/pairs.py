@@ -27,7 +27,6 @@ class Rows(NamedTuple):
       vectors: [N, D] float32.
       numbers: [N] int32, which tell the views apart.
       samples: [N] int32, which sample each is a view of.
-      marks: [N, ...], what `positive_weights` compares.
       is_there: [N] bool, False for what is in no A(i).
       is_queued: [N] bool, True for rows of a queue.
     """
@@ -35,7 +34,6 @@ class Rows(NamedTuple):
     vectors: tf.Tensor
     numbers: tf.Tensor
     samples: tf.Tensor
-    marks: tf.Tensor
     is_there: tf.Tensor
     is_queued: tf.Tensor
 
@@ -60,13 +58,12 @@ class Rows(NamedTuple):
 def rows_of(
     z: tf.Tensor,
     further: tf.Tensor,
-    marks: tf.Tensor,
     is_filled: tf.Tensor | None = None,
 ) -> Rows:
     """All views, in sample-major order: those of z, and further ones behind.
 
-    Takes z [B, V, D], further [C, V', D], marks [B + C, ...] of the samples,
-    and of the last rows, a queue's, which are there, [Q] bool.
+    Takes z [B, V, D], further [C, V', D], and of the last rows, a queue's,
+    which are there, [Q] bool.
     """
     batch, views, dim = tf.shape(z)[0], z.shape[1], z.shape[2]
     others, others_views = tf.shape(further)[0], further.shape[1]
@@ -89,7 +86,6 @@ def rows_of(
         tf.concat([tf.reshape(x, [-1, dim]) for x in (z, further)], axis=0),
         numbers,
         samples,
-        tf.gather(marks, samples),
         is_there,
         is_queued,
     )
@@ -118,7 +114,7 @@ def losses(
     )
     is_other = anchors.numbers[:, tf.newaxis] != contrasts.numbers
     in_a = is_other & contrasts.is_there
-    weights = positives.weigh(anchors.marks, contrasts.marks)
+    weights = positives.weigh(anchors.samples, contrasts.samples)
     weights = tf.where(in_a, weights, 0.0)  # [A, M]
     if log_negatives is None:
         log_n = _log_sum_exp(logits, in_a & (weights == 0))  # [A, 1]

@@ -37,13 +37,14 @@ class Classes(_Labels):
     """One label per sample.
 
     Attributes:
-      marks: [S] int32, what two samples are compared by.
+      classes: [S] int32.
     """
 
-    marks: tf.Tensor
+    classes: tf.Tensor
 
     def weigh(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-        """[A, B] float32 weights, of marks [A] and [B]."""
+        """[A, B] float32 weights, of the numbers of samples [A] and [B]."""
+        a, b = tf.gather(self.classes, a), tf.gather(self.classes, b)
         return tf.cast(a[:, tf.newaxis] == b, tf.float32)
 
     def sums(self, values: tf.Tensor, own: int | tf.Tensor) -> tf.Tensor:
@@ -51,9 +52,9 @@ class Classes(_Labels):
 
         Takes values [S, D], of samples, the own among them; returns [own, D].
         """
-        count = tf.shape(self.marks)[0]
-        sums = tf.math.unsorted_segment_sum(values, self.marks, count)
-        return tf.gather(sums, self.marks[:own])
+        count = tf.shape(self.classes)[0]
+        sums = tf.math.unsorted_segment_sum(values, self.classes, count)
+        return tf.gather(sums, self.classes[:own])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,21 +62,19 @@ class SharedLabels(_Labels):
     """Several labels per sample, or none.
 
     Attributes:
-      marks: [S, classes + 1] float32, the labels and the number of a sample,
-        from 1.
+      labels: [S, classes] float32, 0 or 1.
       kind: "any" or "jaccard".
     """
 
-    marks: tf.Tensor
+    labels: tf.Tensor
     kind: str
 
     def weigh(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-        """[A, B] float32 weights, of marks [A, ...] and [B, ...]."""
-        (a, number_a), (b, number_b) = (
-            tf.split(marks, [marks.shape[1] - 1, 1], axis=1) for marks in (a, b)
-        )
-        own = number_a == tf.transpose(number_b)
-        return tf.where(own, 1.0, self._overlap(a, b))
+        """As of `Classes`."""
+        weights = self._overlap(tf.gather(self.labels, a), self.labels)
+        itself = a[:, tf.newaxis] == tf.range(tf.shape(self.labels)[0])
+        # By sample, of which there are fewer than views.
+        return tf.gather(tf.where(itself, 1.0, weights), b, axis=1)
 
     def _overlap(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
         """[A, B] weights of samples that are not the same, by their labels."""
@@ -91,14 +90,14 @@ class SharedLabels(_Labels):
 
     def sums(self, values: tf.Tensor, own: int | tf.Tensor) -> tf.Tensor:
         """As of `Classes`, some rows of the weights at a time."""
-        labels = self.marks[:, :-1]
-        rows = labels[:own]
+        rows = self.labels[:own]
 
         @tf.custom_gradient
         def by_overlap(values: tf.Tensor) -> tuple:
             # An overlap is the same from both sides.
-            return self._by_overlap(rows, labels, values), lambda upstream: (
-                self._by_overlap(labels, rows, upstream)
+            return (
+                self._by_overlap(rows, self.labels, values),
+                lambda pulls: self._by_overlap(self.labels, rows, pulls),
             )
 
         # A sample without labels does not overlap with itself.
@@ -131,13 +130,8 @@ class Given:
 
     mask: tf.Tensor
 
-    @property
-    def marks(self) -> tf.Tensor:
-        """[S] int32, the numbers of the samples."""
-        return tf.range(tf.shape(self.mask)[1])
-
     def weigh(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-        """[A, B] float32 weights, of marks [A] and [B]."""
+        """As of `Classes`."""
         return tf.gather(tf.gather(self.mask, a), b, axis=1)
 
     def of_itself(self, own: int | tf.Tensor) -> tf.Tensor:
@@ -153,14 +147,12 @@ Weights = Classes | SharedLabels | Given
 
 
 def of_labels(labels: tf.Tensor, kind: str | None) -> Weights:
-    """The positives of all samples, by their labels as `marks` takes them."""
+    """The positives of all samples, by `canonical` labels."""
     if kind is None:
         return Classes(inputs.class_numbers(labels))
     if kind == "all":
         return Classes(inputs.class_numbers(_set_ids(labels)))
-    numbers = 1 + tf.range(tf.shape(labels)[0])[:, tf.newaxis]
-    marks = tf.concat([labels, tf.cast(numbers, tf.float32)], axis=1)
-    return SharedLabels(marks, kind)
+    return SharedLabels(labels, kind)
 
 
 def _set_ids(labels: tf.Tensor) -> tf.Tensor:

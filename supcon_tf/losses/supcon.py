@@ -86,7 +86,7 @@ def supcon_loss(
     weights = positive_weights.of_arguments(
         z, further, labels, contrast_labels, positive_mask, positives
     )
-    contrasts = pairs.rows_of(z, further, weights.marks, contrast_mask)
+    contrasts = pairs.rows_of(z, further, contrast_mask)
     anchors = contrasts.of_batch(z, 1 if anchor_views == "first" else None)
     losses = pairs.losses(anchors, contrasts, weights, options)
     if scale_by_temperature:

@@ -136,13 +136,11 @@ def losses_by_labels(
             tile_rows=tile_rows,
         )
 
+    contrasts = pairs.rows_of(views_of_all, queued[:, tf.newaxis], is_filled)
+    anchors = contrasts.of_batch(z)
     log_d, losses = None, []
     for x in labels:
         alike = positives or positive_weights.of_labels(x, options.positives)
-        contrasts = pairs.rows_of(
-            views_of_all, queued[:, tf.newaxis], alike.marks, is_filled
-        )
-        anchors = contrasts.of_batch(z)
         if at_once:
             value = pairs.losses(anchors, contrasts, alike, options)
         elif options.is_plain:
@@ -176,7 +174,7 @@ def _by_sums(
     there = tf.cast(contrasts.is_there, tf.float32)[:, tf.newaxis]
     rows = tf.concat([contrasts.vectors, tf.ones_like(there)], axis=1)
     by_sample = tf.math.unsorted_segment_sum(  # [S, D + 1]
-        there * rows, contrasts.samples, tf.shape(alike.marks)[0]
+        there * rows, contrasts.samples, contrasts.samples[-1] + 1
     )
     count = anchors.samples[-1] + 1
     sums = tf.gather(alike.sums(by_sample, count), anchors.samples)
@@ -196,15 +194,16 @@ def _by_classes(
     log_sum_exp: Callable[..., tf.Tensor],
 ) -> tf.Tensor:
     """Any options, [R], in windows of classes."""
+    classes = tf.gather(alike.classes, contrasts.samples)
     # What is not there comes last, and is no one's positive.
-    nobody = tf.size(contrasts.marks)
-    marks = tf.where(contrasts.is_there, contrasts.marks, nobody)
-    contrasts = contrasts._replace(marks=marks)
-    contrasts = contrasts.gather(tf.argsort(marks, stable=True))
-    order = tf.argsort(anchors.marks, stable=True)
+    nobody = tf.size(classes)
+    classes = tf.where(contrasts.is_there, classes, nobody)
+    of_anchors = classes[: tf.size(anchors.numbers)]
+    contrasts = contrasts.gather(tf.argsort(classes, stable=True))
+    order = tf.argsort(of_anchors, stable=True)
     anchors = anchors.gather(order)
     window = tuple(
-        tf.searchsorted(contrasts.marks, anchors.marks, side)
+        tf.searchsorted(tf.sort(classes), tf.sort(of_anchors), side)
         for side in ("left", "right")
     )
     log_negatives = log_sum_exp(anchors, contrasts, window)
