@@ -33,13 +33,22 @@ def anchor_loss(
     denominator="all",
     cap=None,
     samples=None,
+    margin=0.0,
+    hardness=0.0,
+    constants=None,
 ):
     """L_i of one anchor. `weight(i, p)` is the weight of p as a positive."""
     samples, views = samples or len(z), len(z[0])
 
+    def dot(rows, row):
+        return np.dot(rows[anchor[0]][anchor[1]], rows[row[0]][row[1]])
+
     def e(row):
+        return np.exp(dot(z, row) / temperature)
+
+    def harder(row):
         return np.exp(
-            np.dot(z[anchor[0]][anchor[1]], z[row[0]][row[1]]) / temperature
+            hardness * dot(z if constants is None else constants, row)
         )
 
     others = [row for row in rows if row != anchor]  # A(i)
@@ -55,11 +64,11 @@ def anchor_loss(
     total = sum(weight(anchor, p) for p in positives)
     log_sum, inside = 0.0, 0.0
     for p in positives:
-        d = sum(e(n) for n in negatives)
+        d = sum(e(n) * harder(n) for n in negatives)
         if denominator == "all":
             d += sum(e(q) for q in positives)
-        elif denominator == "one_positive":
-            d += e(p)
+        elif denominator in ("one_positive", "sincere"):
+            d += e(p) * np.exp(-margin)
         log_sum += weight(anchor, p) * np.log(e(p) / d)
         inside += weight(anchor, p) * e(p) / d
     if formulation == "out":
@@ -89,13 +98,17 @@ def supcon_loss(
     positives_cap=None,
     positive_mask=None,
     scale_by_temperature=True,
+    margin=0.0,
+    hardness=0.0,
+    constants=None,
     queue=(),
     queue_labels=(),
 ):
     """[batch] losses of z [batch, views, dim], averaged over anchor views.
 
     A row of the queue is a further sample with one view, and no anchor. With
-    `positives` the labels of a sample are the ones of its row.
+    `positives` the labels of a sample are the ones of its row. By `constants`,
+    like z, negatives are weighed, for differences that must not change them.
     """
     z = np.asarray(z, np.float64)
     samples, views = z.shape[:2]
@@ -128,6 +141,9 @@ def supcon_loss(
                 denominator=denominator,
                 cap=positives_cap,
                 samples=samples,
+                margin=margin,
+                hardness=hardness,
+                constants=constants,
             )
     scale = temperature if scale_by_temperature else 1.0
     return scale * losses / anchor_count

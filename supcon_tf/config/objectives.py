@@ -41,10 +41,15 @@ class ObjectiveSettings(Settings):
     """L_out (Eq. 2) or L_in (Eq. 3)."""
     denominator: str = setting(
         "all",
-        choices=("all", "one_positive", "only_negatives"),
+        choices=("all", "one_positive", "sincere", "only_negatives"),
         used_by=_WITH_SUPCON,
     )
-    """What the loss contrasts a positive with."""
+    """What the loss contrasts a positive with: sincere is one_positive."""
+    margin: float = setting(0.0, at_least=0, used_by=_WITH_SUPCON)
+    """By how much, of z.z / tau, a positive is to be nearer than the negatives;
+    with --denominator=one_positive."""
+    hardness: float = setting(0.0, at_least=0, used_by=_WITH_SUPCON)
+    """How much more near negatives weigh than far ones."""
     anchor_views: str = setting(
         "all", choices=("all", "first"), used_by=_WITH_SUPCON
     )

@@ -7,6 +7,8 @@ import dataclasses
 from supcon_tf import defaults, exceptions
 from supcon_tf.losses import positive_weights
 
+DENOMINATORS = "all", "one_positive", "sincere", "only_negatives"
+
 
 @dataclasses.dataclass(frozen=True)
 class Options:
@@ -23,6 +25,8 @@ class Options:
     positives: str | None = None
     positives_cap: int | None = None
     scale_by_temperature: bool = True
+    margin: float = 0.0
+    hardness: float = 0.0
 
     def __post_init__(self) -> None:
         exceptions.require(
@@ -32,21 +36,36 @@ class Options:
         )
         for name, choices in (
             ("formulation", ("out", "in")),
-            ("denominator", ("all", "one_positive", "only_negatives")),
+            ("denominator", DENOMINATORS),
             ("anchor_views", ("all", "first")),
             ("positives", positive_weights.KINDS),
         ):
             value = getattr(self, name)
             if name != "positives" or value is not None:
                 exceptions.require_one_of(choices, name, value)
+        for name in ("margin", "hardness"):
+            value = getattr(self, name)
+            exceptions.require(
+                value >= 0, f"`{name}` must be at least 0", value
+            )
+        exceptions.require(
+            not self.margin or self.has_one_positive,
+            "`margin` must be 0 but with the denominator one_positive",
+            f"{self.margin} with {self.denominator}",
+        )
+
+    @property
+    def has_one_positive(self) -> bool:
+        """Whether D_ip sums over N(i) and p alone."""
+        return self.denominator in ("one_positive", "sincere")
 
     @property
     def is_plain(self) -> bool:
         """Whether L_i = log D_i - mean s_ip, with D_i of all pairs (Eq. 2)."""
-        return (self.formulation, self.denominator, self.positives_cap) == (
-            "out",
-            "all",
-            None,
+        return (
+            (self.formulation, self.denominator) == ("out", "all")
+            and self.positives_cap is None
+            and not self.hardness
         )
 
     def check_views(self, views: int) -> None:

@@ -6,6 +6,9 @@ negatives, A(i) both, and s_ij = z_i . z_j / tau:
   out: L_i = -1/|P(i)| sum_{p in P(i)} log( exp(s_ip) / D_ip )
   in:  L_i = -log( 1/|P(i)| sum_{p in P(i)} exp(s_ip) / D_ip )
 
+With a margin m and a hardness alpha, D_ip has exp(s_ip - m) of its own positive
+and exp(s_in + alpha sg(z_i . z_n)) of a negative, where sg has no gradient.
+
 A anchors and M contrasts make [A, M] matrices. Whoever has the sum of the
 negatives already leaves them out of the contrasts.
 """
@@ -105,8 +108,8 @@ def losses(
       contrasts: views that are compared with them; all of P(i) in batch order.
       positives: how much samples weigh as positives of each other.
       options: of the loss.
-      log_negatives: [A] log sum_{n in N(i)} exp(s_in), where the contrasts need
-        not hold N(i); None to sum it over them.
+      log_negatives: [A] log of the sum over N(i), where the contrasts need not
+        hold N(i); None to sum it over them.
     """
     logits = (  # [A, M]
         tf.matmul(anchors.vectors, contrasts.vectors, transpose_b=True)
@@ -117,7 +120,10 @@ def losses(
     weights = positives.weigh(anchors.samples, contrasts.samples)
     weights = tf.where(in_a, weights, 0.0)  # [A, M]
     if log_negatives is None:
-        log_n = _log_sum_exp(logits, in_a & (weights == 0))  # [A, 1]
+        harder = options.hardness * options.temperature * logits
+        log_n = _log_sum_exp(  # [A, 1]
+            logits + tf.stop_gradient(harder), in_a & (weights == 0)
+        )
     else:
         log_n = log_negatives[:, tf.newaxis]
     if options.positives_cap is not None:
@@ -128,8 +134,8 @@ def losses(
     is_positive = weights > 0
     if options.denominator == "all":
         log_d = log_space.log_add_exp(log_n, _log_sum_exp(logits, is_positive))
-    elif options.denominator == "one_positive":
-        log_d = log_space.log_add_exp(logits, log_n)
+    elif options.has_one_positive:
+        log_d = log_space.log_add_exp(logits - options.margin, log_n)
     else:
         log_d = log_n
     log_p = logits - log_d  # [A, M]

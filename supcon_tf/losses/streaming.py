@@ -1,11 +1,12 @@
 """Log-sum-exp of similarities beyond a window, tile by tile, and its gradient.
 
-With s_ij = scale * z_i . c_j for R rows z_i and M columns c_j, and a window of
-columns W(i) = first_i .. stop_i - 1 for each row:
+With s_ij = scale * z_i . c_j for R rows z_i and M columns c_j, of which a part,
+slope * z_i . c_j, has a gradient, and a window of columns W(i) = first_i ..
+stop_i - 1 for each row:
 
   l_i       = log( sum_{j not in W(i)} exp(s_ij) )
-  dL / dz_i = scale * sum_{j not in W(i)} w_i exp(s_ij - l_i) c_j
-  dL / dc_j = scale * sum_{i: j not in W(i)} w_i exp(s_ij - l_i) z_i
+  dL / dz_i = slope * sum_{j not in W(i)} w_i exp(s_ij - l_i) c_j
+  dL / dc_j = slope * sum_{i: j not in W(i)} w_i exp(s_ij - l_i) z_i
 
 where w_i = dL / dl_i of whatever comes after.
 
@@ -50,6 +51,7 @@ def log_sum_exp(
     window: tuple[tf.Tensor, tf.Tensor] | None,
     *,
     scale: float,
+    slope: float,
     unit_length: bool,
     hidden: tf.Tensor | None = None,
     tile_rows: int | None = None,
@@ -61,6 +63,7 @@ def log_sum_exp(
       columns: [M, D] float32; None for the rows themselves.
       window: first_i and stop_i, [R] int32 each; None for i and i + 1.
       scale: of the products.
+      slope: the part of it that has a gradient.
       unit_length: a promise that all vectors have at most length 1.
       hidden: [M] bool, columns that no sum has; None for no such column.
       tile_rows: rows and columns of a tile, in a loop; None chooses.
@@ -84,6 +87,7 @@ def log_sum_exp(
             *vectors,
             window=window,
             scale=scale,
+            slope=slope,
             hidden=hidden,
             is_bounded=is_bounded,
             tile_rows=tile_rows or _TILE_ROWS,
@@ -125,6 +129,7 @@ class _Tiles:
         *,
         window: tuple[tf.Tensor, tf.Tensor] | None,
         scale: float,
+        slope: float,
         hidden: tf.Tensor | None,
         is_bounded: bool,
         tile_rows: int,
@@ -138,6 +143,7 @@ class _Tiles:
         self.is_bounded = is_bounded
         self.shift = scale if is_bounded else 0.0
         self.root = math.sqrt(scale)
+        self.slope = slope
         if hidden is None:
             hidden = tf.zeros([self.column_count], bool)
         zero = log_space.LOG_ZERO
@@ -268,7 +274,9 @@ class _Tiles:
         pulls = over_tiles(tile, operator.add, *start)
         counts = self.count, self.column_count
         return tuple(
-            self.root * tf.reshape(x, [-1, x.shape[2]])[:count, :-2]
+            self.slope
+            / self.root
+            * tf.reshape(x, [-1, x.shape[2]])[:count, :-2]
             for x, count in zip(pulls, counts, strict=False)
         )
 

@@ -32,6 +32,8 @@ def supcon_loss(
     positives_cap: int | None = None,
     positive_mask: tf.Tensor | None = None,
     scale_by_temperature: bool = True,
+    margin: float = 0.0,
+    hardness: float = 0.0,
     contrast_projections: tf.Tensor | None = None,
     contrast_labels: tf.Tensor | None = None,
     contrast_mask: tf.Tensor | None = None,
@@ -79,6 +81,8 @@ def supcon_loss(
         positives=positives,
         positives_cap=positives_cap,
         scale_by_temperature=scale_by_temperature,
+        margin=margin,
+        hardness=hardness,
     )
     z = inputs.as_views(projections, "projections")  # [B, V, D]
     further = inputs.as_contrasts(contrast_projections, z)  # [C, V', D]
@@ -111,7 +115,8 @@ class SupConLoss(inputs.Loss):
       temperature: tau, positive, no unit; the paper uses 0.1.
       formulation: "out" is Eq. 2, "in" is Eq. 3; L_in <= L_out.
       denominator: D_ip sums exp(z_i.z_a / tau) over a in A(i) ("all", the
-        paper's), over N(i) and p ("one_positive"), or over N(i).
+        paper's), over N(i) and p ("one_positive", also named "sincere", after
+        Feeney and Hughes 2023, https://arxiv.org/abs/2309.14277), or over N(i).
       anchor_views: "all", or "first": only view 0 of each sample is an anchor.
       positives_cap: largest |P(i)|, at least views - 1: the own other views
         and the next positives in cyclic batch order; the rest leave the
@@ -130,6 +135,11 @@ class SupConLoss(inputs.Loss):
       positives: None, or what samples of several labels are positives by: "any"
         shared label, "all" of them, or as much as they share ("jaccard", see
         `positive_weights`).
+      margin: epsilon, taken from z_i.z_p / tau in the denominator
+        "one_positive": a positive is to be nearer than every negative by that
+        much (Barbano et al. 2023, https://arxiv.org/abs/2211.05568).
+      hardness: alpha; alpha z_i.z_n, as a constant, is added to the logits of
+        the negatives, so that near ones weigh more.
       reduction: of Keras, as is `name`.
 
     Example:
@@ -155,6 +165,8 @@ class SupConLoss(inputs.Loss):
     implementation: str = "auto"
     queue: queues.ProjectionQueue | None = None
     positives: str | None = None
+    margin: float = 0.0
+    hardness: float = 0.0
     reduction: str = keras.losses.Reduction.AUTO
     name: str = "supcon_loss"
 

@@ -131,7 +131,8 @@ def losses_by_labels(
             None if is_symmetric else contrasts.vectors,
             window,
             hidden=~contrasts.is_there,
-            scale=1 / options.temperature,
+            scale=1 / options.temperature + options.hardness,
+            slope=1 / options.temperature,
             unit_length=unit_length,
             tile_rows=tile_rows,
         )

@@ -254,6 +254,7 @@ def _supcon_loss(
         for name in (
             *("temperature", "formulation", "denominator", "anchor_views"),
             *("positives_cap", "scale_by_temperature", "cross_replica"),
+            *("margin", "hardness"),
         )
     }
     if settings.hierarchy is not None:

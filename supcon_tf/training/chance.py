@@ -6,6 +6,7 @@ in `losses.supcon_loss`:
 
   all  log |A(i)|,  one_positive  log(1 + |N(i)|),  only_negatives  log |N(i)|
 
+where a negative counts exp(hardness) times, and the one positive exp(-margin),
 in both formulations, and 0 without positives, or without negatives where they
 alone are contrasts. Which samples meet in a batch is drawn anew in each epoch:
 the level is the mean over draws, by the labels of the images.
@@ -51,7 +52,8 @@ def level(
             return None
         multiple *= _mean_penalty(settings, images)
     cap, denominator = settings.positives_cap, settings.denominator
-    if views > 1 and cap is None and denominator == "all":
+    is_plain = cap is None and denominator == "all" and not settings.hardness
+    if views > 1 and is_plain:
         return multiple * float(np.log(all_rows))
     if images is None:
         return None
@@ -59,12 +61,17 @@ def level(
     positives = views - 1 + partners
     negatives = np.maximum(all_rows - positives, 0)
     positives = np.minimum(positives, cap or np.inf)
+    harder = negatives * np.exp(settings.hardness)
+    one_positive = harder + np.exp(-settings.margin)
     contrasts = {
-        "all": positives + negatives,
-        "one_positive": 1 + negatives,
-        "only_negatives": negatives,
+        "all": positives + harder,
+        "one_positive": one_positive,
+        "sincere": one_positive,
+        "only_negatives": harder,
     }[denominator]
-    values = np.where(positives > 0, np.log(np.maximum(contrasts, 1)), 0.0)
+    # Without negatives, where they alone are contrasts, the loss is 0.
+    logarithms = np.log(np.where(contrasts > 0, contrasts, 1))
+    values = np.where(positives > 0, logarithms, 0.0)
     return multiple * float(np.sum(shares * values))
 
 

@@ -22,6 +22,7 @@ OTHER = {
     "cross_replica": False,
     "implementation": "dense",
     "margin": 0.7,
+    "hardness": 0.5,
     "mining": "hard",
     "label_smoothing": 0.1,
     "scale": 5.0,

@@ -40,6 +40,60 @@ def test_equals_the_papers_loops(views, positives, temperature):
         )
 
 
+FAMILY = [
+    {"denominator": "sincere"},
+    {"denominator": "one_positive", "margin": 0.7},
+    {"denominator": "one_positive", "margin": 0.7, "hardness": 2.0},
+    {"hardness": 2.0},
+    {"hardness": 1.0, "positives_cap": 3, "formulation": "in"},
+    {"hardness": 1.0, "denominator": "only_negatives"},
+]
+
+
+@pytest.mark.parametrize("options", FAMILY)
+@pytest.mark.parametrize("positives", [None, "any"])
+def test_margin_and_hardness_equal_the_loops(options, positives):
+    """All pairs at once and in windows; a negative's weight is a constant."""
+    z = made.unit([5, 2, 4], seed=2)
+    labels = LABELS["one"]
+    if positives:
+        labels = np.array([[1, 0], [1, 1], [0, 0], [0, 1], [1, 0]])
+    options = options | {"temperature": 0.3, "positives": positives}
+    weights = np.arange(1.0, 6.0)
+    differences = reference.finite_differences(
+        lambda x: (
+            weights * reference.supcon_loss(x, labels, constants=z, **options)
+        ).sum(),
+        z,
+    )
+    for function, tiling in (
+        (losses.supcon_loss, {}),
+        (losses.tiled_supcon_loss, {"unit_length": True}),
+        (losses.tiled_supcon_loss, {"tile_rows": 4}),
+    ):
+        value, gradient = made.value_and_gradient(
+            lambda z, f=function, t=tiling: f(z, labels, **options, **t),
+            z,
+            weights,
+        )
+        np.testing.assert_allclose(
+            value, reference.supcon_loss(z, labels, **options), rtol=1e-5
+        )
+        np.testing.assert_allclose(gradient, differences, atol=1e-5)
+
+
+def test_a_margin_is_of_one_positive():
+    z = made.unit([4, 2, 3])
+    for options, message in (
+        ({"margin": 0.1}, "`margin` must be 0 but with the denominator one_p"),
+        ({"hardness": -1.0}, "`hardness` must be at least 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            losses.supcon_loss(z, [0, 1, 0, 1], **options)
+        with pytest.raises(ValueError, match=message):
+            losses.SupConLoss(**options)
+
+
 @pytest.mark.parametrize("formulation", made.FORMULATIONS)
 def test_gradient_equals_finite_differences(formulation):
     z, labels = made.unit([4, 2, 3], seed=1), [0, 1, 0, 0]

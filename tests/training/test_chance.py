@@ -72,6 +72,8 @@ CASES = {
     "only_negatives": {"denominator": "only_negatives"},
     "in": {"denominator": "one_positive", "formulation": "in"},
     "first": {"denominator": "one_positive", "anchor_views": "first"},
+    "margin": {"denominator": "sincere", "margin": 0.7, "hardness": 2.0},
+    "harder": {"hardness": 2.0, "positives_cap": 3},
     "cap": {"positives_cap": 4, "formulation": "in"},
     "cap_one": {"positives_cap": 2, "denominator": "one_positive"},
     "one_view": {"num_views": 1},
