@@ -120,6 +120,11 @@ def supcon_loss(
         if positive_mask is not None:
             return float(positive_mask[i[0]][p[0]])
         if positives is not None:
+            if positives in ("soft", "cosine"):
+                a, b = (np.asarray(labels[one[0]], float) for one in (i, p))
+                norms = np.linalg.norm(a) * np.linalg.norm(b)
+                scale = norms if positives == "cosine" and norms else 1.0
+                return a @ b / scale
             if i[0] == p[0]:
                 return 1.0
             a, b = (np.flatnonzero(labels[one[0]]) for one in (i, p))

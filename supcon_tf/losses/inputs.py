@@ -117,7 +117,7 @@ def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:
             rows,
             tf.one_hot(classes, tf.shape(rows)[1], dtype=tf.float64),
             f"`{name}` of rank 2 must be one-hot; several labels per sample "
-            "need `positives`, soft labels a `positive_mask` of supcon_loss",
+            "and soft labels need `positives`",
         )
         with tf.control_dependencies([check]):
             return tf.identity(classes)

@@ -7,7 +7,14 @@ sample, [samples, classes] 0 or 1, with A and B the labels of two samples:
   all      1 where A = B, and not empty
   jaccard  |A and B| / |A or B|
 
-The own other views of a sample weigh 1, also where it has no label.
+The own other views of a sample weigh 1, also where it has no label. Of soft
+labels, [samples, classes] of at least 0 as MixUp or a teacher makes them, with
+y and y' the rows of two samples (GenSCL, Kim et al. 2022, arXiv 2206.00384):
+
+  soft     y . y'
+  cosine   y . y' / (|y| |y'|)
+
+of the own other views too.
 """
 
 from __future__ import annotations
@@ -20,7 +27,8 @@ import tensorflow as tf
 from supcon_tf import exceptions
 from supcon_tf.losses import inputs
 
-KINDS = "any", "all", "jaccard"
+_SOFT = "soft", "cosine"
+KINDS = "any", "all", "jaccard", *_SOFT
 _TILE_SAMPLES = 256  # rows of weights that are held at once
 
 
@@ -121,6 +129,31 @@ class SharedLabels(_Labels):
 
 
 @dataclasses.dataclass(frozen=True)
+class SoftLabels:
+    """A share of each class per sample.
+
+    Attributes:
+      labels: [S, classes] float32, at least 0.
+    """
+
+    labels: tf.Tensor
+
+    def weigh(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+        """As of `Classes`."""
+        a, b = tf.gather(self.labels, a), tf.gather(self.labels, b)
+        return tf.matmul(a, b, transpose_b=True)
+
+    def of_itself(self, own: int | tf.Tensor) -> tf.Tensor:
+        """Weights of the first `own` samples in their own P(i), [own]."""
+        return tf.reduce_sum(tf.square(self.labels[:own]), axis=1)
+
+    def sums(self, values: tf.Tensor, own: int | tf.Tensor) -> tf.Tensor:
+        """As of `Classes`, class by class."""
+        by_class = tf.matmul(self.labels, values, transpose_a=True)
+        return tf.matmul(self.labels[:own], by_class)
+
+
+@dataclasses.dataclass(frozen=True)
 class Given:
     """Weights of a `positive_mask`.
 
@@ -143,7 +176,7 @@ class Given:
         return tf.matmul(self.mask[:own], values)
 
 
-Weights = Classes | SharedLabels | Given
+Weights = Classes | SharedLabels | SoftLabels | Given
 
 
 def of_labels(labels: tf.Tensor, kind: str | None) -> Weights:
@@ -152,6 +185,8 @@ def of_labels(labels: tf.Tensor, kind: str | None) -> Weights:
         return Classes(inputs.class_numbers(labels))
     if kind == "all":
         return Classes(inputs.class_numbers(_set_ids(labels)))
+    if kind in _SOFT:
+        return SoftLabels(labels)
     return SharedLabels(labels, kind)
 
 
@@ -174,7 +209,7 @@ def canonical(
     """Labels as [S] int64 class identifiers, or [S, classes] float32.
 
     The latter for a `kind` of positives. InvalidArgumentError where a label of
-    several is neither 0 nor 1, or a row of one is not one-hot.
+    several is neither 0 nor 1, a soft one below 0, or a row of one not one-hot.
     """
     if kind is None:
         return inputs.class_ids(labels, name)
@@ -182,15 +217,20 @@ def canonical(
     exceptions.require(
         labels.shape.rank == 2 and labels.shape[1] is not None,
         f"`{name}` of several labels per sample must be [batch, classes], 0 or "
-        "1",
+        "1, or soft",
         f"shape {labels.shape}",
     )
     labels = tf.cast(labels, tf.float32)
+    is_right, rule = (labels == 0) | (labels == 1), "0 or 1"
+    if kind in _SOFT:
+        is_right, rule = labels >= 0, "at least 0"
     check = tf.debugging.Assert(
-        tf.reduce_all((labels == 0) | (labels == 1)),
-        [f"`{name}` of several labels per sample must be 0 or 1"],
+        tf.reduce_all(is_right),
+        [f"`{name}` of several labels per sample must be {rule}"],
     )
     with tf.control_dependencies([check] if check is not None else []):
+        if kind == "cosine":
+            return tf.math.l2_normalize(labels, axis=1)
         return tf.identity(labels)
 
 

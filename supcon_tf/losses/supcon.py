@@ -51,7 +51,8 @@ def supcon_loss(
       projections: [batch, views, dim] or [batch, dim] (one view), any float.
       labels: [batch] or [batch, 1] integers of any size or sign, or one-hot
         [batch, classes]. None: a class per sample, SimCLR's loss (Eq. 1). With
-        `positives`, [batch, classes] 0 or 1, several per sample, or none.
+        `positives`, [batch, classes] 0 or 1, several per sample, or none, or
+        soft ones of at least 0.
       positive_mask: [batch, batch + contrasts] non-negative weights in place
         of labels: row i weighs the positives of sample i, 0 marks negatives;
         the diagonal weighs its own other views.
@@ -133,8 +134,9 @@ class SupConLoss(inputs.Loss):
         (`MomentumSupConModel` does). A cap keeps its positives last.
         `from_config` makes an empty one; sharing it is left to the caller.
       positives: None, or what samples of several labels are positives by: "any"
-        shared label, "all" of them, or as much as they share ("jaccard", see
-        `positive_weights`).
+        shared label, "all" of them, or as much as they share ("jaccard"); of
+        soft labels, of MixUp or of a teacher, "soft", the product of two rows,
+        or "cosine" (see `positive_weights`).
       margin: epsilon, taken from z_i.z_p / tau in the denominator
         "one_positive": a positive is to be nearer than every negative by that
         much (Barbano et al. 2023, https://arxiv.org/abs/2211.05568).

@@ -8,17 +8,34 @@ from supcon_tf import losses
 from tests import reference
 from tests.losses import made
 
-KINDS = ("any", "all", "jaccard")
+KINDS = ("any", "all", "jaccard", "soft", "cosine")
 # Shared, equal, contained and disjoint sets; two samples without a label.
 LABELS = np.array(
     [[1, 1, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 0, 1], [0] * 4, [0] * 4]
 )
 
 
+SOFT = np.array(
+    [
+        [0.7, 0.3, 0, 0],
+        [1, 0, 0, 0],
+        [0, 0.5, 0.5, 0],
+        [0, 0, 0, 2.0],
+        [0.25] * 4,
+        [0] * 4,
+    ]
+)
+
+
+def labels_of(kind):
+    return SOFT if kind in ("soft", "cosine") else LABELS
+
+
 @pytest.mark.parametrize("views", [1, 2])
 @pytest.mark.parametrize("kind", KINDS)
 def test_equals_the_loops(kind, views):
     z = made.unit([6, views, 4])
+    labels = labels_of(kind)
     for options in made.combinations(
         formulation=made.FORMULATIONS,
         anchor_views=("all", "first"),
@@ -28,16 +45,16 @@ def test_equals_the_loops(kind, views):
         for denominator in made.DENOMINATORS:
             own = options | {"denominator": denominator}
             np.testing.assert_allclose(
-                losses.supcon_loss(z, LABELS, **own),
-                reference.supcon_loss(z, LABELS, **own),
+                losses.supcon_loss(z, labels, **own),
+                reference.supcon_loss(z, labels, **own),
                 rtol=1e-5,
                 atol=1e-5,
                 err_msg=str(own),
             )
-        expected = reference.supcon_loss(z, LABELS, **options)
+        expected = reference.supcon_loss(z, labels, **options)
         for tiling in ({}, {"tile_rows": 5}, {"unit_length": True}):
             np.testing.assert_allclose(
-                losses.tiled_supcon_loss(z, LABELS, **options, **tiling),
+                losses.tiled_supcon_loss(z, labels, **options, **tiling),
                 expected,
                 rtol=1e-5,
                 atol=1e-5,
@@ -49,16 +66,17 @@ def test_equals_the_loops(kind, views):
 @pytest.mark.parametrize("formulation", made.FORMULATIONS)
 def test_gradients_equal_finite_differences(kind, formulation):
     z, weights = made.unit([6, 2, 3], seed=1), np.arange(1.0, 7.0)
+    labels = labels_of(kind)
     options = {
         "temperature": 0.3, "formulation": formulation, "positives": kind
     }  # fmt: skip
     expected = reference.finite_differences(
-        lambda x: (weights * reference.supcon_loss(x, LABELS, **options)).sum(),
+        lambda x: (weights * reference.supcon_loss(x, labels, **options)).sum(),
         z,
     )
     for function in (losses.supcon_loss, losses.tiled_supcon_loss):
         _, gradient = made.value_and_gradient(
-            lambda z, f=function: f(z, LABELS, **options), z, weights
+            lambda z, f=function: f(z, labels, **options), z, weights
         )
         np.testing.assert_allclose(gradient, expected, atol=1e-5)
 
