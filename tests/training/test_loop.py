@@ -12,7 +12,7 @@ FLAGS = (
     *("--epochs=1", "--checkpoint_steps=2"),
     # With it the loss of a run this small is at the mercy of the last bits,
     # which differ with the number of threads. Without it losses still differ
-    # by 1e-3 after 22 steps; tests/losses/test_replicas.py compares three steps.
+    # by 1e-3 after 22 steps; tests/losses/test_replicas.py compares three.
     "--noprojection_batch_norm",
 )
 
