@@ -47,6 +47,7 @@ OPTIONS = {
     "SupConLoss": [
         {},
         {"formulation": "in", "denominator": "one_positive"},
+        {"denominator": "sincere", "margin": 0.5, "hardness": 1.0},
         {"implementation": "dense", "temperature": 0.5},
         {"positives": "jaccard"},
         {"positives": "any", "implementation": "tiled"},
@@ -193,8 +194,8 @@ def test_arguments_are_attributes():
     assert (loss.temperature, loss.positives, loss.name) == (0.3, None, "mine")
     with pytest.raises(AttributeError):
         loss.temperature = 0.5
-    with pytest.raises(TypeError, match="unexpected keyword argument 'margin'"):
-        keras_3.SupConLoss(margin=0.5)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'other'"):
+        keras_3.SupConLoss(other=0.5)
     with pytest.raises(ValueError, match="`temperature` must be positive"):
         keras_3.SupConLoss(temperature=0)
 
