@@ -129,8 +129,9 @@ def _example_keys(
     for file in split_info.file_instructions:
         with contextlib.suppress(OSError):
             states += files.state(file.filename)
+    # "in order": rows that were kept before this stood here may be another's.
     first = np.uint64(
-        cache.key(builder.info.full_name, split_info.name, *states)
+        cache.key("in order", builder.info.full_name, split_info.name, *states)
     )
     return first + np.arange(split_info.num_examples, dtype=np.uint64)
 

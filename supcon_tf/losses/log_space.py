@@ -11,6 +11,10 @@ LOG_ZERO = -1e30
 
 
 def log_add_exp(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """log(exp(x) + exp(y)), exact also beside `LOG_ZERO`."""
-    largest = tf.stop_gradient(tf.maximum(x, y))
-    return largest + tf.math.log(tf.exp(x - largest) + tf.exp(y - largest))
+    """log(exp(x) + exp(y)), exact also beside `LOG_ZERO`, as is its gradient.
+
+    Not by tf.maximum, whose gradient at x = y is all of x.
+    """
+    is_first = x >= y
+    larger, smaller = tf.where(is_first, x, y), tf.where(is_first, y, x)
+    return larger + tf.math.log1p(tf.exp(smaller - larger))

@@ -132,24 +132,26 @@ def losses(
         )
         weights = tf.where(kept, weights, 0.0)
     is_positive = weights > 0
+    # log p_ip = s_ip - log D_i, with one D_i of all positives or D_ip of each.
+    log_d, log_p = log_n[:, 0], logits
     if options.denominator == "all":
-        log_d = log_space.log_add_exp(log_n, _log_sum_exp(logits, is_positive))
+        log_of_positives = _log_sum_exp(logits, is_positive)
+        log_d = log_space.log_add_exp(log_n, log_of_positives)[:, 0]
     elif options.has_one_positive:
-        log_d = log_space.log_add_exp(logits - options.margin, log_n)
-    else:
-        log_d = log_n
-    log_p = logits - log_d  # [A, M]
+        log_d = 0.0
+        log_p -= log_space.log_add_exp(logits - options.margin, log_n)
     total = tf.reduce_sum(weights, axis=1)  # [A], |P(i)|
     if options.formulation == "out":
         # What is no positive may have any logit.
         log_p = tf.where(is_positive, log_p, 0.0)
-        value = -tf.math.divide_no_nan(
+        mean = tf.math.divide_no_nan(
             tf.reduce_sum(weights * log_p, axis=1), total
         )
     else:
         log_weights = tf.math.log(tf.where(is_positive, weights, 1.0))
         inside = _log_sum_exp(log_p + log_weights, is_positive)[:, 0]
-        value = tf.math.log(tf.where(total > 0, total, 1.0)) - inside
+        mean = inside - tf.math.log(tf.where(total > 0, total, 1.0))
+    value = log_d - mean
     is_defined = total > 0
     if options.denominator == "only_negatives":
         is_defined &= log_n[:, 0] > log_space.LOG_ZERO / 2

@@ -99,33 +99,21 @@ class SharedLabels(_Labels):
     def sums(self, values: tf.Tensor, own: int | tf.Tensor) -> tf.Tensor:
         """As of `Classes`, some rows of the weights at a time."""
         rows = self.labels[:own]
-
-        @tf.custom_gradient
-        def by_overlap(values: tf.Tensor) -> tuple:
-            # An overlap is the same from both sides.
-            return (
-                self._by_overlap(rows, self.labels, values),
-                lambda pulls: self._by_overlap(self.labels, rows, pulls),
-            )
-
-        # A sample without labels does not overlap with itself.
-        has_none = tf.reduce_all(rows == 0, axis=1, keepdims=True)
-        return by_overlap(values) + tf.where(has_none, values[:own], 0.0)
-
-    def _by_overlap(
-        self, rows: tf.Tensor, others: tf.Tensor, values: tf.Tensor
-    ) -> tf.Tensor:
-        """Sums of values [S, D] of others [S, C], for rows [N, C]: [N, D]."""
-        count = tf.shape(rows)[0]
-        padded = tf.pad(rows, [[0, -count % _TILE_SAMPLES], [0, 0]])
+        tiles = tf.reshape(
+            tf.pad(rows, [[0, -own % _TILE_SAMPLES], [0, 0]]),
+            [-1, _TILE_SAMPLES, rows.shape[1]],
+        )
         sums = tf.map_fn(
-            lambda tile: tf.matmul(self._overlap(tile, others), values),
-            tf.reshape(padded, [-1, _TILE_SAMPLES, rows.shape[1]]),
+            lambda tile: tf.matmul(self._overlap(tile, self.labels), values),
+            tiles,
             fn_output_signature=tf.TensorSpec(
                 [_TILE_SAMPLES, values.shape[1]], tf.float32
             ),
         )
-        return tf.reshape(sums, [-1, values.shape[1]])[:count]
+        sums = tf.reshape(sums, [-1, values.shape[1]])[:own]
+        # A sample without labels does not overlap with itself.
+        has_none = tf.reduce_all(rows == 0, axis=1, keepdims=True)
+        return sums + tf.where(has_none, values[:own], 0.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,16 +155,9 @@ class Given:
         """As of `Classes`."""
         return tf.gather(tf.gather(self.mask, a), b, axis=1)
 
-    def of_itself(self, own: int | tf.Tensor) -> tf.Tensor:
-        """Weights of the first `own` samples in their own P(i), [own]."""
-        return tf.linalg.diag_part(self.mask)[:own]
 
-    def sums(self, values: tf.Tensor, own: int | tf.Tensor) -> tf.Tensor:
-        """As of `Classes`."""
-        return tf.matmul(self.mask[:own], values)
-
-
-Weights = Classes | SharedLabels | SoftLabels | Given
+Labels = Classes | SharedLabels | SoftLabels
+Weights = Labels | Given
 
 
 def of_labels(labels: tf.Tensor, kind: str | None) -> Weights:

@@ -5,14 +5,16 @@ slope * z_i . c_j, has a gradient, and a window of columns W(i) = first_i ..
 stop_i - 1 for each row:
 
   l_i       = log( sum_{j not in W(i)} exp(s_ij) )
-  dL / dz_i = slope * sum_{j not in W(i)} w_i exp(s_ij - l_i) c_j
-  dL / dc_j = slope * sum_{i: j not in W(i)} w_i exp(s_ij - l_i) z_i
+  dL / dz_i = slope * sum_{j not in W(i)} ( w_i exp(s_ij - l_i)
+                                          + w_j exp(s_ij - l_j) ) c_j
 
-where w_i = dL / dl_i of whatever comes after.
+where w = dL / dl of whatever comes after, 0 of a column that is no anchor. The
+second term is what z_i gets as a column: the columns are the rows of all
+replicas, and the window is the same from both sides, so that each replica owns
+the gradient of its rows. All that it needs of others are l_j and w_j.
 
-No matrix of rows x columns is made. Where the rows are the columns, s is
-symmetric, and so must be the window: the tiles on and above the diagonal serve
-their rows and their columns, in the same pass.
+No matrix of rows x columns is made. Where the rows are the columns, the tiles
+on and above the diagonal serve their rows and their columns, in the same pass.
 
 Logits within [-40, 40] are shifted by one number, so that sums of plain
 exponentials neither overflow nor lose a term. Larger ones take the maximum of
@@ -40,9 +42,9 @@ _TILES_AT_ONCE = 2  # hides the latency of the small operations between tiles
 UNROLLED_BYTES = 256 * 2**20
 _BYTES_PER_PAIR = 3.5  # measured: half a matrix, and tiles on their way
 
-# Adds what tiles give: functions of the numbers of a block of rows and of one
-# of columns, to what the rows get and what the columns get.
-_Tile = Callable[..., tuple[tf.Tensor, tf.Tensor]]
+# Of the numbers of a block of rows and of one of columns: what the rows get,
+# and what the columns get where they are the rows.
+_Tile = Callable[..., tuple[tf.Tensor, tf.Tensor | None]]
 
 
 def log_sum_exp(
@@ -53,10 +55,11 @@ def log_sum_exp(
     scale: float,
     slope: float,
     unit_length: bool,
-    hidden: tf.Tensor | None = None,
+    hidden: tf.Tensor,
+    of_columns: Callable[[tf.Tensor], tf.Tensor],
     tile_rows: int | None = None,
 ) -> tf.Tensor:
-    """l_i of the rows, with a gradient for rows and columns.
+    """l_i of the rows, with a gradient for the rows.
 
     Args:
       rows: [R, D] float32.
@@ -65,7 +68,9 @@ def log_sum_exp(
       scale: of the products.
       slope: the part of it that has a gradient.
       unit_length: a promise that all vectors have at most length 1.
-      hidden: [M] bool, columns that no sum has; None for no such column.
+      hidden: [M] bool, columns that no sum has.
+      of_columns: from numbers of the rows, [R], to those of the columns, [M], 0
+        of what is no anchor.
       tile_rows: rows and columns of a tile, in a loop; None chooses.
 
     Returns:
@@ -77,34 +82,28 @@ def log_sum_exp(
         blocks = _unrolled_blocks(rows.shape[0])
     if blocks:
         tile_rows = -(-rows.shape[0] // blocks)
-    unroll = blocks is not None
-    is_symmetric = columns is None
-    vectors = (rows,) if is_symmetric else (rows, columns)
 
     @tf.custom_gradient
-    def compute(*vectors: tf.Tensor) -> tuple:
+    def compute(rows: tf.Tensor) -> tuple:
         tiles = _Tiles(
-            *vectors,
-            window=window,
+            rows,
+            columns,
+            window,
             scale=scale,
-            slope=slope,
             hidden=hidden,
             is_bounded=is_bounded,
             tile_rows=tile_rows or _TILE_ROWS,
-            keep=unroll,
+            unrolls=blocks is not None,
         )
-        over_tiles = functools.partial(
-            _unrolled if unroll else _looped, is_symmetric=is_symmetric
-        )
-        sums = tiles.sums(over_tiles)
-        values = tiles.logarithm(sums)
+        sums = tiles.sums()
 
-        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            return tiles.gradient(over_tiles, sums, upstream)
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            pulls = tiles.pulls(sums, upstream, of_columns)
+            return slope / tiles.root * pulls
 
-        return values, gradient
+        return tiles.logarithm(sums), gradient
 
-    return compute(*vectors)
+    return compute(rows)
 
 
 def _unrolled_blocks(rows: int | None) -> int | None:
@@ -125,27 +124,23 @@ class _Tiles:
     def __init__(
         self,
         rows: tf.Tensor,
-        columns: tf.Tensor | None = None,
-        *,
+        columns: tf.Tensor | None,
         window: tuple[tf.Tensor, tf.Tensor] | None,
+        *,
         scale: float,
-        slope: float,
-        hidden: tf.Tensor | None,
+        hidden: tf.Tensor,
         is_bounded: bool,
         tile_rows: int,
-        keep: bool,
+        unrolls: bool,
     ) -> None:
         self.is_symmetric = columns is None
         columns = rows if columns is None else columns
-        self.count, self.column_count = _count(rows), _count(columns)
+        self.count = _count(rows)
         is_static = isinstance(self.count, int)
         self.size = (min if is_static else tf.minimum)(tile_rows, self.count)
         self.is_bounded = is_bounded
         self.shift = scale if is_bounded else 0.0
         self.root = math.sqrt(scale)
-        self.slope = slope
-        if hidden is None:
-            hidden = tf.zeros([self.column_count], bool)
         zero = log_space.LOG_ZERO
         u = self._cut(tf.zeros([self.count, 1]), zero)
         v = tf.where(hidden, zero, -self.shift)[:, tf.newaxis]
@@ -165,10 +160,10 @@ class _Tiles:
         self.meets = (
             tf.reduce_min(self.first, axis=1)[:, tf.newaxis] < begin + self.size
         ) & (tf.reduce_max(self.stop, axis=1)[:, tf.newaxis] > begin)
-        # (a, b) -> exponentials [T, T]
-        self.kept: dict[tuple[int, int], tf.Tensor] | None = (
-            {} if keep else None
-        )
+        self.unrolls = unrolls
+        self.kept: dict[
+            tuple[int, int], tf.Tensor
+        ] = {}  # exponentials, by tile
 
     def _cut(self, tensor: tf.Tensor, padding: float = 0) -> tf.Tensor:
         """[N, ...] as blocks [ceil(N / T), T, ...]."""
@@ -197,32 +192,32 @@ class _Tiles:
         return tf.cond(self.meets[a, b], beyond, lambda: logits)
 
     def _exponentials(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-        if self.kept is None:
+        if not self.unrolls:
             return tf.exp(self._logits(a, b))
         if (a, b) not in self.kept:
             self.kept[a, b] = tf.exp(self._logits(a, b))
         return self.kept[a, b]
 
-    def sums(self, over_tiles: Callable[..., tuple]) -> tf.Tensor:
+    def sums(self) -> tf.Tensor:
         """Sums of exponentials of the rows, or their logarithms, [A, T]."""
+        nothing = tf.zeros(tf.shape(self.rows)[:2])
+        if self.is_bounded:
+            terms, add_up, add = self._exponentials, tf.reduce_sum, operator.add
+        else:
+            nothing += log_space.LOG_ZERO
+            terms, add_up = self._logits, tf.reduce_logsumexp
+            add = log_space.log_add_exp
 
-        def tile(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            if self.is_bounded:
-                terms, add_up = self._exponentials(a, b), tf.reduce_sum
-            else:
-                terms, add_up = self._logits(a, b), tf.reduce_logsumexp
-            nothing = tf.fill(tf.shape(terms)[:1], empty)
+        def tile(
+            a: tf.Tensor, b: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor | None]:
+            of_tile = terms(a, b)
             if not self.is_symmetric:
-                return add_up(terms, axis=1), nothing
-            of_columns = add_up(terms, axis=0)
-            return add_up(terms, axis=1), tf.where(a == b, nothing, of_columns)
+                return add_up(of_tile, axis=1), None
+            of_columns = tf.where(a == b, nothing[0], add_up(of_tile, axis=0))
+            return add_up(of_tile, axis=1), of_columns
 
-        empty = 0.0 if self.is_bounded else log_space.LOG_ZERO
-        add = operator.add if self.is_bounded else log_space.log_add_exp
-        start = (
-            tf.fill(tf.shape(x)[:2], empty) for x in (self.rows, self.columns)
-        )
-        return over_tiles(tile, add, *start)[0]
+        return self._over_tiles(tile, add, nothing)
 
     def logarithm(self, sums: tf.Tensor) -> tf.Tensor:
         """l_i of the rows, [R], from their sums."""
@@ -233,135 +228,116 @@ class _Tiles:
         logarithms = tf.math.log(tf.where(is_some, sums, 1.0)) + self.shift
         return tf.where(is_some, logarithms, log_space.LOG_ZERO)
 
-    def gradient(
+    def pulls(
         self,
-        over_tiles: Callable[..., tuple],
         sums: tf.Tensor,
         upstream: tf.Tensor,
-    ) -> tuple[tf.Tensor, ...]:
-        """DL / dz, and dL / dc where columns are others, from w_i [R]."""
-        weights = self._cut(upstream)  # [A, T]
+        of_columns: Callable[[tf.Tensor], tf.Tensor],
+    ) -> tf.Tensor:
+        """The sums over columns of dL / dz_i, less their slope, [R, D]."""
+        sums = tf.reshape(sums, [-1])[: self.count]
+        numbers = [upstream, sums]
         if self.is_bounded:
-            weights = tf.math.divide_no_nan(weights, sums)
-        # exp(s - l) of a sum of nothing is 0 * inf: an l of +inf makes it 0.
-        logs = tf.where(weights == 0, -log_space.LOG_ZERO, sums)
+            numbers = [tf.math.divide_no_nan(upstream, sums)]
+        weights, *logs = map(self._cut, numbers)  # [A, T]
+        weights_of_columns, *logs_of_columns = weights, *logs
+        if not self.is_symmetric:
+            weights_of_columns, *logs_of_columns = [
+                self._cut(of_columns(x)) for x in numbers
+            ]
 
-        def tile(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def share(
+            logits: tf.Tensor, weights: tf.Tensor, logs: tf.Tensor
+        ) -> tf.Tensor:
+            # Of a sum of nothing it is 0 * inf; an l of +inf makes it 0.
+            logs = tf.where(weights == 0, -log_space.LOG_ZERO, logs)
+            return weights * tf.exp(logits - logs)
+
+        def tile(
+            a: tf.Tensor, b: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor | None]:
             by_row = weights[a][:, tf.newaxis]
+            by_column = weights_of_columns[b]
             if self.is_bounded:
-                by_pair = by_row + weights[b] if self.is_symmetric else by_row
-                pulls = self._exponentials(a, b) * by_pair
+                pairs = self._exponentials(a, b) * (by_row + by_column)
             else:
                 logits = self._logits(a, b)
-                pulls = by_row * tf.exp(logits - logs[a][:, tf.newaxis])
-                if self.is_symmetric:
-                    pulls += weights[b] * tf.exp(logits - logs[b])
-            of_rows = tf.matmul(pulls, self.columns[b])
+                pairs = share(logits, by_row, logs[0][a][:, tf.newaxis])
+                pairs += share(logits, by_column, logs_of_columns[0][b])
+            of_rows = tf.matmul(pairs, self.columns[b])
+            if not self.is_symmetric or (self.unrolls and a == b):
+                return of_rows, None
 
-            def of_columns() -> tf.Tensor:
-                return tf.matmul(pulls, self.rows[a], transpose_a=True)
+            def of_others() -> tf.Tensor:
+                return tf.matmul(pairs, self.rows[a], transpose_a=True)
 
-            if not self.is_symmetric:
-                return of_rows, of_columns()
-            if isinstance(a, int):
-                nothing = tf.zeros_like(of_rows)
-                return of_rows, nothing if a == b else of_columns()
-            return of_rows, tf.cond(
-                a == b, lambda: tf.zeros_like(of_rows), of_columns
+            if self.unrolls:
+                return of_rows, of_others()
+            nothing = tf.zeros_like(of_rows)
+            return of_rows, tf.cond(a == b, lambda: nothing, of_others)
+
+        pulls = self._over_tiles(tile, operator.add, tf.zeros_like(self.rows))
+        return tf.reshape(pulls, [-1, pulls.shape[2]])[: self.count, :-2]
+
+    def _over_tiles(
+        self,
+        tile: _Tile,
+        add: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+        sums: tf.Tensor,
+    ) -> tf.Tensor:
+        """Adds to sums [A, T, ...] of the rows what every tile gives them."""
+        if self.unrolls:
+            return _unrolled(tile, add, self.rows.shape[0])
+        column_blocks = tf.shape(self.columns)[0]
+
+        def add_tile(
+            a: tf.Tensor, b: tf.Tensor, total: tf.Tensor, sums: tf.TensorArray
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.TensorArray]:
+            of_rows, of_columns = tile(a, b)
+            if of_columns is not None:
+                sums = sums.write(b, add(sums.read(b), of_columns))
+            return a, b + 1, add(total, of_rows), sums
+
+        def add_block(
+            a: tf.Tensor, sums: tf.TensorArray
+        ) -> tuple[tf.Tensor, tf.TensorArray]:
+            _, _, total, sums = tf.while_loop(
+                lambda a, b, *_: b < column_blocks,
+                add_tile,
+                (a, a if self.is_symmetric else 0, sums.read(a), sums),
+                parallel_iterations=_TILES_AT_ONCE,
             )
+            return a + 1, sums.write(a, total)
 
-        start = map(tf.zeros_like, (self.rows, self.columns))
-        pulls = over_tiles(tile, operator.add, *start)
-        counts = self.count, self.column_count
-        return tuple(
-            self.slope
-            / self.root
-            * tf.reshape(x, [-1, x.shape[2]])[:count, :-2]
-            for x, count in zip(pulls, counts, strict=False)
+        array = tf.TensorArray(  # which a loop changes in place
+            sums.dtype,
+            size=tf.shape(sums)[0],
+            clear_after_read=False,
+            element_shape=sums.shape[1:],
+        ).unstack(sums)
+        blocks = tf.shape(sums)[0]
+        _, array = tf.while_loop(
+            lambda a, _: a < blocks, add_block, (tf.constant(0), array)
         )
-
-
-def _count(tensor: tf.Tensor) -> int | tf.Tensor:
-    count = tensor.shape[0]
-    return tf.shape(tensor)[0] if count is None else count
+        return array.stack()
 
 
 def _unrolled(
     tile: _Tile,
     add: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
-    rows: tf.Tensor,
-    columns: tf.Tensor,
-    is_symmetric: bool,
-) -> tuple[tf.Tensor, ...]:
-    """`_looped` of rows that are their own columns, in one graph."""
-    del columns, is_symmetric
-    blocks = range(rows.shape[0])
-    parts: list[list[tf.Tensor]] = [[] for _ in blocks]
-    for a in blocks:
-        for b in blocks[a:]:
+    blocks: int,
+) -> tf.Tensor:
+    """What all tiles give the rows, their own columns: [A, T, ...]."""
+    parts: list[list[tf.Tensor]] = [[] for _ in range(blocks)]
+    for a in range(blocks):
+        for b in range(a, blocks):
             of_rows, of_columns = tile(a, b)
             parts[a].append(of_rows)
             if a != b:
                 parts[b].append(of_columns)
-    return (tf.stack([functools.reduce(add, x) for x in parts]),)
+    return tf.stack([functools.reduce(add, x) for x in parts])
 
 
-def _looped(
-    tile: _Tile,
-    add: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
-    rows: tf.Tensor,
-    columns: tf.Tensor,
-    is_symmetric: bool,
-) -> tuple[tf.Tensor, ...]:
-    """Adds what every tile gives its rows and its columns.
-
-    Args:
-      tile: what a tile gives.
-      add: of two such.
-      rows: [A, T, ...] to add to.
-      columns: [B, T, ...] to add to.
-      is_symmetric: rows and columns are the same; only `rows` is added to.
-
-    Returns:
-      The sums of the rows, and of the columns where they are others.
-    """
-    blocks, column_blocks = (tf.shape(x)[0] for x in (rows, columns))
-    of_rows = _array(rows)
-    of_columns = of_rows if is_symmetric else _array(columns)
-
-    def add_tile(
-        a: tf.Tensor, b: tf.Tensor, total: tf.Tensor, sums: tf.TensorArray
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.TensorArray]:
-        to_rows, to_columns = tile(a, b)
-        sums = sums.write(b, add(sums.read(b), to_columns))
-        return a, b + 1, add(total, to_rows), sums
-
-    def add_block(
-        a: tf.Tensor, *arrays: tf.TensorArray
-    ) -> tuple[tf.Tensor | tf.TensorArray, ...]:
-        first = a if is_symmetric else 0
-        _, _, total, sums = tf.while_loop(
-            lambda a, b, *_: b < column_blocks,
-            add_tile,
-            (a, first, arrays[0].read(a), arrays[-1]),
-            parallel_iterations=_TILES_AT_ONCE,
-        )
-        if is_symmetric:
-            return a + 1, sums.write(a, total)
-        return a + 1, arrays[0].write(a, total), sums
-
-    arrays = (of_rows,) if is_symmetric else (of_rows, of_columns)
-    _, *arrays = tf.while_loop(
-        lambda a, *_: a < blocks, add_block, (tf.constant(0), *arrays)
-    )
-    return tuple(array.stack() for array in arrays)
-
-
-def _array(tensor: tf.Tensor) -> tf.TensorArray:
-    """What a loop changes in place."""
-    return tf.TensorArray(
-        tensor.dtype,
-        size=tf.shape(tensor)[0],
-        clear_after_read=False,
-        element_shape=tensor.shape[1:],
-    ).unstack(tensor)
+def _count(tensor: tf.Tensor) -> int | tf.Tensor:
+    count = tensor.shape[0]
+    return tf.shape(tensor)[0] if count is None else count

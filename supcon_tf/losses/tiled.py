@@ -26,6 +26,7 @@ from supcon_tf.losses.options import Options
 _STRIP = 128  # anchors: the fewer, the fewer pairs beside the positives
 _WIDTHS = 256, 512, 1024, 4096  # of windows; the widest is the whole row
 
+_ROUNDING = 1e-6  # a million equal classes of one are still apart
 _ZERO = tf.UnconnectedGradients.ZERO
 Queue = tuple[tf.Tensor, tf.Tensor, tf.Tensor]  # as `ProjectionQueue.rows`
 Window = tuple[tf.Tensor, tf.Tensor]  # first and stop, [R] int32 each
@@ -113,24 +114,37 @@ def losses_by_labels(
         tile_rows,
     )
     alone = not cross_replica or distribute.replicas_in_sync() == 1
+    by_sums = options.is_plain and not at_once and positives is None
     views_of_all, queued, is_filled = z, tf.zeros([0, z.shape[2]]), None
     if positives is None:
         labels = [_canonical(x, z, options.positives) for x in labels]
+        # By sums each replica computes the gradient of its own views.
+        sent = tf.stop_gradient(z) if by_sums else z
         # This replica's samples come first.
-        views_of_all, *labels = inputs.gather(not alone, z, *labels)
+        views_of_all, *labels = inputs.gather(not alone, sent, *labels)
     if queue is not None:
         queued, labels_of_queue, is_filled = queue
         labels = [tf.concat([x, labels_of_queue], axis=0) for x in labels]
     is_symmetric = alone and queue is None
+
+    def of_contrasts(
+        anchors: pairs.Rows, contrasts: pairs.Rows, numbers: tf.Tensor
+    ) -> tf.Tensor:
+        """Numbers of the anchors of all replicas, [M], 0 of a queue."""
+        numbers = tf.gather(numbers, tf.argsort(anchors.numbers))
+        (numbers,) = inputs.gather(not alone, numbers)
+        numbers = tf.pad(numbers, [[0, tf.shape(queued)[0]]])
+        return tf.gather(numbers, contrasts.numbers)
 
     def log_sum_exp(
         anchors: pairs.Rows, contrasts: pairs.Rows, window: Window | None = None
     ) -> tf.Tensor:
         return streaming.log_sum_exp(
             anchors.vectors,
-            None if is_symmetric else contrasts.vectors,
+            None if is_symmetric else tf.stop_gradient(contrasts.vectors),
             window,
             hidden=~contrasts.is_there,
+            of_columns=functools.partial(of_contrasts, anchors, contrasts),
             scale=1 / options.temperature + options.hardness,
             slope=1 / options.temperature,
             unit_length=unit_length,
@@ -144,10 +158,13 @@ def losses_by_labels(
         alike = positives or positive_weights.of_labels(x, options.positives)
         if at_once:
             value = pairs.losses(anchors, contrasts, alike, options)
-        elif options.is_plain:
+        elif by_sums:
             if log_d is None:
                 log_d = log_sum_exp(anchors, contrasts)
-            value = _by_sums(anchors, contrasts, alike, options, log_d)
+            share = functools.partial(of_contrasts, anchors, contrasts)
+            similarity, total = _positives(anchors, contrasts, alike, share)
+            losses_of_views = log_d - similarity / options.temperature
+            value = tf.where(total > 0, losses_of_views, 0.0)
         elif isinstance(alike, positive_weights.Classes):
             value = _by_classes(anchors, contrasts, alike, options, log_sum_exp)
         else:
@@ -164,27 +181,48 @@ def _canonical(labels: tf.Tensor, z: tf.Tensor, kind: str | None) -> tf.Tensor:
     return labels
 
 
-def _by_sums(
+def _positives(
     anchors: pairs.Rows,
     contrasts: pairs.Rows,
-    alike: positive_weights.Weights,
-    options: Options,
-    log_d: tf.Tensor,
-) -> tf.Tensor:
-    """L_i = log D_i - mean_{p in P(i)} s_ip, [R]."""
-    there = tf.cast(contrasts.is_there, tf.float32)[:, tf.newaxis]
-    rows = tf.concat([contrasts.vectors, tf.ones_like(there)], axis=1)
-    by_sample = tf.math.unsorted_segment_sum(  # [S, D + 1]
-        there * rows, contrasts.samples, contrasts.samples[-1] + 1
-    )
+    alike: positive_weights.Labels,
+    of_contrasts: Callable[[tf.Tensor], tf.Tensor],
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Mean of z_i . z_p over P(i), and |P(i)|, [R] each.
+
+    Two samples weigh as much from both sides, so that the gradient of a view as
+    a positive is a sum over its own positives, too.
+    """
     count = anchors.samples[-1] + 1
-    sums = tf.gather(alike.sums(by_sample, count), anchors.samples)
     itself = tf.gather(alike.of_itself(count), anchors.samples)  # [R]
-    others = sums[:, :-1] - itself[:, tf.newaxis] * anchors.vectors
-    total = sums[:, -1] - itself  # [R], |P(i)|
-    similarity = tf.reduce_sum(anchors.vectors * others, axis=1)
-    mean = tf.math.divide_no_nan(similarity, total * options.temperature)
-    return tf.where(total > 0, log_d - mean, 0.0)
+
+    def sums(of_rows: tf.Tensor) -> tf.Tensor:
+        """Of numbers [M, N] of the contrasts over the class of each anchor."""
+        by_sample = tf.math.unsorted_segment_sum(
+            of_rows, contrasts.samples, contrasts.samples[-1] + 1
+        )
+        return tf.gather(alike.sums(by_sample, count), anchors.samples)
+
+    there = tf.cast(contrasts.is_there, tf.float32)[:, tf.newaxis]
+    vectors = tf.stop_gradient(contrasts.vectors)
+    of_class = sums(there * tf.concat([vectors, tf.ones_like(there)], axis=1))
+    total = of_class[:, -1] - itself
+    # Products of soft labels leave a rounding of what is no positive.
+    total = tf.where(total > _ROUNDING * of_class[:, -1], total, 0.0)
+
+    @tf.custom_gradient
+    def mean(z: tf.Tensor) -> tuple:
+        others = of_class[:, :-1] - itself[:, tf.newaxis] * z  # [R, D]
+        similarity = tf.reduce_sum(z * others, axis=1)
+
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            shares = tf.math.divide_no_nan(upstream, total)
+            as_positive = sums(of_contrasts(shares)[:, tf.newaxis] * vectors)
+            shares = shares[:, tf.newaxis]
+            return shares * (others - itself[:, tf.newaxis] * z) + as_positive
+
+        return tf.math.divide_no_nan(similarity, total), gradient
+
+    return mean(anchors.vectors), total
 
 
 def _by_classes(

@@ -175,3 +175,18 @@ def test_what_does_not_fit_is_refused():
         losses.SupConLoss(positives="some")
     with pytest.raises(ValueError, match="`positives` must be None with a `qu"):
         losses.SupConLoss(positives="any", queue=losses.ProjectionQueue(4, 4))
+
+
+def test_soft_labels_that_none_shares_have_no_positives():
+    """Their weight in their own class cancels but for its last bits."""
+    shares = np.random.default_rng(0).uniform(0.1, 1, 40)
+    labels = np.zeros([40, 80])
+    labels[np.arange(40), 2 * np.arange(40)] = shares
+    labels[np.arange(40), 2 * np.arange(40) + 1] = 1.1 - shares
+    z = made.unit([40, 1, 8]).astype(np.float32)
+    for function in (losses.supcon_loss, losses.tiled_supcon_loss):
+        for kind in ("soft", "cosine"):
+            loss, gradient = made.value_and_gradient(
+                lambda z, f=function, k=kind: f(z, labels, positives=k), z
+            )
+            assert not loss.numpy().any() and not gradient.numpy().any()
