@@ -170,10 +170,14 @@ def test_two_workers_end_like_one_device(run, settings, tmp_path):
         assert worker.returncode == 0, errors[-2000:]
     record = json.loads((tmp_path / "run/finetune.json").read_text())
     expected = {row["name"]: row for row in run.finetuning()["candidates"]}
-    assert len(record["candidates"]) >= 4
-    for row in record["candidates"]:
-        nll = expected[row["name"]]["validation"]["nll"]
-        assert row["validation"]["nll"] == pytest.approx(nll, abs=1e-4)
+    nll = {x["name"]: x["validation"]["nll"] for x in record["candidates"]}
+    # Where epochs are nearly equal, the last bits say whether an earlier one
+    # than the last is a candidate.
+    of_last_epoch = {name for name in nll if ", epoch " not in name}
+    assert len(of_last_epoch) == 4 and of_last_epoch <= expected.keys()
+    for name in nll.keys() & expected.keys():
+        loss = expected[name]["validation"]["nll"]
+        assert nll[name] == pytest.approx(loss, abs=1e-4)
     for name in ("evaluation.json", "report.html", "export/1"):
         assert (tmp_path / "run" / name).exists()
 
