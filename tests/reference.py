@@ -35,6 +35,7 @@ def anchor_loss(
     samples=None,
     margin=0.0,
     hardness=0.0,
+    spread=0.0,
     constants=None,
 ):
     """L_i of one anchor. `weight(i, p)` is the weight of p as a positive."""
@@ -71,9 +72,15 @@ def anchor_loss(
             d += e(p) * np.exp(-margin)
         log_sum += weight(anchor, p) * np.log(e(p) / d)
         inside += weight(anchor, p) * e(p) / d
-    if formulation == "out":
-        return -log_sum / total
-    return -np.log(inside / total)
+    value = -log_sum / total if formulation == "out" else 0.0
+    if formulation == "in":
+        value = -np.log(inside / total)
+    if not spread:
+        return value
+    of_class = sum(e(p) for p in positives)
+    own = [(p, weight(anchor, p)) for p in positives if p[0] == anchor[0]]
+    nearness = sum(w * np.log(e(p)) for p, w in own) / sum(w for _, w in own)
+    return (1 - spread) * value + spread * (np.log(of_class) - nearness)
 
 
 def shared_labels(kind, a, b):
@@ -100,6 +107,8 @@ def supcon_loss(
     scale_by_temperature=True,
     margin=0.0,
     hardness=0.0,
+    spread=0.0,
+    unsupervised_classes=(),
     constants=None,
     queue=(),
     queue_labels=(),
@@ -129,6 +138,8 @@ def supcon_loss(
                 return 1.0
             a, b = (np.flatnonzero(labels[one[0]]) for one in (i, p))
             return shared_labels(positives, a, b)
+        if labels[i[0]] in unsupervised_classes:
+            return float(i[0] == p[0])
         return float(labels[i[0]] == labels[p[0]])
 
     rows = [(s, v) for s in range(len(z)) for v in range(len(z[s]))]
@@ -148,6 +159,7 @@ def supcon_loss(
                 samples=samples,
                 margin=margin,
                 hardness=hardness,
+                spread=spread,
                 constants=constants,
             )
     scale = temperature if scale_by_temperature else 1.0

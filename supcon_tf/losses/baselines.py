@@ -13,7 +13,8 @@ from supcon_tf.losses import inputs, log_space, supcon
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
-class SimCLRLoss(supcon.SupConLoss):
+@dataclasses.dataclass(eq=False)
+class SimCLRLoss(inputs.Loss):
     """Self-supervised loss of SimCLR, Eq. 1: SupCon with ids for labels.
 
       L_i = -log( exp(z_i.z_j(i) / tau) / sum_{a in A(i)} exp(z_i.z_a / tau) )
@@ -45,22 +46,20 @@ class SimCLRLoss(supcon.SupConLoss):
     Reference: https://arxiv.org/abs/2004.11362, Eq. 1; Suppl. Eq. 20.
     """
 
-    def __init__(
-        self,
-        temperature: float = defaults.TEMPERATURE,
-        scale_by_temperature: bool = True,
-        normalize: bool = True,
-        cross_replica: bool = True,
-        reduction: str = keras.losses.Reduction.AUTO,
-        name: str = "simclr_loss",
-    ):
-        super().__init__(
-            temperature,
-            scale_by_temperature=scale_by_temperature,
-            normalize=normalize,
-            cross_replica=cross_replica,
-            reduction=reduction,
-            name=name,
+    temperature: float = defaults.TEMPERATURE
+    scale_by_temperature: bool = True
+    normalize: bool = True
+    cross_replica: bool = True
+    reduction: str = keras.losses.Reduction.AUTO
+    name: str = "simclr_loss"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._supcon = supcon.SupConLoss(
+            self.temperature,
+            scale_by_temperature=self.scale_by_temperature,
+            normalize=self.normalize,
+            cross_replica=self.cross_replica,
         )
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
@@ -71,7 +70,7 @@ class SimCLRLoss(supcon.SupConLoss):
             "other",
             f"shape {z.shape}",
         )
-        return super().call(inputs.sample_ids(z), z)
+        return self._supcon.call(inputs.sample_ids(z), z)
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")

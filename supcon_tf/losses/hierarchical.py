@@ -74,8 +74,10 @@ class HierarchicalSupConLoss(supcon.SupConLoss):
             self.penalty >= 1, "`penalty` must be at least 1", self.penalty
         )
         exceptions.require(
-            self.queue is None and self.positives is None,
-            "`queue` and `positives` must be None with `ancestors`",
+            self.queue is self.positives is None
+            and not self.unsupervised_classes,
+            "`queue` and `positives` must be None, and `unsupervised_classes` "
+            "empty, with `ancestors`",
             "others",
         )
         for own in range(1, *heights):

@@ -82,8 +82,8 @@ def as_contrasts(contrasts: tf.Tensor | None, z: tf.Tensor) -> tf.Tensor:
     return contrasts
 
 
-def queued_rows(mask: tf.Tensor, contrasts: tf.Tensor) -> tf.Tensor:
-    """`contrast_mask` as [rows] bool, one per view."""
+def as_queue_mask(mask: tf.Tensor, contrasts: tf.Tensor) -> tf.Tensor:
+    """`contrast_mask` as [queued] bool, of the last contrasts."""
     mask = tf.convert_to_tensor(mask)
     exceptions.require(
         mask.shape.rank == 1 and mask.dtype.is_bool,
@@ -96,7 +96,7 @@ def queued_rows(mask: tf.Tensor, contrasts: tf.Tensor) -> tf.Tensor:
         f"`contrast_mask` must be no longer than the {most} contrasts",
         queued,
     )
-    return tf.repeat(mask, contrasts.shape[1])
+    return mask
 
 
 def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from supcon_tf import defaults, exceptions
-from supcon_tf.losses import positive_weights
 
+POSITIVES = "any", "all", "jaccard", "soft", "cosine"
 DENOMINATORS = "all", "one_positive", "sincere", "only_negatives"
 
 
@@ -27,6 +27,8 @@ class Options:
     scale_by_temperature: bool = True
     margin: float = 0.0
     hardness: float = 0.0
+    spread: float = 0.0
+    unsupervised_classes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         exceptions.require(
@@ -38,7 +40,7 @@ class Options:
             ("formulation", ("out", "in")),
             ("denominator", DENOMINATORS),
             ("anchor_views", ("all", "first")),
-            ("positives", positive_weights.KINDS),
+            ("positives", POSITIVES),
         ):
             value = getattr(self, name)
             if name != "positives" or value is not None:
@@ -53,6 +55,14 @@ class Options:
             "`margin` must be 0 but with the denominator one_positive",
             f"{self.margin} with {self.denominator}",
         )
+        exceptions.require(
+            0 <= self.spread < 1, "`spread` must be in 0 ... 1", self.spread
+        )
+        exceptions.require(
+            not self.unsupervised_classes or self.positives is None,
+            "`unsupervised_classes` must be empty with `positives`",
+            self.unsupervised_classes,
+        )
 
     @property
     def has_one_positive(self) -> bool:
@@ -66,10 +76,16 @@ class Options:
             (self.formulation, self.denominator) == ("out", "all")
             and self.positives_cap is None
             and not self.hardness
+            and not self.spread
         )
 
     def check_views(self, views: int) -> None:
-        """Raises ValueError for a cap that is too small for so many views."""
+        """Raises ValueError for options that do not fit so many views."""
+        exceptions.require(
+            views > 1 or not self.spread,
+            "`spread` must be 0 with one view (it keeps the others near)",
+            self.spread,
+        )
         least = max(views - 1, 1)
         exceptions.require(
             self.positives_cap is None or self.positives_cap >= least,

@@ -8,6 +8,9 @@ negatives, A(i) both, and s_ij = z_i . z_j / tau:
 
 With a margin m and a hardness alpha, D_ip has exp(s_ip - m) of its own positive
 and exp(s_in + alpha sg(z_i . z_n)) of a negative, where sg has no gradient.
+With a share a of spread, L_i is (1 - a) times that, and a times
+
+  log sum_{p in P(i)} exp(s_ip) - mean of s_iv over the own other views v
 
 A anchors and M contrasts make [A, M] matrices. Whoever has the sum of the
 negatives already leaves them out of the contrasts.
@@ -19,7 +22,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from supcon_tf.losses import inputs, log_space, positive_weights
+from supcon_tf.losses import log_space, positive_weights
 from supcon_tf.losses.options import Options
 
 
@@ -40,58 +43,55 @@ class Rows(NamedTuple):
     is_there: tf.Tensor
     is_queued: tf.Tensor
 
-    def of_batch(self, z: tf.Tensor, views: int | None = None) -> Rows:
-        """The rows of z [B, V, D], which come first, as anchors.
-
-        With their gradient; of each sample the first `views`, None for all.
-        """
-        count = tf.reduce_prod(tf.shape(z)[:2])
+    def of_batch(self, z: tf.Tensor) -> Rows:
+        """The rows of z [B, V, D], which come first, with their gradient."""
         vectors = tf.reshape(z, [-1, z.shape[2]])
-        rows = Rows(*(part[:count] for part in self))._replace(vectors=vectors)
-        if views is None:
-            return rows
-        chosen = tf.reshape(tf.range(count), [-1, z.shape[1]])[:, :views]
-        return rows.gather(tf.reshape(chosen, [-1]))
+        rows = Rows(*(part[: tf.shape(vectors)[0]] for part in self))
+        return rows._replace(vectors=vectors)
 
     def gather(self, index: tf.Tensor) -> Rows:
         """Some of them, in another order."""
         return Rows(*(tf.gather(part, index) for part in self))
 
 
-def rows_of(
-    z: tf.Tensor,
-    further: tf.Tensor,
-    is_filled: tf.Tensor | None = None,
-) -> Rows:
-    """All views, in sample-major order: those of z, and further ones behind.
+class Further(NamedTuple):
+    """Samples that are contrasts and no anchors, behind those of a batch.
 
-    Takes z [B, V, D], further [C, V', D], and of the last rows, a queue's,
-    which are there, [Q] bool.
+    Attributes:
+      views: [C, V, D] float32.
+      labels: [C] or [C, classes], of `positive_weights.canonical`; None beside
+        a mask.
+      is_filled: [Q] bool, which of the last Q samples are there, a queue's;
+        None without a queue.
     """
+
+    views: tf.Tensor
+    labels: tf.Tensor | None
+    is_filled: tf.Tensor | None = None
+
+
+def rows_of(z: tf.Tensor, further: Further | None = None) -> Rows:
+    """All views, those of z [B, V, D] before further ones, sample by sample."""
     batch, views, dim = tf.shape(z)[0], z.shape[1], z.shape[2]
-    others, others_views = tf.shape(further)[0], further.shape[1]
-    samples = tf.concat(
-        [
-            tf.repeat(tf.range(batch), views),
-            tf.repeat(batch + tf.range(others), others_views),
-        ],
-        axis=0,
-    )
+    vectors, samples = tf.reshape(z, [-1, dim]), tf.range(batch)
+    samples = tf.repeat(samples, views)
+    is_filled = None
+    if further is not None:
+        views = further.views.shape[1]
+        numbers = batch + tf.range(tf.shape(further.views)[0])
+        samples = tf.concat([samples, tf.repeat(numbers, views)], axis=0)
+        of_others = tf.reshape(further.views, [-1, dim])
+        vectors = tf.concat([vectors, of_others], axis=0)
+        is_filled = further.is_filled
     numbers = tf.range(tf.size(samples))
     is_there = tf.ones_like(numbers, bool)
     is_queued = tf.zeros_like(numbers, bool)
     if is_filled is not None:
-        is_filled = inputs.queued_rows(is_filled, further)
+        is_filled = tf.repeat(is_filled, views)
         queued = tf.size(is_filled)
         is_there = tf.concat([is_there[queued:], is_filled], axis=0)
         is_queued = numbers >= tf.size(numbers) - queued
-    return Rows(
-        tf.concat([tf.reshape(x, [-1, dim]) for x in (z, further)], axis=0),
-        numbers,
-        samples,
-        is_there,
-        is_queued,
-    )
+    return Rows(vectors, numbers, samples, is_there, is_queued)
 
 
 def losses(
@@ -142,20 +142,32 @@ def losses(
         log_p -= log_space.log_add_exp(logits - options.margin, log_n)
     total = tf.reduce_sum(weights, axis=1)  # [A], |P(i)|
     if options.formulation == "out":
-        # What is no positive may have any logit.
-        log_p = tf.where(is_positive, log_p, 0.0)
-        mean = tf.math.divide_no_nan(
-            tf.reduce_sum(weights * log_p, axis=1), total
-        )
+        mean = _mean(log_p, weights)
     else:
         log_weights = tf.math.log(tf.where(is_positive, weights, 1.0))
         inside = _log_sum_exp(log_p + log_weights, is_positive)[:, 0]
         mean = inside - tf.math.log(tf.where(total > 0, total, 1.0))
     value = log_d - mean
+    if options.spread:
+        is_view = anchors.samples[:, tf.newaxis] == contrasts.samples
+        of_views = _mean(logits, tf.where(is_view, weights, 0.0))
+        apart = _log_sum_exp(logits, is_positive)[:, 0] - of_views
+        value += options.spread * (apart - value)
     is_defined = total > 0
     if options.denominator == "only_negatives":
         is_defined &= log_n[:, 0] > log_space.LOG_ZERO / 2
     return tf.where(is_defined, value, 0.0)
+
+
+def _mean(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """[A] weighted means of values [A, M], which are any where nothing weighs.
+
+    0 where nothing does.
+    """
+    values = tf.where(weights > 0, values, 0.0)
+    return tf.math.divide_no_nan(
+        tf.reduce_sum(weights * values, axis=1), tf.reduce_sum(weights, axis=1)
+    )
 
 
 def _within_cap(

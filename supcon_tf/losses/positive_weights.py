@@ -26,9 +26,10 @@ import tensorflow as tf
 
 from supcon_tf import exceptions
 from supcon_tf.losses import inputs
+from supcon_tf.losses.options import Options
 
 _SOFT = "soft", "cosine"
-KINDS = "any", "all", "jaccard", *_SOFT
+_CONTRASTS = 2**62  # more ids than the samples of all replicas
 _TILE_SAMPLES = 256  # rows of weights that are held at once
 
 
@@ -215,49 +216,25 @@ def canonical(
         return tf.identity(labels)
 
 
-def of_arguments(
-    z: tf.Tensor,
-    further: tf.Tensor,
-    labels: tf.Tensor | None,
-    contrast_labels: tf.Tensor | None,
-    positive_mask: tf.Tensor | None,
-    kind: str | None,
-) -> Weights:
-    """The positives of the samples of z [B, ...], and of further [C, ...].
+def labels_of(
+    views: tf.Tensor,
+    labels: tf.Tensor,
+    options: Options,
+    name: str = "labels",
+) -> tf.Tensor:
+    """`canonical` labels of samples, of which views [S, V, D] are.
+
+    Samples of `unsupervised_classes` get a class of their own each.
 
     Raises:
-      ValueError: labels or the mask do not go together, or not with the rows.
+      ValueError: there are more labels, or fewer, than samples.
     """
-    batch, others = z.shape[0], further.shape[0]
-    if positive_mask is not None:
-        exceptions.require(
-            labels is None and contrast_labels is None,
-            "`positive_mask` must not be combined with labels",
-            "both",
-        )
-        mask = tf.cast(positive_mask, tf.float32)
-        samples = None if None in (batch, others) else batch + others
-        inputs.check_shape("positive_mask", mask, [batch, samples])
-        return Given(mask)
-    exceptions.require(
-        contrast_labels is None or labels is not None,
-        "`contrast_labels` must come with `labels`",
-        "them alone",
-    )
-    if labels is None:
-        # Each sample is its own class; further contrasts are all negatives.
-        return Classes(tf.range(tf.shape(z)[0] + tf.shape(further)[0]))
-    own = canonical(labels, kind)
-    inputs.check_shape("labels", own, [batch, *own.shape[1:]])
-    exceptions.require(
-        contrast_labels is not None or others == 0,
-        "`contrast_labels` must be given with `contrast_projections` and "
-        "`labels`",
-        None,
-    )
-    if contrast_labels is None:
-        return of_labels(own, kind)
-    of_others = canonical(contrast_labels, kind, "contrast_labels")
-    shape = [others, *own.shape[1:]]
-    inputs.check_shape("contrast_labels", of_others, shape)
-    return of_labels(tf.concat([own, of_others], axis=0), kind)
+    labels = canonical(labels, options.positives, name)
+    inputs.check_shape(name, labels, [views.shape[0], *labels.shape[1:]])
+    if not options.unsupervised_classes:
+        return labels
+    classes = tf.constant(options.unsupervised_classes, tf.int64)
+    is_alone = tf.reduce_any(labels[:, tf.newaxis] == classes, axis=1)
+    # Far from every class that anybody has, and from each other.
+    first = tf.int64.min + (_CONTRASTS if name == "contrast_labels" else 0)
+    return tf.where(is_alone, first + inputs.sample_ids(views), labels)

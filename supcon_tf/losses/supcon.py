@@ -24,19 +24,11 @@ def supcon_loss(
     projections: tf.Tensor,
     labels: tf.Tensor | None = None,
     *,
-    temperature: float = defaults.TEMPERATURE,
-    formulation: str = "out",
-    denominator: str = "all",
-    anchor_views: str = "all",
-    positives: str | None = None,
-    positives_cap: int | None = None,
     positive_mask: tf.Tensor | None = None,
-    scale_by_temperature: bool = True,
-    margin: float = 0.0,
-    hardness: float = 0.0,
     contrast_projections: tf.Tensor | None = None,
     contrast_labels: tf.Tensor | None = None,
     contrast_mask: tf.Tensor | None = None,
+    **options: object,
 ) -> tf.Tensor:
     """Supervised contrastive loss per sample, by all pairs, Eq. 2 and 3.
 
@@ -46,7 +38,7 @@ def supcon_loss(
     A(i) is every row but i, P(i) the rows of A(i) with the label of i, N(i)
     the others. An anchor without positives has loss 0, as has one without
     negatives under `only_negatives`, where the logarithm does not exist.
-    Nothing is normalised; options without a line here are `SupConLoss`'s.
+    Nothing is normalised.
 
       projections: [batch, views, dim] or [batch, dim] (one view), any float.
       labels: [batch] or [batch, 1] integers of any size or sign, or one-hot
@@ -61,6 +53,8 @@ def supcon_loss(
       contrast_labels: like `labels`, for `contrast_projections`.
       contrast_mask: [queued] bool, for the last `queued` contrasts, which are
         a queue's: False takes one out of A(i). A cap keeps them last.
+      options: those of `SupConLoss` that are fields of `losses.Options`:
+        temperature, formulation, denominator, ...
 
     Example:
       >>> import numpy as np
@@ -74,29 +68,126 @@ def supcon_loss(
 
     Reference: https://arxiv.org/abs/2004.11362, Sec. 3.2.2.
     """
-    options = Options(
-        temperature=temperature,
-        formulation=formulation,
-        denominator=denominator,
-        anchor_views=anchor_views,
-        positives=positives,
-        positives_cap=positives_cap,
-        scale_by_temperature=scale_by_temperature,
-        margin=margin,
-        hardness=hardness,
+    return _by_arguments(
+        projections,
+        labels,
+        positive_mask,
+        Options(**options),
+        contrast_projections,
+        contrast_labels,
+        contrast_mask,
+        at_once=True,
     )
+
+
+def tiled_supcon_loss(
+    projections: tf.Tensor,
+    labels: tf.Tensor | None = None,
+    *,
+    positive_mask: tf.Tensor | None = None,
+    tile_rows: int | None = None,
+    unit_length: bool = False,
+    cross_replica: bool = False,
+    **options: object,
+) -> tf.Tensor:
+    """`supcon_loss`, the same value and gradient, without any [A, M] matrix.
+
+      projections: [batch, views, dim] or [batch, dim], any float; of this
+        replica. Computed in float32, not normalised.
+      labels, positive_mask, options: as in `supcon_loss`; the mask is [batch,
+        batch], on one replica.
+      tile_rows: rows of a tile, and looped; None chooses.
+      unit_length: a promise that all projections have length 1.
+      cross_replica: contrast with the views of all replicas.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses
+      >>> same = np.ones([512, 2, 1], np.float32)  # 1,024 rows
+      >>> loss = losses.tiled_supcon_loss(same, np.arange(512) // 2)
+      >>> round(float(loss[0]), 3), round(losses.chance_loss(1023, 0.1), 3)
+      (0.693, 0.693)
+
+    Returns [batch] float32, nats (times tau where scaled), the mean over views.
+    Raises ValueError for a shape, dtype or option that is none of these.
+    """
+    exceptions.require(
+        tile_rows is None or tile_rows >= 1,
+        "`tile_rows` must be at least 1",
+        tile_rows,
+    )
+    exceptions.require(
+        positive_mask is None or not cross_replica,
+        "`positive_mask` must be of one replica",
+        "cross_replica",
+    )
+    return _by_arguments(
+        projections,
+        labels,
+        positive_mask,
+        Options(**options),
+        tile_rows=tile_rows,
+        unit_length=unit_length,
+        cross_replica=cross_replica,
+    )
+
+
+def _by_arguments(
+    projections: tf.Tensor,
+    labels: tf.Tensor | None,
+    positive_mask: tf.Tensor | None,
+    options: Options,
+    contrasts: tf.Tensor | None = None,
+    contrast_labels: tf.Tensor | None = None,
+    contrast_mask: tf.Tensor | None = None,
+    **way: object,
+) -> tf.Tensor:
+    """The loss [B] by the arguments of `supcon_loss`, which are checked."""
     z = inputs.as_views(projections, "projections")  # [B, V, D]
-    further = inputs.as_contrasts(contrast_projections, z)  # [C, V', D]
-    options.check_views(z.shape[1])
-    weights = positive_weights.of_arguments(
-        z, further, labels, contrast_labels, positive_mask, positives
+    views = inputs.as_contrasts(contrasts, z)  # [C, V', D]
+    if contrast_mask is not None:
+        contrast_mask = inputs.as_queue_mask(contrast_mask, views)
+    exceptions.require(
+        contrast_labels is None or labels is not None,
+        "`contrast_labels` must come with `labels`",
+        "them alone",
     )
-    contrasts = pairs.rows_of(z, further, contrast_mask)
-    anchors = contrasts.of_batch(z, 1 if anchor_views == "first" else None)
-    losses = pairs.losses(anchors, contrasts, weights, options)
-    if scale_by_temperature:
-        losses *= temperature
-    return tf.reduce_mean(tf.reshape(losses, [tf.shape(z)[0], -1]), axis=1)
+    exceptions.require(
+        (contrast_labels is None) == (contrasts is None or labels is None),
+        "`contrast_labels` must be given with `contrast_projections` and "
+        "`labels`",
+        "one of them alone",
+    )
+    canonical, mask = [], None
+    if positive_mask is not None:
+        exceptions.require(
+            labels is None,
+            "`positive_mask` must not be combined with labels",
+            "both",
+        )
+        mask = positive_weights.Given(tf.cast(positive_mask, tf.float32))
+        samples = None
+        if None not in (z.shape[0], views.shape[0]):
+            samples = z.shape[0] + views.shape[0]
+        shape = [z.shape[0], samples]
+        inputs.check_shape("positive_mask", mask.mask, shape)
+    elif labels is None:
+        # Each sample is its own class; further contrasts are all negatives.
+        canonical = [inputs.sample_ids(z)]
+        contrast_labels = -1 - tf.range(tf.shape(views, tf.int64)[0])
+    else:
+        canonical = [positive_weights.labels_of(z, labels, options)]
+    further = None
+    if contrasts is not None:
+        if labels is not None:
+            contrast_labels = positive_weights.labels_of(
+                views, contrast_labels, options, "contrast_labels"
+            )
+        further = pairs.Further(views, contrast_labels, contrast_mask)
+    (losses,) = tiled.losses_by_labels(
+        z, canonical, options, mask=mask, further=further, **way
+    )
+    return losses
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
@@ -142,6 +233,12 @@ class SupConLoss(inputs.Loss):
         much (Barbano et al. 2023, https://arxiv.org/abs/2211.05568).
       hardness: alpha; alpha z_i.z_n, as a constant, is added to the logits of
         the negatives, so that near ones weigh more.
+      spread: a, in 0 ... 1: the share of log sum_{p in P(i)} exp(s_ip) - s_iv,
+        with v the own other views, which keeps the samples of a class apart
+        (Chen et al. 2022, https://arxiv.org/abs/2204.07596, L_spread).
+      unsupervised_classes: classes whose samples have their own other views as
+        only positives, as the larger one of two unequal classes (Mildenberger
+        et al. 2025, https://arxiv.org/abs/2503.17024).
       reduction: of Keras, as is `name`.
 
     Example:
@@ -169,11 +266,14 @@ class SupConLoss(inputs.Loss):
     positives: str | None = None
     margin: float = 0.0
     hardness: float = 0.0
+    spread: float = 0.0
+    unsupervised_classes: tuple[int, ...] = ()
     reduction: str = keras.losses.Reduction.AUTO
     name: str = "supcon_loss"
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.unsupervised_classes = tuple(self.unsupervised_classes)
         self.options  # noqa: B018 - which it checks
         exceptions.require(
             self.positives is None or self.queue is None,
@@ -204,17 +304,21 @@ class SupConLoss(inputs.Loss):
     ) -> list[tf.Tensor]:
         """The loss [batch] by each of several labels of the same samples."""
         z = self._normalized(inputs.as_views(y_pred, "projections"))
-        queue = None
+        further = None
         if self.queue is not None:
-            queued, *labels_and_filled = self.queue.rows()
-            queue = self._normalized(queued), *labels_and_filled
+            queued, ids, is_filled = self.queue.rows()
+            queued = self._normalized(queued)[:, tf.newaxis]  # [Q, 1, D]
+            ids = positive_weights.labels_of(
+                queued, ids, self.options, "contrast_labels"
+            )
+            further = pairs.Further(queued, ids, is_filled)
         return tiled.losses_by_labels(
             z,
-            labels,
+            [positive_weights.labels_of(z, y, self.options) for y in labels],
             self.options,
             unit_length=self.normalize,
             cross_replica=self.cross_replica,
-            queue=queue,
+            further=further,
             at_once=self._takes_all_at_once(z),
         )
 

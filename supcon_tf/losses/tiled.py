@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from supcon_tf import distribute, exceptions
+from supcon_tf import distribute
 from supcon_tf.losses import inputs, pairs, positive_weights, streaming
 from supcon_tf.losses.options import Options
 
@@ -28,65 +28,7 @@ _WIDTHS = 256, 512, 1024, 4096  # of windows; the widest is the whole row
 
 _ROUNDING = 1e-6  # a million equal classes of one are still apart
 _ZERO = tf.UnconnectedGradients.ZERO
-Queue = tuple[tf.Tensor, tf.Tensor, tf.Tensor]  # as `ProjectionQueue.rows`
 Window = tuple[tf.Tensor, tf.Tensor]  # first and stop, [R] int32 each
-
-
-def tiled_supcon_loss(
-    projections: tf.Tensor,
-    labels: tf.Tensor | None = None,
-    *,
-    positive_mask: tf.Tensor | None = None,
-    tile_rows: int | None = None,
-    unit_length: bool = False,
-    cross_replica: bool = False,
-    **options: object,
-) -> tf.Tensor:
-    """`supcon_loss`, the same value and gradient, without any [A, M] matrix.
-
-      projections: [batch, views, dim] or [batch, dim], any float; of this
-        replica. Computed in float32, not normalised.
-      labels, positive_mask: as in `supcon_loss`; the mask is [batch, batch],
-        on one replica. The options without a line here are `SupConLoss`'s.
-      tile_rows: rows of a tile, and looped; None chooses.
-      unit_length: a promise that all projections have length 1.
-      cross_replica: contrast with the views of all replicas.
-
-    Example:
-      >>> import numpy as np
-      >>> from supcon_tf import losses
-      >>> same = np.ones([512, 2, 1], np.float32)  # 1,024 rows
-      >>> loss = losses.tiled_supcon_loss(same, np.arange(512) // 2)
-      >>> round(float(loss[0]), 3), round(losses.chance_loss(1023, 0.1), 3)
-      (0.693, 0.693)
-
-    Returns [batch] float32, nats (times tau where scaled), the mean over views.
-    Raises ValueError for a shape, dtype or option that is none of these.
-    """
-    z = inputs.as_views(projections, "projections")
-    options = Options(**options)
-    positives = None
-    if positive_mask is not None:
-        exceptions.require(
-            labels is None and not cross_replica,
-            "`positive_mask` must be without labels, and of one replica",
-            "both",
-        )
-        positives = positive_weights.Given(tf.cast(positive_mask, tf.float32))
-        shape = [z.shape[0]] * 2
-        inputs.check_shape("positive_mask", positives.mask, shape)
-    elif labels is None:
-        labels = inputs.sample_ids(z)
-    (losses,) = losses_by_labels(
-        z,
-        [labels],
-        options,
-        positives=positives,
-        unit_length=unit_length,
-        cross_replica=cross_replica,
-        tile_rows=tile_rows,
-    )
-    return losses
 
 
 def losses_by_labels(
@@ -94,51 +36,57 @@ def losses_by_labels(
     labels: Sequence[tf.Tensor],
     options: Options,
     *,
-    unit_length: bool,
-    cross_replica: bool,
-    positives: positive_weights.Weights | None = None,
-    queue: Queue | None = None,
+    unit_length: bool = False,
+    cross_replica: bool = False,
+    mask: positive_weights.Given | None = None,
+    further: pairs.Further | None = None,
     tile_rows: int | None = None,
     at_once: bool = False,
 ) -> list[tf.Tensor]:
-    """`tiled_supcon_loss` by several labels of the same samples, [B] each.
+    """The loss [B] by each of several labels of the same samples.
 
-    Takes z [B, V, D] float32, and labels as `y_true` of `SupConLoss`, or in
-    their place positives on one replica. What is the same by all labels is
-    computed once. `at_once` takes all pairs at once.
+    What is the same by all labels is computed once.
+
+    Args:
+      z: [B, V, D] float32, views of this replica.
+      labels: [B] or [B, classes] each, of `positive_weights.canonical`.
+      options: of the loss.
+      unit_length: a promise that all projections have length 1.
+      cross_replica: contrast with the views of all replicas.
+      mask: the positives in place of labels, on one replica.
+      further: contrasts that are no anchors.
+      tile_rows: rows of a tile, and looped; None chooses.
+      at_once: take all pairs at once, in [A, M] matrices.
     """
     options.check_views(z.shape[1])
-    exceptions.require(
-        tile_rows is None or tile_rows >= 1,
-        "`tile_rows` must be at least 1",
-        tile_rows,
-    )
     alone = not cross_replica or distribute.replicas_in_sync() == 1
-    by_sums = options.is_plain and not at_once and positives is None
-    views_of_all, queued, is_filled = z, tf.zeros([0, z.shape[2]]), None
-    if positives is None:
-        labels = [_canonical(x, z, options.positives) for x in labels]
-        # By sums each replica computes the gradient of its own views.
-        sent = tf.stop_gradient(z) if by_sums else z
-        # This replica's samples come first.
-        views_of_all, *labels = inputs.gather(not alone, sent, *labels)
-    if queue is not None:
-        queued, labels_of_queue, is_filled = queue
-        labels = [tf.concat([x, labels_of_queue], axis=0) for x in labels]
-    is_symmetric = alone and queue is None
+    by_sums = options.is_plain and not at_once and mask is None
+    # By sums each replica computes the gradient of its own views.
+    sent = tf.stop_gradient(z) if by_sums else z
+    # This replica's samples come first.
+    views_of_all, *labels = inputs.gather(not alone, sent, *labels)
+    contrasts = pairs.rows_of(views_of_all, further)
+    anchors = contrasts.of_batch(z)
+    weights = [mask]
+    if mask is None:
+        if further is not None:
+            labels = [tf.concat([y, further.labels], axis=0) for y in labels]
+        kind = options.positives
+        weights = [positive_weights.of_labels(y, kind) for y in labels]
 
     def of_contrasts(
         anchors: pairs.Rows, contrasts: pairs.Rows, numbers: tf.Tensor
     ) -> tf.Tensor:
-        """Numbers of the anchors of all replicas, [M], 0 of a queue."""
+        """Numbers of the anchors of all replicas, [M], 0 of what is none."""
         numbers = tf.gather(numbers, tf.argsort(anchors.numbers))
         (numbers,) = inputs.gather(not alone, numbers)
-        numbers = tf.pad(numbers, [[0, tf.shape(queued)[0]]])
-        return tf.gather(numbers, contrasts.numbers)
+        others = tf.size(contrasts.numbers) - tf.size(numbers)
+        return tf.gather(tf.pad(numbers, [[0, others]]), contrasts.numbers)
 
     def log_sum_exp(
         anchors: pairs.Rows, contrasts: pairs.Rows, window: Window | None = None
     ) -> tf.Tensor:
+        is_symmetric = alone and further is None
         return streaming.log_sum_exp(
             anchors.vectors,
             None if is_symmetric else tf.stop_gradient(contrasts.vectors),
@@ -151,34 +99,29 @@ def losses_by_labels(
             tile_rows=tile_rows,
         )
 
-    contrasts = pairs.rows_of(views_of_all, queued[:, tf.newaxis], is_filled)
-    anchors = contrasts.of_batch(z)
-    log_d, losses = None, []
-    for x in labels:
-        alike = positives or positive_weights.of_labels(x, options.positives)
+    log_d = log_sum_exp(anchors, contrasts) if by_sums else None
+
+    def losses(alike: positive_weights.Weights) -> tf.Tensor:
+        """L_i of all views, [B * V]."""
         if at_once:
-            value = pairs.losses(anchors, contrasts, alike, options)
-        elif by_sums:
-            if log_d is None:
-                log_d = log_sum_exp(anchors, contrasts)
+            return pairs.losses(anchors, contrasts, alike, options)
+        if by_sums:
             share = functools.partial(of_contrasts, anchors, contrasts)
             similarity, total = _positives(anchors, contrasts, alike, share)
-            losses_of_views = log_d - similarity / options.temperature
-            value = tf.where(total > 0, losses_of_views, 0.0)
-        elif isinstance(alike, positive_weights.Classes):
-            value = _by_classes(anchors, contrasts, alike, options, log_sum_exp)
-        else:
-            value = _strips(anchors, contrasts, alike, options)
-        losses.append(tf.reshape(value, [-1, z.shape[1]]))  # [B, V]
+            value = log_d - similarity / options.temperature
+            return tf.where(total > 0, value, 0.0)
+        if isinstance(alike, positive_weights.Classes):
+            return _by_classes(anchors, contrasts, alike, options, log_sum_exp)
+        return _strips(anchors, contrasts, alike, options)
+
     views = 1 if options.anchor_views == "first" else None
     scale = options.temperature if options.scale_by_temperature else 1.0
-    return [scale * tf.reduce_mean(x[:, :views], axis=1) for x in losses]
 
+    def mean(losses: tf.Tensor) -> tf.Tensor:
+        of_views = tf.reshape(losses, [-1, z.shape[1]])[:, :views]  # [B, V]
+        return scale * tf.reduce_mean(of_views, axis=1)
 
-def _canonical(labels: tf.Tensor, z: tf.Tensor, kind: str | None) -> tf.Tensor:
-    labels = positive_weights.canonical(labels, kind)
-    inputs.check_shape("labels", labels, [z.shape[0], *labels.shape[1:]])
-    return labels
+    return [mean(losses(alike)) for alike in weights]
 
 
 def _positives(

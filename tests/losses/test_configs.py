@@ -23,6 +23,8 @@ OTHER = {
     "implementation": "dense",
     "margin": 0.7,
     "hardness": 0.5,
+    "spread": 0.25,
+    "unsupervised_classes": (4,),
     "mining": "hard",
     "label_smoothing": 0.1,
     "scale": 5.0,

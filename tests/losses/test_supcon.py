@@ -47,12 +47,14 @@ FAMILY = [
     {"hardness": 2.0},
     {"hardness": 1.0, "positives_cap": 3, "formulation": "in"},
     {"hardness": 1.0, "denominator": "only_negatives"},
+    {"spread": 0.4, "denominator": "sincere"},
+    {"spread": 0.4, "positives_cap": 3, "formulation": "in"},
 ]
 
 
 @pytest.mark.parametrize("options", FAMILY)
 @pytest.mark.parametrize("positives", [None, "any"])
-def test_margin_and_hardness_equal_the_loops(options, positives):
+def test_the_family_equals_the_loops(options, positives):
     """All pairs at once and in windows; a negative's weight is a constant."""
     z = made.unit([5, 2, 4], seed=2)
     labels = LABELS["one"]
@@ -82,9 +84,55 @@ def test_margin_and_hardness_equal_the_loops(options, positives):
         np.testing.assert_allclose(gradient, differences, atol=1e-5)
 
 
-def test_a_margin_is_of_one_positive():
+@pytest.mark.parametrize("unsupervised", [(1,), (9, -4)])
+@pytest.mark.parametrize("options", [{}, FAMILY[0], {"positives_cap": 2}])
+def test_unsupervised_classes_have_their_own_views_alone(unsupervised, options):
+    """All pairs at once, in windows, by sums; a queue's rows of the class."""
+    z, labels = made.unit([5, 2, 4], seed=2), [1, 9, 1, -4, 9]
+    queue, queue_labels = made.unit([4, 4], seed=3), [9, 1, 9, -4]
+    options = options | {"unsupervised_classes": unsupervised}
+    expected = reference.supcon_loss(
+        z,
+        labels,
+        temperature=0.1,
+        queue=queue,
+        queue_labels=queue_labels,
+        **options,
+    )
+    dense = losses.supcon_loss(
+        z,
+        labels,
+        contrast_projections=queue,
+        contrast_labels=queue_labels,
+        contrast_mask=[True] * 4,
+        **options,
+    )
+    rows = losses.ProjectionQueue(4, 4)
+    rows.enqueue(queue, queue_labels)
+    for implementation in ("dense", "tiled"):
+        loss = losses.SupConLoss(
+            queue=rows,
+            implementation=implementation,
+            reduction="none",
+            **options,
+        )
+        np.testing.assert_allclose(loss(np.array(labels), z), expected, 1e-5)
+    np.testing.assert_allclose(dense, expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        losses.tiled_supcon_loss(z, labels, **options),
+        reference.supcon_loss(z, labels, temperature=0.1, **options),
+        rtol=1e-5,
+    )
+
+
+def test_options_that_do_not_go_together_are_refused():
     z = made.unit([4, 2, 3])
     for options, message in (
+        ({"spread": 1.0}, "`spread` must be in 0 ... 1, got 1.0"),
+        (
+            {"unsupervised_classes": (1,), "positives": "any"},
+            "`unsupervised_classes` must be empty with `positives`",
+        ),
         ({"margin": 0.1}, "`margin` must be 0 but with the denominator one_p"),
         ({"hardness": -1.0}, "`hardness` must be at least 0"),
     ):
@@ -92,6 +140,8 @@ def test_a_margin_is_of_one_positive():
             losses.supcon_loss(z, [0, 1, 0, 1], **options)
         with pytest.raises(ValueError, match=message):
             losses.SupConLoss(**options)
+    with pytest.raises(ValueError, match="`spread` must be 0 with one view"):
+        losses.supcon_loss(z[:, :1], [0, 1, 0, 1], spread=0.5)
 
 
 @pytest.mark.parametrize("formulation", made.FORMULATIONS)

@@ -335,7 +335,12 @@ def test_implementation_chooses(monkeypatch):
         (
             losses.tiled_supcon_loss,
             {"positive_mask": np.eye(6), "labels": labels},
-            "`positive_mask` must be without labels",
+            "`positive_mask` must not be combined with labels",
+        ),
+        (
+            losses.tiled_supcon_loss,
+            {"positive_mask": np.eye(6), "cross_replica": True},
+            "`positive_mask` must be of one replica",
         ),
         (losses.tiled_supcon_loss, {"tile_rows": 0}, "must be at least 1"),
         (losses.tiled_supcon_loss, {"labels": [0, 1]}, "`labels` must have sh"),
