@@ -256,6 +256,25 @@ BROKEN = [
     ({"objective": "ce", "label_smoothing": 1.0}, "at most 0.9999, got 1.0"),
     ({"objective": "npairs", "softmax_scale": 5.0}, "npairs: only max_margin"),
     ({"data_service": "grpc://h:1", "auto_shard": "file"}, "must be element"),
+    ({"objective": "bcl", "mixing": "mixup"}, "only ce, supcon, supcon.ce can"),
+    ({"positives": "soft"}, "must be any, all or jaccard with --mixing=none"),
+    (
+        {"mixing": "cutmix", "positives": "any"},
+        "--positives must be soft or cosine with --mixing=cutmix, got any",
+    ),
+    (
+        {"objective": "ce", "mixing": "mixup", "positives": "cosine"},
+        "--positives must be left out with --objective=ce",
+    ),
+    (
+        {"mixing": "mixup", "hierarchy": "names"},
+        "--hierarchy must be left out with --mixing=mixup, got names",
+    ),
+    (
+        {"mixing": "mixup", "queue_size": 64},
+        "--queue_size must be left out with --mixing=mixup, got 64",
+    ),
+    ({"mixing": "mixup", "multi_label": True}, "--mixing must be left out for"),
 ]
 
 
@@ -350,6 +369,31 @@ def test_every_objective_takes_its_own_options():
         "max_margin": {"softmax_margin": 0.1},
     }.items():
         config.PretrainSettings("x", objective=objective, **options)
+
+
+def test_positives_follow_the_labels(tmp_path):
+    """Runs that are older than soft labels have recorded `any` of all."""
+    for options, expected in (
+        ({}, None),
+        ({"multi_label": True}, "any"),
+        ({"multi_label": True, "positives": "all"}, "all"),
+        ({"multi_label": False, "mixing": "mixup"}, "soft"),
+        ({"mixing": "mixup", "positives": "cosine"}, "cosine"),
+        ({"mixing": "mixup", "positives_cap": 3}, "soft"),
+    ):
+        made = config.PretrainSettings("x", **options)
+        assert made.kind_of_positives == expected
+    path = tmp_path / "settings.flags"
+    for options in (
+        {"objective": "ce", "multi_label": False},
+        {"multi_label": True},
+    ):
+        made = config.PretrainSettings("x", **options)
+        path.write_text(settings.to_flagfile(made))
+        again = settings.from_flagfile(
+            config.PretrainSettings, path, "--positives=any"
+        )
+        assert again == made
 
 
 @dataclasses.dataclass(frozen=True)

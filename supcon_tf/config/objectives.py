@@ -14,6 +14,8 @@ _WITH_SUPCON = {"objective": ("supcon", "supcon+ce")}
 _WITH_TRIPLET = {"objective": ("triplet", "triplet+ce")}
 _WITH_MARGIN = {"objective": ("max_margin",)}
 _WITH_CE = {"objective": ("ce",)}
+_WITH_SOFT_LABELS = {"objective": ("ce", "supcon", "supcon+ce")}
+_SOFT_POSITIVES = "soft", "cosine"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,12 +59,16 @@ class ObjectiveSettings(Settings):
     multi_label: bool | None = setting(None, adaptive=True)
     """Whether an image may have several labels, or none; default: as the data
     have them. A classifier then takes each label for itself."""
-    positives: str = setting(
-        "any", choices=("any", "all", "jaccard"), used_by=_WITH_SUPCON
+    positives: str | None = setting(
+        None,
+        choices=("any", "all", "jaccard", *_SOFT_POSITIVES),
+        used_by=_WITH_SUPCON,
     )
-    """Of several labels, what makes images positives: a shared label (any),
-    the same labels (all), or any, weighted by the share of their labels that
-    they have in common (jaccard)."""
+    """Of several labels, what makes images positives: a shared label (any, the
+    default), the same labels (all), or any, weighted by the share of their
+    labels that they have in common (jaccard). Of the soft labels of --mixing,
+    how much positives weigh: the product of the labels of two images (soft, the
+    default), or their cosine."""
     hierarchy: str | None = setting(None, used_by=_WITH_SUPCON, path=True)
     """Classes have parents, and SupCon contrasts at every level: names, where
     classes are called as in animal/dog/poodle, or a .csv, .tsv or .jsonl file
@@ -107,10 +113,11 @@ class ObjectiveSettings(Settings):
     """Adds so much of the logarithm of a class' share of the training images to
     its logit in the loss, for long tails; Menon et al. 2021 have 1."""
     mixing: str = setting(
-        "none", choices=("none", "mixup", "cutmix"), used_by=_WITH_CE
+        "none", choices=("none", "mixup", "cutmix"), used_by=_WITH_SOFT_LABELS
     )
-    """ce: mix each image and its label with another of the batch, by weighted
-    sum (mixup) or by a pasted box (cutmix)."""
+    """ce, supcon, supcon+ce: mix each image, all its views, and its label with
+    another of the batch, by weighted sum (mixup) or by a pasted box (cutmix).
+    SupCon then weighs its positives, see --positives."""
     mixing_alpha: float = setting(0.0, at_least=0)
     """Alpha of the Beta distribution of --mixing; 0 for the method's own, 0.2
     for mixup and 1 for cutmix."""
@@ -132,6 +139,12 @@ class ObjectiveSettings(Settings):
     other in the memory of one part: the loss is still that of the whole batch,
     batch norm takes its statistics from a part."""
 
+    def __post_init__(self):
+        # Runs that are older than None have it recorded, of whatever labels.
+        if self.positives == "any" and self.mixing == "none":
+            object.__setattr__(self, "positives", None)
+        super().__post_init__()
+
     def _check(self) -> None:
         least = self.num_views - 1
         if self.positives_cap is not None and self.positives_cap < least:
@@ -139,8 +152,7 @@ class ObjectiveSettings(Settings):
                 f"--positives_cap must be at least {least}, the other views "
                 f"of an anchor, got {self.positives_cap}"
             )
-        if self.mixing == "none":
-            self._check_left_out("with --mixing=none", "mixing_alpha")
+        self._check_mixing()
         if not self.queue_size:
             self._check_left_out("without --queue_size", "encoder_momentum")
         if self.hierarchy is None:
@@ -155,6 +167,25 @@ class ObjectiveSettings(Settings):
             )
         if self.batch_size is not None:  # else once the run has resolved it
             self._check_sizes()
+
+    def _check_mixing(self) -> None:
+        """Raises ValueError for what does not go with soft labels, or none."""
+        if self.mixing == "none":
+            self._check_left_out("with --mixing=none", "mixing_alpha")
+            exceptions.require(
+                self.positives not in _SOFT_POSITIVES,
+                "--positives must be any, all or jaccard with --mixing=none, "
+                "which leaves labels as they are",
+                self.positives,
+            )
+            return
+        where = f"with --mixing={self.mixing}"
+        self._check_left_out(where, "hierarchy", "queue_size")
+        exceptions.require(
+            self.positives in (None, *_SOFT_POSITIVES),
+            f"--positives must be soft or cosine {where}",
+            self.positives,
+        )
 
     def _check_sizes(self) -> None:
         """Raises ValueError for a batch that objective or chunks do not fit."""
@@ -174,6 +205,18 @@ class ObjectiveSettings(Settings):
     def is_joint(self) -> bool:
         """Whether a classifier trains the encoder beside the projections."""
         return self.objective.endswith("+ce")
+
+    @property
+    def has_soft_labels(self) -> bool:
+        """Whether the labels of a batch are shares of the classes."""
+        return self.mixing != "none"
+
+    @property
+    def kind_of_positives(self) -> str | None:
+        """What makes positives of SupCon; None for one class per sample."""
+        if self.has_soft_labels:
+            return self.positives or "soft"
+        return (self.positives or "any") if self.multi_label else None
 
     @property
     def loss_multiple(self) -> float | None:

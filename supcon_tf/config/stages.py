@@ -187,7 +187,7 @@ class PretrainSettings(
     RMSPROP_EPSILON = 1.0
 
     def _check(self) -> None:
-        if self.multi_label is False:
+        if self.multi_label is False and not self.has_soft_labels:
             self._check_left_out("with one label per image", "positives")
         if not self.multi_label:
             return

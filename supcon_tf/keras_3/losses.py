@@ -26,7 +26,9 @@ Uniformity = made.metric(losses.Uniformity)
 
 
 def diagnostics(
-    cross_replica: bool = True, multi_label: bool = False
+    cross_replica: bool = True,
+    multi_label: bool = False,
+    soft_labels: bool = False,
 ) -> list[keras.metrics.Metric]:
     """One metric of each kind for `compile(metrics=...)`.
 
@@ -43,5 +45,5 @@ def diagnostics(
       uniformity -1.06
       mean_cosine 0.33
     """
-    own = losses.diagnostics(cross_replica, multi_label)
+    own = losses.diagnostics(cross_replica, multi_label, soft_labels)
     return [globals()[type(x).__name__](**x.get_config()) for x in own]

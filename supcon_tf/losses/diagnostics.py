@@ -26,12 +26,15 @@ _NO_COSINE = -2.0  # below every cosine
 
 
 def diagnostics(
-    cross_replica: bool = True, multi_label: bool = False
+    cross_replica: bool = True,
+    multi_label: bool = False,
+    soft_labels: bool = False,
 ) -> list[keras.metrics.Metric]:
     """One metric of each kind for `compile(metrics=...)`.
 
     Of samples of several labels those that need no class of a sample, and
-    `ContrastiveAccuracy`, whose positives share a label.
+    `ContrastiveAccuracy`, whose positives share a label. Of soft labels those
+    that need no labels: almost every row is a positive there, more or less.
 
     Example:
       >>> import numpy as np
@@ -46,6 +49,8 @@ def diagnostics(
       positives_per_anchor 1.0
       share_without_positives 0.0
     """
+    if soft_labels:
+        return [Uniformity(), MeanCosine()]
     if multi_label:
         accuracy = ContrastiveAccuracy(multi_label=True)
         return [accuracy, Uniformity(), MeanCosine()]

@@ -22,11 +22,13 @@ class SupConModel(base.Model):
     on the projections, then `fit`.
 
     A classifier on the representation learns beside the projections from the
-    cross-entropy of every view, of integer labels: behind a stopped gradient,
-    which leaves the encoder as it would be without, or jointly, minimising
+    cross-entropy of every view, of integer labels, or of soft ones, floats
+    [batch, classes] whose rows sum to 1: behind a stopped gradient, which
+    leaves the encoder as it would be without, or jointly, minimising
     (1 - classifier_weight) * loss + classifier_weight * cross-entropy. `fit`
-    and `evaluate` then report `classifier_loss` and `classifier_accuracy`;
-    `loss` remains that of the projections.
+    and `evaluate` then report `classifier_loss` and `classifier_accuracy`, to
+    which a soft label adds its share of the predicted class; `loss` remains
+    that of the projections.
 
     With gradient caching the batch passes the encoder in chunks, in the memory
     of one chunk: see `gradient_cache`. The loss is that of the whole batch;
@@ -45,7 +47,7 @@ class SupConModel(base.Model):
         the classifier takes each for itself.
       centres: a `ClassCentres` that the loss shares; None for none.
       logit_offsets: [classes] numbers that the cross-entropy alone adds to the
-        logits, of one label per sample: t log pi of class shares pi, for long
+        logits, but for `multi_label`: t log pi of class shares pi, for long
         tails (logit adjustment); empty for none.
       name: of the model; `**kwargs` are Keras' too.
 
@@ -59,8 +61,9 @@ class SupConModel(base.Model):
 
     Raises:
       ValueError: a bad argument; the views are not rank 5; the labels of a
-        classifier are not integers per sample; the chunks do not divide the
-        batch, or BN should span the replicas, which a loop cannot.
+        classifier are neither integers per sample nor soft; the chunks do not
+        divide the batch, or BN should span the replicas, which a loop cannot.
+      InvalidArgumentError: a row of soft labels does not sum to 1.
 
     Reference: https://arxiv.org/abs/2004.11362, Sec. 3.1.
     """
@@ -229,14 +232,14 @@ class SupConModel(base.Model):
         projections, logits = self._outputs(views, training)
         measured = views, labels, projections, weights
         loss = self.compute_loss(*measured)
-        losses, is_right = self._classifier_losses(labels, logits)
+        losses, accuracies = self._classifier_losses(labels, logits)
         batch = tf.shape(logits)[0]
         if weights is not None:
             weights = tf.reshape(weights, [batch, 1])
             losses *= tf.cast(weights, losses.dtype)
         cross_entropy = tf.reduce_mean(losses)
         self._figures.loss.update_state(cross_entropy, sample_weight=batch)
-        self._figures.accuracy.update_state(tf.cast(is_right, tf.float32))
+        self._figures.accuracy.update_state(tf.cast(accuracies, tf.float32))
         cross_entropy /= tf.distribute.get_strategy().num_replicas_in_sync
         if self.classifier_weight is None:
             return loss + cross_entropy, measured
@@ -246,7 +249,10 @@ class SupConModel(base.Model):
     def _classifier_losses(
         self, labels: tf.Tensor | None, logits: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Cross-entropies [B, V], and whether each decision is right."""
+        """Cross-entropies [B, V], and whether, or how far, decisions are right.
+
+        The latter is [B, V], or [B, V, classes] of several labels.
+        """
         shape = tf.TensorShape(None) if labels is None else labels.shape
         batch, num_views, classes = tf.unstack(tf.shape(logits))
         if self.multi_label:
@@ -260,16 +266,33 @@ class SupConModel(base.Model):
             labels = tf.broadcast_to(labels, [batch, num_views, classes])
             losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
             return tf.reduce_sum(losses, axis=2), (logits >= 0) == (labels > 0)
+        predicted = tf.argmax(logits, axis=2, output_type=tf.int64)
+        logits += tf.constant(self.logit_offsets or 0.0, logits.dtype)
+        is_matrix = shape.rank == 2 and shape[1] == logits.shape[2]
+        if is_matrix and labels.dtype.is_floating:
+            shares = _per_view(labels, num_views)
+            losses = tf.nn.softmax_cross_entropy_with_logits(shares, logits)
+            return losses, tf.gather(shares, predicted, batch_dims=2)
         exceptions.require(
             shape.rank == 1 or (shape.rank == 2 and shape[1] == 1),
-            "`labels` must be [batch] integers for a classifier",
+            "`labels` must be [batch] integers for a classifier, or soft "
+            "[batch, classes] floats",
             f"shape {None if labels is None else shape}",
         )
         labels = tf.reshape(labels, [-1, 1])
         labels = tf.broadcast_to(labels, [batch, num_views])
-        offsets = tf.constant(self.logit_offsets or 0.0, logits.dtype)
         losses = keras.losses.sparse_categorical_crossentropy(
-            labels, logits + offsets, from_logits=True
+            labels, logits, from_logits=True
         )
-        predicted = tf.argmax(logits, axis=2, output_type=tf.int64)
         return losses, predicted == tf.cast(labels, tf.int64)
+
+
+def _per_view(labels: tf.Tensor, num_views: int | tf.Tensor) -> tf.Tensor:
+    """Soft labels [B, classes], which are checked, as [B, V, classes]."""
+    labels = tf.cast(labels, tf.float32)
+    tf.debugging.assert_less(
+        tf.abs(tf.reduce_sum(labels, axis=1) - 1.0),
+        1e-3,
+        "rows of soft `labels` must sum to 1",
+    )
+    return tf.repeat(labels[:, tf.newaxis], num_views, axis=1)

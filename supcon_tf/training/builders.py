@@ -181,7 +181,9 @@ def compile_model(
     metrics = []
     if settings.has_projections:
         metrics = losses.diagnostics(
-            settings.cross_replica, bool(settings.multi_label)
+            settings.cross_replica,
+            bool(settings.multi_label),
+            settings.has_soft_labels,
         )
     model.compile(
         rates,
@@ -267,7 +269,7 @@ def _supcon_loss(
         )
     return losses.SupConLoss(
         queue=getattr(model, "queue", None),
-        positives=settings.positives if settings.multi_label else None,
+        positives=settings.kind_of_positives,
         **options,
     )
 

@@ -55,7 +55,8 @@ def level(
     is_plain = cap is None and denominator == "all" and not settings.hardness
     if views > 1 and is_plain:
         return multiple * float(np.log(all_rows))
-    if images is None:
+    # How many positives mixed samples have is not worked out.
+    if images is None or settings.has_soft_labels:
         return None
     partners, shares = _partners(settings, images, samples)
     positives = views - 1 + partners

@@ -248,6 +248,8 @@ def _describe_loss(
     text += _describe_smoothing(settings)
     if settings.mixing != "none":
         text += f", {settings.mixing} of images and labels"
+        if settings.has_projections:
+            text += f", positives weighed by {settings.kind_of_positives}"
     level = chance.level(settings, replicas, images)
     if level is not None:
         text += (

@@ -193,6 +193,24 @@ def test_batches_weigh_by_their_anchors():
         assert metric.result() == 0
 
 
+def test_soft_labels_have_what_needs_no_labels():
+    """They are the same as of classes; the others refuse them."""
+    z = made.unit([4, 2, 5]).astype(np.float32)
+    soft = np.array([[0.5, 0.5], [1, 0], [0.25, 0.75], [0, 1]])
+    expected = oracle(z, LABELS[:4])
+    metrics = losses.diagnostics(soft_labels=True)
+    for metric in metrics:
+        value = float(metric(soft, z))
+        assert value == pytest.approx(expected[metric.name], abs=1e-5)
+    assert [x.name for x in metrics] == ["uniformity", "mean_cosine"]
+    for metric in losses.diagnostics():
+        if metric.name not in ("uniformity", "mean_cosine"):
+            with pytest.raises(
+                tf.errors.InvalidArgumentError, match="soft labels need"
+            ):
+                metric(soft, z)
+
+
 def test_in_a_function_with_unknown_batch():
     metrics = losses.diagnostics()
 

@@ -268,6 +268,46 @@ def test_evaluation_reports_both_losses(joint):
     np.testing.assert_allclose(figures["loss"], loss, rtol=1e-5)
 
 
+SOFT = np.array([[0.5, 0.25, 0.25], [0, 1, 0], [0.75, 0, 0.25], [0, 0.5, 0.5]])
+SOFT = np.tile(SOFT, [2, 1]).astype(np.float32)
+
+
+@pytest.mark.parametrize("offsets", [[], [2.0, 0.0, -3.0]])
+def test_a_classifier_learns_soft_labels(offsets):
+    """As the mean over labels that are drawn from them."""
+    model = _trained(0.3, logit_offsets=offsets)
+    of_classes = _trained(0.3, logit_offsets=offsets)
+    model.compile("sgd", losses.SupConLoss(positives="soft"))
+    logits = model._outputs(_views(8), training=False)[1].numpy()
+    figures = model.test_on_batch(_views(8), SOFT, return_dict=True)
+    shifted = logits.astype(np.float64) + (offsets or 0.0)
+    log_sums = np.log(np.exp(shifted).sum(axis=2, keepdims=True))
+    losses_of_labels = log_sums - shifted  # [B, V, classes]
+    expected = np.mean((SOFT[:, None] * losses_of_labels).sum(axis=2))
+    np.testing.assert_allclose(figures["classifier_loss"], expected, rtol=1e-5)
+    predicted = logits.argmax(axis=2)
+    shares = np.take_along_axis(SOFT, predicted, axis=1)
+    accuracy = pytest.approx(shares.mean(), rel=1e-6)
+    assert figures["classifier_accuracy"] == accuracy
+    # Labels without doubt are those of integers.
+    by_class = of_classes.test_on_batch(_views(8), LABELS, return_dict=True)
+    sure = np.eye(3, dtype=np.float32)[LABELS]
+    by_share = of_classes.test_on_batch(_views(8), sure, return_dict=True)
+    assert by_share == pytest.approx(by_class, rel=1e-6)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must sum to 1"):
+        model.test_on_batch(_views(8), sure * 1.01)
+
+
+def test_chunks_train_soft_labels_as_the_whole_batch():
+    logs = []
+    for chunks in (1, 4):
+        model = _trained(0.3, chunks)
+        model.compile("sgd", losses.SupConLoss(positives="soft"))
+        data = tf.data.Dataset.from_tensors((_views(8), SOFT))
+        logs.append((model, model.fit(data, epochs=2, verbose=0).history))
+    _assert_same(*logs[0], *logs[1])
+
+
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 def test_chunks_and_classifier_in_mixed_precision(dtype, joint):
     model = _trained(0.3, 2, dtype=dtype)
@@ -304,7 +344,9 @@ def test_options_are_checked():
     with pytest.raises(ValueError, match="divide the batch .* got 3 and 8"):
         model.train_on_batch(_views(8), LABELS)
     with pytest.raises(ValueError, match=r"`labels` must be \[batch\] int"):
-        model.test_on_batch(_views(8), np.eye(3)[LABELS])
+        model.test_on_batch(_views(8), np.eye(3, dtype=np.int32)[LABELS])
+    with pytest.raises(ValueError, match=r"or soft \[batch, classes\] flo"):
+        model.test_on_batch(_views(8), np.eye(4)[LABELS])
 
 
 class Sequence(keras.utils.Sequence):

@@ -168,6 +168,26 @@ def test_images_of_several_labels_have_it(positives, options):
     assert_level(settings, of_several_labels())
 
 
+@pytest.mark.parametrize("kind", ["soft", "cosine"])
+@pytest.mark.parametrize(
+    "options", [{}, {"objective": "supcon+ce"}, {"formulation": "in"}], ids=str
+)
+def test_mixed_images_have_it_where_all_rows_are_contrasts(kind, options):
+    settings = settings_of(mixing="mixup", positives=kind, **options)
+    loss = builders.loss(settings)
+    soft = np.random.default_rng(0).dirichlet([0.5] * 5, BATCH)
+    level = float(loss(soft, tf.ones([BATCH, 2, 2])))
+    assert chance.level(settings, 1, source()) == pytest.approx(level, rel=1e-5)
+    for partly in (
+        {"denominator": "one_positive"},
+        {"positives_cap": 3},
+        {"hardness": 1.0},
+        {"num_views": 1},
+    ):
+        without = settings_of(mixing="mixup", positives=kind, **partly)
+        assert chance.level(without, 1, source()) is None
+
+
 @pytest.mark.parametrize("denominator", ["all", "one_positive"])
 def test_classes_with_parents_have_it(denominator):
     settings = settings_of(

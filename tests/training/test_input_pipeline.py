@@ -231,8 +231,11 @@ def test_mixing_has_its_options(tiny_settings):
         assert mix.get_config() == {"num_classes": 3, "alpha": alpha}
     assert input_pipeline.mixing(tiny_settings(), 3) is None
     for overrides, message in (
-        ({"mixing": "mixup"}, "--mixing must be left out with --objective=su"),
-        ({"mixing": "mixup", "objective": "max_margin"}, "only ce"),
+        (
+            {"mixing": "mixup", "objective": "simclr"},
+            "--mixing must be left out with --objective=simclr",
+        ),
+        ({"mixing": "mixup", "objective": "max_margin"}, "only ce, supcon, "),
         (
             {"mixing_alpha": 0.2, "objective": "ce"},
             "--mixing_alpha must be left out with --mixing=none, got 0.2",

@@ -109,6 +109,19 @@ def test_a_run_that_is_killed_and_stopped_ends_bit_identical(
     assert_same_run(undisturbed, run_dir)
 
 
+def test_mixed_images_go_on_bit_identical(tmp_path):
+    """What is mixed with what is a function of the step alone."""
+    mixed = ("--mixing=mixup", "--objective=supcon+ce", "--positives=cosine")
+    runs = [tmp_path / name for name in ("whole", "stopped")]
+    processes.end(processes.start(runs[0], *FLAGS, *mixed))
+    signalled = (signal.SIGTERM, 1)
+    process = processes.start(runs[1], *FLAGS, *mixed, signalled=signalled)
+    processes.end(process, preemption.EXIT_CODE)
+    assert steps(runs[1])[-1] == 5
+    processes.end(processes.start(runs[1], *FLAGS, *mixed))
+    assert_same_run(*runs)
+
+
 @pytest.mark.slow
 def test_five_kills_end_bit_identical(undisturbed, tmp_path):
     random.seed(time.time_ns())

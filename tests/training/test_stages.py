@@ -245,11 +245,20 @@ def test_stages_in_the_wrong_order_are_refused(tmp_path, finished_run):
         training.train_linear(config.LinearSettings(str(finished_run.path)))
 
 
+@pytest.mark.parametrize(
+    "objective",
+    [
+        {},
+        {"objective": "supcon+ce", "mixing": "mixup", "mixing_alpha": 1.0},
+        {"mixing": "cutmix", "positives": "cosine"},
+    ],
+    ids=str,
+)
 def test_two_replicas_train_like_one_device(
-    mirrored_strategy, tiny_settings, monkeypatch
+    mirrored_strategy, tiny_settings, monkeypatch, objective
 ):
     """The same global batch, batch norm and loss over both replicas."""
-    overrides = {"epochs": 1, "learning_rate": 0.2}
+    overrides = {"epochs": 1, "learning_rate": 0.2, **objective}
     overrides["projection_batch_norm"] = False  # see `FLAGS` in test_loop.py
     one = training.pretrain(tiny_settings(**overrides))
     monkeypatch.setattr(
@@ -258,6 +267,9 @@ def test_two_replicas_train_like_one_device(
     two = training.pretrain(tiny_settings(**overrides, strategy="mirrored"))
     (a,), (b,) = one.metrics(), two.metrics()
     assert a["loss"] == pytest.approx(b["loss"], rel=1e-3)
+    if "objective" in objective:
+        loss = a["classifier_loss"]
+        assert b["classifier_loss"] == pytest.approx(loss, rel=1e-3)
     for name in ("uniformity", "mean_cosine"):  # over all replicas
         assert a[name] == pytest.approx(b[name], abs=0.01), name
 

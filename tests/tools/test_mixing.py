@@ -1,0 +1,97 @@
+"""Soft labels of the tools: MixUp and CutMix, beside SupCon and joint."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import config, training
+from supcon_tf.keras_2 import keras
+from supcon_tf.training import builders, input_pipeline, runs
+from tests import reference
+
+BESIDE = {  # how a classifier learns, and what is said of it
+    "supcon": {"objective": "supcon", "online_classifier": True},
+    "supcon+ce": {"objective": "supcon+ce", "classifier_weight": 0.25},
+}
+
+
+def first_outputs(settings):
+    """Soft labels of the first batch, its projections and logits at start."""
+    images = input_pipeline.source(settings, "train")
+    mix = input_pipeline.mixing(settings, 3)
+    size, views = settings.image_size, settings.num_views
+    made = input_pipeline.views(settings, images, size, views, mix)
+    batch, soft = next(iter(made))
+    keras.utils.set_random_seed(settings.seed)
+    model = builders.model(settings, 3)
+    return soft.numpy(), *model._outputs(batch, training=True)
+
+
+@pytest.mark.parametrize(
+    ("mixing", "objective", "positives"),
+    [
+        ("mixup", "supcon", None),
+        ("cutmix", "supcon", "cosine"),
+        ("mixup", "supcon+ce", "cosine"),
+        ("cutmix", "supcon+ce", None),
+    ],
+)
+def test_the_first_batch_has_the_loss_of_its_soft_labels(
+    tiny_settings, capsys, mixing, objective, positives
+):
+    """That of NumPy's loops, of the very views; 12 images make a step."""
+    run = training.pretrain(
+        tiny_settings(
+            **BESIDE[objective],
+            mixing=mixing,
+            mixing_alpha=1.0,
+            positives=positives,
+            images_per_label=4,
+            batch_size=12,
+            num_views=3,
+            epochs=1,
+        )
+    )
+    kind = positives or "soft"
+    said = f", {mixing} of images and labels, positives weighed by {kind}; chan"
+    assert said in capsys.readouterr().out
+    soft, z, logits = first_outputs(run.recorded(config.PretrainSettings))
+    assert ((soft > 0).sum(axis=1) == 2).sum() >= 3  # of two classes
+    expected = np.mean(
+        reference.supcon_loss(z, soft, temperature=0.1, positives=kind)
+    )
+    (figures,) = run.metrics()
+    assert figures["loss"] == pytest.approx(expected, rel=1e-4)
+    chance = 0.1 * np.log(35)
+    assert figures["loss/chance"] == pytest.approx(expected / chance, rel=1e-4)
+    log_shares = tf.nn.log_softmax(logits).numpy()
+    expected = -np.mean((soft[:, None] * log_shares).sum(axis=2))
+    assert figures["classifier_loss"] == pytest.approx(expected, rel=1e-3)
+    labelled = {"contrastive_accuracy", "alignment", "positives_per_anchor"}
+    assert not labelled & set(figures) and "uniformity" in figures
+
+
+@pytest.mark.parametrize(
+    ("mixing", "objective"),
+    itertools.product(("mixup", "cutmix"), ("supcon", "supcon+ce")),
+)
+def test_supcon_learns_from_mixed_images(tiny_settings, mixing, objective):
+    run = training.pretrain(
+        tiny_settings(
+            **BESIDE[objective],
+            mixing=mixing,
+            epochs=8,
+            warmup_epochs=0.0,
+            gradient_cache_chunks=2,
+        )
+    )
+    figures = run.metrics()
+    assert figures[-1]["loss"] < figures[0]["loss"]
+    assert figures[-1]["classifier_loss"] < figures[0]["classifier_loss"]
+    assert 1 / 3 < figures[-1]["classifier_accuracy"] < 1
+    restored = runs.Run.open(run.path).classifier("pretrained")
+    assert restored.kernel.shape[1] == 3
+    again = run.recorded(config.PretrainSettings)
+    assert (again.mixing, again.positives) == (mixing, None)
