@@ -52,6 +52,14 @@ class ObjectiveSettings(Settings):
     with --denominator=one_positive."""
     hardness: float = setting(0.0, at_least=0, used_by=_WITH_SUPCON)
     """How much more near negatives weigh than far ones."""
+    spread: float = setting(
+        0.0, at_least=0, at_most=0.9999, used_by=_WITH_SUPCON
+    )
+    """Share of the term that keeps the images of a class apart, each near its
+    own other views (L_spread); 0.5 in its paper, with --denominator=sincere."""
+    unsupervised_classes: tuple[str, ...] = setting((), used_by=_WITH_SUPCON)
+    """Names of classes whose images have their own other views as only
+    positives: of two unequal classes, the larger one."""
     anchor_views: str = setting(
         "all", choices=("all", "first"), used_by=_WITH_SUPCON
     )
@@ -153,6 +161,14 @@ class ObjectiveSettings(Settings):
                 f"of an anchor, got {self.positives_cap}"
             )
         self._check_mixing()
+        if self.unsupervised_classes:
+            where = "with --unsupervised_classes"
+            self._check_left_out(where, "mixing", "hierarchy", "positives")
+        if self.spread and self.num_views < 2:
+            raise exceptions.InvalidValue(
+                "--num_views must be at least 2 with --spread, which keeps "
+                f"an image near its other views, got {self.num_views}"
+            )
         if not self.queue_size:
             self._check_left_out("without --queue_size", "encoder_momentum")
         if self.hierarchy is None:

@@ -256,7 +256,7 @@ def _supcon_loss(
         for name in (
             *("temperature", "formulation", "denominator", "anchor_views"),
             *("positives_cap", "scale_by_temperature", "cross_replica"),
-            *("margin", "hardness"),
+            *("margin", "hardness", "spread"),
         )
     }
     if settings.hierarchy is not None:
@@ -267,11 +267,26 @@ def _supcon_loss(
             penalty=settings.hierarchy_penalty,
             **options,
         )
+    if settings.unsupervised_classes:
+        options["unsupervised_classes"] = [
+            _class_number(images, name)
+            for name in settings.unsupervised_classes
+        ]
     return losses.SupConLoss(
         queue=getattr(model, "queue", None),
         positives=settings.kind_of_positives,
         **options,
     )
+
+
+def _class_number(images: data.Source, name: str) -> int:
+    names = images.class_names
+    exceptions.require(
+        name in names,
+        f"--unsupervised_classes must be some of {exceptions.listed(names)}",
+        name,
+    )
+    return names.index(name)
 
 
 def classification_loss(

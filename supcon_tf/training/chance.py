@@ -7,9 +7,10 @@ in `losses.supcon_loss`:
   all  log |A(i)|,  one_positive  log(1 + |N(i)|),  only_negatives  log |N(i)|
 
 where a negative counts exp(hardness) times, and the one positive exp(-margin),
-in both formulations, and 0 without positives, or without negatives where they
-alone are contrasts. Which samples meet in a batch is drawn anew in each epoch:
-the level is the mean over draws, by the labels of the images.
+in both formulations; of a share of spread, log |P(i)|; and 0 without positives,
+or without negatives where they alone are contrasts. Which samples meet in a
+batch is drawn anew in each epoch: the level is the mean over draws, by the
+labels of the images.
 """
 
 from __future__ import annotations
@@ -52,11 +53,16 @@ def level(
             return None
         multiple *= _mean_penalty(settings, images)
     cap, denominator = settings.positives_cap, settings.denominator
-    is_plain = cap is None and denominator == "all" and not settings.hardness
+    changes = settings.hardness or settings.spread
+    is_plain = cap is None and denominator == "all" and not changes
     if views > 1 and is_plain:
         return multiple * float(np.log(all_rows))
     # How many positives mixed samples have is not worked out.
     if images is None or settings.has_soft_labels:
+        return None
+    if settings.unsupervised_classes and (
+        images.labels is None or _images_per_class(settings)
+    ):
         return None
     partners, shares = _partners(settings, images, samples)
     positives = views - 1 + partners
@@ -72,6 +78,8 @@ def level(
     }[denominator]
     # Without negatives, where they alone are contrasts, the loss is 0.
     logarithms = np.log(np.where(contrasts > 0, contrasts, 1))
+    apart = np.log(np.maximum(positives, 1))
+    logarithms += settings.spread * (apart - logarithms)
     values = np.where(positives > 0, logarithms, 0.0)
     return multiple * float(np.sum(shares * values))
 
@@ -94,8 +102,7 @@ def _partners(
 ) -> _Spread:
     """How many rows of other samples, and of a queue, are positives."""
     views, queued = settings.num_views, settings.queue_size
-    own = "images_per_class", "examples_per_class"
-    of_class = next((x for name in own if (x := vars(settings).get(name))), 0)
+    of_class = _images_per_class(settings)
     if of_class:  # the classes take turns: see data.class_balanced
         classes = settings.batch_size // of_class
         turns = np.arange(settings.batch_size) % classes
@@ -120,6 +127,12 @@ def _partners(
     return np.concatenate(values), np.concatenate(shares)
 
 
+def _images_per_class(settings: config.PretrainSettings) -> int:
+    """How many samples of a class are in every batch; 0 where chance says."""
+    names = "images_per_class", "examples_per_class"
+    return next((n for name in names if (n := vars(settings).get(name))), 0)
+
+
 def _alike(settings: config.PretrainSettings, images: data.Source) -> _Spread:
     """How many other images an image has for positives."""
     labels = images.labels
@@ -133,6 +146,8 @@ def _alike(settings: config.PretrainSettings, images: data.Source) -> _Spread:
         alike = counts[place.reshape(-1)] - 1
         if labels.ndim == 2:  # without labels only its own views
             alike *= labels.any(axis=1)
+        for name in settings.unsupervised_classes:
+            alike[labels == images.class_names.index(name)] = 0
     else:
         alike = _overlapping(labels)
     alike, counts = np.unique(alike, return_counts=True)

@@ -74,6 +74,17 @@ CASES = {
     "first": {"denominator": "one_positive", "anchor_views": "first"},
     "margin": {"denominator": "sincere", "margin": 0.7, "hardness": 2.0},
     "harder": {"hardness": 2.0, "positives_cap": 3},
+    "spread": {"denominator": "sincere", "spread": 0.4},
+    "spread_cap": {"positives_cap": 3, "spread": 0.4, "hardness": 1.0},
+    "unsupervised": {
+        "denominator": "one_positive",
+        "unsupervised_classes": ("0", "3"),
+    },
+    "unsupervised_queue": {
+        "denominator": "only_negatives",
+        "unsupervised_classes": ("1",),
+        "queue_size": 48,
+    },
     "cap": {"positives_cap": 4, "formulation": "in"},
     "cap_one": {"positives_cap": 2, "denominator": "one_positive"},
     "one_view": {"num_views": 1},

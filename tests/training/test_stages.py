@@ -203,6 +203,10 @@ def test_wrong_input_leaves_no_trace(tiny_settings, tmp_path):
         ({"batch_size": 1000}, "1000 for the 48"),
         ({"image_size": None}, "--image_size must be given"),
         ({"images_per_class": 2}, "has at most the 3 classes of folder"),
+        (
+            {"unsupervised_classes": ("x",)},
+            "must be some of bright, dark, mid, g",
+        ),
     ):
         with pytest.raises((ValueError, OSError), match=message):
             training.pretrain(tiny_settings(path, **overrides))
