@@ -250,9 +250,9 @@ def _next_of_class(
     Takes ids [batch], the first of all ids [samples]; returns [batch] int32
     positions among all, and [batch] bool whether there is one.
     """
-    own = tf.range(tf.size(ids))[:, tf.newaxis]  # [B, 1]
+    position = tf.range(tf.size(ids))[:, tf.newaxis]  # [B, 1]
     samples = tf.size(all_ids)
-    steps = tf.math.floormod(tf.range(samples) - own, samples)  # [B, G]
+    steps = tf.math.floormod(tf.range(samples) - position, samples)  # [B, G]
     same = (ids[:, tf.newaxis] == all_ids) & (steps > 0)
     steps = tf.where(same, steps, samples)
     nearest = tf.argmin(steps, axis=1, output_type=tf.int32)

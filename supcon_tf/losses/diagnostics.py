@@ -312,8 +312,8 @@ class PositivesPerAnchor(_Diagnostic):
         (all_ids,) = inputs.gather(self.cross_replica, ids)
         classes, samples = _classes(all_ids)
         # [B] int32 |P(i)|, the same for each view of a sample.
-        own = tf.gather(samples, classes[: tf.size(ids)]) * views - 1
-        return own, None
+        classes = classes[: tf.size(ids)]  # of this replica
+        return tf.gather(samples, classes) * views - 1, None
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")

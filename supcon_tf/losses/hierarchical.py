@@ -80,11 +80,11 @@ class HierarchicalSupConLoss(supcon.SupConLoss):
             "empty, with `ancestors`",
             "others",
         )
-        for own in range(1, *heights):
-            pairs = {(row[own], row[own - 1]) for row in self.ancestors}
+        for level in range(1, *heights):
+            pairs = {(row[level], row[level - 1]) for row in self.ancestors}
             exceptions.require(
                 len(pairs) == len({child for child, _ in pairs}),
-                f"`ancestors` must have one parent for each, at level {own}",
+                f"`ancestors` must have one parent for each, at level {level}",
                 "several",
             )
 

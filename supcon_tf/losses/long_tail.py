@@ -2,7 +2,7 @@
 
 Rows are the views of all samples; behind them, as contrasts that are no
 anchors, come the centres, so that every class is in every batch. Both losses
-are dense: [A, M] matrices of A own rows and M rows and centres.
+are dense: [A, M] matrices of A rows of this replica and M rows and centres.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from supcon_tf.losses import inputs, log_space
 
 
 class _Pairs(NamedTuple):
-    """Own rows beside all rows and the centres behind these.
+    """The anchors of a replica beside their contrasts: all rows, then centres.
 
     Attributes:
       logits: [A, M] float32.
-      positive: [A, M] bool, others of the own class.
-      contrasted: [A, M] bool, all but the row itself.
+      positive: [A, M] bool, other columns of the anchor's class.
+      contrasted: [A, M] bool, all columns but the anchor itself.
       is_centre: [M] bool.
-      class_sizes: [M] float32, rows of a column's class, and its centre.
+      class_sizes: [M] float32, rows of a column's class, its centre among them.
     """
 
     logits: tf.Tensor
@@ -146,7 +146,7 @@ class BalancedSupConLoss(_WithCentres):
 
     def _of_rows(self, pairs: _Pairs) -> tf.Tensor:
         weights = tf.cast(pairs.positive, tf.float32)
-        sizes = pairs.class_sizes - weights  # of its own class without i
+        sizes = pairs.class_sizes - weights  # |B_c| without the anchor
         logits = pairs.logits - tf.math.log(sizes)
         log_d = _log_sum_exp(logits, pairs.contrasted)
         return log_d - _mean(pairs.logits, weights)

@@ -36,9 +36,9 @@ _TILE_SAMPLES = 256  # rows of weights that are held at once
 class _Labels:
     """Labels by which a sample is its own positive, with weight 1."""
 
-    def of_itself(self, own: int | tf.Tensor) -> tf.Tensor:
-        """Weights of the first `own` samples in their own P(i), [own]."""
-        return tf.ones([own])
+    def of_itself(self, count: int | tf.Tensor) -> tf.Tensor:
+        """Weights of the first samples in their own P(i), [count]."""
+        return tf.ones([count])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,14 +56,14 @@ class Classes(_Labels):
         a, b = tf.gather(self.classes, a), tf.gather(self.classes, b)
         return tf.cast(a[:, tf.newaxis] == b, tf.float32)
 
-    def sums(self, values: tf.Tensor, own: int | tf.Tensor) -> tf.Tensor:
-        """Weighted sums over all samples, for the first `own` of them.
+    def sums(self, values: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
+        """Weighted sums over all samples, for the first of them.
 
-        Takes values [S, D], of samples, the own among them; returns [own, D].
+        Takes values [S, D] of all samples; returns [count, D].
         """
-        count = tf.shape(self.classes)[0]
-        sums = tf.math.unsorted_segment_sum(values, self.classes, count)
-        return tf.gather(sums, self.classes[:own])
+        classes = tf.shape(self.classes)[0]  # at most
+        sums = tf.math.unsorted_segment_sum(values, self.classes, classes)
+        return tf.gather(sums, self.classes[:count])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,16 +92,16 @@ class SharedLabels(_Labels):
             return tf.minimum(shared, 1.0)
         # 1 for none, which share nothing.
         of_a, of_b = (
-            tf.maximum(tf.reduce_sum(x, axis=1, keepdims=True), 1.0)
-            for x in (a, b)
+            tf.maximum(tf.reduce_sum(labels, axis=1, keepdims=True), 1.0)
+            for labels in (a, b)
         )
         return shared / (of_a + tf.transpose(of_b) - shared)
 
-    def sums(self, values: tf.Tensor, own: int | tf.Tensor) -> tf.Tensor:
+    def sums(self, values: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
         """As of `Classes`, some rows of the weights at a time."""
-        rows = self.labels[:own]
+        rows = self.labels[:count]
         tiles = tf.reshape(
-            tf.pad(rows, [[0, -own % _TILE_SAMPLES], [0, 0]]),
+            tf.pad(rows, [[0, -count % _TILE_SAMPLES], [0, 0]]),
             [-1, _TILE_SAMPLES, rows.shape[1]],
         )
         sums = tf.map_fn(
@@ -111,10 +111,10 @@ class SharedLabels(_Labels):
                 [_TILE_SAMPLES, values.shape[1]], tf.float32
             ),
         )
-        sums = tf.reshape(sums, [-1, values.shape[1]])[:own]
+        sums = tf.reshape(sums, [-1, values.shape[1]])[:count]
         # A sample without labels does not overlap with itself.
         has_none = tf.reduce_all(rows == 0, axis=1, keepdims=True)
-        return sums + tf.where(has_none, values[:own], 0.0)
+        return sums + tf.where(has_none, values[:count], 0.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,14 +132,14 @@ class SoftLabels:
         a, b = tf.gather(self.labels, a), tf.gather(self.labels, b)
         return tf.matmul(a, b, transpose_b=True)
 
-    def of_itself(self, own: int | tf.Tensor) -> tf.Tensor:
-        """Weights of the first `own` samples in their own P(i), [own]."""
-        return tf.reduce_sum(tf.square(self.labels[:own]), axis=1)
+    def of_itself(self, count: int | tf.Tensor) -> tf.Tensor:
+        """Weights of the first samples in their own P(i), [count]."""
+        return tf.reduce_sum(tf.square(self.labels[:count]), axis=1)
 
-    def sums(self, values: tf.Tensor, own: int | tf.Tensor) -> tf.Tensor:
+    def sums(self, values: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
         """As of `Classes`, class by class."""
         by_class = tf.matmul(self.labels, values, transpose_a=True)
-        return tf.matmul(self.labels[:own], by_class)
+        return tf.matmul(self.labels[:count], by_class)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,8 +181,8 @@ def _set_ids(labels: tf.Tensor) -> tf.Tensor:
     numbers = np.random.default_rng(0).integers(2**63, size=labels.shape[1])
     sums = tf.reduce_sum(tf.cast(labels, tf.int64) * numbers, axis=1)
     sums = tf.bitwise.bitwise_and(sums, tf.int64.max)
-    own = -1 - tf.range(tf.shape(labels, tf.int64)[0])
-    return tf.where(tf.reduce_any(labels > 0, axis=1), sums, own)
+    alone = -1 - tf.range(tf.shape(labels, tf.int64)[0])
+    return tf.where(tf.reduce_any(labels > 0, axis=1), sums, alone)
 
 
 def canonical(

@@ -146,7 +146,9 @@ class _Tiles:
         v = tf.where(hidden, zero, -self.shift)[:, tf.newaxis]
         v = self._cut(v, zero)
         one_of_rows, one_of_columns = tf.ones_like(u), tf.ones_like(v)
-        rows, columns = (self._cut(self.root * x) for x in (rows, columns))
+        rows, columns = (
+            self._cut(self.root * part) for part in (rows, columns)
+        )
         self.rows = tf.concat([rows, one_of_rows, u], axis=2)  # [A, T, D + 2]
         self.columns = tf.concat([columns, v, one_of_columns], axis=2)
         self.is_diagonal = window is None
@@ -243,7 +245,7 @@ class _Tiles:
         weights_of_columns, *logs_of_columns = weights, *logs
         if not self.is_symmetric:
             weights_of_columns, *logs_of_columns = [
-                self._cut(of_columns(x)) for x in numbers
+                self._cut(of_columns(of_rows)) for of_rows in numbers
             ]
 
         def share(
@@ -335,7 +337,7 @@ def _unrolled(
             parts[a].append(of_rows)
             if a != b:
                 parts[b].append(of_columns)
-    return tf.stack([functools.reduce(add, x) for x in parts])
+    return tf.stack([functools.reduce(add, sums) for sums in parts])
 
 
 def _count(tensor: tf.Tensor) -> int | tf.Tensor:

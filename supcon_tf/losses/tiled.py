@@ -101,18 +101,20 @@ def losses_by_labels(
 
     log_d = log_sum_exp(anchors, contrasts) if by_sums else None
 
-    def losses(alike: positive_weights.Weights) -> tf.Tensor:
+    def losses(positives: positive_weights.Weights) -> tf.Tensor:
         """L_i of all views, [B * V]."""
         if at_once:
-            return pairs.losses(anchors, contrasts, alike, options)
+            return pairs.losses(anchors, contrasts, positives, options)
         if by_sums:
             share = functools.partial(of_contrasts, anchors, contrasts)
-            similarity, total = _positives(anchors, contrasts, alike, share)
+            similarity, total = _positives(anchors, contrasts, positives, share)
             value = log_d - similarity / options.temperature
             return tf.where(total > 0, value, 0.0)
-        if isinstance(alike, positive_weights.Classes):
-            return _by_classes(anchors, contrasts, alike, options, log_sum_exp)
-        return _strips(anchors, contrasts, alike, options)
+        if isinstance(positives, positive_weights.Classes):
+            return _by_classes(
+                anchors, contrasts, positives, options, log_sum_exp
+            )
+        return _strips(anchors, contrasts, positives, options)
 
     views = 1 if options.anchor_views == "first" else None
     scale = options.temperature if options.scale_by_temperature else 1.0
@@ -121,13 +123,13 @@ def losses_by_labels(
         of_views = tf.reshape(losses, [-1, z.shape[1]])[:, :views]  # [B, V]
         return scale * tf.reduce_mean(of_views, axis=1)
 
-    return [mean(losses(alike)) for alike in weights]
+    return [mean(losses(positives)) for positives in weights]
 
 
 def _positives(
     anchors: pairs.Rows,
     contrasts: pairs.Rows,
-    alike: positive_weights.Labels,
+    positives: positive_weights.Labels,
     of_contrasts: Callable[[tf.Tensor], tf.Tensor],
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Mean of z_i . z_p over P(i), and |P(i)|, [R] each.
@@ -136,18 +138,19 @@ def _positives(
     a positive is a sum over its own positives, too.
     """
     count = anchors.samples[-1] + 1
-    itself = tf.gather(alike.of_itself(count), anchors.samples)  # [R]
+    itself = tf.gather(positives.of_itself(count), anchors.samples)  # [R]
 
     def sums(of_rows: tf.Tensor) -> tf.Tensor:
         """Of numbers [M, N] of the contrasts over the class of each anchor."""
         by_sample = tf.math.unsorted_segment_sum(
             of_rows, contrasts.samples, contrasts.samples[-1] + 1
         )
-        return tf.gather(alike.sums(by_sample, count), anchors.samples)
+        return tf.gather(positives.sums(by_sample, count), anchors.samples)
 
-    there = tf.cast(contrasts.is_there, tf.float32)[:, tf.newaxis]
+    is_there = tf.cast(contrasts.is_there, tf.float32)[:, tf.newaxis]
     vectors = tf.stop_gradient(contrasts.vectors)
-    of_class = sums(there * tf.concat([vectors, tf.ones_like(there)], axis=1))
+    ones = tf.ones_like(is_there)
+    of_class = sums(is_there * tf.concat([vectors, ones], axis=1))  # [R, D + 1]
     total = of_class[:, -1] - itself
     # Products of soft labels leave a rounding of what is no positive.
     total = tf.where(total > _ROUNDING * of_class[:, -1], total, 0.0)
@@ -171,12 +174,12 @@ def _positives(
 def _by_classes(
     anchors: pairs.Rows,
     contrasts: pairs.Rows,
-    alike: positive_weights.Classes,
+    positives: positive_weights.Classes,
     options: Options,
     log_sum_exp: Callable[..., tf.Tensor],
 ) -> tf.Tensor:
     """Any options, [R], in windows of classes."""
-    classes = tf.gather(alike.classes, contrasts.samples)
+    classes = tf.gather(positives.classes, contrasts.samples)
     # What is not there comes last, and is no one's positive.
     nobody = tf.size(classes)
     classes = tf.where(contrasts.is_there, classes, nobody)
@@ -189,7 +192,9 @@ def _by_classes(
         for side in ("left", "right")
     )
     log_negatives = log_sum_exp(anchors, contrasts, window)
-    losses = _strips(anchors, contrasts, alike, options, window, log_negatives)
+    losses = _strips(
+        anchors, contrasts, positives, options, window, log_negatives
+    )
     return tf.gather(losses, tf.argsort(order))
 
 
@@ -206,40 +211,47 @@ def _strips(
     `window` is first and stop of the contrasts that each anchor needs, [R]
     each, rising; None for all of them.
     """
-    count, columns = tf.size(anchors.numbers), tf.size(contrasts.numbers)
+    count, num_contrasts = tf.size(anchors.numbers), tf.size(contrasts.numbers)
     strips = (count + _STRIP - 1) // _STRIP
     sources = [anchors.vectors, contrasts.vectors]
     if log_negatives is not None:
         sources.append(log_negatives)
 
-    def strip(a: tf.Tensor) -> tf.Tensor:
-        """Numbers of anchors; the last strip repeats the last of them."""
-        return tf.minimum(a * _STRIP + tf.range(_STRIP), count - 1)
+    def rows_of(strip: tf.Tensor) -> tf.Tensor:
+        """Numbers of its anchors, [T]; the last strip repeats the last one."""
+        return tf.minimum(strip * _STRIP + tf.range(_STRIP), count - 1)
 
-    def in_window(a: tf.Tensor, function: Callable) -> object:
+    def in_window(strip: tf.Tensor, function: Callable) -> object:
         """The function of the numbers of the contrasts, None for all."""
         if window is None:
             return function(None)
-        first, stop = window[0][strip(a)[0]], window[1][strip(a)[-1]]
+        rows = rows_of(strip)
+        first, stop = window[0][rows[0]], window[1][rows[-1]]
 
         def within(width: int | tf.Tensor) -> object:
-            width = tf.minimum(width, columns)
-            return function(
-                tf.minimum(first, columns - width) + tf.range(width)
-            )
+            width = tf.minimum(width, num_contrasts)
+            begin = tf.minimum(first, num_contrasts - width)
+            return function(begin + tf.range(width))
 
-        is_wider = [tf.cast(stop - first > x, tf.int32) for x in _WIDTHS]
-        branches = [functools.partial(within, x) for x in (*_WIDTHS, columns)]
-        return tf.switch_case(tf.add_n(is_wider), branches)
+        widths = *_WIDTHS, num_contrasts
+        is_wider = [
+            tf.cast(stop - first > width, tf.int32) for width in _WIDTHS
+        ]
+        return tf.switch_case(
+            tf.add_n(is_wider), [functools.partial(within, w) for w in widths]
+        )
 
-    def losses(a: tf.Tensor, near: tf.Tensor, *parts: tf.Tensor) -> tf.Tensor:
+    def losses(
+        strip: tf.Tensor, columns: tf.Tensor | None, *parts: tf.Tensor
+    ) -> tf.Tensor:
         """[T] of a strip, by its parts of the sources."""
         vectors, others, *log_n = parts
+        of_window = pairs.Rows(
+            *(_part(of_all, columns) for of_all in contrasts)
+        )
         return pairs.losses(
-            anchors.gather(strip(a))._replace(vectors=vectors),
-            pairs.Rows(*(_part(x, near) for x in contrasts))._replace(
-                vectors=others
-            ),
+            anchors.gather(rows_of(strip))._replace(vectors=vectors),
+            of_window._replace(vectors=others),
             positives,
             options,
             *log_n,
@@ -247,39 +259,49 @@ def _strips(
 
     @tf.custom_gradient
     def compute(*sources: tf.Tensor) -> tuple:
-        def places(a: tf.Tensor, near: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            """Where the parts are in the sources."""
-            return (strip(a), near, strip(a))[: len(sources)]
+        def indices(
+            strip: tf.Tensor, columns: tf.Tensor | None
+        ) -> tuple[tf.Tensor | None, ...]:
+            """Those of the parts of a strip in the sources."""
+            rows = rows_of(strip)
+            return (rows, columns, rows)[: len(sources)]
 
-        def parts(a: tf.Tensor, near: tf.Tensor) -> list[tf.Tensor]:
-            return list(map(_part, sources, places(a, near)))
+        def parts(
+            strip: tf.Tensor, columns: tf.Tensor | None
+        ) -> list[tf.Tensor]:
+            return list(map(_part, sources, indices(strip, columns)))
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            def add_strip(a: tf.Tensor, *sums: tf.Tensor) -> tuple:
-                is_new = a * _STRIP + tf.range(_STRIP) < count
-                weights = tf.where(is_new, tf.gather(upstream, strip(a)), 0.0)
+            def add_strip(strip: tf.Tensor, *sums: tf.Tensor) -> tuple:
+                is_new = strip * _STRIP + tf.range(_STRIP) < count
+                weights = tf.gather(upstream, rows_of(strip))
+                weights = tf.where(is_new, weights, 0.0)
 
-                def add(near: tf.Tensor) -> list[tf.Tensor]:
+                def add(columns: tf.Tensor | None) -> list[tf.Tensor]:
                     with tf.GradientTape() as tape:
-                        watched = parts(a, near)
+                        watched = parts(strip, columns)
                         tape.watch(watched)
-                        value = losses(a, near, *watched)
+                        value = losses(strip, columns, *watched)
                     pulls = tape.gradient(value, watched, weights, _ZERO)
-                    return list(map(_add, sums, places(a, near), pulls))
+                    return list(map(_add, sums, indices(strip, columns), pulls))
 
-                return a + 1, *in_window(a, add)
+                return strip + 1, *in_window(strip, add)
 
             _, *sums = tf.while_loop(
-                lambda a, *_: a < strips,
+                lambda strip, *_: strip < strips,
                 add_strip,
                 (0, *map(tf.zeros_like, sources)),
             )
             return tuple(sums)
 
+        def of_strip(strip: tf.Tensor) -> tf.Tensor:
+            return in_window(
+                strip,
+                lambda columns: losses(strip, columns, *parts(strip, columns)),
+            )
+
         value = tf.map_fn(
-            lambda a: in_window(
-                a, lambda near: losses(a, near, *parts(a, near))
-            ),
+            of_strip,
             tf.range(strips),
             fn_output_signature=tf.TensorSpec([_STRIP], tf.float32),
         )
@@ -288,13 +310,13 @@ def _strips(
     return compute(*sources)
 
 
-def _part(tensor: tf.Tensor, places: tf.Tensor | None) -> tf.Tensor:
-    return tensor if places is None else tf.gather(tensor, places)
+def _part(tensor: tf.Tensor, indices: tf.Tensor | None) -> tf.Tensor:
+    return tensor if indices is None else tf.gather(tensor, indices)
 
 
 def _add(
-    total: tf.Tensor, places: tf.Tensor | None, part: tf.Tensor
+    total: tf.Tensor, indices: tf.Tensor | None, part: tf.Tensor
 ) -> tf.Tensor:
-    if places is None:
+    if indices is None:
         return total + part
-    return tf.tensor_scatter_nd_add(total, places[:, tf.newaxis], part)
+    return tf.tensor_scatter_nd_add(total, indices[:, tf.newaxis], part)
