@@ -394,6 +394,10 @@ def test_positives_follow_the_labels(tmp_path):
             config.PretrainSettings, path, "--positives=any"
         )
         assert again == made
+    texts = config.FinetuneTextSettings(
+        "x", model="m", train_file="t.tsv", positives="any"
+    )
+    assert texts.kind_of_positives is None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,11 +1,12 @@
 """MixUp and CutMix: a batch mixed with a permutation of itself.
 
-For the cross-entropy baselines: the labels become soft, which a contrastive
-loss cannot use. Unlike a policy, these see the whole batch: the result is a
-function of the batch and one seed, the same eagerly, in a function and in
-tf.data. All views of a sample share partner and weight; view v is mixed with
-view v of the partner. Soft labels have no accuracy of their own, so stage 1
-records the loss alone.
+The labels become soft: `losses.CrossEntropyLoss` takes them, and SupCon weighs
+its positives by them, `SupConLoss(positives="soft")`. Unlike a policy, these
+see the whole batch: the result is a function of the batch and one seed, the
+same eagerly, in a function and in tf.data. All views of a sample share partner
+and weight; view v is mixed with view v of the partner. Stage 1 leaves out
+figures that need the class of a sample; to the accuracy of a classifier beside
+SupCon a sample adds the share that its label gives to the predicted class.
 """
 
 from __future__ import annotations

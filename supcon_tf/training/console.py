@@ -249,7 +249,7 @@ def _describe_loss(
     if settings.mixing != "none":
         text += f", {settings.mixing} of images and labels"
         if settings.has_projections:
-            text += f", positives weighed by {settings.kind_of_positives}"
+            text += f", {settings.kind_of_positives} positives"
     level = chance.level(settings, replicas, images)
     if level is not None:
         text += (

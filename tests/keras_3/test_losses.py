@@ -230,6 +230,16 @@ def test_diagnostics_of_several_labels():
         assert_close(history[metric.name], [value])
 
 
+def test_diagnostics_of_soft_labels():
+    made = keras_3.diagnostics(soft_labels=True)
+    assert [x.name for x in made] == ["uniformity", "mean_cosine"]
+    soft = keras_3.SupConLoss(positives="soft")
+    history, _ = fit(model(soft, made), SEVERAL / 2)
+    for metric in losses.diagnostics(soft_labels=True):
+        value = float(metric(SEVERAL / 2, ROWS @ KERNEL))
+        assert_close(history[metric.name], [value])
+
+
 def test_a_diagnostic_has_no_weights_of_samples():
     made = model(keras_3.SupConLoss())
     weighted = [keras_3.Alignment()]

@@ -59,18 +59,18 @@ def test_weights_of_a_manifest_count_in_both_stages(
     )
     measured = evaluation.evaluate(config.EvaluateSettings(str(run.path)))
     assert measured["pretrained"]["top_1"] > 0.5, measured
-    with pytest.raises(ValueError, match="--mixing must be none for images"):
-        training.pretrain(
-            dataclasses.replace(
-                run.recorded(config.PretrainSettings),
-                run_dir=str(tmp_path / "mixed"),
-                objective="ce",
-                online_classifier=False,
-                gradient_cache_chunks=1,
-                mixing="mixup",
-            )
+    for objective in ("ce", "supcon"):
+        mixed = dataclasses.replace(
+            run.recorded(config.PretrainSettings),
+            run_dir=str(tmp_path / "mixed"),
+            objective=objective,
+            online_classifier=False,
+            gradient_cache_chunks=1,
+            mixing="mixup",
         )
-    assert not (tmp_path / "mixed").exists()
+        with pytest.raises(ValueError, match="--mixing must be none for image"):
+            training.pretrain(mixed)
+        assert not (tmp_path / "mixed").exists()
 
 
 SEVERAL = {"dark": "dark|not bright", "mid": "not bright", "bright": ""}

@@ -1,12 +1,14 @@
-"""Soft labels of the tools: MixUp and CutMix, beside SupCon and joint."""
+"""Soft labels: of MixUp and CutMix in the tools, of a teacher in Python."""
 
 import itertools
+import pathlib
+import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, training
+from supcon_tf import config, losses, training
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import builders, input_pipeline, runs
 from tests import reference
@@ -55,7 +57,7 @@ def test_the_first_batch_has_the_loss_of_its_soft_labels(
         )
     )
     kind = positives or "soft"
-    said = f", {mixing} of images and labels, positives weighed by {kind}; chan"
+    said = f", {mixing} of images and labels, {kind} positives; chance level"
     assert said in capsys.readouterr().out
     soft, z, logits = first_outputs(run.recorded(config.PretrainSettings))
     assert ((soft > 0).sum(axis=1) == 2).sum() >= 3  # of two classes
@@ -95,3 +97,28 @@ def test_supcon_learns_from_mixed_images(tiny_settings, mixing, objective):
     assert restored.kernel.shape[1] == 3
     again = run.recorded(config.PretrainSettings)
     assert (again.mixing, again.positives) == (mixing, None)
+
+
+def test_a_student_learns_from_the_teacher_of_the_guide():
+    """Whose probabilities are its only labels."""
+    root = pathlib.Path(__file__).parents[2]
+    page = (root / "docs/guides/labels.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert "epochs=3)" in block
+    keras.utils.set_random_seed(0)
+    names = {}
+    exec(block.replace("epochs=3)", "epochs=1)"), names)
+    probabilities = names["probabilities"].numpy()
+    assert probabilities.shape == (1437, 10) and (probabilities > 0).all()
+    student, images = names["student"], names["images"].numpy()
+    (loss,) = student.history.history["loss"]
+    assert loss < 0.95 * losses.chance_loss(2 * 64 - 1, 0.1)
+    some = slice(0, 8)
+    z = student(np.stack([images[some], images[some, ::-1]], axis=1))
+    expected = np.mean(
+        reference.supcon_loss(
+            z, probabilities[some], temperature=0.1, positives="soft"
+        )
+    )
+    loss = float(student.loss(probabilities[some], z))
+    assert loss == pytest.approx(expected, rel=1e-4)
