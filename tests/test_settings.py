@@ -180,6 +180,7 @@ WORDS = {
     *("label_column", "label_noise", "linear_stage", "metric", "model_name"),
     *("name", "names", "server", "signature", "sizes", "sweep", "test_split"),
     *("text", "text_columns", "tfrecord_features", "tpu", "train_split"),
+    "unsupervised_classes",
 }
 
 
