@@ -105,6 +105,7 @@ BELOW["reports"] = BELOW["clients"] | {
     "palette",
     "run_files",
     "scores",
+    "trust",
 }
 BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
 BELOW["predictor"] = {*BELOW} - {"reports", "sweeps"}

@@ -312,7 +312,9 @@ def finetune_table(record: dict[str, object]) -> str:
                 gain,
             )
         )
-    return f"{text_table.text_table(rows)}\nchosen: {record['chosen']}"
+    is_in_doubt = len(known) > 1 and record["chosen"] == known[0]["name"]
+    why = ", as the best gain is not above two standard errors" * is_in_doubt
+    return f"{text_table.text_table(rows)}\nchosen: {record['chosen']}{why}"
 
 
 def _print_start(
