@@ -102,6 +102,15 @@ def test_resuming_a_finished_run_changes_nothing(run, settings, capsys):
         finetuning.finetune_images(other)
 
 
+def test_a_run_of_another_tool_does_not_go_on(settings, finished_run):
+    own = dataclasses.replace(
+        settings, run_dir=str(finished_run.path), resume=True
+    )
+    message = "a run of tools/finetune.py, got .*, one of tools/pretrain.py"
+    with pytest.raises(ValueError, match=message):
+        finetuning.finetune_images(own)
+
+
 KILLED = """
 import os, signal, sys
 from supcon_tf import config, finetuning, settings
