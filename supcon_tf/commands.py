@@ -18,7 +18,7 @@ import threading
 import typing
 
 import supcon_tf
-from supcon_tf import command_line, config, files, run_files, trust
+from supcon_tf import command_line, config, files, run_files, scores, trust
 from supcon_tf.settings import Settings, from_flagfile
 
 # Those of flags/, which the package carries.
@@ -144,6 +144,8 @@ def evaluate(settings: config.EvaluateSettings) -> None:
     """
     results = supcon_tf.evaluation.evaluate(settings)
     run = supcon_tf.training.RunDirectory(settings.run_dir)
+    if run.tool == "finetune":
+        results = scores.as_linear(results)
     owner = run.evaluation_owner(settings.linear_stage)
     print(supcon_tf.evaluation.results_table({str(owner.path): results}))
     page = supcon_tf.reports.write_report([owner.path], owner.report_file)

@@ -315,6 +315,21 @@ SCORES = (
 )
 
 
+def as_linear(results: Mapping[str, object]) -> dict[str, object]:
+    """What tools/finetune.py measured, with its classifier as a linear one.
+
+    The classifier of such a run is fitted to the representations of the network
+    that was chosen. In evaluation.json it has the name of those that train
+    together with an encoder, and beside a linear stage keeps that name.
+    """
+    if "linear" in results:
+        return dict(results)
+    parts = dict(results)
+    if "corruptions" in parts:
+        parts["corruptions"] = as_linear(parts["corruptions"])
+    return {"linear" if x == "pretrained" else x: parts[x] for x in parts}
+
+
 def interval(share: float, count: int) -> tuple[float, float]:
     """The 95 % interval of a share of `count` examples; Wilson 1927."""
     z = 1.96

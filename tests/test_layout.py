@@ -3,6 +3,9 @@
 import ast
 import pathlib
 import re
+import shutil
+import subprocess
+import sys
 
 import pytest
 import setuptools
@@ -102,6 +105,7 @@ BELOW["reports"] = BELOW["clients"] | {
     "palette",
     "run_files",
     "scores",
+    "trust",
 }
 BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
 BELOW["predictor"] = {*BELOW} - {"reports", "sweeps"}
@@ -209,6 +213,14 @@ def test_a_wheel_carries_what_is_not_code():
     files = {path for path in PACKAGE.rglob("*") if path.is_file()}
     files |= set((PACKAGE / "flags").rglob("*.flags"))
     assert carried == {x for x in files if x.suffix not in (".py", ".pyc")}
+
+
+def test_a_build_leaves_nothing_that_a_later_one_would_pack(tmp_path):
+    shutil.copy(ROOT / "setup.py", tmp_path)
+    (tmp_path / "module.py").touch()
+    command = [sys.executable, "setup.py", "--quiet", "build"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    assert not (tmp_path / "build").exists()
 
 
 def test_public_names_resolve_and_say_what_they_are():

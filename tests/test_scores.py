@@ -51,3 +51,12 @@ def test_a_value_is_a_number_or_none():
 def test_intervals_are_wilsons(share, count, low, high):
     expected = pytest.approx((low, high), abs=1e-4)
     assert scores.interval(share, count) == expected
+
+
+def test_the_classifier_of_a_fine_tuning_is_a_linear_one():
+    own = {"pretrained": {"top_1": 0.5}, "corruptions": {"pretrained": {}}}
+    expected = {"linear": {"top_1": 0.5}, "corruptions": {"linear": {}}}
+    assert scores.as_linear(own) == expected
+    # Beside a linear stage it has a name of its own.
+    both = own | {"linear": {"top_1": 0.6}}
+    assert scores.as_linear(both) == both

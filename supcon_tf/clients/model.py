@@ -18,6 +18,7 @@ Row = dict[str, object]
 Tensors = Iterable[tuple[str, Mapping[str, str], Iterable[str]]]
 
 _PREFIX = re.compile(r"^(\{\{.*?\}\}|\(\d+\) \w+:)\s*")
+_ASSERTED = "assertion failed: ["
 _MAX_REASON = 300  # characters
 
 
@@ -135,4 +136,6 @@ def reason(text: str) -> str:
     line = lines[-1 if "[[{{" in text else 0].strip()
     while (shorter := _PREFIX.sub("", line)) != line:
         line = shorter
+    if line.startswith(_ASSERTED):  # its data follow, each in brackets
+        line = line[len(_ASSERTED) :].removesuffix("]").replace("] [", " ")
     return line[:_MAX_REASON]

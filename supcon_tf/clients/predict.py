@@ -94,9 +94,14 @@ def predict(settings: config.PredictSettings) -> int:
 def _open_model(settings: config.PredictSettings) -> model.Model:
     """The model that the settings name; TensorFlow only where it is needed."""
     if settings.server is None:
+        folder = os.path.join(settings.run_dir, "export")
+        exceptions.require(
+            settings.model_dir or epath.Path(folder).exists(),
+            "--run_dir must be a run with an export, or --model_dir an export",
+            settings.run_dir,
+        )
         export = paths.find_export(
-            settings.model_dir or os.path.join(settings.run_dir, "export"),
-            settings.model_version,
+            settings.model_dir or folder, settings.model_version
         )
         paths.check_files(export)
         from supcon_tf.clients import saved_model

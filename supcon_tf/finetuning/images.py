@@ -76,6 +76,11 @@ def finetune_images(
       https://arxiv.org/abs/2109.01903 (WiSE-FT).
     """
     run = run_files.RunDirectory(settings.run_dir)
+    exceptions.require(
+        not (settings.resume and run.exists() and run.tool != "finetune"),
+        "--resume must go on with a run of tools/finetune.py",
+        f"{run.path}, one of tools/{run.tool}.py",
+    )
     settings = _with_network(loop.check_run(run, settings), run)
     strategy = devices.set_up(settings)
     images = input_pipeline.source(settings, "train")
@@ -312,7 +317,9 @@ def finetune_table(record: dict[str, object]) -> str:
                 gain,
             )
         )
-    return f"{text_table.text_table(rows)}\nchosen: {record['chosen']}"
+    is_in_doubt = len(known) > 1 and record["chosen"] == known[0]["name"]
+    why = ", as the best gain is not above two standard errors" * is_in_doubt
+    return f"{text_table.text_table(rows)}\nchosen: {record['chosen']}{why}"
 
 
 def _print_start(

@@ -80,7 +80,9 @@ class Tuning:
 
     def frozen(self) -> candidates.Candidate:
         """The network as it came; notes what a representation takes."""
-        self.judge.represent(self.held)  # traces
+        # Tracing, by a batch of the size that is timed, is not what it takes.
+        is_whole = self.held.num_examples >= self.settings.batch_size
+        self.judge.represent(self.held if is_whole else self.part)
         began = time.monotonic()
         self.judge.represent(self.part)
         seconds = (time.monotonic() - began) / self.part.num_examples

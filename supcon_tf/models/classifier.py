@@ -8,6 +8,13 @@ from supcon_tf import exceptions
 from supcon_tf.keras_2 import keras
 from supcon_tf.models import backbone, base, layers
 
+# Losses of Keras that take a label for each row of logits.
+_OF_NO_VIEWS = (
+    str,
+    keras.losses.CategoricalCrossentropy,
+    keras.losses.SparseCategoricalCrossentropy,
+)
+
 
 class _OnEncoder(base.Model):
     """An encoder with a linear classifier on top."""
@@ -96,7 +103,18 @@ class ClassifierModel(_OnEncoder):
         metrics: object = None,
         **kwargs: object,
     ) -> None:
-        """Keras' compile; "accuracy" is that of every view."""
+        """Keras' compile; "accuracy" is that of every view.
+
+        Raises:
+          ValueError: the loss is one of Keras' of classes, which knows no
+            views.
+        """
+        exceptions.require(
+            not isinstance(loss, _OF_NO_VIEWS),
+            "`loss` must be of logits of every view, as "
+            "losses.CrossEntropyLoss() is",
+            loss if isinstance(loss, str) else type(loss).__name__,
+        )
         metrics = tf.nest.map_structure(
             lambda x: accuracy if x in ("accuracy", "acc") else x, metrics
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
+import os
 from collections.abc import Iterator
 
 import tensorflow as tf
@@ -38,8 +39,15 @@ def shape_of(data: object, is_batch: bool) -> tf.TensorShape | None:
       is_batch: whether it holds labels too, as batches do.
 
     Raises:
-      ValueError: there are several inputs, as Keras would take them.
+      ValueError: there are several inputs, as Keras would take them, or it is
+        the path of a file.
     """
+    exceptions.require(
+        not isinstance(data, str | os.PathLike),
+        "`x` must be a tensor or a dataset; `predict` of what supcon_tf.load "
+        "returns takes files",
+        data,
+    )
     if is_batch and isinstance(data, tuple | list):
         data = data[0]
     if isinstance(data, tuple | list) and any(

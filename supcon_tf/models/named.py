@@ -140,20 +140,25 @@ def imagenet_weights(architecture: str, image_size: int) -> list[np.ndarray]:
         f"imagenet for {architecture}",
     )
     make = _maker(architecture, image_size)
+    # At the size of the publication: it does not matter to the weights. The
+    # MobileNets warn where it is not said.
+    size = {}
+    if _module(make).startswith("mobilenet"):
+        size["input_shape"] = (224, 224, 3)
     try:
-        # At the size of the publication: it does not matter to the weights.
-        source = make(include_top=False, weights="imagenet")
+        source = make(include_top=False, weights="imagenet", **size)
     except Exception as error:  # Keras raises no narrower one
         address, _, reason = str(error).partition(": ")
         if "fetch failure" not in address:
             raise
         url = address.rpartition(" ")[2]
-        reason += proxies.used_by_urllib(url)
+        reason = reason.removeprefix("None -- ") + proxies.used_by_urllib(url)
         file = url.rpartition("/")[2]
         cache = os.path.join(os.path.expanduser("~"), ".keras", "models")
         raise exceptions.InvalidValue(
-            f"`weights` must find {file} in {cache}, as Keras could not "
-            f"download it ({reason}): put it there, got imagenet"
+            f"`weights` must find {file} in {cache}, got no such file, and "
+            f"Keras could not download it ({reason}): put what is at {url} "
+            "there"
         ) from error
     return source.get_weights()
 

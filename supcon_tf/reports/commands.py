@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supcon_tf import run_files
+from supcon_tf import run_files, trust
 from supcon_tf.reports import contents
 
 
@@ -14,9 +14,9 @@ def pretrain(run: contents.Run) -> str:
 def evaluate(run: contents.Run) -> str:
     """The command that evaluates a run."""
     line = run_files.command("evaluate", **_stage_flags(run))
-    if run.linear_stage or run.is_of_texts:
+    if run.linear_stage or run.tool != "pretrain":
         return line
-    linear = run_files.command("train_linear", run_dir=run.files.path)
+    linear = run_files.command("train_linear", **_stage_flags(run))
     return f"{linear} && {line}"
 
 
@@ -41,8 +41,11 @@ def reproduction(run: contents.Run) -> list[str]:
 
 
 def _stage_flags(run: contents.Run) -> dict[str, object]:
-    """The flags that name a run and the linear stage that is shown."""
+    """The flags that name a run, its module and its linear stage."""
     flags = {"run_dir": run.files.path}
     if run.linear_stage not in ("", "linear"):
         flags["linear_stage"] = run.linear_stage
+    architecture = run.settings.get("architecture", "")
+    if trust.names_module(architecture):  # every command repeats it
+        flags["architecture"] = architecture
     return flags

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from supcon_tf import exceptions, origins, run_files
+from supcon_tf import exceptions, origins, run_files, scores
 
 # Of what was evaluated, the first that is there is shown in figures.
 CLASSIFIERS = {
@@ -28,6 +28,7 @@ class Run:
       name: how the report calls the run.
       settings: the pretraining's settings as texts, by flag.
       is_of_texts: whether it is one of tools/finetune_text.py.
+      finetuning: finetune.json.
       class_names: in the order of the labels.
       epochs: the lines of the pretraining's metrics.jsonl.
       linear_stage: name of the linear stage's sub-directory, "" for none.
@@ -57,6 +58,9 @@ class Run:
         if stage is None and not owner.evaluation_file.exists():
             owner = files  # evaluated before it had a linear stage
         self.evaluation = owner.evaluation()
+        self.finetuning = files.finetuning()
+        if self.tool == "finetune":
+            self.evaluation = scores.as_linear(self.evaluation)
         self.predictions = run_files.read_arrays(owner.predictions_file)
         if self.predictions and self.predictions["labels"].ndim > 1:
             self.predictions = {}  # of several labels no one is mistaken
@@ -67,6 +71,11 @@ class Run:
         if stage is None or _is_of_stage(record, stage):
             self.card = record.get("card", {})
         self.outdated = _outdated(files, self.evaluation, record)
+
+    @property
+    def tool(self) -> str:
+        """The name of the tool that made it."""
+        return "finetune_text" if self.is_of_texts else self.files.tool
 
     @property
     def has_unseen_classes(self) -> bool:
@@ -101,8 +110,10 @@ class Run:
             "confusions": self.classifier("confusion_matrix"),
             "robustness": self.robustness(),
             "card": self.card,
-            # A run of no epochs has no more to come.
-            "epochs": self.epochs or self.settings.get("epochs") == "0",
+            # Where no epoch trained the network, no more are to come.
+            "epochs": self.epochs
+            or self.finetuning
+            or self.settings.get("epochs") == "0",
         }
         parts = {name for name in whole if whole[name]}
         parts |= self.samples.keys() | self.representations.keys()

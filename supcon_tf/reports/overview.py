@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 
 from supcon_tf import config, scores
@@ -21,12 +22,15 @@ _OBJECTIVES = {
 }
 _WITH_TEMPERATURE = ("supcon", "simclr", "bcl", "paco")
 _FIELDS = {
-    is_of_texts: {x.name: x for x in dataclasses.fields(kind)}
-    for is_of_texts, kind in (
-        (False, config.PretrainSettings),
-        (True, config.FinetuneTextSettings),
+    tool: {x.name: x for x in dataclasses.fields(kind)}
+    for tool, kind in (
+        ("pretrain", config.PretrainSettings),
+        ("finetune", config.FinetuneSettings),
+        ("finetune_text", config.FinetuneTextSettings),
     )
 }
+# An abbreviation is the end of no sentence, nor are three dots.
+_SENTENCE = re.compile(r"(.*?(?<!Sec)(?<!Eq)(?<!\.\.))\.(?: |$)", re.DOTALL)
 
 
 def describe(run: contents.Run) -> dict[str, object]:
@@ -105,9 +109,13 @@ def _training(run: contents.Run) -> str:
     """How long the encoder was trained, and with which loss."""
     known = run.settings
     planned = known.get("epochs", "?")
+    count = len(run.finetuning.get("candidates", ()))
     if planned == "0":
-        return "with random weights, not trained at all"
+        how = "with random weights, not trained at all"
+        return "frozen, with the weights that it came with" if count else how
     done = str(int(run.epochs[-1]["epoch"])) if run.epochs else planned
+    if count:
+        done = planned  # of each training, of which some may have none
     epochs = planned if done == planned else f"{done} of {planned}"
     objective = known.get("objective", "supcon")
     loss = objective.removesuffix("+ce")
@@ -116,7 +124,13 @@ def _training(run: contents.Run) -> str:
         how += f" at temperature {known['temperature']}"
     if objective.endswith("+ce"):
         how += " and cross-entropy together"
-    return f"trained for {epochs} epochs with {how}"
+    how = f"trained for {epochs} epochs with {how}"
+    if not count:
+        return how
+    return (
+        f"{run.finetuning['chosen']}, which validation images chose among "
+        f"{count} networks: the frozen one, and those {how}"
+    )
 
 
 def _uncertainties(runs: Sequence[contents.Run]) -> list[tuple[str, float]]:
@@ -136,9 +150,10 @@ def _uncertainties(runs: Sequence[contents.Run]) -> list[tuple[str, float]]:
 
 def _about(run: contents.Run, flag: str) -> str:
     """The first sentence of a flag's help."""
-    fields = _FIELDS[run.is_of_texts]
+    fields = _FIELDS[run.tool]
     known = fields[flag].metadata["help"] if flag in fields else ""
-    return known.split(". ")[0].removesuffix(".")
+    sentence = _SENTENCE.match(known)
+    return sentence[1] if sentence else known
 
 
 def _differs(runs: Sequence[contents.Run], flag: str) -> bool:
@@ -146,7 +161,7 @@ def _differs(runs: Sequence[contents.Run], flag: str) -> bool:
     values = {run.settings.get(flag) for run in runs}
     if len(runs) > 1:
         return len(values) > 1
-    fields = _FIELDS[runs[0].is_of_texts]
+    fields = _FIELDS[runs[0].tool]
     if flag not in fields:
         return True
     return values != {to_text(fields[flag].default)}

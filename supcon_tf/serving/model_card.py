@@ -130,8 +130,15 @@ def _training(run: runs.Run, record: Record) -> Lines:
     lines = {
         "Stage 1": _listed(vars(own), _RECIPE + tau),
         "Epochs done": f"{len(run.files.metrics())} of {own.epochs}",
-        "Checkpoint": record["checkpoints"]["encoder"]["name"] + best,
     }
+    if found := run.files.finetuning():
+        lines = {
+            "Network": f"{found['chosen']}, which "
+            f"{found['validation_images']:,} validation images chose among "
+            f"{len(found['candidates'])}",
+            "Tuned ones": lines["Stage 1"],
+        }
+    lines["Checkpoint"] = record["checkpoints"]["encoder"]["name"] + best
     if record["classifier"] == "linear":
         stage = record["settings"]["classifier"]
         lines["Linear stage"] = _listed(stage, _RECIPE)
@@ -143,6 +150,8 @@ def _measures(run: runs.Run, record: Record, results: Record) -> Lines:
         commands = _commands(run, record)[-2:]
         return {"All": "not measured", "Commands that measure": commands}
     own, paths = record["classifier"], _OF_SEVERAL
+    if run.files.tool == "finetune" and own == runs.STAGE_1:
+        own, results = "linear", scores.as_linear(results)
     if not run.is_multi_label:
         paths = _OF_ONE + _CORRUPTED * (not run.is_of_texts)
     count = results["test_examples"]

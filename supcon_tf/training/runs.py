@@ -409,9 +409,11 @@ def open_run(
     }
     directory = run_files.RunDirectory(path)
     if not directory.exists():
+        is_there = directory.path.exists()
+        found = "a folder without settings.flags" if is_there else "nothing"
         raise exceptions.InvalidValue(
-            f"{directory.path} must be a run directory of tools/pretrain.py or "
-            "tools/finetune_text.py, but has no settings.flags"
+            f"{directory.path} must be a run directory of tools/pretrain.py, "
+            f"tools/finetune.py or tools/finetune_text.py, got {found}"
         )
     tool = directory.tool
     kind = TextRun if directory.is_of_texts() else Run

@@ -126,6 +126,11 @@ def test_a_file_that_exists_is_kept(run_dir, server, images, tmp_path):
             predict("no export is looked for", images, **options)
 
 
+def test_a_run_without_an_export_is_named(images, tmp_path):
+    with pytest.raises(ValueError, match="a run with an export, .*, got .*/no"):
+        predict(tmp_path / "no", images)
+
+
 def test_wrong_names_are_errors_before_any_image(
     run_dir, server, images, tmp_path
 ):

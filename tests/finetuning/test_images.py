@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import re
 import shutil
 import signal
 import types
@@ -12,7 +13,7 @@ import pytest
 
 from supcon_tf import config, evaluation, finetuning
 from supcon_tf.evaluation import linear_probe
-from supcon_tf.finetuning import candidates
+from supcon_tf.finetuning import candidates, tuning
 from supcon_tf.training import representations, runs
 from tests import forks, workers
 
@@ -101,6 +102,15 @@ def test_resuming_a_finished_run_changes_nothing(run, settings, capsys):
         finetuning.finetune_images(other)
 
 
+def test_a_run_of_another_tool_does_not_go_on(settings, finished_run):
+    own = dataclasses.replace(
+        settings, run_dir=str(finished_run.path), resume=True
+    )
+    message = "a run of tools/finetune.py, got .*, one of tools/pretrain.py"
+    with pytest.raises(ValueError, match=message):
+        finetuning.finetune_images(own)
+
+
 KILLED = """
 import os, signal, sys
 from supcon_tf import config, finetuning, settings
@@ -165,9 +175,13 @@ def test_two_workers_end_like_one_device(run, settings, tmp_path):
         forks.Fork(ROOT / "tools/finetune.py", *flags, env=environment)
         for environment in workers.environments(2)
     ]
+    told = []
     for worker in both:
-        _, errors = worker.communicate()
+        output, errors = worker.communicate()
         assert worker.returncode == 0, errors[-2000:]
+        told.append(output)
+    assert re.search(r"linear top-1 +[01]\.\d", told[0])
+    assert "not run" not in told[0] and "stage 1" not in told[0]
     record = json.loads((tmp_path / "run/finetune.json").read_text())
     expected = {row["name"]: row for row in run.finetuning()["candidates"]}
     nll = {x["name"]: x["validation"]["nll"] for x in record["candidates"]}
@@ -180,6 +194,10 @@ def test_two_workers_end_like_one_device(run, settings, tmp_path):
         assert nll[name] == pytest.approx(loss, abs=1e-4)
     for name in ("evaluation.json", "report.html", "export/1"):
         assert (tmp_path / "run" / name).exists()
+    card = (tmp_path / "run/export/1/assets.extra/model_card.md").read_text()
+    chosen = f"{record['chosen']}, which 9 validation images chose among "
+    assert f"- Network: {chosen}{len(record['candidates'])}\n" in card
+    assert "Epochs done" not in card and "- Top-1 accuracy: " in card
 
 
 def test_a_folder_of_validation_images_chooses(
@@ -214,6 +232,20 @@ def test_minutes_bound_the_trainings(settings, tmp_path, capsys):
     assert len(run.finetuning()["candidates"]) == 1
     recorded = run.recorded(config.FinetuneSettings)
     assert recorded.epochs == 0 and recorded.minutes is None
+
+
+@pytest.mark.parametrize(("count", "first"), [(8, "part"), (32, "held")])
+def test_what_is_timed_is_traced(count, first):
+    """Few validation images are a batch of another size."""
+    search, seen = object.__new__(tuning.Tuning), []
+    search.settings = types.SimpleNamespace(batch_size=32)
+    search.held = types.SimpleNamespace(num_examples=count)
+    search.part = types.SimpleNamespace(num_examples=40)
+    search.judge = types.SimpleNamespace(
+        represent=seen.append, candidate=lambda name: name
+    )
+    search.frozen()
+    assert seen == [getattr(search, first), search.part]
 
 
 @pytest.mark.parametrize(

@@ -72,3 +72,10 @@ def test_bad_arguments_are_named():
         models.ClassifierModel(models.Encoder("vgg8"), 1)
     with pytest.raises(ValueError, match="`views` must be .batch, views, "):
         _model()(_views()[:, 0])
+    for loss in (
+        "sparse_categorical_crossentropy",
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    ):
+        message = r"`loss` must be .*CrossEntropyLoss\(\) is, got .parse"
+        with pytest.raises(ValueError, match=message):
+            _model().compile("sgd", loss)

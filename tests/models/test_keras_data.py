@@ -151,6 +151,13 @@ def test_views_are_refused_where_images_are_taken(kind):
         model(batch[:, 0])
 
 
+def test_a_path_is_no_tensor():
+    classifier = models.LinearClassifier(models.Encoder("vgg8", width=0.1), 4)
+    message = "`x` must be a tensor or .* supcon_tf.load .*, got photo.jpg"
+    with pytest.raises(ValueError, match=message):
+        classifier.predict("photo.jpg")
+
+
 def test_accuracy_is_that_of_projections_or_of_every_view(tmp_path):
     model = models.SupConModel(network(), models.ProjectionHead(8, (8,)))
     rule = "`metrics` must be of projections, as losses.ContrastiveAccuracy.. "

@@ -1,6 +1,7 @@
 """Encoders by name: every family of Keras' networks, and a user's own."""
 
 import sys
+import urllib.error
 
 import numpy as np
 import pytest
@@ -113,16 +114,25 @@ def test_a_function_of_ones_own(tmp_path, monkeypatch):
             models.named_encoder(name, 32)
 
 
-def test_weights_that_cannot_be_downloaded_name_the_file(monkeypatch, tmp_path):
+def test_weights_that_cannot_be_downloaded_name_the_file(
+    monkeypatch, tmp_path, capfd
+):
     monkeypatch.setenv("HOME", str(tmp_path))
 
     def unreachable(*_, **__):
-        raise OSError("no network")
+        raise urllib.error.URLError("no network")
 
-    monkeypatch.setattr("urllib.request.urlopen", unreachable)
-    message = "must find vgg16_.*_notop.h5 in .*keras/models, as Keras could"
+    # Keras has a name of its own for `urlopen`.
+    monkeypatch.setattr("urllib.request.OpenerDirector.open", unreachable)
+    message = (
+        r"must find vgg16_.*_notop.h5 in .*keras/models, .* download it "
+        r"\(no network\): put what is at https:.*_notop.h5 there"
+    )
     with pytest.raises(ValueError, match=message):
         models.imagenet_weights("keras:VGG16", 32)
+    with pytest.raises(ValueError, match="must find mobilenet_v2_weights"):
+        models.imagenet_weights("keras:MobileNetV2", 160)
+    assert "input_shape" not in capfd.readouterr().err  # a warning of Keras
     monkeypatch.setenv("no_proxy", "")
     monkeypatch.setenv("https_proxy", "http://me:secret@proxy.example:3128")
     message = "through the proxy proxy.example:3128 of https_proxy"

@@ -34,6 +34,43 @@ def test_a_run_in_words(settings, epochs, expected):
     assert pages.words(lead[0]) == said
 
 
+@pytest.mark.parametrize(
+    ("epochs", "chosen", "count", "expected"),
+    [
+        ("0", "frozen", 1, "frozen, with the weights that it came with."),
+        ("9", "frozen", 4,
+         "frozen, which validation images chose among 4 networks: the frozen "
+         "one, and those trained for 9 epochs with cross-entropy."),
+        ("9", "tuned at 0.01", 4, "tuned at 0.01, which validation images "),
+    ],
+)  # fmt: skip
+def test_a_fine_tuned_run_in_words(epochs, chosen, count, expected):
+    found = {"chosen": chosen, "candidates": [{}] * count}
+    run = run_files.bare_run(
+        settings={"architecture": "a:b", "epochs": epochs, "objective": "ce"},
+        finetuning=found,
+    )
+    text = pages.words(page.render([run]))
+    assert f"Encoder a:b, {expected}" in text
+    # No epoch is missing where none was to be.
+    assert "Learning curves. Not made yet" not in text
+
+
+def test_the_first_sentence_of_a_flag_is_whole():
+    flags = ("formulation", "batch_size", "normalize_representation")
+    run = run_files.bare_run(settings=dict.fromkeys(flags, "1"))
+    about = {row["flag"]: row["about"] for row in overview.settings([run])}
+    assert about["formulation"] == "L_out (Eq. 2) or L_in (Eq. 3)"
+    assert about["batch_size"].endswith("until an epoch has 4 steps")
+    assert about["normalize_representation"].endswith("as in Sec. 3.1")
+
+
+def test_commands_repeat_a_module():
+    run = run_files.bare_run(settings={"architecture": "mine:network"})
+    again = "tools/train_linear.py --run_dir=runs/run --architecture=mine:netwo"
+    assert again in pages.left_out(run)
+
+
 def test_numbers_that_matter_come_first():
     linear = {"top_1": 0.994, "ece": 0.02449, "nll": 0.5}
     run = run_files.bare_run(evaluation={"linear": linear})

@@ -51,7 +51,7 @@ def test_rows_on_stdout_and_what_failed_on_stderr(command, tmp_path):
     assert done.stdout.splitlines() == [
         "path,predicted_class,probability,top_1_class,top_1_probability,error",
         '3.png,"long, or so",0.5,"long, or so",0.5,',
-        'a/1.png,,,,,"assertion failed: [no image is empty, got one of] [0]"',
+        'a/1.png,,,,,"no image is empty, got one of 0"',
         "a/2.jpg,short,0.636363626,short,0.636363626,",
     ]
     assert done.returncode == 1

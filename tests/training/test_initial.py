@@ -89,7 +89,14 @@ def test_the_stem_stays_at_another_size(tiny_settings):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"init_from": "nowhere"}, "nowhere must be a run directory"),
+        (
+            {"init_from": "nowhere"},
+            "nowhere must be a run .* tools/finetune.py or .*, got nothing",
+        ),
+        (
+            {"init_from": "tests"},
+            "tests must be a run .*, got a folder without settings.flags",
+        ),
         (
             {"init_from": "", "width": 0.5},
             "--width must be left out with --ini",
