@@ -9,17 +9,6 @@ from supcon_tf import config, scores
 from supcon_tf.reports import contents, numbers
 from supcon_tf.settings import to_text
 
-_OBJECTIVES = {
-    "supcon": "the supervised contrastive loss",
-    "simclr": "the SimCLR loss, which ignores labels,",
-    "npairs": "the N-pairs loss",
-    "triplet": "the triplet loss",
-    "bcl": "the balanced contrastive loss",
-    "paco": "the parametric contrastive loss",
-    "ce": "cross-entropy",
-    "max_margin": "the large-margin softmax loss",
-}
-_WITH_TEMPERATURE = ("supcon", "simclr", "bcl", "paco")
 _FIELDS = {
     is_of_texts: {x.name: x for x in dataclasses.fields(kind)}
     for is_of_texts, kind in (
@@ -111,8 +100,10 @@ def _training(run: contents.Run) -> str:
     epochs = planned if done == planned else f"{done} of {planned}"
     objective = known.get("objective", "supcon")
     loss = objective.removesuffix("+ce")
-    how = _OBJECTIVES.get(loss, loss)
-    if loss in _WITH_TEMPERATURE and "temperature" in known:
+    # A run of another version may have a loss that this one lacks.
+    traits = config.OBJECTIVES.get(loss, config.Objective(loss, ""))
+    how = traits.title
+    if traits.has_temperature and "temperature" in known:
         how += f" at temperature {known['temperature']}"
     if objective.endswith("+ce"):
         how += " and cross-entropy together"

@@ -126,7 +126,7 @@ def _training(run: runs.Run, record: Record) -> Lines:
     own = run.settings
     best = ", the best epoch on validation" * run.is_of_texts
     # Other losses have none, whatever the flag.
-    tau = " temperature" * (own.loss in ("supcon", "simclr", "bcl", "paco"))
+    tau = " temperature" * own.traits.has_temperature
     lines = {
         "Stage 1": _listed(vars(own), _RECIPE + tau),
         "Epochs done": f"{len(run.files.metrics())} of {own.epochs}",
