@@ -49,7 +49,8 @@ def examples(runs: Sequence[contents.Run]) -> str:
 
 def results(runs: Sequence[contents.Run]) -> dict[str, object]:
     """The numbers that matter first, and all of them."""
-    rows = numbers.score_rows(runs, [*scores.SCORES, *numbers.recalls(runs)])
+    recalls = map(scores.recall_at, numbers.depths(runs))
+    rows = numbers.score_rows(runs, [*scores.SCORES, *recalls])
     test_sets = {
         (x.get("dataset"), x.get("test_examples"), run.test_class_names)
         for run in runs
