@@ -196,7 +196,11 @@ class AugmentationSettings(Settings):
     randaugment_magnitude: float = setting(10.0, at_least=0, at_most=10)
     """RandAugment: level of all operations."""
     randaugment_operations: int = setting(
-        16, must=("be 14 or 16, got {}", lambda number: number in (14, 16))
+        16,
+        must=(
+            f"be {' or '.join(map(str, defaults.RAND_AUGMENT))}, got {{}}",
+            lambda number: number in defaults.RAND_AUGMENT,
+        ),
     )
     """RandAugment: how many operations to draw from; 16 and the identity as in
     the released code, or the 14 of its paper."""
