@@ -34,7 +34,8 @@ BELOW = {
     "tracing": set(),
     "trust": {"flagfiles"},
     "command_line": {"flagfiles", "settings", "trust"},
-    "config": {"defaults", "rows", "run_files", "settings"},
+    "config": {"datasets", "defaults", "rows", "run_files", "settings"},
+    "datasets": {"rows"},
     "rows": {"files"},
     "outputs": {"files", "locks"},
     "run_files": {
@@ -62,6 +63,7 @@ BELOW = {
     "augment": {"defaults", "keras_2", "tracing"},
     "data": {
         "augment",
+        "datasets",
         "defaults",
         "listening",
         "files",
