@@ -102,9 +102,9 @@ def _training(run: contents.Run) -> str:
     objective = known.get("objective", "supcon")
     loss = objective.removesuffix("+ce")
     # A run of another version may have a loss that this one lacks.
-    traits = config.OBJECTIVES.get(loss, config.Objective(loss, ""))
-    how = traits.title
-    if traits.has_temperature and "temperature" in known:
+    traits = config.OBJECTIVES.get(loss)
+    how = traits.title if traits else loss
+    if traits and traits.has_temperature and "temperature" in known:
         how += f" at temperature {known['temperature']}"
     if objective.endswith("+ce"):
         how += " and cross-entropy together"
