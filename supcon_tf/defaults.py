@@ -1,4 +1,4 @@
-"""Numbers that several rooms share."""
+"""Numbers and lists that several rooms share."""
 
 TEMPERATURE = 0.1  # tau, the paper's
 MOST_CHANNELS = 16  # of images, in arrays, operations and encoders
@@ -8,4 +8,16 @@ SIM_AUGMENT = {
     "strength": 0.25,
     "warp_probability": 0.0,
     "blur_probability": 0.0,
+}
+_PAPERS_OPERATIONS = (
+    *("Identity", "AutoContrast", "Equalize", "Rotate", "Solarize", "Color"),
+    *("Posterize", "Contrast", "Brightness", "Sharpness"),
+    *("ShearX", "ShearY", "TranslateX", "TranslateY"),
+)
+# What `RandAugment(num_operations=...)` draws from, all equally often. 14: the
+# list of its paper, Sec. 3, with the identity. 16: that of the released code,
+# which counts its identity apart.
+RAND_AUGMENT = {
+    14: _PAPERS_OPERATIONS,
+    16: (*_PAPERS_OPERATIONS, "Invert", "SolarizeAdd", "Cutout"),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +23,10 @@ class Score:
       short: what a table of text calls it.
       better: "higher" or "lower"; None where neither is better by itself.
       unit: "share" is in [0, 1], "percent" in percent, "number" has no unit.
+      tables: which of the tables have it beside the page of a report, which
+        has all: "text", what tools print; "space", of the representations; and
+        the model card of a run whose examples have "one" or "several" labels,
+        or classes "unseen" in training.
     """
 
     path: str
@@ -32,6 +36,7 @@ class Score:
     short: str
     better: str | None
     unit: str
+    tables: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -39,28 +44,29 @@ class Score:
         return f"{self.of} {self.short}".strip()
 
 
-# By how a path ends: `short`, `better` and `unit`, the same for any classifier
-# and any examples.
+# By keys of a path: `short`, `better` and `unit`, the same for any classifier
+# and any examples. Tables have the measures of a classifier in this order.
 _MEASURES = {
+    "map": ("mAP", "higher", "share"),
+    "map_11_point": ("mAP, 11 points", "higher", "share"),
+    "micro_f1": ("micro F1", "higher", "share"),
+    "exact_match": ("exact match", "higher", "share"),
     "clean.top_1": ("top-1, clean", "higher", "share"),
     "top_1": ("top-1", "higher", "share"),
     "top_5": ("top-5", "higher", "share"),
+    "shots.many": ("many-shot", "higher", "share"),
+    "shots.medium": ("medium-shot", "higher", "share"),
+    "shots.few": ("few-shot", "higher", "share"),
+    "shots.mean": ("mean of classes", "higher", "share"),
+    "parent_top_1": ("parent top-1", "higher", "share"),
+    "mistakes_inside_parent": ("mistakes inside parent", "higher", "share"),
     "ece": ("ECE", "lower", "number"),
     "nll": ("NLL", "lower", "number"),
     "brier": ("Brier", "lower", "number"),
     "macro_f1": ("macro F1", "higher", "share"),
     "mcc": ("MCC", "higher", "number"),
+    "recall_at": ("recall@k", "higher", "share"),
     "map_at_r": ("mAP@R", "higher", "share"),
-    "map": ("mAP", "higher", "share"),
-    "map_11_point": ("mAP, 11 points", "higher", "share"),
-    "micro_f1": ("micro F1", "higher", "share"),
-    "parent_top_1": ("parent top-1", "higher", "share"),
-    "mistakes_inside_parent": ("mistakes inside parent", "higher", "share"),
-    "shots.many": ("many-shot", "higher", "share"),
-    "shots.medium": ("medium-shot", "higher", "share"),
-    "shots.few": ("few-shot", "higher", "share"),
-    "shots.mean": ("mean of classes", "higher", "share"),
-    "exact_match": ("exact match", "higher", "share"),
     "mean_corruption_error_unnormalized": (
         "mean corruption error (plain)",
         "lower",
@@ -74,6 +80,11 @@ _MEASURES = {
     "alignment": ("alignment", None, "number"),
     "uniformity": ("uniformity", None, "number"),
 }
+# What a path begins with, in the order of tables.
+_PARTS = (
+    *("validation", "linear", "pretrained", "knn", "prototype"),
+    *("knn_among_test", "retrieval", "corruptions", "representations"),
+)
 
 
 def value_at(results: object, path: str) -> float | None:
@@ -89,14 +100,31 @@ def recall_at(k: int) -> Score:
     meaning = f"one of the {k} most similar is"
     if k == 1:
         meaning = "the most similar other test example is of the same class"
-    return Score(path, name.title(), meaning, "", name, "higher", "share")
+    score = _score(path, name.title(), meaning, tables="text one unseen space")
+    return dataclasses.replace(score, short=name)
+
+
+def table(name: str, recalls: Iterable[int] = (1,)) -> list[Score]:
+    """The scores of one of `Score.tables`, by classifier and measure.
+
+    `recalls` are the k of recall@k that are among them.
+    """
+    rows = (*SCORES, *map(recall_at, recalls))
+    return sorted((row for row in rows if name in row.tables), key=_rank)
+
+
+def _rank(score: Score) -> tuple[int, int]:
+    """Where a score stands in a table; what is not in _PARTS comes last."""
+    order = [*_PARTS, score.path.partition(".")[0]]
+    measures = [*_MEASURES, _measure(score.path)]
+    return order.index(order[-1]), measures.index(measures[-1])
 
 
 def find(path: str) -> Score:
     """The score at a path of evaluation.json, keys with dots between.
 
     The table lacks some, such as the ECE at one severity. Their names are the
-    words of the path, the rest is that of scores whose paths end alike: any
+    words of the path, the rest is that of scores of the same measure: any
     ECE is better lower. Where there is none, neither is better.
     """
     start, _, key = path.rpartition(".")
@@ -110,23 +138,37 @@ def find(path: str) -> Score:
     return dataclasses.replace(unnamed, title=unnamed.label)
 
 
-def _score(path: str, title: str, meaning: str = "", of: str = "") -> Score:
-    """A score with what the end of its path says."""
-    for end, known in _MEASURES.items():
-        if f".{path}".endswith(f".{end}"):
-            return Score(path, title, meaning, of, *known)
+def _measure(path: str) -> str | None:
+    """The measure in a path; None where there is none."""
+    return next((key for key in _MEASURES if f".{key}." in f".{path}."), None)
+
+
+def _score(
+    path: str,
+    title: str,
+    meaning: str = "",
+    of: str = "",
+    tables: str = "text",
+) -> Score:
+    """A score with what its path says."""
     short = path.rpartition(".")[2].replace("_", " ")
-    return Score(path, title, meaning, of, short, None, "share")
+    traits = _MEASURES.get(_measure(path), (short, None, "share"))
+    return Score(path, title, meaning, of, *traits, tuple(tables.split()))
 
 
 def _both(
-    path: str, title: str, meaning: str, of: str = ""
+    path: str, title: str, meaning: str, tables: str = "linear"
 ) -> tuple[Score, Score]:
-    """A score of the linear classifier, and that of stage 1's classifier."""
-    together = f"{title}, trained together"
+    """A score of the linear classifier, and that of stage 1's classifier.
+
+    Of `tables`, "linear" and "pretrained" mean the text with that one alone.
+    """
+    of = "linear" if path.startswith("{}") else ""
+    alone, together = path.format("linear"), path.format("pretrained")
+    of_stage_1 = f"{title}, trained together", meaning, "stage 1"
     return (
-        _score(path.format("linear"), title, meaning, of),
-        _score(path.format("pretrained"), together, meaning, "stage 1"),
+        _score(alone, title, meaning, of, tables.replace("linear", "text")),
+        _score(together, *of_stage_1, tables.replace("pretrained", "text")),
     )
 
 
@@ -136,157 +178,168 @@ KEY_SCORES = (
         "{}.top_1",
         "Top-1 accuracy",
         "share of test examples whose most probable class is the right one",
-        "linear",
+        "text one",
     ),
     *_both(
         "{}.map",
         "Mean average precision",
         "of the labels, each by the ranking of its probabilities",
-        "linear",
+        "text several",
     ),
     _score(
         "knn.top_1",
         "k-NN accuracy",
         "when the most similar training examples vote on the class",
         "k-NN",
+        tables="text one space",
     ),
     _score(
         "knn_among_test.top_1",
         "k-NN among the test examples",
         "when the other test examples vote, of classes that training never saw",
         "k-NN among test",
+        tables="text unseen",
     ),
     *_both(
         "{}.ece",
         "Calibration error (ECE)",
         "how far confidence is from accuracy on average; 0 is perfect",
-        "linear",
+        "text one several",
     ),
     *_both(
         "corruptions.{}.mean_corruption_error_unnormalized",
         "Error on corrupted images",
         "plain mean over all corruptions and severities, not an mCE",
+        "linear one",
     ),
     *_both(
         "corruptions.{}.mce",
         "mCE",
         "mean over the corruptions of the error in percent of a reference's",
+        "linear one",
     ),
     _score(
         "retrieval.map_at_r",
         "Retrieval (mAP@R)",
         "how much of a test example's class comes first when the others are "
         "sorted by similarity",
+        tables="text one unseen space",
     ),
 )
 # In the order of a report.
 SCORES = (
     *KEY_SCORES,
+    _score(
+        "validation.top_1",
+        "Validation accuracy",
+        "of the examples by which the best epoch is chosen",
+        "validation",
+    ),
     *_both(
         "{}.top_5",
         "Top-5 accuracy",
         "share whose right class is among the five most probable",
-        "linear",
+        "linear one",
     ),
-    _score("knn.top_5", "k-NN, top-5", of="k-NN"),
-    _score("knn.map", "k-NN, mean average precision", of="k-NN"),
+    _score("knn.top_5", "k-NN, top-5", of="k-NN", tables=""),
+    _score(
+        "knn.map",
+        "k-NN, mean average precision",
+        of="k-NN",
+        tables="text several",
+    ),
     *_both(
         "{}.map_11_point",
         "Mean average precision of VOC 2007",
         "the highest precision at eleven levels of recall",
-        "linear",
     ),
     *_both(
         "{}.micro_f1",
         "Micro F1",
         "of all labels of all examples together, predicted from 0.5 on",
-        "linear",
+        "linear several",
     ),
     *_both(
         "{}.exact_match",
         "Exact match",
         "share of test examples whose labels are all right, and no others",
-        "linear",
+        "several",
     ),
     _score(
         "knn_majority.top_1",
         "k-NN, majority vote",
         "the neighbours' votes count the same, whatever their similarity",
         "k-NN majority",
+        tables="",
     ),
     _score(
         "knn_leave_one_out.top_1",
         "k-NN on the training examples",
         "each classified by the others: to choose k by",
         "k-NN leave-one-out",
+        tables="",
     ),
     _score(
         "prototype.top_1",
         "Prototype accuracy",
         "when the nearest class mean decides",
         "prototype",
+        tables="text one space",
     ),
     *_both(
         "{}.shots.mean",
         "Mean accuracy of the classes",
         "each class weighs the same, however many training images it has",
-        "linear",
     ),
     *_both(
         "{}.shots.many",
         "Accuracy, many-shot classes",
         "classes with more than 100 training images, or as --shots says",
-        "linear",
     ),
     *_both(
         "{}.shots.medium",
         "Accuracy, medium-shot classes",
         "classes between the two",
-        "linear",
     ),
     *_both(
         "{}.shots.few",
         "Accuracy, few-shot classes",
         "classes with fewer than 20 training images, or as --shots says",
-        "linear",
     ),
     *_both(
         "{}.hierarchy.parent_top_1",
         "Accuracy of the parent",
         "share whose predicted class has the right parent",
-        "linear",
     ),
     *_both(
         "{}.hierarchy.mistakes_inside_parent",
         "Mistakes inside the parent",
         "share of the wrong predictions that have the right parent",
-        "linear",
     ),
     *_both(
         "{}.nll",
         "Negative log-likelihood",
         "in nats; grows with confident mistakes",
-        "linear",
     ),
     *_both(
         "{}.brier",
         "Brier score",
         "squared error of the probabilities, 2 at most",
-        "linear",
+        "",
     ),
     *_both(
         "{}.macro_f1",
         "Macro F1",
         "mean over the classes of the harmonic mean of precision and recall",
-        "linear",
+        "pretrained",
     ),
     *_both(
         "{}.mcc",
         "Matthews correlation (MCC)",
         "between labels and predictions; 0 is chance, 1 is perfect",
-        "linear",
+        "pretrained",
     ),
-    _score("knn.ece", "k-NN ECE", of="k-NN"),
+    _score("knn.ece", "k-NN ECE", of="k-NN", tables=""),
     *_both(
         "corruptions.{}.relative_mce",
         "Relative mCE",
@@ -296,21 +349,25 @@ SCORES = (
         "corruptions.{}.mean_ece",
         "Calibration error on corrupted images",
         "mean ECE over all corruptions and severities",
+        "",
     ),
     *_both(
         "corruptions.{}.clean.top_1",
         "Accuracy on clean images",
         "the same test images, before corruption",
+        "",
     ),
     _score(
         "representations.alignment",
         "Alignment",
         "mean squared distance between examples of a class; smaller is tighter",
+        tables="space",
     ),
     _score(
         "representations.uniformity",
         "Uniformity",
         "how evenly all examples spread over the sphere; lower is more even",
+        tables="space",
     ),
 )
 

@@ -37,7 +37,8 @@ BELOW = {
     "tracing": set(),
     "trust": {"flagfiles"},
     "command_line": {"flagfiles", "settings", "trust"},
-    "config": {"defaults", "rows", "run_files", "settings"},
+    "config": {"datasets", "defaults", "rows", "run_files", "settings"},
+    "datasets": {"rows"},
     "rows": {"files"},
     "outputs": {"files", "locks"},
     "run_files": {
@@ -65,6 +66,7 @@ BELOW = {
     "augment": {"defaults", "keras_2", "tracing"},
     "data": {
         "augment",
+        "datasets",
         "defaults",
         "listening",
         "files",

@@ -3,6 +3,7 @@
 import pytest
 
 from supcon_tf import scores
+from tests import score_rows
 
 
 def test_paths_are_different_and_words_are_there():
@@ -14,6 +15,32 @@ def test_paths_are_different_and_words_are_there():
         assert score.label and score.title
         assert score.better in ("higher", "lower", None)
         assert score.unit in ("share", "percent", "number")
+        assert {*score.tables} <= TABLES
+
+
+TABLES = {"text", "one", "several", "unseen", "space", "linear", "pretrained"}
+
+
+def test_a_table_goes_by_classifier_and_measure():
+    paths = [score.path for score in scores.table("one", recalls=(1, 5))]
+    assert [path for path in paths if "pretrained" not in path] == [
+        "linear.top_1",
+        "linear.top_5",
+        "linear.ece",
+        "knn.top_1",
+        "prototype.top_1",
+        "retrieval.recall_at.1",
+        "retrieval.recall_at.5",
+        "retrieval.map_at_r",
+        "corruptions.linear.mean_corruption_error_unnormalized",
+        "corruptions.linear.mce",
+    ]
+
+
+def test_a_score_without_a_row_is_noticed():
+    results = {"test_examples": 9, "linear": {"top_1": 0.5, "kappa": 0.5}}
+    with pytest.raises(AssertionError, match="linear.kappa"):
+        score_rows.check(results)
 
 
 @pytest.mark.parametrize(

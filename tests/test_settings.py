@@ -257,7 +257,7 @@ BROKEN = [
     ({"objective": "ce", "label_smoothing": 1.0}, "at most 0.9999, got 1.0"),
     ({"objective": "npairs", "softmax_scale": 5.0}, "npairs: only max_margin"),
     ({"data_service": "grpc://h:1", "auto_shard": "file"}, "must be element"),
-    ({"objective": "bcl", "mixing": "mixup"}, "only ce, supcon, supcon.ce can"),
+    ({"objective": "bcl", "mixing": "mixup"}, "only supcon, ce, supcon.ce can"),
     ({"positives": "soft"}, "must be any, all or jaccard with --mixing=none"),
     (
         {"mixing": "cutmix", "positives": "any"},

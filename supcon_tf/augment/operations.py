@@ -17,10 +17,6 @@ from supcon_tf import exceptions
 from supcon_tf.augment import affine, color, dispatch, tones
 
 MAX_LEVEL = 10.0
-SIGNED = ("Rotate", "ShearX", "ShearY", "TranslateX", "TranslateY")
-# Where the argument stands in the matrix (a, b, c, d, e, f) of a transform.
-_ENTRIES = {"ShearX": 1, "TranslateX": 2, "ShearY": 3, "TranslateY": 5}
-
 Step = tuple[str, float]
 
 
@@ -60,22 +56,7 @@ def argument(name: str, level: float, side: int, ranges: Ranges) -> float:
     exceptions.require(
         0.0 <= level <= MAX_LEVEL, "`level` must be in [0, 10]", level
     )
-    share = level / MAX_LEVEL
-    few, many = ranges.posterize
-    return {
-        "Posterize": max(1, few + int(share * (many - few))),
-        "Solarize": int(share * 256),
-        "SolarizeAdd": int(share * 110),
-        "Rotate": share * 30.0,
-        "ShearX": share * 0.3,
-        "ShearY": share * 0.3,
-        "TranslateX": share * ranges.translate * side,
-        "TranslateY": share * ranges.translate * side,
-        "Cutout": int(share * ranges.cutout * side),
-        **dict.fromkeys(
-            ("Color", "Contrast", "Brightness", "Sharpness"), 0.1 + share * 1.8
-        ),
-    }.get(name, 0.0)
+    return OPERATIONS[name].argument(level / MAX_LEVEL, side, ranges)
 
 
 def apply(
@@ -106,15 +87,16 @@ def apply(
     side = min(images.shape[1:3])
     names = [name for name, _ in steps]
     arguments = [argument(*step, side, ranges) for step in steps]
-    kinds = list(dict.fromkeys(_KIND_OF[name] for name in names))
-    places = [kinds.index(_KIND_OF[name]) for name in names]
+    operations = [OPERATIONS[name] for name in names]
+    kinds = list(dict.fromkeys(operation.kind for operation in operations))
+    kind_indices = [kinds.index(operation.kind) for operation in operations]
     numbers = [NAMES.index(name) for name in names]
     flips = [-2.0 if name in SIGNED else 0.0 for name in names]
     signs = 1.0 + tf.gather(flips, choices) * tf.cast(
         draws[:, 0] < 0.5, tf.float32
     )
     return dispatch.dispatch(
-        tf.gather(places, choices),
+        tf.gather(kind_indices, choices),
         [functools.partial(kind, fill=fill) for kind in kinds],
         images,
         tf.gather(numbers, choices),
@@ -148,8 +130,9 @@ def _move(
     """Rotations, shears and translations in one transform."""
     height, width = images.shape[1:3]
     entries = np.zeros([len(NAMES), 6])
-    for name, entry in _ENTRIES.items():
-        entries[NAMES.index(name), entry] = 1.0
+    for number, operation in enumerate(OPERATIONS.values()):
+        if operation.entry is not None:
+            entries[number, operation.entry] = 1.0
     turned = tf.cast(numbers == NAMES.index("Rotate"), tf.float32)
     matrices = affine.rotation_matrices(arguments * turned, height, width)
     moves = tf.cast(arguments, tf.float64)[:, tf.newaxis]
@@ -170,20 +153,68 @@ def _cut_out(
     return affine.cutout(images, centers, tf.cast(arguments, tf.int32), fill)
 
 
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """What a policy calls by its name.
+
+    Attributes:
+      kind: what does it to a batch; operations of one kind run together.
+      argument: takes a level as a share of the largest, the shorter side of
+        the images and `Ranges`.
+      caption: how its argument is written; "" where there is none.
+      is_signed: whether half of the arguments become negative.
+      entry: where the argument stands in the matrix (a, b, c, d, e, f) of a
+        transform.
+    """
+
+    kind: _Kind
+    argument: Callable[[float, int, Ranges], float] = lambda *_: 0.0
+    caption: str = ""
+    is_signed: bool = False
+    entry: int | None = None
+
+
+def _bits(share: float, _: int, ranges: Ranges) -> int:
+    few, many = ranges.posterize
+    return max(1, few + int(share * (many - few)))
+
+
 _solarize = _with(tones.solarize)
-_KIND_OF = {
-    "Identity": _without(dispatch.keep),
-    "AutoContrast": _without(tones.auto_contrast),
-    "Equalize": _without(tones.equalize),
-    "Invert": _solarize,  # its argument 0 is the threshold that inverts all
-    "Posterize": _with(tones.posterize),
-    "Solarize": _solarize,
-    "SolarizeAdd": _with(tones.solarize_add),
-    "Color": _with(color.adjust_saturation),
-    "Contrast": _with(color.adjust_contrast),
-    "Brightness": _with(color.adjust_brightness),
-    "Sharpness": _with(color.adjust_sharpness),
-    **dict.fromkeys(SIGNED, _move),
-    "Cutout": _cut_out,
+_factor = lambda share, *_: 0.1 + share * 1.8, "× {:.2f}"
+_shear = lambda share, *_: share * 0.3, "{:.2f}", True
+_shift = (
+    lambda share, side, ranges: share * ranges.translate * side,
+    "{:.1f} px",
+    True,
+)
+OPERATIONS = {
+    "Identity": Operation(_without(dispatch.keep)),
+    "AutoContrast": Operation(_without(tones.auto_contrast)),
+    "Equalize": Operation(_without(tones.equalize)),
+    "Invert": Operation(_solarize),  # 0 is the threshold that inverts all
+    "Posterize": Operation(_with(tones.posterize), _bits, "{:.0f}-bit"),
+    "Solarize": Operation(
+        _solarize, lambda share, *_: int(share * 256), "≥ {:.0f}"
+    ),
+    "SolarizeAdd": Operation(
+        _with(tones.solarize_add),
+        lambda share, *_: int(share * 110),
+        "+{:.0f}",
+    ),
+    "Color": Operation(_with(color.adjust_saturation), *_factor),
+    "Contrast": Operation(_with(color.adjust_contrast), *_factor),
+    "Brightness": Operation(_with(color.adjust_brightness), *_factor),
+    "Sharpness": Operation(_with(color.adjust_sharpness), *_factor),
+    "Rotate": Operation(_move, lambda share, *_: share * 30.0, "{:.0f}°", True),
+    "ShearX": Operation(_move, *_shear, entry=1),
+    "ShearY": Operation(_move, *_shear, entry=3),
+    "TranslateX": Operation(_move, *_shift, entry=2),
+    "TranslateY": Operation(_move, *_shift, entry=5),
+    "Cutout": Operation(
+        _cut_out,
+        lambda share, side, ranges: int(share * ranges.cutout * side),
+        "± {:.0f} px",
+    ),
 }
-NAMES = tuple(_KIND_OF)
+NAMES = tuple(OPERATIONS)
+SIGNED = tuple(name for name in NAMES if OPERATIONS[name].is_signed)

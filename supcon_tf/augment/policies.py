@@ -20,6 +20,7 @@ from supcon_tf.augment import (
     tables,
     warp,
 )
+from supcon_tf.defaults import RAND_AUGMENT
 
 # Draws of an operation: whether at all, and those of `operations.apply`.
 _DRAWS = 4
@@ -189,14 +190,14 @@ class RandAugment(_Policy):
             self.magnitude,
         )
         exceptions.require(
-            self.num_operations in tables.RAND_AUGMENT,
-            "`num_operations` must be 14 or 16",
+            self.num_operations in RAND_AUGMENT,
+            f"`num_operations` must be {' or '.join(map(str, RAND_AUGMENT))}",
             self.num_operations,
         )
         self.fill = affine.check_fill(self.fill)
 
     def _augment(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-        names = tables.RAND_AUGMENT[self.num_operations]
+        names = RAND_AUGMENT[self.num_operations]
         steps = [(name, self.magnitude) for name in names]
         draws = randomness.uniform(
             seeds,

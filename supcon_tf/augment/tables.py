@@ -1,6 +1,7 @@
 """The published tables: which operations, how often and how strong.
 
-`operations.py` knows what the names and levels mean.
+`operations.py` knows what the names and levels mean; the lists of RandAugment
+are in `supcon_tf/defaults.py`, where `config` reads their lengths.
 """
 
 from __future__ import annotations
@@ -152,19 +153,6 @@ AUTO_AUGMENT = {
     "svhn": (_parse(_SVHN), _SEARCHED),
 }
 
-_PAPER_OPERATIONS = (
-    *("Identity", "AutoContrast", "Equalize", "Rotate", "Solarize", "Color"),
-    *("Posterize", "Contrast", "Brightness", "Sharpness"),
-    *("ShearX", "ShearY", "TranslateX", "TranslateY"),
-)
-
-# What `RandAugment(num_operations=...)` draws from, all equally often. 14: the
-# list of its paper, Sec. 3, with the identity. 16: that of the released code,
-# which counts its identity apart.
-RAND_AUGMENT = {
-    14: _PAPER_OPERATIONS,
-    16: (*_PAPER_OPERATIONS, "Invert", "SolarizeAdd", "Cutout"),
-}
 RAND_AUGMENT_RANGES = Ranges(
     posterize=(0, 4), translate=100 / 224, cutout=40 / 224
 )

@@ -22,6 +22,7 @@ from supcon_tf.config.export import (
 )
 from supcon_tf.config.finetune import FinetuneSettings
 from supcon_tf.config.images import AugmentationSettings, DataSettings
+from supcon_tf.config.objectives import OBJECTIVES
 from supcon_tf.config.running import (
     CheckpointSettings,
     DataServiceSettings,

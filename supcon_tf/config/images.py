@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import defaults, exceptions, rows
+from supcon_tf import datasets, defaults, exceptions
 from supcon_tf.settings import Settings, setting
 
-_IN_FILES = "folder", "manifest", "tfrecord"
+# Arguments of `data.load` that few kinds take: why others do not, and settings.
+_RARE_ARGUMENTS = (
+    ("channels", "which is read as RGB", "channels"),
+    ("tfds_split", "which is no set of TFDS", "train_split", "test_split"),
+    ("data_dir", "which are embedded", "data_dir"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,8 +71,7 @@ class DataSettings(Settings):
         if self.dataset is None:
             dataset = self.DEFAULT_DATASET
             if self.data_dir:
-                is_file = self.data_dir.endswith(rows.SUFFIXES)
-                dataset = "manifest" if is_file else "folder"
+                dataset = datasets.name_by_path(self.data_dir, "folder")
             object.__setattr__(self, "dataset", dataset)
         super().__post_init__()
 
@@ -76,28 +80,19 @@ class DataSettings(Settings):
             raise exceptions.InvalidValue(
                 "--data_dir or --dataset must be given"
             )
-        if not self.dataset.startswith("tfds:"):
+        # `data.load` says which kinds there are.
+        other = datasets.Kind(needs_path=False)
+        kind = datasets.KINDS.get(datasets.name_of_kind(self.dataset), other)
+        where = f"with --dataset={self.dataset}"
+        for argument, reason, *names in _RARE_ARGUMENTS:
+            if argument not in kind.takes:
+                self._check_left_out(f"{where}, {reason}", *names)
+        if kind.needs_path and not self.data_dir:
+            raise exceptions.InvalidValue(f"--data_dir must be given {where}")
+        if not (kind.skips_images or self.SKIPS_RECORDS):
             self._check_left_out(
-                f"with --dataset={self.dataset}, which is read as RGB",
-                "channels",
-            )
-            self._check_left_out(
-                f"with --dataset={self.dataset}, which is no set of TFDS",
-                "train_split",
-                "test_split",
-            )
-        if self.dataset in _IN_FILES and not self.data_dir:
-            raise exceptions.InvalidValue(
-                f"--data_dir must be given with --dataset={self.dataset}"
-            )
-        if self.dataset == "digits" and self.data_dir:
-            self._check_left_out(
-                "with --dataset=digits, which are embedded", "data_dir"
-            )
-        if self.dataset == "tfrecord" and not self.SKIPS_RECORDS:
-            self._check_left_out(
-                "with --dataset=tfrecord: tools/make_tfrecords.py, with this "
-                "flag, writes the files anew without the bad images",
+                f"{where}: tools/make_tfrecords.py, with this flag, writes the "
+                "files anew without the bad images",
                 "skip_bad_images",
             )
         if self.skip_bad_images and not self.check_images:
@@ -196,7 +191,11 @@ class AugmentationSettings(Settings):
     randaugment_magnitude: float = setting(10.0, at_least=0, at_most=10)
     """RandAugment: level of all operations."""
     randaugment_operations: int = setting(
-        16, must=("be 14 or 16, got {}", lambda number: number in (14, 16))
+        16,
+        must=(
+            f"be {' or '.join(map(str, defaults.RAND_AUGMENT))}, got {{}}",
+            lambda number: number in defaults.RAND_AUGMENT,
+        ),
     )
     """RandAugment: how many operations to draw from; 16 and the identity as in
     the released code, or the 14 of its paper."""

@@ -7,14 +7,106 @@ import dataclasses
 from supcon_tf import defaults, exceptions
 from supcon_tf.settings import Settings, setting
 
-OF_PROJECTIONS = ("supcon", "simclr", "npairs", "triplet", "bcl", "paco")
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """What a loss of stage 1 takes, and the words for it.
+
+    Attributes:
+      title: what a report calls it.
+      summary: its numbers, with settings in braces, as a run prints them.
+      takes: what it is computed from: "projections", or the classifier's
+        "logits" or "cosines".
+      uses_labels: False where views of an image are the only positives.
+      has_temperature: whether --temperature divides its similarities, and
+        multiplies it with --scale_by_temperature.
+      has_centres: whether it learns a centre for each class.
+      has_chance_level: whether `training.chance` knows its level.
+      takes_soft_labels: whether --mixing goes with it, and with it + ce.
+      takes_label_sets: whether images may have several labels, likewise.
+    """
+
+    title: str
+    summary: str
+    takes: str = "projections"
+    uses_labels: bool = True
+    has_temperature: bool = False
+    has_centres: bool = False
+    has_chance_level: bool = False
+    takes_soft_labels: bool = False
+    takes_label_sets: bool = False
+
+
+OBJECTIVES = {
+    "supcon": Objective(
+        "the supervised contrastive loss",
+        "L_{formulation}, temperature {temperature}",
+        has_temperature=True,
+        has_chance_level=True,
+        takes_soft_labels=True,
+        takes_label_sets=True,
+    ),
+    "simclr": Objective(
+        "the SimCLR loss, which ignores labels,",
+        "temperature {temperature}",
+        uses_labels=False,
+        has_temperature=True,
+        has_chance_level=True,
+        takes_label_sets=True,
+    ),
+    "npairs": Objective("the N-pairs loss", "temperature 1"),
+    "triplet": Objective(
+        "the triplet loss",
+        "{triplet_mining} triplets, squared distance, margin {triplet_margin}",
+    ),
+    "bcl": Objective(
+        "the balanced contrastive loss",
+        "a centre for each class, temperature {temperature}",
+        has_temperature=True,
+        has_centres=True,
+    ),
+    "paco": Objective(
+        "the parametric contrastive loss",
+        "a centre for each class, temperature {temperature}, alpha "
+        "{paco_alpha}",
+        has_temperature=True,
+        has_centres=True,
+    ),
+    "ce": Objective(
+        "cross-entropy",
+        "classifier on the representation",
+        takes="logits",
+        takes_soft_labels=True,
+        takes_label_sets=True,
+    ),
+    "max_margin": Objective(
+        "the large-margin softmax loss",
+        "cosine classifier on the representation, margin {softmax_margin}, "
+        "scale {softmax_scale}",
+        takes="cosines",
+    ),
+}
+OF_PROJECTIONS = tuple(
+    name for name, loss in OBJECTIVES.items() if loss.takes == "projections"
+)
 _JOINT = tuple(f"{name}+ce" for name in OF_PROJECTIONS)
+
+
+def names_with(attribute: str) -> tuple[str, ...]:
+    """The choices of --objective whose loss has an attribute."""
+    return tuple(
+        name
+        for name in (*OBJECTIVES, *_JOINT)
+        if getattr(OBJECTIVES[name.removesuffix("+ce")], attribute)
+    )
+
+
 # The objectives that alone use a setting.
 _WITH_SUPCON = {"objective": ("supcon", "supcon+ce")}
 _WITH_TRIPLET = {"objective": ("triplet", "triplet+ce")}
 _WITH_MARGIN = {"objective": ("max_margin",)}
 _WITH_CE = {"objective": ("ce",)}
-_WITH_SOFT_LABELS = {"objective": ("ce", "supcon", "supcon+ce")}
+_WITH_SOFT_LABELS = {"objective": names_with("takes_soft_labels")}
 _SOFT_POSITIVES = "soft", "cosine"
 
 
@@ -26,7 +118,7 @@ class ObjectiveSettings(Settings):
     """Views per image in a multiviewed batch."""
     objective: str = setting(
         "supcon",
-        choices=(*OF_PROJECTIONS, "ce", "max_margin", *_JOINT),
+        choices=(*OBJECTIVES, *_JOINT),
         common=True,
     )
     """Loss of stage 1. On projections: supcon, simclr (labels unused), npairs,
@@ -175,7 +267,7 @@ class ObjectiveSettings(Settings):
             self._check_left_out("without --hierarchy", "hierarchy_penalty")
         else:
             self._check_left_out("with --hierarchy", "queue_size")
-        if self.loss == "simclr" and self.num_views < 2:
+        if not self.traits.uses_labels and self.num_views < 2:
             raise exceptions.InvalidValue(
                 "--num_views must be at least 2 with "
                 f"--objective={self.objective}, whose positives are other "
@@ -218,6 +310,16 @@ class ObjectiveSettings(Settings):
         return self.objective.removesuffix("+ce")
 
     @property
+    def traits(self) -> Objective:
+        """What the loss takes, and the words for it."""
+        return OBJECTIVES[self.loss]
+
+    @property
+    def uses_labels(self) -> bool:
+        """Whether labels teach the encoder anything."""
+        return self.traits.uses_labels or self.is_joint
+
+    @property
     def is_joint(self) -> bool:
         """Whether a classifier trains the encoder beside the projections."""
         return self.objective.endswith("+ce")
@@ -236,12 +338,12 @@ class ObjectiveSettings(Settings):
 
     @property
     def loss_multiple(self) -> float | None:
-        """What these alone come multiplied by; None for others."""
-        if self.objective not in ("supcon", "simclr", "bcl", "paco"):
+        """What multiplies a loss that has a temperature; None for others."""
+        if self.is_joint or not self.traits.has_temperature:
             return None
         return self.temperature if self.scale_by_temperature else 1.0
 
     @property
     def has_projections(self) -> bool:
         """Whether the objective is one of projections, not of logits."""
-        return self.loss in OF_PROJECTIONS
+        return self.traits.takes == "projections"

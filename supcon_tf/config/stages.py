@@ -191,10 +191,10 @@ class PretrainSettings(
             self._check_left_out("with one label per image", "positives")
         if not self.multi_label:
             return
-        known = "supcon", "simclr", "ce", "supcon+ce", "simclr+ce"
+        names = objectives.names_with("takes_label_sets")
         exceptions.require(
-            self.objective in known,
-            f"--objective must be one of {', '.join(known)} for images of "
+            self.objective in names,
+            f"--objective must be one of {', '.join(names)} for images of "
             "several labels",
             self.objective,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from supcon_tf import exceptions, files
+from supcon_tf import datasets, exceptions, files
 from supcon_tf.data import (
     folder,
     manifest,
@@ -13,6 +13,26 @@ from supcon_tf.data import (
     tfds_source,
     tfrecords,
 )
+
+# By the kinds of `datasets`: what takes the split, and what they take.
+_LOADERS = {
+    "digits": sources.load_digits,
+    "folder": folder.load_folder,
+    "manifest": manifest.load_manifest,
+    "tfrecord": tfrecords.load_tfrecords,
+    "tfds:NAME": tfds_source.load_tfds,
+}
+# Of kinds that may have a split "validation": whether a path has.
+_VALIDATIONS = {
+    "folder": folder.has_validation,
+    "manifest": manifest.has_validation,
+}
+# Their defaults, and the kinds that take them.
+_RARE_ARGUMENTS = {
+    "channels": (3, "TFDS"),
+    "shard": (None, "TFDS and TFRecord, whose files it divides"),
+    "tfds_split": (None, "TFDS"),
+}
 
 
 def load(
@@ -76,81 +96,50 @@ def load(
       ValueError: a name is not known, or `data_dir` or `shard` does not fit.
       ImportError, RuntimeError: TFDS does not import, or prepare the set.
     """
+    options = dict(locals())
     split = "validation" if split == "val" else split
     exceptions.require_one_of(("train", "test", "validation"), "split", split)
     if data_dir is None:
         dataset, data_dir = _kind_of(os.fspath(dataset))
     else:
         data_dir = files.expanded(data_dir, "data_dir")
+    kind = datasets.name_of_kind(dataset)
     exceptions.require(
-        split != "validation" or dataset in ("folder", "manifest"),
+        split != "validation" or kind in _VALIDATIONS,
         "`split` must be train or test except for folders and manifests: "
         "`train_and_validation` holds images out, and `tfds_split` names any "
         "split of TFDS",
         f"{split} of {dataset}",
     )
-    if dataset.startswith("tfds:") and dataset != "tfds:":
-        name = dataset.removeprefix("tfds:")
-        return tfds_source.load_tfds(
-            name,
-            split,
-            data_dir,
-            shard,
-            channels,
-            tfds_split,
-            check_images,
-            skip_bad_images,
-        )
     exceptions.require(
-        channels == 3, "`channels` must be 3 except for TFDS", channels
-    )
-    if dataset == "tfrecord":
-        return tfrecords.load_tfrecords(
-            data_dir,
-            split,
-            tfrecord_features,
-            shard,
-            check_images,
-            skip_bad_images,
-        )
-    exceptions.require(
-        shard is None,
-        "`shard` must be None except for TFDS and TFRecord, whose files it "
-        "divides",
-        f"{shard} for {dataset}",
-    )
-    exceptions.require(
-        tfds_split is None, "`tfds_split` must be None but for TFDS", tfds_split
-    )
-    if dataset == "digits":
-        return sources.load_digits(split)
-    known = {"folder": folder.load_folder, "manifest": manifest.load_manifest}
-    exceptions.require(
-        dataset in known,
-        "`dataset` must be digits, folder, manifest, tfrecord, tfds:NAME, or "
-        "the path of a folder or a manifest",
+        kind in datasets.KINDS,
+        f"`dataset` must be {', '.join(datasets.KINDS)}, or the path of a "
+        "folder or a manifest",
         dataset,
     )
-    return known[dataset](
-        data_dir,
-        split,
-        test_fraction,
-        split_seed,
-        check_images,
-        skip_bad_images,
+    takes = datasets.KINDS[kind].takes
+    for name, (default, exception) in _RARE_ARGUMENTS.items():
+        exceptions.require(
+            name in takes or options[name] == default,
+            f"`{name}` must be {default} except for {exception}",
+            f"{options[name]} for {dataset}",
+        )
+    options |= {"dataset": dataset, "data_dir": data_dir}
+    return _LOADERS[kind](
+        split=split, **{name: options[name] for name in takes}
     )
 
 
 def _kind_of(dataset: str) -> tuple[str, str | None]:
     """The kind of data that a name or a path is of, and the path."""
-    if dataset in ("digits", "folder", "manifest", "tfrecord"):
+    if dataset in datasets.KINDS:
         return dataset, None
     path = files.expanded(dataset, "dataset")
     if os.path.isdir(path):
         has_records = any("-of-" in x.name for x in files.children(path))
         return "tfrecord" if has_records else "folder", path
     if os.path.isfile(path):
-        return "manifest", path
+        return datasets.name_by_path(path, "manifest"), path
     return dataset, None
 
 
@@ -162,8 +151,4 @@ def has_validation(dataset: str, data_dir: str | None) -> bool:
       >>> data.has_validation("folder", "photos")  # which has train and test
       False
     """
-    known = {
-        "folder": folder.has_validation,
-        "manifest": manifest.has_validation,
-    }
-    return dataset in known and known[dataset](data_dir)
+    return dataset in _VALIDATIONS and _VALIDATIONS[dataset](data_dir)

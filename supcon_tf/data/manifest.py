@@ -47,7 +47,7 @@ class _Rows:
 
 
 def load_manifest(
-    path: str | None,
+    data_dir: str | None,
     split: str,
     test_fraction: float,
     split_seed: int,
@@ -72,14 +72,14 @@ def load_manifest(
         labels of training images and others.
     """
     exceptions.require(
-        path is not None,
+        data_dir is not None,
         "`data_dir` must be the file for the dataset `manifest`",
         None,
     )
-    table = _read(path)
-    train, test = _train_and_test(path, table, test_fraction, split_seed)
+    table = _read(data_dir)
+    train, test = _train_and_test(data_dir, table, test_fraction, split_seed)
     if split == "validation":
-        test = _validation(path, table)
+        test = _validation(data_dir, table)
     labels_of = [
         label_fields.split(text, table.is_multi_label) for text in table.texts
     ]
@@ -87,7 +87,7 @@ def load_manifest(
         sorted({name for text in {*part.labels} for name in labels_of[text]})
         for part in (train, test)
     )
-    class_names = partition.class_names(*used, split, path)
+    class_names = partition.class_names(*used, split, data_dir)
     number = {name: label for label, name in enumerate(class_names)}
     part = train if split == "train" else test
     labels = np.array(part.labels)
@@ -96,8 +96,8 @@ def load_manifest(
     else:
         of_text = [number.get(name, -1) for (name,) in labels_of]
         labels = np.array(of_text, np.int64)[labels]
-    root = os.path.join(os.path.dirname(path), "")
-    paths = _stored_paths(path, root, part.paths, skip_bad_images)
+    root = os.path.join(os.path.dirname(data_dir), "")
+    paths = _stored_paths(data_dir, root, part.paths, skip_bad_images)
     return image_files.make_source(
         "manifest",
         split,
@@ -107,7 +107,7 @@ def load_manifest(
         labels,
         check_images=check_images,
         skip_bad_images=skip_bad_images,
-        weights=_scaled(path, np.array(part.weights)),
+        weights=_scaled(data_dir, np.array(part.weights)),
     )
 
 

@@ -62,8 +62,11 @@ class Source:
       shard: None if `records` are the whole split. (index, count) if they are
         one worker's part of it, some of the files; `num_examples` counts the
         whole nonetheless.
-      ids: one per example, in the fixed order: file paths relative to the
-        data folder. None where examples have no name.
+      ids: names of the examples, in the fixed order, such as file paths
+        relative to the data folder: different in all splits of a set, and the
+        same whenever it is read. A run records those that it is trained on, to
+        refuse them as test examples, and its outputs name examples by them.
+        None where examples have no names.
       texts: sentences as people read them, one per example in the fixed order;
         None for images.
       is_multi_label: whether an example may have several labels, or none.

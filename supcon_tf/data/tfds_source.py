@@ -27,7 +27,7 @@ _TEST_SPLITS = ("test", "validation")  # The first with labels is taken.
 
 
 def load_tfds(
-    name: str,
+    dataset: str,
     split: str,
     data_dir: str | None,
     shard: tuple[int, int] | None = None,
@@ -45,7 +45,8 @@ def load_tfds(
     has a sequence of labels, such as voc/2007, is one of several labels.
 
     Args:
-      name: name for `tfds.builder`, such as "cifar10" or "imagenet2012:5.*.*".
+      dataset: "tfds:" and a name for `tfds.builder`, such as "tfds:cifar10" or
+        "tfds:imagenet2012:5.*.*".
       split: "train" or "test"; "test" is the first of the splits test and
         validation that has labels (the test split of imagenet2012 has none).
       data_dir: where TFDS keeps its sets; None is TFDS's own default.
@@ -62,7 +63,7 @@ def load_tfds(
         or the split, an image cannot be decoded, or the split has fewer files
         than `shard` parts.
     """
-    tfds = import_tfds()
+    tfds, name = import_tfds(), dataset.removeprefix("tfds:")
     builder = prepared_builder(tfds, name, data_dir)
     keys = _feature_keys(tfds, name, builder)
     image_key, label_key = keys

@@ -19,7 +19,7 @@ FEATURES = "image/encoded", "image/class/label", "image/class/text"
 def load_tfrecords(
     data_dir: str | None,
     split: str,
-    features: Sequence[str] = FEATURES,
+    tfrecord_features: Sequence[str] = FEATURES,
     shard: tuple[int, int] | None = None,
     check_images: bool = True,
     skip_bad_images: bool = False,
@@ -34,8 +34,9 @@ def load_tfrecords(
     Args:
       data_dir: the directory, local or gs://.
       split: "train" or "test".
-      features: names of those of the encoded image; of its labels, integers or
-        texts; and of the names of integers, which need not be there.
+      tfrecord_features: names of those of the encoded image; of its labels,
+        integers or texts; and of the names of integers, which need not be
+        there.
       shard: (index, count) to read only every count-th file; None for all.
       check_images: decode every image first.
       skip_bad_images: leave out those that cannot be decoded.
@@ -46,12 +47,12 @@ def load_tfrecords(
         there are fewer files than `shard` parts.
     """
     exceptions.require(
-        data_dir is not None and len(features) == 3,
-        "`data_dir` and three `features` must be given for tfrecord",
-        f"{data_dir} and {features}",
+        data_dir is not None and len(tfrecord_features) == 3,
+        "`data_dir` and three `tfrecord_features` must be given for tfrecord",
+        f"{data_dir} and {tfrecord_features}",
     )
     directory = epath.Path(data_dir)
-    index = tfrecord_index.read_index(directory, tuple(features))
+    index = tfrecord_index.read_index(directory, tuple(tfrecord_features))
     names, (part, count) = sorted(index.examples[split]), shard or (0, 1)
     exceptions.require(
         0 <= part < count <= len(names),

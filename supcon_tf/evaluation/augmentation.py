@@ -20,22 +20,6 @@ _LEVELS = tuple(float(level) for level in range(11))
 _DRAWS = (0.75, 0.5, 0.5)  # positive sign, Cutout in the middle
 # A jitter that keeps the brightness, and a warp of almost the full length.
 _SEEDS = (837, 0)
-# How the argument of an operation is written; the others have none.
-_CAPTIONS = {
-    "Posterize": "{:.0f}-bit",
-    "Solarize": "≥ {:.0f}",
-    "SolarizeAdd": "+{:.0f}",
-    "Color": "× {:.2f}",
-    "Contrast": "× {:.2f}",
-    "Brightness": "× {:.2f}",
-    "Sharpness": "× {:.2f}",
-    "Rotate": "{:.0f}°",
-    "ShearX": "{:.2f}",
-    "ShearY": "{:.2f}",
-    "TranslateX": "{:.1f} px",
-    "TranslateY": "{:.1f} px",
-    "Cutout": "± {:.0f} px",
-}
 
 
 def show_augment(settings: config.ShowAugmentSettings) -> list[pathlib.Path]:
@@ -125,13 +109,16 @@ def plot_operations(
         ).numpy()
 
     rows = []  # name, images, captions
-    for name, caption in _CAPTIONS.items():
+    plain = []
+    for name, operation in operations.OPERATIONS.items():
+        if not operation.caption:
+            plain.append(name)
+            continue
         values = (operations.argument(name, x, side, ranges) for x in _LEVELS)
         panels = applied([(name, level) for level in _LEVELS])
-        rows.append((name, panels, [caption.format(x) for x in values]))
+        rows.append((name, panels, [*map(operation.caption.format, values)]))
     for name, made, captions in _sim_augment(image, settings):
         rows.append((name, np.concatenate(made), captions))
-    plain = [name for name in operations.NAMES if name not in _CAPTIONS]
     panels = applied([(name, 0.0) for name in plain])
     gray = color.to_grayscale(image[np.newaxis])
     panels = np.concatenate([panels, gray])

@@ -9,36 +9,6 @@ import json
 
 from supcon_tf import scores, text_table
 
-_ROWS = (
-    "validation.top_1",
-    "linear.map",
-    "linear.map_11_point",
-    "linear.micro_f1",
-    "linear.top_1",
-    "linear.top_5",
-    "linear.shots.many",
-    "linear.shots.medium",
-    "linear.shots.few",
-    "linear.shots.mean",
-    "linear.hierarchy.parent_top_1",
-    "linear.hierarchy.mistakes_inside_parent",
-    "linear.ece",
-    "linear.nll",
-    "pretrained.map",
-    "pretrained.top_1",
-    "pretrained.ece",
-    "pretrained.macro_f1",
-    "pretrained.mcc",
-    "knn.map",
-    "knn.top_1",
-    "prototype.top_1",
-    "knn_among_test.top_1",
-    "retrieval.recall_at.1",
-    "retrieval.map_at_r",
-    "corruptions.linear.mean_corruption_error_unnormalized",
-    "corruptions.linear.mce",
-    "corruptions.linear.relative_mce",
-)
 # Rows that stand there in any case, so that what was not run is seen.
 _ALWAYS = ("linear.top", "linear.ece", "linear.nll", "knn.top", "prototype.")
 _ALWAYS_OF_TEXTS = ("knn.top", "prototype.")
@@ -76,9 +46,9 @@ def results_table(columns: dict[str, dict[str, object]]) -> str:
         always = ("knn.map", "linear.map")
     if all("test_classes" in x for x in columns.values()):
         always = ()  # no classifier knows the classes
-    for path in _ROWS:
-        values = [scores.value_at(x, path) for x in columns.values()]
-        if path.startswith(always) or any(v is not None for v in values):
+    for score in scores.table("text"):
+        values = [scores.value_at(x, score.path) for x in columns.values()]
+        if score.path.startswith(always) or values.count(None) < len(values):
             texts = ["not run" if v is None else f"{v:.4f}" for v in values]
-            rows.append([f"{scores.find(path).label}  ", *texts])
+            rows.append([f"{score.label}  ", *texts])
     return text_table.text_table(rows)

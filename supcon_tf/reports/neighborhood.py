@@ -13,13 +13,6 @@ _METHODS = {
     "nothing",
     "pca": "PCA: the two directions of largest variance",
 }
-_SCORES = (
-    "knn.top_1",
-    "prototype.top_1",
-    "retrieval.map_at_r",
-    "representations.alignment",
-    "representations.uniformity",
-)
 
 
 def representations(runs: Sequence[contents.Run]) -> dict[str, object]:
@@ -46,8 +39,7 @@ def representations(runs: Sequence[contents.Run]) -> dict[str, object]:
         count = int(labels.max(initial=0)) + 1
         names = [run.test_class_name(index) for index in range(count)]
         legends[tuple(names)] = dict(enumerate(names))
-    wanted = [scores.find(path) for path in _SCORES]
-    wanted[2:2] = numbers.recalls(runs)
+    wanted = scores.table("space", numbers.depths(runs))
     rows = numbers.score_rows(runs, wanted)
     if not planes and not rows:
         return {}

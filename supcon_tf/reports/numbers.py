@@ -42,14 +42,14 @@ def score_text(score: scores.Score, value: float | None) -> str:
     return number(value, 1 if score.unit == "percent" else 3)
 
 
-def recalls(runs: Sequence[contents.Run]) -> list[scores.Score]:
-    """Recall@k for every k that was measured, in their order."""
-    known = {
+def depths(runs: Sequence[contents.Run]) -> list[int]:
+    """Every k of recall@k that was measured, rising."""
+    measured = {
         int(k)
         for run in runs
         for k in run.evaluation.get("retrieval", {}).get("recall_at", {})
     }
-    return [scores.recall_at(k) for k in sorted(known)]
+    return sorted(measured)
 
 
 def score_rows(

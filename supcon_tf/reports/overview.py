@@ -10,17 +10,6 @@ from supcon_tf import config, scores
 from supcon_tf.reports import contents, numbers
 from supcon_tf.settings import to_text
 
-_OBJECTIVES = {
-    "supcon": "the supervised contrastive loss",
-    "simclr": "the SimCLR loss, which ignores labels,",
-    "npairs": "the N-pairs loss",
-    "triplet": "the triplet loss",
-    "bcl": "the balanced contrastive loss",
-    "paco": "the parametric contrastive loss",
-    "ce": "cross-entropy",
-    "max_margin": "the large-margin softmax loss",
-}
-_WITH_TEMPERATURE = ("supcon", "simclr", "bcl", "paco")
 _FIELDS = {
     tool: {x.name: x for x in dataclasses.fields(kind)}
     for tool, kind in (
@@ -64,7 +53,8 @@ def examples(runs: Sequence[contents.Run]) -> str:
 
 def results(runs: Sequence[contents.Run]) -> dict[str, object]:
     """The numbers that matter first, and all of them."""
-    rows = numbers.score_rows(runs, [*scores.SCORES, *numbers.recalls(runs)])
+    recalls = map(scores.recall_at, numbers.depths(runs))
+    rows = numbers.score_rows(runs, [*scores.SCORES, *recalls])
     test_sets = {
         (x.get("dataset"), x.get("test_examples"), run.test_class_names)
         for run in runs
@@ -119,8 +109,10 @@ def _training(run: contents.Run) -> str:
     epochs = planned if done == planned else f"{done} of {planned}"
     objective = known.get("objective", "supcon")
     loss = objective.removesuffix("+ce")
-    how = _OBJECTIVES.get(loss, loss)
-    if loss in _WITH_TEMPERATURE and "temperature" in known:
+    # A run of another version may have a loss that this one lacks.
+    traits = config.OBJECTIVES.get(loss)
+    how = traits.title if traits else loss
+    if traits and traits.has_temperature and "temperature" in known:
         how += f" at temperature {known['temperature']}"
     if objective.endswith("+ce"):
         how += " and cross-entropy together"

@@ -24,15 +24,6 @@ _RECIPE = (
     "schedule warmup_epochs weight_decay augmentation crop_area "
     "horizontal_flip mixing dropout precision seed"
 )
-_OF_SEVERAL = "{0}.map {0}.micro_f1 {0}.exact_match {0}.ece knn.map"
-_OF_ONE = (
-    "{0}.top_1 {0}.top_5 {0}.ece knn.top_1 prototype.top_1 "
-    "retrieval.recall_at.1 retrieval.map_at_r"
-)
-_OF_UNSEEN = "knn_among_test.top_1 retrieval.recall_at.1 retrieval.map_at_r"
-_CORRUPTED = (
-    " corruptions.{0}.mean_corruption_error_unnormalized corruptions.{0}.mce"
-)
 
 
 def describe(
@@ -126,7 +117,7 @@ def _training(run: runs.Run, record: Record) -> Lines:
     own = run.settings
     best = ", the best epoch on validation" * run.is_of_texts
     # Other losses have none, whatever the flag.
-    tau = " temperature" * (own.loss in ("supcon", "simclr", "bcl", "paco"))
+    tau = " temperature" * own.traits.has_temperature
     lines = {
         "Stage 1": _listed(vars(own), _RECIPE + tau),
         "Epochs done": f"{len(run.files.metrics())} of {own.epochs}",
@@ -149,25 +140,24 @@ def _measures(run: runs.Run, record: Record, results: Record) -> Lines:
     if not results:
         commands = _commands(run, record)[-2:]
         return {"All": "not measured", "Commands that measure": commands}
-    own, paths = record["classifier"], _OF_SEVERAL
-    if run.files.tool == "finetune" and own == runs.STAGE_1:
-        own, results = "linear", scores.as_linear(results)
-    if not run.is_multi_label:
-        paths = _OF_ONE + _CORRUPTED * (not run.is_of_texts)
+    labels = "several" if run.is_multi_label else "one"
+    classifier = record["classifier"]
+    if run.files.tool == "finetune" and classifier == runs.STAGE_1:
+        classifier, results = "linear", scores.as_linear(results)
     count = results["test_examples"]
     lines = {"Test examples": f"{count:,}; in brackets are 95 % intervals"}
     if seen := results.get("test_duplicates"):
         lines["Test images seen in training"] = f"{seen:,}, byte for byte"
     if names := results.get("test_classes"):
-        paths = _OF_UNSEEN
+        labels = "unseen"
         lines["Test classes"] = f"{len(names):,}, which training never saw"
-    for path in paths.split():
-        # A classifier that is not in the export says nothing of it, nor that
-        # the class is one of five, if there are no others.
-        is_of_another = own == "none" and "{0}" in path
-        is_trivial = path.endswith("top_5") and len(run.class_names) <= 5
-        if not (is_of_another or is_trivial):
-            score = scores.find(path.format(own))
+    # A classifier that is not in the export says nothing of it, nor that the
+    # class is one of five, if there are no others.
+    absent = {"linear", "pretrained"} - {classifier}
+    absent |= {"corruptions"} if run.is_of_texts else set()
+    absent |= {"top_5"} if len(run.class_names) <= 5 else set()
+    for score in scores.table(labels):
+        if absent.isdisjoint(score.path.split(".")):
             value = scores.value_at(results, score.path)
             lines[score.title] = _value(score, value, count)
     return lines

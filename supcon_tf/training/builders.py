@@ -87,7 +87,7 @@ def has_classifier(settings: config.PretrainSettings) -> bool:
 
 def uses_cosines(settings: config.PretrainSettings) -> bool:
     """Whether the classifier of stage 1 takes cosines."""
-    return settings.objective == "max_margin"
+    return settings.traits.takes == "cosines"
 
 
 def model(
@@ -135,7 +135,7 @@ def _supcon_model(
         "gradient_cache_chunks": settings.gradient_cache_chunks,
         "multi_label": bool(settings.multi_label),
     }
-    if settings.loss in ("bcl", "paco"):
+    if settings.traits.has_centres:
         dim = settings.projection_dim or encoder.representation_dim
         options["centres"] = models.ClassCentres(num_classes, dim)
     if has_classifier(settings):

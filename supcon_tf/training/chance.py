@@ -40,7 +40,7 @@ def level(
     a sample may be without positives. Those of a set that is read in file
     order are taken to be as many of each class. A queue is taken to be full.
     """
-    if settings.loss not in ("supcon", "simclr"):
+    if not settings.traits.has_chance_level:
         return None
     views = settings.num_views
     samples = settings.batch_size // (1 if settings.cross_replica else replicas)

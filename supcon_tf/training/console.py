@@ -222,21 +222,8 @@ def _describe_loss(
     settings: config.PretrainSettings, replicas: int, images: data.Source
 ) -> str:
     """Objective, its numbers, and the chance level where there is one."""
-    temperature = f"temperature {settings.temperature}"
-    numbers = {
-        "supcon": f"L_{settings.formulation}, {temperature}",
-        "simclr": temperature,
-        "npairs": "temperature 1",
-        "bcl": f"a centre for each class, {temperature}",
-        "paco": f"a centre for each class, {temperature}, alpha "
-        f"{settings.paco_alpha}",
-        "triplet": f"{settings.triplet_mining} triplets, squared distance, "
-        f"margin {settings.triplet_margin}",
-        "ce": "classifier on the representation",
-        "max_margin": "cosine classifier on the representation, margin "
-        f"{settings.softmax_margin}, scale {settings.softmax_scale}",
-    }[settings.loss]
-    text = f"{settings.objective}: {numbers}"
+    summary = settings.traits.summary.format_map(vars(settings))
+    text = f"{settings.objective}: {summary}"
     if settings.is_joint:
         share = settings.classifier_weight
         text += f", weight {1 - share:g}; cross-entropy, weight {share:g}"

@@ -101,7 +101,7 @@ def _check_learnable(
     settings: devices.StageSettings, images: data.Source
 ) -> None:
     """Raises ValueError for labels that say nothing."""
-    uses_labels = getattr(settings, "objective", "") != "simclr"
+    uses_labels = getattr(settings, "uses_labels", True)
     exceptions.require(
         not uses_labels or len(images.class_names) >= 2,
         f"{images.name} must have two classes or more for labels to teach "

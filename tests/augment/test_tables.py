@@ -1,6 +1,7 @@
 import pytest
 
 from supcon_tf.augment import operations, tables
+from supcon_tf.defaults import RAND_AUGMENT
 
 
 @pytest.mark.parametrize(
@@ -49,9 +50,9 @@ def test_sub_policies(policy, first, last, probabilities, levels):
 
 
 def test_operations_of_rand_augment():
-    fewer, all_of_them = tables.RAND_AUGMENT[14], tables.RAND_AUGMENT[16]
-    assert len(fewer) == 14 and len(set(fewer)) == 14
-    assert set(all_of_them) == set(operations.NAMES)
-    assert len(all_of_them) == 17
-    assert set(all_of_them) - set(fewer) == {"Invert", "SolarizeAdd", "Cutout"}
-    assert fewer[0] == all_of_them[0] == "Identity"
+    for names in RAND_AUGMENT.values():
+        assert len({*names}) == len(names) and {*names} <= {*operations.NAMES}
+        assert names[0] == "Identity"
+    fewer, more = RAND_AUGMENT[14], RAND_AUGMENT[16]
+    assert (len(fewer), len(more)) == (14, 16 + 1)
+    assert set(more) - set(fewer) == {"Invert", "SolarizeAdd", "Cutout"}

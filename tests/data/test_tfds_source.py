@@ -295,7 +295,9 @@ def test_splits_can_be_joined_and_cut(tfds_dir):
     assert sorted(of_parts) == sorted(expected)
     with pytest.raises(ValueError, match="split nowhere, got .'train'"):
         load("nowhere")
-    with pytest.raises(ValueError, match="`tfds_split` must be None but for"):
+    with pytest.raises(
+        ValueError, match="`tfds_split` must be None except for"
+    ):
         data.load("digits", "train", tfds_split="train[:5]")
 
 

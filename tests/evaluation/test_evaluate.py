@@ -23,6 +23,7 @@ from supcon_tf.augment import geometry
 from supcon_tf.data import subsets
 from supcon_tf.evaluation import splits
 from supcon_tf.training import input_pipeline, representations, runs
+from tests import score_rows
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,7 @@ def numbers_alone(run, **options):
 def test_results_are_those_of_the_file(results, finished_run):
     stage = finished_run.stage("linear")
     assert json.loads(stage.evaluation_file.read_text()) == results
+    score_rows.check(results)
     assert results["settings"]["knn_neighbors"] == "9"
     assert results["test_examples"] == 21 and results["bank_examples"] == 48
     of_probabilities = {"top_1", "top_5", "ece", "nll", "brier"}

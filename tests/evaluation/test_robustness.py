@@ -10,6 +10,7 @@ import tensorflow_datasets as tfds
 
 from supcon_tf import config, data, measures
 from supcon_tf.evaluation import corruptions, robustness
+from tests import score_rows
 
 _MODULE = "tiny_sets"  # see tests/data/test_tfds_source.py
 NAMES = ("gaussian_noise", "contrast")
@@ -106,6 +107,7 @@ def test_the_clean_images_and_every_condition_are_classified(results, seen):
 
 def test_results_are_the_measures_of_each_condition(results, seen):
     assert json.loads(json.dumps(results)) == results
+    score_rows.check({"corruptions": results})
     assert {k: v for k, v in results.items() if not isinstance(v, dict)} == {
         "source": "generated",
         "images": 12,

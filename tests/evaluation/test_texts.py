@@ -7,6 +7,7 @@ import pytest
 
 from supcon_tf import config, evaluation, reports, run_files, training
 from supcon_tf.training import runs
+from tests import score_rows
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +26,7 @@ def results(finished_text_run):
 def test_results_are_those_of_the_file(results, finished_text_run):
     run = finished_text_run
     assert json.loads(run.evaluation_file.read_text()) == results
+    score_rows.check(results)
     assert results["test_examples"] == 12 and results["bank_examples"] == 32
     assert "image_size" not in results
     assert results["encoder"] == run.best_checkpoint()

@@ -17,6 +17,7 @@ from supcon_tf import (
 )
 from supcon_tf.data import folder
 from supcon_tf.training import runs
+from tests import score_rows
 
 UNSEEN = ("dawn", "dusk", "noon")
 
@@ -87,6 +88,7 @@ def test_retrieval_and_neighbors_are_among_the_test_images(run, capsys):
 
 def test_table_and_page_show_them(run):
     results = evaluated(run, label_issues=5, knn_leave_one_out=True)
+    score_rows.check(results)
     assert results["knn_among_test"]["k"] == 7  # as many as each class has
     assert results["bank_examples"] == 48  # for what is of training images
     assert results["knn_leave_one_out"]["top_1"] > 0.5

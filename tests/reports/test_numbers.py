@@ -61,5 +61,5 @@ def test_recall_has_a_row_for_each_depth_in_their_order():
         run_files.bare_run(evaluation={"retrieval": {"recall_at": x}})
         for x in ({"10": 0.9}, {"2": 0.7, "10": 0.8})
     ]
-    titles = [score.title for score in numbers.recalls(runs)]
+    titles = [scores.recall_at(k).title for k in numbers.depths(runs)]
     assert titles == ["Recall@2", "Recall@10"]

@@ -10,6 +10,7 @@ import tensorflow as tf
 from supcon_tf import config, evaluation, run_files, serving, training
 from supcon_tf.reports import write_report
 from supcon_tf.training import builders, input_pipeline
+from tests import score_rows
 
 
 def constant_views(run, **options):
@@ -110,6 +111,7 @@ def test_several_labels_from_the_list_to_the_export(tiny_settings, listed):
     assert {"map_11_point", "ece"} < measured["pretrained"].keys()
     assert measured["knn"]["map"] > 0.9
     assert "linear mAP" in evaluation.results_table({"run": measured})
+    score_rows.check(measured)
     write_report([path], f"{path}/report.html")
     predictions = run_files.read_arrays(run.stage("linear").predictions_file)
     assert predictions["labels"].shape == (21, 2)
@@ -227,6 +229,7 @@ def test_classes_with_parents(tiny_settings, tmp_path):
     )
     measured = evaluation.evaluate(config.EvaluateSettings(str(run.path)))
     for name in ("pretrained", "knn"):
+        score_rows.check({name: measured[name]})
         levels = measured[name]["hierarchy"]
         parent, own = levels["top_1_by_level"]
         assert own == measured[name]["top_1"] <= parent
@@ -276,6 +279,7 @@ def test_a_long_tail_with_wrong_labels(tiny_settings):
         config.EvaluateSettings(str(run.path), shots=(6, 10))
     )
     assert measured["bank_examples"] == 28
+    score_rows.check(measured)
     shots = measured["linear"]["shots"]
     recalls = measured["linear"]["per_class_recall"]
     assert shots["mean"] == pytest.approx(np.mean(recalls))

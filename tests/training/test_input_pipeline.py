@@ -235,7 +235,7 @@ def test_mixing_has_its_options(tiny_settings):
             {"mixing": "mixup", "objective": "simclr"},
             "--mixing must be left out with --objective=simclr",
         ),
-        ({"mixing": "mixup", "objective": "max_margin"}, "only ce, supcon, "),
+        ({"mixing": "mixup", "objective": "max_margin"}, "only supcon, ce, "),
         (
             {"mixing_alpha": 0.2, "objective": "ce"},
             "--mixing_alpha must be left out with --mixing=none, got 0.2",

@@ -1,0 +1,56 @@
+"""The kinds of data sets, and what is asked for each.
+
+Settings check it and `data.load` passes it on; TensorFlow is not needed here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from supcon_tf import rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of data set.
+
+    Attributes:
+      takes: those arguments of `data.load` that its loader takes.
+      needs_path: whether `data_dir` must be given.
+      suffixes: how the names of files that are such data sets end.
+      skips_images: whether a run may leave bad images out.
+    """
+
+    takes: tuple[str, ...] = ("data_dir",)
+    needs_path: bool = True
+    suffixes: tuple[str, ...] = ()
+    skips_images: bool = True
+
+
+_CHECKED = ("check_images", "skip_bad_images")
+_SPLIT = ("data_dir", "test_fraction", "split_seed", *_CHECKED)
+KINDS = {
+    "digits": Kind(takes=(), needs_path=False),
+    "folder": Kind(_SPLIT),
+    "manifest": Kind(_SPLIT, suffixes=rows.SUFFIXES),
+    "tfrecord": Kind(
+        ("data_dir", "tfrecord_features", "shard", *_CHECKED),
+        skips_images=False,
+    ),
+    "tfds:NAME": Kind(
+        ("dataset", "data_dir", "shard", "channels", "tfds_split", *_CHECKED),
+        needs_path=False,
+    ),
+}
+
+
+def name_of_kind(dataset: str) -> str:
+    """The key of `KINDS` for a value of --dataset, which need not be there."""
+    kind, colon, name = dataset.partition(":")
+    return f"{kind}:NAME" if colon and name else dataset
+
+
+def name_by_path(path: str, otherwise: str) -> str:
+    """The kind of data set that a file is by the end of its name."""
+    names = (name for name in KINDS if path.endswith(KINDS[name].suffixes))
+    return next(names, otherwise)

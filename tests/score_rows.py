@@ -1,0 +1,30 @@
+"""Whether every score of evaluation.json has its row in `scores.SCORES`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from supcon_tf import scores
+
+# Parts that describe, and numbers that are no scores.
+_PARTS = ("settings", "versions", "made_of")
+_COUNTS = ("k", "temperature", "image_size", "images", "seed")
+
+
+def check(results: Mapping[str, object]) -> None:
+    """A row of its own, or that of the same measure of another classifier."""
+    rows = {score.short for score in (*scores.SCORES, scores.recall_at(1))}
+    for path in _paths(results):
+        score = scores.find(path)
+        assert score.short in rows or "recall_at" in path, path
+
+
+def _paths(results: Mapping[str, object], start: str = "") -> Iterator[str]:
+    for key, value in results.items():
+        path = f"{start}{key}"
+        if isinstance(value, Mapping) and path not in _PARTS:
+            yield from _paths(value, f"{path}.")
+        elif isinstance(value, int | float) and not (
+            key in _COUNTS or key.startswith("test_") or "examples" in key
+        ):
+            yield path
