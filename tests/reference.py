@@ -166,6 +166,29 @@ def supcon_loss(
     return scale * losses / anchor_count
 
 
+def rank_n_contrast_loss(z, labels, temperature):
+    """[batch] losses of z [batch, views, dim]: Eq. 1 and 2 of Zha et al. 2023.
+
+    Labels are numbers, [batch] or [batch, targets].
+    """
+    z = np.asarray(z, np.float64)
+    labels = np.asarray(labels, np.float64)
+    rows = [(s, v) for s in range(len(z)) for v in range(len(z[0]))]
+    losses = np.zeros(len(z))
+    for i in rows:
+        others = [row for row in rows if row != i]
+        f = {
+            k: -np.sqrt(np.sum((z[i] - z[k]) ** 2)) / temperature
+            for k in others
+        }
+        d = {k: np.sum(np.abs(labels[i[0]] - labels[k[0]])) for k in others}
+        for j in others:
+            farther = [np.exp(f[k]) for k in others if d[k] >= d[j]]
+            share = np.exp(f[j]) / np.sum(farther)
+            losses[i[0]] -= np.log(share) / len(others)
+    return losses / len(z[0])
+
+
 def anchor_gradient(z_i, others, is_positive, temperature, formulation):
     """dL_i / dz_i with all other rows constant: Suppl. Eq. 8 and 9."""
     e = np.array([np.exp(np.dot(z_i, a) / temperature) for a in others])

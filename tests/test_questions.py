@@ -21,11 +21,15 @@ ANSWERS = {
         r"^## (.*)\n((?:(?!## ).*\n)*)", page, re.MULTILINE
     )
 }
-CONCEPTS = {"concepts": (FOLDER.parent / "concepts.md").read_text()}
+OTHERS = {
+    path.stem: path.read_text()
+    for path in (
+        FOLDER.parent / "concepts.md",
+        FOLDER.parent / "guides" / "labels.md",
+    )
+}
 WITH_PYTHON = {
-    name: page
-    for name, page in (PAGES | CONCEPTS).items()
-    if "```python" in page
+    name: page for name, page in (PAGES | OTHERS).items() if "```python" in page
 }
 
 

@@ -22,6 +22,7 @@ from supcon_tf.keras_3.losses import (
     NPairsLoss,
     PaCoLoss,
     PositivesPerAnchor,
+    RankNContrastLoss,
     SimCLRLoss,
     SupConLoss,
     TripletLoss,

@@ -19,6 +19,7 @@ from supcon_tf.losses.diagnostics import (
 from supcon_tf.losses.hierarchical import HierarchicalSupConLoss
 from supcon_tf.losses.long_tail import BalancedSupConLoss, PaCoLoss
 from supcon_tf.losses.queue import ProjectionQueue
+from supcon_tf.losses.rank import RankNContrastLoss
 from supcon_tf.losses.supcon import (
     SupConLoss,
     chance_loss,

@@ -25,6 +25,7 @@ CENTRES = RNG.normal(size=[4, 4]).astype(np.float32)
 CLASSES = np.array([0, 3, 1, 1, 2, 0, 1, 3])
 # float32 takes the first three for one class.
 IDS = 2**31 - 1 - np.array([0, 1, 0, 1, 2, 2, 5000, 1])
+AGES = np.array([20.5, 31, 20.5, 90, 4, 31, 55.25, 54.75], np.float32)
 WEIGHTS = np.array([0, 1, 2, 3, 0.5, 1, 1, 2], np.float32)
 SEVERAL = np.eye(4, dtype=np.int64)[CLASSES] | np.eye(4, dtype=np.int64)[0]
 
@@ -64,6 +65,8 @@ def labels_of(name, options):
     """Labels that a loss with such options takes."""
     if name == "BinaryCrossEntropyLoss" or options.get("positives"):
         return SEVERAL
+    if name == "RankNContrastLoss":
+        return AGES
     return IDS if name in ("SupConLoss", "NPairsLoss") else CLASSES
 
 
@@ -254,6 +257,7 @@ def test_a_diagnostic_has_no_weights_of_samples():
         ("CrossEntropyLoss", {}),
         ("NPairsLoss", {}),
         ("PaCoLoss", {}),
+        ("RankNContrastLoss", {}),
         ("SimCLRLoss", {}),
         ("SupConLoss", {}),
         ("SupConLoss", {"implementation": "dense"}),

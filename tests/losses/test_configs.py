@@ -41,6 +41,7 @@ OTHER = {
         losses.SimCLRLoss,
         losses.NPairsLoss,
         losses.TripletLoss,
+        losses.RankNContrastLoss,
         losses.CrossEntropyLoss,
         losses.MaxMarginLoss,
         losses.ContrastiveAccuracy,

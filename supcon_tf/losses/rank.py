@@ -1,0 +1,270 @@
+"""The contrastive loss of labels that are numbers, by the order of distances.
+
+A anchors and M rows make [A, M] matrices, B samples and G of all replicas
+[B, G] ones. No tensor is of three of them: the denominators of an anchor are
+one sum that runs over its samples, from the farthest label to the nearest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from supcon_tf import exceptions
+from supcon_tf.keras_2 import keras
+from supcon_tf.losses import inputs, log_space
+
+_NUMBERS = 2**14  # of anchors, that are compared with all rows at once
+
+
+@keras.utils.register_keras_serializable(package="supcon_tf")
+@dataclasses.dataclass(eq=False)
+class RankNContrastLoss(inputs.Loss):
+    """Rank-N-Contrast (RnC) of Zha et al. 2023, for labels that are numbers.
+
+      L_i = 1/(M - 1) sum_{j != i} -log( exp(f_ij) / sum_{k in S_ij} exp(f_ik) )
+
+    f_ij = -|z_i - z_j| / t, by the distance, not its square. S_ij are the rows
+    k != i whose labels are no nearer to that of i than j's, d(y_i, y_k) >=
+    d(y_i, y_j), where d sums the differences of all numbers of a label without
+    their signs. So z come to lie in the order of y. Rows are all M views: the
+    other views of a sample have distance 0. Nothing is normalised, neither
+    projections, which may have any length, nor labels: of several numbers, the
+    one of the largest scale decides.
+
+    `y_true` are numbers [batch] or [batch, targets], `y_pred` projections
+    [batch, views, dim] of this replica; the loss is [batch] float32, nats,
+    averaged over views. A row that is alone has loss 0.
+
+    Args:
+      temperature: t, positive, of the unit of the distances; 2 in their code,
+        for features of any length. Unit vectors are at most 2 apart.
+      cross_replica: contrast with the views of all replicas.
+      reduction: of Keras, as is `name`.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import losses
+      >>> loss = losses.RankNContrastLoss(temperature=1.0)
+      >>> ages = [20.0, 30.0, 60.0]
+      >>> round(float(loss(ages, np.array([[0.0], [1.0], [4.0]]))), 3)
+      0.081
+      >>> round(float(loss(ages, np.array([[0.0], [4.0], [1.0]]))), 3)
+      1.081
+
+    Raises:
+      ValueError: `temperature` is not positive, or shapes do not go together.
+      InvalidArgumentError: a label is not finite.
+
+    Reference: https://arxiv.org/abs/2210.01189, Eq. 1 and 2.
+    """
+
+    temperature: float = 2.0
+    cross_replica: bool = True
+    reduction: str = keras.losses.Reduction.AUTO
+    name: str = "rank_n_contrast_loss"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        exceptions.require(
+            self.temperature > 0,
+            "`temperature` must be positive",
+            self.temperature,
+        )
+
+    def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        z = inputs.as_views(y_pred, "projections")
+        labels = _numbers(y_true, z)
+        batch, views, dim = tf.shape(z)[0], *z.shape[1:]
+        all_z, all_labels = inputs.gather(self.cross_replica, z, labels)
+        rows = tf.reshape(all_z, [-1, dim])  # [M, D], own rows come first
+        count, others = batch * views, tf.shape(rows)[0] - 1
+        logits = -_distances(rows[:count], rows) / self.temperature  # [A, M]
+        sum_of_logits = tf.reduce_sum(logits, axis=1)  # 0 of the row itself
+        is_itself = tf.range(count)[:, tf.newaxis] == tf.range(others + 1)
+        logits = tf.where(is_itself, log_space.LOG_ZERO, logits)
+        order, counts = _ranks(labels, all_labels, views)
+        of_samples = tf.reduce_logsumexp(  # [A, G]
+            tf.reshape(logits, [count, -1, views]), axis=2
+        )
+        sum_of_log_d = _sum_of_log_denominators(
+            tf.gather(
+                of_samples, tf.repeat(order, views, axis=0), batch_dims=1
+            ),
+            tf.repeat(counts, views, axis=0),
+        )
+        losses = tf.math.divide_no_nan(
+            sum_of_log_d - sum_of_logits, tf.cast(others, tf.float32)
+        )
+        return tf.reduce_mean(tf.reshape(losses, [batch, views]), axis=1)
+
+
+def _numbers(labels: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+    """Labels as [batch, targets] float64, to go with z [batch, ...].
+
+    float64 holds integers, such as times, that float32 makes one.
+    """
+    labels = tf.convert_to_tensor(labels)
+    exceptions.require(
+        labels.dtype.is_floating or labels.dtype.is_integer,
+        "`labels` must be numbers",
+        labels.dtype.name,
+    )
+    exceptions.require(
+        labels.shape.rank in (1, 2),
+        "`labels` must be [batch] or [batch, targets]",
+        f"shape {labels.shape}",
+    )
+    if labels.shape.rank == 1:
+        labels = labels[:, tf.newaxis]
+    inputs.check_shape("labels", labels, [z.shape[0], None])
+    labels = tf.cast(labels, tf.float64)
+    check = tf.debugging.Assert(
+        tf.reduce_all(tf.math.is_finite(labels)), ["`labels` must be finite"]
+    )
+    with tf.control_dependencies([check] if check is not None else []):
+        return tf.identity(labels)
+
+
+def _ranks(
+    labels: tf.Tensor, all_labels: tf.Tensor, views: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """All samples by the distance of their labels, and what each counts.
+
+    Takes labels [B, T], the first of all labels [G, T]. Returns [B, G] int32,
+    the nearest first, and [B, G] float32 in that order: of samples at one
+    distance the first counts for the rows of all, but the anchor itself, and
+    the others for none.
+    """
+    distances = tf.cast(  # [B, G]
+        _by_tiles(
+            lambda part: tf.reduce_sum(
+                tf.abs(part[:, tf.newaxis] - all_labels), axis=2
+            ),
+            labels,
+        ),
+        tf.float32,
+    )
+    order = tf.argsort(distances, axis=1)
+    distances = tf.gather(distances, order, batch_dims=1)
+    is_first = tf.pad(
+        distances[:, 1:] > distances[:, :-1],
+        [[0, 0], [1, 0]],
+        constant_values=True,
+    )
+    shape = tf.shape(order)
+    starts = tf.range(shape[0])[:, tf.newaxis] * shape[1] - 1
+    ties = tf.cumsum(tf.cast(is_first, tf.int32), axis=1) + starts
+    sizes = tf.math.unsorted_segment_sum(
+        tf.ones_like(ties, tf.float32), ties, tf.size(ties)
+    )
+    counts = tf.where(is_first, views * tf.gather(sizes, ties), 0.0)
+    is_nearest = tf.range(shape[1]) == 0
+    return order, counts - tf.cast(is_nearest, tf.float32)
+
+
+@tf.custom_gradient
+def _sum_of_log_denominators(
+    logits: tf.Tensor, counts: tf.Tensor
+) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, None]]]:
+    """[A] sums of counts times log_d, the log of exp(logits) from there on.
+
+    Takes logits [A, G], and constants [A, G] of at least 0. Not by
+    tf.math.cumulative_logsumexp, whose time under XLA is quadratic in G.
+    """
+    log_d = _sums_from_here_on(logits)
+
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, None]:
+        is_counted = counts > 0
+        shares = tf.where(is_counted, counts, 1.0)
+        shares = tf.where(
+            is_counted, tf.math.log(shares) - log_d, log_space.LOG_ZERO
+        )
+        shares = tf.reverse(_sums_from_here_on(tf.reverse(shares, [1])), [1])
+        return upstream[:, tf.newaxis] * tf.exp(logits + shares), None
+
+    return tf.reduce_sum(counts * log_d, axis=1), gradient
+
+
+def _sums_from_here_on(logs: tf.Tensor) -> tf.Tensor:
+    """[A, G] log of the sums of exp(logs) of each place and all behind it.
+
+    By adding what is 1, 2, 4, ... places behind.
+    """
+    places = tf.range(tf.shape(logs)[1])
+
+    def added(step: tf.Tensor, sums: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        behind = tf.where(
+            places < tf.size(places) - step,
+            tf.roll(sums, -step, axis=1),
+            log_space.LOG_ZERO,
+        )
+        return 2 * step, log_space.log_add_exp(sums, behind)
+
+    _, sums = tf.while_loop(
+        lambda step, _: step < tf.size(places), added, [1, logs]
+    )
+    return sums
+
+
+@tf.custom_gradient
+def _distances(
+    anchors: tf.Tensor, rows: tf.Tensor
+) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
+    """|a - r| [A, M] of anchors [A, D] and rows [M, D].
+
+    By differences: from products of vectors, near ones would be as far as the
+    rounding. Where two are equal, the gradient is 0.
+    """
+    distances = _by_tiles(
+        lambda part: tf.sqrt(
+            tf.reduce_sum(
+                tf.math.squared_difference(part[:, tf.newaxis], rows), axis=2
+            )
+        ),
+        anchors,
+    )
+
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        weights = tf.math.divide_no_nan(upstream, distances)
+        return (
+            _weighted_differences(weights, anchors, rows),
+            _weighted_differences(tf.transpose(weights), rows, anchors),
+        )
+
+    return distances, gradient
+
+
+def _weighted_differences(
+    weights: tf.Tensor, a: tf.Tensor, b: tf.Tensor
+) -> tf.Tensor:
+    """[A, D] sums over b of weights [A, B] times a - b."""
+    return _by_tiles(
+        lambda part, weight: tf.einsum(
+            "ab,abd->ad", weight, part[:, tf.newaxis] - b
+        ),
+        a,
+        weights,
+    )
+
+
+def _by_tiles(
+    function: Callable[..., tf.Tensor], rows: tf.Tensor, *others: tf.Tensor
+) -> tf.Tensor:
+    """[N, ...] of rows [N, D], and what goes with them, some at a time."""
+    count = tf.shape(rows)[0]
+    size = tf.minimum(count, max(1, _NUMBERS // rows.shape[1]))
+
+    def tiles(tensor: tf.Tensor) -> tf.Tensor:
+        tensor = tf.pad(tensor, [[0, -count % size], [0, 0]])
+        return tf.reshape(tensor, [-1, size, tf.shape(tensor)[1]])
+
+    made = tf.map_fn(
+        lambda parts: function(*parts),
+        (tiles(rows), *map(tiles, others)),
+        parallel_iterations=1,
+        fn_output_signature=tf.TensorSpec([None, None], rows.dtype),
+    )
+    return tf.reshape(made, [-1, tf.shape(made)[2]])[:count]
