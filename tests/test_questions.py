@@ -26,6 +26,7 @@ OTHERS = {
     for path in (
         FOLDER.parent / "concepts.md",
         FOLDER.parent / "guides" / "labels.md",
+        FOLDER.parent / "guides" / "losses.md",
     )
 }
 WITH_PYTHON = {
