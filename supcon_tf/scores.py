@@ -24,9 +24,10 @@ class Score:
       better: "higher" or "lower"; None where neither is better by itself.
       unit: "share" is in [0, 1], "percent" in percent, "number" has no unit.
       tables: which of the tables have it beside the page of a report, which
-        has all: "text", what tools print; "space", of the representations; and
-        the model card of a run whose examples have "one" or "several" labels,
-        or classes "unseen" in training.
+        has all: "text", what tools print; "space", of the representations,
+        and "corruptions", of that page; and the model card of a run whose
+        examples have "one" or "several" labels, or classes "unseen" in
+        training.
     """
 
     path: str
@@ -72,9 +73,9 @@ _MEASURES = {
         "lower",
         "share",
     ),
+    "mean_ece": ("mean ECE, corrupted", "lower", "number"),
     "mce": ("mCE (%)", "lower", "percent"),
     "relative_mce": ("relative mCE (%)", "lower", "percent"),
-    "mean_ece": ("mean ECE, corrupted", "lower", "number"),
     # Either alone is at its best where the encoder learned nothing: everything
     # at one point, or spread regardless of class.
     "alignment": ("alignment", None, "number"),
@@ -210,13 +211,13 @@ KEY_SCORES = (
         "corruptions.{}.mean_corruption_error_unnormalized",
         "Error on corrupted images",
         "plain mean over all corruptions and severities, not an mCE",
-        "linear one",
+        "linear one corruptions",
     ),
     *_both(
         "corruptions.{}.mce",
         "mCE",
         "mean over the corruptions of the error in percent of a reference's",
-        "linear one",
+        "linear one corruptions",
     ),
     _score(
         "retrieval.map_at_r",
@@ -344,18 +345,19 @@ SCORES = (
         "corruptions.{}.relative_mce",
         "Relative mCE",
         "as mCE, of what corruption adds to the error on clean images",
+        "linear corruptions",
     ),
     *_both(
         "corruptions.{}.mean_ece",
         "Calibration error on corrupted images",
         "mean ECE over all corruptions and severities",
-        "",
+        "corruptions",
     ),
     *_both(
         "corruptions.{}.clean.top_1",
         "Accuracy on clean images",
         "the same test images, before corruption",
-        "",
+        "corruptions",
     ),
     _score(
         "representations.alignment",

@@ -18,23 +18,19 @@ def test_paths_are_different_and_words_are_there():
         assert {*score.tables} <= TABLES
 
 
-TABLES = {"text", "one", "several", "unseen", "space", "linear", "pretrained"}
+TABLES = {
+    *("text", "linear", "pretrained"),
+    *("one", "several", "unseen", "space", "corruptions"),
+}
 
 
 def test_a_table_goes_by_classifier_and_measure():
-    paths = [score.path for score in scores.table("one", recalls=(1, 5))]
-    assert [path for path in paths if "pretrained" not in path] == [
-        "linear.top_1",
-        "linear.top_5",
-        "linear.ece",
-        "knn.top_1",
-        "prototype.top_1",
-        "retrieval.recall_at.1",
-        "retrieval.recall_at.5",
-        "retrieval.map_at_r",
-        "corruptions.linear.mean_corruption_error_unnormalized",
-        "corruptions.linear.mce",
-    ]
+    paths = " ".join(x.path for x in scores.table("one", recalls=(1, 5)))
+    assert paths.startswith("linear.top_1 linear.top_5 linear.ece pretrained")
+    assert (
+        "knn.top_1 prototype.top_1 retrieval.recall_at.1 retrieval.recall_at.5 "
+        "retrieval.map_at_r corruptions.linear.mean_corruption_error_unnormaliz"
+    ) in paths
 
 
 def test_a_score_without_a_row_is_noticed():

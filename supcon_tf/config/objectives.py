@@ -17,42 +17,38 @@ class Objective:
       summary: its numbers, with settings in braces, as a run prints them.
       takes: what it is computed from: "projections", or the classifier's
         "logits" or "cosines".
-      uses_labels: False where views of an image are the only positives.
-      has_temperature: whether --temperature divides its similarities, and
-        multiplies it with --scale_by_temperature.
+      labels: "none" where views of an image are the only positives, "class"
+        for the class of an image, "any" for several of them and for those of
+        --mixing too.
       has_centres: whether it learns a centre for each class.
       has_chance_level: whether `training.chance` knows its level.
-      takes_soft_labels: whether --mixing goes with it, and with it + ce.
-      takes_label_sets: whether images may have several labels, likewise.
     """
 
     title: str
     summary: str
     takes: str = "projections"
-    uses_labels: bool = True
-    has_temperature: bool = False
+    labels: str = "class"
     has_centres: bool = False
     has_chance_level: bool = False
-    takes_soft_labels: bool = False
-    takes_label_sets: bool = False
+
+    @property
+    def has_temperature(self) -> bool:
+        """Whether --temperature divides its similarities, and multiplies it."""
+        return "{temperature}" in self.summary
 
 
 OBJECTIVES = {
     "supcon": Objective(
         "the supervised contrastive loss",
         "L_{formulation}, temperature {temperature}",
-        has_temperature=True,
+        labels="any",
         has_chance_level=True,
-        takes_soft_labels=True,
-        takes_label_sets=True,
     ),
     "simclr": Objective(
         "the SimCLR loss, which ignores labels,",
         "temperature {temperature}",
-        uses_labels=False,
-        has_temperature=True,
+        labels="none",
         has_chance_level=True,
-        takes_label_sets=True,
     ),
     "npairs": Objective("the N-pairs loss", "temperature 1"),
     "triplet": Objective(
@@ -62,28 +58,22 @@ OBJECTIVES = {
     "bcl": Objective(
         "the balanced contrastive loss",
         "a centre for each class, temperature {temperature}",
-        has_temperature=True,
         has_centres=True,
     ),
     "paco": Objective(
         "the parametric contrastive loss",
         "a centre for each class, temperature {temperature}, alpha "
         "{paco_alpha}",
-        has_temperature=True,
         has_centres=True,
     ),
     "ce": Objective(
-        "cross-entropy",
-        "classifier on the representation",
-        takes="logits",
-        takes_soft_labels=True,
-        takes_label_sets=True,
+        "cross-entropy", "classifier on the representation", "logits", "any"
     ),
     "max_margin": Objective(
         "the large-margin softmax loss",
         "cosine classifier on the representation, margin {softmax_margin}, "
         "scale {softmax_scale}",
-        takes="cosines",
+        "cosines",
     ),
 }
 OF_PROJECTIONS = tuple(
@@ -92,12 +82,13 @@ OF_PROJECTIONS = tuple(
 _JOINT = tuple(f"{name}+ce" for name in OF_PROJECTIONS)
 
 
-def names_with(attribute: str) -> tuple[str, ...]:
-    """The choices of --objective whose loss has an attribute."""
+def names_by_labels(*labels: str) -> tuple[str, ...]:
+    """The choices of --objective whose loss takes such labels."""
+    names = (*OBJECTIVES, *_JOINT)
     return tuple(
         name
-        for name in (*OBJECTIVES, *_JOINT)
-        if getattr(OBJECTIVES[name.removesuffix("+ce")], attribute)
+        for name in names
+        if OBJECTIVES[name.removesuffix("+ce")].labels in labels
     )
 
 
@@ -106,7 +97,7 @@ _WITH_SUPCON = {"objective": ("supcon", "supcon+ce")}
 _WITH_TRIPLET = {"objective": ("triplet", "triplet+ce")}
 _WITH_MARGIN = {"objective": ("max_margin",)}
 _WITH_CE = {"objective": ("ce",)}
-_WITH_SOFT_LABELS = {"objective": names_with("takes_soft_labels")}
+_WITH_SOFT_LABELS = {"objective": names_by_labels("any")}
 _SOFT_POSITIVES = "soft", "cosine"
 
 
@@ -267,7 +258,7 @@ class ObjectiveSettings(Settings):
             self._check_left_out("without --hierarchy", "hierarchy_penalty")
         else:
             self._check_left_out("with --hierarchy", "queue_size")
-        if not self.traits.uses_labels and self.num_views < 2:
+        if self.traits.labels == "none" and self.num_views < 2:
             raise exceptions.InvalidValue(
                 "--num_views must be at least 2 with "
                 f"--objective={self.objective}, whose positives are other "
@@ -317,7 +308,7 @@ class ObjectiveSettings(Settings):
     @property
     def uses_labels(self) -> bool:
         """Whether labels teach the encoder anything."""
-        return self.traits.uses_labels or self.is_joint
+        return self.traits.labels != "none" or self.is_joint
 
     @property
     def is_joint(self) -> bool:

@@ -191,7 +191,7 @@ class PretrainSettings(
             self._check_left_out("with one label per image", "positives")
         if not self.multi_label:
             return
-        names = objectives.names_with("takes_label_sets")
+        names = objectives.names_by_labels("none", "any")
         exceptions.require(
             self.objective in names,
             f"--objective must be one of {', '.join(names)} for images of "

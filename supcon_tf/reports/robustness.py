@@ -8,14 +8,6 @@ from collections.abc import Mapping, Sequence
 from supcon_tf import scores
 from supcon_tf.reports import contents, figures, numbers
 
-_MEANS = (
-    "clean.top_1",
-    "mean_corruption_error_unnormalized",
-    "mean_ece",
-    "mce",
-    "relative_mce",
-)
-
 
 def robustness(runs: Sequence[contents.Run]) -> dict[str, object]:
     """Two figures against severity, and two tables."""
@@ -86,8 +78,10 @@ def _by_corruption(results: Sequence[Mapping]) -> dict[str, list[float | None]]:
 def _means(results: Sequence[Mapping]) -> list[tuple[scores.Score, list[str]]]:
     """Scores over all corruptions, a text per run."""
     rows = []
-    for path in _MEANS:
-        score = scores.find(f"corruptions.linear.{path}")
+    for score in scores.table("corruptions"):
+        _, _, path = score.path.partition(".linear.")
+        if not path:
+            continue
         values = (scores.value_at(of_run, path) for of_run in results)
         texts = [numbers.score_text(score, value) for value in values]
         if {*texts} != {"–"}:
