@@ -1,7 +1,6 @@
 """What every way to a model has in common.
 
-`rest_model.RestModel`, `grpc_model.GrpcModel` and `saved_model.SavedModel` are
-a `Model`.
+`rest_model.RestModel` and `saved_model.SavedModel` are a `Model`.
 """
 
 from __future__ import annotations
@@ -79,35 +78,6 @@ class Model:
 
     def _tensors(self) -> Tensors:
         raise NotImplementedError
-
-
-@dataclasses.dataclass(eq=False)
-class Served(Model):
-    """A model at a server.
-
-    Attributes:
-      server: its address.
-      name: of the model.
-      version: None for the newest that is served.
-      timeout: seconds without an answer.
-    """
-
-    server: str
-    name: str
-    version: int | None = None
-    timeout: float = 60.0
-
-    @property
-    def through(self) -> str:
-        """What an error says of the proxy between; "" without one."""
-        raise NotImplementedError
-
-    def _too_slow(self) -> exceptions.Failed:
-        """Of a request that took too long; another would too."""
-        return exceptions.Failed(
-            f"{self.server} must answer within --timeout={self.timeout:g} "
-            f"seconds{self.through}; fewer images per request take less"
-        )
 
 
 def rows(outputs: Mapping[str, list]) -> list[Row]:

@@ -103,13 +103,8 @@ def _open_model(settings: config.PredictSettings) -> model.Model:
 
         return saved_model.SavedModel(export)
     run = os.path.basename(os.path.normpath(settings.run_dir))
-    way, address = rest_model.RestModel, settings.server
-    if address.startswith("grpc://"):
-        from supcon_tf.clients import grpc_model
-
-        way, address = grpc_model.GrpcModel, address.removeprefix("grpc://")
-    return way(
-        address,
+    return rest_model.RestModel(
+        settings.server,
         settings.model_name or run,
         settings.model_version,
         settings.timeout,

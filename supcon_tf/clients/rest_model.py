@@ -31,12 +31,20 @@ _TOO_SLOW = 504
 
 
 @dataclasses.dataclass(eq=False)
-class RestModel(model.Served):
-    """A model that is asked by HTTP.
+class RestModel(model.Model):
+    """A model at a server that is asked by HTTP.
 
-    The server is http://HOST:PORT or https://HOST:PORT; a path behind it is
-    kept.
+    Attributes:
+      server: http://HOST:PORT or https://HOST:PORT; a path behind it is kept.
+      name: of the model.
+      version: None for the newest that is served.
+      timeout: seconds without an answer.
     """
+
+    server: str
+    name: str
+    version: int | None = None
+    timeout: float = 60.0
 
     def __post_init__(self):
         quoted = urllib.parse.quote(self.name, safe="")
@@ -51,7 +59,7 @@ class RestModel(model.Served):
 
     @property
     def through(self) -> str:
-        """See `model.Served.through`."""
+        """What an error says of the proxy between; "" without one."""
         return proxies.used_by_urllib(self.url)
 
     def _tensors(self) -> model.Tensors:
@@ -91,7 +99,11 @@ class RestModel(model.Served):
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "reason", error)
             if isinstance(why, TimeoutError):
-                raise self._too_slow() from None
+                raise exceptions.Failed(
+                    f"{self.server} must answer within "
+                    f"--timeout={self.timeout:g} seconds{self.through}; fewer "
+                    "images per request take less"
+                ) from None
             raise model.Unavailable(
                 f"{self.url} is not there: {why}{self.through}"
             ) from None
