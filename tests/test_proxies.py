@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from supcon_tf import proxies
-from supcon_tf.clients import model, rest_model
+from supcon_tf import exceptions, proxies
+from supcon_tf.clients import rest_model
 from tests import model_server
 from tests.clients import exports
 
@@ -75,7 +75,7 @@ def test_an_error_behind_it_names_it(proxy):
     address, asked = proxy
     told = f"through the proxy {address} of http_proxy; no_proxy names"
     by_rest = rest_model.RestModel(f"http://{ELSEWHERE}:8501", "m")
-    with pytest.raises(model.Unavailable, match=told) as said:
+    with pytest.raises(exceptions.Failed, match=told) as said:
         by_rest.signatures()
     assert "secret" not in str(said.value)
     assert [method for method, _ in asked] == [b"GET"]
@@ -88,7 +88,7 @@ def test_what_no_proxy_names_is_asked_without_it(proxy, monkeypatch):
     monkeypatch.setenv("no_proxy", ".example")
     by_rest = rest_model.RestModel(f"http://{ELSEWHERE}:1", "m", timeout=5)
     assert not by_rest.through and not proxies.used_by_grpc(ELSEWHERE)
-    with pytest.raises(model.Unavailable, match=r"not there: [^;]*$"):
+    with pytest.raises(exceptions.Failed, match=r"not there: [^;]*$"):
         by_rest.signatures()
     assert asked == []
 

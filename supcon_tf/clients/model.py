@@ -24,14 +24,6 @@ class Refused(exceptions.InvalidValue):
     """The model does not take the input; the message is its reason."""
 
 
-class Unavailable(exceptions.Failed):
-    """Nobody answers now; the same request may be answered later."""
-
-
-class Overloaded(Refused, Unavailable):
-    """Too much for now: fewer images may be answered, or the same later."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Signature:
     """A signature that takes the bytes of image files, or texts.
@@ -54,8 +46,7 @@ class Model:
         """The signatures that take image files or texts, by their names.
 
         Raises:
-          Unavailable: the server does not answer.
-          RuntimeError: it does not serve the model.
+          RuntimeError: the server is not there, or does not serve the model.
         """
         return {
             name: Signature(name, *inputs, tuple(outputs))
@@ -70,9 +61,7 @@ class Model:
 
         Raises:
           Refused: the model does not take them.
-          Unavailable: the server does not answer.
-          Overloaded: they are too much for it now.
-          RuntimeError: any other error of the server.
+          RuntimeError: the server is not there, or answers with another error.
         """
         raise NotImplementedError
 

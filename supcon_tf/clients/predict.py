@@ -53,9 +53,7 @@ def predict(settings: config.PredictSettings) -> int:
     asked = _open_model(settings)
     known = {
         name: signature
-        for name, signature in asking.patiently(
-            asked.signatures, settings.retries
-        ).items()
+        for name, signature in asked.signatures().items()
         if (signature.input == _TEXT) == (kind == "texts")
     }
     signature = known.get(settings.signature)
@@ -72,7 +70,6 @@ def predict(settings: config.PredictSettings) -> int:
         found,
         batch_size=settings.batch_size,
         requests_in_flight=settings.requests_in_flight,
-        retries=settings.retries,
     )
     failed = 0
 

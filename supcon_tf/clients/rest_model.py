@@ -20,13 +20,7 @@ from collections.abc import Sequence
 from supcon_tf import exceptions, proxies
 from supcon_tf.clients import model
 
-_ERRORS = {
-    400: model.Refused,
-    413: model.Refused,  # of proxies: fewer images may pass
-    429: model.Overloaded,
-    502: model.Unavailable,
-    503: model.Unavailable,
-}
+_REFUSED = (400, 413)  # the second of proxies: fewer images may pass
 _TOO_SLOW = 504
 
 
@@ -104,7 +98,7 @@ class RestModel(model.Model):
                     f"--timeout={self.timeout:g} seconds{self.through}; fewer "
                     "images per request take less"
                 ) from None
-            raise model.Unavailable(
+            raise exceptions.Failed(
                 f"{self.url} is not there: {why}{self.through}"
             ) from None
         if isinstance(answer, urllib.error.HTTPError):
@@ -123,15 +117,15 @@ class RestModel(model.Model):
             text = str(json.loads(text)["error"])
         except (ValueError, KeyError, TypeError):
             pass  # of a proxy; or with C's escapes, as early versions have
-        kind, why = _ERRORS.get(code, exceptions.Failed), model.reason(text)
-        if kind is not model.Refused:
-            why = f"{self.url} answers {code}: {why}{self.through}"
+        if code in _REFUSED:
+            return model.Refused(model.reason(text))
+        why = f"{self.url} answers {code}: {model.reason(text)}{self.through}"
         if code == _TOO_SLOW:
             why += (
                 "; that is its own limit of time, not --timeout: fewer images "
                 "per request take less"
             )
-        return kind(why)
+        return exceptions.Failed(why)
 
 
 def _float32(text: str) -> float:

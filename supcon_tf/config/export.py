@@ -181,9 +181,6 @@ class PredictSettings(Settings):
     """Requests at a time: one is read while another is answered."""
     timeout: float = setting(60.0, above=0)
     """Seconds that a server has for an answer."""
-    retries: int = setting(3, at_least=0)
-    """How often a server is asked again that is not there or too busy, after 1,
-    2, 4, ... seconds."""
     output: str | None = setting(
         None,
         path=True,
