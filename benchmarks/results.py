@@ -6,7 +6,6 @@ Numbers are medians over rounds, ratios medians of those within a round.
 from __future__ import annotations
 
 import dataclasses
-import io
 import itertools
 import json
 import operator
@@ -84,9 +83,7 @@ def write(
     written["disagreements"] = bench.disagreements(written["points"])
     text = written | {"points": written["points"] + others}
     files.write_atomically(file, json.dumps(text, indent=1) + "\n")
-    image = io.BytesIO()
-    plot(bench, cases).savefig(image, dpi=120)
-    files.write_atomically(file.with_suffix(".png"), image.getvalue())
+    files.write_figure(file.with_suffix(".png"), plot(bench, cases), dpi=120)
 
 
 def summarize(bench: Bench, row: list[Point], case: Case) -> dict[str, str]:

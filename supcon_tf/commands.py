@@ -256,10 +256,10 @@ def predict(settings: config.PredictSettings) -> None:
     asks the newest version of runs/digits/export in this process, and
 
       python tools/predict.py --run_dir=runs/digits photo.jpg folder/ \
-        --server=grpc://localhost:8500 --output=answers.jsonl
+        --server=http://localhost:8501 --output=answers.jsonl
 
-    the model `digits` of a TF Serving; its REST interface,
-    http://localhost:8501, needs no TensorFlow here. Of a run on texts,
+    the model `digits` of a TF Serving, by REST, which needs no TensorFlow here.
+    Of a run on texts,
 
       python tools/predict.py --run_dir=runs/texts --text="a fine film" \
         --text_files=lines.txt

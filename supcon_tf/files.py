@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -13,11 +14,14 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from concurrent import futures
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from etils import epath
 
 from supcon_tf import exceptions, leftovers
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 JsonType = TypeVar("JsonType")
 
@@ -101,6 +105,13 @@ def write_atomically(path: epath.PathLike, content: str | bytes) -> None:
     data = content.encode() if isinstance(content, str) else content
     with replaced(path) as partial:
         partial.write_bytes(data)
+
+
+def write_figure(path: epath.PathLike, drawn: Figure, dpi: float) -> None:
+    """Writes a figure, as the suffix .png or .svg says: `write_atomically`."""
+    content = io.BytesIO()
+    drawn.savefig(content, format=epath.Path(path).suffix[1:], dpi=dpi)
+    write_atomically(path, content.getvalue())
 
 
 def write_json(

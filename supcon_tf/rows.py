@@ -190,19 +190,17 @@ def _csv_rows(file: epath.Path) -> Iterator[Row]:
     with file.open("rb") as content:
         text = io.TextIOWrapper(content, "utf-8-sig", newline="")
         reader = csv.reader(text, strict=True, delimiter=delimiter)
-        while True:
-            place = f"{file.name}:{reader.line_num + 1}"
-            try:
-                row = next(reader, None)
-            except csv.Error as error:
-                raise exceptions.InvalidValue(
-                    f"{place} must be CSV, got {error}"
-                ) from error
-            except UnicodeDecodeError:  # of a block of the file
-                for _ in files.read_lines(file):
-                    pass
-                raise  # not reached: one of the lines is not UTF-8
-            if row is None:
-                return
-            if row:
-                yield place, row
+        place = f"{file.name}:1"
+        try:
+            for row in reader:
+                if row:
+                    yield place, row
+                place = f"{file.name}:{reader.line_num + 1}"
+        except csv.Error as error:
+            raise exceptions.InvalidValue(
+                f"{place} must be CSV, got {error}"
+            ) from error
+        except UnicodeDecodeError:  # of a block of the file
+            for _ in files.read_lines(file):
+                pass
+            raise  # not reached: one of the lines is not UTF-8

@@ -2,7 +2,6 @@
 
 import contextlib
 import pathlib
-import warnings
 from collections.abc import Iterator
 from unittest import mock
 
@@ -29,22 +28,20 @@ def make_font(path: pathlib.Path, name: str, characters: str) -> str:
 
 
 @contextlib.contextmanager
-def no_fonts() -> Iterator[list[str]]:
-    """Matplotlib's own font alone; yields the files of others, to be added."""
-    manager, files = font_manager.fontManager, []
+def only_fonts(*files: str) -> Iterator[None]:
+    """A system with matplotlib's own font, and those of some files."""
+    manager = font_manager.fontManager
     own = [font for font in manager.ttflist if font.fname == str(_OWN)]
     with (
         mock.patch.object(manager, "ttflist", own),
         mock.patch.object(font_manager, "findSystemFonts", lambda: files),
-        mock.patch.object(fonts, "_said", set()),
-        warnings.catch_warnings(),
     ):
         _forget()
-        yield files
+        yield
     _forget()
 
 
 def _forget() -> None:
     """What was found among other fonts."""
-    fonts._others.cache_clear()
+    fonts._installed.cache_clear()
     font_manager.fontManager._findfont_cached.cache_clear()

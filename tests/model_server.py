@@ -3,21 +3,21 @@
 It loads a model as TF Serving does, with the Session loader of TF1 and tensors
 by the names of the SignatureDef, and speaks
 
-- gRPC: PredictionService.Predict and .GetModelMetadata, in the messages of
-  tensorflow_serving.apis;
+- gRPC: PredictionService.Predict, in the messages of tensorflow_serving.apis;
 - REST: POST /v1/models/NAME[/versions/V]:predict in the row format with named
   files, GET /v1/models/NAME[/versions/V]/metadata.
 
 Forms and status codes are those of
 https://www.tensorflow.org/tfx/serving/api_rest and, in the repository
 tensorflow/serving, util/json_tensor.cc, model_servers/http_server.cc and
-model_servers/http_rest_api_util.cc. What our clients do not use is not here.
+model_servers/http_rest_api_util.cc. What neither our client nor
+docs/serving/ uses is not here.
 
   with model_server.ModelServer(export, "digits") as server:
-      server.grpc  # grpc://localhost:PORT
+      server.grpc  # localhost:PORT
       server.rest  # http://localhost:PORT
       server.batch_sizes  # images of each Predict so far, also refused ones
-      server.reset(fail_first=2, delay=0.1)  # faults, for what is asked next
+      server.reset(delay=0.1)  # for what is asked next
 """
 
 from __future__ import annotations
@@ -46,9 +46,6 @@ _THREADS = 8
 _HTTP_CODES = {
     grpc.StatusCode.INVALID_ARGUMENT: 400,
     grpc.StatusCode.NOT_FOUND: 404,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
-    grpc.StatusCode.UNAVAILABLE: 503,
-    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
 }
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(:predict|/\w+)?")
@@ -95,7 +92,7 @@ class ModelServer:
       name: by which the model is asked for.
 
     Attributes:
-      grpc: grpc://localhost:PORT.
+      grpc: localhost:PORT.
       rest: http://localhost:PORT.
       batch_sizes: images of each Predict so far, also of those that failed.
     """
@@ -110,23 +107,15 @@ class ModelServer:
         self._lock = threading.Lock()
         self.reset()
 
-    def reset(
-        self,
-        fail_first=0,
-        fail_with=grpc.StatusCode.UNAVAILABLE,
-        delay=0.0,
-    ):
-        """Forgets what was asked, ends delays, and takes other faults.
+    def reset(self, delay=0.0):
+        """Forgets what was asked, ends delays, and takes another.
 
         Args:
-          fail_first: how many of the first Predicts fail.
-          fail_with: the status of those.
           delay: seconds that each Predict takes longer.
         """
         self._hurry.set()
         self._hurry = threading.Event()
         self.batch_sizes.clear()
-        self._fail_first, self._fail_with = fail_first, fail_with
         self._delay = delay
 
     def check(self, name, version=None):
@@ -143,9 +132,6 @@ class ModelServer:
         """Arrays by the names of inputs to arrays by those of outputs."""
         with self._lock:
             self.batch_sizes.append(min(map(len, inputs.values())))
-            fails = len(self.batch_sizes) <= self._fail_first
-        if fails:
-            raise ServingError("queue is full", self._fail_with)
         self._hurry.wait(self._delay)
         try:
             return self._session.run(name, inputs)
@@ -171,7 +157,7 @@ class ModelServer:
             _GrpcService(self), self._grpc
         )
         port = self._grpc.add_insecure_port("localhost:0")
-        self.grpc = f"grpc://localhost:{port}"
+        self.grpc = f"localhost:{port}"
         self._grpc.start()
         handler = type("Handler", (_RestHandler,), {"model": self})
         self._rest = http.server.ThreadingHTTPServer(("localhost", 0), handler)
@@ -219,14 +205,6 @@ class _GrpcService(prediction_service_pb2_grpc.PredictionServiceServicer):
         answer.model_spec.version.value = self.model.version
         for name, value in outputs.items():
             answer.outputs[name].CopyFrom(tf.make_tensor_proto(value))
-        return answer
-
-    @_answering
-    def GetModelMetadata(self, request):
-        answer = get_model_metadata_pb2.GetModelMetadataResponse()
-        answer.model_spec.name = self.model.name
-        answer.model_spec.version.value = self.model.version
-        answer.metadata["signature_def"].Pack(self.model.signature_map())
         return answer
 
 

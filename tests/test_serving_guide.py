@@ -16,7 +16,7 @@ from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
 from supcon_tf.serving import metadata
-from tests import small_export, tf_serving
+from tests import model_server, small_export, tf_serving
 
 PAGES = (tf_serving.ROOT / "docs" / "serving").glob("*.md")
 README = "\n".join(page.read_text() for page in sorted(PAGES))
@@ -175,6 +175,22 @@ def test_documented_requests_and_answers_are_those_of_the_signatures():
     for row in answers[0]["predictions"]:
         assert set(row) == set(outputs)
         assert row["predicted_class"] == row["top_classes"][0]
+
+
+def test_the_lines_for_grpc_ask_a_server(
+    image_folder, monkeypatch, tmp_path, capsys
+):
+    (code,) = blocks("python")
+    photo = sorted((image_folder / "test" / "dark").iterdir())[0]
+    (tmp_path / "photo.jpg").write_bytes(photo.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    export = small_export.run_dir() / "export"
+    with model_server.ModelServer(export, "mine") as server:
+        assert "localhost:8500" in code
+        exec(code.replace("localhost:8500", server.grpc), {})
+        assert server.batch_sizes == [1]
+    answers = [str([name.encode()]) for name in small_export.NAMES]
+    assert capsys.readouterr().out.strip() in answers
 
 
 def test_a_new_version_comes_in_by_the_documented_edit():

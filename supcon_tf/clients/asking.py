@@ -5,16 +5,12 @@ from __future__ import annotations
 import collections
 import pathlib
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from typing import TypeVar
 
-from absl import logging
-
 from supcon_tf.clients import model, paths
 
-_FIRST_WAIT = 1.0  # seconds; each further one is twice as long
 Request = Callable[[Sequence[bytes]], list[model.Row]]
 Result = TypeVar("Result")
 
@@ -25,66 +21,37 @@ def answers(
     *,
     batch_size: int,
     requests_in_flight: int = 2,
-    retries: int = 3,
 ) -> Iterator[model.Row]:
     """What a model answers about image files, or texts.
 
     A file that the model refuses does not take the others of its request with
-    it: that request is asked again in halves. So is one that is too much for
-    the server, down to a single image, which waits.
+    it: they are asked about again one by one.
 
     Args:
       request: asks the model about the bytes of some files.
       files: image files, or texts.
       batch_size: how many per request.
       requests_in_flight: how many are read or answered at a time.
-      retries: how often a request is repeated that nobody answers, or one
-        image that is too much for now, after 1, 2, 4, ... seconds.
 
     Yields:
       One row per file, in their order: `path`, or `text`, and the outputs, or
       `error`, the reason why there are none.
 
     Raises:
-      Unavailable: the model stays away, or overloaded.
-      RuntimeError: any other error of a server.
+      RuntimeError: a server is not there, or answers with another error.
     """
     begun = collections.deque()
     for start in range(0, len(files), batch_size):
         batch = files[start : start + batch_size]
-        begun.append(_start(lambda batch=batch: _rows(request, batch, retries)))
+        begun.append(_start(lambda batch=batch: _rows(request, batch)))
         if len(begun) == requests_in_flight:
             yield from begun.popleft().result()
     while begun:
         yield from begun.popleft().result()
 
 
-def patiently(
-    request: Callable[[], Result], retries: int, divisible: bool = False
-) -> Result:
-    """Makes a request, and makes it again while nobody answers.
-
-    Waits 1, 2, 4, ... seconds before it repeats the request, `retries` times.
-    A request is `divisible` where less can be asked.
-
-    Raises:
-      Overloaded: at once, where less can be asked.
-      Unavailable: nobody answered the last one either.
-    """
-    for retry in range(retries):
-        try:
-            return request()
-        except model.Unavailable as error:
-            if divisible and isinstance(error, model.Overloaded):
-                raise
-            wait = _FIRST_WAIT * 2**retry
-            logging.warning("%s; asking again in %g s", error, wait)
-            time.sleep(wait)
-    return request()
-
-
 def _rows(
-    request: Request, batch: Sequence[pathlib.Path | paths.Text], retries: int
+    request: Request, batch: Sequence[pathlib.Path | paths.Text]
 ) -> list[model.Row]:
     """Rows of a batch of files, some of which may not be readable."""
     read, rows = {}, {}
@@ -99,7 +66,7 @@ def _rows(
         except OSError as error:
             rows[file] = {"error": error.strerror or str(error)}
     if read:
-        answered = _in_halves(request, list(read.values()), retries)
+        answered = _answered(request, list(read.values()))
         rows |= zip(read, answered, strict=True)
     return [_named(file) | dict(sorted(rows[file].items())) for file in batch]
 
@@ -111,20 +78,14 @@ def _named(file: pathlib.Path | paths.Text) -> model.Row:
     return {column: str(file).encode("utf-8", "replace").decode()}
 
 
-def _in_halves(
-    request: Request, contents: Sequence[bytes], retries: int
-) -> list[model.Row]:
-    """Rows of all that is not refused, found by bisection."""
-    half = len(contents) // 2
+def _answered(request: Request, contents: Sequence[bytes]) -> list[model.Row]:
+    """Rows of all that is not refused; what is refused is asked one by one."""
     try:
-        return patiently(lambda: request(contents), retries, half > 0)
+        return request(contents)
     except model.Refused as error:
-        if not half:
-            if isinstance(error, model.Overloaded):
-                raise
+        if len(contents) == 1:
             return [{"error": str(error)}]
-    parts = contents[:half], contents[half:]
-    return sum((_in_halves(request, part, retries) for part in parts), [])
+    return [_answered(request, [content])[0] for content in contents]
 
 
 def _start(function: Callable[[], Result]) -> futures.Future[Result]:

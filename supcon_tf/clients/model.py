@@ -1,7 +1,6 @@
 """What every way to a model has in common.
 
-`rest_model.RestModel`, `grpc_model.GrpcModel` and `saved_model.SavedModel` are
-a `Model`.
+`rest_model.RestModel` and `saved_model.SavedModel` are a `Model`.
 """
 
 from __future__ import annotations
@@ -26,14 +25,6 @@ class Refused(exceptions.InvalidValue):
     """The model does not take the input; the message is its reason."""
 
 
-class Unavailable(exceptions.Failed):
-    """Nobody answers now; the same request may be answered later."""
-
-
-class Overloaded(Refused, Unavailable):
-    """Too much for now: fewer images may be answered, or the same later."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Signature:
     """A signature that takes the bytes of image files, or texts.
@@ -56,8 +47,7 @@ class Model:
         """The signatures that take image files or texts, by their names.
 
         Raises:
-          Unavailable: the server does not answer.
-          RuntimeError: it does not serve the model.
+          RuntimeError: the server is not there, or does not serve the model.
         """
         return {
             name: Signature(name, *inputs, tuple(outputs))
@@ -72,43 +62,12 @@ class Model:
 
         Raises:
           Refused: the model does not take them.
-          Unavailable: the server does not answer.
-          Overloaded: they are too much for it now.
-          RuntimeError: any other error of the server.
+          RuntimeError: the server is not there, or answers with another error.
         """
         raise NotImplementedError
 
     def _tensors(self) -> Tensors:
         raise NotImplementedError
-
-
-@dataclasses.dataclass(eq=False)
-class Served(Model):
-    """A model at a server.
-
-    Attributes:
-      server: its address.
-      name: of the model.
-      version: None for the newest that is served.
-      timeout: seconds without an answer.
-    """
-
-    server: str
-    name: str
-    version: int | None = None
-    timeout: float = 60.0
-
-    @property
-    def through(self) -> str:
-        """What an error says of the proxy between; "" without one."""
-        raise NotImplementedError
-
-    def _too_slow(self) -> exceptions.Failed:
-        """Of a request that took too long; another would too."""
-        return exceptions.Failed(
-            f"{self.server} must answer within --timeout={self.timeout:g} "
-            f"seconds{self.through}; fewer images per request take less"
-        )
 
 
 def rows(outputs: Mapping[str, list]) -> list[Row]:

@@ -53,9 +53,7 @@ def predict(settings: config.PredictSettings) -> int:
     asked = _open_model(settings)
     known = {
         name: signature
-        for name, signature in asking.patiently(
-            asked.signatures, settings.retries
-        ).items()
+        for name, signature in asked.signatures().items()
         if (signature.input == _TEXT) == (kind == "texts")
     }
     signature = known.get(settings.signature)
@@ -72,7 +70,6 @@ def predict(settings: config.PredictSettings) -> int:
         found,
         batch_size=settings.batch_size,
         requests_in_flight=settings.requests_in_flight,
-        retries=settings.retries,
     )
     failed = 0
 
@@ -108,13 +105,8 @@ def _open_model(settings: config.PredictSettings) -> model.Model:
 
         return saved_model.SavedModel(export)
     run = os.path.basename(os.path.normpath(settings.run_dir))
-    way, address = rest_model.RestModel, settings.server
-    if address.startswith("grpc://"):
-        from supcon_tf.clients import grpc_model
-
-        way, address = grpc_model.GrpcModel, address.removeprefix("grpc://")
-    return way(
-        address,
+    return rest_model.RestModel(
+        settings.server,
         settings.model_name or run,
         settings.model_version,
         settings.timeout,

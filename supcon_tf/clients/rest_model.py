@@ -20,23 +20,25 @@ from collections.abc import Sequence
 from supcon_tf import exceptions, proxies
 from supcon_tf.clients import model
 
-_ERRORS = {
-    400: model.Refused,
-    413: model.Refused,  # of proxies: fewer images may pass
-    429: model.Overloaded,
-    502: model.Unavailable,
-    503: model.Unavailable,
-}
+_REFUSED = (400, 413)  # the second of proxies: fewer images may pass
 _TOO_SLOW = 504
 
 
 @dataclasses.dataclass(eq=False)
-class RestModel(model.Served):
-    """A model that is asked by HTTP.
+class RestModel(model.Model):
+    """A model at a server that is asked by HTTP.
 
-    The server is http://HOST:PORT or https://HOST:PORT; a path behind it is
-    kept.
+    Attributes:
+      server: http://HOST:PORT or https://HOST:PORT; a path behind it is kept.
+      name: of the model.
+      version: None for the newest that is served.
+      timeout: seconds without an answer.
     """
+
+    server: str
+    name: str
+    version: int | None = None
+    timeout: float = 60.0
 
     def __post_init__(self):
         quoted = urllib.parse.quote(self.name, safe="")
@@ -51,7 +53,7 @@ class RestModel(model.Served):
 
     @property
     def through(self) -> str:
-        """See `model.Served.through`."""
+        """What an error says of the proxy between; "" without one."""
         return proxies.used_by_urllib(self.url)
 
     def _tensors(self) -> model.Tensors:
@@ -91,8 +93,12 @@ class RestModel(model.Served):
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "reason", error)
             if isinstance(why, TimeoutError):
-                raise self._too_slow() from None
-            raise model.Unavailable(
+                raise exceptions.Failed(
+                    f"{self.server} must answer within "
+                    f"--timeout={self.timeout:g} seconds{self.through}; fewer "
+                    "images per request take less"
+                ) from None
+            raise exceptions.Failed(
                 f"{self.url} is not there: {why}{self.through}"
             ) from None
         if isinstance(answer, urllib.error.HTTPError):
@@ -111,15 +117,15 @@ class RestModel(model.Served):
             text = str(json.loads(text)["error"])
         except (ValueError, KeyError, TypeError):
             pass  # of a proxy; or with C's escapes, as early versions have
-        kind, why = _ERRORS.get(code, exceptions.Failed), model.reason(text)
-        if kind is not model.Refused:
-            why = f"{self.url} answers {code}: {why}{self.through}"
+        if code in _REFUSED:
+            return model.Refused(model.reason(text))
+        why = f"{self.url} answers {code}: {model.reason(text)}{self.through}"
         if code == _TOO_SLOW:
             why += (
                 "; that is its own limit of time, not --timeout: fewer images "
                 "per request take less"
             )
-        return kind(why)
+        return exceptions.Failed(why)
 
 
 def _float32(text: str) -> float:

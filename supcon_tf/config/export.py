@@ -135,11 +135,10 @@ def _is_server(address: str) -> bool:
     """Whether an address of a server is complete."""
     try:
         url = urllib.parse.urlsplit(address)
-        has_port = url.port is not None
+        _ = url.port
     except ValueError:  # of a port that is no number
         return False
-    is_grpc = url.scheme == "grpc" and has_port and not url.path
-    return bool(url.hostname) and (is_grpc or url.scheme in ("http", "https"))
+    return bool(url.hostname) and url.scheme in ("http", "https")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,13 +162,12 @@ class PredictSettings(Settings):
     server: str | None = setting(
         None,
         must=(
-            "be grpc://HOST:PORT, http://HOST:PORT or https://HOST:PORT, got "
-            "{}",
+            "be http://HOST:PORT or https://HOST:PORT, got {}",
             _is_server,
         ),
     )
-    """TF Serving to ask in place of this process: grpc://HOST:8500,
-    http://HOST:8501 or https://HOST."""
+    """TF Serving to ask in place of this process, by REST: http://HOST:8501 or
+    https://HOST."""
     model_name: str | None = None
     """Name of the model there; default: the last part of run_dir."""
     model_version: int | None = setting(None, at_least=0)
@@ -183,9 +181,6 @@ class PredictSettings(Settings):
     """Requests at a time: one is read while another is answered."""
     timeout: float = setting(60.0, above=0)
     """Seconds that a server has for an answer."""
-    retries: int = setting(3, at_least=0)
-    """How often a server is asked again that is not there or too busy, after 1,
-    2, 4, ... seconds."""
     output: str | None = setting(
         None,
         path=True,

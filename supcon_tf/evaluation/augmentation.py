@@ -73,7 +73,7 @@ def show_augment(settings: config.ShowAugmentSettings) -> list[pathlib.Path]:
     directory = pathlib.Path(settings.run_dir)
     directory.mkdir(parents=True, exist_ok=True)
     for name, drawn in figures.items():
-        files.write_atomically(directory / name, drawn.png())
+        files.write_figure(directory / name, drawn, dpi=drawn.dpi)
     return [directory / name for name in figures]
 
 

@@ -64,11 +64,11 @@ def plot_confusion_matrix(
     drawn = plots.new_figure(
         figsize=(side + 1, side + 0.5), layout="constrained"
     )
-    axes, family = drawn.subplots(), fonts.families(names)
+    axes = drawn.subplots()
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     ticks = np.arange(classes)
-    style = {"family": family, "parse_math": False}
+    style = {"family": fonts.families(), "parse_math": False}
     axes.set_xticks(ticks, names, rotation=45, ha="right", **style)
     axes.set_yticks(ticks, names, **style)
     axes.set(xlabel="predicted class", ylabel="true class")

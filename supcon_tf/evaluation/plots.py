@@ -149,10 +149,7 @@ def plot_grid(
     height, width = panels[0].shape[1:3]
     captions = captions or [()] * len(rows)
     line = _LINE + 2 * _GAP if any(captions) else 0  # nearer to its own image
-    words = [*row_names, *column_names, *itertools.chain(*captions)]
-    font = font_manager.FontProperties(
-        family=fonts.families(words), size=_FONT_SIZE
-    )
+    font = font_manager.FontProperties(family=fonts.families(), size=_FONT_SIZE)
     texts = [*column_names, *itertools.chain(*captions)]
     widest = max((_text_width(text, font) for text in texts), default=0)
     beyond = -(-max(0, widest - width) // 2)  # the image, to either side
@@ -307,7 +304,7 @@ def _scatter(
             ncols=-(-len(classes) // _LEGEND_ROWS),
             markerscale=2,
             frameon=False,
-            prop={"family": fonts.families(names)},
+            prop={"family": fonts.families()},
         )
     return drawn
 

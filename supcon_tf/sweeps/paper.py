@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import pathlib
 
 from supcon_tf import config, evaluation, exceptions, files, settings
@@ -54,9 +53,7 @@ def reproduce(own: config.ReproduceSettings) -> dict[str, object]:
             curves = {x: evaluation.accuracy_curve(opened[x]) for x in opened}
             files.write_json(path.with_suffix(".json"), curves)
             drawn = evaluation.plot_curves(curves)
-        content = io.BytesIO()
-        drawn.savefig(content, format="png", dpi=120)
-        files.write_atomically(path.with_suffix(".png"), content.getvalue())
+        files.write_figure(path.with_suffix(".png"), drawn, dpi=120)
     return results
 
 

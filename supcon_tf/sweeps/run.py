@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import pathlib
 import shutil
 import time
@@ -181,9 +180,7 @@ def _write(sweep: config.GridSettings, cells: list[grid.Cell]) -> None:
     files.write_atomically(root / "sweep.md", table.sweep_table(results) + "\n")
     drawn = figure.plot_sweep(results)
     for kind in ("png", "svg"):
-        content = io.BytesIO()
-        drawn.savefig(content, format=kind, dpi=120)
-        files.write_atomically(root / f"sweep.{kind}", content.getvalue())
+        files.write_figure(root / f"sweep.{kind}", drawn, dpi=120)
 
 
 def _write_record(

@@ -22,7 +22,7 @@ def loaded_server(lengths):
 
 @pytest.fixture
 def server(loaded_server):
-    """A server without faults, which has answered nothing so far."""
+    """A server without delays, which has answered nothing so far."""
     loaded_server.reset()
     yield loaded_server
     loaded_server.reset()

@@ -7,24 +7,20 @@ from concurrent import futures
 
 import pytest
 
+from supcon_tf import exceptions
 from supcon_tf.clients import asking, model
 
 
 class Sizes:
     """A model that gives the sizes of files, and refuses those with an x."""
 
-    def __init__(self, fail_first=0, error=model.Unavailable):
-        self.fail_first = fail_first
-        self.error = error
+    def __init__(self):
         self.asked = []
         self.lock = threading.Lock()
 
     def __call__(self, contents):
         with self.lock:
             self.asked.append(list(contents))
-            fails = len(self.asked) <= self.fail_first
-        if fails:
-            raise self.error("away")
         for file in contents:
             if b"x" in file:
                 raise model.Refused(f"no image: {file.decode()}")
@@ -38,14 +34,6 @@ def files(tmp_path):
         made.append(tmp_path / f"{index:02}.png")
         made[-1].write_bytes(b"." * (index + 1))
     return made
-
-
-@pytest.fixture
-def waits(monkeypatch):
-    """The seconds that were waited."""
-    seconds = []
-    monkeypatch.setattr(asking.time, "sleep", seconds.append)
-    return seconds
 
 
 def ask(asked, files, batch_size=4, **options):
@@ -100,7 +88,8 @@ def test_bad_files_do_not_take_the_others_with_them(files):
         if index in bad:
             answer = {"error": f"no image: {bad[index].decode()}"}
         assert row == {"path": str(file), **answer}
-    assert len(asked.asked) < 8 + 23, "halves, not single images"
+    sizes = [len(batch) for batch in asked.asked]
+    assert sorted(sizes) == [1] * 23 + [7, 8, 8]
 
 
 def test_a_file_that_cannot_be_read_has_an_error(files):
@@ -113,34 +102,16 @@ def test_a_file_that_cannot_be_read_has_an_error(files):
     assert "error" in ask(Sizes(), files[1:2])[0]
 
 
-@pytest.mark.parametrize(
-    ("fails", "error", "sizes", "seconds"),
-    [
-        (3, model.Unavailable, [8, 8, 8, 8], [1, 2, 4]),
-        # For less first, then later.
-        (5, model.Overloaded, [8, 4, 2, 1, 1, 1, 1, 2, 4], [1, 2]),
-    ],
-)
-def test_a_server_that_fails_for_a_while_is_asked_again(
-    files, waits, fails, error, sizes, seconds
-):
-    asked = Sizes(fails, error)
-    rows = ask(asked, files[:8], batch_size=8, requests_in_flight=1)
-    assert [row["size"] for row in rows] == [*range(1, 9)]
-    assert [len(batch) for batch in asked.asked] == sizes
-    assert waits == seconds
+def test_an_error_of_the_server_ends_it(files):
+    class Away(Sizes):
+        def __call__(self, contents):
+            super().__call__(contents)
+            raise exceptions.Failed("away")
 
-
-@pytest.mark.parametrize(
-    ("error", "sizes"),
-    [(model.Unavailable, [8] * 3), (model.Overloaded, [8, 4, 2, 1, 1, 1])],
-)
-def test_a_server_that_goes_on_failing_is_an_error(files, waits, error, sizes):
-    asked = Sizes(99, error)
-    with pytest.raises(error, match="away"):
-        ask(asked, files, batch_size=8, requests_in_flight=1, retries=2)
-    assert [len(batch) for batch in asked.asked] == sizes
-    assert waits == [1, 2]
+    asked = Away()
+    with pytest.raises(exceptions.Failed, match="away"):
+        ask(asked, files, batch_size=8, requests_in_flight=1)
+    assert [len(batch) for batch in asked.asked] == [8]
 
 
 def test_names_that_are_no_text_can_be_written(tmp_path):

@@ -1,25 +1,17 @@
-"""One model, asked in all ways: in this process, by gRPC, by REST."""
+"""One model, asked in both ways: in this process and by REST."""
 
 from __future__ import annotations
 
-import grpc
 import pytest
 
-from supcon_tf.clients import grpc_model, model, rest_model, saved_model
+from supcon_tf.clients import model, rest_model, saved_model
 from tests.clients import exports
 
 
-def by_grpc(server, *arguments, **options):
-    address = server.grpc.removeprefix("grpc://")
-    return grpc_model.GrpcModel(address, *arguments, **options)
-
-
-@pytest.fixture(params=["here", "grpc", "rest"])
+@pytest.fixture(params=["here", "rest"])
 def asked(request, lengths, server):
     if request.param == "here":
         return saved_model.SavedModel(lengths / "1")
-    if request.param == "grpc":
-        return by_grpc(server, "lengths", 1)
     return rest_model.RestModel(server.rest, "lengths", 1)
 
 
@@ -49,36 +41,9 @@ def test_files_are_refused_for_the_same_reason(asked):
 
 
 def test_a_photograph_of_many_megabytes_is_sent(server):
-    asked = by_grpc(server, "lengths")
+    asked = rest_model.RestModel(server.rest, "lengths")
     (row,) = asked.predict(asked.signatures()["represent"], [bytes(2**23)])
     assert row["representation"][0] == 2**23
-
-
-def test_errors_of_grpc_say_what_to_do(server):
-    asked = by_grpc(server, "lengths")
-    represent = asked.signatures()["represent"]
-    server.reset(fail_first=1)
-    with pytest.raises(model.Unavailable, match="is not there: queue is full"):
-        asked.predict(represent, [b"a"])
-    server.reset(fail_first=1, fail_with=grpc.StatusCode.RESOURCE_EXHAUSTED)
-    with pytest.raises(model.Overloaded, match="answers RESOURCE_EXHAUSTED: q"):
-        asked.predict(represent, [b"a"])
-    server.reset(fail_first=1, fail_with=grpc.StatusCode.OUT_OF_RANGE)
-    with pytest.raises(model.Refused, match="^queue is full$"):
-        asked.predict(represent, [b"a"])
-    for name, version, servable in (
-        ("other", None, r"Latest\(other\)"),
-        ("lengths", 7, r"Specific\(lengths, 7\)"),
-    ):
-        with pytest.raises(RuntimeError, match=f"NOT_FOUND: .*{servable}"):
-            by_grpc(server, name, version).signatures()
-    server.reset(delay=60)
-    slow = by_grpc(server, "lengths", timeout=0.1)
-    with pytest.raises(RuntimeError, match="within --timeout=0.1 seconds"):
-        slow.predict(represent, [b"a"])
-    away = grpc_model.GrpcModel("localhost:1", "lengths")
-    with pytest.raises(model.Unavailable, match="localhost:1 is not there"):
-        away.signatures()
 
 
 @pytest.mark.parametrize(

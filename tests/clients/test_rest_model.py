@@ -78,10 +78,10 @@ def test_the_request_is_the_documented_row_format():
         # Early versions of TF Serving escape as C does.
         (400, b'{ "error": "isn\\\'t" }', model.Refused, r"isn\\'t"),
         (413, b"<html>too large</html>", model.Refused, "too large"),
-        (429, b'{"error": "OOM"}', model.Overloaded, "answers 429: OOM$"),
+        (429, b'{"error": "OOM"}', exceptions.Failed, "answers 429: OOM$"),
         (504, b'{"error": "l"}', exceptions.Failed, "answers 504: l; .*fewer"),
-        (503, b'{"error": "queue"}', model.Unavailable, "answers 503: queue$"),
-        (502, b"", model.Unavailable, "answers 502"),
+        (503, b'{"error": "queue"}', exceptions.Failed, "answers 503: queue$"),
+        (502, b"", exceptions.Failed, "answers 502"),
         (404, b'{"error": "Latest(m)"}', exceptions.Failed, "404: Latest.m.$"),
         (500, b"[]", exceptions.Failed, r"answers 500: \[\]$"),
         (500, b'{"error": 7}', exceptions.Failed, "answers 500: 7$"),
@@ -98,14 +98,14 @@ def test_errors_say_what_to_do(code, body, error, message):
 @pytest.mark.parametrize("code", [200, 400, 500])
 def test_an_answer_that_breaks_off_is_none(code):
     with answering(code, b"{", length=9) as (url, _):
-        with pytest.raises(model.Unavailable, match="not there: Incomplete"):
+        with pytest.raises(exceptions.Failed, match="not there: Incomplete"):
             rest_model.RestModel(url, "m").predict(ONE, [b"x"])
 
 
 def test_a_server_that_is_away_or_slow(server):
     with answering(200, b"") as (url, _):
         pass
-    with pytest.raises(model.Unavailable, match="is not there: .*refused"):
+    with pytest.raises(exceptions.Failed, match="is not there: .*refused"):
         rest_model.RestModel(url, "m").signatures()
     server.reset(delay=60)
     asked = rest_model.RestModel(server.rest, "lengths", timeout=0.1)

@@ -125,13 +125,13 @@ def test_the_record_says_which_tokenizer_it_is(
     assert "WordPiece" not in (directory / metadata.CARD).read_text()
 
 
-def test_all_ways_to_ask_give_the_same(exported, finished_text_run, tmp_path):
+def test_both_ways_to_ask_give_the_same(exported, finished_text_run, tmp_path):
     lines = tmp_path / "lines.txt"
     lines.write_bytes(b"b d\r\n\n  \na \xc3\xa9, c")
     written = []
     run = finished_text_run.path
     with model_server.ModelServer(run / "export", "mine") as server:
-        for index, address in enumerate((None, server.grpc, server.rest)):
+        for index, address in enumerate((None, server.rest)):
             output = tmp_path / f"{index}.csv"
             settings = config.PredictSettings(
                 str(run),

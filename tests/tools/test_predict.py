@@ -18,7 +18,7 @@ PROGRAM = """
 import os, runpy, sys
 del sys.argv[0]
 sys.path.insert(0, os.path.dirname(sys.argv[0]))
-sys.modules["tensorflow"] = sys.modules["grpc"] = None
+sys.modules["tensorflow"] = None
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
@@ -87,11 +87,11 @@ def test_ctrl_c_ends_at_once(command, server, tmp_path):
         ({"model_name": "m"}, "--model_name must be left out without --server"),
         ({"server": "http://h", "model_dir": "d"}, "--model_dir must be left"),
         ({"server": "http://h"}, "--model_name must be given with --server"),
-        ({"server": "localhost:8500"}, "--server must be grpc://HOST:PORT, ht"),
-        ({"server": "grpc://host"}, "--server must be grpc://HOST:PORT, http"),
-        ({"server": "grpc://h:85x"}, "--server must be grpc://HOST:PORT, http"),
-        ({"server": "http://"}, "--server must be grpc://HOST:PORT, http://"),
-        ({"server": ""}, "--server must be grpc://HOST:PORT, http://HOST:PORT"),
+        ({"server": "localhost:8501"}, "--server must be http://HOST:PORT or "),
+        ({"server": "grpc://h:8500"}, "--server must be http://HOST:PORT or h"),
+        ({"server": "http://h:85x"}, "--server must be http://HOST:PORT or ht"),
+        ({"server": "http://"}, "--server must be http://HOST:PORT or https:"),
+        ({"server": ""}, "--server must be http://HOST:PORT or https://HOST:P"),
         ({"batch_size": 0}, "--batch_size must be at least 1, got 0"),
         ({"timeout": 0.0}, "--timeout must be above 0, got 0"),
     ],
@@ -99,6 +99,6 @@ def test_ctrl_c_ends_at_once(command, server, tmp_path):
 def test_flags_fit_each_other(overrides, message):
     with pytest.raises(ValueError, match=message):
         config.PredictSettings(**overrides)
-    for server in ("grpc://[::1]:8500", "http://h:8501/prefix", "https://h"):
+    for server in ("http://[::1]:8501", "http://h:8501/prefix", "https://h"):
         config.PredictSettings("runs/mine", server=server)
         config.PredictSettings(server=server, model_name="m")
