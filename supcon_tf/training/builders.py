@@ -329,7 +329,7 @@ def optimizer(
     rate, decay = schedule(settings, epoch_steps), settings.weight_decay
     momentum, small = settings.momentum, settings.epsilon
     clipped = {"global_clipnorm": settings.clip_norm}
-    if settings.optimizer == "lamb":
+    if settings.optimizer == "lamb":  # brings TensorFlow Addons
         from supcon_tf.training import lamb
 
         return lamb.LAMB(rate, epsilon=small, weight_decay=decay, **clipped)

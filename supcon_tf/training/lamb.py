@@ -1,8 +1,13 @@
-"""LAMB, an optimizer of the older kind of Keras 2, as that of TFA is."""
+"""LAMB, from TensorFlow Addons (TFA) where that can be imported, or its equal.
+
+All that the package takes from TFA is here. TFA 0.23 is the last one: it runs
+on Python up to 3.11, beside TensorFlow 2.15.
+"""
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -10,25 +15,11 @@ import tensorflow as tf
 from supcon_tf.keras_2 import keras
 from supcon_tf.training.optimizers import Shares, is_kernel
 
+_Adam = keras.optimizers.legacy.Adam
 
-@keras.utils.register_keras_serializable(package="supcon_tf")
-class LAMB(Shares, keras.optimizers.legacy.Adam):
-    """LAMB, adapting and decaying kernels alone.
 
-      m = beta_1 * m + (1 - beta_1) * gradient
-      s = beta_2 * s + (1 - beta_2) * gradient^2
-      u = m / (1 - beta_1^t) / (sqrt(s / (1 - beta_2^t)) + epsilon)
-          + weight_decay * w
-      w = w - learning_rate * |w| / |u| * u      in step t = 1, 2, ...
-
-    The ratio is 1 where a norm is 0. Batch norm and biases, exempt by their
-    rank, have weight_decay = 0 and ratio 1: Adam's step. Arguments and
-    checkpoints are those of `tfa.optimizers.LAMB` in TensorFlow Addons (TFA),
-    whose last release is for Python 3.11; `build` and `learning_rate` are those
-    of Keras' newer optimizers.
-
-    Reference: https://arxiv.org/abs/1904.00962, Algorithm 2.
-    """
+class PlainLAMB(_Adam):
+    """`tfa.optimizers.LAMB` without TFA; its checkpoints open in either."""
 
     def __init__(
         self,
@@ -51,6 +42,88 @@ class LAMB(Shares, keras.optimizers.legacy.Adam):
             exclude_from_layer_adaptation or exclude_from_weight_decay
         )
 
+    def _resource_apply_dense(
+        self, grad: tf.Tensor, var: tf.Variable, apply_state: dict | None = None
+    ) -> tf.Operation:
+        key = var.device, var.dtype.base_dtype
+        now = (apply_state or {}).get(key) or self._fallback_apply_state(*key)
+        m, v = self.get_slot(var, "m"), self.get_slot(var, "v")
+        m = m.assign(m * now["beta_1_t"] + grad * now["one_minus_beta_1_t"])
+        square = grad * grad
+        v = v.assign(v * now["beta_2_t"] + square * now["one_minus_beta_2_t"])
+        mean = m / (1.0 - now["beta_1_power"])
+        deviation = tf.sqrt(v / (1.0 - now["beta_2_power"]))
+        update = mean / (deviation + now["epsilon"])
+        if self._do_use_weight_decay(var):
+            update += self._get_hyper("weight_decay", var.dtype) * var
+        ratio = 1.0
+        if self._do_layer_adaptation(var):
+            norms = tf.norm(var), tf.norm(update)
+            some = tf.reduce_all(tf.stack(norms) > 0.0)
+            ratio = tf.where(some, norms[0] / norms[1], 1.0)
+        return var.assign_sub(ratio * now["lr_t"] * update)
+
+    def _resource_apply_sparse(
+        self,
+        grad: tf.Tensor,
+        var: tf.Variable,
+        indices: tf.Tensor,
+        apply_state: dict | None = None,
+    ) -> tf.Operation:
+        grad = tf.IndexedSlices(grad, indices, tf.shape(var))
+        dense = tf.convert_to_tensor(grad)
+        return self._resource_apply_dense(dense, var, apply_state)
+
+    def _do_use_weight_decay(self, variable: tf.Variable) -> bool:
+        return not _matches(variable, self.exclude_from_weight_decay)
+
+    def _do_layer_adaptation(self, variable: tf.Variable) -> bool:
+        return not _matches(variable, self.exclude_from_layer_adaptation)
+
+    def get_config(self) -> dict[str, object]:
+        config = super().get_config()
+        del config["amsgrad"]
+        return {
+            **config,
+            "weight_decay": self._serialize_hyperparameter("weight_decay"),
+            "exclude_from_weight_decay": self.exclude_from_weight_decay,
+            "exclude_from_layer_adaptation": self.exclude_from_layer_adaptation,
+        }
+
+
+def _matches(variable: tf.Variable, patterns: Sequence[str] | None) -> bool:
+    return any(re.search(pattern, variable.name) for pattern in patterns or ())
+
+
+def _base() -> type[_Adam]:
+    with warnings.catch_warnings():
+        # TFA's notice on its end of life.
+        warnings.simplefilter("ignore", UserWarning)
+        try:
+            from tensorflow_addons import optimizers
+        except ImportError:  # not installed, or made for another TensorFlow
+            return PlainLAMB
+    return optimizers.LAMB
+
+
+@keras.utils.register_keras_serializable(package="supcon_tf")
+class LAMB(Shares, _base()):
+    """LAMB, adapting and decaying kernels alone.
+
+      m = beta_1 * m + (1 - beta_1) * gradient
+      s = beta_2 * s + (1 - beta_2) * gradient^2
+      u = m / (1 - beta_1^t) / (sqrt(s / (1 - beta_2^t)) + epsilon)
+          + weight_decay * w
+      w = w - learning_rate * |w| / |u| * u      in step t = 1, 2, ...
+
+    The ratio is 1 where a norm is 0. Batch norm and biases, exempt by their
+    rank, have weight_decay = 0 and ratio 1: Adam's step. The arguments are
+    those of `tfa.optimizers.LAMB`, a Keras optimizer of the older kind, which
+    here gets the newer ones' `build` and `learning_rate`.
+
+    Reference: https://arxiv.org/abs/1904.00962, Algorithm 2.
+    """
+
     def build(self, var_list: Sequence[tf.Variable]) -> None:
         """Makes the moments of variables, zero."""
         self._create_all_weights(var_list)
@@ -66,53 +139,12 @@ class LAMB(Shares, keras.optimizers.legacy.Adam):
     def _resource_apply_dense(
         self, grad: tf.Tensor, var: tf.Variable, apply_state: dict | None = None
     ) -> tf.Operation:
-        return self._take_share(var, lambda: self._step(grad, var, apply_state))
+        step = super()._resource_apply_dense
+        return self._take_share(var, lambda: step(grad, var, apply_state))
 
-    def _resource_apply_sparse(
-        self,
-        grad: tf.Tensor,
-        var: tf.Variable,
-        indices: tf.Tensor,
-        apply_state: dict | None = None,
-    ) -> tf.Operation:
-        grad = tf.IndexedSlices(grad, indices, tf.shape(var))
-        dense = tf.convert_to_tensor(grad)
-        return self._resource_apply_dense(dense, var, apply_state)
+    def _do_use_weight_decay(self, variable: tf.Variable) -> bool:
+        # And by the lists of names, here as below.
+        return is_kernel(variable) and super()._do_use_weight_decay(variable)
 
-    def get_config(self) -> dict[str, object]:
-        config = super().get_config()
-        del config["amsgrad"]
-        return {
-            **config,
-            "weight_decay": self._serialize_hyperparameter("weight_decay"),
-            "exclude_from_weight_decay": self.exclude_from_weight_decay,
-            "exclude_from_layer_adaptation": self.exclude_from_layer_adaptation,
-        }
-
-    def _step(
-        self, grad: tf.Tensor, var: tf.Variable, apply_state: dict | None
-    ) -> tf.Operation:
-        """The step of a variable that has the whole learning rate."""
-        key = var.device, var.dtype.base_dtype
-        now = (apply_state or {}).get(key) or self._fallback_apply_state(*key)
-        m, s = self.get_slot(var, "m"), self.get_slot(var, "v")
-        m = m.assign(m * now["beta_1_t"] + grad * now["one_minus_beta_1_t"])
-        square = grad * grad
-        s = s.assign(s * now["beta_2_t"] + square * now["one_minus_beta_2_t"])
-        mean = m / (1.0 - now["beta_1_power"])
-        deviation = tf.sqrt(s / (1.0 - now["beta_2_power"]))
-        update = mean / (deviation + now["epsilon"])
-        if not _is_exempt(var, self.exclude_from_weight_decay):
-            update += self._get_hyper("weight_decay", var.dtype) * var
-        ratio = 1.0
-        if not _is_exempt(var, self.exclude_from_layer_adaptation):
-            norms = tf.norm(var), tf.norm(update)
-            some = tf.reduce_all(tf.stack(norms) > 0.0)
-            ratio = tf.where(some, norms[0] / norms[1], 1.0)
-        return var.assign_sub(ratio * now["lr_t"] * update)
-
-
-def _is_exempt(variable: tf.Variable, patterns: Sequence[str] | None) -> bool:
-    return not is_kernel(variable) or any(
-        re.search(pattern, variable.name) for pattern in patterns or ()
-    )
+    def _do_layer_adaptation(self, variable: tf.Variable) -> bool:
+        return is_kernel(variable) and super()._do_layer_adaptation(variable)

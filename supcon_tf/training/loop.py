@@ -242,7 +242,7 @@ def _start(
     # The logs of a step are equal on all workers: Keras would add them up.
     model.distribute_reduction_method = "first"
     with model.distribute_strategy.scope():
-        # Keras' loss scaling around LAMB has no `build` of its own.
+        # Keras' loss scaling around TFA's LAMB has no `build` of its own.
         optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
         optimizer.build(model.trainable_variables)
         if not resumes:

@@ -20,7 +20,7 @@ from tests import forks
 # Runs where supcon_tf cannot be imported: all files at 1, 7, 64 per request.
 FRESH_PROCESS = """
 import json, pathlib, sys
-sys.modules["supcon_tf"] = None
+sys.modules["supcon_tf"] = sys.modules["tensorflow_addons"] = None
 import numpy as np
 import tensorflow as tf
 files = [pathlib.Path(path).read_bytes() for path in sys.argv[3:]]

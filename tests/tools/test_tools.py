@@ -84,8 +84,9 @@ def command_line_run(image_folder, tmp_path_factory):
         outputs[tool] = run(tool, "--run_dir=run", argument, cwd=cwd)
     for tool, done in outputs.items():
         assert done.returncode == 0, f"{tool}: {done.stderr[-2000:]}"
-        # No line of TensorFlow's C++ log.
+        # No line of TensorFlow's C++ log or TFA's notice.
         assert "tensorflow/core" not in done.stderr, tool
+        assert "TensorFlow Addons" not in done.stderr, tool
     return cwd / "run", outputs
 
 

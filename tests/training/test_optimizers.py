@@ -271,9 +271,9 @@ def test_lambs_learning_rate_can_be_read_and_set():
         assert float(tf.convert_to_tensor(optimizer.learning_rate)) == rate
 
 
-def test_lamb_is_tfas_and_opens_its_checkpoints(tmp_path):
+def test_the_plain_lamb_is_tfas_and_opens_its_checkpoints(tmp_path):
     tfa = pytest.importorskip("tensorflow_addons", exc_type=ImportError)
-    kinds = [tfa.optimizers.LAMB, lamb.LAMB]
+    kinds = [tfa.optimizers.LAMB, lamb.PlainLAMB]
     options = dict(
         weight_decay=0.1, exclude_from_weight_decay=["bias"], epsilon=1e-3
     )
