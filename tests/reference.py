@@ -167,7 +167,7 @@ def supcon_loss(
 
 
 def rank_n_contrast_loss(z, labels, temperature):
-    """[batch] losses of z [batch, views, dim]: Eq. 1 and 2 of Zha et al. 2023.
+    """[batch] losses of z [batch, views, dim], of Zha et al. 2023.
 
     Labels are numbers, [batch] or [batch, targets].
     """

@@ -58,7 +58,8 @@ class RankNContrastLoss(inputs.Loss):
       ValueError: `temperature` is not positive, or shapes do not go together.
       InvalidArgumentError: a label is not finite.
 
-    Reference: https://arxiv.org/abs/2210.01189, Eq. 1 and 2.
+    Reference: https://arxiv.org/abs/2210.01189, as in its authors' code,
+    https://github.com/kaiwenzha/Rank-N-Contrast, `loss.py`.
     """
 
     temperature: float = 2.0
