@@ -9,10 +9,10 @@ sample, [samples, classes] 0 or 1, with A and B the labels of two samples:
 
 The own other views of a sample weigh 1, also where it has no label. Of soft
 labels, [samples, classes] of at least 0 as MixUp or a teacher makes them, with
-y and y' the rows of two samples (GenSCL, Kim et al. 2022, arXiv 2206.00384):
+y and y' the rows of two samples:
 
   soft     y . y'
-  cosine   y . y' / (|y| |y'|)
+  cosine   y . y' / (|y| |y'|), GenSCL's (Kim et al. 2022, arXiv 2206.00384)
 
 of the own other views too.
 """

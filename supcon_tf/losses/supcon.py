@@ -230,9 +230,11 @@ class SupConLoss(inputs.Loss):
         or "cosine" (see `positive_weights`).
       margin: epsilon, taken from z_i.z_p / tau in the denominator
         "one_positive": a positive is to be nearer than every negative by that
-        much (Barbano et al. 2023, https://arxiv.org/abs/2211.05568).
+        much (Barbano et al. 2023, https://arxiv.org/abs/2211.05568, whose L_in
+        with a margin has one denominator; here it is of each positive).
       hardness: alpha; alpha z_i.z_n, as a constant, is added to the logits of
-        the negatives, so that near ones weigh more.
+        the negatives, so that near ones weigh more (Lan et al. 2025,
+        https://arxiv.org/abs/2503.04812, Eq. 5, with 9).
       spread: a, in 0 ... 1: the share of log sum_{p in P(i)} exp(s_ip) - s_iv,
         with v the own other views, which keeps the samples of a class apart
         (Chen et al. 2022, https://arxiv.org/abs/2204.07596, L_spread).
