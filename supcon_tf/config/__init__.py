@@ -22,14 +22,17 @@ from supcon_tf.config.export import (
 )
 from supcon_tf.config.finetune import FinetuneSettings
 from supcon_tf.config.images import AugmentationSettings, DataSettings
+from supcon_tf.config.objectives import ObjectiveSettings
 from supcon_tf.config.running import (
     CheckpointSettings,
     DataServiceSettings,
     DeviceSettings,
+    OptimizerSettings,
 )
 from supcon_tf.config.stages import (
     DemoSettings,
     EncoderSettings,
+    FreezingSettings,
     LinearSettings,
     PretrainSettings,
 )
