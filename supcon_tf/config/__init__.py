@@ -21,7 +21,11 @@ from supcon_tf.config.export import (
     PredictSettings,
 )
 from supcon_tf.config.finetune import FinetuneSettings
-from supcon_tf.config.images import AugmentationSettings, DataSettings
+from supcon_tf.config.images import (
+    AugmentationSettings,
+    DataSettings,
+    PartSettings,
+)
 from supcon_tf.config.objectives import ObjectiveSettings
 from supcon_tf.config.running import (
     CheckpointSettings,

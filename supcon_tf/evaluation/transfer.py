@@ -92,9 +92,7 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
             used = np.unique(np.concatenate([draw.images for draw in draws]))
             make = _METHODS[settings.method]
             method = make(job.settings, run, images, test, used)
-        measured, probabilities = _measured(
-            job.settings, run, method, draws, labels, subsets.labels_of(test)
-        )
+        measured, probabilities = _measured(method, draws, labels)
         if distribute.is_chief(job.strategy):
             _write(stage, test, measured, probabilities)
     return measured
@@ -171,15 +169,13 @@ def transfer_table(measured: dict[str, object]) -> str:
 
 
 def _measured(
-    settings: config.TransferSettings,
-    run: runs.Run,
     method: selection.Method,
     draws: Sequence[selection.Draw],
     labels: np.ndarray,
-    test_labels: np.ndarray,
 ) -> tuple[dict[str, object], list[np.ndarray]]:
     """What `transfer_encoder` returns, and each draw's probabilities."""
-    images = method.images
+    settings, run, images = method.settings, method.run, method.images
+    test_labels = subsets.labels_of(method.test)
     select_by = _select_by(settings, images.is_multi_label)
     records, probabilities = [], []
     for draw in draws:
@@ -243,6 +239,21 @@ def _splits(
     images, test = (
         input_pipeline.source(settings, split) for split in ("train", "test")
     )
+    _check_labels(settings, images, test)
+    folder, folder_of_run = (
+        x.data_dir and os.path.realpath(x.data_dir)
+        for x in (settings, run.data_settings)
+    )
+    if folder == folder_of_run:
+        run.files.check_unseen(test.ids)
+    _select_by(settings, images.is_multi_label)  # a wrong one is an error now
+    return {"train": images, "test": test}
+
+
+def _check_labels(
+    settings: config.TransferSettings, images: data.Source, test: data.Source
+) -> None:
+    """Raises ValueError for classes or labels that cannot be learnt."""
     classes, test_classes = images.class_names, test.class_names
     exceptions.require(
         classes == test_classes and len(classes) >= 2,
@@ -257,14 +268,6 @@ def _splits(
         "of several labels",
         "one of them",
     )
-    folder, folder_of_run = (
-        x.data_dir and os.path.realpath(x.data_dir)
-        for x in (settings, run.data_settings)
-    )
-    if folder == folder_of_run:
-        run.files.check_unseen(test.ids)
-    _select_by(settings, images.is_multi_label)  # else wrong after hours
-    return {"train": images, "test": test}
 
 
 def _select_by(settings: config.TransferSettings, is_multi_label: bool) -> str:

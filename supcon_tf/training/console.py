@@ -159,6 +159,13 @@ def print_pretraining(
     if settings.init_head:
         start += ", with the projection head"
     print_start(settings, encoder, start)
+    _print_unusual_stem(stem, size)
+    print_optimizer(settings)
+    print_line("loss", _describe_loss(settings, replicas, images))
+
+
+def _print_unusual_stem(stem: str | None, size: int) -> None:
+    """Prints what a stem does to images that another one suits."""
     notes = {
         "cifar": f"the cifar stem keeps images of {size} px at full size: "
         "--stem=imagenet needs a sixteenth of the memory and time",
@@ -167,8 +174,6 @@ def print_pretraining(
     }
     if stem in notes and stem != models.encoder.usual_stem(size):
         print_line("note", notes[stem])
-    print_optimizer(settings)
-    print_line("loss", _describe_loss(settings, replicas, images))
 
 
 def print_finetuning(

@@ -42,7 +42,7 @@ def source(
         tfds_split=tfds_splits.get(split),
         tfrecord_features=settings.tfrecord_features,
     )
-    if split == "train" and isinstance(settings, config.PretrainSettings):
+    if split == "train" and isinstance(settings, config.PartSettings):
         return _drawn(settings, images)
     if split == "test" and settings.drop_duplicates:
         return _without_duplicates(images, source(settings, "train"))
@@ -61,9 +61,7 @@ def _without_duplicates(test: data.Source, train: data.Source) -> data.Source:
     return subsets.subset(test, unseen) if len(seen) else test
 
 
-def _drawn(
-    settings: config.PretrainSettings, images: data.Source
-) -> data.Source:
+def _drawn(settings: config.PartSettings, images: data.Source) -> data.Source:
     """The training images that are drawn, of those that there are."""
     count, fraction = settings.images_per_label, settings.train_fraction
     is_part = count is not None or (fraction or 1) < 1
@@ -250,7 +248,7 @@ def _through_service(
 
 
 def mixing(
-    settings: config.PretrainSettings, num_classes: int
+    settings: config.ObjectiveSettings, num_classes: int
 ) -> augment.MixUp | augment.CutMix | None:
     """What mixes the images of a batch in stage 1; None for none."""
     if settings.mixing == "none":

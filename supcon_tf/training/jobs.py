@@ -56,6 +56,11 @@ class Job(Generic[SettingsType]):
         """Whether there is a checkpoint to go on from."""
         return resumes(self.settings, self.run)
 
+    @property
+    def epoch_steps(self) -> int:
+        """Full batches of the training examples; ValueError for none."""
+        return data.steps_per_epoch(self.train, self.settings.batch_size)
+
 
 def resumes(settings: Settings, run: run_files.RunDirectory) -> bool:
     """Whether the settings want a run to go on, and it has a checkpoint.

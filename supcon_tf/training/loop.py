@@ -138,7 +138,7 @@ def fit(
     made_of = materials.of_training(job.train) | {**(made_of or {})}
     settings, folder = job.settings, job.run.checkpoints
     with open_run(job, made_of) as resumes:
-        steps = steps or data.steps_per_epoch(job.train, settings.batch_size)
+        steps = steps or job.epoch_steps
         start = _start(job.run, model, parts, steps, resumes, made_of)
         if start.epoch < settings.epochs:
             saver = saving.Saver(folder, parts, settings, start)

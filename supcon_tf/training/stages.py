@@ -113,8 +113,7 @@ def _compiled_model(
     load: Callable[[config.PretrainSettings, keras.Model], None],
 ) -> models.SupConModel | models.ClassifierModel:
     """The model of stage 1; prints what is known at its start."""
-    settings, images = job.settings, job.train
-    steps = data.steps_per_epoch(images, settings.batch_size)
+    settings, images, steps = job.settings, job.train, job.epoch_steps
     model = builders.model(settings, len(images.class_names))
     if not job.resumes:
         load(settings, model)
@@ -202,9 +201,8 @@ def _fit_on_views(
     made_of: dict[str, object],
 ) -> None:
     """Trains on one augmented view per image and epoch."""
-    steps = data.steps_per_epoch(job.train, job.settings.batch_size)
     with job.strategy.scope():
-        _compile(job, classifier, steps)
+        _compile(job, classifier, job.epoch_steps)
 
     @functools.cache
     def batches(start_step: int, shard: tuple[int, int]) -> tf.data.Dataset:

@@ -124,8 +124,7 @@ def _compiled_model(
         settings.max_length,
     )
     model = builders.text_model(settings, encoder, len(train.class_names))
-    steps = data.steps_per_epoch(train, settings.batch_size)
-    builders.compile_model(settings, model, steps, train)
+    builders.compile_model(settings, model, job.epoch_steps, train)
     console.print_finetuning(settings, model, train)
     return model
 
