@@ -556,16 +556,16 @@ class RunDirectory:
         record = files.read_json(self.images_file, {})
         return set(record.get("trained_on", ()))
 
-    def check_same(self, own: settings.Settings) -> None:
-        """Raises ValueError unless the run here has these settings.
+    def check_same(
+        self, own: settings.Settings, recorded: settings.Settings
+    ) -> None:
+        """Raises ValueError unless the run here, as recorded, has these.
 
         Those that do not change its result may differ, and some may grow; see
         `resumable` and `grows` of `settings.setting`.
         """
-        recorded = self.recorded(type(own))
         moved = moved_data(vars(recorded), own.run_dir)
-        recorded = dataclasses.replace(recorded, **moved)
-        other = settings.changes(recorded, own)
+        other = settings.changes(dataclasses.replace(recorded, **moved), own)
         if other:
             raise exceptions.InvalidValue(
                 f"--resume must come with the settings of {self.path}, got "

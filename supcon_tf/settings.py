@@ -436,6 +436,14 @@ def changes(before: Settings, after: Settings) -> list[str]:
     return texts
 
 
+def shared_fields(
+    settings: Settings, settings_class: type[Settings]
+) -> dict[str, object]:
+    """The values of the fields that another class of settings has too."""
+    names = {field.name for field in dataclasses.fields(settings_class)}
+    return {k: v for k, v in vars(settings).items() if k in names}
+
+
 def adopt(settings: SettingsType, before: Settings) -> SettingsType:
     """The settings of a command, resolved as the run that it goes on with."""
     resolved = {

@@ -82,10 +82,11 @@ def test_a_run_goes_on_with_its_own_settings_only(tmp_path):
     # Where it runs, how often it saves and what is shown do not change it.
     same = {"strategy": "mirrored", "checkpoint_steps": 5, "knn_every": 2}
     same |= {"run_dir": str(tmp_path / "." / "run"), "keep_checkpoints": 9}
-    run.check_same(dataclasses.replace(settings, resume=True, **same))
+    again = dataclasses.replace(settings, resume=True, **same)
+    run.check_same(again, settings)
     changed = dataclasses.replace(settings, temperature=0.1, hidden_dims=(8,))
     with pytest.raises(ValueError, match="--resume must come with") as raised:
-        run.check_same(changed)
+        run.check_same(changed, settings)
     message = str(raised.value)
     assert "got --hidden_dims=8 (was 2048), --temperature=0.1 (was" in message
     assert f"--flagfile={run.settings_file} repeats them" in message

@@ -21,16 +21,22 @@ from supcon_tf.config.export import (
     PredictSettings,
 )
 from supcon_tf.config.finetune import FinetuneSettings
-from supcon_tf.config.images import AugmentationSettings, DataSettings
-from supcon_tf.config.objectives import OBJECTIVES
+from supcon_tf.config.images import (
+    AugmentationSettings,
+    DataSettings,
+    PartSettings,
+)
+from supcon_tf.config.objectives import OBJECTIVES, ObjectiveSettings
 from supcon_tf.config.running import (
     CheckpointSettings,
     DataServiceSettings,
     DeviceSettings,
+    OptimizerSettings,
 )
 from supcon_tf.config.stages import (
     DemoSettings,
     EncoderSettings,
+    FreezingSettings,
     LinearSettings,
     PretrainSettings,
 )

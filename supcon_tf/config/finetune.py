@@ -81,8 +81,7 @@ class FinetuneSettings(stages.PretrainSettings):
         wanted = round(_PER_TRAINING / num_images)
         return min(max(wanted, self.LEAST_EPOCHS), self.MOST_EPOCHS)
 
-    @staticmethod
-    def default_image_size(known: int | None) -> int:
-        """The side of the views of images whose side is known, or None."""
-        is_small = known is not None and known <= _SMALL
+    def default_image_size(self, side: int | None) -> int:
+        """The side of the views of images of this side; None for several."""
+        is_small = side is not None and side <= _SMALL
         return _OF_SMALL if is_small else _OF_PHOTOGRAPHS

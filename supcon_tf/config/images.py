@@ -106,6 +106,10 @@ class DataSettings(Settings):
                 "compares them"
             )
 
+    def default_image_size(self, side: int | None) -> int | None:
+        """The side of the views of images of this side; None for none."""
+        return side
+
 
 @dataclasses.dataclass(frozen=True)
 class MovedDataSettings(Settings):
@@ -273,3 +277,8 @@ class BatchSettings(Settings):
 
     def _check(self) -> None:
         self._check_pair("images_per_class", "divide", "batch_size")
+
+    @property
+    def samples_per_class(self) -> int | None:
+        """Samples of each class in a batch; None where chance decides."""
+        return self.images_per_class

@@ -338,3 +338,8 @@ class ObjectiveSettings(Settings):
     def has_projections(self) -> bool:
         """Whether the objective is one of projections, not of logits."""
         return self.traits.takes == "projections"
+
+    @property
+    def has_classifier(self) -> bool:
+        """Whether a classifier is trained."""
+        return self.is_joint or not self.has_projections

@@ -205,6 +205,11 @@ class PretrainSettings(
             *("label_smoothing", "mixing", "queue_size", "knn_every"),
         )
 
+    @property
+    def has_classifier(self) -> bool:
+        """Whether a classifier is trained, be it for the log alone."""
+        return self.online_classifier or super().has_classifier
+
 
 @dataclasses.dataclass(frozen=True)
 class RecordedCodeSettings(Settings):

@@ -102,16 +102,6 @@ class LanguageModelSettings(Settings):
         if not self.projection_dim:
             self._check_left_out("without --projection_dim", "hidden_dims")
 
-    @property
-    def projection_batch_norm(self) -> bool:
-        """As the settings of image encoders have it."""
-        return False
-
-    @property
-    def projection_bias(self) -> bool:
-        """As the settings of image encoders have it."""
-        return False
-
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneTextSettings(
@@ -167,6 +157,11 @@ class FinetuneTextSettings(
         self._check_pair("examples_per_class", "divide", "batch_size")
 
     @property
-    def online_classifier(self) -> bool:
-        """Whether a classifier learns beside the encoder."""
-        return self.objective == "supcon"
+    def samples_per_class(self) -> int | None:
+        """Samples of each class in a batch; None where chance decides."""
+        return self.examples_per_class
+
+    @property
+    def has_classifier(self) -> bool:
+        """True: one learns beside SupCon too."""
+        return True

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from supcon_tf import config, exceptions, run_files
 from supcon_tf.conversion import foreign, places
 from supcon_tf.keras_2 import keras
+from supcon_tf.settings import shared_fields
 from supcon_tf.training import stages
 
 # Of the pixels that the formats' own input has, mean and deviation.
@@ -60,9 +59,8 @@ def import_weights(settings: config.ImportSettings) -> run_files.RunDirectory:
             "projection_batch_norm": False,
             "projection_bias": bool(found.head[-1][1]),
         }
-    data_fields = dataclasses.fields(config.DataSettings)
     made = config.PretrainSettings(
-        **{field.name: getattr(settings, field.name) for field in data_fields},
+        **shared_fields(settings, config.DataSettings),
         overwrite=settings.overwrite,
         epochs=0,
         objective=objective,

@@ -14,7 +14,7 @@ from supcon_tf import config, data, exceptions, files, image_names
 from supcon_tf.augment import color, geometry, operations, tables, warp
 from supcon_tf.data import sources
 from supcon_tf.evaluation import plots
-from supcon_tf.training import input_pipeline
+from supcon_tf.training import input_pipeline, jobs
 
 _LEVELS = tuple(float(level) for level in range(11))
 _DRAWS = (0.75, 0.5, 0.5)  # positive sign, Cutout in the middle
@@ -47,19 +47,12 @@ def show_augment(settings: config.ShowAugmentSettings) -> list[pathlib.Path]:
       ValueError: the data set is not as `data.load` takes it, `image` is not
         among its images, or a file is no image.
     """
-    source = _photographs(settings) or input_pipeline.source(settings, "train")
-    settings = input_pipeline.resolved(settings, source)
-    exceptions.require(
-        settings.image < source.num_examples,
-        f"--image must be below {source.num_examples}, the number of images "
-        f"of {source.name}",
-        settings.image,
-    )
-    plain = dataclasses.replace(
-        settings, augmentation="identity", crop_area=(), horizontal_flip=False
-    )
-    views, labels = _first_batch(settings, source, settings.views)
-    wholes, _ = _first_batch(plain, _whole(source, settings.image_size), 1)
+    job = jobs.prepare(settings, _images)
+    source, side = job.train, job.settings.image_size
+    no_policy = {"augmentation": "identity", "horizontal_flip": False}
+    plain = dataclasses.replace(job.settings, crop_area=(), **no_policy)
+    views, labels = _first_batch(job.settings, source, settings.views)
+    wholes, _ = _first_batch(plain, _whole(source, side), 1)
     squares, _ = _first_batch(plain, source, 1)
 
     figures = {
@@ -68,7 +61,9 @@ def show_augment(settings: config.ShowAugmentSettings) -> list[pathlib.Path]:
             [f"{i}: {_named(source, x)}" for i, x in enumerate(labels)],
             ["original", *(f"view {i + 1}" for i in range(settings.views))],
         ),
-        "operations.png": plot_operations(squares[settings.image, 0], settings),
+        "operations.png": plot_operations(
+            squares[settings.image, 0], job.settings
+        ),
     }
     directory = pathlib.Path(settings.run_dir)
     directory.mkdir(parents=True, exist_ok=True)
@@ -214,6 +209,20 @@ def _whole(source: data.Source, size: int) -> data.Source:
         return tf.saturate_cast(tf.round(255.0 - fitted), tf.uint8), label
 
     return dataclasses.replace(source, read=read)
+
+
+def _images(
+    settings: config.ShowAugmentSettings, strategy: tf.distribute.Strategy
+) -> dict[str, data.Source]:
+    """The training images; raises ValueError for `image` that is none."""
+    source = _photographs(settings) or input_pipeline.source(settings, "train")
+    exceptions.require(
+        settings.image < source.num_examples,
+        f"--image must be below {source.num_examples}, the number of images "
+        f"of {source.name}",
+        settings.image,
+    )
+    return {"train": source}
 
 
 def _photographs(settings: config.ShowAugmentSettings) -> data.Source | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 
 import numpy as np
@@ -11,23 +10,19 @@ import tensorflow as tf
 from supcon_tf import config, data, models, run_files
 from supcon_tf.evaluation import linear_probe, selection
 from supcon_tf.keras_2 import keras
+from supcon_tf.settings import shared_fields
 from supcon_tf.training import (
     builders,
     checkpoints,
     console,
     initial,
     input_pipeline,
+    jobs,
     loop,
     representations,
 )
 
 _L2 = 0.1  # of the classifier behind SupCon
-# Settings of stage 1 that say what the encoder is, and the head on it.
-_OF_NETWORK = [
-    field.name
-    for field in dataclasses.fields(config.EncoderSettings)
-    if field.name != "run_dir"
-]
 
 
 class FineTuning(selection.Method):
@@ -87,9 +82,7 @@ class FineTuning(selection.Method):
         batch_size = min(self.settings.batch_size, most)
         if of_class := self.settings.images_per_class:
             batch_size = min(batch_size, of_class * len(images.class_names))
-        batch_size = input_pipeline.shareable(
-            batch_size, replicas, of_class or 1
-        )
+        batch_size = jobs.shareable(batch_size, replicas, of_class or 1)
         settings = self._settings(run, cell, seed, batch_size)
         with self._strategy.scope():
             self._start(settings, images, most)
@@ -97,24 +90,11 @@ class FineTuning(selection.Method):
         values.append(f"{len(positions):,} images")
         console.print_line("fine-tuning", ", ".join(values))
 
-        def batches(start_step: int, shard: tuple[int, int]) -> tf.data.Dataset:
-            return input_pipeline.views(
-                settings,
-                images,
-                settings.image_size,
-                settings.num_views,
-                start_step=start_step,
-                shard=shard,
-            )
-
-        steps = self.settings.steps
         loop.fit(
-            settings,
-            run,
-            images,
+            jobs.Job(settings, run, self._strategy, images),
             self.model,
-            batches,
-            steps=steps,
+            input_pipeline.cached_views(settings, images),
+            steps=self.settings.steps,
             made_of={"encoder": self.run.identity},
         )
         if settings.objective == "supcon":
@@ -146,13 +126,10 @@ class FineTuning(selection.Method):
         batch_size: int,
     ) -> config.PretrainSettings:
         """Those of stage 1 that make this training."""
-        known = {x.name for x in dataclasses.fields(config.PretrainSettings)}
-        fields = dataclasses.fields(self.settings)
-        own = [x.name for x in fields if x.name in known]
         rate = cell["learning_rate"]
         return config.PretrainSettings(
-            **{name: getattr(self.settings, name) for name in own}
-            | {name: getattr(self.run.settings, name) for name in _OF_NETWORK}
+            **shared_fields(self.settings, config.PretrainSettings)
+            | shared_fields(self.run.settings, config.EncoderSettings)
             | initial.network(self.run.settings)
             | {
                 "run_dir": str(run.path),

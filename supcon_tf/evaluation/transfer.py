@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Sequence
 
 import numpy as np
+import tensorflow as tf
 from etils import epath
 
 from supcon_tf import (
@@ -27,7 +29,7 @@ from supcon_tf.evaluation import (
     results,
     selection,
 )
-from supcon_tf.training import console, devices, input_pipeline, loop, runs
+from supcon_tf.training import console, input_pipeline, jobs, loop, runs
 
 _METHODS = {
     "linear": linear_probe.LinearTransfer,
@@ -73,36 +75,25 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
     run = runs.Run.open(settings.run_dir, architecture=settings.architecture)
     stage = run.files.stage(settings.name)
     measured = files.read_json(stage.transfer_file, {})
+    size = settings.image_size or run.settings.image_size
+    sized = dataclasses.replace(settings, image_size=size)
     if settings.resume and measured:
-        stage.check_same(_resolved(settings, run))
+        stage.check_same(sized, stage.recorded(type(sized)))
         _check_encoder(measured, stage, run)
         return measured
-    loop.check_run(stage, settings)
-    strategy = devices.set_up(settings)
-    exceptions.require(  # several workers would have nothing to share
-        distribute.num_workers(strategy) == 1 or settings.method == "finetune",
-        "--strategy must be one_device or mirrored with --method=linear where "
-        "TF_CONFIG names several workers",
-        settings.strategy,
-    )
-    settings, images, test = _data(settings, run)
-    _select_by(settings, images.is_multi_label)  # a wrong one is found now
+    job = jobs.prepare(sized, functools.partial(_splits, run), stage)
+    images, test = job.train, job.test
     labels = subsets.labels_of(images)
-    draws = selection.make_draws(settings, images.class_names, labels)
-    with (
-        loop.open_run(settings, stage, images, strategy),
-        data.reading(lambda: (images, test)),
-    ):
-        with strategy.scope():
-            console.print_header(images, settings.image_size, settings)
+    draws = selection.make_draws(job.settings, images.class_names, labels)
+    with loop.open_run(job), data.reading(lambda: (images, test)):
+        with job.strategy.scope():
+            console.print_header(images, size, job.settings)
             console.print_line("encoder", run.checkpoint)
             used = np.unique(np.concatenate([draw.images for draw in draws]))
             make = _METHODS[settings.method]
-            method = make(settings, run, images, test, used)
-        measured, probabilities = _measured(
-            settings, run, method, draws, labels, subsets.labels_of(test)
-        )
-        if distribute.is_chief(strategy):
+            method = make(job.settings, run, images, test, used)
+        measured, probabilities = _measured(method, draws, labels)
+        if distribute.is_chief(job.strategy):
             _write(stage, test, measured, probabilities)
     return measured
 
@@ -178,15 +169,13 @@ def transfer_table(measured: dict[str, object]) -> str:
 
 
 def _measured(
-    settings: config.TransferSettings,
-    run: runs.Run,
     method: selection.Method,
     draws: Sequence[selection.Draw],
     labels: np.ndarray,
-    test_labels: np.ndarray,
 ) -> tuple[dict[str, object], list[np.ndarray]]:
     """What `transfer_encoder` returns, and each draw's probabilities."""
-    images = method.images
+    settings, run, images = method.settings, method.run, method.images
+    test_labels = subsets.labels_of(method.test)
     select_by = _select_by(settings, images.is_multi_label)
     records, probabilities = [], []
     for draw in draws:
@@ -230,11 +219,18 @@ def _write(
     stage.trainings.rmtree(missing_ok=True)
 
 
-def _data(
-    settings: config.TransferSettings, run: runs.Run
-) -> tuple[config.TransferSettings, data.Source, data.Source]:
-    """Resolved settings, and the training and the test images."""
-    settings = _resolved(settings, run)
+def _splits(
+    run: runs.Run,
+    settings: config.TransferSettings,
+    strategy: tf.distribute.Strategy,
+) -> dict[str, data.Source]:
+    """The training and the test images, which suit the encoder of the run."""
+    exceptions.require(  # several workers would have nothing to share
+        distribute.num_workers(strategy) == 1 or settings.method == "finetune",
+        "--strategy must be one_device or mirrored with --method=linear where "
+        "TF_CONFIG names several workers",
+        settings.strategy,
+    )
     exceptions.require(
         settings.channels == run.settings.channels,
         f"--channels must be {run.settings.channels}, as the encoder has them",
@@ -243,6 +239,21 @@ def _data(
     images, test = (
         input_pipeline.source(settings, split) for split in ("train", "test")
     )
+    _check_labels(settings, images, test)
+    folder, folder_of_run = (
+        x.data_dir and os.path.realpath(x.data_dir)
+        for x in (settings, run.data_settings)
+    )
+    if folder == folder_of_run:
+        run.files.check_unseen(test.ids)
+    _select_by(settings, images.is_multi_label)  # a wrong one is an error now
+    return {"train": images, "test": test}
+
+
+def _check_labels(
+    settings: config.TransferSettings, images: data.Source, test: data.Source
+) -> None:
+    """Raises ValueError for classes or labels that cannot be learnt."""
     classes, test_classes = images.class_names, test.class_names
     exceptions.require(
         classes == test_classes and len(classes) >= 2,
@@ -256,23 +267,6 @@ def _data(
         "--images_per_label and --label_smoothing must be left out for images "
         "of several labels",
         "one of them",
-    )
-    own, of_run = (
-        x.data_dir and os.path.realpath(x.data_dir)
-        for x in (settings, run.data_settings)
-    )
-    if own == of_run:
-        run.files.check_unseen(test.ids)
-    return settings, images, test
-
-
-def _resolved(
-    settings: config.TransferSettings, run: runs.Run
-) -> config.TransferSettings:
-    """The settings with the size of the images, and whole paths."""
-    size = settings.image_size or run.settings.image_size
-    return input_pipeline.resolved(
-        dataclasses.replace(settings, image_size=size)
     )
 
 

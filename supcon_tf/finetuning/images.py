@@ -25,6 +25,7 @@ from supcon_tf.training import (
     devices,
     initial,
     input_pipeline,
+    jobs,
     loop,
     materials,
 )
@@ -81,42 +82,40 @@ def finetune_images(
         "--resume must go on with a run of tools/finetune.py",
         f"{run.path}, one of tools/{run.tool}.py",
     )
-    settings = _with_network(loop.check_run(run, settings), run)
-    strategy = devices.set_up(settings)
-    images = input_pipeline.source(settings, "train")
-    # What is wrong with the test split is found now, not after the training.
-    test = input_pipeline.source(settings, "test")
-    part, held = _parts(settings, images, test)
-    settings = _with_numbers(settings, images, part, strategy)
-    with strategy.scope():
-        _print_start(settings, images, test, held)
-        search = tuning.Tuning(settings, run, part, held)
-        with data.reading(lambda: (images,)):
+    job = jobs.prepare(settings, _splits, decide=_network_fields)
+    if ":" in job.settings.architecture:
+        models.check_named(job.settings.architecture, job.settings.image_size)
+    with job.strategy.scope():
+        _print_start(job)
+        search = tuning.Tuning(job)
+        with data.reading(lambda: (job.train,)):
             frozen = search.frozen()
-        settings = search.settings = _within(settings, part, search.seconds)
-        made_of = materials.of_training(images)
-        opened = loop.open_run(
-            settings, run, images, strategy, test.skipped, made_of
-        )
+        # How long it may take is known once the network has been timed.
+        job = search.job = _within_minutes(job, search.seconds)
+        opened = loop.open_run(job, materials.of_training(job.train))
         with opened as is_complete:
             if not is_complete:
                 tuned = _tuned(search, frozen)
                 chosen = choose(frozen, tuned)
-                _finish(run, search, images, chosen, [frozen, *tuned])
-    if distribute.is_chief(strategy):
-        run.trainings.rmtree(missing_ok=True)
-    console.print_line("fine-tuned", run.latest_checkpoint())
-    return run
+                _finish(search, chosen, [frozen, *tuned])
+    if distribute.is_chief(job.strategy):
+        job.run.trainings.rmtree(missing_ok=True)
+    console.print_line("fine-tuned", job.run.latest_checkpoint())
+    return job.run
 
 
-def _with_network(
-    settings: config.FinetuneSettings, run: run_files.RunDirectory
-) -> config.FinetuneSettings:
-    """The settings with a network and where its weights are.
+def _network_fields(
+    settings: config.FinetuneSettings,
+    run: run_files.RunDirectory,
+    recorded: config.FinetuneSettings | None,
+) -> dict[str, object]:
+    """The network, where its weights are, and how it is tuned.
 
     Raises:
       ValueError: there is no such network.
     """
+    # A classifier beside SupCon tells which epoch is the best.
+    fields = {"online_classifier": settings.objective == "supcon"}
     if None is settings.weights is settings.init_from:
         library = settings.architecture.partition(":")[0]
         exceptions.require(
@@ -125,21 +124,22 @@ def _with_network(
             "not keras:NAME or keras_hub:PRESET",
             f"none for {settings.architecture}",
         )
-        settings = dataclasses.replace(settings, weights=_WEIGHTS[library])
-    if settings.resume and run.exists() and not settings.learning_rates:
-        rates = run.recorded(type(settings)).learning_rates
-        settings = dataclasses.replace(settings, learning_rates=rates)
-    return initial.resolved(settings, run)
+        fields["weights"] = _WEIGHTS[library]
+    if recorded is not None and not settings.learning_rates:
+        fields["learning_rates"] = recorded.learning_rates
+    return fields | initial.inherited(settings, run, recorded)
 
 
-def _parts(
-    settings: config.FinetuneSettings, images: data.Source, test: data.Source
-) -> tuple[data.Source, data.Source]:
-    """The images that are trained on, and the validation images.
+def _splits(
+    settings: config.FinetuneSettings, strategy: tf.distribute.Strategy
+) -> dict[str, data.Source]:
+    """All splits: what is wrong with the test split is an error now.
 
     Raises:
       ValueError: the images are not enough, or have several labels.
     """
+    images = input_pipeline.source(settings, "train")
+    test = input_pipeline.source(settings, "test")
     exceptions.require(
         not images.is_multi_label,
         "--data_dir must have one label per image for fine-tuning; "
@@ -156,52 +156,31 @@ def _parts(
         f"{exceptions.listed([*images.class_names])}",
     )
     if data.has_validation(settings.dataset, settings.data_dir):
-        parts = images, input_pipeline.source(settings, "validation")
+        part = images
+        validation = input_pipeline.source(settings, "validation")
     else:
         fraction, seed = settings.validation_fraction, settings.seed
-        parts = data.train_and_validation(images, fraction, seed)
-    for other in (test, parts[1]):
+        part, validation = data.train_and_validation(images, fraction, seed)
+    for other in (test, validation):
         exceptions.require(
             images.class_names == other.class_names,
             f"the {other.split} images must be of the classes that are trained "
             "on",
             exceptions.listed([*other.class_names]),
         )
-    return parts
+    held_out = {"validation": validation, "test": test}
+    return {"train": images, "part": part, **held_out}
 
 
-def _with_numbers(
-    settings: config.FinetuneSettings,
-    images: data.Source,
-    part: data.Source,
-    strategy: tf.distribute.Strategy,
-) -> config.FinetuneSettings:
-    """The settings with the size of the views, and the batch."""
-    size = settings.image_size or settings.default_image_size(images.image_size)
-    settings = dataclasses.replace(settings, image_size=size)
-    if ":" in settings.architecture:
-        models.check_named(settings.architecture, size)
-    settings = input_pipeline.resolved(settings, images)
-    settings = input_pipeline.resolved_batch(
-        dataclasses.replace(
-            settings,
-            # A classifier beside SupCon tells which epoch is the best.
-            online_classifier=settings.objective == "supcon",
-        ),
-        part,
-        strategy.num_replicas_in_sync,
-    )
-    return settings
-
-
-def _within(
-    settings: config.FinetuneSettings, part: data.Source, seconds: float
-) -> config.FinetuneSettings:
-    """The settings with the epochs and rates that --minutes allows.
+def _within_minutes(
+    job: jobs.Job[config.FinetuneSettings], seconds: float
+) -> jobs.Job[config.FinetuneSettings]:
+    """The job with the epochs and rates that --minutes allows.
 
     Prints what they are, and about how long they take; `seconds` is what the
     representation of an image takes.
     """
+    settings, part = job.settings, job.part
     rates = settings.learning_rates or settings.DEFAULT_RATES
     epochs = settings.epochs
     if epochs is None:
@@ -221,36 +200,37 @@ def _within(
             "representations took"
         )
     console.print_line("estimate", text)
-    return dataclasses.replace(settings, epochs=epochs, learning_rates=rates)
+    allowed = {"epochs": epochs, "learning_rates": rates}
+    settings = dataclasses.replace(settings, **allowed)
+    return dataclasses.replace(job, settings=settings)
 
 
 def _tuned(
     search: tuning.Tuning, frozen: candidates.Candidate
 ) -> list[candidates.Candidate]:
     """The networks of all trainings; those that diverge are left out."""
-    found = []
-    if search.settings.epochs:
-        for number in range(len(search.settings.learning_rates)):
+    tuned, settings = [], search.job.settings
+    if settings.epochs:
+        for number in range(len(settings.learning_rates)):
             try:
-                found += search.train(number, frozen)
+                tuned += search.train(number, frozen)
             except FloatingPointError as error:
                 console.print_line("diverged", error)
-    return found
+    return tuned
 
 
 def _finish(
-    run: run_files.RunDirectory,
     search: tuning.Tuning,
-    images: data.Source,
     chosen: candidates.Candidate,
     judged: list[candidates.Candidate],
 ) -> None:
     """Fits the classifier of the chosen network to all images; writes both."""
-    model, judge = search.model, search.judge
+    job, model, judge = search.job, search.model, search.judge
+    run = job.run
     judge.encoder.set_weights(chosen.weights)
-    kernel, bias = judge.fit(chosen.l2, images)
+    kernel, bias = judge.fit(chosen.l2, job.train)
     model.classifier.set_weights([kernel, bias])
-    is_chief = distribute.is_chief(tf.distribute.get_strategy())
+    is_chief = distribute.is_chief(job.strategy)
     if is_chief:
         record = {
             "training_images": judge.part.num_examples,
@@ -265,14 +245,16 @@ def _finish(
                 run.metrics_file, training.metrics_file.read_text()
             )
         print(finetune_table(record), flush=True)
-    steps = max(search.settings.epochs, 1)
+    steps = max(job.settings.epochs, 1)
     checkpoints.save(
         run.checkpoints,
         {"encoder": judge.encoder, "classifier": model.classifier},
-        checkpoints.Progress(steps, 1, made_of=materials.of_training(images)),
+        checkpoints.Progress(
+            steps, 1, made_of=materials.of_training(job.train)
+        ),
         is_chief=is_chief,
     )
-    devices.wait_for_all(tf.distribute.get_strategy())
+    devices.wait_for_all(job.strategy)
 
 
 def finetune_table(record: dict[str, object]) -> str:
@@ -322,15 +304,11 @@ def finetune_table(record: dict[str, object]) -> str:
     return f"{text_table.text_table(rows)}\nchosen: {record['chosen']}{why}"
 
 
-def _print_start(
-    settings: config.FinetuneSettings,
-    images: data.Source,
-    test: data.Source,
-    held: data.Source,
-) -> None:
+def _print_start(job: jobs.Job[config.FinetuneSettings]) -> None:
     """Prints data, network and what chooses."""
-    console.print_header(images, settings.image_size, settings)
-    console.print_duplicates(test, images)
+    settings = job.settings
+    console.print_header(job.train, settings.image_size, settings)
+    console.print_duplicates(job.test, job.train)
     console.print_line(
         "network",
         f"{settings.architecture}, weights of "
@@ -338,6 +316,6 @@ def _print_start(
     )
     console.print_line(
         "validation",
-        f"{held.num_examples:,} images choose; the {test.num_examples:,} test "
-        "images are measured once, at the end",
+        f"{job.validation.num_examples:,} images choose; the "
+        f"{job.test.num_examples:,} test images are measured once, at the end",
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import time
 
 import numpy as np
@@ -12,6 +10,7 @@ from etils import epath
 
 from supcon_tf import config, data, distribute, models, run_files
 from supcon_tf.finetuning import candidates
+from supcon_tf.settings import shared_fields
 from supcon_tf.training import (
     best_epoch,
     builders,
@@ -20,13 +19,13 @@ from supcon_tf.training import (
     devices,
     initial,
     input_pipeline,
+    jobs,
     loop,
     representations,
 )
 
 # Shares of the tuned network in its mean with the frozen one.
 _SHARES = (0.5, 0.75)
-_OF_STAGE_1 = [x.name for x in dataclasses.fields(config.PretrainSettings)]
 
 
 class Tuning:
@@ -44,27 +43,19 @@ class Tuning:
     resumes, and runs on several workers, as any other does.
 
     Args:
-      settings: resolved.
-      run: of the fine-tuning.
-      part: images to train on.
-      held: validation images.
+      job: of the fine-tuning.
 
     Attributes:
+      job: may get other epochs and learning rates before `train`.
       judge: of the network.
       seconds: that a representation takes, after `frozen`.
 
     Reference: https://arxiv.org/abs/2202.10054, Sec. 4.
     """
 
-    def __init__(
-        self,
-        settings: config.FinetuneSettings,
-        run: run_files.RunDirectory,
-        part: data.Source,
-        held: data.Source,
-    ):
-        self.settings, self.run = settings, run
-        self.part, self.held = part, held
+    def __init__(self, job: jobs.Job[config.FinetuneSettings]):
+        self.job = job
+        settings, part = job.settings, job.part
         self._steps = data.steps_per_epoch(part, settings.batch_size)
         self.model = builders.model(self._stage_1(0), len(part.class_names))
         initial.load(settings, self.model)
@@ -76,16 +67,17 @@ class Tuning:
         represent = representations.representer(
             encoder, settings.batch_size, settings.image_size
         )
-        self.judge = candidates.Judge(encoder, represent, part, held)
+        self.judge = candidates.Judge(encoder, represent, part, job.validation)
 
     def frozen(self) -> candidates.Candidate:
         """The network as it came; notes what a representation takes."""
         # Tracing, by a batch of the size that is timed, is not what it takes.
-        is_whole = self.held.num_examples >= self.settings.batch_size
-        self.judge.represent(self.held if is_whole else self.part)
+        part, held = self.job.part, self.job.validation
+        is_whole = held.num_examples >= self.job.settings.batch_size
+        self.judge.represent(held if is_whole else part)
         began = time.monotonic()
-        self.judge.represent(self.part)
-        seconds = (time.monotonic() - began) / self.part.num_examples
+        self.judge.represent(part)
+        seconds = (time.monotonic() - began) / part.num_examples
         self.seconds = float(*distribute.of_chief(seconds))
         return self.judge.candidate("frozen")
 
@@ -102,37 +94,29 @@ class Tuning:
         Raises:
           FloatingPointError: the training diverged.
         """
-        settings = self._stage_1(number)
+        settings, part = self._stage_1(number), self.job.part
         self._restart(frozen)
         run = run_files.RunDirectory(settings.run_dir)
-        builders.compile_model(settings, self.model, self._steps, self.part)
+        builders.compile_model(settings, self.model, self._steps, part)
+        count = len(self.job.settings.learning_rates)
         console.print_line(
             "tuning",
-            f"{number + 1} of {len(self.settings.learning_rates)}: learning "
-            f"rate {settings.learning_rate:g}, {settings.epochs} epochs of "
-            f"{self.part.num_examples:,} images",
+            f"{number + 1} of {count}: learning rate "
+            f"{settings.learning_rate:g}, {settings.epochs} epochs of "
+            f"{part.num_examples:,} images",
         )
-
-        @functools.cache
-        def batches(start_step: int, shard: tuple[int, int]) -> tf.data.Dataset:
-            return input_pipeline.views(
-                settings,
-                self.part,
-                settings.image_size,
-                settings.num_views,
-                start_step=start_step,
-                shard=shard,
-            )
 
         best = best_epoch.BestEpoch(
-            run, self.held, self._predict, settings.checkpoint_every
+            run, self.job.validation, self._predict, settings.checkpoint_every
         )
-        loop.fit(settings, run, self.part, self.model, batches, measures=[best])
+        training = jobs.Job(settings, run, self.job.strategy, part)
+        batches = input_pipeline.cached_views(settings, part)
+        loop.fit(training, self.model, batches, measures=[best])
         name = f"tuned at {settings.learning_rate:g}"
         last = self.judge.candidate(name, number)
         tuned = [last, *self._means(frozen, last)]
         # The chief has written that of the last epoch.
-        devices.wait_for_all(tf.distribute.get_strategy())
+        devices.wait_for_all(self.job.strategy)
         epoch = run_files.steps_in(run.best)[-1]
         if epoch < settings.epochs:
             checkpoints.restore(
@@ -143,7 +127,7 @@ class Tuning:
 
     def path(self, number: int) -> epath.Path:
         """The run directory of a training."""
-        return self.run.trainings / f"{number:04d}"
+        return self.job.run.trainings / f"{number:04d}"
 
     def _means(
         self, frozen: candidates.Candidate, tuned: candidates.Candidate
@@ -161,7 +145,7 @@ class Tuning:
         self.model.set_weights(self._start)
         for state, value in self._draws:
             state.assign(value)
-        fitted = self.judge.fit(frozen.l2, self.part)
+        fitted = self.judge.fit(frozen.l2, self.job.part)
         self.model.classifier.set_weights(distribute.of_chief(*fitted))
 
     def _predict(self, images: data.Source) -> tuple[np.ndarray, np.ndarray]:
@@ -171,17 +155,17 @@ class Tuning:
 
     def _stage_1(self, number: int) -> config.PretrainSettings:
         """The settings of a training."""
-        own = {name: getattr(self.settings, name) for name in _OF_STAGE_1}
-        rates = self.settings.learning_rates or self.settings.DEFAULT_RATES
-        views = 1 if self.settings.objective == "ce" else 2
+        settings = self.job.settings
+        rates = settings.learning_rates or settings.DEFAULT_RATES
+        views = 1 if settings.objective == "ce" else 2
         return config.PretrainSettings(
-            **own
+            **shared_fields(settings, config.PretrainSettings)
             | {
                 "run_dir": str(self.path(number)),
                 "learning_rate": rates[number],
-                "epochs": self.settings.epochs or 1,
+                "epochs": settings.epochs or 1,
                 "num_views": views,
-                "overwrite": not self.settings.resume,
+                "overwrite": not settings.resume,
                 "keep_checkpoints": 1,
             }
         )

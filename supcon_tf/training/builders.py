@@ -12,7 +12,7 @@ from etils import epath
 from supcon_tf import config, data, exceptions, files, losses, models, text
 from supcon_tf.data import hierarchy, subsets
 from supcon_tf.keras_2 import keras
-from supcon_tf.training import devices, optimizers, schedules
+from supcon_tf.training import optimizers, schedules
 
 
 def encoder(settings: config.PretrainSettings) -> keras.Model:
@@ -74,18 +74,12 @@ def text_encoder(
     return made
 
 
-def _synchronizes(settings: config.PretrainSettings) -> bool:
+def _synchronizes(settings: config.ObjectiveSettings) -> bool:
     """Whether BN spans the replicas: a loop over chunks cannot have it."""
     return settings.gradient_cache_chunks == 1
 
 
-def has_classifier(settings: config.PretrainSettings) -> bool:
-    """Whether stage 1 trains a classifier, of whatever objective."""
-    beside = settings.online_classifier or settings.is_joint
-    return beside or not settings.has_projections
-
-
-def uses_cosines(settings: config.PretrainSettings) -> bool:
+def uses_cosines(settings: config.ObjectiveSettings) -> bool:
     """Whether the classifier of stage 1 takes cosines."""
     return settings.traits.takes == "cosines"
 
@@ -94,36 +88,9 @@ def model(
     settings: config.PretrainSettings, num_classes: int
 ) -> models.SupConModel | models.ClassifierModel:
     """The built model of stage 1 with initial weights, of resolved settings."""
-    side = settings.image_size
-    shape = side, side, settings.channels
-    return on_encoder(settings, encoder(settings), num_classes, shape)
-
-
-def on_encoder(
-    settings: config.PretrainSettings | config.FinetuneTextSettings,
-    encoder: keras.Model,
-    num_classes: int,
-    shape: tuple[int | None, ...],
-) -> models.SupConModel | models.ClassifierModel:
-    """The built model of an objective, of views of this shape."""
+    base, head, side = encoder(settings), None, settings.image_size
+    # Each layer that is made draws its seed: none is made that is not used.
     if settings.has_projections:
-        made = _supcon_model(settings, encoder, num_classes)
-    else:
-        made = models.ClassifierModel(
-            encoder, num_classes, cosine=uses_cosines(settings)
-        )
-    made.build((None, settings.num_views, *shape))
-    return made
-
-
-def _supcon_model(
-    settings: config.PretrainSettings | config.FinetuneTextSettings,
-    encoder: keras.Model,
-    num_classes: int,
-) -> models.SupConModel:
-    """With a classifier beside the projections, and a queue, if asked for."""
-    head = models.NoProjectionHead()
-    if settings.projection_dim:
         head = models.ProjectionHead(
             settings.projection_dim,
             settings.hidden_dims,
@@ -131,20 +98,65 @@ def _supcon_model(
             _synchronizes(settings),
             settings.projection_bias,
         )
+    shape = side, side, settings.channels
+    return _on_encoder(settings, base, head, num_classes, shape)
+
+
+def text_model(
+    settings: config.FinetuneTextSettings,
+    encoder: text.TextEncoder,
+    num_classes: int,
+) -> models.SupConModel | models.ClassifierModel:
+    """The built model of an objective on a language model."""
+    head, dim = None, settings.projection_dim
+    if settings.has_projections:
+        head = models.NoProjectionHead()
+        if dim:
+            head = models.ProjectionHead(dim, settings.hidden_dims)
+    return _on_encoder(settings, encoder, head, num_classes, (None, 2))
+
+
+def _on_encoder(
+    settings: config.ObjectiveSettings,
+    encoder: keras.Model,
+    head: keras.Model | None,
+    num_classes: int,
+    shape: tuple[int | None, ...],
+) -> models.SupConModel | models.ClassifierModel:
+    """The built model of an objective, of views of this shape.
+
+    The head is that of its projections, None without any.
+    """
+    if head is not None:
+        model = _supcon_model(settings, encoder, head, num_classes)
+    else:
+        model = models.ClassifierModel(
+            encoder, num_classes, cosine=uses_cosines(settings)
+        )
+    model.build((None, settings.num_views, *shape))
+    return model
+
+
+def _supcon_model(
+    settings: config.ObjectiveSettings,
+    encoder: keras.Model,
+    head: keras.Model,
+    num_classes: int,
+) -> models.SupConModel:
+    """With a classifier beside the projections, and a queue, if asked for."""
+    dim = head.output_dim or encoder.representation_dim
     options = {
         "gradient_cache_chunks": settings.gradient_cache_chunks,
         "multi_label": bool(settings.multi_label),
     }
     if settings.traits.has_centres:
-        dim = settings.projection_dim or encoder.representation_dim
         options["centres"] = models.ClassCentres(num_classes, dim)
-    if has_classifier(settings):
+    if settings.has_classifier:
         options["classifier"] = models.layers.classifier(num_classes)
     if settings.is_joint:
         options["classifier_weight"] = settings.classifier_weight
     if not settings.queue_size:
         return models.SupConModel(encoder, head, **options)
-    dim = settings.projection_dim or encoder.representation_dim
     queue = losses.ProjectionQueue(settings.queue_size, dim)
     return models.MomentumSupConModel(
         encoder, head, queue, settings.encoder_momentum, **options
@@ -152,7 +164,7 @@ def _supcon_model(
 
 
 def compile_model(
-    settings: config.PretrainSettings,
+    settings: config.PretrainSettings | config.FinetuneTextSettings,
     model: keras.Model,
     epoch_steps: int,
     images: data.Source | None = None,
@@ -204,7 +216,7 @@ def checkpointed(model: keras.Model) -> dict[str, tf.Module]:
 
 
 def loss(
-    settings: config.PretrainSettings,
+    settings: config.ObjectiveSettings,
     model: keras.Model | None = None,
     images: data.Source | None = None,
 ) -> keras.losses.Loss:
@@ -247,7 +259,7 @@ def loss(
 
 
 def _supcon_loss(
-    settings: config.PretrainSettings,
+    settings: config.ObjectiveSettings,
     model: keras.Model | None,
     images: data.Source | None,
 ) -> losses.SupConLoss:
@@ -290,7 +302,7 @@ def _class_number(images: data.Source, name: str) -> int:
 
 
 def classification_loss(
-    settings: config.PretrainSettings | config.LinearSettings,
+    settings: config.ObjectiveSettings | config.LinearSettings,
     images: data.Source | None = None,
 ) -> keras.losses.Loss:
     """Cross-entropy of one label, or of each of several.
@@ -323,7 +335,7 @@ def _class_shares(images: data.Source) -> list[float]:
 
 
 def optimizer(
-    settings: devices.StageSettings, epoch_steps: int
+    settings: config.OptimizerSettings, epoch_steps: int
 ) -> keras.optimizers.Optimizer | keras.optimizers.legacy.Optimizer:
     """The optimizer of a stage with its schedule."""
     rate, decay = schedule(settings, epoch_steps), settings.weight_decay
@@ -353,7 +365,7 @@ def optimizer(
 
 
 def schedule(
-    settings: devices.StageSettings, epoch_steps: int
+    settings: config.OptimizerSettings, epoch_steps: int
 ) -> schedules.Warmup:
     """The learning rate of a stage, its epochs counted in optimizer steps."""
 
@@ -379,7 +391,7 @@ def schedule(
     }[settings.schedule]()
 
 
-def peak_learning_rate(settings: devices.StageSettings) -> float:
+def peak_learning_rate(settings: config.OptimizerSettings) -> float:
     """The highest learning rate of a stage, resolved for its batch."""
     return schedules.scaled_learning_rate(
         settings.learning_rate,

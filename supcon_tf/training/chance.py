@@ -30,7 +30,7 @@ _Spread = tuple[np.ndarray, np.ndarray]
 
 
 def level(
-    settings: config.PretrainSettings,
+    settings: config.ObjectiveSettings,
     replicas: int,
     images: data.Source | None = None,
 ) -> float | None:
@@ -61,7 +61,7 @@ def level(
     if images is None or settings.has_soft_labels:
         return None
     if settings.unsupervised_classes and (
-        images.labels is None or _images_per_class(settings)
+        images.labels is None or settings.samples_per_class
     ):
         return None
     partners, shares = _partners(settings, images, samples)
@@ -85,7 +85,7 @@ def level(
 
 
 def _mean_penalty(
-    settings: config.PretrainSettings, images: data.Source
+    settings: config.ObjectiveSettings, images: data.Source
 ) -> float:
     """What the levels of `losses.HierarchicalSupConLoss` multiply the loss by.
 
@@ -98,11 +98,11 @@ def _mean_penalty(
 
 
 def _partners(
-    settings: config.PretrainSettings, images: data.Source, samples: int
+    settings: config.ObjectiveSettings, images: data.Source, samples: int
 ) -> _Spread:
     """How many rows of other samples, and of a queue, are positives."""
     views, queued = settings.num_views, settings.queue_size
-    of_class = _images_per_class(settings)
+    of_class = settings.samples_per_class
     if of_class:  # the classes take turns: see data.class_balanced
         classes = settings.batch_size // of_class
         turns = np.arange(settings.batch_size) % classes
@@ -127,13 +127,7 @@ def _partners(
     return np.concatenate(values), np.concatenate(shares)
 
 
-def _images_per_class(settings: config.PretrainSettings) -> int:
-    """How many samples of a class are in every batch; 0 where chance says."""
-    names = "images_per_class", "examples_per_class"
-    return next((n for name in names if (n := vars(settings).get(name))), 0)
-
-
-def _alike(settings: config.PretrainSettings, images: data.Source) -> _Spread:
+def _alike(settings: config.ObjectiveSettings, images: data.Source) -> _Spread:
     """How many other images an image has for positives."""
     labels = images.labels
     if labels is None:

@@ -13,7 +13,7 @@ import supcon_tf
 from supcon_tf import config, data, distribute, exceptions, keras_2, models
 from supcon_tf.data import subsets
 from supcon_tf.keras_2 import keras
-from supcon_tf.training import builders, chance, devices, preemption
+from supcon_tf.training import builders, chance, preemption
 
 
 def print_line(name: str, text: object) -> None:
@@ -40,7 +40,7 @@ def print_moved(paths: Mapping[str, str]) -> None:
 def print_header(
     source: data.Source,
     size: int | None,
-    settings: devices.StageSettings | None = None,
+    settings: config.DeviceSettings | None = None,
 ) -> None:
     """Prints versions, devices as `settings` uses them, and the data set.
 
@@ -103,7 +103,7 @@ def versions() -> dict[str, str]:
     }
 
 
-def _describe_devices(settings: devices.StageSettings | None) -> str:
+def _describe_devices(settings: config.DeviceSettings | None) -> str:
     """Strategy, replicas, workers, their devices, and how they compute."""
     strategy = tf.distribute.get_strategy()
     counts = ", ".join(
@@ -159,6 +159,13 @@ def print_pretraining(
     if settings.init_head:
         start += ", with the projection head"
     print_start(settings, encoder, start)
+    _print_unusual_stem(stem, size)
+    print_optimizer(settings)
+    print_line("loss", _describe_loss(settings, replicas, images))
+
+
+def _print_unusual_stem(stem: str | None, size: int) -> None:
+    """Prints what a stem does to images that another one suits."""
     notes = {
         "cifar": f"the cifar stem keeps images of {size} px at full size: "
         "--stem=imagenet needs a sixteenth of the memory and time",
@@ -167,8 +174,6 @@ def print_pretraining(
     }
     if stem in notes and stem != models.encoder.usual_stem(size):
         print_line("note", notes[stem])
-    print_optimizer(settings)
-    print_line("loss", _describe_loss(settings, replicas, images))
 
 
 def print_finetuning(
@@ -198,9 +203,7 @@ def print_finetuning(
 
 
 def print_start(
-    settings: config.PretrainSettings | config.FinetuneTextSettings,
-    encoder: keras.Model,
-    start: str,
+    settings: config.FreezingSettings, encoder: keras.Model, start: str
 ) -> None:
     """Prints which weights a training starts from, and what of them trains."""
     if settings.freeze or settings.freeze_batch_norm:
@@ -219,7 +222,7 @@ def print_start(
 
 
 def _describe_loss(
-    settings: config.PretrainSettings, replicas: int, images: data.Source
+    settings: config.ObjectiveSettings, replicas: int, images: data.Source
 ) -> str:
     """Objective, its numbers, and the chance level where there is one."""
     summary = settings.traits.summary.format_map(vars(settings))
@@ -232,7 +235,7 @@ def _describe_loss(
             f", queue of {settings.queue_size:,} by a momentum encoder, "
             f"{settings.encoder_momentum:g}"
         )
-    text += _describe_smoothing(settings)
+    text += _describe_smoothing(settings.label_smoothing)
     if settings.mixing != "none":
         text += f", {settings.mixing} of images and labels"
         if settings.has_projections:
@@ -246,18 +249,18 @@ def _describe_loss(
     return text
 
 
-def _describe_smoothing(settings: devices.StageSettings) -> str:
-    share = settings.label_smoothing
+def _describe_smoothing(share: float) -> str:
     return f", label smoothing {share:g}" if share else ""
 
 
 def print_linear(settings: config.LinearSettings) -> None:
     """Prints optimizer and loss of stage 2."""
     print_optimizer(settings)
-    print_line("loss", "cross-entropy" + _describe_smoothing(settings))
+    smoothing = _describe_smoothing(settings.label_smoothing)
+    print_line("loss", f"cross-entropy{smoothing}")
 
 
-def print_optimizer(settings: devices.StageSettings) -> None:
+def print_optimizer(settings: config.OptimizerSettings) -> None:
     """Prints the optimizer with the learning rate that it resolves to."""
     peak = builders.peak_learning_rate(settings)
     scaling = settings.learning_rate_scaling

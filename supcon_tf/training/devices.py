@@ -9,10 +9,8 @@ import tensorflow as tf
 from supcon_tf import config, distribute, exceptions
 from supcon_tf.keras_2 import keras
 
-StageSettings = config.PretrainSettings | config.LinearSettings
 
-
-def set_up(settings: StageSettings) -> tf.distribute.Strategy:
+def set_up(settings: config.DeviceSettings) -> tf.distribute.Strategy:
     """Prepares TensorFlow for a run: devices, precision, seed, determinism.
 
     It comes before anything is computed: machines find each other first. Under
@@ -66,11 +64,11 @@ def distributed(
 
 
 def file_shard(
-    settings: StageSettings, strategy: tf.distribute.Strategy
+    settings: config.DeviceSettings, strategy: tf.distribute.Strategy
 ) -> tuple[int, int] | None:
     """(index, count) of this worker where each reads files of its own."""
-    own = distribute.shard(strategy)
-    return own if settings.auto_shard == "file" and own[1] > 1 else None
+    shard = distribute.shard(strategy)
+    return shard if settings.auto_shard == "file" and shard[1] > 1 else None
 
 
 def any_worker(strategy: tf.distribute.Strategy, claim: bool) -> bool:
@@ -94,7 +92,7 @@ def _sum_over_replicas(
     return strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None)
 
 
-def check_batch(settings: StageSettings, replicas: int) -> None:
+def check_batch(settings: config.DeviceSettings, replicas: int) -> None:
     """Raises ValueError for a batch that replicas cannot share equally."""
     fewer = settings.batch_size // replicas * replicas
     if fewer != settings.batch_size:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from supcon_tf import config, exceptions, models, run_files, trust
 from supcon_tf.keras_2 import keras
 from supcon_tf.settings import to_text
@@ -19,10 +17,12 @@ _OF_HEAD = (
 )
 
 
-def resolved(
-    settings: config.PretrainSettings, run: run_files.RunDirectory
-) -> config.PretrainSettings:
-    """The settings with the encoder of --init_from, before any data is read.
+def inherited(
+    settings: config.PretrainSettings,
+    run: run_files.RunDirectory,
+    recorded: config.PretrainSettings | None,
+) -> dict[str, object]:
+    """The fields that --init_from decides, as they were where a run goes on.
 
     Raises:
       ValueError: there is no such encoder, or settings of another one are
@@ -31,26 +31,26 @@ def resolved(
     if settings.init_from is None:
         if ":" in settings.architecture:
             models.check_named(settings.architecture, settings.image_size)
-        return settings
-    if settings.resume and run.exists():
-        source = run.recorded(type(settings))
+        return {}
+    if recorded is not None:
+        source = recorded
         trust.check_named(source.architecture, _module(settings), run.path)
     else:
         other = _source(settings)
         other.checkpoint  # noqa: B018 - it must have one
         source = other.settings
-    found = network(source)
+    fields = network(source)
     if settings.init_head:
-        found |= {name: getattr(source, name) for name in _OF_HEAD}
-    for name, value in found.items():
-        own = getattr(settings, name)
+        fields |= {name: getattr(source, name) for name in _OF_HEAD}
+    for name, value in fields.items():
+        given = getattr(settings, name)
         exceptions.require(
-            own in (value, settings.__dataclass_fields__[name].default),
+            given in (value, settings.__dataclass_fields__[name].default),
             f"--{name} must be left out with --init_from, which has "
             f"{to_text(value)}",
-            to_text(own),
+            to_text(given),
         )
-    return dataclasses.replace(settings, **found)
+    return fields
 
 
 def _source(settings: config.PretrainSettings) -> runs.Run:
@@ -66,10 +66,10 @@ def _module(settings: config.PretrainSettings) -> str | None:
 
 def network(source: config.PretrainSettings) -> dict[str, object]:
     """The settings of the encoder of a run, for images of any size."""
-    found = {name: getattr(source, name) for name in _OF_ENCODER}
-    if found["stem"] == "auto" and found["architecture"].startswith("resnet"):
-        found["stem"] = models.encoder.usual_stem(source.image_size)
-    return found
+    fields = {name: getattr(source, name) for name in _OF_ENCODER}
+    if fields["stem"] == "auto" and fields["architecture"].startswith("resnet"):
+        fields["stem"] = models.encoder.usual_stem(source.image_size)
+    return fields
 
 
 def load(settings: config.PretrainSettings, model: keras.Model) -> None:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
-import math
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import augment, config, data, exceptions, files
-from supcon_tf.data import hierarchy, subsets
-from supcon_tf.training import devices
+from supcon_tf import augment, config, data, exceptions
+from supcon_tf.data import subsets
 
 
 def source(
-    settings: config.PretrainSettings,
+    settings: config.DataSettings,
     split: str,
     shard: tuple[int, int] | None = None,
 ) -> data.Source:
@@ -29,6 +28,7 @@ def source(
     Raises:
       ValueError: they cannot be read, or so many not be drawn.
     """
+    tfds_splits = {"train": settings.train_split, "test": settings.test_split}
     images = data.load(
         settings.dataset,
         split,
@@ -39,10 +39,10 @@ def source(
         skip_bad_images=settings.skip_bad_images,
         shard=shard,
         channels=settings.channels,
-        tfds_split=getattr(settings, f"{split}_split", None),
+        tfds_split=tfds_splits.get(split),
         tfrecord_features=settings.tfrecord_features,
     )
-    if split == "train" and isinstance(settings, config.PretrainSettings):
+    if split == "train" and isinstance(settings, config.PartSettings):
         return _drawn(settings, images)
     if split == "test" and settings.drop_duplicates:
         return _without_duplicates(images, source(settings, "train"))
@@ -61,9 +61,7 @@ def _without_duplicates(test: data.Source, train: data.Source) -> data.Source:
     return subsets.subset(test, unseen) if len(seen) else test
 
 
-def _drawn(
-    settings: config.PretrainSettings, images: data.Source
-) -> data.Source:
+def _drawn(settings: config.PartSettings, images: data.Source) -> data.Source:
     """The training images that are drawn, of those that there are."""
     count, fraction = settings.images_per_label, settings.train_fraction
     is_part = count is not None or (fraction or 1) < 1
@@ -128,85 +126,8 @@ def draw_per_label(
     return subsets.draw_per_class(labels, count, seed)
 
 
-def resolved(
-    settings: config.PretrainSettings, images: data.Source | None = None
-) -> config.PretrainSettings:
-    """Settings that mean the same in later stages, wherever those are run.
-
-    The size of the views becomes a number and a local `data_dir` absolute, and
-    stage 1 knows whether images have several labels.
-
-    Raises:
-      ValueError: neither the settings nor the images tell the size, or the
-        settings do not go with the labels.
-    """
-    size = settings.image_size or (images and images.image_size)
-    if size is None:
-        raise exceptions.InvalidValue(
-            f"--image_size must be given: the images of {images.name} are not "
-            "known to be squares of one size"
-        )
-    found = {"image_size": size}
-    if settings.data_dir:
-        found["data_dir"] = files.whole(settings.data_dir)
-    if images and isinstance(settings, config.PretrainSettings):
-        if settings.hierarchy not in (None, hierarchy.NAMES):
-            found["hierarchy"] = files.whole(settings.hierarchy)
-        found["multi_label"] = images.is_multi_label
-        exceptions.require(
-            settings.multi_label in (None, images.is_multi_label),
-            f"--multi_label must be {str(images.is_multi_label).lower()} for "
-            f"the labels of {images.name}",
-            settings.multi_label,
-        )
-    return dataclasses.replace(settings, **found)
-
-
-def resolved_batch(
-    settings: devices.StageSettings, images: data.Source, replicas: int = 1
-) -> devices.StageSettings:
-    """The settings with a batch and numbers of the optimizer, where none are.
-
-    The batch is the largest that leaves an epoch some steps and that the
-    replicas can share.
-
-    Raises:
-      ValueError: the replicas cannot share the batch, or it breaks a rule.
-    """
-    resolved = {
-        name: getattr(settings, f"default_{name}")
-        for name in ("warmup_epochs", "learning_rate", "weight_decay")
-        if getattr(settings, name) is None
-    }
-    if settings.batch_size is None:
-        resolved["batch_size"] = _fitting_batch(settings, images, replicas)
-    settings = dataclasses.replace(settings, **resolved)
-    devices.check_batch(settings, replicas)
-    return settings
-
-
-def _fitting_batch(
-    settings: devices.StageSettings, images: data.Source, replicas: int
-) -> int:
-    size = settings.LARGEST_BATCH
-    of_class = getattr(settings, "images_per_class", None)  # of images
-    of_class = of_class or getattr(settings, "examples_per_class", None)
-    if of_class:
-        size = min(size, of_class * len(images.class_names))
-    while size > 2 and images.num_examples < settings.LEAST_STEPS * size:
-        size //= 2
-    chunks = getattr(settings, "gradient_cache_chunks", 1)
-    return shareable(size, replicas, of_class or 1, chunks)
-
-
-def shareable(batch_size: int, *divisors: int) -> int:
-    """The largest batch of at most so many that all divide, or the least."""
-    unit = math.lcm(*divisors)
-    return max(batch_size // unit, 1) * unit
-
-
 def views(
-    settings: devices.StageSettings,
+    settings: config.PretrainSettings | config.LinearSettings,
     images: data.Source,
     size: int,
     num_views: int,
@@ -267,6 +188,18 @@ def views(
     )
 
 
+def cached_views(
+    settings: config.PretrainSettings,
+    images: data.Source,
+    mix: augment.MixUp | augment.CutMix | None = None,
+) -> Callable[[int, tuple[int, int]], tf.data.Dataset]:
+    """`views` of stage 1 by first step and shard; a pipeline takes a second."""
+    shape = settings.image_size, settings.num_views
+    return functools.cache(
+        functools.partial(views, settings, images, *shape, mix)
+    )
+
+
 def made_here(
     settings: config.AugmentationSettings,
     images: data.Source,
@@ -290,7 +223,7 @@ def made_here(
 
 
 def _through_service(
-    settings: devices.StageSettings,
+    settings: config.DeviceSettings,
     batches: tf.data.Dataset,
     start_step: int,
     workers: int,
@@ -315,7 +248,7 @@ def _through_service(
 
 
 def mixing(
-    settings: config.PretrainSettings, num_classes: int
+    settings: config.ObjectiveSettings, num_classes: int
 ) -> augment.MixUp | augment.CutMix | None:
     """What mixes the images of a batch in stage 1; None for none."""
     if settings.mixing == "none":

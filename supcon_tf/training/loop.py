@@ -17,7 +17,6 @@ from supcon_tf import (
     run_files,
 )
 from supcon_tf.keras_2 import keras
-from supcon_tf.settings import adopt
 from supcon_tf.training import (
     builders,
     callbacks,
@@ -25,6 +24,7 @@ from supcon_tf.training import (
     checkpoints,
     console,
     devices,
+    jobs,
     materials,
     preemption,
     progress,
@@ -44,40 +44,15 @@ _LOST = (
 )
 
 
-def check_run(
-    run: run_files.RunDirectory, settings: devices.StageSettings
-) -> devices.StageSettings:
-    """The settings, with what they leave to the run as it has it already.
-
-    Raises:
-      ValueError: the directory is taken, by a run or by a process that works
-        on it, or cannot be written: found before anything is read.
-    """
-    locks.check(run.path, locks.TRAINING)
-    if settings.resume and run.exists():
-        recorded = run.recorded(type(settings))
-        paths = vars(settings) | {"run_dir": recorded.run_dir}
-        moved = run_files.moved_data(paths, settings.run_dir)
-        console.print_moved(moved)
-        return dataclasses.replace(adopt(settings, recorded), **moved)
-    run.check_free(settings.overwrite)
-    return settings
-
-
 @contextlib.contextmanager
 def open_run(
-    settings: devices.StageSettings,
-    run: run_files.RunDirectory,
-    images: data.Source,
-    strategy: tf.distribute.Strategy,
-    skipped: Sequence[str] = (),
-    made_of: Mapping[str, object] | None = None,
+    job: jobs.Job, made_of: Mapping[str, object] | None = None
 ) -> Iterator[bool]:
-    """Starts a run in its directory, or finds the one to go on with.
+    """Starts the run of a job, or goes on with it.
 
-    One that goes on may have more epochs than it was begun with. `strategy` is
-    the one whose chief writes, and `made_of` what `materials` found; the others
-    are those of `fit`. While it is entered, no other process can open the run.
+    One that goes on may have more epochs than it was begun with. The chief of
+    the strategy writes; `made_of` is that of `materials`. While it is entered,
+    no other process can open the run.
 
     Yields:
       Whether the run goes on.
@@ -87,54 +62,53 @@ def open_run(
         classes or images, or is of another checkpoint.
     """
     with contextlib.ExitStack() as stack:
-        if distribute.is_chief(strategy):
-            stack.enter_context(locks.held(run.path, locks.TRAINING))
-            _open(settings, run, images, skipped, made_of or {})
-        with _peers_may_be_lost(strategy):  # the chief, by what it found above
-            devices.wait_for_all(strategy)
-        yield settings.resume and bool(run_files.steps_in(run.checkpoints))
+        if distribute.is_chief(job.strategy):
+            stack.enter_context(locks.held(job.run.path, locks.TRAINING))
+            _open(job, made_of or {})
+        # The other workers lose a chief that has just refused the run.
+        with _peers_may_be_lost(job.strategy):
+            devices.wait_for_all(job.strategy)
+        yield job.resumes
 
 
-def _open(
-    settings: devices.StageSettings,
-    run: run_files.RunDirectory,
-    images: data.Source,
-    skipped: Sequence[str],
-    made_of: Mapping[str, object],
-) -> None:
-    """What the chief writes as a run is opened, or why it cannot be."""
-    unread = (*images.skipped, *skipped)
-    if settings.resume and run.exists():
-        run.check_same(settings)
-        run.complete(images.class_names, images.ids, unread)
-        run.check_classes(images.class_names)
-        run.check_images(images.ids)
-        materials.check(run, made_of)
-        epochs = getattr(run.recorded(type(settings)), "epochs", None)
-        run.record(settings)  # files that have moved, a larger number of epochs
-        if epochs is not None and settings.epochs > epochs:
-            console.print_line(
-                "extended",
-                f"from {epochs} to {settings.epochs} epochs: the schedule is "
-                "that of a run of so many, so the learning rate goes on where "
-                "such a run would be now, not where this one was",
-            )
-        checkpoints.remove_partial(run.checkpoints)
-        checkpoints.remove_partial(run.best)
-    else:
+def _open(job: jobs.Job, made_of: Mapping[str, object]) -> None:
+    """Writes, as the chief, what a run begins with, or checks that it is so.
+
+    Raises:
+      ValueError: as `open_run`.
+    """
+    settings, run, train = job.settings, job.run, job.train
+    unread = (*train.skipped, *(job.test.skipped if job.test else ()))
+    if not (settings.resume and run.exists()):
         run.check_free(settings.overwrite)
-        run.create(settings, images.class_names, images.ids, unread)
+        run.create(settings, train.class_names, train.ids, unread)
+        return
+    # That of a cell, or of a run that has begun since the job was prepared.
+    recorded = job.recorded or run.recorded(type(settings))
+    run.check_same(settings, recorded)
+    run.complete(train.class_names, train.ids, unread)
+    run.check_classes(train.class_names)
+    run.check_images(train.ids)
+    materials.check(run, made_of)
+    run.record(settings)  # files that have moved, a larger number of epochs
+    has_epochs = isinstance(settings, config.OptimizerSettings)
+    if has_epochs and settings.epochs > recorded.epochs:
+        console.print_line(
+            "extended",
+            f"from {recorded.epochs} to {settings.epochs} epochs: the schedule "
+            "is that of a run of so many, so the learning rate goes on where "
+            "such a run would be now, not where this one was",
+        )
+    checkpoints.remove_partial(run.checkpoints)
+    checkpoints.remove_partial(run.best)
 
 
 def fit(
-    settings: devices.StageSettings,
-    run: run_files.RunDirectory,
-    images: data.Source,
+    job: jobs.Job,
     model: keras.Model,
     make_batches: MakeBatches,
     *,
     steps: int | None = None,
-    skipped: Sequence[str] = (),
     measures: Sequence[keras.callbacks.Callback] = (),
     views: MakeBatches | None = None,
     made_of: Mapping[str, object] | None = None,
@@ -142,13 +116,10 @@ def fit(
     """Opens a run, and trains to its last epoch from wherever it is.
 
     Args:
-      settings: those of the stage, resolved.
-      run: its directory.
-      images: that it trains on.
-      model: compiled under the strategy.
+      job: of the stage.
+      model: compiled under the strategy of the job.
       make_batches: makes the endless batches.
-      steps: of an epoch; None for those that its images make.
-      skipped: files of other splits that could not be read.
+      steps: of an epoch; None for those that its examples make.
       measures: callbacks that add figures to the logs of an epoch.
       views: makes those whose first is drawn for TensorBoard; None draws none.
       made_of: what its checkpoints record beside classes and images; see
@@ -161,37 +132,25 @@ def fit(
       OSError: a checkpoint could not be written.
       Preempted: a signal came, and the run is saved; or a worker is gone.
     """
-    strategy = model.distribute_strategy
     parts = builders.checkpointed(model) | {"optimizer": model.optimizer}
-    own = distribute.shard(strategy)
-    make_batches(0, own)  # wrong ones begin no run
-    made_of = materials.of_training(images) | {**(made_of or {})}
-    opened = open_run(settings, run, images, strategy, skipped, made_of)
-    with opened as resumes:
-        steps = steps or data.steps_per_epoch(images, settings.batch_size)
-        start = _start(run, model, parts, steps, resumes, made_of)
+    shard = distribute.shard(job.strategy)
+    make_batches(0, shard)  # wrong ones begin no run
+    made_of = materials.of_training(job.train) | {**(made_of or {})}
+    settings, folder = job.settings, job.run.checkpoints
+    with open_run(job, made_of) as resumes:
+        steps = steps or job.epoch_steps
+        start = _start(job.run, model, parts, steps, resumes, made_of)
         if start.epoch < settings.epochs:
-            saver = saving.Saver(run.checkpoints, parts, settings, start)
-            shown = views and views(0, own)
-            _fit(
-                settings,
-                run,
-                images,
-                model,
-                make_batches,
-                saver,
-                measures,
-                shown,
-            )
+            saver = saving.Saver(folder, parts, settings, start)
+            first_views = views and views(0, shard)
+            _fit(job, model, make_batches, saver, measures, first_views)
         elif not resumes:
-            is_chief = distribute.is_chief(strategy)
-            checkpoints.save(run.checkpoints, parts, start, is_chief=is_chief)
+            is_chief = distribute.is_chief(job.strategy)
+            checkpoints.save(folder, parts, start, is_chief=is_chief)
 
 
 def _fit(
-    settings: devices.StageSettings,
-    run: run_files.RunDirectory,
-    images: data.Source,
+    job: jobs.Job,
     model: keras.Model,
     make_batches: MakeBatches,
     saver: saving.Saver,
@@ -199,11 +158,9 @@ def _fit(
     views: tf.data.Dataset | None,
 ) -> None:
     """Trains from where the saver starts; the others are those of `fit`."""
-    strategy, start = model.distribute_strategy, saver.start
+    strategy, start = job.strategy, saver.start
     wait = progress.DataWait()
-    watchers = make_callbacks(
-        settings, run, strategy, start, wait, measures, views, images
-    )
+    watchers = make_callbacks(job, start, wait, measures, views)
     # Several workers make the batches of each replica themselves.
     workers = distribute.num_workers(strategy)
     replicas = strategy.num_replicas_in_sync // workers if workers > 1 else 1
@@ -213,10 +170,10 @@ def _fit(
     )
     with saver.notice, _peers_may_be_lost(strategy):
         try:
-            with data.reading(lambda: (images,)):
+            with data.reading(lambda: (job.train,)):
                 model.fit(
                     batches,
-                    epochs=settings.epochs,
+                    epochs=job.settings.epochs,
                     steps_per_epoch=start.epoch_steps,
                     verbose=progress.verbosity(),
                     callbacks=[*watchers, saver],
@@ -260,26 +217,25 @@ def _start(
 
 
 def make_callbacks(
-    settings: devices.StageSettings,
-    run: run_files.RunDirectory,
-    strategy: tf.distribute.Strategy,
+    job: jobs.Job,
     start: checkpoints.Progress,
     wait: progress.DataWait | None = None,
     measures: Sequence[keras.callbacks.Callback] = (),
     views: tf.data.Dataset | None = None,
-    images: data.Source | None = None,
 ) -> list[keras.callbacks.Callback]:
     """Checks, figures, what shows them, warnings and files, in that order.
 
     The strategy's chief writes the files; `wait` is attached to the batches, if
     they come from a pipeline; the others are those of `fit`.
     """
+    settings, chance_level = job.settings, None
     pretrains = isinstance(settings, config.PretrainSettings)
-    replicas = strategy.num_replicas_in_sync
-    of_chance = chance.level(settings, replicas, images) if pretrains else None
-    made = [
+    if pretrains:
+        replicas = job.strategy.num_replicas_in_sync
+        chance_level = chance.level(settings, replicas, job.train)
+    watchers = [
         callbacks.StopOnNonFiniteLoss(),
-        progress.Figures(settings.batch_size, of_chance),
+        progress.Figures(settings.batch_size, chance_level),
         *([wait] if wait else []),
         *measures,
         progress.ProgressBar(),
@@ -288,17 +244,18 @@ def make_callbacks(
         # Two epochs past the warm-up, so that the epoch's means hold nothing
         # of it, and 100 steps, so that a handful of batches is not judged.
         settled = round((settings.warmup_epochs + 2) * start.epoch_steps)
-        made.append(callbacks.CollapseWarning(max(100, settled)))
+        watchers.append(callbacks.CollapseWarning(max(100, settled)))
     if wait:
-        made.append(callbacks.InputBoundWarning())
-    if not distribute.is_chief(strategy):
-        return made
-    made.append(callbacks.EpochRecords(run, start.epoch))
+        watchers.append(callbacks.InputBoundWarning())
+    if not distribute.is_chief(job.strategy):
+        return watchers
+    watchers.append(callbacks.EpochRecords(job.run, start.epoch))
+    folder = job.run.tensorboard
     if views is not None:
-        made.append(tensorboard.Views(run.tensorboard, views))
+        watchers.append(tensorboard.Views(folder, views))
     if pretrains and settings.profile:
-        made.append(tensorboard.Profile(run.tensorboard, *settings.profile))
-    return made
+        watchers.append(tensorboard.Profile(folder, *settings.profile))
+    return watchers
 
 
 @contextlib.contextmanager

@@ -250,8 +250,8 @@ class Run:
         joint objective or --online_classifier.
         """
         has_linear = self.files.stage(self.linear_stage).exists()
-        of_stage_1 = builders.has_classifier(self.settings)
-        return ("linear",) * has_linear + (STAGE_1,) * of_stage_1
+        has_stage_1 = self.settings.has_classifier
+        return ("linear",) * has_linear + (STAGE_1,) * has_stage_1
 
     def classifier(self, name: str) -> Classifier:
         """One of `classifiers`, a `tf.Module`.
@@ -429,9 +429,8 @@ def open_run(
             f"`{name}` must be left out for a run of tools/{tool}.py",
             place,
         )
-    trust.check_named(
-        getattr(own, "architecture", ""), architecture, directory.path
-    )
+    named = "" if kind.is_of_texts else own.architecture
+    trust.check_named(named, architecture, directory.path)
     given = {
         name: files.whole(files.expanded(place, name))
         for name, place in given.items()

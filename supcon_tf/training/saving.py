@@ -7,7 +7,7 @@ import dataclasses
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import distribute
+from supcon_tf import config, distribute
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import (
     callbacks,
@@ -37,7 +37,7 @@ class Saver(keras.callbacks.Callback):
         self,
         directory: epath.Path,
         parts: dict[str, tf.Module],
-        settings: devices.StageSettings,
+        settings: config.OptimizerSettings | config.CheckpointSettings,
         start: checkpoints.Progress,
     ):
         super().__init__()

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 
 from supcon_tf import config, data, exceptions, files, text
 from supcon_tf.data import subsets
 
 
-def resolved(
-    settings: config.FinetuneTextSettings,
-) -> config.FinetuneTextSettings:
-    """The settings with whole paths, which mean the same wherever it is."""
+def whole_paths(
+    settings: config.FinetuneTextSettings, *_: object
+) -> dict[str, str]:
+    """Fields of files here, by paths that mean the same from any folder."""
     names = "train_file", "validation_file", "test_file", "model"
     paths = {name: getattr(settings, name) for name in names}
-    found = {
+    return {
         name: files.whole(path)
         for name, path in paths.items()
         if path and os.path.exists(path)  # else a name of TFDS, or of a hub
     }
-    return dataclasses.replace(settings, **found)
 
 
 def splits(

@@ -17,6 +17,7 @@ from supcon_tf.training import (
     devices,
     initial,
     input_pipeline,
+    jobs,
     loop,
     materials,
     memory,
@@ -55,55 +56,35 @@ def pretrain(
         read as images of classes, or the batch does not fit the data or the
         replicas.
     """
-    run = run_files.RunDirectory(settings.run_dir)
-    settings = initial.resolved(loop.check_run(run, settings), run)
-    strategy = devices.set_up(settings)
-    images = input_pipeline.source(
-        settings, "train", devices.file_shard(settings, strategy)
-    )
-    # What is wrong with the test split is found now, not after the training.
+    job = jobs.prepare(settings, _splits, decide=initial.inherited)
+    with job.strategy.scope():
+        model = _compiled_model(job, load)
+    mix = input_pipeline.mixing(job.settings, len(job.train.class_names))
+    batches = views = input_pipeline.cached_views(job.settings, job.train, mix)
+    if job.settings.data_service:  # whose batches are for training alone
+        unserved = dataclasses.replace(job.settings, data_service=None)
+        views = input_pipeline.cached_views(unserved, job.train, mix)
+    loop.fit(job, model, batches, measures=_measures(job), views=views)
+    console.print_line("pretrained", job.run.latest_checkpoint())
+    return job.run
+
+
+def _splits(
+    settings: config.PretrainSettings, strategy: tf.distribute.Strategy
+) -> dict[str, data.Source]:
+    """Both splits: what is wrong with the test split is an error now."""
+    shard = devices.file_shard(settings, strategy)
+    train = input_pipeline.source(settings, "train", shard)
     test = input_pipeline.source(settings, "test")
-    _check_learnable(settings, images)
-    settings = input_pipeline.resolved(settings, images)
-    settings = input_pipeline.resolved_batch(
-        settings, images, strategy.num_replicas_in_sync
-    )
-    with strategy.scope():
-        model = _compiled_model(settings, images, test, run, load)
-    measures = []
-    if settings.knn_every:
-        bank = images
-        if images.shard is not None:  # of the files of this worker
-            bank = input_pipeline.source(settings, "train")
-        every, size = settings.knn_every, settings.image_size
-        measures = [representations.KnnAccuracy(bank, test, every, size)]
-        if set(test.class_names).isdisjoint(images.class_names):
-            console.print_unseen(test, "k-NN among the test images")
-    batches = local = _batches(settings, images)
-    if settings.data_service:  # whose batches are for training alone
-        unserved = dataclasses.replace(settings, data_service=None)
-        local = _batches(unserved, images)
-    loop.fit(
-        settings,
-        run,
-        images,
-        model,
-        batches,
-        skipped=test.skipped,
-        measures=measures,
-        views=local,
-    )
-    console.print_line("pretrained", run.latest_checkpoint())
-    return run
+    if settings.uses_labels:
+        _check_learnable(train)
+    return {"train": train, "test": test}
 
 
-def _check_learnable(
-    settings: devices.StageSettings, images: data.Source
-) -> None:
+def _check_learnable(images: data.Source) -> None:
     """Raises ValueError for labels that say nothing."""
-    uses_labels = getattr(settings, "uses_labels", True)
     exceptions.require(
-        not uses_labels or len(images.class_names) >= 2,
+        len(images.class_names) >= 2,
         f"{images.name} must have two classes or more for labels to teach "
         "anything",
         f"{', '.join(images.class_names)}; without labels --objective=simclr "
@@ -111,37 +92,39 @@ def _check_learnable(
     )
 
 
+def _measures(
+    job: jobs.Job[config.PretrainSettings],
+) -> list[keras.callbacks.Callback]:
+    """k-NN accuracy of the test images, if the settings want it."""
+    settings, train, test = job.settings, job.train, job.test
+    if not settings.knn_every:
+        return []
+    bank = train
+    if bank.shard is not None:  # of the files of this worker
+        bank = input_pipeline.source(settings, "train")
+    if set(test.class_names).isdisjoint(train.class_names):
+        console.print_unseen(test, "k-NN among the test images")
+    every, size = settings.knn_every, settings.image_size
+    return [representations.KnnAccuracy(bank, test, every, size)]
+
+
 def _compiled_model(
-    settings: config.PretrainSettings,
-    images: data.Source,
-    test: data.Source,
-    run: run_files.RunDirectory,
+    job: jobs.Job[config.PretrainSettings],
     load: Callable[[config.PretrainSettings, keras.Model], None],
 ) -> models.SupConModel | models.ClassifierModel:
     """The model of stage 1; prints what is known at its start."""
-    steps = data.steps_per_epoch(images, settings.batch_size)
+    settings, images, steps = job.settings, job.train, job.epoch_steps
     model = builders.model(settings, len(images.class_names))
-    if not (settings.resume and run_files.steps_in(run.checkpoints)):
+    if not job.resumes:
         load(settings, model)
     if ":" in settings.architecture:
         models.follow_statistics(model.encoder, steps)
     builders.compile_model(settings, model, steps, images)
     console.print_pretraining(settings, model, images)
-    console.print_duplicates(test, images)
+    console.print_duplicates(job.test, images)
     if too_large := memory.warning(settings, model.encoder):
         console.print_line("warning", too_large)
     return model
-
-
-def _batches(
-    settings: config.PretrainSettings, images: data.Source
-) -> loop.MakeBatches:
-    """The training batches of stage 1, mixed if its settings say so."""
-    mix = input_pipeline.mixing(settings, len(images.class_names))
-    shape = settings.image_size, settings.num_views
-    return functools.cache(
-        functools.partial(input_pipeline.views, settings, images, *shape, mix)
-    )
 
 
 def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
@@ -174,11 +157,33 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
         architecture=settings.architecture,
     )
     stage = run.files.stage(settings.name)
-    settings = loop.check_run(stage, settings)
-    checkpoint, made_of = run.checkpoint, {"encoder": run.identity}
-    strategy = devices.set_up(settings)
+    job = jobs.prepare(settings, functools.partial(_linear_images, run), stage)
+    size = run.settings.image_size
+    with job.strategy.scope():
+        encoder = run.encoder
+        # A classifier of stage 1 began with the draw that would come next.
+        keras.utils.set_random_seed(job.settings.seed + 1)
+        num_classes = len(job.train.class_names)
+        classifier = models.LinearClassifier(encoder, num_classes)
+        classifier.build((None, size, size, run.settings.channels))
+        console.print_header(job.train, size, job.settings)
+        console.print_line("encoder", run.checkpoint)
+    constant = settings.views_are_constant
+    fit = _fit_on_representations if constant else _fit_on_views
+    fit(job, classifier, size, {"encoder": run.identity})
+    console.print_line("classifier", stage.latest_checkpoint())
+    return stage
+
+
+def _linear_images(
+    run: runs.Run,
+    settings: config.LinearSettings,
+    strategy: tf.distribute.Strategy,
+) -> dict[str, data.Source]:
+    """The training images of a run, whose encoder must be there."""
+    run.checkpoint  # noqa: B018 - raises where there is none
     images = run.source("train", devices.file_shard(settings, strategy))
-    _check_learnable(settings, images)
+    _check_learnable(images)
     exceptions.require(
         not images.is_multi_label
         or not (settings.label_smoothing or settings.logit_adjustment),
@@ -186,52 +191,31 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
         "of several labels",
         f"{settings.label_smoothing} and {settings.logit_adjustment}",
     )
-    settings = input_pipeline.resolved_batch(
-        settings, images, strategy.num_replicas_in_sync
-    )
-    size = run.settings.image_size
-    with strategy.scope():
-        encoder = run.encoder
-        # A classifier of stage 1 began with the draw that would come next.
-        keras.utils.set_random_seed(settings.seed + 1)
-        classifier = models.LinearClassifier(encoder, len(images.class_names))
-        classifier.build((None, size, size, run.settings.channels))
-        console.print_header(images, size, settings)
-        console.print_line("encoder", checkpoint)
-    constant = settings.views_are_constant
-    fit = _fit_on_representations if constant else _fit_on_views
-    fit(settings, stage, images, classifier, size, made_of)
-    console.print_line("classifier", stage.latest_checkpoint())
-    return stage
+    return {"train": images}
 
 
 def _fit_on_views(
-    settings: config.LinearSettings,
-    stage: run_files.RunDirectory,
-    images: data.Source,
+    job: jobs.Job[config.LinearSettings],
     classifier: models.LinearClassifier,
     size: int,
     made_of: dict[str, object],
 ) -> None:
     """Trains on one augmented view per image and epoch."""
-    steps = data.steps_per_epoch(images, settings.batch_size)
-    with classifier.distribute_strategy.scope():
-        _compile(settings, classifier, steps, images)
+    with job.strategy.scope():
+        _compile(job, classifier, job.epoch_steps)
 
     @functools.cache
     def batches(start_step: int, shard: tuple[int, int]) -> tf.data.Dataset:
         views = input_pipeline.views(
-            settings, images, size, 1, start_step=start_step, shard=shard
+            job.settings, job.train, size, 1, start_step=start_step, shard=shard
         )
         return views.map(lambda view, *labels: (view[:, 0], *labels))
 
-    loop.fit(settings, stage, images, classifier, batches, made_of=made_of)
+    loop.fit(job, classifier, batches, made_of=made_of)
 
 
 def _fit_on_representations(
-    settings: config.LinearSettings,
-    stage: run_files.RunDirectory,
-    images: data.Source,
+    job: jobs.Job[config.LinearSettings],
     classifier: models.LinearClassifier,
     size: int,
     made_of: dict[str, object],
@@ -240,6 +224,7 @@ def _fit_on_representations(
 
     It takes seconds, so it is saved at its end only.
     """
+    settings, images = job.settings, job.train
     with data.reading(lambda: (images,)):
         inputs, labels = representations.represent(
             classifier.encoder,
@@ -249,11 +234,10 @@ def _fit_on_representations(
         )
     steps = -(-len(labels) // settings.batch_size)
     model = keras.Sequential([classifier.classifier])
-    _compile(settings, model, steps, images)
-    strategy = classifier.distribute_strategy
+    _compile(job, model, steps)
     made_of = materials.of_training(images) | made_of
     start = checkpoints.Progress(0, steps)
-    with loop.open_run(settings, stage, images, strategy, made_of=made_of):
+    with loop.open_run(job, made_of):
         if settings.epochs:  # newer Keras refuses to train for none
             model.fit(
                 inputs,
@@ -262,10 +246,10 @@ def _fit_on_representations(
                 batch_size=settings.batch_size,
                 epochs=settings.epochs,
                 verbose=0,  # an epoch takes milliseconds
-                callbacks=loop.make_callbacks(settings, stage, strategy, start),
+                callbacks=loop.make_callbacks(job, start),
             )
         checkpoints.save(
-            stage.checkpoints,
+            job.run.checkpoints,
             builders.checkpointed(classifier) | {"optimizer": model.optimizer},
             checkpoints.Progress(
                 settings.epochs * steps, steps, made_of=made_of
@@ -274,18 +258,15 @@ def _fit_on_representations(
 
 
 def _compile(
-    settings: config.LinearSettings,
-    model: keras.Model,
-    steps: int,
-    images: data.Source | None = None,
+    job: jobs.Job[config.LinearSettings], model: keras.Model, steps: int
 ) -> None:
     """Cross-entropy on logits, the classifier being all that trains."""
-    accuracy = "accuracy"
-    if images is not None and images.is_multi_label:
+    settings, accuracy = job.settings, "accuracy"
+    if job.train.is_multi_label:
         accuracy = keras.metrics.MeanMetricWrapper(_are_right, accuracy)
     model.compile(
         builders.optimizer(settings, steps),
-        builders.classification_loss(settings, images),
+        builders.classification_loss(settings, job.train),
         metrics=[accuracy],
         jit_compile=settings.jit_compile or None,
     )

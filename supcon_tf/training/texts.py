@@ -24,8 +24,7 @@ from supcon_tf.training import (
     best_epoch,
     builders,
     console,
-    devices,
-    input_pipeline,
+    jobs,
     loop,
     representations,
     sentences,
@@ -58,61 +57,74 @@ def finetune_text(settings: config.FinetuneTextSettings) -> None:
 
     Reference: https://arxiv.org/abs/2011.01403.
     """
-    run = run_files.RunDirectory(settings.run_dir)
-    settings = sentences.resolved(loop.check_run(run, settings))
-    strategy = devices.set_up(settings)
-    # Killed before its first checkpoint, a run begins anew from the model.
-    resumes = settings.resume and bool(run_files.steps_in(run.checkpoints))
-    source = run.language_model if resumes else settings.model
-    tokenizer = text.load_tokenizer(source)
-    train, validation = sentences.splits(settings, tokenizer)
-    if settings.test_file:  # a bad line is found now, not after the training
-        sentences.test(settings, tokenizer, train.class_names)
-    settings = input_pipeline.resolved_batch(
-        settings, train, strategy.num_replicas_in_sync
-    )
-    with strategy.scope():
-        model = _compiled_model(settings, train, source, resumes)
+    job = jobs.prepare(settings, _sentences, decide=sentences.whole_paths)
+    with job.strategy.scope():
+        model = _compiled_model(job)
 
     @functools.cache
     def batches(start_step: int, shard: tuple[int, int]) -> tf.data.Dataset:
         return data.make_token_views(
-            train,
-            settings.batch_size,
-            settings.num_views,
-            settings.seed,
+            job.train,
+            job.settings.batch_size,
+            job.settings.num_views,
+            job.settings.seed,
             start_step=start_step,
-            images_per_class=settings.examples_per_class,
+            images_per_class=job.settings.examples_per_class,
             shard=shard,
         )
 
     best = best_epoch.BestEpoch(
-        run, validation, predictor(model), settings.checkpoint_every
+        job.run,
+        job.validation,
+        predictor(model),
+        job.settings.checkpoint_every,
     )
-    measures = [ModelFiles(run, tokenizer), best]
-    loop.fit(settings, run, train, model, batches, measures=measures)
-    console.print_line("best", run.best_checkpoint())
+    measures = [ModelFiles(job.run, job.tokenizer), best]
+    loop.fit(job, model, batches, measures=measures)
+    console.print_line("best", job.run.best_checkpoint())
+
+
+def _sentences(
+    settings: config.FinetuneTextSettings, strategy: tf.distribute.Strategy
+) -> dict[str, object]:
+    """The sentences of all files, with the tokenizer of the model.
+
+    A bad line of the test file is an error now, not after the training.
+    """
+    tokenizer = text.load_tokenizer(_language_model(settings))
+    train, validation = sentences.splits(settings, tokenizer)
+    splits = {"train": train, "validation": validation}
+    if settings.test_file:
+        classes = train.class_names
+        splits["test"] = sentences.test(settings, tokenizer, classes)
+    return {**splits, "tokenizer": tokenizer}
+
+
+def _language_model(
+    settings: config.FinetuneTextSettings,
+) -> str | epath.Path:
+    """The model that a run starts from, or its own where it goes on."""
+    run = run_files.RunDirectory(settings.run_dir)
+    resumes = jobs.resumes(settings, run)
+    return run.language_model if resumes else settings.model
 
 
 def _compiled_model(
-    settings: config.FinetuneTextSettings,
-    train: data.Source,
-    source: object,
-    resumes: bool,
+    job: jobs.Job[config.FinetuneTextSettings],
 ) -> keras.Model:
     """The model as it starts; prints what is known of it."""
-    encoder = builders.text_encoder(settings, source, pretrained=not resumes)
+    settings, train = job.settings, job.train
+    encoder = builders.text_encoder(
+        settings, _language_model(settings), pretrained=not job.resumes
+    )
     exceptions.require(
         settings.max_length <= encoder.max_length,
         f"--max_length must be at most {encoder.max_length}, as the model "
         "takes it",
         settings.max_length,
     )
-    model = builders.on_encoder(
-        settings, encoder, len(train.class_names), (None, 2)
-    )
-    steps = data.steps_per_epoch(train, settings.batch_size)
-    builders.compile_model(settings, model, steps, train)
+    model = builders.text_model(settings, encoder, len(train.class_names))
+    builders.compile_model(settings, model, job.epoch_steps, train)
     console.print_finetuning(settings, model, train)
     return model
 

@@ -43,7 +43,7 @@ def test_every_objective_has_its_model_and_loss(
     model = builders.model(settings, 7)
     assert set(builders.checkpointed(model)) == {"encoder", *parts.split()}
     assert type(builders.loss(settings)) is loss
-    assert builders.has_classifier(settings) == ("classifier" in parts)
+    assert settings.has_classifier == ("classifier" in parts)
     if "projection_head" in parts:
         assert (model.classifier is None) == ("classifier" not in parts)
         assert model.gradient_cache_chunks == 1

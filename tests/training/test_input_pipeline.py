@@ -80,59 +80,6 @@ def test_bad_flags_are_refused(flags, message):
         config.AugmentationSettings(run_dir="-", **flags)
 
 
-def blank(images, classes):
-    pixels = np.zeros([images, 8, 8, 3], np.uint8)
-    return data.from_arrays(pixels, np.arange(images) % classes)
-
-
-@pytest.mark.parametrize(
-    ("images", "options", "expected"),
-    [
-        (100_000, {}, 256),
-        (1024, {}, 256),
-        (1023, {}, 128),
-        (48, {}, 8),
-        (3, {}, 2),
-        (48, {"gradient_cache_chunks": 6}, 6),
-        (1024, {"images_per_class": 8}, 24),
-        (48, {"images_per_class": 3}, 9),
-    ],
-)
-def test_the_default_batch_leaves_an_epoch_some_steps(
-    images, options, expected
-):
-    source = blank(images, 3)
-    settings = config.PretrainSettings("x", epochs=20, **options)
-    resolved = input_pipeline.resolved_batch(settings, source)
-    assert resolved.batch_size == expected
-    assert resolved.warmup_epochs == 2.0
-    linear = config.LinearSettings("x")
-    assert input_pipeline.resolved_batch(linear, source).batch_size == {
-        100_000: 512, 1024: 256, 1023: 128, 48: 8, 3: 2,
-    }[images]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("options", "rate", "decay"),
-    [
-        ({}, 5, 1e-5),  # over and times the temperature
-        ({"temperature": 0.5, "objective": "simclr"}, 1, 5e-5),
-        ({"scale_by_temperature": False}, 0.5, 1e-4),
-        ({"objective": "ce"}, 1, 1e-4),
-        ({"objective": "supcon+ce"}, 1, 1e-4),
-        ({"optimizer": "adam"}, 0.001, 1e-5),
-        ({"optimizer": "adamw", "learning_rate": 0.02}, 0.02, 1e-4),
-        ({"optimizer": "lars", "weight_decay": 0.0}, 8, 0),
-    ],
-)
-def test_the_default_optimizer_suits_the_loss(options, rate, decay):
-    source = blank(48, 2)
-    settings = config.PretrainSettings("x", **options)
-    resolved = input_pipeline.resolved_batch(settings, source)
-    assert resolved.learning_rate == pytest.approx(rate)
-    assert resolved.weight_decay == pytest.approx(decay)
-
-
 def of_digits(split="train", **options):
     settings = config.PretrainSettings("x", dataset="digits", **options)
     return input_pipeline.source(settings, split)
@@ -161,40 +108,6 @@ def test_a_part_of_the_training_images_is_drawn():
 def test_more_images_than_there_are_cannot_be_drawn():
     with pytest.raises(ValueError, match="--images_per_label must be at most"):
         of_digits(images_per_label=500)
-
-
-def test_the_default_batch_can_be_shared():
-    source = blank(48, 2)
-    settings = config.PretrainSettings("x")
-    assert input_pipeline.resolved_batch(settings, source, 3).batch_size == 6
-    settings = config.PretrainSettings("x", batch_size=8)
-    with pytest.raises(ValueError, match="of the 3 replicas .* got 8: take 6"):
-        input_pipeline.resolved_batch(settings, source, 3)
-
-
-@pytest.mark.parametrize(
-    ("texts", "options", "replicas", "expected"),
-    [
-        (1000, {}, 1, 16),
-        (20, {}, 1, 16),  # few-shot: a step an epoch
-        (14, {}, 1, 8),
-        (3, {}, 1, 2),
-        (14, {"examples_per_class": 3}, 1, 9),
-        (14, {}, 3, 6),
-        (1000, {"gradient_cache_chunks": 3}, 1, 15),
-    ],
-)
-def test_the_default_batch_of_texts_fits(texts, options, replicas, expected):
-    settings = config.FinetuneTextSettings(
-        "x", model="model", train_file="train.tsv", **options
-    )
-    resolved = input_pipeline.resolved_batch(
-        settings, blank(texts, 3), replicas
-    )
-    assert resolved.batch_size == expected
-    given = dataclasses.replace(settings, batch_size=12)
-    given = input_pipeline.resolved_batch(given, blank(texts, 3))
-    assert given.batch_size == 12
 
 
 def test_mixing_is_a_function_of_seed_and_step(tiny_settings):

@@ -11,7 +11,7 @@ import tqdm
 
 from supcon_tf import config, distribute, losses, run_files, training
 from supcon_tf.keras_2 import keras
-from supcon_tf.training import callbacks, checkpoints, loop, progress
+from supcon_tf.training import callbacks, checkpoints, jobs, loop, progress
 
 STEPS = 4
 DURING = (  # an epoch
@@ -72,14 +72,16 @@ def small_model():
     return model
 
 
+def job_of(settings, run):
+    return jobs.Job(settings, run, tf.distribute.get_strategy(), train=None)
+
+
 def fit(model, run, settings, start_epoch=0):
     """Two epochs of `STEPS` steps."""
     wait = progress.DataWait()
     start = checkpoints.Progress(start_epoch * STEPS, STEPS)
     made = loop.make_callbacks(
-        settings,
-        run,
-        tf.distribute.get_strategy(),
+        job_of(settings, run),
         start,
         wait=wait,
         measures=[KnnEveryOther()],
@@ -181,8 +183,7 @@ def test_a_stage_gets_what_it_has_figures_for(tiny_settings, tmp_path):
 
     def made(settings, steps):
         start = checkpoints.Progress(0, steps)
-        strategy = tf.distribute.get_strategy()
-        made = loop.make_callbacks(settings, run, strategy, start)
+        made = loop.make_callbacks(job_of(settings, run), start)
         return {type(callback): callback for callback in made}
 
     kinds = made(config.LinearSettings(str(tmp_path), batch_size=8), 1)

@@ -24,6 +24,7 @@ from supcon_tf.training import (
     checkpoints,
     console,
     input_pipeline,
+    jobs,
     runs,
     stages,
 )
@@ -186,7 +187,7 @@ def test_a_stem_that_does_not_fit_the_images_is_noted(
         resolved_stem=stem, representation_dim=8, count_params=lambda: 1000
     )
     console.print_pretraining(
-        input_pipeline.resolved_batch(settings, images),
+        jobs.resolved(settings, images),
         types.SimpleNamespace(encoder=encoder),
         images,
     )

@@ -1,0 +1,214 @@
+"""What a training begins with: settings, data and devices, decided once."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Generic
+
+import tensorflow as tf
+
+from supcon_tf import config, data, exceptions, files, locks, run_files
+from supcon_tf.data import hierarchy
+from supcon_tf.settings import Settings, SettingsType, adopt
+from supcon_tf.training import console, devices
+
+# From settings, the directory and what is recorded there (None where a run
+# begins) to the fields that are decided before any data are read.
+Decide = Callable[
+    [SettingsType, run_files.RunDirectory, SettingsType | None],
+    Mapping[str, object],
+]
+# From settings and strategy to the data: "train" and other fields of a `Job`.
+Read = Callable[[SettingsType, tf.distribute.Strategy], Mapping[str, object]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Job(Generic[SettingsType]):
+    """A training before its model; `prepare` makes that of a command.
+
+    Attributes:
+      settings: with nothing left to decide.
+      run: directory of the run, or of the stage.
+      strategy: under whose scope the model is made.
+      train: training examples; their names and classes are recorded.
+      part: those of `train` that are not held out, where some are.
+      validation: examples that choose an epoch or a network.
+      test: test examples, where the job reads them.
+      tokenizer: of texts.
+      recorded: settings of the run that goes on, as they were read; None where
+        a run begins.
+    """
+
+    settings: SettingsType
+    run: run_files.RunDirectory
+    strategy: tf.distribute.Strategy
+    train: data.Source
+    part: data.Source | None = None
+    validation: data.Source | None = None
+    test: data.Source | None = None
+    tokenizer: object = None
+    recorded: SettingsType | None = None
+
+    @property
+    def resumes(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return resumes(self.settings, self.run)
+
+    @property
+    def epoch_steps(self) -> int:
+        """Full batches of the training examples; ValueError for none."""
+        return data.steps_per_epoch(self.train, self.settings.batch_size)
+
+
+def resumes(settings: Settings, run: run_files.RunDirectory) -> bool:
+    """Whether the settings want a run to go on, and it has a checkpoint.
+
+    Killed before its first one, a run begins anew.
+    """
+    return settings.resume and bool(run_files.steps_in(run.checkpoints))
+
+
+def prepare(
+    settings: SettingsType,
+    read: Read,
+    run: run_files.RunDirectory | None = None,
+    decide: Decide = lambda settings, run, recorded: {},
+) -> Job[SettingsType]:
+    """Decides all that settings leave open, and reads the data.
+
+    In this order: the directory, and what a run that goes on has recorded
+    there; fields that need no data; devices, which come before anything is
+    computed; data; fields that need data. Nothing is created or removed.
+
+    Args:
+      settings: of the command.
+      read: reads the data, and checks them.
+      run: directory of the stage; None for that of the settings.
+      decide: gives the fields that need no data.
+
+    Raises:
+      ValueError: the directory is taken, by a run or by a process that works
+        on it, or cannot be written; the devices cannot be had, or not share
+        the batch; the data do not suit the settings.
+    """
+    run = run or run_files.RunDirectory(settings.run_dir)
+    trains = isinstance(settings, config.DeviceSettings)  # else it only looks
+    recorded = _recorded(settings, run) if trains else None
+    if recorded is not None:
+        settings = _adopted(settings, recorded)
+    settings = dataclasses.replace(settings, **decide(settings, run, recorded))
+    strategy = tf.distribute.get_strategy()
+    if trains:
+        strategy = devices.set_up(settings)
+    sources = read(settings, strategy)
+    examples = sources.get("part", sources["train"])
+    settings = resolved(settings, examples, strategy.num_replicas_in_sync)
+    return Job(settings, run, strategy, recorded=recorded, **sources)
+
+
+def _recorded(
+    settings: SettingsType, run: run_files.RunDirectory
+) -> SettingsType | None:
+    """The settings of the run that goes on, None where one may begin."""
+    locks.check(run.path, locks.TRAINING)
+    if settings.resume and run.exists():
+        return run.recorded(type(settings))
+    run.check_free(settings.overwrite)
+    return None
+
+
+def _adopted(settings: SettingsType, recorded: SettingsType) -> SettingsType:
+    """The settings with what they leave to the run, and its data by now."""
+    paths = vars(settings) | {"run_dir": recorded.run_dir}
+    moved = run_files.moved_data(paths, settings.run_dir)
+    console.print_moved(moved)
+    return dataclasses.replace(adopt(settings, recorded), **moved)
+
+
+def resolved(
+    settings: SettingsType, examples: data.Source, replicas: int = 1
+) -> SettingsType:
+    """The settings with all that training examples decide.
+
+    Raises:
+      ValueError: the settings do not suit the examples.
+    """
+    decided = {}
+    if isinstance(settings, config.DataSettings):
+        decided |= _image_fields(settings, examples)
+    if isinstance(settings, config.OptimizerSettings):
+        decided |= _optimizer_fields(settings, examples, replicas)
+    return dataclasses.replace(settings, **decided)
+
+
+def _image_fields(
+    settings: config.DataSettings, images: data.Source
+) -> dict[str, object]:
+    """Size of the views, whether images have several labels, whole paths.
+
+    They mean the same in later stages, wherever those are run.
+
+    Raises:
+      ValueError: neither the settings nor the images tell the size, or the
+        settings do not go with the labels.
+    """
+    side = settings.image_size or settings.default_image_size(images.image_size)
+    if side is None:
+        raise exceptions.InvalidValue(
+            f"--image_size must be given: the images of {images.name} are not "
+            "known to be squares of one size"
+        )
+    decided = {"image_size": side}
+    if settings.data_dir:
+        decided["data_dir"] = files.whole(settings.data_dir)
+    if isinstance(settings, config.ObjectiveSettings):
+        if settings.hierarchy not in (None, hierarchy.NAMES):
+            decided["hierarchy"] = files.whole(settings.hierarchy)
+        decided["multi_label"] = images.is_multi_label
+        exceptions.require(
+            settings.multi_label in (None, images.is_multi_label),
+            f"--multi_label must be {str(images.is_multi_label).lower()} for "
+            f"the labels of {images.name}",
+            settings.multi_label,
+        )
+    return decided
+
+
+def _optimizer_fields(
+    settings: config.OptimizerSettings, examples: data.Source, replicas: int
+) -> dict[str, object]:
+    """Batch and numbers of the optimizer, where none are given."""
+    decided = {
+        name: getattr(settings, f"default_{name}")
+        for name in ("warmup_epochs", "learning_rate", "weight_decay")
+        if getattr(settings, name) is None
+    }
+    if settings.batch_size is None:
+        decided["batch_size"] = _default_batch(settings, examples, replicas)
+    return decided
+
+
+def _default_batch(
+    settings: config.OptimizerSettings, examples: data.Source, replicas: int
+) -> int:
+    """The largest batch that leaves an epoch some steps.
+
+    Replicas, classes and chunks can share it.
+    """
+    size, of_class = settings.LARGEST_BATCH, settings.samples_per_class
+    if of_class:
+        size = min(size, of_class * len(examples.class_names))
+    while size > 2 and examples.num_examples < settings.LEAST_STEPS * size:
+        size //= 2
+    chunks = 1
+    if isinstance(settings, config.ObjectiveSettings):
+        chunks = settings.gradient_cache_chunks
+    return shareable(size, replicas, of_class or 1, chunks)
+
+
+def shareable(batch_size: int, *divisors: int) -> int:
+    """The largest batch of at most so many that all divide, or the least."""
+    unit = math.lcm(*divisors)
+    return max(batch_size // unit, 1) * unit
