@@ -8,7 +8,7 @@ from supcon_tf import scores
 
 # Parts that describe, and numbers that are no scores.
 _PARTS = ("settings", "versions", "made_of")
-_COUNTS = ("k", "temperature", "image_size", "images", "seed")
+_COUNTS = ("k", "temperature", "image_size", "images", "seed", "left_out")
 
 
 def check(results: Mapping[str, object]) -> None:
