@@ -25,6 +25,7 @@ from supcon_tf.training import (
     console,
     input_pipeline,
     jobs,
+    jobs,
     runs,
     stages,
 )
@@ -116,6 +117,10 @@ def test_the_linear_stage_freezes_every_weight_and_statistic(
     assert "classifier" in stored_parts(stage)
 
 
+def job_of(settings, stage, images):
+    return jobs.Job(settings, stage, tf.distribute.get_strategy(), images)
+
+
 def test_representations_computed_once_train_the_same_classifier(
     finished_run, tiny_settings
 ):
@@ -135,7 +140,7 @@ def test_representations_computed_once_train_the_same_classifier(
             training.load_encoder(finished_run.path), 3
         )
         classifier.build((None, 16, 16, 3))
-        fit(constant, stage, images, classifier, 16, {})  # no order
+        fit(job_of(constant, stage, images), classifier, 16, {})
         losses.append([f["loss"] for f in stage.metrics()])
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
 
@@ -314,7 +319,10 @@ def test_stage_2_after_cross_entropy_begins_anew(tiny_settings, capsys):
     training.train_linear(linear)
     assert "cross-entropy, label smoothing 0.2\n" in capsys.readouterr().out
     model = keras.Sequential()
-    stages._compile(linear, model, 1)
+    images = input_pipeline.source(
+        run.recorded(config.PretrainSettings), "train"
+    )
+    stages._compile(job_of(linear, run, images), model, 1)
     assert model.loss.label_smoothing == 0.2
     initial = runs.Run.open(run.path).classifier("linear")
     assert not initial.bias.numpy().any() and one_stage.bias.numpy().any()
