@@ -25,7 +25,6 @@ from supcon_tf.training import (
     console,
     input_pipeline,
     jobs,
-    jobs,
     runs,
     stages,
 )
