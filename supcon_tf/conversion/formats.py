@@ -109,7 +109,7 @@ def to_tflite(
       b'TFL3'
 
     Raises:
-      ValueError: there are no such images, or none for int8.
+      ValueError: `calibration_images` are not as above, or None for int8.
 
     Reference: https://arxiv.org/abs/1712.05877 (int8).
     """

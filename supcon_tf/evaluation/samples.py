@@ -160,7 +160,7 @@ def _views(
     batches = input_pipeline.made_here(
         stage_1, source, count, stage_1.image_size, _VIEWS
     )
-    views, labels, *_ = next(batches.as_numpy_iterator())  # [I, V, H, W, 3]
+    views, labels, *_ = next(batches.as_numpy_iterator())  # [C, V, H, W, 3]
     candidates = np.arange(count)
     chosen = _spread(candidates, labels, _VIEWED_IMAGES, candidates[:0])
     chosen = np.sort(chosen)
