@@ -15,7 +15,7 @@ from supcon_tf.conversion import formats
 _SCORES = ("top_1", "top_5", "ece", "nll")
 _COLUMNS = {  # of a model in conversion.json: title, format
     "bytes": ("MB", ".2f"),
-    **{x: (scores.find(f"linear.{x}").short, ".4f") for x in _SCORES},
+    **{name: (scores.find(f"linear.{name}").short, ".4f") for name in _SCORES},
     "max_difference": ("max diff", ".1e"),
     "mean_difference": ("mean diff", ".1e"),
     "agreement": ("agreement", ".4f"),
@@ -23,7 +23,7 @@ _COLUMNS = {  # of a model in conversion.json: title, format
     "milliseconds": ("ms/image", ".2f"),
 }
 _WARM_UP_RUNS, _TIMED_RUNS = 3, 30
-# Each has an interpreter of every format, with the weights of the model.
+# A thread has an interpreter of every format, with the model's weights.
 _MOST_THREADS = 8
 
 
@@ -34,14 +34,14 @@ def outputs(
 ) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
     """Runs all models on the same images, which are read once.
 
-    Those that were converted are given each image alone, on several cores at
-    once: a runtime's own threads, which wait for each other layer by layer,
-    take a multiple of the time where the cores have other work too. The
-    threads, and what the functions keep for each, end with the call.
+    The converted models get each image alone, on several cores at once: the
+    threads of a runtime, which wait for each other layer by layer, take a
+    multiple of the time where the cores have other work too. The threads, and
+    what the functions keep for each thread, end with the call.
 
     Returns:
-      What the float model puts out, [examples, K] float32, the same of the
-      others by name, and the labels [examples] int32.
+      The outputs of the float model, [examples, K] float32, those of the
+      converted models by name, and the labels [examples] int32.
     """
     expected, labels = [], []
     answers = {name: [] for name in converted}
@@ -50,11 +50,11 @@ def outputs(
         for images, batch_labels in examples.as_numpy_iterator():
             labels.append(batch_labels)
             expected.append(float_model(images))
-            single = np.split(images, len(images))
+            single_images = np.split(images, len(images))  # [1, S, S, 3] each
             for name, function in converted.items():
-                answers[name] += pool.map(function, single)
-    joined = {name: np.concatenate(parts) for name, parts in answers.items()}
-    return np.concatenate(expected), joined, np.concatenate(labels)
+                answers[name] += pool.map(function, single_images)
+    arrays = {name: np.concatenate(rows) for name, rows in answers.items()}
+    return np.concatenate(expected), arrays, np.concatenate(labels)
 
 
 def accuracy(
@@ -89,8 +89,8 @@ def differences(
         "mean_difference": float(distance.mean()),
     }
     if classifies:
-        same = output.argmax(axis=1) == expected.argmax(axis=1)
-        return results | {"agreement": float(same.mean())}
+        agrees = output.argmax(axis=1) == expected.argmax(axis=1)
+        return results | {"agreement": float(agrees.mean())}
     return results | {"least_cosine": float((output * expected).sum(1).min())}
 
 
@@ -107,8 +107,8 @@ def conversion_table(results: dict[str, object]) -> str:
 
     Example:
       >>> from supcon_tf import conversion
-      >>> made = {"bytes": 1_500_000, "top_1": 0.75, "agreement": 1.0}
-      >>> results = {"float_model": {"top_1": 0.75}, "models": {"onnx": made}}
+      >>> onnx = {"bytes": 1_500_000, "top_1": 0.75, "agreement": 1.0}
+      >>> results = {"float_model": {"top_1": 0.75}, "models": {"onnx": onnx}}
       >>> print(conversion.conversion_table(results))
                      MB   top-1  agreement
       float model     -  0.7500          -
@@ -121,6 +121,8 @@ def conversion_table(results: dict[str, object]) -> str:
         if name == "bytes":
             values = [value and value / 1e6 for value in values]
         if any(value is not None for value in values):
-            texts = ["-" if x is None else f"{x:{form}}" for x in values]
+            texts = [
+                "-" if value is None else f"{value:{form}}" for value in values
+            ]
             columns.append([title, *texts])
     return text_table.text_table(zip(*columns, strict=True))

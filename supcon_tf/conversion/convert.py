@@ -28,25 +28,25 @@ _PREPROCESSING = (
 
 
 def convert(settings: config.ConvertSettings) -> dict[str, object]:
-    """Converts encoder and classifier of a run, and measures what came out.
+    """Converts encoder and classifier of a run, and measures the files.
 
     Every file is run on all test images by its own runtime, TFLite's
-    interpreter or ONNX Runtime; the answers of all are held in memory, 4 bytes
+    interpreter or ONNX Runtime; memory holds the answers of all files, 4 bytes
     for each image and class. The directory converted/ of the run directory
     appears with all its files at once.
 
     Example:
       >>> from supcon_tf import config, conversion
-      >>> own = config.ConvertSettings(
+      >>> settings = config.ConvertSettings(
       ...     "runs/mine", formats=("tflite_float32",), overwrite=True
       ... )
-      >>> results = conversion.convert(own)
-      >>> {form: made["file"] for form, made in results["models"].items()}
+      >>> results = conversion.convert(settings)
+      >>> {name: model["file"] for name, model in results["models"].items()}
       {'tflite_float32': 'model_float32.tflite'}
 
     Returns:
       What conversion.json holds: `float_model`, the measures of the model that
-      was converted, and in `models`, by format, those of each file, its
+      was converted, and in `models`, by format, the measures of each file, its
       differences from the float model, and milliseconds per image.
 
     Raises:
@@ -63,13 +63,13 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
     )
     files.check_writable("run_dir", run.files.converted)
     with locks.held(run.files.path, "conversion"), run.reading():
-        return _converted(settings, run)
+        return _write_converted(settings, run)
 
 
-def _converted(
+def _write_converted(
     settings: config.ConvertSettings, run: runs.Run
 ) -> dict[str, object]:
-    """What `convert` returns, and its files."""
+    """Writes the directory converted/; returns what conversion.json holds."""
     run.check_rgb("conversion")
     run.check_one_label("conversion")
     checkpoint, directory = run.checkpoint, run.files.converted
@@ -82,8 +82,8 @@ def _converted(
         formats.import_torch()
     if "onnx" in settings.formats:
         formats.import_onnx()
-        packages = ("tf2onnx", "onnx", "onnxruntime")
-        versions |= {x: importlib.metadata.version(x) for x in packages}
+        for package in ("tf2onnx", "onnx", "onnxruntime"):
+            versions[package] = importlib.metadata.version(package)
     test, size = run.source("test"), run.settings.image_size
     name = run.choose_classifier(settings.classifier)
     classifier = None if name == "none" else run.classifier(name)
@@ -102,7 +102,7 @@ def _converted(
         "settings": dataclasses.asdict(settings),
         "versions": versions,
         "preprocessing": _PREPROCESSING,
-        **_measured(settings, model, contents, test, run.has_unseen_classes),
+        **_measure(settings, model, contents, test, run.has_unseen_classes),
     }
     with files.make_atomically(directory, settings.overwrite) as partial:
         for form, content in contents.items():
@@ -119,17 +119,22 @@ def _contents(
     settings: config.ConvertSettings, model: formats.ImageModel, run: runs.Run
 ) -> dict[str, bytes]:
     """The content of each file, by its format."""
-    calibrating = None
+    calibration_images = None
     if "tflite_int8" in settings.formats:
-        images = run.source("train")
-        labels = subsets.labels_of(images)
-        drawn = subsets.draw_alike(
-            labels, settings.calibration_images, settings.seed
+        train = run.source("train")
+        positions = subsets.draw_alike(
+            subsets.labels_of(train),
+            settings.calibration_images,
+            settings.seed,
         )
         examples = data.make_examples(
-            images, len(drawn), image_size=model.image_size, positions=drawn
+            train,
+            len(positions),
+            image_size=model.image_size,
+            positions=positions,
         )
-        calibrating = examples.get_single_element()[0].numpy()
+        images, _ = examples.get_single_element()
+        calibration_images = images.numpy()  # [n, S, S, 3]
     contents = {}
     for form in settings.formats:
         if form == "onnx":
@@ -138,27 +143,29 @@ def _contents(
             content = formats.to_torchvision(model)
         else:
             precision = form.removeprefix("tflite_")
-            content = formats.to_tflite(model, precision, calibrating)
+            content = formats.to_tflite(model, precision, calibration_images)
         console.print_line("made", f"{_FILES[form]} ({len(content):,} B)")
         contents[form] = content
     return contents
 
 
-def _measured(
+def _measure(
     settings: config.ConvertSettings,
     model: formats.ImageModel,
     contents: dict[str, bytes],
     test: data.Source,
     has_unseen_classes: bool,
 ) -> dict[str, object]:
-    """Measures of the float model and of all that was made of it.
+    """Measures the float model and each converted file.
 
-    Without accuracies where no test image is of a class that it knows.
+    There are no accuracies where the model knows no class of the test images.
     """
     float_model, size = model.function(), model.image_size
     makers = {
         "onnx": formats.onnx_function,
-        "torchvision": lambda x: formats.torchvision_function(x, model),
+        "torchvision": lambda content: formats.torchvision_function(
+            content, model
+        ),
     }
     runtimes = {
         form: makers.get(form, formats.tflite_function)(content)
@@ -170,8 +177,8 @@ def _measured(
         data.make_examples(test, settings.batch_size, image_size=size),
     )
     classifies = model.classifier is not None
-    is_right = classifies and not has_unseen_classes
-    accuracy = comparison.accuracy if is_right else lambda *_: {}
+    has_accuracy = classifies and not has_unseen_classes
+    accuracy = comparison.accuracy if has_accuracy else lambda *_: {}
     models = {
         form: {
             "file": _FILES[form],

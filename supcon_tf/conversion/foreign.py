@@ -1,7 +1,7 @@
 """Checkpoints of other projects: how they name the weights of a ResNet.
 
-Each of its `places` has a kernel, and the gamma, beta, mean and variance of its
-batch norm, in this order.
+Each of the `places` of a ResNet has a kernel, and the gamma, beta, mean and
+variance of its batch norm, in this order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import dataclasses
 import os
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -63,27 +63,27 @@ class Foreign:
 
     def __post_init__(self):
         used = [name for names in self.places.values() for name in names]
-        used += [x for pair in self.head for x in pair if x]
+        used += [name for names in self.head for name in names if name]
         used += self.classifier
-        left = sorted(self.arrays.keys() - set(used))
+        unused = sorted(self.arrays.keys() - set(used))
         exceptions.require(
-            not left,
+            not unused,
             "`checkpoint` must hold nothing but a ResNet, its projection head "
             "and its classifier; `drop` leaves out what it names",
-            f"{len(left)} more: {', '.join(left[:5])}",
+            f"{len(unused)} more: {', '.join(unused[:5])}",
         )
         blocks = {(g, b) for g, b, _ in self.places if g >= 0}
         counts = tuple(sum(g == group for g, _ in blocks) for group in range(4))
-        deep = any(part == 2 for _, _, part in self.places)
+        bottleneck = any(part == 2 for _, _, part in self.places)
         depths = [
             depth
-            for depth, known in models.resnet.BLOCKS_PER_GROUP.items()
-            if known == counts and (depth >= 50) == deep
+            for depth, group_sizes in models.resnet.BLOCKS_PER_GROUP.items()
+            if group_sizes == counts and (depth >= 50) == bottleneck
         ]
         exceptions.require(
             bool(depths) and STEM in self.places,
             "`checkpoint` must be of a ResNet v1 of a known depth",
-            f"{counts} blocks of {3 if deep else 2} convolutions",
+            f"{counts} blocks of {3 if bottleneck else 2} convolutions",
         )
         self.architecture = f"resnet{depths[0]}"
         kernel = self.arrays[self.places[STEM][0]]
@@ -112,7 +112,7 @@ def understand(
 ) -> Foreign:
     """What the arrays of a checkpoint are, by the names of its format.
 
-    `drop` has beginnings of names that are left out.
+    Arrays whose names begin with one of `drop` are left out.
 
     Raises:
       ValueError: some are missing, or are none of such a model.
@@ -131,22 +131,24 @@ def understand(
         and not _STATES.fullmatch(name)
     }
     if form in _SHORTCUTS:
-        return _of_torch(arrays, _SHORTCUTS[form])
-    return (_of_google if form == "google_supcon" else _of_simclr)(arrays)
+        return _parse_torch(arrays, _SHORTCUTS[form])
+    if form == "google_supcon":
+        return _parse_google(arrays)
+    return _parse_simclr(arrays)
 
 
 def _torch_arrays(path: str) -> dict[str, np.ndarray]:
     """The state dict of a .pth file, unpickled by torch's safe reader."""
     _check_archive(path)
     (torch,) = exceptions.import_extra("torch", "torch")
-    # Before, its safe reader could be made to run code (CVE-2025-32434).
+    # Before 2.6 a file could make its safe reader run code (CVE-2025-32434).
     exceptions.require(
         tuple(map(int, torch.__version__.split(".")[:2])) >= _LEAST_TORCH,
         "torch must be 2.6 or newer to read a file of others",
         torch.__version__,
     )
     try:
-        # SupContrast keeps its flags as one.
+        # SupContrast saves its flags as a Namespace.
         with torch.serialization.safe_globals([argparse.Namespace]):
             state = torch.load(path, map_location="cpu", weights_only=True)
         for key in ("model", "state_dict"):
@@ -163,8 +165,8 @@ def _torch_arrays(path: str) -> dict[str, np.ndarray]:
 def _check_archive(path: str) -> None:
     """Raises ValueError for an archive that is no state dict as torch saves it.
 
-    That is a zip of stored files; a program of TorchScript is one with code,
-    and a compressed one may ask for any amount of memory.
+    A state dict is a zip of stored files. A program of TorchScript is a zip
+    with code, and a compressed zip may ask for any amount of memory.
     """
     if not zipfile.is_zipfile(path):
         return  # of an older torch, or another file
@@ -186,38 +188,41 @@ def _check_archive(path: str) -> None:
         )
 
 
-def _of_torch(arrays: dict[str, np.ndarray], shortcut: str) -> Foreign:
-    """SupContrast's names, or torchvision's; kernels with torch's axes."""
+def _parse_torch(arrays: dict[str, np.ndarray], shortcut: str) -> Foreign:
+    """Parses names of SupContrast or torchvision; kernels have torch's axes."""
     arrays = {
         name.removeprefix("module."): array.transpose(2, 3, 1, 0)
-        if array.ndim == 4
+        if array.ndim == 4  # [out, in, H, W] to [H, W, in, out]
         else array.T
         for name, array in arrays.items()
     }
     prefix = "encoder." if "encoder.conv1.weight" in arrays else ""
     places = {}
     for name in arrays:
-        found = re.fullmatch(
+        match = re.fullmatch(
             re.escape(prefix) + r"(?:layer(\d)\.(\d+)\.)?"
             rf"(?:conv(\d)|{shortcut}\.0)\.weight",
             name,
         )
-        if not found:
+        if not match:
             continue
-        group, block, conv = found.groups()
-        start = name.removesuffix(".weight")
-        norm = re.sub(r"conv(\d)$", r"bn\1", start)
+        group, block, conv = match.groups()
+        layer = name.removesuffix(".weight")
+        norm = re.sub(r"conv(\d)$", r"bn\1", layer)
         if conv is None:
-            norm = start.removesuffix("0") + "1"
+            norm = layer.removesuffix("0") + "1"
         place = STEM
         if group is not None:
             part = -1 if conv is None else int(conv) - 1
             place = int(group) - 1, int(block), part
-        places[place] = [name, *(f"{norm}.{x}" for x in TORCH_BN)]
-    names = [x for x in arrays if re.fullmatch(r"head\.(\d\.)?weight", x)]
-    head = [(x, x.removesuffix("weight") + "bias") for x in names]
+        places[place] = [name, *(f"{norm}.{weight}" for weight in TORCH_BN)]
+    head = [
+        (name, name.removesuffix("weight") + "bias")
+        for name in arrays
+        if re.fullmatch(r"head\.(\d\.)?weight", name)
+    ]
     classifier = ("fc.weight", "fc.bias") if "fc.weight" in arrays else ()
-    return _checked(arrays, places, head, classifier)
+    return _make_foreign(arrays, places, head, classifier)
 
 
 def _tensorflow_arrays(path: str) -> dict[str, np.ndarray]:
@@ -240,7 +245,7 @@ def _variables(reader: object) -> dict[str, np.ndarray]:
     """All variables that are no slots of an optimizer, by their names."""
     names = {name: name for name in reader.get_variable_to_shape_map()}
     graph = names.pop("_CHECKPOINTABLE_OBJECT_GRAPH", None)
-    if graph:  # by objects: it knows the names
+    if graph:  # keys are paths of objects, whose graph knows the names
         proto = trackable_object_graph_pb2.TrackableObjectGraph()
         proto.ParseFromString(reader.get_tensor(graph))
         slots = {
@@ -260,81 +265,102 @@ def _variables(reader: object) -> dict[str, np.ndarray]:
     }
 
 
-def _of_google(arrays: dict[str, np.ndarray]) -> Foreign:
-    """The names of the paper's code: counters begin anew in each block."""
-    found = {name: _GOOGLE.fullmatch(name) for name in arrays}
-    parsed = {
-        name: (int(x[1] or -1), int(x[3] or 0), int(x[4] or x[5] or 0), x[6])
-        for name, x in found.items()
-        if x
+def _parse_google(arrays: dict[str, np.ndarray]) -> Foreign:
+    """Parses names of the paper's code, whose counters restart per block."""
+    matches = _matches(_GOOGLE, arrays)
+    variables = {
+        name: (
+            int(match[1] or -1),
+            int(match[3] or 0),
+            int(match[4] or match[5] or 0),
+            match[6],
+        )
+        for name, match in matches.items()
     }
-    kinds = {x[2] for x in found.values() if x and x[2]}
     head = [
-        f"ContrastiveModel/ProjectionHead/dense{end}/"
-        for end in ("", *(f"_{number}" for number in range(1, 9)))
+        f"ContrastiveModel/ProjectionHead/dense{suffix}/"
+        for suffix in ("", *(f"_{number}" for number in range(1, 9)))
     ]
-    last = "ContrastiveModel/ClassificationHead/dense/"
-    return _in_order(arrays, parsed, kinds, head, last)
+    classifier = "ContrastiveModel/ClassificationHead/dense/"
+    block_classes = {match[2] for match in matches.values() if match[2]}
+    return _match_in_order(arrays, variables, block_classes, head, classifier)
 
 
-def _of_simclr(arrays: dict[str, np.ndarray]) -> Foreign:
-    """The names of SimCLR's tf2 model: counters run over the whole model."""
-    sk = [name for name in arrays if "sk_conv2d" in name]
+def _parse_simclr(arrays: dict[str, np.ndarray]) -> Foreign:
+    """Parses names of SimCLR's tf2 model, whose counters never restart."""
+    selective = [name for name in arrays if "sk_conv2d" in name]
     exceptions.require(
-        not sk,
+        not selective,
         "`checkpoint` must be of a ResNet without selective kernels, whose "
         "stem is another",
-        sk[:1],
+        selective[:1],
     )
-    # Its last layer has a batch norm, which no head here has.
+    # The last layer of SimCLR's head has a batch norm, which no head here has.
     arrays = {
         name: array
         for name, array in arrays.items()
         if not name.startswith("projection_head/")
     }
-    found = {name: _SIMCLR.fullmatch(name) for name in arrays}
-    parsed = {
-        name: (int(x[1] or 0) - 1, int(x[3] or 0), int(x[4] or 0), x[5])
-        for name, x in found.items()
-        if x
+    matches = _matches(_SIMCLR, arrays)
+    variables = {
+        name: (
+            int(match[1] or 0) - 1,
+            int(match[3] or 0),
+            int(match[4] or 0),
+            match[5],
+        )
+        for name, match in matches.items()
     }
-    kinds = {x[2] for x in found.values() if x and x[2]}
-    ends = [x for x in arrays if re.match(r"head_supervised/.*/kernel", x)]
-    last = ends[0].removesuffix("kernel") if ends else "none"
-    return _in_order(arrays, parsed, kinds, [], last)
+    kernels = [
+        name for name in arrays if re.match(r"head_supervised/.*/kernel", name)
+    ]
+    classifier = kernels[0].removesuffix("kernel") if kernels else "none"
+    block_classes = {match[2] for match in matches.values() if match[2]}
+    return _match_in_order(arrays, variables, block_classes, [], classifier)
 
 
-def _in_order(
+def _matches(
+    pattern: re.Pattern, names: Iterable[str]
+) -> dict[str, re.Match[str]]:
+    """The names that a pattern matches whole, with their matches."""
+    matches = {name: pattern.fullmatch(name) for name in names}
+    return {name: match for name, match in matches.items() if match}
+
+
+def _match_in_order(
     arrays: dict[str, np.ndarray],
-    parsed: dict[str, tuple[int, int, int, str]],
-    kinds: set[str],
+    variables: dict[str, tuple[int, int, int, str]],
+    block_classes: set[str],
     head: list[str],
-    last: str,
+    classifier: str,
 ) -> Foreign:
-    """By the order in which TensorFlow made the variables.
+    """Matches variables to places by the order in which TensorFlow made them.
 
     Args:
       arrays: all weights.
-      parsed: of those of the encoder, numbers that rise with the group, the
-        block and the layer, and what the variable is.
-      kinds: names of the classes of blocks.
-      head: beginnings of the names of the layers of a head, if they are there.
-      last: that of the classifier.
+      variables: of the encoder: numbers that rise with the group, the block and
+        the layer, and which weight of a layer the variable is.
+      block_classes: names of the classes of blocks.
+      head: prefixes of the names of a head's layers, which need not be there.
+      classifier: prefix of the names of the classifier, which need not be
+        there.
     """
     exceptions.require(
-        all("ottleneck" in kind for kind in kinds) and bool(kinds),
+        all("ottleneck" in name for name in block_classes)
+        and bool(block_classes),
         "`checkpoint` must be of bottlenecks, ResNet-50 and deeper: the first "
         "shortcut of others has a convolution, which none here has",
-        ", ".join(kinds) or "no block",
+        ", ".join(block_classes) or "no block",
     )
-    by_kind = collections.defaultdict(list)
-    for name, (*order, kind) in parsed.items():
-        by_kind[kind].append((order, name))
+    ordered = collections.defaultdict(list)  # places and names, by weight
+    for name, (*order, weight) in variables.items():
+        ordered[weight].append((order, name))
     columns = [
-        [name for _, name in sorted(by_kind[x])] for x in ("kernel", *_BN)
+        [name for _, name in sorted(ordered[weight])]
+        for weight in ("kernel", *_BN)
     ]
-    blocks = sorted({(g, b) for g, b, _, _ in parsed.values() if g >= 0})
-    places = list(_places(blocks))
+    blocks = sorted({(g, b) for g, b, _, _ in variables.values() if g >= 0})
+    places = list(_bottleneck_places(blocks))
     exceptions.require(
         {len(places)} == set(map(len, columns)),
         "`checkpoint` must have a convolution and a batch norm for each of the "
@@ -342,16 +368,22 @@ def _in_order(
         [len(column) for column in columns],
     )
     rows = map(list, zip(*columns, strict=True))
-    pairs = [(f"{x}kernel", f"{x}bias") for x in head if f"{x}kernel" in arrays]
-    has_last = f"{last}kernel" in arrays
-    classifier = (f"{last}kernel", f"{last}bias") if has_last else ()
-    return _checked(
-        arrays, dict(zip(places, rows, strict=True)), pairs, classifier
+    head_names = [
+        (f"{prefix}kernel", f"{prefix}bias")
+        for prefix in head
+        if f"{prefix}kernel" in arrays
+    ]
+    classifier_names = (f"{classifier}kernel", f"{classifier}bias")
+    return _make_foreign(
+        arrays,
+        dict(zip(places, rows, strict=True)),
+        head_names,
+        classifier_names if classifier_names[0] in arrays else (),
     )
 
 
-def _places(blocks: list[tuple[int, int]]) -> Iterator[Place]:
-    """Of bottlenecks, the shortcut first."""
+def _bottleneck_places(blocks: list[tuple[int, int]]) -> Iterator[Place]:
+    """The places of a ResNet of bottlenecks, the shortcut of a block first."""
     yield STEM
     counts = collections.Counter(group for group, _ in blocks)
     for group in sorted(counts):
@@ -360,21 +392,22 @@ def _places(blocks: list[tuple[int, int]]) -> Iterator[Place]:
                 yield group, block, part
 
 
-def _checked(
+def _make_foreign(
     arrays: dict[str, np.ndarray],
     places: dict[Place, list[str]],
     head: list[tuple[str, str]],
     classifier: tuple[str, ...],
 ) -> Foreign:
-    """The weights, if all that they need is there."""
-    wanted = [x for names in places.values() for x in names] + [*classifier]
-    wanted += [kernel for kernel, _ in head]
-    wanted += [bias for _, bias in head[:-1]]  # of hidden layers
-    missing = [x for x in wanted if x not in arrays]
+    """Makes a `Foreign`; raises ValueError where a weight is missing."""
+    required = [name for names in places.values() for name in names]
+    required += classifier
+    required += [kernel for kernel, _ in head]
+    required += [bias for _, bias in head[:-1]]  # of hidden layers
+    missing = [name for name in required if name not in arrays]
     exceptions.require(
         not missing,
         "`checkpoint` must have all weights of its layers",
         f"none called {', '.join(missing[:5])}",
     )
-    head = [(k, bias if bias in arrays else "") for k, bias in head]
+    head = [(kernel, bias if bias in arrays else "") for kernel, bias in head]
     return Foreign(arrays, places, head, classifier)

@@ -1,4 +1,4 @@
-"""Files for other runtimes, TFLite and ONNX: made of a model, and run."""
+"""Files for TFLite, ONNX and torchvision: converts a model, runs a file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _PRECISIONS = ("float32", "float16", "int8")
 _FLOAT_OPERATIONS = ["MEAN", "L2_NORMALIZATION", "FULLY_CONNECTED", "SOFTMAX"]
 # Of ONNX 1.12 (2022): what later runtimes run too.
 _OPSET = 17
-# A thread that began within another's silence would bring that back at its end.
+# `silenced` holds it: a thread that entered while another thread is silenced
+# would restore that silence when it leaves.
 _LOCK = threading.RLock()
 
 
@@ -55,7 +56,7 @@ class ImageModel:
 
     @property
     def output(self) -> str:
-        """Name of what it puts out.
+        """Name of the output of the model.
 
         `probabilities` [N, classes] float32, or without a classifier
         `representation` [N, dim] float32, unit length.
@@ -96,8 +97,8 @@ def to_tflite(
       precision: "float32"; "float16", in which the weights are stored; or
         "int8", in which convolutions store and compute, while all that follows
         the last of them is float32.
-      calibration_images: [n, S, S, 3] uint8, as the model will see; the ranges
-        of their activations are those of int8, which needs them.
+      calibration_images: [n, S, S, 3] uint8, such as the model will see; int8
+        needs them for the ranges of its activations.
 
     Example:
       >>> import supcon_tf
@@ -108,7 +109,7 @@ def to_tflite(
       b'TFL3'
 
     Raises:
-      ValueError: there are no such images, or none for int8.
+      ValueError: `calibration_images` are not as above, or None for int8.
 
     Reference: https://arxiv.org/abs/1712.05877 (int8).
     """
@@ -217,16 +218,16 @@ def to_onnx(model: ImageModel) -> bytes:
             function,
             function.input_signature,
             opset=_OPSET,
-            custom_op_handlers={"Erfc": (_as_erf, [])},
+            custom_op_handlers={"Erfc": (_replace_erfc, [])},
         )
-        _keep_constants(converted.graph, function.get_concrete_function())
+        _restore_constants(converted.graph, function.get_concrete_function())
     for value in (*converted.graph.input, *converted.graph.output):
         value.type.tensor_type.shape.dim[0].dim_param = "N"
     return converted.SerializeToString()
 
 
-def _as_erf(graph: object, node: object, *_: object) -> None:
-    """Makes a node Erfc(x), of TensorFlow's GELU, 1 - Erf(x) in ONNX."""
+def _replace_erfc(graph: object, node: object, *_: object) -> None:
+    """Replaces a node Erfc(x), of TensorFlow's GELU, by 1 - Erf(x) of ONNX."""
     erf = graph.make_node("Erf", node.input)
     one = graph.make_const(f"{node.name}_one", np.ones((), np.float32))
     graph.remove_node(node.name)
@@ -234,19 +235,21 @@ def _as_erf(graph: object, node: object, *_: object) -> None:
     graph.make_node("Sub", operands, outputs=node.output, name=node.name)
 
 
-def _keep_constants(
+def _restore_constants(
     graph: object, function: tf.types.experimental.ConcreteFunction
 ) -> None:
-    """Makes constants of inputs of an ONNX graph that were none.
+    """Turns the inputs of an ONNX graph that are constants into initializers.
 
     Numbers that a network made before it was traced, as positions of tokens,
     are constants of the function, which tf2onnx takes for inputs.
     """
     import onnx
 
-    values = {x.name: tf.get_static_value(x) for x in function.inputs}
+    constants = {
+        tensor.name: tf.get_static_value(tensor) for tensor in function.inputs
+    }
     for value in list(graph.input):
-        constant = values.get(value.name)
+        constant = constants.get(value.name)
         if constant is not None:
             graph.input.remove(value)
             tensor = onnx.numpy_helper.from_array(constant, value.name)
@@ -286,7 +289,7 @@ def import_torch() -> list[types.ModuleType]:
 def to_torchvision(model: ImageModel) -> bytes:
     """The .pth file of a model: a state dict of torchvision's ResNet.
 
-    It takes pixels in 0..1, less the encoder's mean and divided by its
+    The network takes pixels in 0..1, less the encoder's mean and divided by its
     deviation, and puts out what is pooled, or the logits of the classifier.
 
     Raises:
@@ -296,7 +299,8 @@ def to_torchvision(model: ImageModel) -> bytes:
     torch, _ = import_torch()
     state = places.torchvision_state(model.encoder, model.classifier)
     buffer = io.BytesIO()
-    torch.save({k: torch.tensor(v) for k, v in state.items()}, buffer)
+    tensors = {name: torch.tensor(array) for name, array in state.items()}
+    torch.save(tensors, buffer)
     return buffer.getvalue()
 
 
@@ -322,11 +326,12 @@ def torchvision_function(content: bytes, model: ImageModel) -> Function:
     network.eval()
 
     def run(batch: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-        x = (batch / np.float32(255) - np.float32(model.encoder.image_mean)) / (
-            np.float32(model.encoder.image_std)
-        )
+        mean = np.float32(model.encoder.image_mean)
+        std = np.float32(model.encoder.image_std)
+        images = (batch / np.float32(255) - mean) / std
+        images = images.transpose(0, 3, 1, 2)  # [N, 3, S, S]
         with torch.no_grad():
-            answer = network(torch.tensor(x.transpose(0, 3, 1, 2)))
+            answer = network(torch.tensor(images))
         if model.classifier is not None:
             return torch.softmax(answer, dim=1).numpy()
         return torch.nn.functional.normalize(answer, dim=1).numpy()
@@ -344,14 +349,14 @@ def silenced() -> Iterator[None]:
     with _LOCK, open(os.devnull, "w") as nowhere:
         sys.stdout.flush()
         sys.stderr.flush()
-        saved = {number: os.dup(number) for number in (1, 2)}
+        copies = {number: os.dup(number) for number in (1, 2)}
         try:
-            for number in saved:
+            for number in copies:
                 os.dup2(nowhere.fileno(), number)
             yield
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
-            for number, kept in saved.items():
-                os.dup2(kept, number)
-                os.close(kept)
+            for number, copy in copies.items():
+                os.dup2(copy, number)
+                os.close(copy)

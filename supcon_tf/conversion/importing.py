@@ -8,7 +8,7 @@ from supcon_tf.keras_2 import keras
 from supcon_tf.settings import shared_fields
 from supcon_tf.training import stages
 
-# Of the pixels that the formats' own input has, mean and deviation.
+# Mean and deviation of the pixels that the networks of a format take.
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _PIXELS = {
     "google_supcon": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
@@ -21,17 +21,17 @@ _CIFAR10 = ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
 def import_weights(settings: config.ImportSettings) -> run_files.RunDirectory:
     """Makes a run directory, of no epochs, from a checkpoint.
 
-    Its encoder answers as that of the checkpoint did; later tools take it as
-    any other. The data are those that they will read.
+    The encoder of the run answers as that of the checkpoint did; later tools
+    take the run as any other, and read the data that `settings` name.
 
     Example:
       >>> from supcon_tf import config, conversion
-      >>> own = config.ImportSettings(
+      >>> settings = config.ImportSettings(
       ...     "runs/imported", format="simclr_tf2", dataset="digits",
       ...     checkpoint="simclr/model.ckpt",
       ... )
       >>> try:
-      ...     conversion.import_weights(own)
+      ...     conversion.import_weights(settings)
       ... except ValueError as error:  # there is no such file
       ...     print(str(error).partition(":")[0])
       `checkpoint` must be a checkpoint of TensorFlow, got simclr/model.ckpt
@@ -44,44 +44,44 @@ def import_weights(settings: config.ImportSettings) -> run_files.RunDirectory:
     run = run_files.RunDirectory(settings.run_dir)
     run.check_free(settings.overwrite)
     arrays = foreign.read(settings.checkpoint, settings.format)
-    found = foreign.understand(arrays, settings.format, settings.drop)
+    weights = foreign.understand(arrays, settings.format, settings.drop)
     is_torch = settings.format in ("supcontrast", "torchvision")
-    usual = _PIXELS.get(settings.format)
-    if usual is None:
-        usual = _IMAGENET if found.stem == "imagenet" else _CIFAR10
-    objective = "supcon" if found.head or not found.classifier else "ce"
+    mean_and_std = _PIXELS.get(settings.format)
+    if mean_and_std is None:
+        mean_and_std = _IMAGENET if weights.stem == "imagenet" else _CIFAR10
+    objective = "supcon" if weights.head or not weights.classifier else "ce"
     head = {}
-    if found.head:
-        dims = [found.arrays[kernel].shape[-1] for kernel, _ in found.head]
+    if weights.head:
+        dims = [weights.arrays[kernel].shape[-1] for kernel, _ in weights.head]
         head = {
             "hidden_dims": tuple(dims[:-1]),
             "projection_dim": dims[-1],
             "projection_batch_norm": False,
-            "projection_bias": bool(found.head[-1][1]),
+            "projection_bias": bool(weights.head[-1][1]),
         }
-    made = config.PretrainSettings(
+    pretraining = config.PretrainSettings(
         **shared_fields(settings, config.DataSettings),
         overwrite=settings.overwrite,
         epochs=0,
         objective=objective,
-        online_classifier=bool(found.head and found.classifier),
-        architecture=found.architecture,
-        stem=found.stem,
-        width=found.width,
+        online_classifier=bool(weights.head and weights.classifier),
+        architecture=weights.architecture,
+        stem=weights.stem,
+        width=weights.width,
         stem_padding="symmetric"
-        if is_torch and found.stem == "imagenet"
+        if is_torch and weights.stem == "imagenet"
         else "same",
-        image_mean=settings.image_mean or usual[0],
-        image_std=settings.image_std or usual[1],
-        # The others' heads and classifiers take what was pooled.
+        image_mean=settings.image_mean or mean_and_std[0],
+        image_std=settings.image_std or mean_and_std[1],
+        # Heads and classifiers of the other formats take what was pooled.
         normalize_representation=settings.format == "google_supcon",
         **head,
     )
 
     def load(_: config.PretrainSettings, model: keras.Model) -> None:
-        assign(found, model)
+        assign(weights, model)
 
-    return stages.pretrain(made, load)
+    return stages.pretrain(pretraining, load)
 
 
 def assign(found: foreign.Foreign, model: keras.Model) -> None:

@@ -21,14 +21,14 @@ TORCH_BN = ("weight", "bias", "running_mean", "running_var")
 def places_of(encoder: models.Encoder) -> dict[Place, models.layers.ConvBN]:
     """The convolutions of a built ResNet of ours by their places."""
     stack = encoder.stack
-    found = {STEM: stack.stem_conv}
+    convolutions = {STEM: stack.stem_conv}
     for layer in stack.blocks:
         group, block = map(int, re.findall(r"\d+", layer.name))
         for part, conv in enumerate(layer.branch):
-            found[group, block, part] = conv
+            convolutions[group, block, part] = conv
         if layer.shortcut is not None:
-            found[group, block, -1] = layer.shortcut
-    return found
+            convolutions[group, block, -1] = layer.shortcut
+    return convolutions
 
 
 def torchvision_state(
@@ -39,11 +39,11 @@ def torchvision_state(
     Raises:
       ValueError: torchvision has no such network.
     """
-    own = getattr(encoder, "stack", None)
+    stack = getattr(encoder, "stack", None)
     exceptions.require(
-        isinstance(own, models.resnet.ResNet)
-        and own.stem == "imagenet"
-        and own.stem_padding == "symmetric"
+        isinstance(stack, models.resnet.ResNet)
+        and stack.stem == "imagenet"
+        and stack.stem_padding == "symmetric"
         and encoder.width == 1
         and encoder.architecture != "resnet200",
         "`formats` must be without torchvision, but for a ResNet-18 to 152 of "
@@ -63,7 +63,10 @@ def torchvision_state(
         if part < 0:
             conv, norm = f"{start}downsample.0", f"{start}downsample.1"
         state[f"{conv}.weight"] = layer.conv.kernel.numpy().transpose(
-            3, 2, 0, 1
+            3,
+            2,
+            0,
+            1,  # [H, W, in, out] to [out, in, H, W]
         )
         for name, variable in zip(TORCH_BN, layer.bn.weights, strict=True):
             state[f"{norm}.{name}"] = variable.numpy()

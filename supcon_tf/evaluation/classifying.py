@@ -1,8 +1,7 @@
-"""What classifiers say of a split, made part by part.
+"""Predictions of classifiers for a split, made part by part.
 
 The probabilities of many classes, [examples, classes], may be larger than
-memory: what is kept of them is `measures.Predictions`, and what predictions.npz
-holds.
+memory: `measures.Predictions` and predictions.npz hold a part of them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from supcon_tf.training import runs
 Classify = Callable[[np.ndarray], dict[str, np.ndarray]]
 
 _MOST_PROBABILITIES = 10**8  # that predictions.npz holds: 400 MB
-_KEPT_CLASSES = 10  # of an example, where there were more
+_KEPT_CLASSES = 10  # of an example, where not all fit
 
 
 class Kept(NamedTuple):
@@ -31,7 +30,7 @@ class Kept(NamedTuple):
     Attributes:
       probabilities: [examples, classes], or [examples, 10] where all of them
         are more than 100 million: the highest, falling.
-      classes: [examples, 10] class ids of those; None where all are there.
+      classes: [examples, 10] ids of their classes; None where all are there.
     """
 
     probabilities: np.ndarray
@@ -39,7 +38,7 @@ class Kept(NamedTuple):
 
 
 def keep(probabilities: np.ndarray, num_examples: int) -> Kept:
-    """What is kept of probabilities [..., classes] of so many examples."""
+    """The probabilities [..., classes] that predictions.npz has room for."""
     num_classes = probabilities.shape[-1]
     if num_examples * num_classes <= _MOST_PROBABILITIES:
         return Kept(probabilities, None)
@@ -61,28 +60,28 @@ def make_classify(
 def by_classifiers(
     split: splits.EncodedSplit, classify: Classify
 ) -> tuple[dict[str, measures.Predictions], Kept | None]:
-    """The predictions of each classifier, and what is kept of the first.
+    """The predictions of each classifier, and `Kept` of the first.
 
-    {} and None of no classifier.
+    {} and None where there is no classifier.
     """
-    count, parts = len(split.labels), []
+    num_examples, parts = len(split.labels), []
 
-    def of_part(part: slice) -> dict[str, np.ndarray]:
+    def classify_part(part: slice) -> dict[str, np.ndarray]:
         probabilities = classify(split.representations[part])
         for first in [*probabilities.values()][:1]:
-            parts.append(keep(first, count))
+            parts.append(keep(first, num_examples))
         return probabilities
 
     predictions = measures.predict_in_parts(
-        split.labels, len(split.source.class_names), of_part
+        split.labels, len(split.source.class_names), classify_part
     )
     if not parts:
         return predictions, None
-    joined = (
+    fields = (
         None if arrays[0] is None else np.concatenate(arrays)
         for arrays in zip(*parts, strict=True)
     )
-    return predictions, Kept(*joined)
+    return predictions, Kept(*fields)
 
 
 def by_prototypes(
@@ -98,7 +97,7 @@ def by_prototypes(
     )
     predicted, ranks = [], []
     for part in measures.parts(len(queries.labels), num_classes):
-        similarities = measures.prototype_similarities(
+        similarities = measures.prototype_similarities(  # [n, classes]
             queries.representations[part], *prototypes
         )
         predicted.append(similarities.argmax(axis=1))
@@ -109,7 +108,7 @@ def by_prototypes(
 def neighbors(
     settings: config.EvaluateSettings, bank: splits.EncodedSplit
 ) -> int:
-    """How many neighbours vote: by the data where nobody says."""
+    """How many neighbours vote; by default the labels of the bank decide."""
     return settings.knn_neighbors or measures.default_neighbors(bank.labels)
 
 
@@ -133,7 +132,7 @@ def by_neighbors(
 
 
 def accuracies(found: Mapping[str, measures.Predictions]) -> dict[str, float]:
-    """Those of `by_neighbors`."""
+    """Accuracies of the predictions of `by_neighbors`."""
     return {
         "top_1": found["knn"].top_k(1),
         "top_5": found["knn"].top_k(5),

@@ -22,13 +22,13 @@ def of_one_label(
     """All measures of the clean images, where each has one label."""
     num_classes, bins = len(test.source.class_names), settings.calibration_bins
     measured = {
-        name: measures.summarize(found, num_classes, bins)
-        for name, found in predictions.items()
+        name: measures.summarize(prediction, num_classes, bins)
+        for name, prediction in predictions.items()
     }
     if bank is not None:
-        numbers, found = _without_training(settings, test, bank)
-        measured |= numbers
-        predictions = {**predictions, "knn": found}
+        bank_measures, knn = _measure_by_bank(settings, test, bank)
+        measured |= bank_measures
+        predictions = {**predictions, "knn": knn}
     counts = _training_counts(run, bank)
     if counts is not None and counts.max() >= _LONG_TAIL * counts.min():
         for name in (*predictions, *(["prototype"] if bank else [])):
@@ -36,9 +36,9 @@ def of_one_label(
                 measured[name]["per_class_recall"], counts, settings.shots
             )
     if ancestors is not None:
-        for name, found in predictions.items():
+        for name, prediction in predictions.items():
             measured[name]["hierarchy"] = measures.level_summary(
-                found.predicted, test.labels, ancestors
+                prediction.predicted, test.labels, ancestors
             )
     return measured | of_space(settings, test)
 
@@ -81,8 +81,8 @@ def of_several_labels(
 ) -> tuple[dict[str, object], classifying.Kept | None]:
     """The classifiers and k-NN, where images have several labels.
 
-    Labels are a matrix of all classes, and so are the probabilities here. What
-    is kept of the first classifier comes with the measures.
+    Labels and probabilities are matrices [examples, classes]. `Kept` of the
+    first classifier comes with the measures.
     """
     predictions, measured = classify(test.representations), {}
     first = next(iter(predictions.values()), None)
@@ -97,29 +97,29 @@ def of_several_labels(
             *nearest, bank.labels, settings.knn_temperature
         )
         measured["knn"] = {"k": nearest[0].shape[1]}
-    for name, values in predictions.items():
+    for name, probabilities in predictions.items():
         measured[name] = measured.get(name, {}) | measures.multi_label_summary(
-            values, test.labels, settings.calibration_bins
+            probabilities, test.labels, settings.calibration_bins
         )
     return measured, kept
 
 
-def _without_training(
+def _measure_by_bank(
     settings: config.EvaluateSettings,
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit,
 ) -> tuple[dict[str, dict[str, object]], measures.Predictions]:
-    """k-NN, weighted and by majority, and prototypes among the training images.
+    """Measures k-NN, weighted and by majority, and prototypes of the bank.
 
-    And, if asked for, `leave_one_out`. The predictions of weighted k-NN come
-    with them.
+    `leave_one_out` is among the measures if asked for. The predictions of
+    weighted k-NN come with them.
     """
     num_classes, bins = len(test.source.class_names), settings.calibration_bins
-    found = classifying.by_neighbors(settings, test, bank)
+    predictions = classifying.by_neighbors(settings, test, bank)
     k = min(classifying.neighbors(settings, bank), len(bank.labels))
     measured = {
-        name: {"k": k} | measures.summarize(own, num_classes, bins)
-        for name, own in found.items()
+        name: {"k": k} | measures.summarize(prediction, num_classes, bins)
+        for name, prediction in predictions.items()
     }
     measured["knn"]["temperature"] = settings.knn_temperature
     predicted, ranks = classifying.by_prototypes(test, bank)
@@ -131,12 +131,14 @@ def _without_training(
     }
     if settings.knn_leave_one_out:
         measured |= leave_one_out(settings, bank)
-    return measured, found["knn"]
+    return measured, predictions["knn"]
 
 
 def leave_one_out(
     settings: config.EvaluateSettings, bank: splits.EncodedSplit
 ) -> dict[str, dict[str, float]]:
-    """k-NN of each training image by the others."""
-    found = classifying.by_neighbors(settings, bank, bank, leave_one_out=True)
-    return {"knn_leave_one_out": classifying.accuracies(found)}
+    """Accuracies of k-NN of each training image by the others."""
+    predictions = classifying.by_neighbors(
+        settings, bank, bank, leave_one_out=True
+    )
+    return {"knn_leave_one_out": classifying.accuracies(predictions)}

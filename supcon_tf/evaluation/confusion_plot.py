@@ -33,8 +33,8 @@ def plot_confusion_matrix(
     Example:
       >>> from supcon_tf import evaluation, measures
       >>> counts = measures.confusion_matrix([0, 1, 1], [0, 0, 1], 2)
-      >>> drawn = evaluation.plot_confusion_matrix(counts, ["cat", "dog"])
-      >>> [text.get_text() for text in drawn.axes[0].texts]
+      >>> fig = evaluation.plot_confusion_matrix(counts, ["cat", "dog"])
+      >>> [text.get_text() for text in fig.axes[0].texts]
       ['1', '1', '1']
 
     Returns:
@@ -61,10 +61,8 @@ def plot_confusion_matrix(
         len(names),
     )
     side = max(_LEAST_INCHES, _INCHES * classes)
-    drawn = plots.new_figure(
-        figsize=(side + 1, side + 0.5), layout="constrained"
-    )
-    axes = drawn.subplots()
+    fig = plots.new_figure(figsize=(side + 1, side + 0.5), layout="constrained")
+    axes = fig.subplots()
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     ticks = np.arange(classes)
@@ -76,4 +74,4 @@ def plot_confusion_matrix(
         color = "white" if shares[row, column] > _DARK else "black"
         text = str(counts[row, column])
         axes.text(column, row, text, ha="center", va="center", color=color)
-    return drawn
+    return fig

@@ -39,13 +39,13 @@ def accuracy_curve(run: runs.Run) -> dict[int, float]:
         probe = linear_probe.LinearProbe(len(train.class_names), _ITERATIONS)
         probe.fit(*represent(train), _L2, train.weights)
         rows, labels = represent(test)
-        measured = selection.measure(probe.predict(rows), labels)
-        curve[step // steps] = measured["top_1"]
+        measures = selection.measure(probe.predict(rows), labels)
+        curve[step // steps] = measures["top_1"]
     return curve
 
 
 def plot_curves(curves: Mapping[str, Mapping[int, float]]) -> figure.Figure:
-    """A line per run, by what the figure calls it, over the epochs.
+    """A line per run over the epochs; `curves` has their names.
 
     Example:
       >>> from supcon_tf import evaluation
@@ -54,8 +54,8 @@ def plot_curves(curves: Mapping[str, Mapping[int, float]]) -> figure.Figure:
       >>> panel.get_xlabel(), [line.get_label() for line in panel.lines]
       ('epochs', ['SupCon', 'ce'])
     """
-    drawn = figure.Figure(layout="constrained", figsize=(5.5, 3.8))
-    panel = drawn.subplots()
+    fig = figure.Figure(layout="constrained", figsize=(5.5, 3.8))
+    panel = fig.subplots()
     panel.set_xlabel("epochs")
     panel.set_ylabel("top-1 of a linear probe")
     panel.grid(alpha=0.3)
@@ -66,4 +66,4 @@ def plot_curves(curves: Mapping[str, Mapping[int, float]]) -> figure.Figure:
         epochs, accuracies = zip(*sorted(curve.items()), strict=True)
         panel.plot(epochs, accuracies, "o-", color=color, label=name)
     panel.legend(frameon=False)
-    return drawn
+    return fig

@@ -35,24 +35,25 @@ from supcon_tf.training import console, representations, runs
 def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
     """Measures a run on its test images, each of which counts once.
 
-    The linear classifier of stage 2 and that of stage 1, where there are such;
-    k nearest neighbours and class prototypes; the representations themselves;
-    and, if asked for, the classifiers on corrupted images.
+    What is measured: the linear classifiers of stage 2 and of stage 1, where
+    the run has them; k nearest neighbours and class prototypes; the
+    representations themselves; and, if asked for, the classifiers on corrupted
+    images.
 
     Example:
       >>> from supcon_tf import config, evaluation
-      >>> own = config.EvaluateSettings(
+      >>> settings = config.EvaluateSettings(
       ...     "runs/mine", sample_images=0, plotted_images=0  # no pictures
       ... )
-      >>> measured = evaluation.evaluate(own)
+      >>> measured = evaluation.evaluate(settings)
       >>> measured["test_examples"], measured["bank_examples"]
       (21, 48)
       >>> sorted(measured["prototype"])
       ['per_class_recall', 'top_1', 'top_5']
 
     Returns:
-      What evaluation.json holds: see `results`. It goes into the linear stage
-      that was measured, without one into the run, and beside it
+      What evaluation.json holds: see `results`. The file goes into the linear
+      stage that was measured, without one into the run, and beside it
       predictions.npz, representations.npz, samples.npz and TensorBoard's
       projector.
 
@@ -74,16 +75,16 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
     files.check_writable("run_dir", run.files.encoded)
     owner = run.evaluation_owner.path
     with locks.held(owner, "evaluation"), run.reading():
-        return _evaluated(settings, run)
+        return _evaluate_run(settings, run)
 
 
-def _evaluated(
+def _evaluate_run(
     settings: config.EvaluateSettings, run: runs.Run
 ) -> dict[str, object]:
-    """What `evaluate` returns, and its files."""
+    """Writes the files of an evaluation; returns what `evaluate` does."""
     checkpoint, image_size = run.checkpoint, run.image_size
     unseen = run.has_unseen_classes
-    corrupted, ancestors = _checked(settings, run)
+    corruptions, ancestors = _check(settings, run)
     strategy = distribute.make_strategy(
         settings.strategy, settings.tpu, one_worker=True
     )
@@ -100,45 +101,45 @@ def _evaluated(
         )
     classify = classifying.make_classify(classifiers, run.is_multi_label)
     test, bank = splits.encode(run, "test", represent), None
-    of_bank = settings.label_issues or settings.knn_leave_one_out
-    if settings.bank_images != 0 and (of_bank or not unseen):
+    judges_bank = settings.label_issues or settings.knn_leave_one_out
+    if settings.bank_images != 0 and (judges_bank or not unseen):
         bank = splits.encode(run, "train", represent, settings.bank_images)
-    test, kept, numbers = _measured(
+    test, probabilities, numbers = _measure(
         settings, run, test, bank, classify, ancestors
     )
-    measured = _described(settings, run, test, bank) | numbers
-    if corrupted is not None:
-        measured["corruptions"] = corrupted.measure(
+    measured = _describe(settings, run, test, bank) | numbers
+    if corruptions is not None:
+        measured["corruptions"] = corruptions.measure(
             lambda images: classifying.by_classifiers(
                 splits.EncodedSplit(images, *represent(images), image_size),
                 classify,
             )[0]
         )
-    _write(settings, run, test, bank, kept, measured)
+    _write(settings, run, test, bank, probabilities, measured)
     return measured
 
 
-def _checked(
+def _check(
     settings: config.EvaluateSettings, run: runs.Run
 ) -> tuple[robustness.Robustness | None, np.ndarray | None]:
-    """What measures corruptions and parents, before any work is lost."""
+    """Checks all settings before any work; reads corruptions and ancestors."""
     if run.has_unseen_classes:
         unseen_classes.check(settings, run)
-    corrupted = ancestors = None
+    corruptions = ancestors = None
     if settings.corruptions != "none":
         run.check_rgb("corruptions")
         run.check_one_label("corruptions")
-        corrupted = robustness.Robustness(settings, run)
+        corruptions = robustness.Robustness(settings, run)
     if settings.label_issues:
         run.check_one_label("--label_issues")
     parents = settings.hierarchy or run.data_settings.hierarchy
     if parents and not run.has_unseen_classes:
         run.check_one_label("--hierarchy")
         ancestors = hierarchy.read_ancestors(parents, run.class_names)
-    return corrupted, ancestors
+    return corruptions, ancestors
 
 
-def _measured(
+def _measure(
     settings: config.EvaluateSettings,
     run: runs.Run,
     test: splits.EncodedSplit,
@@ -146,34 +147,36 @@ def _measured(
     classify: classifying.Classify,
     ancestors: np.ndarray | None,
 ) -> tuple[splits.EncodedSplit, classifying.Kept | None, dict[str, object]]:
-    """The test split with predictions, what is kept of these, all measures."""
+    """The test split with predictions, probabilities to write, all measures."""
     if run.has_unseen_classes:
         return test, None, unseen_classes.measure(settings, test, bank)
     if run.is_multi_label:
-        numbers, kept = clean.of_several_labels(settings, test, bank, classify)
-        return test, kept, numbers
-    predictions, kept = classifying.by_classifiers(test, classify)
+        numbers, probabilities = clean.of_several_labels(
+            settings, test, bank, classify
+        )
+        return test, probabilities, numbers
+    predictions, probabilities = classifying.by_classifiers(test, classify)
     first = next(iter(predictions.values()), None)
     test = dataclasses.replace(test, predictions=first)
     numbers = clean.of_one_label(
         settings, run, test, bank, predictions, ancestors
     )
-    return test, kept, numbers
+    return test, probabilities, numbers
 
 
-def _described(
+def _describe(
     settings: config.EvaluateSettings,
     run: runs.Run,
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit | None,
 ) -> dict[str, object]:
-    """What was measured of what."""
+    """Data, checkpoints, settings and versions of an evaluation."""
     measured = {
         "dataset": test.source.name,
         **({"image_size": test.image_size} if test.image_size else {}),
         "objective": run.settings.objective,
         "test_examples": len(test.labels),
-        **_of_duplicates(test.source, run.source("train")),
+        **_count_duplicates(test.source, run.source("train")),
         "bank_examples": 0 if bank is None else len(bank.labels),
         "encoder": run.checkpoint,
         "made_of": run.made_of("none"),
@@ -188,7 +191,7 @@ def _described(
     return measured
 
 
-def _of_duplicates(test: data.Source, train: data.Source) -> dict[str, int]:
+def _count_duplicates(test: data.Source, train: data.Source) -> dict[str, int]:
     """How many test images are training images too, if any are."""
     count = len(subsets.duplicates(test, train))
     return {"test_duplicates": count} if count else {}
@@ -199,25 +202,26 @@ def _write(
     run: runs.Run,
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit | None,
-    kept: classifying.Kept | None,
+    probabilities: classifying.Kept | None,
     measured: dict[str, object],
 ) -> None:
-    """Writes the numbers, and what is behind them, in place of earlier ones."""
+    """Replaces the files of an earlier evaluation by those of this one."""
     source = test.source
-    with run.evaluation_owner.replaced_evaluation() as made:
-        if kept is not None:
-            made.write_predictions(
-                kept.probabilities,
+    with run.evaluation_owner.replaced_evaluation() as directory:
+        if probabilities is not None:
+            directory.write_predictions(
+                probabilities.probabilities,
                 test.labels,
                 source.ids,
                 source.class_names,
-                kept.classes,
+                probabilities.classes,
             )
         if not source.is_multi_label:  # whose page has no images of a class
-            _write_examples(settings, run, made, test, bank)
+            _write_examples(settings, run, directory, test, bank)
         text = results.to_json(measured)
-        files.write_atomically(made.evaluation_file, text)
-    with contextlib.suppress(exceptions.InvalidValue):  # damaged, of whatever
+        files.write_atomically(directory.evaluation_file, text)
+    # A damaged evaluation.json of the run, whatever it measured, stays.
+    with contextlib.suppress(exceptions.InvalidValue):
         stage = run.files.measured_stage()
         if stage == run.linear_stage:  # by an earlier version
             run.files.remove_evaluation()
@@ -226,11 +230,11 @@ def _write(
 def _write_examples(
     settings: config.EvaluateSettings,
     run: runs.Run,
-    made: run_files.RunDirectory,
+    directory: run_files.RunDirectory,
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit | None,
 ) -> None:
-    """Writes what a page and TensorBoard show of single examples."""
+    """Writes the examples that a page and TensorBoard show."""
     if settings.label_issues:
         issues = label_issues.find_issues(
             bank,
@@ -238,12 +242,14 @@ def _write_examples(
             settings.knn_temperature,
         )
         count = settings.label_issues
-        label_issues.write_label_issues(made, bank, issues, count)
-    others = test if run.has_unseen_classes else bank
-    if settings.sample_images and others is not None:
+        label_issues.write_label_issues(directory, bank, issues, count)
+    neighbors = test if run.has_unseen_classes else bank
+    if settings.sample_images and neighbors is not None:
         count = settings.sample_images
-        samples.write_samples(run, made, test, others, count)
+        samples.write_samples(run, directory, test, neighbors, count)
     if settings.plotted_images:
         positions = splits.evenly(len(test.labels), settings.plotted_images)
-        samples.write_representations(made, test, positions, settings.plane)
-        projector.write_projector(made, test, positions)
+        samples.write_representations(
+            directory, test, positions, settings.plane
+        )
+        projector.write_projector(directory, test, positions)

@@ -42,12 +42,12 @@ class FineTuning(selection.Method):
     of SupCon is a logistic regression on the representations afterwards.
 
     Every training is a run directory of stage 1 with one epoch, of all steps:
-    it resumes, and runs on several workers, as any other does. That of the
-    first draw's chosen cell stays, as `tuned`.
+    it resumes, and runs on several workers, as any other run does. The
+    directory of the first draw's chosen cell stays, as `tuned`.
 
     Attributes:
       model: as it was trained last.
-      classifier: from its representations to logits.
+      classifier: from the model's representations to logits.
 
     Reference: https://arxiv.org/abs/2002.05709, Appendix B.8.
     """
@@ -77,16 +77,17 @@ class FineTuning(selection.Method):
         """
         images = self.part(positions)
         replicas = self._strategy.num_replicas_in_sync
-        most = images.num_examples // replicas * replicas
+        epoch_size = images.num_examples // replicas * replicas
         run = self._next_run()
-        batch_size = min(self.settings.batch_size, most)
-        if of_class := self.settings.images_per_class:
-            batch_size = min(batch_size, of_class * len(images.class_names))
-        batch_size = jobs.shareable(batch_size, replicas, of_class or 1)
+        batch_size = min(self.settings.batch_size, epoch_size)
+        per_class = self.settings.images_per_class
+        if per_class:
+            batch_size = min(batch_size, per_class * len(images.class_names))
+        batch_size = jobs.shareable(batch_size, replicas, per_class or 1)
         settings = self._settings(run, cell, seed, batch_size)
         with self._strategy.scope():
-            self._start(settings, images, most)
-        values = [f"{name} {x:g}" for name, x in cell.items()]
+            self._start(settings, images, epoch_size)
+        values = [f"{name} {value:g}" for name, value in cell.items()]
         values.append(f"{len(positions):,} images")
         console.print_line("fine-tuning", ", ".join(values))
 
@@ -99,7 +100,7 @@ class FineTuning(selection.Method):
         )
         if settings.objective == "supcon":
             self._fit_classifier(positions)
-        # The chief has written them, and writes what is returned here.
+        # The chief wrote the metrics, and writes what this returns.
         losses = [epoch["loss"] for epoch in run.metrics()] or [None]
         return {"batch_size": settings.batch_size, "mean_loss": losses[-1]}
 
@@ -112,7 +113,7 @@ class FineTuning(selection.Method):
         return activation(self.classifier(encoded)).numpy()
 
     def _next_run(self) -> run_files.RunDirectory:
-        """Where the next training goes, by its number."""
+        """The run directory of the next training, by its number."""
         number = next(self._trainings)
         if number == (len(self.cells) if self.settings.sweeps else 0):
             return run_files.RunDirectory(self._stage.tuned)
@@ -125,7 +126,7 @@ class FineTuning(selection.Method):
         seed: int,
         batch_size: int,
     ) -> config.PretrainSettings:
-        """Those of stage 1 that make this training."""
+        """The settings of stage 1 that make this training."""
         rate = cell["learning_rate"]
         return config.PretrainSettings(
             **shared_fields(self.settings, config.PretrainSettings)
@@ -150,11 +151,14 @@ class FineTuning(selection.Method):
         )
 
     def _start(
-        self, settings: config.PretrainSettings, images: data.Source, most: int
+        self,
+        settings: config.PretrainSettings,
+        images: data.Source,
+        epoch_size: int,
     ) -> None:
-        """Makes the model and its classifier, as they start.
+        """Makes the model and its classifier; an epoch has `epoch_size` images.
 
-        `most` is how many of the images an epoch has.
+        The encoder starts as it was pretrained, the classifier at zero.
         """
         num_classes = len(images.class_names)
         keras.utils.set_random_seed(settings.seed)
@@ -167,7 +171,7 @@ class FineTuning(selection.Method):
             self.classifier.build((None, encoder.representation_dim))
         for variable in self.classifier.weights:
             variable.assign(tf.zeros_like(variable))
-        models.follow_statistics(encoder, most // settings.batch_size)
+        models.follow_statistics(encoder, epoch_size // settings.batch_size)
         builders.compile_model(
             settings, self.model, self.settings.steps, images
         )
@@ -176,7 +180,7 @@ class FineTuning(selection.Method):
         )
 
     def _fit_classifier(self, positions: np.ndarray) -> None:
-        """Logistic regression on the representations of training images."""
+        """Fits a logistic regression on representations of training images."""
         images = self.part(positions)
         rows, labels = self.represent(images)
         probe = linear_probe.LinearProbe(

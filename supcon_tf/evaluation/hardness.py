@@ -13,12 +13,12 @@ from supcon_tf.measures import hardness
 from supcon_tf.training import builders, checkpoints, input_pipeline, runs
 
 _BINS = np.linspace(-1.0, 1.0, 41)
-_LEAST = 20  # pairs of a bin that is drawn
+_LEAST_PAIRS = 20  # of a bin that is drawn
 _KINDS = ("positives", "negatives")
 
 
 def plot_gradients(opened: Mapping[str, runs.Run]) -> figure.Figure:
-    """What a pair adds to the gradient of its anchor, over its cosine.
+    """The gradient that a pair adds to its anchor, over the pair's cosine.
 
     The pairs are those of the first training batch of each run, with batch norm
     as in training. A panel for positives, hard ones at the left, and one for
@@ -26,7 +26,7 @@ def plot_gradients(opened: Mapping[str, runs.Run]) -> figure.Figure:
     L_out, and a broken one for L_in. Lengths are those of a |w_i| of 1.
 
     Args:
-      opened: runs of a loss of projections by what the figure calls them.
+      opened: runs of a loss of projections, by their names in the figure.
 
     Example:
       >>> from supcon_tf import evaluation, training
@@ -35,8 +35,8 @@ def plot_gradients(opened: Mapping[str, runs.Run]) -> figure.Figure:
       >>> [line.get_label() for line in panels[0].lines]
       ['mine, L_out', 'mine, L_in']
     """
-    drawn = figure.Figure(layout="constrained", figsize=(9, 3.8))
-    panels = drawn.subplots(1, 2)
+    fig = figure.Figure(layout="constrained", figsize=(9, 3.8))
+    panels = fig.subplots(1, 2)
     for panel, kind in zip(panels, _KINDS, strict=True):
         panel.set_xlabel(f"cosine of anchor and one of the {kind}")
         panel.set_yscale("log")
@@ -45,15 +45,15 @@ def plot_gradients(opened: Mapping[str, runs.Run]) -> figure.Figure:
     panels[0].set_ylabel("length of its part of the gradient")
     for (name, run), color in zip(opened.items(), palette.COLORS, strict=False):
         z, labels = _projections(run)
-        for formulation, style in (("out", "-"), ("in", "--")):
+        for formulation, dashes in (("out", "-"), ("in", "--")):
             factors = hardness.pair_gradients(
                 z, labels, run.settings.temperature, formulation
             )
             label = f"{name}, L_{formulation}"
-            line = {"linestyle": style, "color": color, "label": label}
-            _draw(panels, z, labels, factors, line)
+            style = {"linestyle": dashes, "color": color, "label": label}
+            _draw(panels, z, labels, factors, style)
     panels[0].legend(frameon=False)
-    return drawn
+    return fig
 
 
 def _projections(run: runs.Run) -> tuple[np.ndarray, np.ndarray]:
@@ -76,9 +76,9 @@ def _projections(run: runs.Run) -> tuple[np.ndarray, np.ndarray]:
             )
         )
     )
-    z = model(views, training=True)
-    dim = z.shape[-1]
-    z = tf.math.l2_normalize(tf.reshape(z, [-1, dim]), axis=1)
+    z = model(views, training=True)  # [batch, views, dim]
+    z = tf.reshape(z, [-1, z.shape[-1]])  # [rows, dim]
+    z = tf.math.l2_normalize(z, axis=1)
     return z.numpy(), np.repeat(labels.numpy(), settings.num_views)
 
 
@@ -87,26 +87,27 @@ def _draw(
     z: np.ndarray,
     labels: np.ndarray,
     factors: np.ndarray,
-    line: dict[str, object],
+    style: dict[str, object],
 ) -> None:
-    """A line of means in each panel."""
-    cosines = np.clip(z @ z.T, -1.0, 1.0)
+    """Draws a line of means in each panel."""
+    cosines = np.clip(z @ z.T, -1.0, 1.0)  # [rows, rows]
     lengths = np.abs(factors) * np.sqrt(1.0 - cosines**2)
-    same = labels[:, np.newaxis] == labels
-    other_row = ~np.eye(len(labels), dtype=bool)
-    for panel, kind in zip(panels, (same & other_row, ~same), strict=True):
-        _draw_means(panel, cosines[kind], lengths[kind], line)
+    is_negative = labels[:, np.newaxis] != labels
+    is_positive = ~is_negative & ~np.eye(len(labels), dtype=bool)
+    for panel, mask in zip(panels, (is_positive, is_negative), strict=True):
+        _draw_means(panel, cosines[mask], lengths[mask], style)
 
 
 def _draw_means(
     panel: axes.Axes,
     cosines: np.ndarray,
     lengths: np.ndarray,
-    line: dict[str, object],
+    style: dict[str, object],
 ) -> None:
-    places = np.digitize(cosines, _BINS) - 1
-    counts = np.bincount(places, minlength=len(_BINS))
-    sums = np.bincount(places, lengths, minlength=len(_BINS))
-    drawn = np.flatnonzero(counts[:-1] >= _LEAST)
+    """Draws the mean length of each bin of cosines, [pairs] both."""
+    bins = np.digitize(cosines, _BINS) - 1  # [pairs]
+    counts = np.bincount(bins, minlength=len(_BINS))
+    sums = np.bincount(bins, lengths, minlength=len(_BINS))
+    full = np.flatnonzero(counts[:-1] >= _LEAST_PAIRS)
     middles = (_BINS[:-1] + _BINS[1:]) / 2
-    panel.plot(middles[drawn], sums[drawn] / counts[drawn], **line)
+    panel.plot(middles[full], sums[full] / counts[full], **style)

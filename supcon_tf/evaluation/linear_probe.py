@@ -18,11 +18,11 @@ from supcon_tf.training import representations
 _TOLERANCE = 1e-7
 
 # Products of a gradient below which scikit-learn gets one thread. Its threads
-# spin: on shared cores, two took 60 times as long as one for the digits.
+# spin: on shared cores, two took 60 times as long as one thread for the digits.
 _PRODUCTS_FOR_THREADS = 10**8
 
-# A logit that softmax and sigmoid make 1 of, or 0 below zero, also in float32.
-_CERTAIN = float(np.finfo(np.float32).max)
+# Softmax and sigmoid of this logit are 1, of its negative 0, also in float32.
+_CERTAIN_LOGIT = float(np.finfo(np.float32).max)
 
 
 class LinearProbe:
@@ -30,8 +30,9 @@ class LinearProbe:
 
       sum_i -w_i log softmax(W r_i + b)_{y_i} + l2 ||W||^2
 
-    and with a sigmoid for each label where an image may have several. What no
-    training image has gets no probability, a label that all have gets all.
+    and with a sigmoid for each label where an image may have several. A class
+    or label that no training image has gets probability 0, a label that all
+    training images have gets 1.
 
     scikit-learn minimises C times the sum plus half the square: C = 1 / (2 l2),
     and for two classes, where its one row of weights is the difference of W's
@@ -65,16 +66,16 @@ class LinearProbe:
         """Fits, from the last optimum if there is one.
 
         Args:
-          rows: [images, dim] float32, as many columns as before.
+          rows: [images, dim] float32, of the same dim in every call.
           labels: [images] integers, or [images, classes] 0 or 1.
           l2: strength.
           weights: [images] float, w, with a mean of 1; None where all are 1.
 
         Returns:
-          The iterations, and whether they were enough.
+          `iterations`, their number, and `converged`, whether they sufficed.
         """
         self.kernel = np.zeros([rows.shape[1], self._num_classes])
-        self.bias = np.full(self._num_classes, -_CERTAIN)
+        self.bias = np.full(self._num_classes, -_CERTAIN_LOGIT)
         self._activation = special.expit
         is_small = rows.size * self._num_classes < _PRODUCTS_FOR_THREADS
         with (
@@ -91,7 +92,8 @@ class LinearProbe:
             self.kernel /= scale
             self.bias -= mean @ self.kernel
         kinds = [warning.category for warning in caught]
-        iterations = [int(x.n_iter_.max()) for x in self._models.values()]
+        models = self._models.values()
+        iterations = [int(model.n_iter_.max()) for model in models]
         return {
             "iterations": max(iterations, default=0),
             "converged": exceptions.ConvergenceWarning not in kinds,
@@ -112,11 +114,11 @@ class LinearProbe:
         model = self._models[0]
         halves = 1 if len(np.unique(labels)) == 2 else 2
         model.set_params(C=1 / (halves * l2)).fit(rows, labels, weights)
-        # Of two classes there is the second's row, less the first's.
-        known = model.classes_[-len(model.coef_) :]
-        self.kernel[:, known] = model.coef_.T
+        # For two classes there is one row, the second's less the first's.
+        classes = model.classes_[-len(model.coef_) :]
+        self.kernel[:, classes] = model.coef_.T
         self.bias[model.classes_] = 0
-        self.bias[known] = model.intercept_
+        self.bias[classes] = model.intercept_
         self._activation = lambda logits: special.softmax(logits, axis=1)
 
     def _fit_labels(
@@ -126,22 +128,23 @@ class LinearProbe:
         l2: float,
         weights: np.ndarray | None,
     ) -> None:
-        for place, own in enumerate(labels.T):
-            if own.all():
-                self.bias[place] = _CERTAIN
-            elif own.any():
-                model = self._models[place]
-                model.set_params(C=1 / (2 * l2)).fit(rows, own, weights)
-                self.kernel[:, place] = model.coef_[0]
-                self.bias[place] = model.intercept_[0]
+        for label, has_label in enumerate(labels.T):  # [images] each
+            if has_label.all():
+                self.bias[label] = _CERTAIN_LOGIT
+            elif has_label.any():
+                model = self._models[label]
+                model.set_params(C=1 / (2 * l2)).fit(rows, has_label, weights)
+                self.kernel[:, label] = model.coef_[0]
+                self.bias[label] = model.intercept_[0]
 
 
 class LinearTransfer(selection.Method):
     """`LinearProbe` on the representations of an encoder.
 
     SimCLR does not say whether its strengths weigh against the sum or the mean
-    of the losses; here it is the sum, with the whole square of the weights, as
-    in the public tool of its second author (google-research, linear_eval).
+    of the losses; here they weigh against the sum, with the whole square of the
+    weights, as in the public tool of its second author (google-research,
+    linear_eval).
 
     The representations r are as the encoder puts them out: of unit length
     unless it was pretrained with --normalize_representation=false. Scaling
@@ -160,12 +163,12 @@ class LinearTransfer(selection.Method):
         if self.settings.l2 is not None:
             strengths = [self.settings.l2]
         self.cells = [{"l2": float(strength)} for strength in strengths]
-        part = self.part(self.positions)
-        self._representations, self._labels = self.represent(part)
-        self._weights = part.weights
+        images = self.part(self.positions)
+        self._representations, self._labels = self.represent(images)
+        self._weights = images.weights
         self._test_representations, _ = self.represent(self.test)
-        # Positions of the images that `_probe` is of, which `fit` makes.
-        self._fitted = np.zeros(0, np.int64)
+        # Positions of the images that `_probe` was fitted to.
+        self._fitted_positions = np.zeros(0, np.int64)
 
     def fit(
         self, positions: np.ndarray, cell: dict[str, float], seed: int
@@ -175,22 +178,22 @@ class LinearTransfer(selection.Method):
         There is one optimum, whatever the seed.
 
         Returns:
-          The iterations, and whether they were enough.
+          As `LinearProbe.fit`.
         """
-        if not np.array_equal(positions, self._fitted):
+        if not np.array_equal(positions, self._fitted_positions):
             self._probe = LinearProbe(
                 len(self.images.class_names), self.settings.max_iterations
             )
-            self._fitted = positions
-        places = np.searchsorted(self.positions, positions)
-        rows, labels = self._representations[places], self._labels[places]
-        weights = None if self._weights is None else self._weights[places]
+            self._fitted_positions = positions
+        index = np.searchsorted(self.positions, positions)
+        rows, labels = self._representations[index], self._labels[index]
+        weights = None if self._weights is None else self._weights[index]
         return self._probe.fit(rows, labels, cell["l2"], weights)
 
     def predict(self, positions: np.ndarray | None = None) -> np.ndarray:
         """As `selection.Method`."""
         rows = self._test_representations
         if positions is not None:
-            places = np.searchsorted(self.positions, positions)
-            rows = self._representations[places]
+            index = np.searchsorted(self.positions, positions)
+            rows = self._representations[index]
         return self._probe.predict(rows)

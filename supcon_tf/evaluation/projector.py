@@ -46,11 +46,12 @@ def write_projector(
     projector looks into directories with TensorBoard events: hence a file of
     events that holds none.
 
-    An earlier one is replaced. TensorBoard finds it with --logdir of the stage,
-    of its tensorboard/, of the run or of a directory of runs.
+    An earlier directory is replaced. TensorBoard finds the projector with
+    --logdir of the stage, of its tensorboard/, of the run or of a directory of
+    runs.
     """
     # As text: TensorBoard tries to read text first, and takes one file of raw
-    # floats in some hundred for it.
+    # floats in some hundred for text.
     tensors = io.BytesIO()
     np.savetxt(
         tensors, test.representations[positions], fmt="%.6g", delimiter="\t"
@@ -59,11 +60,11 @@ def write_projector(
         "tensors.tsv": tensors.getvalue(),
         "metadata.tsv": _metadata(test, positions).encode(),
     }
-    described = ""
+    sprite_config = ""
     if test.source.texts is None:
         contents["sprite.png"], side = _sprite(test, positions)
-        described = _SPRITE.format(side=side)
-    config = _CONFIG.format(sprite=described).encode()
+        sprite_config = _SPRITE.format(side=side)
+    config = _CONFIG.format(sprite=sprite_config).encode()
     contents["projector_config.pbtxt"] = config
     with files.make_atomically(into.projector, overwrite=True) as partial:
         for name, content in contents.items():
@@ -83,7 +84,9 @@ def _metadata(test: splits.EncodedSplit, positions: np.ndarray) -> str:
     if test.source.texts is not None:
         columns["text"] = test.shown(positions, _SIDE)
     rows = [tuple(columns), *zip(*columns.values(), strict=True)]
-    lines = ["\t".join(str(x).translate(_ESCAPES) for x in row) for row in rows]
+    lines = (
+        "\t".join(str(cell).translate(_ESCAPES) for cell in row) for row in rows
+    )
     return "\n".join(lines) + "\n"
 
 
@@ -92,7 +95,8 @@ def _sprite(
 ) -> tuple[bytes, int]:
     """The images row by row in a square, as PNG, and the side of each."""
     columns = math.isqrt(len(positions) - 1) + 1
-    images = test.shown(positions, min(_SIDE, _SPRITE_SIDE // columns))
+    side = min(_SIDE, _SPRITE_SIDE // columns)
+    images = test.shown(positions, side)  # [E, S, S, 3]
     rows = [images[i : i + columns] for i in range(0, columns**2, columns)]
     sprite = tensorboard.mosaic(rows)
     return tf.io.encode_png(sprite).numpy(), images.shape[1]

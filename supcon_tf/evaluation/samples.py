@@ -1,4 +1,4 @@
-"""What a report shows of single images: samples.npz, representations.npz."""
+"""Images for a report to show: samples.npz, representations.npz."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NEIGHBORS = 8
 _MISTAKES = 10
 _VIEWED_IMAGES = 4
 _VIEWS = 6
-_CANDIDATES = 16  # first images of stage 1, of which the viewed ones are
+_CANDIDATES = 16  # first images of stage 1, to choose the viewed ones from
 
 
 def write_samples(
@@ -32,12 +32,11 @@ def write_samples(
     int32 and `neighbor_similarities` [S, K] float32, cosines; the views of some
     training images, `views` [I, V, H, W, 3] uint8 and `view_labels` [I] int32.
     With a classifier, the test images that it is surest of and wrong on, ten
-    at most: `mistakes` [M, H, W, 3] uint8, the surest first, and their places
-    in the fixed order, `mistake_positions` [M] int32. H = W is the side of the
-    images, reduced to 96 pixels at most. Of a run on texts, these are in the
-    places of images, str, and there are no views. Where `bank` is the test
-    split itself, the neighbours are the other test images. The same arguments
-    give the same file.
+    at most: `mistakes` [M, H, W, 3] uint8, the surest first, and their
+    positions in the fixed order, `mistake_positions` [M] int32. H = W is the
+    side of the images, reduced to 96 pixels at most. A run on texts has str in
+    place of images, and no views. Where `bank` is the test split itself, the
+    neighbours are the other test images. The same arguments give the same file.
     """
     positions = _sample_positions(test.labels, test.predicted, count)
     train = run.source("train") if bank is test else bank.source
@@ -83,9 +82,9 @@ def write_representations(
 def _nearest(
     test: splits.EncodedSplit, positions: np.ndarray, bank: splits.EncodedSplit
 ) -> list[np.ndarray]:
-    """Similarities and places of the neighbours of test images, [Q, K] each.
+    """Similarities and positions in the bank of the neighbours, [Q, K] each.
 
-    None is its own where the bank is the test split.
+    Where the bank is the test split, no image is its own neighbour.
     """
     is_bank = bank is test
     similarities, nearest = measures.nearest_neighbors(
@@ -96,36 +95,38 @@ def _nearest(
     if not is_bank:
         return [similarities, nearest]
     is_other = nearest != positions[:, None]
-    is_other[is_other.all(axis=1), -1] = False  # behind as many equal ones
-    shape = len(nearest), nearest.shape[1] - 1
-    return [x[is_other].reshape(shape) for x in (similarities, nearest)]
+    # Of K + 1 equal images one may be missing among its own neighbours.
+    is_other[is_other.all(axis=1), -1] = False
+    shape = len(nearest), nearest.shape[1] - 1  # [Q, K]
+    return [array[is_other].reshape(shape) for array in (similarities, nearest)]
 
 
 def _sample_positions(
     labels: np.ndarray, predicted: np.ndarray, count: int
 ) -> np.ndarray:
-    """Which test images are shown: wrong ones first, half of all if there are.
+    """Positions of test images to show: wrong ones first, half if as many.
 
-    Of as many classes as possible, first by first.
+    They are of as many classes as possible, first by first.
     """
     count = min(count, len(labels))
     is_wrong = (predicted != labels) & (predicted >= 0)
     wrong, right = np.flatnonzero(is_wrong), np.flatnonzero(~is_wrong)
     num_wrong = min(len(wrong), max(count // 2, count - len(right)))
-    first = _spread(wrong, labels, num_wrong, wrong[:0])
-    others = _spread(right, labels, count - num_wrong, first)
-    return np.concatenate([first, others])
+    shown_wrong = _spread(wrong, labels, num_wrong, wrong[:0])
+    shown_right = _spread(right, labels, count - num_wrong, shown_wrong)
+    return np.concatenate([shown_wrong, shown_right])
 
 
 def _spread(
-    candidates: np.ndarray, labels: np.ndarray, count: int, shown: np.ndarray
+    candidates: np.ndarray, labels: np.ndarray, count: int, chosen: np.ndarray
 ) -> np.ndarray:
-    """`count` candidates, of the classes that are rarest among those shown.
+    """`count` candidates, of the classes that are rarest among the chosen.
 
     Where more classes are equally rare, the classes are evenly spread too.
+    `candidates` and `chosen` are positions in `labels`.
     """
-    places = np.concatenate([shown, candidates])
-    turns = subsets.turns(labels[places])[len(shown) :]
+    positions = np.concatenate([chosen, candidates])
+    turns = subsets.turns(labels[positions])[len(chosen) :]
     order = np.lexsort([labels[candidates], turns])
     rarest = np.count_nonzero(turns == turns.min(initial=len(labels)))
     if count < rarest:
@@ -134,7 +135,7 @@ def _spread(
 
 
 def _mistakes(test: splits.EncodedSplit) -> dict[str, np.ndarray]:
-    """The wrong predictions of the highest confidence; {} where none is."""
+    """The wrong predictions of highest confidence; {} where all are right."""
     wrong = np.flatnonzero(test.predicted != test.labels)
     if test.predictions is None or not len(wrong):
         return {}
@@ -150,20 +151,21 @@ def _mistakes(test: splits.EncodedSplit) -> dict[str, np.ndarray]:
 def _views(
     stage_1: config.PretrainSettings, source: data.Source
 ) -> dict[str, np.ndarray]:
-    """Views of some of the first images of stage 1, as its first epoch has.
+    """Views of some of the first images of stage 1, as in its first epoch.
 
-    Not mixed, and made here whatever data service there was. With
+    The views are not mixed, and made here whatever data service there was. With
     `images_per_class` stage 1 took images in another order.
     """
     count = min(_CANDIDATES, source.num_examples)
     batches = input_pipeline.made_here(
         stage_1, source, count, stage_1.image_size, _VIEWS
     )
-    views, labels, *_ = next(batches.as_numpy_iterator())
-    first = np.arange(count)
-    shown = np.sort(_spread(first, labels, _VIEWED_IMAGES, first[:0]))
-    made = np.stack([splits.reduced(x, _SIDE) for x in views[shown]])
-    return {"views": made, "view_labels": labels[shown]}
+    views, labels, *_ = next(batches.as_numpy_iterator())  # [C, V, H, W, 3]
+    candidates = np.arange(count)
+    chosen = _spread(candidates, labels, _VIEWED_IMAGES, candidates[:0])
+    chosen = np.sort(chosen)
+    views = np.stack([splits.reduced(image, _SIDE) for image in views[chosen]])
+    return {"views": views, "view_labels": labels[chosen]}
 
 
 def _plane(points: np.ndarray, method: str) -> np.ndarray:

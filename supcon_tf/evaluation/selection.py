@@ -19,9 +19,9 @@ _FEW_SHOT_FRACTION = 0.5
 
 @dataclasses.dataclass(eq=False)
 class Method:
-    """A way to take an encoder to other data; what all ways share.
+    """A way to take an encoder to other data; base of all such ways.
 
-    Make it under the scope of a strategy.
+    Make a method under the scope of a strategy.
 
     Attributes:
       settings: of the transfer, with the size of the images.
@@ -29,9 +29,9 @@ class Method:
       images: the training images.
       test: the test images.
       positions: of the training images that any draw uses, rising.
-      cells: the settings to try, which each way makes.
+      cells: the settings to try, which a subclass makes.
       represent: from a split to the representations of its centre crops, in
-        inference mode, and labels; each way makes it.
+        inference mode, and labels; a subclass makes it.
     """
 
     settings: config.TransferSettings
@@ -63,10 +63,10 @@ class Method:
           seed: of all that is random.
 
         Returns:
-          How it went, for transfer.json.
+          A record of the training, for transfer.json.
 
         Raises:
-          FloatingPointError: it diverged.
+          FloatingPointError: the training diverged.
         """
         raise NotImplementedError
 
@@ -81,9 +81,9 @@ class Draw:
 
     Attributes:
       seed: of the draw and of its training.
-      images: all that are trained on.
-      trained: those that a sweep trains on.
-      judging: those that judge it.
+      images: all images of the draw, which the last training has.
+      trained: the images that a sweep trains on.
+      judging: the images that judge the sweep.
     """
 
     seed: int
@@ -105,7 +105,7 @@ def make_draws(
     """
     count = settings.images_per_label
     fraction = _FEW_SHOT_FRACTION if count else settings.validation_fraction
-    made = []
+    draws = []
     for seed in range(settings.seed, settings.seed + settings.repeats):
         images = np.arange(len(labels))
         if count:
@@ -116,8 +116,8 @@ def make_draws(
         if settings.sweeps:
             parts = subsets.hold_out(labels[images], fraction, seed)
             trained, judging = (images[part] for part in parts)
-        made.append(Draw(seed, images, trained, judging))
-    return made
+        draws.append(Draw(seed, images, trained, judging))
+    return draws
 
 
 def train(
@@ -126,7 +126,7 @@ def train(
     """Chooses by the validation images, then trains on all of a draw.
 
     Args:
-      method: left as it was trained last.
+      method: trained on all images of the draw when this returns.
       draw: one whose `judging` is empty gets the method's one cell.
       labels: [images] integers or [images, classes] 0 or 1, of all training
         images.
@@ -143,7 +143,7 @@ def train(
         "training_images": len(draw.images),
         "validation_images": len(draw.judging),
     }
-    best = method.cells[0]
+    best_cell = method.cells[0]
     if len(draw.judging):
         record["sweep"], finished = [], []
         for cell in method.cells:
@@ -161,11 +161,11 @@ def train(
                 f"all {len(method.cells)} trainings diverged: lower "
                 "--learning_rates"
             )
-        best, record["validation"] = max(
+        best_cell, record["validation"] = max(
             finished, key=lambda pair: (pair[1][select_by], -pair[1]["nll"])
         )
-    record["chosen"] = best
-    record["training"] = method.fit(draw.images, best, draw.seed)
+    record["chosen"] = best_cell
+    record["training"] = method.fit(draw.images, best_cell, draw.seed)
     return record
 
 
@@ -178,10 +178,15 @@ def measure(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, object]:
     if labels.ndim == 2:
         return measures.multi_label_summary(probabilities, labels)
     measured = measures.classification_summary(probabilities, labels)
-    recalls = [x for x in measured["per_class_recall"] if x is not None]
+    recalls = measured["per_class_recall"]
+    recalls = [recall for recall in recalls if recall is not None]
     return {**measured, "mean_recall": float(np.mean(recalls))}
 
 
 def figures(measured: dict[str, object]) -> dict[str, float]:
-    """Those of `measure` that are one number."""
-    return {k: v for k, v in measured.items() if isinstance(v, float)}
+    """The measures of `measure` that are one number."""
+    return {
+        name: value
+        for name, value in measured.items()
+        if isinstance(value, float)
+    }

@@ -1,4 +1,4 @@
-"""A split of the data: as an encoder sees it, and as people are shown it."""
+"""A split of the data: its representations, and its images to look at."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class EncodedSplit:
     """The examples of a split and their representations, in the same order.
 
     Attributes:
-      source: images or texts, whose fixed order the arrays have too.
+      source: images or texts; the arrays have their fixed order.
       representations: [examples, dim] float32.
       labels: [examples] int32.
       image_size: side in pixels of the centre crops that were encoded; None for
         texts.
       predictions: those of the first classifier of the run; None without one.
-      places: [examples], where they are among those of the source; None for
-        all of them.
+      places: [examples], positions of the examples in the source; None where
+        they are all of it.
     """
 
     source: data.Source
@@ -46,17 +46,17 @@ class EncodedSplit:
         return self.predictions.predicted.astype(np.int32)
 
     def names(self, positions: np.ndarray) -> np.ndarray:
-        """What examples at positions are called, [E] str: ids or places."""
-        places = self._places(positions)
+        """Ids of examples, [E] str; without ids, positions in the source."""
+        in_source = self._source_positions(positions)
         if self.source.ids is None:
-            return places.astype(str)
-        return np.array([self.source.ids[place] for place in places])
+            return in_source.astype(str)
+        return np.array([self.source.ids[position] for position in in_source])
 
-    def _places(self, positions: np.ndarray) -> np.ndarray:
+    def _source_positions(self, positions: np.ndarray) -> np.ndarray:
         return positions if self.places is None else self.places[positions]
 
     def shown(self, positions: np.ndarray, side: int) -> np.ndarray:
-        """What people are shown of examples: texts, or centre crops, reduced.
+        """Examples to look at: texts, or centre crops, reduced.
 
         Args:
           positions: integers of any shape, positions in the arrays.
@@ -66,19 +66,19 @@ class EncodedSplit:
           [*shape of positions, S, S, 3] uint8, S the smaller of both sides; or
           the texts, [*shape of positions] str.
         """
-        wanted = self._places(positions)
+        in_source = self._source_positions(positions)
         if self.source.texts is not None:
-            texts = [self.source.texts[place] for place in wanted.flat]
+            texts = [self.source.texts[position] for position in in_source.flat]
             return np.array(texts, str).reshape(positions.shape)
-        needed, places = np.unique(wanted, return_inverse=True)
+        distinct, index = np.unique(in_source, return_inverse=True)
         examples = data.make_examples(
             self.source,
             _BATCH_SIZE,
             image_size=self.image_size,
-            positions=needed,
+            positions=distinct,
         )
         images = np.concatenate([reduced(batch, side) for batch, _ in examples])
-        return images[places.reshape(positions.shape)]
+        return images[index.reshape(positions.shape)]  # [..., S, S, 3]
 
 
 def encode(
@@ -87,57 +87,59 @@ def encode(
     represent: representations.Represent,
     most: int | None = None,
 ) -> EncodedSplit:
-    """A split of a run, encoded once: it is kept in the run, on disk.
+    """A split of a run, encoded once: the run keeps representations on disk.
 
-    What is there is read, not held in memory, where it is of the same
-    checkpoint and examples, by their names and labels, and by size and time of
-    files on this machine. A run that is not on this machine keeps nothing.
+    Files of an earlier call are read, not held in memory, where they are of the
+    same checkpoint and examples, by the names and labels of these, and by size
+    and time of files on this machine. A run that is not on this machine keeps
+    nothing.
 
     Args:
-      run: that is measured.
+      run: the run that is measured.
       split: "train" or "test".
       represent: what `representer` made for the run.
       most: examples that are encoded at most, evenly spread; None for all.
     """
-    source, places = run.source(split), None
+    source, positions = run.source(split), None
     if most is not None and most >= source.num_examples:
         most = None
     if most is not None:
-        places = evenly(source.num_examples, most)
+        positions = evenly(source.num_examples, most)
     directory = run.files.encoded / split
     if "://" in str(directory):
-        rows, labels = represent(source, places)
-        return EncodedSplit(source, rows, labels, run.image_size, places=places)
+        rows, labels = represent(source, positions)
+        return EncodedSplit(
+            source, rows, labels, run.image_size, places=positions
+        )
     leftovers.remove_dead(run.files.encoded)
-    made_of = _made_of(run, source, most)
+    record = _record(run, source, most)
     try:
-        rows, labels = _read(directory, made_of)
+        rows, labels = _read(directory, record)
     except exceptions.Error as error:
         console.print_line("made anew", error)
         rows = None
     if rows is None:
-        count = source.num_examples if places is None else len(places)
+        count = source.num_examples if positions is None else len(positions)
         shape = count, run.encoder.representation_dim
         with files.make_atomically(directory, overwrite=True) as partial:
-            into = _mapped(partial / _ROWS, shape)
-            _, labels = represent(source, places, into)
-            into.flush()
+            rows = _create_array(partial / _ROWS, shape)
+            _, labels = represent(source, positions, rows)
+            rows.flush()
             np.save(partial / run_files.ENCODED_LABELS, labels)
-            files.write_json(partial / run_files.ENCODED_RECORD, made_of)
-        rows, labels = _read(directory, made_of)
-    return EncodedSplit(source, rows, labels, run.image_size, places=places)
+            files.write_json(partial / run_files.ENCODED_RECORD, record)
+        rows, labels = _read(directory, record)
+    return EncodedSplit(source, rows, labels, run.image_size, places=positions)
 
 
 def _read(
-    directory: epath.Path, made_of: dict[str, object]
+    directory: epath.Path, record: dict[str, object]
 ) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
-    """Representations and labels that are of this; None where there are none.
+    """Representations and labels of this record; None where there are none.
 
     Raises:
-      ValueError: a file of them is damaged.
+      ValueError: one of the files is damaged.
     """
-    record = files.read_json(directory / run_files.ENCODED_RECORD, {})
-    if record != made_of:
+    if files.read_json(directory / run_files.ENCODED_RECORD, {}) != record:
         return None, None
     arrays = []
     for name, mode in ((_ROWS, "r"), (run_files.ENCODED_LABELS, None)):
@@ -146,21 +148,21 @@ def _read(
     return tuple(arrays)
 
 
-def _mapped(path: epath.Path, shape: tuple[int, int]) -> np.ndarray:
+def _create_array(path: epath.Path, shape: tuple[int, int]) -> np.ndarray:
     """An array in a new file, for which the disk has room."""
-    into = np.lib.format.open_memmap(path, "w+", np.float32, shape)
-    # It is sparse so far: a page without room would end the process.
+    array = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+    # The file is sparse so far: a page without room would end the process.
     files.allocate(path, path.stat().length)
-    return into
+    return array
 
 
-def _made_of(
+def _record(
     run: runs.Run, source: data.Source, most: int | None
 ) -> dict[str, object]:
     """What tells whether an encoding is of the same checkpoint and examples."""
     sha256 = hashlib.sha256(source.fingerprint().encode())
-    for names in (source.ids, source.texts):
-        sha256.update("\0".join(names or ()).encode())
+    for texts in (source.ids, source.texts):
+        sha256.update("\0".join(texts or ()).encode())
     if source.labels is not None:
         sha256.update(np.ascontiguousarray(source.labels).tobytes())
     return {
@@ -178,7 +180,9 @@ def reduced(images: tf.Tensor | np.ndarray, side: int) -> np.ndarray:
     Smaller images stay as they are; gray ones become RGB.
     """
     side = min(side, images.shape[1])
-    resized = tf.image.resize(images, [side, side], method="area")
+    resized = tf.image.resize(  # [n, side, side, channels] float32
+        images, [side, side], method="area"
+    )
     pixels = tf.cast(tf.round(resized), tf.uint8)
     return tf.broadcast_to(pixels, [*pixels.shape[:3], 3]).numpy()
 

@@ -1,7 +1,7 @@
 """Test images of classes that training never saw: birds, products, faces.
 
-No classifier knows them. What is measured is whether images of a class are
-alike: retrieval, and k-NN among the test images themselves.
+No classifier knows these classes. The measures say whether images of a class
+are alike: retrieval, and k-NN among the test images themselves.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ MEASURED = "retrieval and k-NN among the test images, no classifier"
 
 
 def check(settings: config.EvaluateSettings, run: runs.Run) -> None:
-    """Raises ValueError for what needs images of the classes of the run.
+    """Raises ValueError for settings that need images of the run's classes.
 
-    Or where the training images have other classes too: then the data are not
-    those of the run.
+    The error also comes where the training images have other classes: then the
+    data are not those of the run.
     """
     run.source("train")
     run.check_one_label("test classes that training never saw")
@@ -32,7 +32,7 @@ def measure(
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit | None,
 ) -> dict[str, object]:
-    """All numbers of the test images, and what their classes are called.
+    """All numbers of the test images, and the names of their classes.
 
     Returns:
       `test_classes`, the names; `knn_among_test`, k-NN of each by the others,
@@ -42,17 +42,21 @@ def measure(
       training images.
     """
     names = test.source.class_names
-    found = classifying.by_neighbors(settings, test, test, leave_one_out=True)
-    own = found["knn"].predicted, test.labels, len(names)
+    predictions = classifying.by_neighbors(
+        settings, test, test, leave_one_out=True
+    )
+    predicted = predictions["knn"].predicted
     k = min(classifying.neighbors(settings, test), len(test.labels) - 1)
     return {
         "test_classes": list(names),
         "knn_among_test": {
             "k": k,
             "temperature": settings.knn_temperature,
-            **classifying.accuracies(found),
-            "per_class_recall": measures.per_class_recall(*own),
-            **measures.confusions(*own),
+            **classifying.accuracies(predictions),
+            "per_class_recall": measures.per_class_recall(
+                predicted, test.labels, len(names)
+            ),
+            **measures.confusions(predicted, test.labels, len(names)),
         },
         **clean.of_space(settings, test),
         **(

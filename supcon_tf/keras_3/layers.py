@@ -1,4 +1,4 @@
-"""What a model of Keras 3 has beside its own network."""
+"""A layer of Keras 3 that holds the class centres of a loss."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from supcon_tf.keras_3.installed import keras
 
-# Those that were made from a config, by their identity. Keras makes the loss
-# of a saved model after its layers, and does not tell it what they are.
+# Layers that were made from a config, by their identity. Keras makes the loss
+# of a saved model after its layers, and does not tell the loss which they are.
 _NEWEST: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 
 
@@ -18,12 +18,12 @@ _NEWEST: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 class ClassCentres(keras.layers.Layer):
     """A learned point for every class, as losses for long tails take them.
 
-    Its weight is `centres` [num_classes, dim], float32. It returns what it is
-    called with: as the last layer it makes the centres weights of the model.
-    A model that is loaded has the same centres as its loss.
+    The layer's weight is `centres` [num_classes, dim], float32. Its output is
+    its input: as the last layer it makes the centres weights of the model. A
+    model that is loaded has the same centres as its loss.
 
     Args:
-      num_classes: rows.
+      num_classes: rows of the centres.
       dim: length of a projection.
       **kwargs: of Keras' Layer.
 
@@ -65,14 +65,14 @@ class ClassCentres(keras.layers.Layer):
         """Rebuilds the layer, for the losses that were saved with it."""
         options = dict(config)
         identity = options.pop("identity")
-        made = cls(**options)
-        made._identity = identity
-        _NEWEST[identity] = made
-        return made
+        layer = cls(**options)
+        layer._identity = identity
+        _NEWEST[identity] = layer
+        return layer
 
 
 def of_model(config: object) -> ClassCentres | None:
-    """The centres that a model was just given, by a config of the same ones."""
-    inner = config.get("config") if isinstance(config, dict) else None
-    identity = inner.get("identity") if isinstance(inner, dict) else None
+    """The newest layer of centres with the identity of a config, if any."""
+    options = config.get("config") if isinstance(config, dict) else None
+    identity = options.get("identity") if isinstance(options, dict) else None
     return _NEWEST.get(identity)

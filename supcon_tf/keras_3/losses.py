@@ -33,7 +33,7 @@ def diagnostics(
 ) -> list[keras.metrics.Metric]:
     """One metric of each kind for `compile(metrics=...)`.
 
-    As `supcon_tf.losses.diagnostics`, of classes of Keras 3.
+    They are those of `supcon_tf.losses.diagnostics`, as classes of Keras 3.
 
     Example:
       >>> import numpy as np
@@ -46,5 +46,8 @@ def diagnostics(
       uniformity -1.06
       mean_cosine 0.33
     """
-    own = losses.diagnostics(cross_replica, multi_label, soft_labels)
-    return [globals()[type(x).__name__](**x.get_config()) for x in own]
+    metrics = losses.diagnostics(cross_replica, multi_label, soft_labels)
+    return [
+        globals()[type(metric).__name__](**metric.get_config())
+        for metric in metrics
+    ]

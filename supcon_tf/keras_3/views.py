@@ -14,11 +14,11 @@ class Views(keras_data.EpochSteps, keras.Model):
     """A model that calls a network on every view: `compile` and `fit` it.
 
     Views [batch, views, ...], as `data.make_views` makes them, become rows
-    [batch * views, ...] of the network, and what it makes of them [batch,
-    views, ...], as losses take them: batch normalisation sees all views
-    together, as in `SupConModel`. uint8 becomes floats in 0..255, which the
-    network scales as it wants. `network` is the network itself; only this is
-    used on images, later. It is a layer too, of any model.
+    [batch * views, ...] of the network, and its outputs [batch, views, ...], as
+    losses take them: batch normalisation sees all views together, as in
+    `SupConModel`. uint8 becomes floats in 0..255, which the network scales as
+    it wants. The attribute `network` is the network itself, for images, after
+    the training. A `Views` is a layer too, of any model.
 
     Args:
       network: a model or a layer of Keras 3, from images to projections.
@@ -39,8 +39,8 @@ class Views(keras_data.EpochSteps, keras.Model):
       (256, 2, 16)
 
     Raises:
-      ValueError: it is called with uint8 that are no views of images, such as
-        the images themselves.
+      ValueError: the model is called with uint8 that are no views of images,
+        such as the images themselves.
     """
 
     def __init__(self, network: keras.layers.Layer, **kwargs: object) -> None:
@@ -55,7 +55,7 @@ class Views(keras_data.EpochSteps, keras.Model):
     def __call__(
         self, views: tf.Tensor, *args: object, **kwargs: object
     ) -> tf.Tensor:
-        """Keras' step around `call`."""
+        """Checks the shape of views before Keras calls the model."""
         shape = tuple(getattr(views, "shape", ()))
         exceptions.require(
             getattr(views, "dtype", None) != "uint8" or len(shape) == 5,
@@ -69,9 +69,10 @@ class Views(keras_data.EpochSteps, keras.Model):
         shape = keras.ops.shape(views)
         if views.dtype == "uint8":
             views = keras.ops.cast(views, self.compute_dtype)
-        rows = keras.ops.reshape(views, (-1, *shape[2:]))
-        made = self.network(rows, training=training)
-        return keras.ops.reshape(made, (-1, shape[1], *made.shape[1:]))
+        rows = keras.ops.reshape(views, (-1, *shape[2:]))  # [B * V, ...]
+        outputs = self.network(rows, training=training)
+        shape = (-1, shape[1], *outputs.shape[1:])
+        return keras.ops.reshape(outputs, shape)  # [B, V, ...]
 
     def get_config(self) -> dict[str, object]:
         network = keras.saving.serialize_keras_object(self.network)
@@ -92,11 +93,11 @@ class Views(keras_data.EpochSteps, keras.Model):
     ) -> keras.callbacks.History:
         """Keras' fit; endless views that tell their epochs need no steps.
 
-        Those of `data.make_views` do, for training or validation. Where this
+        Views of `data.make_views` do, for training or validation. Where this
         model was fitted to the same dataset before, or begins at a later epoch,
-        they go on.
+        the views go on.
         """
         if isinstance(x, tf.data.Dataset):
-            # Keras 3 warns that it does not, of its own default.
+            # By its own default Keras 3 warns that it does not shuffle.
             kwargs.setdefault("shuffle", False)
         return super().fit(x, *args, **kwargs)

@@ -2,8 +2,8 @@
 
   python -m supcon_tf.sweeps.cell SWEEP/cells/NAME
 
-Goes on where an earlier process of the cell ended. Its output is the cell's
-log: a heading per part, and, where it fails, one line at the end.
+The process goes on where an earlier one of the cell ended. Its output is the
+cell's log: a heading per part, and, where it fails, one line at the end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import traceback
 from supcon_tf import config, evaluation, exceptions, locks, training
 from supcon_tf.sweeps import records
 
-# Of which a cell has those that it has settings of, in this order.
+# In this order; a cell has the trainings whose settings it has.
 _TRAININGS = (
     (records.STAGE_1, training.pretrain, config.PretrainSettings),
     ("fine-tuning", training.finetune_text, config.FinetuneTextSettings),
@@ -38,10 +38,10 @@ def main(path: str) -> None:
         evaluate = cell.read_settings(config.EvaluateSettings)
         # A sweep that was killed and started again may meet its earlier cell.
         with locks.held(evaluate.run_dir, locks.TRAINING, wait=True):
-            for heading, train, kind in _TRAININGS:
-                if cell.has(kind):
+            for heading, train, settings_class in _TRAININGS:
+                if cell.has(settings_class):
                     print(records.HEADING + heading, flush=True)
-                    train(cell.read_settings(kind, "--resume"))
+                    train(cell.read_settings(settings_class, "--resume"))
             print(f"{records.HEADING}evaluation", flush=True)
             evaluation.evaluate(evaluate)
     except Exception as error:  # Whatever a cell raises is its result.
@@ -51,7 +51,7 @@ def main(path: str) -> None:
 
 def _end_with_parent() -> None:
     """Ends this process, saved, when the sweep that started it is gone."""
-    sys.stdin.read()  # never written to, closed by the parent's end
+    sys.stdin.read()  # empty, and closed when the parent ends
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -13,10 +13,10 @@ from matplotlib import axes, figure, ticker
 from supcon_tf import config, palette, scores
 from supcon_tf.sweeps import table
 
-_IN_A_ROW = 3  # panels
-_LOG_FROM = 5  # largest value over smallest
-_FEW = 30  # points of a box, to be drawn each
-_SPREAD = 0.5  # width over which the points of a box are spread
+_ROW_PANELS = 3  # at most
+_LEAST_LOG_RATIO = 5  # of the largest value to the smallest
+_MOST_POINTS = 30  # of a box, to be drawn one by one
+_POINTS_WIDTH = 0.5  # over which the points of a box are spread
 
 # The values of all settings but the seeds, and the metric for each seed.
 _Point = tuple[dict[str, object], list[float]]
@@ -36,8 +36,9 @@ def plot_sweep(results: dict[str, object]) -> figure.Figure:
 
     Example:
       >>> from supcon_tf import config, sweeps
-      >>> own = config.SweepSettings("runs/grid", sweep=("temperature=0.1,1",))
-      >>> results = sweeps.grid.describe(own, sweeps.list_cells(own))
+      >>> grid = "temperature=0.1,1"
+      >>> sweep = config.SweepSettings("runs/grid", sweep=(grid,))
+      >>> results = sweeps.grid.describe(sweep, sweeps.list_cells(sweep))
       >>> for cell, accuracy in zip(results["cells"], (0.75, 0.5)):
       ...     cell["metrics"] = {"linear.top_1": accuracy}
       >>> (panel,) = sweeps.plot_sweep(results).axes
@@ -51,45 +52,51 @@ def plot_sweep(results: dict[str, object]) -> figure.Figure:
     varying = [axis for axis in results["axes"] if not axis["is_repetition"]]
     groups = table.group(results)
     points = [
-        (one.values, numbers)
-        for one in groups
-        if (numbers := one.numbers(metric))
+        (group.values, numbers)
+        for group in groups
+        if (numbers := group.numbers(metric))
     ]
     if boxes := results.get("boxes"):
-        varying, points = _by_setting(boxes, groups, metric)
-    drawn = figure.Figure(layout="constrained")
-    panels = _panels(drawn, max(len(varying), 1), scores.find(metric).label)
+        varying, points = _points_by_setting(boxes, groups, metric)
+    fig = figure.Figure(layout="constrained")
+    panels = _panels(fig, max(len(varying), 1), scores.find(metric).label)
     count = sum(len(numbers) for _, numbers in points)
-    drawn.suptitle(_caption(results, count), fontsize="medium")
+    fig.suptitle(_caption(results, count), fontsize="medium")
     if not varying:
         varying = [{"name": "", "values": ["all runs"]}]
-        points = [({"": "all runs"}, [x]) for _, runs in points for x in runs]
-    split = next((axis for axis in varying if not _is_numeric(axis)), None)
+        points = [
+            ({"": "all runs"}, [number])
+            for _, runs in points
+            for number in runs
+        ]
+    line_axis = next((axis for axis in varying if not _is_numeric(axis)), None)
     for axis, panel in zip(varying, panels, strict=True):
         if _is_numeric(axis):
-            _draw_lines(panel, axis, split, points)
+            _draw_lines(panel, axis, line_axis, points)
         else:
-            colors = palette.COLORS if axis is split else palette.COLORS[:1]
+            colors = palette.COLORS if axis is line_axis else palette.COLORS[:1]
             _draw_boxes(panel, axis, points, colors)
-        panel.set_xlabel(_tied(axis)[0].replace("_", " "))
+        panel.set_xlabel(_axis_texts(axis)[0].replace("_", " "))
     if results.get("published") and len(varying) == 1 and not boxes:
         _draw_published(panels[0], varying[0], results["published"])
-    lines = [x.get_legend_handles_labels() for x in panels]
-    legend = next((x for x in lines if x[0]), None)
+    legends = [panel.get_legend_handles_labels() for panel in panels]
+    legend = next(((lines, names) for lines, names in legends if lines), None)
     if legend:
-        has_lines = split and any(map(_is_numeric, varying))
-        title = _tied(split)[0].replace("_", " ") if has_lines else None
-        place = "outside right upper"
-        drawn.legend(*legend, loc=place, title=title, frameon=False)
-    return drawn
+        has_lines = line_axis and any(map(_is_numeric, varying))
+        title = (
+            _axis_texts(line_axis)[0].replace("_", " ") if has_lines else None
+        )
+        corner = "outside right upper"
+        fig.legend(*legend, loc=corner, title=title, frameon=False)
+    return fig
 
 
-def _panels(drawn: figure.Figure, count: int, label: str) -> list[axes.Axes]:
+def _panels(fig: figure.Figure, count: int, label: str) -> list[axes.Axes]:
     """`count` panels with one vertical axis."""
-    columns = count if count <= _IN_A_ROW else math.ceil(math.sqrt(count))
+    columns = count if count <= _ROW_PANELS else math.ceil(math.sqrt(count))
     rows = math.ceil(count / columns)
-    drawn.set_size_inches(1.5 + 4 * columns, 0.6 + 3.2 * rows)
-    grid = drawn.subplots(rows, columns, squeeze=False, sharey=True)
+    fig.set_size_inches(1.5 + 4 * columns, 0.6 + 3.2 * rows)
+    grid = fig.subplots(rows, columns, squeeze=False, sharey=True)
     for panel in grid[:, 0]:
         panel.set_ylabel(label)
     for panel in grid.flat[count:]:
@@ -100,17 +107,17 @@ def _panels(drawn: figure.Figure, count: int, label: str) -> list[axes.Axes]:
     return [*grid.flat[:count]]
 
 
-def _by_setting(
+def _points_by_setting(
     name: str, groups: Sequence[table.Group], metric: str
 ) -> tuple[list[dict[str, object]], list[_Point]]:
     """An axis of one setting, and the points by its values alone."""
     points = []
-    for one in groups:
-        if numbers := one.numbers(metric):
-            tools = one.cells[0]["settings"]
-            of_tool = "linear" if name.startswith(config.LINEAR) else None
-            own = tools[of_tool or next(iter(tools))]
-            value = own[name.removeprefix(config.LINEAR)]
+    for group in groups:
+        if numbers := group.numbers(metric):
+            tools = group.cells[0]["settings"]
+            is_linear = name.startswith(config.LINEAR)
+            settings = tools["linear" if is_linear else next(iter(tools))]
+            value = settings[name.removeprefix(config.LINEAR)]
             points.append(({name: value}, numbers))
     values = [*dict.fromkeys(values[name] for values, _ in points)]
     return [{"name": name, "values": values or ["none"]}], points
@@ -119,15 +126,15 @@ def _by_setting(
 def _draw_published(
     panel: axes.Axes, axis: dict[str, object], published: Sequence[float]
 ) -> None:
-    """Published numbers, from percent, where their values are."""
+    """Draws published numbers, in percent, at the values of their axis."""
     values = axis["values"]
-    places = values if _is_numeric(axis) else range(len(values))
-    known = [
-        (place, number / 100)
-        for place, number in zip(places, published, strict=True)
-        if number
+    positions = values if _is_numeric(axis) else range(len(values))
+    crosses = [
+        (position, percent / 100)
+        for position, percent in zip(positions, published, strict=True)
+        if percent
     ]
-    panel.plot(*zip(*known, strict=True), "kx", label="published")
+    panel.plot(*zip(*crosses, strict=True), "kx", label="published")
 
 
 def _is_numeric(axis: dict[str, object]) -> bool:
@@ -139,11 +146,11 @@ def _is_numeric(axis: dict[str, object]) -> bool:
 
 
 def _caption(results: dict[str, object], measured: int) -> str:
-    """How many cells are drawn, and what is taken together."""
+    """How many cells are drawn, and over which repetitions means are taken."""
     cells = results["cells"]
     failed = sum(cell["status"] == "failed" for cell in cells)
-    of_all = "" if measured == len(cells) else f" of {len(cells)}"
-    text = f"{measured}{of_all} cells"
+    total = "" if measured == len(cells) else f" of {len(cells)}"
+    text = f"{measured}{total} cells"
     if failed:
         text += f", {failed} failed"
     repeats = [
@@ -160,15 +167,17 @@ def _text(value: object) -> str:
     return config.axis_text(value) or "none"
 
 
-def _tied(axis: dict[str, object]) -> tuple[str, list[str]]:
-    """Name and values; of tied settings those that vary, a line each."""
+def _axis_texts(axis: dict[str, object]) -> tuple[str, list[str]]:
+    """Name and values of an axis; tied settings that vary get a line each."""
     texts = [_text(value) for value in axis["values"]]
     names = axis["name"].split(":")
     if len(names) == 1:
         return axis["name"], texts
     settings = [*zip(names, *(text.split(":") for text in texts), strict=True)]
-    kept = [x for x in settings if len({*x[1:]}) > 1] or settings
-    name, *values = map("\n".join, zip(*kept, strict=True))
+    varying = [
+        (name, *values) for name, *values in settings if len({*values}) > 1
+    ]
+    name, *values = map("\n".join, zip(*(varying or settings), strict=True))
     return name.replace("\n", ", "), values
 
 
@@ -179,33 +188,40 @@ def _draw_boxes(
     colors: Sequence[str],
 ) -> None:
     """A box per value over all others; points, if few, with their ranges."""
-    for place, value in enumerate(axis["values"]):
-        own = [x for values, x in points if values[axis["name"]] == value]
-        means = np.array([*map(statistics.fmean, own)])
-        color = colors[place % len(colors)]
+    for position, value in enumerate(axis["values"]):
+        repetitions = [
+            numbers
+            for values, numbers in points
+            if values[axis["name"]] == value
+        ]
+        means = np.array([*map(statistics.fmean, repetitions)])
+        color = colors[position % len(colors)]
         if len(means) > 1:
             panel.boxplot(
                 [means],
-                positions=[place],
+                positions=[position],
                 widths=0.6,
-                showfliers=len(means) > _FEW,
+                showfliers=len(means) > _MOST_POINTS,
                 flierprops={"marker": ".", "markeredgecolor": color},
                 medianprops={"color": "black"},
                 manage_ticks=False,
             )
-        if 1 <= len(means) <= _FEW:
-            shares = (np.arange(len(means)) + 0.5) / len(means) - 0.5
+        if 1 <= len(means) <= _MOST_POINTS:
+            offsets = (np.arange(len(means)) + 0.5) / len(means) - 0.5
             panel.errorbar(
-                place + shares * _SPREAD,
+                position + offsets * _POINTS_WIDTH,
                 means,
-                [means - [*map(min, own)], [*map(max, own)] - means],
+                [
+                    means - [*map(min, repetitions)],
+                    [*map(max, repetitions)] - means,
+                ],
                 fmt="o",
                 markersize=4,
                 linewidth=1,
                 color=color,
                 alpha=0.8,
             )
-    labels = _tied(axis)[1]
+    labels = _axis_texts(axis)[1]
     panel.set_xticks(range(len(labels)), labels)
     panel.set_xlim(-0.6, len(labels) - 0.4)
     if ":" not in axis["name"] and max(map(len, labels)) * len(labels) > 40:
@@ -215,30 +231,32 @@ def _draw_boxes(
 def _draw_lines(
     panel: axes.Axes,
     axis: dict[str, object],
-    split: dict[str, object] | None,
+    line_axis: dict[str, object] | None,
     points: Sequence[_Point],
 ) -> None:
     """Means over all other settings against a number, one line per name."""
-    for index, name in enumerate(split["values"] if split else [None]):
-        known = collections.defaultdict(list)
+    for index, name in enumerate(line_axis["values"] if line_axis else [None]):
+        numbers_at = collections.defaultdict(list)  # by value of the axis
         for values, numbers in points:
-            if split is None or values[split["name"]] == name:
-                known[values[axis["name"]]] += numbers
-        if not known:
+            if line_axis is None or values[line_axis["name"]] == name:
+                numbers_at[values[axis["name"]]] += numbers
+        if not numbers_at:
             continue
-        places = sorted(known)
-        groups = [known[place] for place in places]
+        positions = sorted(numbers_at)
+        groups = [numbers_at[position] for position in positions]
         color = palette.COLORS[index % len(palette.COLORS)]
         means = [*map(statistics.fmean, groups)]
-        label = _text(name) if split else None
-        panel.plot(places, means, "o-", color=color, label=label, markersize=4)
+        label = _text(name) if line_axis else None
+        panel.plot(
+            positions, means, "o-", color=color, label=label, markersize=4
+        )
         if any(len(numbers) > 1 for numbers in groups):
             ranges = [*map(min, groups)], [*map(max, groups)]
             panel.fill_between(
-                places, *ranges, color=color, alpha=0.15, linewidth=0
+                positions, *ranges, color=color, alpha=0.15, linewidth=0
             )
     ticks = sorted(axis["values"])
-    if ticks[0] > 0 and ticks[-1] / ticks[0] >= _LOG_FROM:
+    if ticks[0] > 0 and ticks[-1] / ticks[0] >= _LEAST_LOG_RATIO:
         panel.set_xscale("log")
     panel.xaxis.set_major_locator(ticker.FixedLocator(ticks))
     panel.xaxis.set_minor_locator(ticker.NullLocator())

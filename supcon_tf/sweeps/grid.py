@@ -23,7 +23,7 @@ class Cell:
     Attributes:
       name: "name=value,name=value", unique, fit for a file system.
       directory: cells/NAME of the sweep.
-      values: what stands for it in the table, by the name of the axis.
+      values: labels of the combination in the table, by the name of the axis.
       training: settings of stage 1, or of the fine-tuning on texts; cells that
         differ in stage 2 alone share its run_dir.
       linear: settings of stage 2; None on texts.
@@ -31,8 +31,9 @@ class Cell:
 
     Example:
       >>> from supcon_tf import config, sweeps
-      >>> own = config.SweepSettings("runs/grid", sweep=("temperature=0.1,1",))
-      >>> cell = sweeps.list_cells(own)[0]
+      >>> grid = "temperature=0.1,1"
+      >>> sweep = config.SweepSettings("runs/grid", sweep=(grid,))
+      >>> cell = sweeps.list_cells(sweep)[0]
       >>> cell.name, cell.run_dir, cell.training.temperature
       ('temperature=0.1', 'runs/grid/runs/temperature=0.1', 0.1)
     """
@@ -46,48 +47,48 @@ class Cell:
 
     @property
     def run_dir(self) -> str:
-        """Of stage 1, and so of all parts."""
+        """The run directory of stage 1, and so of all parts."""
         return self.training.run_dir
 
     @property
     def trainings(self) -> tuple[settings.Settings, ...]:
-        """The settings of what is trained."""
+        """The settings of the trainings: stage 1, and stage 2 on images."""
         return (self.training, self.linear)[: 1 + bool(self.linear)]
 
     def results(self) -> dict[str, object]:
-        """Its evaluation, which lies in its run; {} before there is one.
+        """The evaluation of the cell, which lies in its run.
 
-        Also where that was made by other settings.
+        {} where there is none yet, or one that was made by other settings.
         """
         run = run_files.RunDirectory(self.run_dir)
-        known = run.evaluation_owner(self.linear_stage).evaluation()
-        is_own = known.get("settings") == settings.to_texts(self.evaluation)
-        return known if is_own else {}
+        results = run.evaluation_owner(self.linear_stage).evaluation()
+        recorded = results.get("settings")
+        is_current = recorded == settings.to_texts(self.evaluation)
+        return results if is_current else {}
 
     def state(self) -> records.State:
         """How far the cell is; one that has results is finished."""
-        known = self.directory.state()
+        state = self.directory.state()
         if self.results():
-            return records.State("finished", known.seconds)
-        if known.status == "finished":  # to be evaluated again
-            return records.State("pending", known.seconds)
-        return known
+            return records.State("finished", state.seconds)
+        if state.status == "finished":  # to be evaluated again
+            return records.State("pending", state.seconds)
+        return state
 
     def metrics(self) -> dict[str, float]:
         """The finite numbers of the results, by their path; none before them.
 
-        Those of the classifier that the method ends with have a second path,
-        "method.".
+        The numbers of the classifier that the method ends with have a second
+        path, "method.".
         """
-        known = _flatten(self.results())
+        numbers = _flatten(self.results())
         stage_2 = self.linear and self.training.has_projections
         prefix = "linear." if stage_2 else "pretrained."
-        ends = {
+        return numbers | {
             f"method.{path.removeprefix(prefix)}": number
-            for path, number in known.items()
+            for path, number in numbers.items()
             if path.startswith(prefix)
         }
-        return known | ends
 
     @property
     def linear_stage(self) -> str:
@@ -101,8 +102,8 @@ def list_cells(sweep: config.GridSettings) -> list[Cell]:
     Example:
       >>> from supcon_tf import config, sweeps
       >>> grid = "objective=supcon,ce", "seed=0,1"
-      >>> own = config.SweepSettings("runs/grid", sweep=grid)
-      >>> cells = sweeps.list_cells(own)
+      >>> sweep = config.SweepSettings("runs/grid", sweep=grid)
+      >>> cells = sweeps.list_cells(sweep)
       >>> len(cells), cells[1].name
       (4, 'objective=supcon,seed=1')
 
@@ -120,14 +121,15 @@ def list_cells(sweep: config.GridSettings) -> list[Cell]:
     evaluation = config.EvaluateSettings(
         sweep.run_dir, sample_images=0, plotted_images=0
     )
-    place = f"--run_dir={sweep.run_dir}"
     if sweep.evaluate_flagfile is not None:
         evaluation = settings.from_flagfile(
-            config.EvaluateSettings, sweep.evaluate_flagfile, place
+            config.EvaluateSettings,
+            sweep.evaluate_flagfile,
+            f"--run_dir={sweep.run_dir}",
         )
     _check_data("linear_flagfile", linear)
     _check_data("evaluate_flagfile", evaluation)
-    cells, places = [], {}
+    cells, names = [], {}  # names by what a cell writes
     for rows in itertools.product(*(axis.rows for axis in axes)):
         values, labels = {}, {}
         for axis, row in zip(axes, rows, strict=True):
@@ -139,21 +141,21 @@ def list_cells(sweep: config.GridSettings) -> list[Cell]:
             raise exceptions.InvalidValue(
                 f"cell {_file_name(values)}: {error}"
             ) from error
-        place = cell.run_dir, cell.linear_stage
-        if place in places:
+        output = cell.run_dir, cell.linear_stage
+        if output in names:
             raise exceptions.InvalidValue(
-                f"--sweep must name cells apart, got {places[place]} and "
-                f"{cell.name}, which would both write {'/'.join(place)}"
+                f"--sweep must name cells apart, got {names[output]} and "
+                f"{cell.name}, which would both write {'/'.join(output)}"
             )
-        places[place] = cell.name
+        names[output] = cell.name
         cells.append(cell)
     return cells
 
 
-def _check_data(flag: str, own: settings.Settings | None) -> None:
+def _check_data(flag: str, tool_settings: settings.Settings | None) -> None:
     """Raises ValueError for a flagfile that says where data have moved."""
     for name in ("data_dir", "train_file", "test_file"):
-        path = getattr(own, name, None)
+        path = getattr(tool_settings, name, None)
         exceptions.require(
             path is None,
             f"--{flag} must be without --{name}, which is that of the sweep",
@@ -190,7 +192,7 @@ def describe(
       `linear_stage`, and `settings` of the tools. Lists that vary are texts.
     """
 
-    def as_json(value: object) -> object:
+    def json_value(value: object) -> object:
         return config.axis_text(value) if isinstance(value, tuple) else value
 
     return {
@@ -200,7 +202,7 @@ def describe(
         "axes": [
             {
                 "name": axis.name,
-                "values": [as_json(axis.label(row)) for row in axis.rows],
+                "values": [json_value(axis.label(row)) for row in axis.rows],
                 "is_repetition": axis.is_repetition,
             }
             for axis in sweep.axes
@@ -208,7 +210,7 @@ def describe(
         "cells": [
             {
                 "name": cell.name,
-                "values": {n: as_json(v) for n, v in cell.values.items()},
+                "values": {n: json_value(v) for n, v in cell.values.items()},
                 **dataclasses.asdict(cell.state()),
                 "metrics": cell.metrics(),
                 "log": str(cell.directory.log),
@@ -243,19 +245,21 @@ def _cell(
     evaluation: config.EvaluateSettings,
 ) -> Cell:
     """The settings of one combination; raises ValueError."""
-    of_stage_1, of_stage_2 = {}, {}
+    stage_1_values, stage_2_values = {}, {}
     for setting, value in values.items():
-        own = of_stage_2 if setting.startswith(config.LINEAR) else of_stage_1
-        own[setting.removeprefix(config.LINEAR)] = value
+        if setting.startswith(config.LINEAR):
+            stage_2_values[setting.removeprefix(config.LINEAR)] = value
+        else:
+            stage_1_values[setting] = value
     name, root = _file_name(values), pathlib.Path(sweep.run_dir)
-    run_dir = str(root / "runs" / (_file_name(of_stage_1) or "base"))
-    kind = sweep.SWEPT[""]
+    run_dir = str(root / "runs" / (_file_name(stage_1_values) or "base"))
+    settings_class = sweep.SWEPT[""]
     base = {
         field.name: getattr(sweep, field.name)
-        for field in dataclasses.fields(kind)
+        for field in dataclasses.fields(settings_class)
     }
     base |= {"run_dir": run_dir, "overwrite": False, "resume": True}
-    training = kind(**base | of_stage_1)
+    training = settings_class(**base | stage_1_values)
     # The sweep names the module of its runs, for all that its cells do.
     architecture = getattr(training, "architecture", "")
     module = architecture if trust.names_module(architecture) else None
@@ -263,12 +267,13 @@ def _cell(
     if linear is not None:
         # The name of a stage has fewer characters to choose from.
         parts = [linear.name]
-        for setting, value in of_stage_2.items():
+        for setting, value in stage_2_values.items():
             text = config.axis_text(value).replace(".", "_")
-            parts.append(f"{setting}-{_plain(text, 'A-Za-z0-9_-')}")
-        own = {"name": _short("-".join(parts)), "resume": True, **of_stage_2}
-        own |= {"run_dir": run_dir, "architecture": module}
-        linear = dataclasses.replace(linear, **own)
+            parts.append(f"{setting}-{_plain_text(text, 'A-Za-z0-9_-')}")
+        stage_name = _short_name("-".join(parts))
+        changes = {"name": stage_name, "resume": True, **stage_2_values}
+        changes |= {"run_dir": run_dir, "architecture": module}
+        linear = dataclasses.replace(linear, **changes)
         evaluation = dataclasses.replace(evaluation, linear_stage=linear.name)
     return Cell(
         name=name,
@@ -283,19 +288,19 @@ def _cell(
 def _file_name(values: dict[str, object]) -> str:
     """Settings and values as the name of a directory."""
     parts = (
-        f"{name}={_plain(config.axis_text(value), 'A-Za-z0-9._+-')}"
+        f"{name}={_plain_text(config.axis_text(value), 'A-Za-z0-9._+-')}"
         for name, value in values.items()
     )
-    return _short(",".join(parts))
+    return _short_name(",".join(parts))
 
 
-def _plain(text: str, allowed: str) -> str:
+def _plain_text(text: str, allowed: str) -> str:
     """A text as part of a file name; a digest tells odd ones apart."""
     plain = re.sub(f"[^{allowed}]", "-", text)[:_LONGEST]
     return plain if plain == text else f"{plain}-{_digest(text)}"
 
 
-def _short(name: str) -> str:
+def _short_name(name: str) -> str:
     """A name that file systems take."""
     if len(name) <= _LONGEST_NAME:
         return name

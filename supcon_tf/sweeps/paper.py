@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 
-from supcon_tf import config, evaluation, exceptions, files, settings
+from supcon_tf import config, evaluation, exceptions, files
+from supcon_tf.settings import from_flagfile
 from supcon_tf.sweeps import run as sweep_run
 from supcon_tf.training import runs
 
@@ -21,43 +22,49 @@ _TOY = {
 }
 
 
-def reproduce(own: config.ReproduceSettings) -> dict[str, object]:
+def reproduce(settings: config.ReproduceSettings) -> dict[str, object]:
     """Runs a table or a figure of the paper; see `run_sweep`.
 
-    hardness and long write a figure of their own too, TABLE.png, of the runs of
-    all cells, and long what it shows, long.json.
+    The tables "hardness" and "long" also write a figure of the runs of all
+    cells, TABLE.png, and "long" the numbers of its figure, long.json.
 
     Example:
       >>> from supcon_tf import config, sweeps
-      >>> own = config.ReproduceSettings(
+      >>> settings = config.ReproduceSettings(
       ...     "runs/fig4d", table="fig4d", scale="toy"
       ... )
       >>> try:
-      ...     results = sweeps.reproduce(own)
+      ...     results = sweeps.reproduce(settings)
       ... except ValueError as error:  # in any other directory
       ...     print(str(error).partition(",")[0])
       the working directory must be the root of a checkout
     """
-    results = sweep_run.run_sweep(table_of_paper(own))
-    done = [x for x in results["cells"] if x["status"] == "finished"]
-    if done and own.table in ("hardness", "long"):
-        prefix = f"seed={own.seeds[0]}," if len(own.seeds) == 1 else ""
+    results = sweep_run.run_sweep(table_of_paper(settings))
+    finished = [
+        cell for cell in results["cells"] if cell["status"] == "finished"
+    ]
+    if finished and settings.table in ("hardness", "long"):
+        seeds = settings.seeds
+        prefix = f"seed={seeds[0]}," if len(seeds) == 1 else ""
         opened = {
-            x["name"].removeprefix(prefix): runs.open_run(x["run_dir"])
-            for x in done
+            cell["name"].removeprefix(prefix): runs.open_run(cell["run_dir"])
+            for cell in finished
         }
-        path = pathlib.Path(own.run_dir, own.table)
-        if own.table == "hardness":
-            drawn = evaluation.plot_gradients(opened)
+        path = pathlib.Path(settings.run_dir, settings.table)
+        if settings.table == "hardness":
+            fig = evaluation.plot_gradients(opened)
         else:
-            curves = {x: evaluation.accuracy_curve(opened[x]) for x in opened}
+            curves = {
+                name: evaluation.accuracy_curve(run)
+                for name, run in opened.items()
+            }
             files.write_json(path.with_suffix(".json"), curves)
-            drawn = evaluation.plot_curves(curves)
-        files.write_figure(path.with_suffix(".png"), drawn, dpi=120)
+            fig = evaluation.plot_curves(curves)
+        files.write_figure(path.with_suffix(".png"), fig, dpi=120)
     return results
 
 
-def table_of_paper(own: config.ReproduceSettings) -> config.SweepSettings:
+def table_of_paper(settings: config.ReproduceSettings) -> config.SweepSettings:
     """The sweep of a table or a figure, by the presets of this directory.
 
     Example:
@@ -66,34 +73,35 @@ def table_of_paper(own: config.ReproduceSettings) -> config.SweepSettings:
       >>> flags = pathlib.Path("flags/tables/paper")  # of a checkout
       >>> flags.mkdir(parents=True, exist_ok=True)
       >>> _ = (flags / "table2.flags").write_text("--sweep=objective=supcon,ce")
-      >>> own = config.ReproduceSettings(
+      >>> settings = config.ReproduceSettings(
       ...     "runs/table2", table="table2", scale="paper", seeds=(0, 1)
       ... )
-      >>> sweeps.table_of_paper(own).sweep
+      >>> sweeps.table_of_paper(settings).sweep
       ('seed=0,1', 'objective=supcon,ce')
 
     Raises:
       ValueError: there are no presets here, or none at that scale.
     """
-    is_toy = own.scale == "toy"
-    folder = pathlib.Path("flags/tables", "small" if is_toy else own.scale)
+    is_toy = settings.scale == "toy"
+    folder = pathlib.Path("flags/tables", "small" if is_toy else settings.scale)
     exceptions.require(
         folder.exists(),
         "the working directory must be the root of a checkout, with its flags",
         pathlib.Path.cwd(),
     )
-    flagfile = folder / f"{own.table}.flags"
+    flagfile = folder / f"{settings.table}.flags"
     exceptions.require(
         flagfile.exists(),
-        f"--table must be one of {_names(folder)} with --scale={own.scale}",
-        own.table,
+        f"--table must be one of {_names(folder)} with "
+        f"--scale={settings.scale}",
+        settings.table,
     )
-    flags = [f"--run_dir={own.run_dir}", f"--parallel={own.parallel}"]
-    data_dir = "unused" if is_toy else own.data_dir
+    flags = [f"--run_dir={settings.run_dir}", f"--parallel={settings.parallel}"]
+    data_dir = "unused" if is_toy else settings.data_dir
     if data_dir is not None:
         flags.append(f"--data_dir={data_dir}")
-    sweep = settings.from_flagfile(config.SweepSettings, flagfile, *flags)
-    seeds = "seed=" + ",".join(map(str, own.seeds))
+    sweep = from_flagfile(config.SweepSettings, flagfile, *flags)
+    seeds = "seed=" + ",".join(map(str, settings.seeds))
     toy = _TOY if is_toy else {}
     return dataclasses.replace(sweep, sweep=(seeds, *sweep.sweep), **toy)
 

@@ -1,4 +1,4 @@
-"""Processes of cells: started, watched, ended."""
+"""Starts, watches and ends the processes of cells."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class CellProcess(subprocess.Popen):
     SIGTERM asks it to save and to end.
 
     Args:
-      cell: what is run; its settings are written.
+      cell: the cell to run, whose settings are on disk.
       has_company: whether other cells run at the same time.
-      cores: those that it may use, by number; None for all.
+      cores: numbers of the cores that it may use; None for all.
     """
 
     def __init__(
@@ -35,14 +35,16 @@ class CellProcess(subprocess.Popen):
         cores: set[int] | None = None,
     ):
         self.cell, self.cores = cell, cores
-        self._before = cell.directory.state().seconds
-        self._began = time.monotonic()
-        cell.directory.write_state(records.State("running", self._before))
+        self._earlier_seconds = cell.directory.state().seconds
+        self._start_time = time.monotonic()
+        cell.directory.write_state(
+            records.State("running", self._earlier_seconds)
+        )
         with cell.directory.log.open("ab") as log:
-            self._log_begins = log.tell()
+            self._log_start = log.tell()
             super().__init__(
                 [sys.executable, "-m", _PROGRAM, str(cell.directory.path)],
-                stdin=subprocess.PIPE,  # closed by our end: the cell's too
+                stdin=subprocess.PIPE,  # closed when we end: the cell ends too
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=_environment(has_company),
@@ -53,9 +55,9 @@ class CellProcess(subprocess.Popen):
             os.sched_setaffinity(self.pid, cores)
 
     def end_state(self, interrupted: bool) -> records.State:
-        """How the cell is, whose process has ended, asked to or not."""
+        """The state of the cell after its process ended, asked to or not."""
         self.stdin.close()
-        seconds = self._before + time.monotonic() - self._began
+        seconds = self._earlier_seconds + time.monotonic() - self._start_time
         if self.cell.results():
             return records.State("finished", seconds)
         if interrupted:
@@ -65,11 +67,11 @@ class CellProcess(subprocess.Popen):
     def _failed(self, seconds: float) -> records.State:
         """What the log and the exit status tell of a failure."""
         with self.cell.directory.log.open("rb") as log:
-            log.seek(self._log_begins)
+            log.seek(self._log_start)
             text = log.read().decode(errors="replace")
-        lines = [x.strip() for x in text.splitlines() if x.strip()]
-        heads = [line for line in lines if line.startswith(records.HEADING)]
-        part = heads[-1].removeprefix(records.HEADING) if heads else None
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        headings = [line for line in lines if line.startswith(records.HEADING)]
+        part = headings[-1].removeprefix(records.HEADING) if headings else None
         if self.returncode < 0:
             name = signal.Signals(-self.returncode).name
             hint = ", as when memory runs out" if name == "SIGKILL" else ""
@@ -82,8 +84,8 @@ class CellProcess(subprocess.Popen):
 def shares(count: int) -> list[set[int] | None]:
     """The cores of each of `count` processes at a time; None for all.
 
-    Of their own where there are enough and no GPU: several TensorFlows with
-    a thread per core wait for one another.
+    Each has cores of its own where there are enough and no GPU: several
+    TensorFlows with a thread per core wait for one another.
     """
     usable = []
     if hasattr(os, "sched_getaffinity"):  # Linux
@@ -95,13 +97,13 @@ def shares(count: int) -> list[set[int] | None]:
 
 
 def _environment(has_company: bool) -> dict[str, str]:
-    """That of this process, with what the cell's needs."""
-    path = [str(_PACKAGE_PARENT), os.environ.get("PYTHONPATH", "")]
-    needed = {
-        "PYTHONPATH": os.pathsep.join(path).rstrip(os.pathsep),
+    """This process's environment, and what the cell's process needs."""
+    folders = [str(_PACKAGE_PARENT), os.environ.get("PYTHONPATH", "")]
+    overrides = {
+        "PYTHONPATH": os.pathsep.join(folders).rstrip(os.pathsep),
         "PYTHONUNBUFFERED": "1",  # the log of a killed process is whole
     }
     defaults = {"TF_CPP_MIN_LOG_LEVEL": "3"}
     if has_company:  # TensorFlow would take all memory of a GPU at once
         defaults["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
-    return defaults | dict(os.environ) | needed
+    return defaults | dict(os.environ) | overrides

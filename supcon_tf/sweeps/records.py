@@ -1,4 +1,4 @@
-"""What is on disk of a cell: settings, log and state."""
+"""The files of a cell: settings, log and state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pathlib
 
 from supcon_tf import config, exceptions, files, settings
 
-# How lines of a cell's log begin: a part of it, and its last words.
+# How a line of a cell's log begins: the heading of a part, the last line.
 HEADING = "=== "
 STAGE_1 = "pretraining"  # the heading of a part that cells may share
 ERROR = "error: "
@@ -19,9 +19,9 @@ _TOOLS = {
 }
 
 
-def tool(own: settings.Settings) -> str:
-    """What a part of a cell is called on disk and in sweep.json."""
-    return _TOOLS[type(own)]
+def tool(tool_settings: settings.Settings) -> str:
+    """The name of a tool, by its settings, on disk and in sweep.json."""
+    return _TOOLS[type(tool_settings)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,8 +31,8 @@ class State:
     Attributes:
       status: pending, running, finished or failed.
       seconds: in processes of this cell, all attempts together.
-      part: of a failed cell, what it was in: a heading of its log.
-      error: of a failed cell, its last words.
+      part: of a failed cell, the last heading of its log.
+      error: of a failed cell, the last line of its log, or a signal.
     """
 
     status: str = "pending"
@@ -73,8 +73,8 @@ class CellDirectory:
 
     def check_same(self, *trained: settings.Settings) -> None:
         """Raises ValueError where an earlier cell was trained otherwise."""
-        for own in trained:
-            changes = self._changes(own)
+        for training in trained:
+            changes = self._changes(training)
             if changes:
                 raise exceptions.InvalidValue(
                     f"--run_dir must hold cells of the same settings, got "
@@ -83,21 +83,21 @@ class CellDirectory:
                 )
 
     def write_settings(self, *parts: settings.Settings) -> None:
-        """Writes what the cell's process reads."""
+        """Writes the flagfiles that the cell's process reads."""
         self.path.mkdir(parents=True, exist_ok=True)
-        for own in parts:
+        for part in parts:
             files.write_atomically(
-                self._flagfile(type(own)), settings.to_flagfile(own)
+                self._flagfile(type(part)), settings.to_flagfile(part)
             )
 
-    def _changes(self, own: settings.Settings) -> list[str]:
-        """What differs from the settings that are there, if any are."""
-        if not self.has(type(own)):
+    def _changes(self, part: settings.Settings) -> list[str]:
+        """How settings differ from the flagfile of an earlier cell, if any."""
+        if not self.has(type(part)):
             return []
-        return settings.changes(self.read_settings(type(own)), own)
+        return settings.changes(self.read_settings(type(part)), part)
 
     def state(self) -> State:
-        """How far the cell was when that was last written."""
+        """The state of the cell that was written last."""
         with files.readable(self._state_file):
             return State(**files.read_json(self._state_file, {}))
 

@@ -20,10 +20,10 @@ def run_sweep(sweep: config.GridSettings) -> dict[str, object]:
     """Runs the cells of a grid that are not finished, and shows all of them.
 
     A cell is stage 1, stage 2 and the evaluation, or on texts a fine-tuning and
-    the evaluation, in a process of its own: when it fails, that is recorded,
-    and the others are run. The same call again skips what is finished, goes on
-    with what was interrupted, and tries again what failed. Cells that differ in
-    stage 2 alone share stage 1, and if that failed, are not tried.
+    the evaluation, in a process of its own: a failure is recorded, and the
+    other cells are run. The same call again skips finished cells, goes on with
+    interrupted ones, and tries failed ones again. Cells that differ in stage 2
+    alone share stage 1; if stage 1 failed, the others are not tried.
 
     Args:
       sweep: the settings; cells may be added to those of an earlier call,
@@ -32,11 +32,11 @@ def run_sweep(sweep: config.GridSettings) -> dict[str, object]:
 
     Example:
       >>> from supcon_tf import config, sweeps
-      >>> own = config.SweepSettings(
+      >>> sweep = config.SweepSettings(
       ...     "runs/sweep", dataset="folder", data_dir="not_there",
       ...     sweep=("seed=0",),
       ... )
-      >>> (cell,) = sweeps.run_sweep(own)["cells"]
+      >>> (cell,) = sweeps.run_sweep(sweep)["cells"]
       >>> print(f"{cell['name']} {cell['status']}: {cell['error']}")
       seed=0 failed: InvalidValue: `data_dir` must be a folder, got not_there
 
@@ -56,30 +56,31 @@ def run_sweep(sweep: config.GridSettings) -> dict[str, object]:
     if cells[0].evaluation.corruptions == "generated":
         corruptions.check_library()  # hours before it is needed
     _open(sweep, cells)
-    todo = [x for x in cells if x.state().status != "finished"]
-    finished = len(cells) - len(todo)
+    unfinished = [cell for cell in cells if cell.state().status != "finished"]
+    finished = len(cells) - len(unfinished)
     print(f"sweep        {len(cells)} cells, {finished} finished", flush=True)
     _write(sweep, cells)
 
     def note(cell: grid.Cell, state: records.State) -> None:
         cell.directory.write_state(state)
-        told = state.error or "not finished"
+        outcome = state.error or "not finished"
         if state.status == "finished":
             number = cell.metrics().get(sweep.metric)
-            told = (
+            outcome = (
                 f"{sweep.metric} {table.number_text(number)}, "
                 f"{table.duration(state.seconds)}"
             )
-        print(f"{state.status:<13}{cell.name}: {told}", flush=True)
+        print(f"{state.status:<13}{cell.name}: {outcome}", flush=True)
         _write(sweep, cells)
 
-    _run(sweep, todo, note)
+    _run(sweep, unfinished, note)
     results = grid.describe(sweep, cells)
-    measured = [x["metrics"] for x in results["cells"] if x["metrics"]]
-    if measured and not any(sweep.metric in metrics for metrics in measured):
-        there = dict.fromkeys(name for metrics in measured for name in metrics)
+    names = dict.fromkeys(
+        name for cell in results["cells"] for name in cell["metrics"]
+    )
+    if names and sweep.metric not in names:
         raise exceptions.InvalidValue(
-            f"--metric must be one of {', '.join(there)}, got {sweep.metric}; "
+            f"--metric must be one of {', '.join(names)}, got {sweep.metric}; "
             "the same command with another one shows it"
         )
     return results
@@ -101,32 +102,36 @@ def _open(sweep: config.GridSettings, cells: list[grid.Cell]) -> None:
         cell.directory.check_same(*cell.trainings)
     files.check_writable("run_dir", root)
     root.mkdir(parents=True, exist_ok=True)
-    _write_record(sweep, cells)  # by which a directory is known as a sweep's
+    _write_record(sweep, cells)  # which marks the directory of a sweep
     for cell in cells:
         cell.directory.write_settings(*cell.trainings, cell.evaluation)
 
 
 def _run(
-    sweep: config.GridSettings, todo: list[grid.Cell], note: _Note
+    sweep: config.GridSettings, cells: list[grid.Cell], note: _Note
 ) -> None:
     """Runs cells, --parallel at a time, and notes each when it has ended.
 
-    One at most per run directory, which several may share.
+    Of the cells that share a run directory one runs at a time.
     """
-    waiting, running = list(todo), []
-    at_once = min(sweep.parallel, len({cell.run_dir for cell in todo}))
-    free = processes.shares(at_once)
+    waiting, running = list(cells), []
+    run_dirs = {cell.run_dir for cell in cells}
+    free_cores = processes.shares(min(sweep.parallel, len(run_dirs)))
     with preemption.Notice() as notice:
         try:
             while waiting or running:
                 for cell in list(waiting):
-                    taken = {process.cell.run_dir for process in running}
-                    if free and cell.run_dir not in taken:
+                    busy_dirs = {process.cell.run_dir for process in running}
+                    if free_cores and cell.run_dir not in busy_dirs:
                         waiting.remove(cell)
-                        running.append(_start(cell, sweep, free.pop(0)))
-                for process in [x for x in running if x.poll() is not None]:
+                        cores = free_cores.pop(0)
+                        running.append(_start(cell, sweep, cores))
+                ended = [
+                    process for process in running if process.poll() is not None
+                ]
+                for process in ended:
                     running.remove(process)
-                    free.append(process.cores)
+                    free_cores.append(process.cores)
                     state = process.end_state(interrupted=notice.came)
                     note(process.cell, state)
                     failed = state.status == "failed"
@@ -148,15 +153,15 @@ def _start(
 
 def _give_up(failed: grid.Cell, waiting: list[grid.Cell], note: _Note) -> None:
     """Fails the cells that wait for a stage 1 that has just failed."""
-    for cell in [x for x in waiting if x.run_dir == failed.run_dir]:
+    for cell in [cell for cell in waiting if cell.run_dir == failed.run_dir]:
         waiting.remove(cell)
         seconds = cell.directory.state().seconds
-        why = f"stage 1 is that of {failed.name}, which failed"
-        note(cell, records.State("failed", seconds, records.STAGE_1, why))
+        error = f"stage 1 is that of {failed.name}, which failed"
+        note(cell, records.State("failed", seconds, records.STAGE_1, error))
 
 
 def _end(running: list[processes.CellProcess], note: _Note) -> None:
-    """Ends what still runs, saved; a second Ctrl-C does not wait."""
+    """Ends running processes, saved; a second Ctrl-C does not wait."""
     if not running:
         return
     print("stopping     running cells are saved", flush=True)
@@ -175,12 +180,12 @@ def _end(running: list[processes.CellProcess], note: _Note) -> None:
 
 
 def _write(sweep: config.GridSettings, cells: list[grid.Cell]) -> None:
-    """Writes sweep.json, the table and the figure of what there is."""
+    """Writes sweep.json, and its table and figure."""
     root, results = pathlib.Path(sweep.run_dir), _write_record(sweep, cells)
     files.write_atomically(root / "sweep.md", table.sweep_table(results) + "\n")
-    drawn = figure.plot_sweep(results)
+    fig = figure.plot_sweep(results)
     for kind in ("png", "svg"):
-        files.write_figure(root / f"sweep.{kind}", drawn, dpi=120)
+        files.write_figure(root / f"sweep.{kind}", fig, dpi=120)
 
 
 def _write_record(

@@ -9,8 +9,8 @@ from scipy import stats
 
 from supcon_tf import config, scores, text_table
 
-# Shown beside the metric of the sweep, where there are any.
-_OTHERS = ("linear.top_1", "linear.ece", "pretrained.top_1", "knn.top_1")
+# The table shows them too, where a cell has them.
+_OTHER_METRICS = ("linear.top_1", "linear.ece", "pretrained.top_1", "knn.top_1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,23 +25,27 @@ class Group:
         return [*self._by_repetition(metric).values()]
 
     def differences(self, metric: str, first: Group) -> list[float]:
-        """This one's metric less the first one's, of repetitions of both."""
-        own, others = (x._by_repetition(metric) for x in (self, first))
-        return [own[key] - others[key] for key in own if key in others]
+        """The metric less that of `first`, of the repetitions of both."""
+        numbers, baseline = (
+            group._by_repetition(metric) for group in (self, first)
+        )
+        return [
+            numbers[key] - baseline[key] for key in numbers if key in baseline
+        ]
 
     def _by_repetition(self, metric: str) -> dict[tuple[object, ...], float]:
         """The metric by the values of seeds and draws."""
-        known = {}
+        numbers = {}
         for cell in self.cells:
-            values = cell["values"].items()
-            key = tuple(v for name, v in values if name not in self.values)
+            items = cell["values"].items()
+            key = tuple(seed for name, seed in items if name not in self.values)
             if cell["metrics"].get(metric) is not None:
-                known[key] = cell["metrics"][metric]
-        return known
+                numbers[key] = cell["metrics"][metric]
+        return numbers
 
 
 def sweep_table(results: dict[str, object]) -> str:
-    """A sweep as Markdown: settings, metrics, time; then what failed.
+    """A sweep as Markdown: settings, metrics, time; then failed cells.
 
     A row per combination in the order of the grid. Over repetitions, seeds and
     draws, it gives mean and standard deviation, and the mean difference of
@@ -53,8 +57,9 @@ def sweep_table(results: dict[str, object]) -> str:
 
     Example:
       >>> from supcon_tf import config, sweeps
-      >>> own = config.SweepSettings("runs/grid", sweep=("temperature=0.1,1",))
-      >>> results = sweeps.grid.describe(own, sweeps.list_cells(own))
+      >>> grid = "temperature=0.1,1"
+      >>> sweep = config.SweepSettings("runs/grid", sweep=(grid,))
+      >>> results = sweeps.grid.describe(sweep, sweeps.list_cells(sweep))
       >>> for cell, accuracy in zip(results["cells"], (0.75, 0.5)):
       ...     cell["metrics"] = {"linear.top_1": accuracy}
       >>> print(sweeps.sweep_table(results))
@@ -63,13 +68,13 @@ def sweep_table(results: dict[str, object]) -> str:
       | 0.1         |   **0.7500** | pending |
       | 1.0         |       0.5000 | pending |
     """
-    axes = [a["name"] for a in results["axes"] if not a["is_repetition"]]
+    axes = _axes(results)
     repeats = len(axes) < len(results["axes"])
     groups, metric = group(results), results["metric"]
     metrics = [metric] + [
         other
-        for other in _OTHERS
-        if other != metric and any(one.numbers(other) for one in groups)
+        for other in _OTHER_METRICS
+        if other != metric and any(row.numbers(other) for row in groups)
     ]
     best = _best(groups, metric)
     labels = [scores.find(metric).label for metric in metrics]
@@ -77,18 +82,20 @@ def sweep_table(results: dict[str, object]) -> str:
     if compares:
         labels.insert(1, "to the first")
     published = results.get("published")
-    first = ["published"] * bool(published) + ["runs"] * repeats
-    rows = [[*axes, *first, *labels, "time"]]
-    for place, one in enumerate(groups):
-        of_paper = [f"{published[place] or '-'}"] if published else []
-        runs = [_runs(one)] if repeats else []
-        numbers = [_number(one, metric) for metric in metrics]
-        if one is best:
+    titles = ["published"] * bool(published) + ["runs"] * repeats
+    rows = [[*axes, *titles, *labels, "time"]]
+    for index, row in enumerate(groups):
+        cells = [config.axis_text(row.values[axis]) for axis in axes]
+        if published:
+            cells.append(f"{published[index] or '-'}")
+        if repeats:
+            cells.append(_runs(row))
+        numbers = [_number(row, metric) for metric in metrics]
+        if row is best:
             numbers[0] = f"**{numbers[0]}**"
         if compares:
-            numbers.insert(1, _difference(one.differences(metric, groups[0])))
-        values = [config.axis_text(one.values[axis]) for axis in axes]
-        rows.append([*values, *of_paper, *runs, *numbers, _time(one)])
+            numbers.insert(1, _difference(row.differences(metric, groups[0])))
+        rows.append([*cells, *numbers, _time(row)])
     lines = _markdown(rows, left=len(axes))
     failures = [
         f"- {cell['name']}, {cell['part'] or 'at its start'}: "
@@ -102,14 +109,21 @@ def sweep_table(results: dict[str, object]) -> str:
 
 
 def group(results: dict[str, object]) -> list[Group]:
-    """The cells of sweep.json, those together that differ in seeds alone."""
-    axes = [a["name"] for a in results["axes"] if not a["is_repetition"]]
+    """The cells of sweep.json; those that differ in seeds alone are a group."""
+    axes = _axes(results)
     groups: dict[tuple[object, ...], Group] = {}
     for cell in results["cells"]:
         values = {axis: cell["values"][axis] for axis in axes}
-        one = groups.setdefault(tuple(values.values()), Group(values, []))
-        one.cells.append(cell)
+        key = tuple(values.values())
+        groups.setdefault(key, Group(values, [])).cells.append(cell)
     return list(groups.values())
+
+
+def _axes(results: dict[str, object]) -> list[str]:
+    """The names of the axes that are no repetitions."""
+    return [
+        axis["name"] for axis in results["axes"] if not axis["is_repetition"]
+    ]
 
 
 def number_text(number: float | None) -> str:
@@ -128,17 +142,19 @@ def duration(seconds: float) -> str:
 
 def _best(groups: list[Group], metric: str) -> Group | None:
     """The best mean of the metric; None where there is none, or none yet."""
-    measured = [one for one in groups if one.numbers(metric)]
+    measured = [row for row in groups if row.numbers(metric)]
     better = scores.find(metric).better
     if not measured or better is None:
         return None
     choose = max if better == "higher" else min
-    return choose(measured, key=lambda x: statistics.fmean(x.numbers(metric)))
+    return choose(
+        measured, key=lambda row: statistics.fmean(row.numbers(metric))
+    )
 
 
-def _number(one: Group, metric: str) -> str:
-    """Mean, and standard deviation where there are several."""
-    numbers = one.numbers(metric)
+def _number(row: Group, metric: str) -> str:
+    """The mean of a metric, and its standard deviation over repetitions."""
+    numbers = row.numbers(metric)
     if not numbers:
         return "-"
     text = number_text(statistics.fmean(numbers))
@@ -147,33 +163,34 @@ def _number(one: Group, metric: str) -> str:
     return text
 
 
-def _difference(pairs: list[float]) -> str:
+def _difference(differences: list[float]) -> str:
     """The mean of differences, and its p where there are several."""
-    if not any(pairs):
+    if not any(differences):
         return "-"
-    text = f"{statistics.fmean(pairs):+.4f}"
-    if len(pairs) < 2:
+    text = f"{statistics.fmean(differences):+.4f}"
+    if len(differences) < 2:
         return text
     test = stats.permutation_test(
-        (pairs, [0.0] * len(pairs)),
-        lambda own, others: statistics.fmean(own) - statistics.fmean(others),
+        (differences, [0.0] * len(differences)),
+        lambda a, b: statistics.fmean(a) - statistics.fmean(b),
         permutation_type="samples",
         random_state=0,
     )
     return f"{text}, p {test.pvalue:.3f}"
 
 
-def _runs(one: Group) -> str:
+def _runs(row: Group) -> str:
     """How many of the repetitions are finished."""
-    done = sum(cell["status"] == "finished" for cell in one.cells)
-    return str(done) if done == len(one.cells) else f"{done}/{len(one.cells)}"
+    count = len(row.cells)
+    finished = sum(cell["status"] == "finished" for cell in row.cells)
+    return str(finished) if finished == count else f"{finished}/{count}"
 
 
-def _time(one: Group) -> str:
-    """Time of all cells; what they are, where none is finished."""
-    states = {cell["status"] for cell in one.cells}
+def _time(row: Group) -> str:
+    """The time of all cells; their state, where none is finished."""
+    states = {cell["status"] for cell in row.cells}
     if "finished" in states:
-        return duration(sum(cell["seconds"] for cell in one.cells))
+        return duration(sum(cell["seconds"] for cell in row.cells))
     return "failed" if "failed" in states else min(states)
 
 

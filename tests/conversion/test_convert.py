@@ -120,7 +120,7 @@ def test_it_is_replaced_only_if_asked(finished_run, tmp_path, monkeypatch):
         return b""
 
     monkeypatch.setattr(formats, "to_tflite", to_tflite)
-    monkeypatch.setattr(CONVERT, "_measured", lambda *_: {})
+    monkeypatch.setattr(CONVERT, "_measure", lambda *_: {})
 
     def convert(precision, **options):
         options |= {"formats": (f"tflite_{precision}",), "classifier": "none"}
