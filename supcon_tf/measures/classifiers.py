@@ -1,8 +1,10 @@
 """Classification of frozen representations without training.
 
-Two ways to read what an encoder has learned with no optimiser to tune: the
+Two classifiers show what an encoder has learned with no optimiser to tune: the
 nearest neighbours in a bank of labelled representations, and the nearest class
-mean. Both compare by cosine similarity and normalise what they are given.
+mean. Both compare by cosine similarity and normalise their inputs.
+
+Letters in the shapes: Q queries, N rows of the bank, k neighbours of a query.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import tensorflow as tf
 from supcon_tf import exceptions
 from supcon_tf.measures import metrics, neighbors
 
-_BANK_ROWS = 2**14  # that are held in memory at once
+_BANK_ROWS = 2**14  # normalised at once, to bound the memory
 _MOST_NEIGHBORS, _LEAST_NEIGHBORS = 200, 5
 # The least score of a class that has examples: just above the -1 of one that
 # has none, so that an empty class never wins, not even by a tie.
@@ -35,8 +37,8 @@ def knn_predict(
 ) -> npt.NDArray[np.float32]:
     """Class probabilities by the votes of the k most similar representations.
 
-    `nearest_neighbors`, then `vote`; for both kinds of votes call these two,
-    and search once.
+    This is `nearest_neighbors`, then `vote`: for both kinds of votes, call
+    these two functions and search once.
 
     Args:
       queries: [Q, dim] real, finite.
@@ -67,7 +69,7 @@ def knn_predict(
 
     Reference: Wu et al. 2018, https://arxiv.org/abs/1805.01978, Sec. 3.4.
     """
-    # What is wrong with the votes is told before the search.
+    # Arguments of `vote` are checked too, before a search that takes long.
     neighbors.check_positive(num_classes=num_classes, temperature=temperature)
     queries, bank = neighbors.check_inputs(queries, bank)
     metrics.check_labels(bank_labels, len(bank), num_classes, "bank_labels")
@@ -86,12 +88,12 @@ def knn_predict(
 
 
 def default_neighbors(bank_labels: neighbors.Given) -> int:
-    """How many neighbours vote where nobody says: 200, or by the classes.
+    """The default k: min(200, examples of the smallest class), but at least 5.
 
-    As many as the smallest class has examples where that is fewer, so that no
-    class is outvoted for want of examples; but 5 at least, because a class of
-    one or two loses any vote and must not leave all the others the vote of
-    their nearest neighbour alone. Classes without examples do not count.
+    With k beyond the smallest class, that class is outvoted for want of
+    examples. With k below 5, a class of one or two examples, which loses any
+    vote, would leave all others the vote of their nearest neighbour alone.
+    Classes without examples do not count.
 
     Args:
       bank_labels: [N] integers >= 0, N >= 1; or [N, classes] 0 or 1 of several
@@ -100,8 +102,9 @@ def default_neighbors(bank_labels: neighbors.Given) -> int:
     Example:
       >>> import numpy as np
       >>> from supcon_tf import measures
-      >>> counts = (3000, 900), (40, 20), (300, 1)  # of two classes
-      >>> [measures.default_neighbors(np.repeat([0, 1], x)) for x in counts]
+      >>> class_sizes = [3000, 900], [40, 20], [300, 1]
+      >>> labels = [np.repeat([0, 1], sizes) for sizes in class_sizes]
+      >>> [measures.default_neighbors(bank_labels) for bank_labels in labels]
       [200, 20, 5]
     """
     labels = np.asarray(bank_labels)
@@ -119,13 +122,12 @@ def vote(
     temperature: float = 0.07,
     weighted: bool = True,
 ) -> npt.NDArray[np.float32]:
-    """Class probabilities by the votes of neighbours that have been found.
+    """Class probabilities by the votes of neighbours of `nearest_neighbors`.
 
       p(c) ~ sum_{n in top k, y_n = c} exp(cos(query, bank_n) / tau)  (weighted)
       p(c) ~ sum_{n in top k, y_n = c} 1                              (majority)
 
-    Equal probabilities are returned as such, and `argmax` takes the lower class
-    id.
+    Ties remain ties: `argmax` takes the lower class id.
 
     Args:
       similarities: [Q, k], most similar first, k >= 1.
@@ -140,8 +142,8 @@ def vote(
       >>> import numpy as np
       >>> from supcon_tf import measures
       >>> bank, labels = np.eye(4), [0, 1, 1, 1]
-      >>> found = measures.nearest_neighbors(bank[:1], bank, k=4)
-      >>> measures.vote(*found, labels, num_classes=2, weighted=False).tolist()
+      >>> near = measures.nearest_neighbors(bank[:1], bank, k=4)
+      >>> measures.vote(*near, labels, num_classes=2, weighted=False).tolist()
       [[0.25, 0.75]]
 
     Returns:
@@ -162,13 +164,14 @@ def vote(
         bank_labels, np.size(bank_labels), num_classes, "bank_labels"
     )
     probabilities = np.empty((len(indices), num_classes), np.float32)
-    for query, rows in enumerate(indices):
+    for query, rows in enumerate(indices):  # rows [k] of the bank
         weights = None
         if weighted:
             # Relative to the nearest: exp(1 / temperature) overflows a float32
             # below 0.012.
-            gaps = similarities[query] - similarities[query, 0]
+            gaps = similarities[query] - similarities[query, 0]  # [k], <= 0
             weights = np.exp(gaps.astype(np.float64) / temperature)
+        # [num_classes], the sum of exp(gap / tau), or a count
         votes = np.bincount(bank_labels[rows], weights, num_classes)
         probabilities[query] = votes / votes.sum()
     return probabilities
@@ -183,10 +186,10 @@ def prototype_predict(
 ) -> npt.NDArray[np.float32]:
     """Cosine similarity of each query to the mean representation of each class.
 
-    The mean is that of the unit-length representations, and is brought to unit
-    length itself. A class without examples scores exactly -1 and every other
-    class more, so it is never predicted; representations that cancel out leave
-    no direction, and their class scores 0.
+    The mean is taken of unit-length representations and scaled to unit length.
+    A class without examples scores exactly -1 and every other class more, so
+    it is never predicted. A class whose representations cancel out has no
+    direction and scores 0.
 
     Args:
       queries: [Q, dim] real, finite.
@@ -200,7 +203,7 @@ def prototype_predict(
       >>> scores = measures.prototype_predict(
       ...     [[5, 0]], bank, [0, 0, 1], num_classes=3
       ... )
-      >>> scores.round(3).tolist()  # of class 2 there is none
+      >>> scores.round(3).tolist()  # class 2 has no examples
       [[1.0, 0.0, -1.0]]
 
     Returns:
@@ -222,15 +225,15 @@ def prototype_similarities(
     prototypes: npt.NDArray[np.float32],
     present: npt.NDArray[np.bool_],
 ) -> npt.NDArray[np.float32]:
-    """`prototype_predict` by what `class_prototypes` returned.
+    """`prototype_predict` by the prototypes of `class_prototypes`.
 
     Example:
       >>> from supcon_tf import measures
-      >>> found = measures.class_prototypes([[3, 0]], [0], num_classes=2)
-      >>> measures.prototype_similarities([[5, 0]], *found).tolist()
+      >>> prototypes = measures.class_prototypes([[3, 0]], [0], num_classes=2)
+      >>> measures.prototype_similarities([[5, 0]], *prototypes).tolist()
       [[1.0, -1.0]]
     """
-    similarities = tf.matmul(
+    similarities = tf.matmul(  # [Q, num_classes]
         neighbors.unit_rows("queries", queries), prototypes, transpose_b=True
     ).numpy()
     return np.where(
@@ -241,7 +244,7 @@ def prototype_similarities(
 def class_prototypes(
     bank: neighbors.Given, bank_labels: neighbors.Given, *, num_classes: int
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-    """The mean representation of each class, as `prototype_predict` has it.
+    """The mean representation of each class, for `prototype_predict`.
 
     Example:
       >>> from supcon_tf import measures
@@ -253,7 +256,7 @@ def class_prototypes(
       ([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [True, True, False])
 
     Returns prototypes [num_classes, dim] float32 of unit length, zeros where
-    the representations cancel out or there are none; and [num_classes] bool,
+    representations cancel out or a class has none; and [num_classes] bool,
     whether the class has examples.
     """
     neighbors.check_positive(num_classes=num_classes)
@@ -265,7 +268,7 @@ def class_prototypes(
     sums = np.zeros([num_classes, bank.shape[1]], np.float32)
     for first in range(0, len(bank), _BANK_ROWS):
         part = slice(first, first + _BANK_ROWS)
-        sums += tf.math.unsorted_segment_sum(
+        sums += tf.math.unsorted_segment_sum(  # [num_classes, dim]
             neighbors.unit_rows("bank", bank[part]),
             bank_labels[part],
             num_classes,

@@ -1,4 +1,4 @@
-"""What each pair of rows adds to the gradient: Sec. 3.2.3, Suppl. Sec. 3."""
+"""Factors of pairs in the gradient of the loss: Sec. 3.2.3, Suppl. Sec. 3."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ def pair_gradients(
 ) -> np.ndarray:
     """The factors of the gradient of L_i with respect to w_i, Suppl. Eq. 12.
 
-    It is the sum over j of factor_ij (z_j - (z_i . z_j) z_i) / |w_i|, whose
-    terms have the length |factor_ij| sqrt(1 - (z_i . z_j)^2) / |w_i|: that of
-    an easy positive, of cosine 1, and of an easy negative, of a low
-    probability, is small. As in training, L_i is multiplied by the temperature.
+      dL_i/dw_i = sum_j factor_ij (z_j - (z_i . z_j) z_i) / |w_i|
+
+    A term has the length |factor_ij| sqrt(1 - (z_i . z_j)^2) / |w_i|, which is
+    small for an easy positive, of cosine 1, and for an easy negative, of a low
+    probability. As in training, L_i is multiplied by the temperature.
 
     Args:
       projections: [rows, dim], unit length.
@@ -29,8 +30,8 @@ def pair_gradients(
       formulation: "out" (L_out, Eq. 2) or "in" (L_in, Eq. 3).
 
     Returns:
-      [rows, rows] float64: P_ij - X_ij of positives, not above 0 for "out"
-      where P_ij is low, P_ij of negatives, 0 of a row and itself.
+      [rows, rows] float64: P_ij - X_ij for positives (for "out", not above 0
+      where P_ij is low), P_ij for negatives, 0 on the diagonal.
 
     Raises:
       ValueError: another formulation.
@@ -38,11 +39,14 @@ def pair_gradients(
     exceptions.require_one_of(("out", "in"), "formulation", formulation)
     z = np.asarray(projections, np.float64)
     labels = np.asarray(labels)
-    logits = z @ z.T / temperature
-    np.fill_diagonal(logits, -np.inf)
-    positive = labels[:, np.newaxis] == labels
-    np.fill_diagonal(positive, False)
-    share = positive / positive.sum(axis=1, keepdims=True)
+    logits = z @ z.T / temperature  # [rows, rows]
+    np.fill_diagonal(logits, -np.inf)  # a row is no contrast of itself
+    is_positive = labels[:, np.newaxis] == labels
+    np.fill_diagonal(is_positive, False)
+    # X_ij of the paper: 1 / |P(i)|, or a softmax over the positives.
+    targets = is_positive / is_positive.sum(axis=1, keepdims=True)
     if formulation == "in":
-        share = special.softmax(np.where(positive, logits, -np.inf), axis=1)
-    return special.softmax(logits, axis=1) - share
+        targets = special.softmax(
+            np.where(is_positive, logits, -np.inf), axis=1
+        )
+    return special.softmax(logits, axis=1) - targets

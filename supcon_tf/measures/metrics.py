@@ -3,13 +3,13 @@
 The numbers of the paper's tables are top-1 and top-5 accuracy (Tables 2 and 3)
 and the expected calibration error (Suppl. Table 2). Likelihood and Brier score
 are least, in expectation, for the true distribution, so that they judge
-accuracy and calibration at once. They are not scikit-learn's: its `log_loss`
-counts a float32 probability below 1.2e-7 as that, and takes a matrix of labels
-of 8 bytes per class and example; its Brier score gives the same number in five
-times the time.
+accuracy and calibration at once. scikit-learn's `log_loss` would clip float32
+probabilities at 1.2e-7, and needs a matrix of labels of 8 bytes per class and
+example; its Brier score gives the same number in five times the time.
 
 Probabilities are [examples, num_classes] real, not empty, and each row sums to
-1; labels are [examples] integers in [0, num_classes). All else is a ValueError.
+1; labels are [examples] integers in [0, num_classes). Other values raise a
+ValueError.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ import numpy.typing as npt
 from supcon_tf import exceptions
 
 _Array = npt.ArrayLike
-# Float32 softmax rows sum to 1 within 1e-6, float16 rows within 1e-3; logits
-# given by mistake miss by far more.
+# Float32 softmax rows sum to 1 within 1e-6, float16 rows within 1e-3; rows of
+# logits, given by mistake, miss 1 by far more.
 _SUM_TOLERANCE = 2e-3
-# A float32 softmax has 0 below it, where logits differ by more than 87.
+# Below it a float32 softmax has 0: where logits differ by more than 87.
 _LEAST_PROBABILITY = float(np.finfo(np.float32).tiny)
 
 
 class CalibrationBins(NamedTuple):
-    """What `calibration_bins` returns: one entry per bin of confidence.
+    """Counts, confidences and accuracies of bins, by `calibration_bins`.
 
     Bin b of B holds the examples with b/B < confidence <= (b+1)/B; the first
     bin also holds confidence 0.
@@ -51,7 +51,7 @@ class CalibrationBins(NamedTuple):
 def check_labels(
     labels: _Array, num_examples: int, num_classes: int, name: str = "labels"
 ) -> npt.NDArray[np.int64]:
-    """Class ids [num_examples] as int64, once they are usable as indices."""
+    """Checks class ids [num_examples] as indices; returns them as int64."""
     array = np.asarray(labels)
     exceptions.require(
         array.shape == (num_examples,),
@@ -73,13 +73,13 @@ def check_labels(
 def check_predictions(
     probabilities: _Array, labels: _Array
 ) -> tuple[np.ndarray, npt.NDArray[np.int64]]:
-    """Probabilities, in their own precision, and labels that fit each other."""
+    """Checks both and returns arrays; probabilities keep their precision."""
     probabilities = _check_matrix("probabilities", probabilities)
     labels = check_labels(labels, *probabilities.shape)
     sums = probabilities.sum(axis=1, dtype=np.float64)
     worst = sums[np.argmax(np.abs(sums - 1))]
     exceptions.require(
-        abs(worst - 1) <= _SUM_TOLERANCE,  # not so for a NaN
+        abs(worst - 1) <= _SUM_TOLERANCE,  # False for a NaN
         "`probabilities` must sum to 1 in each row",
         f"a sum of {worst}; apply softmax to logits first",
     )
@@ -94,9 +94,9 @@ def check_predictions(
 def top_k_accuracy(scores: _Array, labels: _Array, k: int) -> float:
     """Share of the examples whose label is among the k highest scores.
 
-    Of equal scores that of the lower class id comes first, as in `argmax`: so
-    the share at k = 1 is that of the examples whose predicted class is the
-    label, on any platform. With `k >= num_classes` the result is 1.
+    Of equal scores the lower class id comes first, as in `argmax`. So k = 1
+    gives the share of examples whose predicted class is the label, on any
+    platform; `k >= num_classes` gives 1.
 
     `scores` are [examples, num_classes] real, without NaN: logits,
     probabilities or votes.
@@ -111,10 +111,11 @@ def top_k_accuracy(scores: _Array, labels: _Array, k: int) -> float:
 
 
 def label_ranks(scores: _Array, labels: _Array) -> npt.NDArray[np.int64]:
-    """How many classes come before the label of each example, [examples].
+    """The rank of each example's label among the classes, from 0, [examples].
 
-    Those of a higher score, and of an equal score those of a lower class id: 0
-    where `argmax` predicts the label. For the arguments see `top_k_accuracy`.
+    Classes of a higher score come before the label, and of an equal score those
+    of a lower class id: the rank is 0 where `argmax` predicts the label. For
+    the arguments see `top_k_accuracy`.
 
     Example:
       >>> from supcon_tf import measures
@@ -122,15 +123,16 @@ def label_ranks(scores: _Array, labels: _Array) -> npt.NDArray[np.int64]:
       [0, 1, 2]
     """
     scores = _check_matrix("scores", scores)
-    labels = check_labels(labels, *scores.shape)[:, None]  # [examples, 1]
-    # Every comparison with NaN is false: it would count as a hit.
+    label_ids = check_labels(labels, *scores.shape)[:, None]  # [examples, 1]
+    # Every comparison with NaN is false: the example would count as a hit.
     exceptions.require(
         not np.isnan(scores).any(), "`scores` must be numbers", "NaN"
     )
-    own = np.take_along_axis(scores, labels, axis=1)
-    before = scores > own  # [examples, classes]
-    before |= (scores == own) & (np.arange(scores.shape[1]) < labels)
-    return before.sum(axis=1)
+    label_scores = np.take_along_axis(scores, label_ids, axis=1)
+    is_before = scores > label_scores  # [examples, classes]
+    class_ids = np.arange(scores.shape[1])
+    is_before |= (scores == label_scores) & (class_ids < label_ids)
+    return is_before.sum(axis=1)
 
 
 def calibration_bins(
@@ -138,8 +140,8 @@ def calibration_bins(
 ) -> CalibrationBins:
     """Confidence and accuracy of the top label, in bins of equal width.
 
-    The confidence of an example is its highest probability, its prediction the
-    class that has it (the lower class id of equal ones).
+    The confidence of an example is its highest probability; its prediction is
+    the class of that probability, of equal ones the lower class id.
 
     Example:
       >>> from supcon_tf import measures
@@ -158,19 +160,19 @@ def count_bins(
     correct: npt.NDArray[np.bool_],
     num_bins: int,
 ) -> CalibrationBins:
-    """`calibration_bins` of the confidence and the success of examples."""
+    """`calibration_bins`, from the confidence and success [N] of examples."""
     exceptions.require(num_bins >= 1, "`num_bins` must be at least 1", num_bins)
     # Edges in the precision of the probabilities, so that float32 0.2 is *on*
     # the edge 1/5. Only the inner edges: 1.0 then needs no bin of its own.
     inner_edges = (np.arange(1, num_bins) / num_bins).astype(confidence.dtype)
-    bins = np.searchsorted(inner_edges, confidence, side="left")
+    bin_ids = np.searchsorted(inner_edges, confidence, side="left")  # [N]
 
-    count = np.bincount(bins, minlength=num_bins)
-    per_bin = np.maximum(count, 1)
+    count = np.bincount(bin_ids, minlength=num_bins)  # [num_bins]
+    divisor = np.maximum(count, 1)  # the sums of an empty bin are 0
     return CalibrationBins(
         count=count,
-        confidence=np.bincount(bins, confidence, num_bins) / per_bin,
-        accuracy=np.bincount(bins, correct, num_bins) / per_bin,
+        confidence=np.bincount(bin_ids, confidence, num_bins) / divisor,
+        accuracy=np.bincount(bin_ids, correct, num_bins) / divisor,
     )
 
 
@@ -181,7 +183,7 @@ def expected_calibration_error(
 
       ECE = sum_b count_b / examples * |accuracy_b - confidence_b|
 
-    over the bins of `calibration_bins`; 0 is perfectly calibrated.
+    over the bins of `calibration_bins`; 0 is perfect calibration.
 
     Example:
       >>> from supcon_tf import measures
@@ -195,7 +197,7 @@ def expected_calibration_error(
 
 
 def calibration_gap(bins: CalibrationBins) -> float:
-    """The expected calibration error of what is in bins."""
+    """The expected calibration error of these bins."""
     gaps = np.abs(bins.accuracy - bins.confidence)
     return float(np.average(gaps, weights=bins.count))
 
@@ -205,9 +207,9 @@ def negative_log_likelihood(probabilities: _Array, labels: _Array) -> float:
 
       NLL = -1/examples * sum_i log p_i(y_i)
 
-    A probability below the smallest normal float32, 1.2e-38, counts as that:
-    one label of probability 0 costs 87.3 nats, and never infinity. 0 is certain
-    and right, log(num_classes) is the score of equal probabilities.
+    A probability below the smallest normal float32, 1.2e-38, counts as 1.2e-38:
+    a label of probability 0 costs 87.3 nats, not infinity. Certain and right
+    predictions score 0, equal probabilities log(num_classes).
 
     Example:
       >>> from supcon_tf import measures
@@ -221,7 +223,7 @@ def negative_log_likelihood(probabilities: _Array, labels: _Array) -> float:
 
 def mean_surprise(likelihood: npt.NDArray[np.floating]) -> float:
     """`negative_log_likelihood` of the probabilities of labels, [examples]."""
-    # Rounded rows may exceed 1 by a little, and a likelihood does not.
+    # A probability of a rounded row may exceed 1 by a little.
     bounded = np.clip(likelihood.astype(np.float64), _LEAST_PROBABILITY, 1)
     return float(-np.mean(np.log(bounded)))
 
@@ -231,9 +233,9 @@ def brier_score(probabilities: _Array, labels: _Array) -> float:
 
       Brier = 1/examples * sum_i sum_c (p_i(c) - [c = y_i])^2
 
-    Brier's own definition, summed over classes; others take the mean over
-    classes, or one of two classes alone, which is half of this. 0 is certain
-    and right, 2 certain and wrong.
+    This is Brier's definition, a sum over classes; others take the mean over
+    classes, or one of two classes alone, which is half of this sum. Certain
+    and right predictions score 0, certain and wrong ones 2.
 
     Example:
       >>> from supcon_tf import measures
@@ -261,8 +263,8 @@ def confusion_matrix(
 ) -> npt.NDArray[np.int64]:
     """Counts of the examples by true and predicted class.
 
-    Predicted classes are given as labels are. Returns [num_classes,
-    num_classes] int64, a row per true class and a column per predicted one.
+    `predicted` holds class ids, as `labels` does. Returns [num_classes,
+    num_classes] int64, a row per true class and a column per predicted class.
 
     Example:
       >>> from supcon_tf import measures
@@ -270,7 +272,7 @@ def confusion_matrix(
       >>> measures.confusion_matrix(predicted, labels, num_classes=2).tolist()
       [[1, 1], [0, 1]]
     """
-    # scikit-learn takes a second to import: only where it is used.
+    # Imported here, as scikit-learn takes a second to import.
     from sklearn import metrics
 
     predicted, labels = _check_classes(predicted, labels, num_classes)
@@ -284,8 +286,8 @@ def per_class_recall(
 ) -> list[float | None]:
     """Share of each class's examples that are predicted as that class.
 
-    None, JSON's null, for a class without examples. The mean weighted by the
-    examples of a class is the accuracy.
+    A class without examples has None, JSON's null. The mean weighted by the
+    number of examples is the accuracy.
 
     Args:
       predicted: [N] integers in [0, num_classes), class ids.
@@ -301,17 +303,17 @@ def per_class_recall(
     Raises:
       ValueError: a shape or a class id breaks these rules.
     """
-    hits, has, _ = class_counts(predicted, labels, num_classes)
+    hits, label_counts, _ = class_counts(predicted, labels, num_classes)
     return [
         float(hit / count) if count else None
-        for hit, count in zip(hits, has, strict=True)
+        for hit, count in zip(hits, label_counts, strict=True)
     ]
 
 
 def class_counts(
     predicted: _Array, labels: _Array, num_classes: int
 ) -> tuple[npt.NDArray[np.int64], ...]:
-    """Examples of each class: predicted right, there, and predicted.
+    """Counts per class of right predictions, of labels and of predictions.
 
     Each is [num_classes]; for the arguments see `per_class_recall`.
     """
@@ -334,7 +336,7 @@ def _check_classes(
 
 
 def _check_matrix(name: str, values: _Array) -> np.ndarray:
-    """The values as an array, once they are a non-empty matrix."""
+    """Checks that the values are a non-empty matrix; returns the array."""
     array = np.asarray(values)
     exceptions.require(
         array.ndim == 2 and array.size > 0,
@@ -368,35 +370,37 @@ def shot_summary(
     """
     low, high = boundaries
     counts = np.asarray(train_counts)
-    values = np.array([np.nan if x is None else x for x in recalls], float)
+    values = np.array(  # [classes]
+        [np.nan if recall is None else recall for recall in recalls], float
+    )
     exceptions.require(
         counts.shape == values.shape,
         "`train_counts` must be as many as `recalls`",
         f"{counts.shape} and {values.shape}",
     )
-    parts = {
+    masks = {  # [classes] bool
         "many": counts > high,
         "medium": (counts >= low) & (counts <= high),
         "few": counts < low,
         "mean": np.ones(len(counts), bool),
     }
     return {
-        name: float(np.nanmean(values[own]))
-        if np.isfinite(values[own]).any()
+        name: float(np.nanmean(values[mask]))
+        if np.isfinite(values[mask]).any()
         else None
-        for name, own in parts.items()
+        for name, mask in masks.items()
     }
 
 
 def level_summary(
     predicted: _Array, labels: _Array, ancestors: _Array
 ) -> dict[str, object]:
-    """How right predictions are at every level of a hierarchy.
+    """Accuracy of predictions at every level of a hierarchy.
 
     Args:
       predicted: [examples] class ids.
       labels: [examples] class ids.
-      ancestors: [classes, H] integers, from the highest down to the class.
+      ancestors: [classes, H] integers, from the highest level to the class.
 
     Example:
       >>> from supcon_tf import measures
@@ -407,21 +411,21 @@ def level_summary(
       ([0.75, 0.5], 0.5)
 
     Returns:
-      `top_1_by_level`, from the highest down; `parent_top_1`, of the level
-      above the classes; and `mistakes_inside_parent`, the share of wrong
-      predictions whose parent is the right one, None without any.
+      `top_1_by_level`, from the highest level down; `parent_top_1`, of the
+      level above the classes; and `mistakes_inside_parent`, the share of wrong
+      predictions whose parent is right, None without wrong predictions.
     """
     ancestors = np.asarray(ancestors)
     num_classes = len(ancestors)
     labels = check_labels(labels, np.size(labels), num_classes)
     predicted = check_labels(predicted, len(labels), num_classes, "predicted")
     is_right = ancestors[predicted] == ancestors[labels]  # [examples, H]
-    wrong = predicted != labels
-    by_level = is_right.mean(axis=0)
+    is_wrong = predicted != labels
+    accuracies = is_right.mean(axis=0)  # [H]
     return {
-        "top_1_by_level": by_level.tolist(),
-        "parent_top_1": float(by_level[-2]),
+        "top_1_by_level": accuracies.tolist(),
+        "parent_top_1": float(accuracies[-2]),
         "mistakes_inside_parent": (
-            float(is_right[wrong, -2].mean()) if wrong.any() else None
+            float(is_right[is_wrong, -2].mean()) if is_wrong.any() else None
         ),
     }

@@ -1,4 +1,4 @@
-"""Measures of scores where an example may have several labels, or none."""
+"""Measures of probabilities where an example has several labels, or none."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy.typing as npt
 from supcon_tf import exceptions
 from supcon_tf.measures import neighbors
 
-_POINTS = np.arange(11) / 10  # levels of recall of VOC 2007
-_LEAST = 1e-12  # probability in a logarithm
+_RECALL_LEVELS = np.arange(11) / 10  # of VOC 2007
+_LEAST_PROBABILITY = 1e-12  # in a logarithm
 
 
 def multi_label_summary(
@@ -18,7 +18,7 @@ def multi_label_summary(
     num_bins: int = 15,
     threshold: float = 0.5,
 ) -> dict[str, object]:
-    """Every measure of the probabilities of labels.
+    """Precision, F1, calibration and likelihood of label probabilities.
 
     Args:
       probabilities: [examples, classes] real, each in [0, 1].
@@ -52,30 +52,37 @@ def multi_label_summary(
     Reference: Everingham et al. 2010, https://doi.org/10.1007/s11263-009-0275-4,
     Sec. 4.2.
     """
-    scores, truth = _checked(probabilities, labels)
+    scores, truth = _check_scores(probabilities, labels)  # [examples, classes]
     precisions = [*map(_average_precisions, scores.T, truth.T)]
-    known = np.array([x for x in precisions if x is not None]).reshape(-1, 2)
+    defined_precisions = np.array(  # [classes with an example, 2]
+        [pair for pair in precisions if pair is not None]
+    ).reshape(-1, 2)
     exceptions.require(
-        len(known) > 0, "`labels` must have an example of some label", "none"
+        len(defined_precisions) > 0,
+        "`labels` must have an example of some label",
+        "none",
     )
-    predicted = scores >= threshold
-    hits = (predicted & truth).sum(axis=0)
-    has, guessed = truth.sum(axis=0), predicted.sum(axis=0)
-    own = np.where(truth, scores, 1 - scores)
-    f1 = 2 * hits / np.maximum(has + guessed, 1)
+    is_predicted = scores >= threshold
+    hits = (is_predicted & truth).sum(axis=0)  # [classes]
+    label_counts = truth.sum(axis=0)
+    predicted_counts = is_predicted.sum(axis=0)
+    f1 = 2 * hits / np.maximum(label_counts + predicted_counts, 1)
+    micro_divisor = max(label_counts.sum() + predicted_counts.sum(), 1)
+    likelihoods = np.where(truth, scores, 1 - scores)  # [examples, classes]
+    likelihoods = np.maximum(likelihoods, _LEAST_PROBABILITY)
     return {
-        "map": float(known[:, 0].mean()),
-        "map_11_point": float(known[:, 1].mean()),
-        "average_precision": [x and float(x[0]) for x in precisions],
+        "map": float(defined_precisions[:, 0].mean()),
+        "map_11_point": float(defined_precisions[:, 1].mean()),
+        "average_precision": [pair and float(pair[0]) for pair in precisions],
         "per_class_recall": [
-            float(hit / of) if of else None
-            for hit, of in zip(hits, has, strict=True)
+            float(hit / count) if count else None
+            for hit, count in zip(hits, label_counts, strict=True)
         ],
-        "micro_f1": float(2 * hits.sum() / max(has.sum() + guessed.sum(), 1)),
-        "macro_f1": float(f1[has > 0].mean()),
-        "exact_match": float((predicted == truth).all(axis=1).mean()),
+        "micro_f1": float(2 * hits.sum() / micro_divisor),
+        "macro_f1": float(f1[label_counts > 0].mean()),
+        "exact_match": float((is_predicted == truth).all(axis=1).mean()),
         "ece": _calibration_error(scores.ravel(), truth.ravel(), num_bins),
-        "nll": float(-np.log(np.maximum(own, _LEAST)).sum(axis=1).mean()),
+        "nll": float(-np.log(likelihoods).sum(axis=1).mean()),
     }
 
 
@@ -85,7 +92,7 @@ def share_of_neighbors(
     bank_labels: npt.NDArray[np.integer],
     temperature: float,
 ) -> npt.NDArray[np.float32]:
-    """The share of neighbours that have each label, weighted as `vote`'s.
+    """The share of neighbours that have each label, weighted as in `vote`.
 
     Takes similarities and indices [Q, k], as `nearest_neighbors` returns them,
     and labels [N, classes] 0 or 1; returns [Q, classes] in [0, 1].
@@ -93,25 +100,27 @@ def share_of_neighbors(
     Example:
       >>> import numpy as np
       >>> from supcon_tf import measures
-      >>> found = measures.nearest_neighbors([[1, 1]], np.eye(2), k=2)
+      >>> near = measures.nearest_neighbors([[1, 1]], np.eye(2), k=2)
       >>> labels = np.array([[1, 0], [1, 1]])
-      >>> measures.share_of_neighbors(*found, labels, temperature=0.1).tolist()
+      >>> measures.share_of_neighbors(*near, labels, temperature=0.1).tolist()
       [[1.0, 0.5]]
     """
     neighbors.check_positive(temperature=temperature)
-    gaps = similarities - similarities[:, :1]
+    # Relative to the nearest, as in `vote`: no exponential overflows.
+    gaps = similarities - similarities[:, :1]  # [Q, k]
     weights = np.exp(gaps.astype(np.float64) / temperature)
     weights /= weights.sum(axis=1, keepdims=True)
-    shares = [
-        own @ bank_labels[rows]
-        for own, rows in zip(weights, indices, strict=True)
+    shares = [  # Q of [classes]
+        query_weights @ bank_labels[rows]
+        for query_weights, rows in zip(weights, indices, strict=True)
     ]
     return np.minimum(shares, 1.0).astype(np.float32)
 
 
-def _checked(
+def _check_scores(
     probabilities: npt.ArrayLike, labels: npt.ArrayLike
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Returns probabilities and labels, [examples, classes] both."""
     scores, truth = np.asarray(probabilities, np.float64), np.asarray(labels)
     exceptions.require(
         scores.ndim == 2 and scores.shape == truth.shape and scores.size > 0,
@@ -132,28 +141,31 @@ def _checked(
 def _average_precisions(
     scores: npt.NDArray[np.float64], truth: npt.NDArray[np.bool_]
 ) -> tuple[float, float] | None:
-    """Area, and mean of 11 points; None where nothing has the label.
+    """Area and mean of 11 points for a label; None without an example of it.
 
-    Examples of one score come together, whatever their order.
+    Examples of equal score enter the curve together, whatever their order.
+    Letters in the shapes: N examples, S different scores.
     """
     if not truth.any():
         return None
     order = np.argsort(-scores, kind="stable")
-    is_last = np.append(np.diff(scores[order]) != 0, True)
-    hits = np.cumsum(truth[order])[is_last]
-    precision = hits / (1 + np.flatnonzero(is_last))
+    is_last_of_score = np.append(np.diff(scores[order]) != 0, True)  # [N]
+    hits = np.cumsum(truth[order])[is_last_of_score]  # [S]
+    precision = hits / (1 + np.flatnonzero(is_last_of_score))
     recall = hits / hits[-1]
     area = np.sum(np.diff(recall, prepend=0) * precision)
-    best = np.maximum.accumulate(precision[::-1])[::-1]
-    # The first place that has the recall; rounding is not to miss it.
-    places = np.searchsorted(recall, _POINTS - 1e-9)
-    return area, best[places].mean()
+    # The highest precision at this recall or a higher one.
+    envelope = np.maximum.accumulate(precision[::-1])[::-1]
+    # 1e-9, lest rounding miss the first score that has the recall.
+    first_scores = np.searchsorted(recall, _RECALL_LEVELS - 1e-9)  # [11]
+    return area, envelope[first_scores].mean()
 
 
 def _calibration_error(
     scores: npt.NDArray[np.float64], truth: npt.NDArray[np.bool_], bins: int
 ) -> float:
     edges = np.arange(1, bins) / bins
-    place = np.searchsorted(edges, scores, side="left")
-    gaps = np.bincount(place, scores - truth, bins)
+    bin_ids = np.searchsorted(edges, scores, side="left")
+    # Sums of score - truth per bin: count * (mean score - share of truth).
+    gaps = np.bincount(bin_ids, scores - truth, bins)
     return float(np.abs(gaps).sum() / len(scores))

@@ -1,28 +1,28 @@
 """The most similar representations of a bank, exactly and in bounded memory.
 
-Similarity is the cosine; what is given need not have unit length.
+Similarity is the cosine; queries and bank need not have unit length.
 
 A chunk of queries meets the bank tile by tile. Most of a tile is less similar
 than the k best so far and is dropped by one comparison, so that neither the
 matrix of all similarities nor a copy of the bank is ever in memory, and few
 numbers are left to be sorted.
 
-The product is one of float32, whose last bits depend on the kernel that
-computes a column: on the processor, the shapes, the place in the tile. What it
-cannot tell apart is compared again by sums that float64 need not round.
-Of equally similar rows the earlier one comes first, of equal rows in every
-case: where the product in float32 leaves 4e-6 or less between two rows, cosines
-decide that are rounded once, to float32. So the rows are the same on every
-processor and for every chunk, as long as no product is off by more than that;
+The matrix product is in float32, whose last bits depend on the kernel that
+computes a column: on the processor, the shapes, the position in the tile. Rows
+within 4e-6 of each other in this product are compared again by exact sums in
+float64, rounded once, to float32. Of equally similar rows the earlier one comes
+first, and so of equal rows in every case. The result is the same on every
+processor and for every chunk, as long as no product is off by more than 4e-6;
 TF32, on GPUs, is.
 
-Memory: beside the inputs and the result, which takes 8 k bytes per query, three
-times, for as many threads, 8 `query_chunk` (3 k + 1,024) + 6,144 dim bytes,
-however long bank and queries are: 30 MB for k = 200 and 512 dimensions. Where
-many more than k rows are equally similar, it takes up to three times the memory
-and five times the time.
+Memory: the inputs, the result of 8 k bytes per query, and for each of three
+threads 8 `query_chunk` (3 k + 1,024) + 6,144 dim bytes, however long bank and
+queries are: 30 MB for k = 200 and 512 dimensions. Where many more than k rows
+are equally similar, a search takes up to three times the memory and five times
+the time.
 
-Letters in the shapes: Q queries of a chunk, T rows of a tile.
+Letters in the shapes: Q queries of a chunk, T rows of a tile, K candidates of a
+query, P pairs of a query and a candidate.
 """
 
 from __future__ import annotations
@@ -39,18 +39,19 @@ from supcon_tf import exceptions
 
 Given = npt.ArrayLike | tf.Tensor
 _Rows = npt.NDArray[np.number]
-_Singles = npt.NDArray[np.float32]
-_Doubles = npt.NDArray[np.float64]
+_Float32s = npt.NDArray[np.float32]
+_Float64s = npt.NDArray[np.float64]
 # Cosine similarities, and rows of the bank.
-Neighbors = tuple[_Singles, npt.NDArray[np.int32]]
+Neighbors = tuple[_Float32s, npt.NDArray[np.int32]]
 
-_TILE = 512  # Rows: a product large enough for every core, small in memory.
-_THREADS = 3  # While one sorts, which takes a core, the others multiply.
-# By how much more float32 may be off for one row than for another. Measured:
-# 2e-6 at most, in 4 to 8,192 dimensions, with SSE, AVX2, AVX-512 and Eigen.
-_DOUBT = 4e-6
-_SPARE = 8  # Rows beyond the k-th: seldom are all within the doubt of it.
-_PAIRS = 128  # Rows compared again at once: few enough for a cache.
+_TILE = 512  # rows: a product large enough for every core, small in memory
+_THREADS = 3  # while one sorts, which takes a core, the others multiply
+# Bound on the difference of the float32 errors of two rows. Measured: 2e-6 at
+# most, in 4 to 8,192 dimensions, with SSE, AVX2, AVX-512 and Eigen.
+_TOLERANCE = 4e-6
+# Candidates beyond the k-th: seldom are all of these within the tolerance.
+_SPARE_CANDIDATES = 8
+_PAIRS_AT_ONCE = 128  # compared again: few enough for a cache
 
 
 def nearest_neighbors(
@@ -63,18 +64,18 @@ def nearest_neighbors(
 ) -> Neighbors:
     """The k most similar bank rows of each query, most similar first.
 
-    Exact, by comparing every query with every row. Of equally similar rows the
-    earlier one comes first.
+    The search is exact: it compares every query with every row. Of equally
+    similar rows the earlier one comes first.
 
     Args:
       queries: [queries, dim] real, finite.
       bank: [N, dim] real, finite, N >= 1; a row of zeros is similar to nothing
         (similarity 0).
-      k: positive int. More than there are means all: N, or N - 1 with
+      k: positive int. A larger k means all rows: N, or N - 1 with
         `leave_one_out`.
       leave_one_out: whether query i is bank row i and no neighbour of itself.
-        It is left out by its index: duplicates of it are neighbours. Needs as
-        many queries as rows, 2 or more.
+        The row is left out by its index: its duplicates are neighbours. Needs
+        as many queries as rows, 2 or more.
       query_chunk: positive int, queries compared at once; bounds the memory and
         does not change the result.
 
@@ -82,7 +83,7 @@ def nearest_neighbors(
       >>> from supcon_tf import measures
       >>> bank = [[1, 0], [0, 1], [5, 5]]
       >>> cosines, rows = measures.nearest_neighbors([[2, 0]], bank, k=2)
-      >>> rows.tolist(), [round(float(x), 3) for x in cosines[0]]
+      >>> rows.tolist(), [round(float(cosine), 3) for cosine in cosines[0]]
       ([[0, 2]], [1.0, 0.707])
 
     Returns:
@@ -105,12 +106,12 @@ def nearest_neighbors(
 
     def search_from(first: int) -> None:
         part = slice(first, first + query_chunk)
-        similarities[part], indices[part] = search(
+        similarities[part], indices[part] = search(  # [Q, k] each
             queries[part], bank, k, first if leave_one_out else None
         )
 
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as threads:
-        # A list: without it an exception of a thread would be lost.
+        # Without `list`, an exception of a thread would be lost.
         list(threads.map(search_from, range(0, len(queries), query_chunk)))
     return similarities, indices
 
@@ -120,35 +121,44 @@ def search(
 ) -> Neighbors:
     """The neighbours of one chunk of queries, as `nearest_neighbors`.
 
-    `own_from` is the bank row of query 0, where query i is row `own_from` + i
-    and not a neighbour of itself.
+    With `own_from`, query i is bank row `own_from` + i and no neighbour of
+    itself.
     """
-    chunk = _single(chunk)
-    own, others = np.full(len(chunk), -1), len(bank)
+    chunk = _to_float32(chunk)  # [Q, dim]
+    excluded_rows, num_rows = np.full(len(chunk), -1), len(bank)
     if own_from is not None:
-        own, others = own_from + np.arange(len(chunk)), len(bank) - 1
-    near = min(k + _SPARE, others)
-    screen = functools.partial(_cosines, _normalize(chunk))
-    found, rows = _scan(screen, bank, near, own)
-    # Rows as similar as the k-th may be beyond those that were found.
-    again = (found[:, k - 1] - found[:, -1] <= _DOUBT) & (near < others)
-    queries, lengths = _whole(chunk)
-    similarities, indices = _settle(queries, lengths, bank, found, rows)
+        excluded_rows = own_from + np.arange(len(chunk))
+        num_rows -= 1
+    num_candidates = min(k + _SPARE_CANDIDATES, num_rows)  # K
+    fast_cosines = functools.partial(_cosines, _normalize(chunk))
+    similarities, indices = _scan(  # [Q, K] each
+        fast_cosines, bank, num_candidates, excluded_rows
+    )
+    # All candidates behind the k-th are as similar as it is: rows that are no
+    # candidates may be so too.
+    is_open = similarities[:, k - 1] - similarities[:, -1] <= _TOLERANCE
+    is_open &= num_candidates < num_rows
+    queries, lengths = _to_integers(chunk)
+    similarities, indices = _sort_exactly(
+        queries, lengths, bank, similarities, indices
+    )
     similarities, indices = similarities[:, :k], indices[:, :k]
-    if again.any():
-        queries, lengths = queries[again], lengths[again, None]
+    if is_open.any():
+        queries, lengths = queries[is_open], lengths[is_open, None]
 
-        def exact(rows: _Singles) -> _Singles:
-            rows, row_lengths = _whole(rows)
+        def exact_cosines(tile: _Float32s) -> _Float32s:
+            rows, row_lengths = _to_integers(tile)
             products = tf.matmul(queries, rows, transpose_b=True).numpy()
             return (products / (lengths * row_lengths)).astype(np.float32)
 
-        similarities[again], indices[again] = _scan(exact, bank, k, own[again])
+        similarities[is_open], indices[is_open] = _scan(
+            exact_cosines, bank, k, excluded_rows[is_open]
+        )
     return similarities, indices
 
 
 def check_inputs(queries: Given, bank: Given) -> tuple[_Rows, _Rows]:
-    """Queries and bank as matrices of one dimension, once they are usable."""
+    """Checks queries and bank; returns matrices of the same dimension."""
     queries, bank = check_matrix("queries", queries), check_matrix("bank", bank)
     exceptions.require(
         len(bank) > 0, "`bank` must hold at least 1 representation", 0
@@ -162,15 +172,16 @@ def check_inputs(queries: Given, bank: Given) -> tuple[_Rows, _Rows]:
 
 
 def check_matrix(name: str, rows: Given) -> _Rows:
-    """The rows as a finite matrix; an array is not copied."""
+    """Checks that the rows are a finite matrix; an array is not copied."""
     rows = np.asarray(rows)
     exceptions.require(
         rows.ndim == 2, f"`{name}` must have shape [rows, dim]", rows.shape
     )
-    # Float64 may be beyond float32, in which all is compared; NaN is no number.
-    most = np.finfo(np.float32).max
+    # All rows are compared in float32, so float64 must be within its range; a
+    # comparison with NaN is False.
+    largest = np.finfo(np.float32).max
     exceptions.require(
-        rows.max(initial=0) <= most and rows.min(initial=0) >= -most,
+        rows.max(initial=0) <= largest and rows.min(initial=0) >= -largest,
         f"`{name}` must be finite",
         "NaN or infinity",
     )
@@ -178,26 +189,26 @@ def check_matrix(name: str, rows: Given) -> _Rows:
 
 
 def check_positive(**values: float) -> None:
-    """Raises for the first of the named values that is not positive."""
+    """Raises ValueError for the first value that is not positive, by name."""
     for name, value in values.items():
         exceptions.require(value > 0, f"`{name}` must be positive", value)
 
 
-def unit_rows(name: str, rows: Given) -> _Singles:
+def unit_rows(name: str, rows: Given) -> _Float32s:
     """The rows of a finite matrix, in float32 and at unit length."""
     rows = check_matrix(name, rows)
     unit = np.empty(rows.shape, np.float32)
     for first in range(0, len(rows), _TILE):
         part = slice(first, first + _TILE)
-        unit[part] = _normalize(_single(rows[part]))
+        unit[part] = _normalize(_to_float32(rows[part]))
     return unit
 
 
 class _Candidates:
-    """The best of what a chunk of queries has met, and what may be.
+    """The k best rows of each query so far, and later rows that may be better.
 
-    Columns hold the k best in order, then later candidates by their index; a
-    stable sort so keeps earlier rows first among equals.
+    Columns hold the k best in order, then later candidates by their index: so a
+    stable sort puts the earlier of equally similar rows first.
     """
 
     def __init__(self, num_queries: int, k: int):
@@ -206,86 +217,95 @@ class _Candidates:
         self._similarities = np.full(shape, -np.inf, np.float32)
         self._indices = np.zeros(shape, np.int32)
         self._counts = np.zeros(num_queries, np.int64)
-        # Where there are k, an equal one of a later index is not among them.
-        self._exceeded = np.full(num_queries, -np.inf, np.float32)
+        # A candidate exceeds it: with k rows before, an equal later row is not
+        # among the k best.
+        self._threshold = np.full(num_queries, -np.inf, np.float32)  # [Q]
 
-    def add(self, tile: _Singles, start: int) -> None:
-        """Takes from a tile [Q, T] of bank rows `start`.. what may be best."""
+    def add(self, tile: _Float32s, start: int) -> None:
+        """Adds bank rows `start`.., by their similarities `tile` [Q, T]."""
         if not self._counts.any() and tile.shape[1] > self._k:
-            # Most of the first need not be sorted either.
+            # Most rows of the first tile need not be sorted either.
             kth = np.partition(tile, -self._k, axis=1)[:, -self._k]
-            self._exceeded = kth - _DOUBT
-        exceeding = np.flatnonzero(tile > self._exceeded[:, None])
-        rows, columns = np.divmod(exceeding, tile.shape[1])
-        counts = np.bincount(rows, minlength=len(self._counts))
-        # Rank within its row, after what the row holds.
-        ranks = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
-        places = self._counts[rows] + ranks
-        self._similarities[rows, places] = tile[rows, columns]
-        self._indices[rows, places] = start + columns
+            self._threshold = kth - _TOLERANCE
+        exceeding = np.flatnonzero(tile > self._threshold[:, None])
+        queries, columns = np.divmod(exceeding, tile.shape[1])
+        counts = np.bincount(queries, minlength=len(self._counts))  # [Q]
+        # New candidates of a query follow those that it has.
+        first = np.cumsum(counts) - counts
+        slots = np.arange(len(queries)) + (self._counts - first)[queries]
+        self._similarities[queries, slots] = tile[queries, columns]
+        self._indices[queries, slots] = start + columns
         self._counts += counts
         if self._counts.max() > 2 * self._k:
             self.keep_best()
 
     def keep_best(self) -> Neighbors:
-        """Drops all but the k best, [Q, k] similarities and bank rows."""
+        """Drops all but the k best; returns [Q, k] similarities and indices."""
         k, used = self._k, self._counts.max()
-        found = self._similarities[:, :used]
-        order = np.argsort(-found, axis=1, kind="stable")[:, :k]
+        candidates = self._similarities[:, :used]
+        order = np.argsort(-candidates, axis=1, kind="stable")[:, :k]
         self._indices[:, :k] = np.take_along_axis(self._indices, order, axis=1)
-        self._similarities[:, :k] = np.take_along_axis(found, order, axis=1)
+        self._similarities[:, :k] = np.take_along_axis(
+            candidates, order, axis=1
+        )
         self._similarities[:, k:used] = -np.inf
         self._counts[:] = k
-        self._exceeded = self._similarities[:, k - 1].copy()
+        self._threshold = self._similarities[:, k - 1].copy()
         return self._similarities[:, :k], self._indices[:, :k]
 
 
 def _scan(
-    cosines: Callable[[_Singles], npt.ArrayLike],
+    cosines: Callable[[_Float32s], npt.ArrayLike],
     bank: _Rows,
     k: int,
-    own: npt.NDArray[np.integer],
+    excluded_rows: npt.NDArray[np.integer],
 ) -> Neighbors:
-    """The k best of the bank but row `own`, by the cosines [Q, T] of tiles."""
-    found = _Candidates(len(own), k)
+    """The k best bank rows by `cosines`, from a tile [T, dim] to [Q, T].
+
+    `excluded_rows` [Q] is a row for each query, -1 for none.
+    """
+    candidates = _Candidates(len(excluded_rows), k)
     for start in range(0, len(bank), _TILE):
-        tile = np.array(cosines(_single(bank[start : start + _TILE])))
-        column = own - start
-        (inside,) = np.nonzero((column >= 0) & (column < tile.shape[1]))
-        tile[inside, column[inside]] = -np.inf
-        found.add(tile, start)
-    return found.keep_best()
+        tile = np.array(cosines(_to_float32(bank[start : start + _TILE])))
+        columns = excluded_rows - start  # [Q]
+        (queries,) = np.nonzero((columns >= 0) & (columns < tile.shape[1]))
+        tile[queries, columns[queries]] = -np.inf
+        candidates.add(tile, start)
+    return candidates.keep_best()
 
 
-def _settle(
-    queries: _Doubles,
-    lengths: _Doubles,
+def _sort_exactly(
+    queries: _Float64s,
+    lengths: _Float64s,
     bank: _Rows,
-    similarities: _Singles,
+    similarities: _Float32s,
     indices: npt.NDArray[np.int32],
 ) -> Neighbors:
-    """What was found, in order once those that are close are compared again."""
+    """Sorts candidates [Q, K], close ones by exact similarities."""
     similarities = similarities.copy()
-    close = np.zeros((len(queries), indices.shape[1] + 1), bool)
-    close[:, 1:-1] = similarities[:, :-1] - similarities[:, 1:] <= _DOUBT
-    pairs = np.argwhere(close[:, 1:] | close[:, :-1])
-    for first in range(0, len(pairs), _PAIRS):
-        query, place = pairs[first : first + _PAIRS].T
-        rows, row_lengths = _whole(_single(bank[indices[query, place]]))
-        products = np.einsum("pd,pd->p", queries[query], rows)
-        similarities[query, place] = products / (lengths[query] * row_lengths)
+    # Entry j is whether candidates j - 1 and j are close.
+    is_close = np.zeros((len(queries), indices.shape[1] + 1), bool)
+    is_close[:, 1:-1] = similarities[:, :-1] - similarities[:, 1:] <= _TOLERANCE
+    pairs = np.argwhere(is_close[:, 1:] | is_close[:, :-1])  # [P, 2]
+    for first in range(0, len(pairs), _PAIRS_AT_ONCE):
+        query, rank = pairs[first : first + _PAIRS_AT_ONCE].T
+        rows, row_lengths = _to_integers(
+            _to_float32(bank[indices[query, rank]])
+        )
+        products = np.einsum("pd,pd->p", queries[query], rows)  # [P]
+        similarities[query, rank] = products / (lengths[query] * row_lengths)
     order = np.lexsort([indices, -similarities], axis=1)
     return tuple(
-        np.take_along_axis(found, order, axis=1)
-        for found in (similarities, indices)
+        np.take_along_axis(array, order, axis=1)
+        for array in (similarities, indices)
     )
 
 
-def _whole(rows: _Singles) -> tuple[_Doubles, _Doubles]:
-    """Rows as whole numbers, each in a scale of its own, and their lengths.
+def _to_integers(rows: _Float32s) -> tuple[_Float64s, _Float64s]:
+    """Scales each row to whole numbers; returns these rows and their lengths.
 
-    None is longer than 2^26, so that no sum of products of two goes beyond
-    2^53: float64 holds it without rounding, in whatever order it is added up.
+    No row is longer than 2^26, so that no sum of products of two rows exceeds
+    2^53: float64 holds the sum without rounding, in any order of addition.
     """
     rows = rows.astype(np.float64)
     _, exponents = np.frexp(np.linalg.norm(rows, axis=1))
@@ -294,8 +314,8 @@ def _whole(rows: _Singles) -> tuple[_Doubles, _Doubles]:
     return rows, np.maximum(np.linalg.norm(rows, axis=1), 1)
 
 
-def _single(rows: _Rows) -> _Singles:
-    """In float32; not copied where it is."""
+def _to_float32(rows: _Rows) -> _Float32s:
+    """Rows in float32, not copied if they are float32."""
     return rows.astype(np.float32, copy=False)
 
 
@@ -304,7 +324,7 @@ _MATRIX = tf.TensorSpec([None, None], tf.float32)
 
 @tf.function(input_signature=[_MATRIX])
 def _normalize(rows: tf.Tensor) -> tf.Tensor:
-    """Rows at unit length; a row of zeros stays."""
+    """Scales rows to unit length; a row of zeros remains."""
     # The default epsilon, 1e-12 on the squared norm, would leave rows shorter
     # than 1e-6 as they are.
     return tf.math.l2_normalize(rows, axis=-1, epsilon=1e-24)
@@ -312,5 +332,5 @@ def _normalize(rows: tf.Tensor) -> tf.Tensor:
 
 @tf.function(input_signature=[_MATRIX, _MATRIX])
 def _cosines(chunk: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """[Q, T] similarities of unit-length queries and bank rows of any."""
+    """[Q, T] cosines of unit-length queries and bank rows of any length."""
     return tf.matmul(chunk, _normalize(rows), transpose_b=True)

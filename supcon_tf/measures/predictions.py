@@ -1,9 +1,9 @@
-"""What measures need of class probabilities: a few numbers of each example.
+"""Measures of class probabilities, from a few numbers of each example.
 
 [examples, classes] probabilities of many classes are larger than memory. So
-they are made part by part, each part is reduced to `Predictions`, and these are
-put together. Nothing here grows with examples * classes or classes^2, but the
-confusion matrix of few classes.
+classifiers make them part by part, each part is reduced to `Predictions`, and
+the predictions of all parts are joined. No array here has examples * classes or
+classes^2 entries, but for the confusion matrix of few classes.
 
 Letters in the shapes: N examples.
 """
@@ -18,28 +18,29 @@ import numpy.typing as npt
 
 from supcon_tf.measures import classifiers, metrics, neighbors
 
-_PART_SCORES = 2**22  # that are held at once: 16 MB
-_MATRIX_CLASSES = 200  # of a whole confusion matrix: 40,000 counts
-_MOST_CONFUSIONS = 1000  # that are listed where there is none
+_PART_SCORES = 2**22  # probabilities in memory at once: 16 MB
+_MATRIX_CLASSES = 200  # at most, in a confusion matrix: 40,000 counts
+_MOST_CONFUSIONS = 1000  # listed in place of a larger matrix
 
 
 class Predictions(NamedTuple):
-    """What a classifier says of N examples, in a few numbers each.
+    """The predictions of a classifier for N examples, in a few numbers each.
 
     Attributes:
       labels: [N] int64, class ids.
       predicted: [N] int64, the class of the highest probability, of equal ones
         the lower class id.
-      ranks: [N] int64, how many classes come before the label: 0 where that is
-        predicted.
+      ranks: [N] int64, how many classes come before the label: 0 where the
+        label is predicted.
       confidence: [N] float, the highest probability.
       likelihood: [N] float, the probability of the label.
       brier: [N] float64, squared distance of the distribution from the label.
 
     Example:
       >>> from supcon_tf import measures
-      >>> found = measures.Predictions.of([[0.75, 0.25], [0.5, 0.5]], [0, 1])
-      >>> found.predicted.tolist(), found.ranks.tolist(), found.top_k(1)
+      >>> probabilities = [[0.75, 0.25], [0.5, 0.5]]
+      >>> answers = measures.Predictions.of(probabilities, labels=[0, 1])
+      >>> answers.predicted.tolist(), answers.ranks.tolist(), answers.top_k(1)
       ([0, 0], [0, 1], 0.5)
     """
 
@@ -67,7 +68,7 @@ class Predictions(NamedTuple):
 
     @classmethod
     def join(cls, found: Sequence[Predictions]) -> Predictions:
-        """Puts those of the parts of a split together, one or more."""
+        """Joins the predictions of the parts of a split, at least one part."""
         return cls(*map(np.concatenate, zip(*found, strict=True)))
 
     def top_k(self, k: int) -> float:
@@ -75,11 +76,11 @@ class Predictions(NamedTuple):
         return float(np.mean(self.ranks < k))
 
     def bins(self, num_bins: int) -> metrics.CalibrationBins:
-        """`metrics.calibration_bins` of them."""
+        """`metrics.calibration_bins` of these predictions."""
         return metrics.count_bins(self.confidence, self.ranks == 0, num_bins)
 
     def calibration_error(self, num_bins: int) -> float:
-        """`metrics.expected_calibration_error` of them."""
+        """`metrics.expected_calibration_error` of these predictions."""
         return metrics.calibration_gap(self.bins(num_bins))
 
 
@@ -88,7 +89,7 @@ def parts(num_examples: int, num_classes: int) -> Iterator[slice]:
 
     Example:
       >>> from supcon_tf import measures
-      >>> [x.stop - x.start for x in measures.parts(1000, 10_000)]
+      >>> [part.stop - part.start for part in measures.parts(1000, 10_000)]
       [419, 419, 162]
     """
     rows = max(_PART_SCORES // num_classes, 1)
@@ -112,14 +113,14 @@ def predict_in_parts(
     Example:
       >>> import numpy as np
       >>> from supcon_tf import measures
-      >>> certain, labels = np.eye(4)[[3, 1, 2]], np.array([3, 1, 0])
-      >>> found = measures.predict_in_parts(
-      ...     labels, 4, lambda part: {"mine": certain[part]}
+      >>> probabilities, labels = np.eye(4)[[3, 1, 2]], np.array([3, 1, 0])
+      >>> predictions = measures.predict_in_parts(
+      ...     labels, 4, lambda part: {"mine": probabilities[part]}
       ... )
-      >>> found["mine"].predicted.tolist()
+      >>> predictions["mine"].predicted.tolist()
       [3, 1, 2]
     """
-    found = [
+    by_part = [
         {
             name: Predictions.of(probabilities, labels[part])
             for name, probabilities in classify(part).items()
@@ -127,8 +128,8 @@ def predict_in_parts(
         for part in parts(len(labels), num_classes)
     ]
     return {
-        name: Predictions.join([part[name] for part in found])
-        for name in found[0]
+        name: Predictions.join([by_name[name] for by_name in by_part])
+        for name in by_part[0]
     }
 
 
@@ -143,19 +144,19 @@ def knn_predictions(
     temperature: float = 0.07,
     leave_one_out: bool = False,
 ) -> dict[str, Predictions]:
-    """Predictions of queries by weighted votes, `knn`, and by `knn_majority`.
+    """Predictions of Q queries by weighted votes, `knn`, and by `knn_majority`.
 
-    The arguments are those of `knn_predict`, with the labels of the queries,
-    [Q] integers in [0, num_classes).
+    The arguments are those of `knn_predict`, and the labels of the queries, [Q]
+    integers in [0, num_classes).
 
     Example:
       >>> import numpy as np
       >>> from supcon_tf import measures
       >>> bank, labels = np.eye(3), np.array([0, 1, 1])
-      >>> found = measures.knn_predictions(
+      >>> votes = measures.knn_predictions(
       ...     bank[:2], labels[:2], bank, labels, num_classes=2, k=1
       ... )
-      >>> found["knn"].predicted.tolist(), found["knn_majority"].top_k(1)
+      >>> votes["knn"].predicted.tolist(), votes["knn_majority"].top_k(1)
       ([0, 1], 1.0)
     """
     k = classifiers.default_neighbors(bank_labels) if k is None else k
@@ -166,7 +167,7 @@ def knn_predictions(
     def vote(part: slice) -> dict[str, npt.NDArray[np.float32]]:
         return {
             name: classifiers.vote(
-                *(array[part] for array in nearest),
+                *(array[part] for array in nearest),  # [part, k] each
                 bank_labels,
                 num_classes=num_classes,
                 temperature=temperature,
@@ -185,9 +186,9 @@ def classification_summary(
 
     `macro_f1` is the mean of F1 over the classes that are labels or predicted,
     `mcc` Matthews' correlation coefficient, both as scikit-learn has them. Of
-    equal probabilities that of the lower class id comes first, in all of them.
-    What stands for the confusion matrix of more than 200 classes, see
-    `confusions`.
+    equal probabilities the lower class id comes first, in every measure.
+    `confusions` says what replaces the confusion matrix of more than 200
+    classes.
 
     Args:
       probabilities: [N, classes] float, rows that sum to 1.
@@ -206,10 +207,10 @@ def classification_summary(
     """
     probabilities, labels = metrics.check_predictions(probabilities, labels)
     num_classes = probabilities.shape[1]
-    found = predict_in_parts(
+    predictions = predict_in_parts(
         labels, num_classes, lambda part: {"all": probabilities[part]}
     )
-    return summarize(found["all"], num_classes, num_bins)
+    return summarize(predictions["all"], num_classes, num_bins)
 
 
 def summarize(
@@ -219,8 +220,8 @@ def summarize(
 
     Example:
       >>> from supcon_tf import measures
-      >>> found = measures.Predictions.of([[0.75, 0.25]] * 4, [0, 0, 0, 1])
-      >>> measures.summarize(found, num_classes=2)["per_class_recall"]
+      >>> answers = measures.Predictions.of([[0.75, 0.25]] * 4, [0, 0, 0, 1])
+      >>> measures.summarize(answers, num_classes=2)["per_class_recall"]
       [1.0, 0.0]
     """
     labels, predicted = found.labels, found.predicted
@@ -230,7 +231,7 @@ def summarize(
         "ece": found.calibration_error(num_bins),
         "nll": metrics.mean_surprise(found.likelihood),
         "brier": float(np.mean(found.brier)),
-        **_of_counts(predicted, labels, num_classes),
+        **_f1_and_mcc(predicted, labels, num_classes),
         "per_class_recall": metrics.per_class_recall(
             predicted, labels, num_classes
         ),
@@ -245,7 +246,7 @@ def summarize(
 def confusions(
     predicted: npt.ArrayLike, labels: npt.ArrayLike, num_classes: int
 ) -> dict[str, list]:
-    """Which class is taken for which, ready for JSON.
+    """Counts of the classes that are confused, ready for JSON.
 
     Example:
       >>> from supcon_tf import measures
@@ -256,44 +257,47 @@ def confusions(
       ([[9, 3, 1]], 2)
 
     Returns:
-      `confusion_matrix`, of `metrics.confusion_matrix`. Of more than 200
-      classes `confusions` instead, the 1,000 most frequent ones, each as
-      [label, predicted class, count]; and `class_counts`, the examples of each
-      class.
+      `confusion_matrix`, of `metrics.confusion_matrix`. For more than 200
+      classes `confusions` instead, the 1,000 most frequent pairs, each as
+      [label, predicted class, count]; and `class_counts`, the number of
+      examples of each class.
     """
     if num_classes <= _MATRIX_CLASSES:
         matrix = metrics.confusion_matrix(predicted, labels, num_classes)
         return {"confusion_matrix": matrix.tolist()}
     predicted, labels = np.asarray(predicted), np.asarray(labels)
-    wrong = predicted != labels
-    pairs, counts = np.unique(
-        np.stack([labels[wrong], predicted[wrong]], axis=1),
+    is_wrong = predicted != labels
+    pairs, counts = np.unique(  # [pairs, 2] and [pairs]
+        np.stack([labels[is_wrong], predicted[is_wrong]], axis=1),
         axis=0,
         return_counts=True,
     )
     order = np.argsort(-counts, kind="stable")[:_MOST_CONFUSIONS]
-    listed = np.column_stack([pairs[order], counts[order]])
+    confusion_rows = np.column_stack([pairs[order], counts[order]])
     class_counts = np.bincount(labels, minlength=num_classes)
     return {
-        "confusions": listed.tolist(),
+        "confusions": confusion_rows.tolist(),
         "class_counts": class_counts.tolist(),
     }
 
 
-def _of_counts(
+def _f1_and_mcc(
     predicted: npt.NDArray[np.integer],
     labels: npt.NDArray[np.integer],
     num_classes: int,
 ) -> dict[str, float]:
     """`macro_f1` and `mcc`, from the counts of each class."""
-    hits, has, guessed = metrics.class_counts(predicted, labels, num_classes)
-    there = has + guessed > 0
-    f1 = 2 * hits[there] / (has + guessed)[there]
-    # Gorodkin 2004, Eq. 8; not by scikit-learn, which makes the whole matrix.
-    has, guessed = has.astype(np.float64), guessed.astype(np.float64)
-    n = has.sum()
-    covariance = hits.sum() * n - has @ guessed
-    variances = (n**2 - has @ has) * (n**2 - guessed @ guessed)
+    hits, label_counts, predicted_counts = metrics.class_counts(
+        predicted, labels, num_classes
+    )
+    occurs = label_counts + predicted_counts > 0
+    f1 = 2 * hits[occurs] / (label_counts + predicted_counts)[occurs]
+    # Gorodkin 2004, Eq. 8, with t and p the counts of labels and predictions.
+    # scikit-learn would make the whole confusion matrix.
+    t, p = label_counts.astype(np.float64), predicted_counts.astype(np.float64)
+    n = t.sum()
+    covariance = hits.sum() * n - t @ p
+    variances = (n**2 - t @ t) * (n**2 - p @ p)
     return {
         "macro_f1": float(f1.mean()),
         "mcc": float(covariance / variances**0.5) if variances else 0.0,

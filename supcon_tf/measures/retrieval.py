@@ -1,11 +1,14 @@
-"""Retrieval: whether the most similar others of an example share its class.
+"""Retrieval: whether the neighbours of an example share its class.
 
-Every example is a query once and is not retrieved by itself; nearest by cosine,
-of equally similar ones the earlier row first. The only example of a class has
-nothing to retrieve: it is not a query, but may be retrieved.
+Every example is a query once and does not retrieve itself. Neighbours are
+ordered by cosine, of equally similar ones the earlier row first. The only
+example of a class is no query, as nothing is left to retrieve, but other
+queries may retrieve it.
 
-Memory: that of `nearest_neighbors` for one chunk with k the largest R, and its
-ranks: about 60 `query_chunk` R bytes, 40 MB for R = 5,000.
+Memory: that of `nearest_neighbors` for one chunk with k the largest R, and the
+ranks of these: about 60 `query_chunk` R bytes, 40 MB for R = 5,000.
+
+Letters in the shapes: N examples, Q queries of a chunk, K neighbours of each.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ def retrieval_summary(
     *,
     query_chunk: int = 128,
 ) -> dict[str, object]:
-    """Recall@k and mAP@R of a set that is searched for its own examples.
+    """Recall@k and mAP@R, where every example searches all others.
 
       recall@k = mean over queries of [one of the k nearest is of the class]
       mAP@R    = mean over queries of 1/R sum_{i=1..R} P(i) rel(i)
@@ -37,7 +40,7 @@ def retrieval_summary(
     Args:
       representations: [examples, dim] real, finite.
       labels: [examples] integers >= 0.
-      ks: positive ints; one beyond the other examples means all of them.
+      ks: positive ints; a k beyond examples - 1 means all other examples.
       query_chunk: positive int, as in `nearest_neighbors`.
 
     Example:
@@ -53,8 +56,8 @@ def retrieval_summary(
 
     Reference: Musgrave et al. 2020, https://arxiv.org/abs/2003.08505, Sec. 3.2.
     """
-    rows = neighbors.check_matrix("representations", representations)
-    labels = metrics.check_labels(labels, len(rows), np.iinfo(np.int64).max)
+    bank = neighbors.check_matrix("representations", representations)
+    labels = metrics.check_labels(labels, len(bank), np.iinfo(np.int64).max)
     neighbors.check_positive(query_chunk=query_chunk, ks=min(ks, default=0))
     _, classes, counts = np.unique(
         labels, return_inverse=True, return_counts=True
@@ -62,26 +65,26 @@ def retrieval_summary(
     exceptions.require(
         counts.max(initial=0) >= 2, "`labels` must hold a class twice", "none"
     )
-    others = counts[classes] - 1  # [examples], R of each
-    k = min(max(*ks, others.max()), len(rows) - 1)
+    num_relevant = counts[classes] - 1  # [N], R of each example
+    depth = min(max(*ks, num_relevant.max()), len(bank) - 1)  # K
+    ranks = np.arange(1, depth + 1)
 
     hits = np.zeros(len(ks))
-    precision = 0.0
-    for first in range(0, len(rows), query_chunk):
+    average_precision = 0.0  # summed over queries
+    for first in range(0, len(bank), query_chunk):
         part = slice(first, first + query_chunk)
-        _, nearest = neighbors.search(rows[part], rows, k, first)
-        same = classes[nearest] == classes[part, None]  # [Q, k]
-        hits += [same[:, :near].any(axis=1).sum() for near in ks]
-        # AP@R of each query, 0 where it has no others of its class.
-        ranks = np.arange(1, k + 1)
-        relevant = same & (ranks <= others[part, None])
-        precisions = np.cumsum(relevant, axis=1, dtype=np.int32) / ranks
-        sums = np.sum(precisions, axis=1, where=relevant)
-        precision += (sums / np.maximum(others[part], 1)).sum()
-    queries = np.count_nonzero(others)
-    recall = (hits / queries).tolist()
+        _, nearest = neighbors.search(bank[part], bank, depth, first)  # [Q, K]
+        is_of_class = classes[nearest] == classes[part, None]
+        hits += [is_of_class[:, :k].any(axis=1).sum() for k in ks]
+        # AP@R of each query, 0 without other examples of its class.
+        is_relevant = is_of_class & (ranks <= num_relevant[part, None])
+        precisions = np.cumsum(is_relevant, axis=1, dtype=np.int32) / ranks
+        sums = np.sum(precisions, axis=1, where=is_relevant)  # [Q]
+        average_precision += (sums / np.maximum(num_relevant[part], 1)).sum()
+    num_queries = np.count_nonzero(num_relevant)
+    recall = (hits / num_queries).tolist()
     return {
         "recall_at": dict(zip(map(str, ks), recall, strict=True)),
-        "map_at_r": float(precision / queries),
-        "left_out": int(len(rows) - queries),
+        "map_at_r": float(average_precision / num_queries),
+        "left_out": int(len(bank) - num_queries),
     }

@@ -1,8 +1,8 @@
 """Errors on corrupted images as one number, as ImageNet-C defines them.
 
-Plain arithmetic on errors, shares in [0, 1], per corruption and severity. Three
-numbers that are easily confused have three names: the plain mean of the errors,
-and two percentages of the errors of a reference, which has 100 in both.
+An error is a share in [0, 1], per corruption and severity. Three numbers that
+are easily confused have three names: the plain mean of the errors, and two
+percentages of the errors of a reference model, which itself has 100 in both.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ALEXNET_CLEAN_ERROR = 0.43478
 
 
 def mean_corruption_error_unnormalized(errors: Errors) -> float:
-    """Mean error over severities, then over corruptions; of no reference.
+    """Mean error over severities, then over corruptions, without a reference.
 
     Example:
       >>> from supcon_tf import measures
@@ -55,19 +55,22 @@ def mean_corruption_error_unnormalized(errors: Errors) -> float:
     Raises:
       ValueError: `errors` or one of its rows is empty.
     """
-    _check(errors)
-    means = [statistics.fmean(row.values()) for row in errors.values()]
+    _check_not_empty(errors)
+    means = [
+        statistics.fmean(by_severity.values())
+        for by_severity in errors.values()
+    ]
     return statistics.fmean(means)
 
 
 def mean_corruption_error(errors: Errors, reference: Errors) -> float | None:
-    """Mean corruption error (mCE): errors in percent of those of a reference.
+    """Mean corruption error (mCE): errors in percent of a reference's errors.
 
       CE_c = sum_s E_{s,c} / sum_s E^ref_{s,c},  mCE = 100 * mean_c CE_c
 
-    Percent, 100 for the reference itself; None if the reference makes no error
-    on a corruption c. What it has beyond `errors` is left out; ValueError if it
-    lacks one of them.
+    In percent, 100 for the reference itself; None if the reference makes no
+    error on a corruption c. Corruptions that only the reference has are left
+    out; one that it lacks raises a ValueError.
 
     Example:
       >>> from supcon_tf import measures
@@ -87,13 +90,13 @@ def relative_mean_corruption_error(
     reference: Errors,
     reference_clean_error: float,
 ) -> float | None:
-    """Relative mCE: what corruptions add to the error, against a reference.
+    """Relative mCE: error added by corruptions, in percent of a reference's.
 
       CE_c = sum_s (E_{s,c} - E_clean) / sum_s (E^ref_{s,c} - E^ref_clean)
 
-    100 * mean_c CE_c, percent, as `mean_corruption_error`; below 0 for who
-    gains by corruptions, None if a corruption adds nothing to the errors of the
-    reference. The clean errors are on the same images, not corrupted.
+    100 * mean_c CE_c, percent, as `mean_corruption_error`; below 0 where
+    corruptions lower the error, None if a corruption adds no error to the
+    reference. The clean errors are those on the same images before corruption.
 
     Example:
       >>> from supcon_tf import measures
@@ -101,7 +104,7 @@ def relative_mean_corruption_error(
       >>> measures.relative_mean_corruption_error(errors, 0.25, reference, 0.5)
       25.0
     """
-    _check(errors)
+    _check_not_empty(errors)
     missing = missing_errors(errors, reference)
     exceptions.require(
         not missing,
@@ -109,20 +112,20 @@ def relative_mean_corruption_error(
         f"none of {', '.join(missing)}",
     )
     ratios = []
-    for name, row in errors.items():
-        added = sum(error - clean_error for error in row.values())
-        by_reference = sum(
+    for name, by_severity in errors.items():
+        added_error = sum(error - clean_error for error in by_severity.values())
+        reference_added_error = sum(
             reference[name][severity] - reference_clean_error
-            for severity in row
+            for severity in by_severity
         )
-        if by_reference <= 0:
+        if reference_added_error <= 0:
             return None
-        ratios.append(added / by_reference)
+        ratios.append(added_error / reference_added_error)
     return 100 * statistics.fmean(ratios)
 
 
 def missing_errors(errors: Errors, reference: Errors) -> list[str]:
-    """What `reference` lacks of `errors`, such as "fog 3".
+    """Names of errors that `reference` lacks, such as "fog 3".
 
     Example:
       >>> from supcon_tf import measures
@@ -132,13 +135,13 @@ def missing_errors(errors: Errors, reference: Errors) -> list[str]:
     """
     return [
         f"{name} {severity}"
-        for name, row in errors.items()
-        for severity in row
+        for name, by_severity in errors.items()
+        for severity in by_severity
         if severity not in reference.get(name, {})
     ]
 
 
-def _check(errors: Errors) -> None:
+def _check_not_empty(errors: Errors) -> None:
     exceptions.require(
         errors and all(errors.values()), "`errors` must not be empty", errors
     )

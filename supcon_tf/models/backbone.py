@@ -16,32 +16,32 @@ _MODES = ("auto", "none", "tf", "torch", "caffe")
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
 class BackboneEncoder(base.Model):
-    """A Keras model as Enc of Sec. 3.1, with what `Encoder` has around it.
+    """A Keras model as Enc of Sec. 3.1, between preprocessing and norm.
 
-    Takes pixels as `Encoder` does and puts out float32 representations of unit
-    length. A feature map is pooled by its mean. The variables are those of the
-    backbone, and so is the precision.
+    The model takes pixels as `Encoder` does and puts out float32
+    representations of unit length. A feature map is pooled by its mean. The
+    variables and the precision are those of the backbone.
 
     Args:
       backbone: a `keras.Model` from images [batch, height, width, C] to
         features [batch, dim] or a feature map [batch, height, width, dim]; of
         Keras 2, or of Keras 3, which becomes a `keras_3.Backbone`.
       preprocessing: the pixels that the backbone takes, in the words of
-        `keras.applications`: "none", 0..255; "tf", -1..1; "torch", less
-        ImageNet's mean and divided by its deviation; "caffe", BGR less the
-        mean. "auto" is "none" for a backbone that has a layer for it, Rescaling
-        or Normalization, and else "tf". Or (scale, offset), numbers or lists
-        with one of each channel: pixels * scale + offset.
+        `keras.applications`: "none", 0..255; "tf", -1..1; "torch",
+        (pixels / 255 - mean) / deviation of ImageNet; "caffe", BGR - mean.
+        "auto" is "none" for a backbone with a Rescaling or Normalization layer,
+        else "tf". Or (scale, offset), numbers or lists with a number for each
+        channel: pixels * scale + offset.
       normalize: put out r / ||r|| as in the paper, not the pooled features.
       synchronized_bn: BN statistics over all replicas of the strategy, in all
-        batch norm of the backbone. Without effect on one replica.
+        BN of the backbone. Without effect on one replica.
       name: of the model; `**kwargs` are Keras' too.
 
     Attributes:
       representation_dim: dim, an int; None before `build`.
-      takes_pixels: whether images of another range than 0..255 are refused:
-        not where "none" leaves the range to the backbone and no layer of it
-        divides pixels.
+      takes_pixels: whether images of another range than 0..255 are refused.
+        They are not where "none" leaves the range to the backbone and no layer
+        of the backbone divides pixels.
 
     Example:
       >>> import numpy as np
@@ -55,8 +55,8 @@ class BackboneEncoder(base.Model):
       (2, 1024)
 
     Raises:
-      ValueError: a bad argument; the backbone does not take the images, or puts
-        out something else; floats are not in 0..255.
+      ValueError: a bad argument; the backbone does not take the images, or its
+        output has another shape; floats are not in 0..255.
 
     Reference: https://arxiv.org/abs/2004.11362, Sec. 3.1.
     """
@@ -92,11 +92,11 @@ class BackboneEncoder(base.Model):
         if preprocessing == "auto":
             rescaling = layers.kinds("Rescaling", "Normalization")
             rescales = any(
-                isinstance(x, rescaling) for x in layers.parts(backbone)
+                isinstance(layer, rescaling) for layer in layers.parts(backbone)
             )
             self._mode = "none" if rescales else "tf"
         self.takes_pixels = self._mode != "none" or any(
-            _divides_pixels(x) for x in layers.parts(backbone)
+            _divides_pixels(layer) for layer in layers.parts(backbone)
         )
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
@@ -116,18 +116,18 @@ class BackboneEncoder(base.Model):
             for layer in layers.parts(self.backbone):
                 if isinstance(layer, layers.kinds("BatchNormalization")):
                     layer.synchronized = True
-                    layer.fused = False  # the fused kernel cannot
+                    layer.fused = False  # the fused kernel has no sync
 
     def _features(self, shape: list[int | None]) -> object:
-        """What the backbone makes of images, as symbols."""
+        """The backbone's symbolic output, or its shape, for images."""
         inputs = getattr(self.backbone, "inputs", None) or ()
         if len(inputs) == 1 and inputs[0].shape.is_compatible_with(shape):
-            return self.backbone.output  # a graph of layers knows
+            return self.backbone.output  # of a functional model
         try:
             if hasattr(self.backbone, "network"):  # of Keras 3
                 self.backbone.build(shape)
                 return self.backbone.compute_output_shape(shape)
-            # A call, which builds a backbone that is not.
+            # The call also builds a backbone that is not built.
             return self.backbone(keras.Input(shape[1:]))
         except exceptions.Error:
             raise
@@ -151,18 +151,20 @@ class BackboneEncoder(base.Model):
             shape[-1],
         )
         x = tf.cast(self.preprocess(images), self.backbone.compute_dtype)
-        x = self.backbone(x, training=training)
-        return layers.representation(x, self.normalize)
+        features = self.backbone(x, training=training)  # [B, (H', W',) dim]
+        return layers.representation(features, self.normalize)
 
     def preprocess(self, images: tf.Tensor) -> tf.Tensor:
-        """Pixels in 0..255 to what the backbone takes, in float32."""
+        """Pixels in 0..255 to the backbone's input, in float32."""
         if self.takes_pixels:
             images = pixels.check(images)
         x = tf.cast(images, tf.float32)
         if self._mode == "none":
             return x
         if not isinstance(self._mode, str):
-            scale, offset = (tf.constant(part, x.dtype) for part in self._mode)
+            scale, offset = (
+                tf.constant(numbers, x.dtype) for numbers in self._mode
+            )
             return x * scale + offset
         return keras.applications.imagenet_utils.preprocess_input(
             x, data_format="channels_last", mode=self._mode
@@ -170,24 +172,25 @@ class BackboneEncoder(base.Model):
 
 
 def _scale_and_offset(pair: Sequence[object]) -> tuple:
-    """Both as numbers, or as tuples with one of each channel."""
+    """Scale and offset as numbers, or as tuples of a number per channel."""
     try:
-        arrays = [np.asarray(part, float) for part in pair]
+        arrays = [np.asarray(numbers, float) for numbers in pair]
     except (TypeError, ValueError):
         arrays = []
     exceptions.require(
-        len(arrays) == 2 and all(part.ndim <= 1 for part in arrays),
+        len(arrays) == 2 and all(array.ndim <= 1 for array in arrays),
         f"`preprocessing` must be one of {', '.join(_MODES)}, or a scale and "
         "an offset of pixels",
         pair,
     )
     return tuple(
-        tuple(part.tolist()) if part.ndim else float(part) for part in arrays
+        tuple(array.tolist()) if array.ndim else float(array)
+        for array in arrays
     )
 
 
 def of_keras_2(model: object) -> object:
-    """A network of Keras 3 as a `keras_3.Backbone`; anything else itself.
+    """Wraps a network of Keras 3 in a `keras_3.Backbone`; returns others as is.
 
     Raises:
       ValueError: Keras 3 computes by another library than TensorFlow.
@@ -200,7 +203,7 @@ def of_keras_2(model: object) -> object:
 
 
 def _divides_pixels(layer: tf.Module) -> bool:
-    """Whether a layer of a backbone shows that pixels in 0..255 go in."""
+    """Whether a layer's numbers show that it expects pixels in 0..255."""
     if isinstance(layer, layers.kinds("Rescaling")):
         return np.max(layer.scale) < 0.1
     mean = getattr(layer, "input_mean", None)  # of a Normalization
@@ -208,7 +211,7 @@ def _divides_pixels(layer: tf.Module) -> bool:
 
 
 def as_encoder(model: keras.Model) -> keras.Model:
-    """A Keras model that is no encoder as a `BackboneEncoder`; else itself.
+    """Wraps a Keras model in a `BackboneEncoder`, unless it is an encoder.
 
     Example:
       >>> from supcon_tf import models
@@ -219,14 +222,14 @@ def as_encoder(model: keras.Model) -> keras.Model:
       (True, True)
 
     Raises:
-      ValueError: it is a model of this package that has an encoder, or none; or
-        a network of Keras 3 that computes by another library than TensorFlow.
-      TypeError: it is of Keras 3, and no model.
+      ValueError: the model is one of this package and no encoder, or a network
+        of Keras 3 that computes by another library than TensorFlow.
+      TypeError: the object is of Keras 3, and no model.
     """
     model = of_keras_2(model)
     check_encoder(model)
-    plain = isinstance(model, keras.Model)
-    if plain and not hasattr(model, "representation_dim"):
+    is_model = isinstance(model, keras.Model)
+    if is_model and not hasattr(model, "representation_dim"):
         return BackboneEncoder(model)
     return model
 
@@ -234,16 +237,16 @@ def as_encoder(model: keras.Model) -> keras.Model:
 def check_encoder(model: keras.Model) -> None:
     """Raises ValueError for a model of this package that is no encoder.
 
-    What it puts out, such as logits, would be taken for representations. And
-    TypeError for one of Keras 3.
+    Its output, such as logits, would be taken for representations. A model of
+    Keras 3 raises TypeError.
     """
     keras_2.refuse_keras_3(encoder=model)
-    is_other = isinstance(model, base.Model) and not hasattr(
+    lacks_representation = isinstance(model, base.Model) and not hasattr(
         model, "representation_dim"
     )
     remedy = "; its `encoder` is one" if hasattr(model, "encoder") else ""
     exceptions.require(
-        not is_other,
+        not lacks_representation,
         "`encoder` must make representations",
         f"a {type(model).__name__}{remedy}",
     )

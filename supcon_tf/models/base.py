@@ -1,4 +1,4 @@
-"""The base class of all models: its configuration, weights from files."""
+"""The base class of all models: configuration, and weights from files."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from supcon_tf import exceptions, files, keras_2, pixels
 from supcon_tf.keras_2 import keras
 from supcon_tf.models import keras_data
 
-# A weight in Keras' own format, not one of what a compiled model has besides.
+# A weight of the model in a .weights.h5 file, not of its metrics or optimizer.
 _WEIGHT = re.compile(r"(?!metrics/|optimizer/).*\bvars/\d+")
 
 
 class Model(keras_data.EpochSteps, keras.Model):
-    """A Keras model with a configuration, whose weights are loaded or not.
+    """A Keras model with a configuration, which loads all weights or none.
 
-    The configuration holds every argument of the constructor, each of which
-    is kept as an attribute of its name. Keras' load_weights finds no weights
-    to fill before `build`, and of its formats some pass over what only the
-    model or only the file has: here that is an error.
+    The configuration holds every argument of the constructor: a subclass keeps
+    each as an attribute of its name. Keras' load_weights loads nothing before
+    `build`, and in some formats ignores weights that only the model or only the
+    file has: both are errors here.
     """
 
     def __init__(self, **kwargs: object) -> None:
@@ -32,20 +32,26 @@ class Model(keras_data.EpochSteps, keras.Model):
         super().__init__(**kwargs)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Keras' step that finds layers and weights, here those of Keras 2."""
+        """Keras' tracking of layers and weights; refuses those of Keras 3."""
         keras_2.refuse_keras_3(**{name: value})
         super().__setattr__(name, value)
 
     @classmethod
     def _arguments(cls) -> list[str]:
-        """Names of the constructor's arguments, but for those of Keras."""
-        makers = [c for c in cls.__mro__ if issubclass(c, Model) and c != Model]
-        names = {
+        """Names of the constructor's arguments, without those of Keras."""
+        classes = [
+            base
+            for base in cls.__mro__
+            if issubclass(base, Model) and base is not Model
+        ]
+        names = {  # a dictionary, which keeps each name once and in order
             name: None
-            for maker in reversed(makers)
-            for name in inspect.signature(maker.__init__).parameters
+            for base in reversed(classes)
+            for name in inspect.signature(base.__init__).parameters
         }
-        return [n for n in names if n not in ("self", "name", "kwargs")]
+        return [
+            name for name in names if name not in ("self", "name", "kwargs")
+        ]
 
     def build(self, input_shape: tf.TensorShape) -> None:
         if not self.built:
@@ -72,33 +78,34 @@ class Model(keras_data.EpochSteps, keras.Model):
         """Keras' step around `call`.
 
         Raises:
-          TypeError: it is part of a model of Keras 3, which does not see the
-            weights of this one: they would not train.
+          TypeError: this model is part of a model of Keras 3, which does not
+            see its weights: they would not train.
         """
         keras_2.refuse_keras_3(inputs=inputs)
         if kwargs.get("training") is not False:
             in_inference = ", or called with training=False"
-            place = "keras.src.layers.layer"
-            keras_2.refuse_caller(self, place, unless=in_inference)
-        inputs = self._of_known_shape(inputs)
+            caller = "keras.src.layers.layer"
+            keras_2.refuse_caller(self, caller, unless=in_inference)
+        inputs = self._ensure_built_shape(inputs)
         shape = getattr(inputs, "shape", None)
         if shape is not None and tf.TensorShape(shape).rank is not None:
             self._check_shape(tf.TensorShape(shape))
         return super().__call__(inputs, *args, **kwargs)
 
-    def _of_known_shape(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Inputs with the views and channels that the model was built for.
+    def _ensure_built_shape(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Gives inputs the static views and channels of the built model.
 
-        Keras hides the shape of what a generator yields.
+        Keras hides the shape of a generator's batches.
         """
         if not self.built or not tf.is_tensor(inputs):
             return inputs
-        known = tf.TensorShape(self._build_input_shape)
+        built_shape = tf.TensorShape(self._build_input_shape)
         rank = inputs.shape.rank
-        if rank not in (4, 5) or rank != known.rank or inputs.shape[-1]:
+        if rank not in (4, 5) or rank != built_shape.rank or inputs.shape[-1]:
             return inputs
-        sides = known[:-3].as_list() + [None, None, known[-1]]
-        return tf.ensure_shape(inputs, [None, *sides[1:]])
+        # [B, H, W, C] or [B, V, H, W, C]: B, H and W may differ from the build.
+        sizes = built_shape[:-3].as_list() + [None, None, built_shape[-1]]
+        return tf.ensure_shape(inputs, [None, *sizes[1:]])
 
     def compile(
         self,
@@ -108,11 +115,15 @@ class Model(keras_data.EpochSteps, keras.Model):
         *args: object,
         **kwargs: object,
     ) -> None:
-        """Keras' compile; TypeError for what is of Keras 3."""
-        given = {"optimizer": optimizer, "loss": loss, "metrics": metrics}
-        keras_2.refuse_keras_3(**given, **kwargs)
-        if not any(hasattr(x, "network_layers") for x in self.submodules):
-            keras_2.warn_of_policy()  # which a network of Keras 3 may have
+        """Keras' compile; TypeError for arguments of Keras 3."""
+        keras_2.refuse_keras_3(
+            optimizer=optimizer, loss=loss, metrics=metrics, **kwargs
+        )
+        # A policy of Keras 3 is right for a network of Keras 3.
+        if not any(
+            hasattr(module, "network_layers") for module in self.submodules
+        ):
+            keras_2.warn_of_policy()
         super().compile(optimizer, loss, metrics, *args, **kwargs)
 
     def fit(
@@ -122,59 +133,60 @@ class Model(keras_data.EpochSteps, keras.Model):
         validation_data: object = None,
         **kwargs: object,
     ) -> keras.callbacks.History:
-        """Keras' fit; the shape of inputs is looked at before it traces.
+        """Keras' fit, which checks the shape of inputs before it traces.
 
         Endless views that tell their epochs, as those of `data.make_views`,
-        need no steps, for training or validation. Where this model was fitted
-        to the same dataset before, or begins at a later epoch, they go on.
+        need no steps, for training or validation. They go on where this model
+        was fitted to the same dataset before, or begins at a later epoch.
 
         Raises:
-          ValueError: the inputs have another shape, or an encoder is given
-            images that are not in 0..255; of a dataset the latter is
-            tf.errors.InvalidArgumentError.
+          ValueError: the inputs have another shape, or images for an encoder
+            are not in 0..255 (tf.errors.InvalidArgumentError for images of a
+            dataset).
           TypeError: data or a callback are of Keras 3.
         """
         _check_callbacks(kwargs.get("callbacks"))
         keras_2.refuse_keras_3(validation_data=validation_data)
-        x = self._built_for(x)
+        x = self._build_for(x)
         return super().fit(x, *args, validation_data=validation_data, **kwargs)
 
     def evaluate(
         self, x: object = None, *args: object, **kwargs: object
     ) -> object:
-        """Keras' evaluate; raises as `fit`. Of endless views an epoch."""
+        """Keras' evaluate; raises as `fit`. Endless views give an epoch."""
         _check_callbacks(kwargs.get("callbacks"))
-        return super().evaluate(self._built_for(x), *args, **kwargs)
+        return super().evaluate(self._build_for(x), *args, **kwargs)
 
     def predict(self, x: object, *args: object, **kwargs: object) -> object:
-        """Keras' predict; raises as `fit`. Of endless views an epoch."""
+        """Keras' predict; raises as `fit`. Endless views give an epoch."""
         _check_callbacks(kwargs.get("callbacks"))
-        return super().predict(self._built_for(x), *args, **kwargs)
+        return super().predict(self._build_for(x), *args, **kwargs)
 
-    def _built_for(self, x: object) -> object:
-        """What `fit` is given, once the model is built for what it yields.
+    def _build_for(self, data: object) -> object:
+        """Builds the model for the inputs of `fit`; returns all data, unread.
 
-        Before anything is traced: an error there would leave a step that no
-        other data could train.
+        An error in tracing would leave a step that no other data could train:
+        so shapes are checked first.
         """
-        keras_2.refuse_keras_3(x=x)
-        first, x = keras_data.first_of(x, self.built)
-        shape = keras_data.shape_of(first, is_batch=first is not x)
+        keras_2.refuse_keras_3(x=data)
+        first, data = keras_data.first_of(data, self.built)
+        shape = keras_data.shape_of(first, is_batch=first is not data)
         if shape is None or (self.built and shape[-1] is None):
-            return x
+            return data
         self._check_shape(shape)
         if not self.built:
             with self.distribute_strategy.scope():
                 self.build(shape)
-        return x
+        return data
 
     def _check_shape(self, shape: tf.TensorShape) -> None:
         """Raises ValueError for inputs of another rank than `call` takes."""
 
-    def _checked(self, x: object) -> object:
+    def _check_data(self, data: object) -> object:
+        """Data whose images are checked to be in 0..255, for an encoder."""
         encoder = getattr(self, "encoder", self)
         takes_pixels = getattr(encoder, "takes_pixels", False)
-        return pixels.checked(x) if takes_pixels else x
+        return pixels.checked(data) if takes_pixels else data
 
     def save(
         self,
@@ -182,7 +194,7 @@ class Model(keras_data.EpochSteps, keras.Model):
         *args: object,
         **kwargs: object,
     ) -> None:
-        """Keras' save; ValueError for HDF5, which has no such models."""
+        """Keras' save; ValueError for HDF5, which cannot hold these models."""
         _check_format(filepath)
         super().save(filepath, *args, **kwargs)
 
@@ -193,14 +205,14 @@ class Model(keras_data.EpochSteps, keras.Model):
             value = getattr(self, name)
             if isinstance(value, tf.Module):
                 value = keras.saving.serialize_keras_object(value)
-                # With it a newer Keras builds the part at once, under other
-                # names than those that it has in this model.
+                # With a build_config, a newer Keras builds the part at once,
+                # under other names than those that it has in this model.
                 value.pop("build_config", None)
             config[name] = list(value) if isinstance(value, tuple) else value
         return config
 
     def compile_from_config(self, config: dict[str, object]) -> None:
-        """Keras' step of load_model, which passes over a `compile` of ours."""
+        """Keras' step of load_model, which skips classes with a `compile`."""
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.built:
             self.optimizer.build(self.trainable_variables)
@@ -221,7 +233,7 @@ class Model(keras_data.EpochSteps, keras.Model):
         """Keras' load_weights.
 
         Raises:
-          ValueError: the model is not built, or the file is not of its weights.
+          ValueError: the model is not built, or the file has other weights.
         """
         exceptions.require(
             self.built,
@@ -237,10 +249,12 @@ class Model(keras_data.EpochSteps, keras.Model):
         prefix = filepath
         if tf.saved_model.contains_saved_model(prefix):
             prefix = os.path.join(prefix, "variables", "variables")
-        # The status has asserts too, but they want the optimizer's state.
+        # The asserts of `status` would also require the optimizer's state.
         view = tf.train.CheckpointView(prefix)
-        known = {id(trackable) for trackable in view.match(self).values()}
-        missing = [x.name for x in self.weights if id(x) not in known]
+        saved = {id(trackable) for trackable in view.match(self).values()}
+        missing = [
+            weight.name for weight in self.weights if id(weight) not in saved
+        ]
         if missing:
             raise exceptions.InvalidValue(
                 f"`filepath` must have all weights of `{type(self).__name__}`, "
@@ -252,25 +266,29 @@ class Model(keras_data.EpochSteps, keras.Model):
         """Keras' step on its way through .weights.h5 and .keras files.
 
         Raises:
-          ValueError: the file has more or fewer weights below this model.
+          ValueError: the file has more or fewer weights than this model.
         """
-        # A group of the file, {} without one.
-        saved = count_weights(store.parent) if hasattr(store, "parent") else 0
-        parts = [x for x in self.submodules if hasattr(x, "weights")]
-        own = len({id(weight) for part in parts for weight in part.weights})
+        # `store` is a group of the file, or {} where the file has no group.
+        num_saved = 0
+        if hasattr(store, "parent"):
+            num_saved = count_weights(store.parent)
+        layers = [part for part in self.submodules if hasattr(part, "weights")]
+        weight_ids = {
+            id(weight) for layer in layers for weight in layer.weights
+        }
         exceptions.require(
-            saved == own,
-            f"`filepath` must have the {own} weights of "
+            num_saved == len(weight_ids),
+            f"`filepath` must have the {len(weight_ids)} weights of "
             f"`{type(self).__name__}`",
-            saved,
+            num_saved,
         )
         super().load_own_variables(store)
 
 
 def _check_callbacks(callbacks: object) -> None:
-    """Raises ValueError for what could not be saved after the first epoch.
+    """Raises ValueError for a ModelCheckpoint that Keras could not save.
 
-    And TypeError for what is of Keras 3.
+    Callbacks of Keras 3 raise TypeError.
     """
     keras_2.refuse_keras_3(callbacks=callbacks)
     for callback in tf.nest.flatten(callbacks):
@@ -297,5 +315,5 @@ def count_weights(group: h5py.Group) -> int:
 
 
 def is_weight(name: str) -> bool:
-    """Whether a name in a .weights.h5 file is that of a weight of the model."""
+    """Whether a name in a .weights.h5 file names a weight of the model."""
     return _WEIGHT.fullmatch(name) is not None

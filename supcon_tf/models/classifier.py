@@ -1,4 +1,4 @@
-"""The classifiers: of the one-stage baselines, and of stage 2."""
+"""The classifiers of the one-stage baselines and of stage 2."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OF_NO_VIEWS = (
 )
 
 
-class _OnEncoder(base.Model):
+class _EncoderClassifier(base.Model):
     """An encoder with a linear classifier on top."""
 
     def __init__(
@@ -43,18 +43,18 @@ class _OnEncoder(base.Model):
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
 def accuracy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Whether each view [B, V] is predicted right, 0 or 1: a metric of Keras.
+    """Keras' metric: 1 where a view [B, V] is predicted right, else 0.
 
-    Labels are [B] or [B, 1] integers, or [B, classes] shares of them.
+    Labels are [B] or [B, 1] integers, or [B, classes] shares of classes.
     """
     if labels.shape.rank == 2 and labels.shape[1] != 1:
         labels = tf.argmax(labels, axis=1)
-    labels = tf.cast(tf.reshape(labels, [-1, 1]), tf.int64)
+    labels = tf.cast(tf.reshape(labels, [-1, 1]), tf.int64)  # [B, 1]
     return tf.cast(tf.argmax(logits, axis=2) == labels, tf.float32)
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
-class ClassifierModel(_OnEncoder):
+class ClassifierModel(_EncoderClassifier):
     """Encoder and linear classifier, trained together on every view.
 
     The cross-entropy baseline of the paper and its max-margin variant. Views
@@ -66,8 +66,8 @@ class ClassifierModel(_OnEncoder):
         becomes a `BackboneEncoder`.
       num_classes: number of classes, at least 2.
       cosine: logits are cosines between representation and the weights of a
-        class, without bias, as `MaxMarginLoss` takes them; both sides are
-        normalised here.
+        class, without bias, as `MaxMarginLoss` takes them; the layer normalises
+        both.
       name: first part of the variables' names; `**kwargs` are Keras' too.
 
     Example:
@@ -103,7 +103,7 @@ class ClassifierModel(_OnEncoder):
         metrics: object = None,
         **kwargs: object,
     ) -> None:
-        """Keras' compile; "accuracy" is that of every view.
+        """Keras' compile; "accuracy" is the accuracy of all views.
 
         Raises:
           ValueError: the loss is one of Keras' of classes, which knows no
@@ -116,7 +116,10 @@ class ClassifierModel(_OnEncoder):
             loss if isinstance(loss, str) else type(loss).__name__,
         )
         metrics = tf.nest.map_structure(
-            lambda x: accuracy if x in ("accuracy", "acc") else x, metrics
+            lambda metric: accuracy
+            if metric in ("accuracy", "acc")
+            else metric,
+            metrics,
         )
         super().compile(optimizer, loss, metrics, **kwargs)
 
@@ -130,20 +133,21 @@ class ClassifierModel(_OnEncoder):
     def call(self, views: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """[B, V, H, W, 3] uint8, or float in 0..255, to [B, V, classes]."""
 
-        def rows_of(images: tf.Tensor) -> list[tf.Tensor]:
+        def classify(images: tf.Tensor) -> list[tf.Tensor]:
+            """[B * V, H, W, 3] to [B * V, classes]."""
             return [self.classifier(self.encoder(images, training=training))]
 
-        return layers.each_view(rows_of, views, self.encoder)[0]
+        return layers.each_view(classify, views, self.encoder)[0]
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
-class LinearClassifier(_OnEncoder):
+class LinearClassifier(_EncoderClassifier):
     """The linear classifier of stage 2 on a frozen encoder.
 
-    Always calls `encoder` in inference mode under a stop-gradient, and counts
-    its weights among those that do not train: none of its weights or BN
-    statistics changes in `fit`. The encoder's own `trainable` stays as it is,
-    so that a model that shares the encoder can go on training it.
+    The model calls `encoder` in inference mode under a stop-gradient and counts
+    the encoder's weights as not trainable: `fit` changes none of them, nor BN
+    statistics. The encoder's `trainable` stays as it is, so that another model
+    can go on training the encoder.
 
     Args:
       encoder: images to representations; see `Encoder`. Any other Keras model
@@ -177,21 +181,21 @@ class LinearClassifier(_OnEncoder):
 
     @property
     def trainable_weights(self) -> list[tf.Variable]:
-        """What the optimizer updates: nothing of the encoder."""
+        """The weights of the classifier, which alone train."""
         return self.classifier.trainable_weights if self.trainable else []
 
     @property
     def non_trainable_weights(self) -> list[tf.Variable]:
-        """The rest, all of the encoder."""
-        training = {id(weight) for weight in self.trainable_weights}
+        """All other weights, those of the encoder."""
+        trainable_ids = {id(weight) for weight in self.trainable_weights}
         parts = self.encoder, self.classifier
         weights = [weight for part in parts for weight in part.weights]
-        return [weight for weight in weights if id(weight) not in training]
+        return [w for w in weights if id(w) not in trainable_ids]
 
     def _check_shape(self, shape: tf.TensorShape) -> None:
         self.encoder._check_shape(shape)
 
     def call(self, images: tf.Tensor) -> tf.Tensor:
-        """What `encoder` takes, [B, H, W, 3], to [B, classes] float32."""
-        representations = self.encoder(images, training=False)
+        """The encoder's input, as [B, H, W, 3], to [B, classes] float32."""
+        representations = self.encoder(images, training=False)  # [B, dim]
         return self.classifier(tf.stop_gradient(representations))

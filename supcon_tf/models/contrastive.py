@@ -1,4 +1,7 @@
-"""The model of stage 1: views to projections."""
+"""The model of stage 1: views to projections.
+
+Letters in the shapes: B batch, V views.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +24,20 @@ class SupConModel(base.Model):
     one BN pass, and unfolded after the head. Training is `compile` with a loss
     on the projections, then `fit`.
 
-    A classifier on the representation learns beside the projections from the
-    cross-entropy of every view, of integer labels, or of soft ones, floats
-    [batch, classes] whose rows sum to 1: behind a stopped gradient, which
-    leaves the encoder as it would be without, or jointly, minimising
-    (1 - classifier_weight) * loss + classifier_weight * cross-entropy. `fit`
-    and `evaluate` then report `classifier_loss` and `classifier_accuracy`, to
-    which a soft label adds its share of the predicted class; `loss` remains
-    that of the projections.
+    A classifier on the representation learns beside the projections, from the
+    cross-entropy of every view with integer labels, or with soft labels, floats
+    [batch, classes] whose rows sum to 1. It learns behind a stopped gradient,
+    which leaves the encoder as it would be without a classifier, or jointly:
+
+      (1 - classifier_weight) * loss + classifier_weight * cross-entropy
+
+    `fit` and `evaluate` then report `classifier_loss` and
+    `classifier_accuracy`, to which a soft label adds its share of the predicted
+    class; `loss` remains the loss of the projections.
 
     With gradient caching the batch passes the encoder in chunks, in the memory
-    of one chunk: see `gradient_cache`. The loss is that of the whole batch;
-    BN takes its statistics from a chunk.
+    of one chunk: see `gradient_cache`. The loss is that of the whole batch, BN
+    statistics are those of a chunk.
 
     Args:
       encoder: images to representations; see `Encoder`. Any other Keras model
@@ -41,14 +46,14 @@ class SupConModel(base.Model):
       classifier: layer from representations to float32 logits, or None.
       classifier_weight: lambda of joint training, between 0 and 1; None for a
         classifier that does not train the encoder.
-      gradient_cache_chunks: chunks of a training batch, which divide the batch
-        of a replica; 1 for none.
-      multi_label: labels are [batch, classes] 0 or 1, several of a sample, and
-        the classifier takes each for itself.
-      centres: a `ClassCentres` that the loss shares; None for none.
-      logit_offsets: [classes] numbers that the cross-entropy alone adds to the
-        logits, but for `multi_label`: t log pi of class shares pi, for long
-        tails (logit adjustment); empty for none.
+      gradient_cache_chunks: number of chunks of a training batch, which divides
+        the batch of a replica; 1 for no gradient caching.
+      multi_label: labels are [batch, classes] 0 or 1, where a sample may have
+        several, and the classifier decides on each class by itself.
+      centres: a `ClassCentres` that the loss shares; None without centres.
+      logit_offsets: [classes] numbers that the cross-entropy adds to the
+        logits, except with `multi_label`: t log pi for class shares pi, for
+        long tails (logit adjustment); empty for no offsets.
       name: of the model; `**kwargs` are Keras' too.
 
     Example:
@@ -106,12 +111,16 @@ class SupConModel(base.Model):
         self.multi_label = multi_label
         self.centres = centres
         self.logit_offsets = logit_offsets
-        # In a namespace, for Keras would count attributes as weights.
-        self._figures = types.SimpleNamespace()
+        # In a namespace: Keras counts the variables of metrics that are
+        # attributes among the weights of the model.
+        self._classifier_metrics = types.SimpleNamespace()
         if classifier is not None:
-            self._figures.loss = keras.metrics.Mean("classifier_loss")
-            accuracy = keras.metrics.Mean("classifier_accuracy")
-            self._figures.accuracy = accuracy
+            self._classifier_metrics.loss = keras.metrics.Mean(
+                "classifier_loss"
+            )
+            self._classifier_metrics.accuracy = keras.metrics.Mean(
+                "classifier_accuracy"
+            )
 
     def compile(
         self,
@@ -125,7 +134,11 @@ class SupConModel(base.Model):
         Raises:
           ValueError: a metric is a name, such as "accuracy".
         """
-        names = [x for x in tf.nest.flatten(metrics) if isinstance(x, str)]
+        names = [
+            metric
+            for metric in tf.nest.flatten(metrics)
+            if isinstance(metric, str)
+        ]
         exceptions.require(
             not names,
             "`metrics` must be of projections, as losses.ContrastiveAccuracy() "
@@ -145,9 +158,12 @@ class SupConModel(base.Model):
         if self.gradient_cache_chunks > 1:
             gradient_cache.check_cacheable(self)
         in_loop = self.gradient_cache_chunks > 1 and layers.spans_replicas(self)
-        synced = [getattr(x, "synchronized", False) for x in layers.parts(self)]
+        has_synchronized_bn = any(
+            getattr(layer, "synchronized", False)
+            for layer in layers.parts(self)
+        )
         exceptions.require(
-            not (in_loop and any(synced)),
+            not (in_loop and has_synchronized_bn),
             "`synchronized_bn` must be False with `gradient_cache_chunks` on "
             "several replicas: MirroredStrategy cannot synchronize in a loop",
             True,
@@ -164,94 +180,100 @@ class SupConModel(base.Model):
         self, views: tf.Tensor, training: bool | None
     ) -> list[tf.Tensor]:
         """Projections and, with a classifier, logits, [B, V, ...] each."""
-        rows_of = functools.partial(self._rows, training=training)
+        forward = functools.partial(self._forward_images, training=training)
         if self.gradient_cache_chunks == 1 or not training:
-            return layers.each_view(rows_of, views, self.encoder)
+            return layers.each_view(forward, views, self.encoder)
         dims = [self.projection_head.output_dim]
         if self.classifier is not None:
             shape = (None, self.encoder.representation_dim)
             dims.append(self.classifier.compute_output_shape(shape)[-1])
-        return self._in_chunks(rows_of, views, dims)
+        return self._forward_in_chunks(forward, views, dims)
 
-    def _in_chunks(
-        self, rows_of: gradient_cache.Forward, views: tf.Tensor, dims: list[int]
+    def _forward_in_chunks(
+        self,
+        forward_images: gradient_cache.Forward,
+        views: tf.Tensor,
+        dims: list[int],
     ) -> list[tf.Tensor]:
-        """`layers.each_view`, tensors [B, V, dim] of these dims."""
-        forward = functools.partial(
-            layers.each_view, rows_of, encoder=self.encoder
+        """`layers.each_view` chunk by chunk, to tensors [B, V, dim]."""
+        forward_views = functools.partial(
+            layers.each_view, forward_images, encoder=self.encoder
         )
         if self.gradient_cache_chunks == 1:
-            return forward(views)
-        rows = [(views.shape[1], dim) for dim in dims]
+            return forward_views(views)
+        row_shapes = [(views.shape[1], dim) for dim in dims]
         return gradient_cache.forward_in_chunks(
-            forward, views, self.gradient_cache_chunks, rows, self
+            forward_views, views, self.gradient_cache_chunks, row_shapes, self
         )
 
-    def _rows(
+    def _forward_images(
         self, images: tf.Tensor, training: bool | None
     ) -> list[tf.Tensor]:
         """Projections and, with a classifier, logits, [B*V, ...] each."""
         representations = self.encoder(images, training=training)
-        rows = [self.projection_head(representations, training=training)]
+        outputs = [self.projection_head(representations, training=training)]
         if self.classifier is not None:
             if self.classifier_weight is None:
                 representations = tf.stop_gradient(representations)
-            rows.append(self.classifier(representations))
-        return rows
+            outputs.append(self.classifier(representations))
+        return outputs
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
-        """Keras' metrics, and those of the classifier; reset every epoch."""
-        return [*super().metrics, *vars(self._figures).values()]
+        """Keras' metrics and the classifier's, which are reset every epoch."""
+        return [*super().metrics, *vars(self._classifier_metrics).values()]
 
     def train_step(self, data: tuple) -> dict[str, tf.Tensor]:
         if self.classifier is None:
             return super().train_step(data)
         with tf.GradientTape() as tape:
-            loss, measured = self._both_losses(data, training=True)
+            loss, arguments = self._joint_loss(data, training=True)
         self.optimizer.minimize(loss, self.trainable_variables, tape=tape)
-        return self.compute_metrics(*measured)
+        return self.compute_metrics(*arguments)
 
     def test_step(self, data: tuple) -> dict[str, tf.Tensor]:
         if self.classifier is None:
             return super().test_step(data)
-        _, measured = self._both_losses(data, training=False)
-        return self.compute_metrics(*measured)
+        _, arguments = self._joint_loss(data, training=False)
+        return self.compute_metrics(*arguments)
 
-    def _both_losses(
+    def _joint_loss(
         self, data: tuple, training: bool
     ) -> tuple[tf.Tensor, tuple[tf.Tensor | None, ...]]:
-        """What is minimised, as Keras scales it for replicas.
+        """The objective, scaled for replicas as Keras does; inputs of metrics.
 
-        And what Keras' metrics take: views, labels, projections, weights.
+        These inputs are views, labels, projections and weights.
         """
         views, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
-        if not self.built:  # as no `call` does it, outside of the graph
+        if not self.built:  # no `call` builds it; outside of the graph
             with tf.init_scope():
                 self.build(views.shape)
-        projections, logits = self._outputs(views, training)
-        measured = views, labels, projections, weights
-        loss = self.compute_loss(*measured)
+        projections, logits = self._outputs(views, training)  # [B, V, ...]
+        arguments = views, labels, projections, weights
+        loss = self.compute_loss(*arguments)
         losses, accuracies = self._classifier_losses(labels, logits)
         batch = tf.shape(logits)[0]
         if weights is not None:
             weights = tf.reshape(weights, [batch, 1])
             losses *= tf.cast(weights, losses.dtype)
         cross_entropy = tf.reduce_mean(losses)
-        self._figures.loss.update_state(cross_entropy, sample_weight=batch)
-        self._figures.accuracy.update_state(tf.cast(accuracies, tf.float32))
+        metrics = self._classifier_metrics
+        metrics.loss.update_state(cross_entropy, sample_weight=batch)
+        metrics.accuracy.update_state(tf.cast(accuracies, tf.float32))
+        # Gradients are summed over replicas, so each contributes its share.
         cross_entropy /= tf.distribute.get_strategy().num_replicas_in_sync
         if self.classifier_weight is None:
-            return loss + cross_entropy, measured
+            return loss + cross_entropy, arguments
         share = self.classifier_weight
-        return (1 - share) * loss + share * cross_entropy, measured
+        return (1 - share) * loss + share * cross_entropy, arguments
 
     def _classifier_losses(
         self, labels: tf.Tensor | None, logits: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Cross-entropies [B, V], and whether, or how far, decisions are right.
+        """Cross-entropies [B, V], and accuracies of the decisions.
 
-        The latter is [B, V], or [B, V, classes] of several labels.
+        Accuracies are bool, or shares of a soft label, of shape [B, V], or
+        [B, V, classes] with `multi_label`.
         """
         shape = tf.TensorShape(None) if labels is None else labels.shape
         batch, num_views, classes = tf.unstack(tf.shape(logits))
@@ -262,15 +284,15 @@ class SupConModel(base.Model):
                 "`multi_label`",
                 f"shape {shape}",
             )
-            labels = tf.cast(labels[:, tf.newaxis], logits.dtype)
+            labels = tf.cast(labels[:, tf.newaxis], logits.dtype)  # [B, 1, .]
             labels = tf.broadcast_to(labels, [batch, num_views, classes])
             losses = tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
             return tf.reduce_sum(losses, axis=2), (logits >= 0) == (labels > 0)
-        predicted = tf.argmax(logits, axis=2, output_type=tf.int64)
+        predicted = tf.argmax(logits, axis=2, output_type=tf.int64)  # [B, V]
         logits += tf.constant(self.logit_offsets or 0.0, logits.dtype)
         is_matrix = shape.rank == 2 and shape[1] == logits.shape[2]
         if is_matrix and labels.dtype.is_floating:
-            shares = _per_view(labels, num_views)
+            shares = _repeat_soft_labels(labels, num_views)
             losses = tf.nn.softmax_cross_entropy_with_logits(shares, logits)
             return losses, tf.gather(shares, predicted, batch_dims=2)
         exceptions.require(
@@ -280,15 +302,17 @@ class SupConModel(base.Model):
             f"shape {None if labels is None else shape}",
         )
         labels = tf.reshape(labels, [-1, 1])
-        labels = tf.broadcast_to(labels, [batch, num_views])
+        labels = tf.broadcast_to(labels, [batch, num_views])  # [B, V]
         losses = keras.losses.sparse_categorical_crossentropy(
             labels, logits, from_logits=True
         )
         return losses, predicted == tf.cast(labels, tf.int64)
 
 
-def _per_view(labels: tf.Tensor, num_views: int | tf.Tensor) -> tf.Tensor:
-    """Soft labels [B, classes], which are checked, as [B, V, classes]."""
+def _repeat_soft_labels(
+    labels: tf.Tensor, num_views: int | tf.Tensor
+) -> tf.Tensor:
+    """Checks soft labels [B, classes] and repeats them to [B, V, classes]."""
     labels = tf.cast(labels, tf.float32)
     tf.debugging.assert_less(
         tf.abs(tf.reduce_sum(labels, axis=1) - 1.0),

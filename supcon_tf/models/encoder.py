@@ -16,7 +16,7 @@ _VGGS = {f"vgg{depth}": depth for depth in vgg.CONVS_PER_STAGE}
 
 
 def usual_stem(side: int) -> str:
-    """The stem for images of so many pixels; large ones need strides."""
+    """The stem for images of `side` pixels; large images need strides."""
     return "cifar" if side <= 64 else "imagenet"
 
 
@@ -24,7 +24,7 @@ def usual_stem(side: int) -> str:
 class Encoder(base.Model):
     """Enc of Sec. 3.1: r = Enc(x), normalised to the unit sphere.
 
-    Image normalisation is part of the graph, so that a SavedModel carries it.
+    The graph normalises images itself, so that a SavedModel does so too.
     Pooling, norm and output are float32 under every precision policy.
 
     Args:
@@ -34,8 +34,8 @@ class Encoder(base.Model):
         images up to 64 pixels, else "imagenet". VGG has one stem, "auto".
       width: multiplier of all channels, positive.
       image_mean: mean per channel, of pixels in 0..1; three equal numbers
-        stand for any number of channels. (0, 0, 0), and an `image_std` of
-        (1 / 255,) * 3, are for images that are normalised already.
+        stand for any number of channels. For images that are normalised
+        already, (0, 0, 0) with an `image_std` of (1 / 255,) * 3.
       image_std: standard deviation per channel, likewise.
       normalize: put out r / ||r|| as in the paper, not the pooled activations.
       synchronized_bn: BN statistics over all replicas of the strategy. Without
@@ -50,8 +50,8 @@ class Encoder(base.Model):
       representation_dim: int, times width: 256 for vgg8, 512 for vgg16 and
         ResNets below depth 50, else 2048.
       resolved_stem: "cifar" or "imagenet" once built; None before, and for VGG.
-      takes_pixels: whether floats of another range than 0..255 are refused:
-        not for images that are normalised already.
+      takes_pixels: whether floats of another range than 0..255 are refused,
+        as they are unless images are normalised already.
 
     Example:
       >>> import numpy as np
@@ -62,8 +62,8 @@ class Encoder(base.Model):
 
     Raises:
       ValueError: a bad argument; images that are not [batch, height, width, C],
-        or floats that are not in 0..255; stem "auto" where the size of the
-        images is not known.
+        or floats that are not in 0..255; stem "auto" for images of unknown
+        size.
 
     Reference: https://arxiv.org/abs/2004.11362, Sec. 3.1.
     """
@@ -86,8 +86,8 @@ class Encoder(base.Model):
         # Keras' autocast would round float pixels to the compute dtype before
         # they are normalised.
         super().__init__(name=name, autocast=False, **kwargs)
-        known = [*_RESNETS, *_VGGS]
-        exceptions.require_one_of(known, "architecture", architecture)
+        architectures = [*_RESNETS, *_VGGS]
+        exceptions.require_one_of(architectures, "architecture", architecture)
         exceptions.require(
             architecture in _RESNETS or stem == "auto",
             "`stem` must be 'auto' for VGG",
@@ -123,8 +123,8 @@ class Encoder(base.Model):
             if architecture in _RESNETS
             else vgg.output_filters(_VGGS[architecture], width)
         )
-        # A deviation of a level of pixels or so leaves what is normalised as
-        # it is.
+        # A deviation of about one pixel level means images that are normalised
+        # already.
         self.takes_pixels = 255 * max(image_std) > 2
         self.resolved_stem: str | None = None
         self.stack: keras.layers.Layer | None = None
@@ -191,5 +191,7 @@ class Encoder(base.Model):
             for values in (self.image_mean, self.image_std)
         )
         x = (x - mean) / std
-        x = self.stack(tf.cast(x, self.compute_dtype), training=training)
+        x = self.stack(  # [B, H / s, W / s, dim]
+            tf.cast(x, self.compute_dtype), training=training
+        )
         return layers.representation(x, self.normalize)

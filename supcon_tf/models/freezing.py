@@ -1,4 +1,4 @@
-"""Which layers of an encoder train, and how fast: fine-tuning."""
+"""Fine-tuning: which layers of an encoder train, and how fast."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from supcon_tf import exceptions
 from supcon_tf.keras_2 import keras
 from supcon_tf.models import layers
 
-# Layers with weights that no gradient moves: in inference mode nothing does.
+# Layers whose statistics no gradient moves, and nothing in inference mode.
 _WITH_STATISTICS = "BatchNormalization", "Normalization"
 
 
 def ordered_layers(encoder: keras.Model) -> list[keras.layers.Layer]:
     """The layers with weights, from the input on.
 
-    Those of an `Encoder` are its stem and its blocks, or convolutions; of a
-    `TextEncoder` the embeddings and the blocks; of any other model Keras'
-    `layers`, models among them taken apart, and of Keras 3 layers that are
-    stacks of blocks, as in a vision transformer.
+    An `Encoder` has its stem and its blocks, or convolutions; a `TextEncoder`
+    its embeddings and blocks; any other model has Keras' `layers`, where models
+    are taken apart, and in Keras 3 layers that are stacks of blocks, as in a
+    vision transformer.
 
     Example:
       >>> import supcon_tf
@@ -33,17 +33,18 @@ def ordered_layers(encoder: keras.Model) -> list[keras.layers.Layer]:
     chain = getattr(getattr(encoder, "stack", encoder), "chain", None)
     if chain is not None:
         return chain
-    return list(_with_weights(getattr(encoder, "backbone", encoder)))
+    return list(_weighted_layers(getattr(encoder, "backbone", encoder)))
 
 
-def _with_weights(
+def _weighted_layers(
     layer: keras.layers.Layer,
 ) -> Iterator[keras.layers.Layer]:
+    """The layers of a model that have weights, or a layer with weights."""
     if hasattr(layer, "chain"):  # a network of Keras 3
         yield from layer.chain
     elif isinstance(layer, keras.Model):
         for part in layer.layers:
-            yield from _with_weights(part)
+            yield from _weighted_layers(part)
     elif layer.weights:
         yield layer
 
@@ -55,14 +56,14 @@ def freeze(
 ) -> None:
     """Keeps layers of a built encoder as they are, before `compile`.
 
-    Their weights have no gradient, and batch norm among them runs in inference
-    mode: by the statistics that it has.
+    Frozen weights have no gradient, and frozen batch norm runs in inference
+    mode, by its present statistics.
 
     Args:
       encoder: images to representations.
-      prefixes: layers whose name begins with one of them: see
-        `ordered_layers`.
-      batch_norm: all batch norm.
+      prefixes: a layer of `ordered_layers` is frozen if its name begins with a
+        prefix.
+      batch_norm: whether all batch norm is frozen.
 
     Example:
       >>> import supcon_tf
@@ -70,7 +71,8 @@ def freeze(
       >>> encoder = supcon_tf.Encoder("vgg8", width=0.25)
       >>> encoder.build((None, 32, 32, 3))
       >>> models.freeze(encoder, ["stage0", "stage1"])
-      >>> [x.name for x in models.ordered_layers(encoder) if x.trainable]
+      >>> chain = models.ordered_layers(encoder)
+      >>> [layer.name for layer in chain if layer.trainable]
       ['stage2_conv0', 'stage2_conv1', 'stage2_conv2', 'stage2_conv3']
 
     Raises:
@@ -104,51 +106,58 @@ def _check_statistics(chain: Sequence[keras.layers.Layer]) -> None:
     batch_norm = layers.kinds("BatchNormalization")
     for layer in chain:
         if isinstance(layer, batch_norm) and layer.trainable:
-            frozen = [x for x in _layers_before(layer) if not x.trainable]
-            if any(before.weights for before in frozen):
+            frozen = [
+                source
+                for source in _input_layers(layer)
+                if not source.trainable
+            ]
+            if any(source.weights for source in frozen):
                 raise exceptions.InvalidValue(
                     "`freeze` must name the batch norm behind a frozen layer "
                     f"too, or freeze all of it, got {frozen[0].name} without "
                     f"{layer.name}"
                 )
-        for part in _all_inside(layer) if not layer.trainable else ():
-            own = getattr(part, "_non_trainable_weights", [])
-            if own and not isinstance(part, layers.kinds(*_WITH_STATISTICS)):
+        for part in _sublayers(layer) if not layer.trainable else ():
+            statistics = getattr(part, "_non_trainable_weights", [])
+            if statistics and not isinstance(
+                part, layers.kinds(*_WITH_STATISTICS)
+            ):
                 raise exceptions.InvalidValue(
                     "`freeze` must be of layers whose statistics Keras can "
                     f"freeze, got {part.name}, a {type(part).__name__} with "
-                    f"{own[0].name}"
+                    f"{statistics[0].name}"
                 )
 
 
-def _layers_before(
+def _input_layers(
     layer: keras.layers.Layer,
 ) -> list[keras.layers.Layer]:
     """The layers whose output a layer takes."""
     if isinstance(layer, keras.layers.Layer):
         nodes = [node.inbound_layers for node in layer.inbound_nodes]
         return tf.nest.flatten(nodes)
-    before = [
-        node.operation
-        for own in layer._inbound_nodes
-        for node in own.parent_nodes
+    operations = [
+        parent.operation
+        for node in layer._inbound_nodes
+        for parent in node.parent_nodes
     ]
-    return [x for x in before if hasattr(x, "trainable")]  # a layer, no op
+    # Operations without `trainable` are functions, not layers.
+    return [layer for layer in operations if hasattr(layer, "trainable")]
 
 
-def _all_inside(layer: keras.layers.Layer) -> list[object]:
-    """A layer and those inside of it."""
+def _sublayers(layer: keras.layers.Layer) -> list[object]:
+    """A layer and the layers inside of it."""
     if isinstance(layer, keras.layers.Layer):
         return [layer, *layer.submodules]
     return layer._flatten_layers()
 
 
 def follow_statistics(encoder: keras.Model, epoch_steps: int) -> None:
-    """Lets the statistics of all batch norm follow short trainings.
+    """Makes the statistics of all batch norm follow a short training.
 
     Keras' networks have momenta up to 0.999: after hundreds of steps their
-    statistics, which inference takes, would still be those that they started
-    with. The momentum becomes max(1 - 10 / epoch_steps, 0.9).
+    statistics, which inference takes, would hardly have moved from their
+    start. The momentum becomes max(1 - 10 / epoch_steps, 0.9).
 
     Example:
       >>> from supcon_tf import models
@@ -169,10 +178,10 @@ def follow_statistics(encoder: keras.Model, epoch_steps: int) -> None:
 def learning_rate_shares(
     encoder: keras.Model, decay: float
 ) -> list[tuple[tf.Variable, float]]:
-    """The share of the learning rate that each weight of an encoder has.
+    """The share of the learning rate for each weight of an encoder.
 
-    decay^k in the k-th of `ordered_layers`, counted from the last one, whose
-    k is 1: what is put on the encoder has the whole rate, k = 0.
+    The share is decay^k in the k-th of `ordered_layers` from the end, where the
+    last layer has k = 1: a classifier on the encoder has the whole rate, k = 0.
 
     Example:
       >>> import supcon_tf
@@ -180,7 +189,7 @@ def learning_rate_shares(
       >>> encoder = supcon_tf.Encoder("vgg8", width=0.25)
       >>> encoder.build((None, 32, 32, 3))
       >>> shares = models.learning_rate_shares(encoder, decay=0.5)
-      >>> [x for weight, x in shares if "kernel" in weight.name][-3:]
+      >>> [share for weight, share in shares if "kernel" in weight.name][-3:]
       [0.125, 0.25, 0.5]
 
     Raises:
@@ -194,9 +203,9 @@ def learning_rate_shares(
         for weight in layer.trainable_weights:
             if not isinstance(weight, tf.Variable):  # of Keras 3
                 weight = weight.value
-            # A layer that is used twice has the place of its first use.
+            # A layer that is used twice has the share of its first use.
             shares[weight.ref()] = decay**distance
-    # Weights of a model's own have the place of its first layer.
-    first = decay ** len(ordered_layers(encoder))
+    # Weights that are in no layer have the share of the first layer.
+    first_share = decay ** len(ordered_layers(encoder))
     weights = encoder.trainable_weights
-    return [(w, shares.get(w.ref(), first)) for w in weights]
+    return [(w, shares.get(w.ref(), first_share)) for w in weights]

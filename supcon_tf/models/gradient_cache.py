@@ -5,12 +5,12 @@ the chunks pass the model once without a tape, and a second time, under a tape
 each, once the gradient of the loss with respect to the outputs is known.
 
 Values and gradients are those of one pass if a row of the outputs depends on
-its own row of the inputs alone. Batch normalisation in training does not: it
-takes the statistics of a chunk on its replica, and its moving averages are
-updated once per chunk, in order. The price is one more forward pass. A random
-layer would draw anew in the second pass, so `check_cacheable` refuses one; no
-`add_loss` counts. Eagerly, outside of a `tf.function`, the caller's tape keeps
-the activations all the same.
+its own row of the inputs alone. Batch normalisation in training is different:
+it takes the statistics of a chunk on its replica and updates its moving
+averages once per chunk, in order. The price is one more forward pass. A random
+layer would draw other numbers in the second pass, so `check_cacheable` refuses
+it; `add_loss` has no effect. Eagerly, outside of a `tf.function`, the caller's
+tape keeps the activations all the same.
 
 Letters in the shapes: B batch, C chunks, S samples of a chunk, B = C * S.
 Reference: Gao et al. 2021, https://arxiv.org/abs/2101.06983.
@@ -44,23 +44,23 @@ def forward_in_chunks(
       inputs: [B, ...], any dtype.
       chunks: C; ValueError if it does not divide a static B.
       row_shapes: shape of one row of every output.
-      model: its trainable variables get gradients, and `forward` updates its
-        moving averages.
+      model: the model whose trainable variables get gradients, and whose moving
+        averages `forward` updates.
 
     Returns:
       A [B, *row] float32 tensor per output.
     """
     parts = _split(inputs, chunks)  # [C, S, ...]
     weights = model.trainable_variables
-    averages = [  # which a forward pass updates, on each replica its own
+    averages = [  # moving averages, which each replica has for itself
         variable
         for variable in model.non_trainable_variables
         if variable.synchronization == tf.VariableSynchronization.ON_READ
     ]
-    for part in model.submodules:  # of Keras 3, whose are like its weights
+    for part in model.submodules:  # networks of Keras 3 list theirs
         averages += getattr(part, "statistics", [])
-    # In a loop: unrolled in Python, the chunks would run at once, each in its
-    # own memory.
+    # A loop of TensorFlow: unrolled in Python, the chunks would run at once,
+    # each in its own memory.
     outputs = tf.map_fn(
         lambda index: forward(parts[index]),
         tf.range(chunks),
@@ -74,19 +74,21 @@ def forward_in_chunks(
     def with_gradients_of_weights(*tensors: tf.Tensor) -> tuple:
         def backward(*gradients: tf.Tensor) -> list[tf.Tensor]:
             # The second pass must not move the averages again.
-            moved = [average.read_value() for average in averages]
-            of_weights = _gradients_of_weights(
+            first_pass_values = [average.read_value() for average in averages]
+            weight_gradients = _gradients_of_weights(
                 forward, parts, weights, [_split(g, chunks) for g in gradients]
             )
-            for average, value in zip(averages, moved, strict=True):
+            for average, value in zip(averages, first_pass_values, strict=True):
                 average.assign(value)
-            return [*gradients, *of_weights]
+            return [*gradients, *weight_gradients]
 
         return [tf.identity(t) for t in tensors[: len(outputs)]], backward
 
     return with_gradients_of_weights(
-        *(tf.stop_gradient(layers.fold(output)) for output in outputs),
-        # As stored, not cast to the compute dtype of a layer.
+        *(
+            tf.stop_gradient(layers.fold(output)) for output in outputs
+        ),  # [B, *row]
+        # The stored value, not one cast to the compute dtype of a layer.
         *(
             tf.raw_ops.ReadVariableOp(resource=w.handle, dtype=w.dtype)
             for w in weights
@@ -100,9 +102,10 @@ def check_cacheable(model: keras.Model) -> None:
     The second pass would draw other numbers than the first.
     """
     for layer in layers.parts(model):
-        drops = hasattr(layer, "drop_path_rate")  # ConvNeXt's, of no class
-        draws = getattr(layer, "_seed_generators", [])  # of Keras 3
-        is_random = drops or draws or isinstance(layer, _RANDOM)
+        # ConvNeXt's StochasticDepth is no BaseRandomLayer.
+        drops_paths = hasattr(layer, "drop_path_rate")
+        seed_generators = getattr(layer, "_seed_generators", [])  # of Keras 3
+        is_random = drops_paths or seed_generators or isinstance(layer, _RANDOM)
         if is_random and getattr(layer, "rate", 1):
             raise exceptions.InvalidValue(
                 "`gradient_cache_chunks` must be 1 for a network that draws at "
@@ -116,18 +119,24 @@ def _gradients_of_weights(
     weights: Sequence[tf.Variable],
     gradients: Sequence[tf.Tensor],
 ) -> list[tf.Tensor]:
-    """From the gradients [C, S, *row] of the outputs of `parts` [C, S, ...]."""
+    """Back-propagates `gradients` [C, S, *row] of the outputs of `parts`.
+
+    `parts` are the inputs, [C, S, ...]. Returns the sums over all chunks.
+    """
 
     def add_chunk(sums: list[tf.Tensor], index: tf.Tensor) -> list[tf.Tensor]:
         with tf.GradientTape() as tape:
             outputs = forward(parts[index])
-        added = tape.gradient(
+        chunk_gradients = tape.gradient(
             outputs,
             weights,
             [gradient[index] for gradient in gradients],
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
-        return [s + a for s, a in zip(sums, added, strict=True)]
+        return [
+            total + gradient
+            for total, gradient in zip(sums, chunk_gradients, strict=True)
+        ]
 
     return tf.foldl(
         add_chunk,

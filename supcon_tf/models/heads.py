@@ -1,4 +1,7 @@
-"""The projection head, and what stands where there is none."""
+"""The projection head, and the identity for models without a head.
+
+Letters in the shapes: N rows, which are all views of all samples.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ from supcon_tf.models import base, layers
 class ProjectionHead(base.Model):
     """Proj of Sec. 3.1: z = Proj(r), normalised to the unit sphere.
 
-    Dense layers with ReLU between; the last has no BN or activation and is
-    float32 under every precision policy, as is the norm. The head is dropped
-    after stage 1.
+    The head is dense layers with ReLU between them; the last has no BN or
+    activation and is float32 under every precision policy, as is the norm.
+    After stage 1 the head is dropped.
 
     Args:
       output_dim: length of a projection.
@@ -108,37 +111,40 @@ class ProjectionHead(base.Model):
         self, representations: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
         """[..., representation_dim] float to [..., output_dim] float32."""
-        # BN takes one fixed rank, so rows are folded.
-        x = tf.reshape(representations, [-1, representations.shape[-1]])
+        # BN takes one fixed rank, so the leading axes are folded.
+        x = tf.reshape(  # [N, representation_dim]
+            representations, [-1, representations.shape[-1]]
+        )
         for index, dense in enumerate(self.hidden):
             x = dense(x)
             if self.use_batch_norm:
                 x = self.norms[index](x, training=training)
             x = tf.nn.relu(x)
-        x = self.projection(x)  # [rows, output_dim] float32
-        squared = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)
-        # Where all hidden units are off, a small clamp would multiply the
-        # gradient by its inverse root, which overflows float16 on its way
-        # down: 1 does not. A row of zeros stays zero.
-        x *= tf.math.rsqrt(tf.where(squared > 1e-12, squared, 1.0))
-        leading = tf.shape(representations)[:-1]
-        return tf.reshape(x, tf.concat([leading, [self.output_dim]], axis=0))
+        x = self.projection(x)  # [N, output_dim] float32
+        squared_norm = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)
+        # Where all hidden units are off, a small clamp of the norm would
+        # multiply the gradient by 1 / sqrt(clamp), which overflows float16 on
+        # the way back; 1 does not. A row of zeros stays zero.
+        x *= tf.math.rsqrt(tf.where(squared_norm > 1e-12, squared_norm, 1.0))
+        leading_axes = tf.shape(representations)[:-1]
+        shape = tf.concat([leading_axes, [self.output_dim]], axis=0)
+        return tf.reshape(x, shape)
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
 class NoProjectionHead(base.Model):
     """The representation at unit length, as the projection: z = r / ||r||.
 
-    For a loss on the representations, as in the fine-tuning of language models.
-    It has no weights. `name` and `**kwargs` are Keras'.
+    With this head the loss sees the representations, as in the fine-tuning of
+    language models. The head has no weights. `name` and `**kwargs` are Keras'.
 
     Attributes:
-      output_dim: that of the representation; None before `build`.
+      output_dim: length of the representation; None before `build`.
 
     Example:
       >>> from supcon_tf import models
       >>> projections = models.NoProjectionHead()([[3.0, 4.0]])
-      >>> [round(float(x), 3) for x in projections[0]]
+      >>> [round(float(value), 3) for value in projections[0]]
       [0.6, 0.8]
 
     Reference: https://arxiv.org/abs/2011.01403, Sec. 2.
@@ -156,6 +162,6 @@ class NoProjectionHead(base.Model):
     def call(
         self, representations: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
-        """[..., dim] float to the same, float32 of unit length."""
+        """[..., dim] float to [..., dim] float32 of unit length."""
         x = tf.cast(representations, tf.float32)
         return tf.math.l2_normalize(x, axis=-1, epsilon=1e-6)

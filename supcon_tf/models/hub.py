@@ -20,24 +20,26 @@ from supcon_tf.models import weights
 PREFIX = "keras_hub:"
 POOLINGS = "auto", "class_token", "mean", "both"
 _CONFIGS = "config.json", "image_converter.json"
-_OF_HUGGING_FACE = "preprocessor_config.json"
+_HUGGING_FACE_CONFIG = "preprocessor_config.json"
 _MAX_BYTES = 2**20  # of a config
-# What a config may make of Keras, beside classes of KerasHub: no layers, which
-# may hold code, and no functions.
-_OF_KERAS = re.compile(r"keras\.DTypePolicy|keras\.initializers\.[A-Z]\w+")
+# Objects of Keras that a config may make, beside classes of KerasHub: no
+# layers, which may hold code, and no functions.
+_KERAS_OBJECT = re.compile(r"keras\.DTypePolicy|keras\.initializers\.[A-Z]\w+")
+_MOST_SPECIAL_TOKENS = 7  # before the patches of a vision transformer
 
 
 def check(architecture: str, pooling: str = "auto") -> None:
-    """Raises an error for a preset that cannot be had here.
+    """Checks that a preset can be loaded here.
 
     Raises:
       ImportError: there is no Keras 3, or no KerasHub.
-      ValueError: a folder of a preset is none, or would make objects that are
-        none of KerasHub; it is an address, or `pooling` is none.
+      ValueError: the preset is an address, or a folder without a config, or
+        whose config would make objects of others than KerasHub; there is no
+        such `pooling`.
     """
     exceptions.require_one_of(POOLINGS, "pooling", pooling)
     preset = architecture.removeprefix(PREFIX)
-    # A run of others may name it, and nobody has looked at what lies there.
+    # A run of others may name an address whose files nobody has checked.
     exceptions.require(
         "://" not in preset,
         f"{PREFIX}PRESET must be a name of KerasHub's own, or a folder: "
@@ -59,20 +61,20 @@ def make(
     """Makes the network of a preset, with random weights.
 
     Args:
-      architecture: "keras_hub:PRESET", a name of KerasHub's or what else its
-        `from_preset` takes, a folder too.
+      architecture: "keras_hub:PRESET", a name of KerasHub's, a folder, or
+        anything else that its `from_preset` takes.
       image_size: side of the images in pixels.
-      channels: of the images.
-      pooling: of tokens, as of `keras_3.Backbone`.
-      lora_rank: of the low-rank updates that alone train, in attention; 0 for
-        none, where all weights train.
+      channels: number of channels of the images.
+      pooling: how tokens are pooled; see `keras_3.Backbone`.
+      lora_rank: rank of the low-rank updates in attention, which alone train; 0
+        for no updates, where all weights train.
 
     Returns:
       A `keras_3.Backbone`, and its `preprocessing` for `BackboneEncoder`.
 
     Raises:
-      ValueError: there is no such preset, it takes no such images, or has no
-        low-rank updates.
+      ValueError: there is no such preset, it does not take such images, or has
+        no low-rank updates.
     """
     hub = check_and_import(architecture, pooling)
     from supcon_tf.models import of_keras_3
@@ -89,15 +91,15 @@ def make(
     )
     if lora_rank:
         _enable_lora(network, lora_rank)
-    pixels = _preprocessing(hub, preset)
-    return of_keras_3.Backbone(network, pooling), pixels
+    preprocessing = _preprocessing(hub, preset)
+    return of_keras_3.Backbone(network, pooling), preprocessing
 
 
 def load_preset(encoder: keras.Model, architecture: str) -> None:
     """Gives a built encoder of "keras_hub:PRESET" the weights of its preset.
 
-    Positions of a vision transformer are interpolated for images of another
-    size than those that it was trained on.
+    Position embeddings of a vision transformer are interpolated for images of
+    another size than in its training.
 
     Example:
       >>> import supcon_tf
@@ -110,8 +112,8 @@ def load_preset(encoder: keras.Model, architecture: str) -> None:
       `weights` must be preset of keras_hub:PRESET alone, got vgg8
 
     Raises:
-      ValueError: they cannot be had, or are none of images of this size; or it
-        is no preset.
+      ValueError: `architecture` is no preset, or its weights cannot be loaded,
+        or do not fit images of this size.
     """
     exceptions.require(
         architecture.startswith(PREFIX),
@@ -120,19 +122,25 @@ def load_preset(encoder: keras.Model, architecture: str) -> None:
     )
     hub = _import()
     preset = architecture.removeprefix(PREFIX)
-    source = _load(hub, preset)
-    theirs = source.weights
-    ours = [x for x in encoder.backbone.network.weights if not _is_lora(x)]
+    preset_network = _load(hub, preset)
+    preset_weights = preset_network.weights
+    encoder_weights = [
+        weight
+        for weight in encoder.backbone.network.weights
+        if not _is_lora(weight)
+    ]
     exceptions.require(
-        len(ours) == len(theirs),
+        len(encoder_weights) == len(preset_weights),
         f"`architecture` {architecture} must have the weights of its preset",
-        f"{len(ours)} and {len(theirs)}",
+        f"{len(encoder_weights)} and {len(preset_weights)}",
     )
-    for own, other in zip(ours, theirs, strict=True):
-        value = other.numpy()
-        if own.shape != other.shape:
-            value = _resized(own, value)
-        own.assign(value)
+    for weight, preset_weight in zip(
+        encoder_weights, preset_weights, strict=True
+    ):
+        value = preset_weight.numpy()
+        if weight.shape != preset_weight.shape:
+            value = _resize_positions(weight, value)
+        weight.assign(value)
 
 
 def _is_lora(variable: object) -> bool:
@@ -140,7 +148,7 @@ def _is_lora(variable: object) -> bool:
 
 
 def check_and_import(architecture: str, pooling: str) -> types.ModuleType:
-    """KerasHub, once the preset is checked."""
+    """Checks a preset, and imports KerasHub."""
     check(architecture, pooling)
     return _import()
 
@@ -156,7 +164,7 @@ def _import() -> types.ModuleType:
 
 
 def _load(hub: types.ModuleType, preset: str, **options: object) -> keras.Model:
-    """The backbone of a preset; raises ValueError in one line."""
+    """Loads the backbone of a preset; errors are ValueErrors of one line."""
     folder = preset if os.path.isdir(preset) else None
     try:
         with trust.only_installed(folder):
@@ -174,7 +182,7 @@ def _load(hub: types.ModuleType, preset: str, **options: object) -> keras.Model:
 def _check_folder(folder: str) -> None:
     """Raises ValueError for a preset that would make objects of others.
 
-    Or whose weights lie in files elsewhere.
+    Also for one whose HDF5 files have their arrays in files elsewhere.
     """
     exceptions.require(
         os.path.isfile(os.path.join(folder, _CONFIGS[0])),
@@ -184,34 +192,34 @@ def _check_folder(folder: str) -> None:
     for name in _CONFIGS:
         path = os.path.join(folder, name)
         if os.path.isfile(path):
-            for made in _objects(_read_config(path)):
-                _check_object(made, path)
+            for config in _object_configs(_read_config(path)):
+                _check_object(config, path)
     for path in glob.glob(f"{glob.escape(folder)}/*.h5"):
         with h5py.File(path) as file:
             weights.check_whole(file)
 
 
-def _check_object(made: dict[str, object], path: str) -> None:
-    """Raises ValueError for an object that no preset needs."""
-    module, kind = (str(made.get(key)) for key in ("module", "class_name"))
-    registered = str(made.get("registered_name"))
-    is_of_hub = (
+def _check_object(config: dict[str, object], path: str) -> None:
+    """Raises ValueError for a config of an object that no preset needs."""
+    module, name = (str(config.get(key)) for key in ("module", "class_name"))
+    registered = str(config.get("registered_name"))
+    is_hub_class = (
         module.partition(".")[0] == "keras_hub"
-        and registered == f"keras_hub>{kind}"
+        and registered == f"keras_hub>{name}"
     )
-    is_of_keras = registered in ("None", kind) and _OF_KERAS.fullmatch(
-        f"{module}.{kind}"
+    is_keras_class = registered in ("None", name) and _KERAS_OBJECT.fullmatch(
+        f"{module}.{name}"
     )
     exceptions.require(
-        is_of_hub or is_of_keras,
+        is_hub_class or is_keras_class,
         "a config of a preset must make classes of KerasHub alone, types of "
         "numbers and initializers",
-        f"{module}.{kind}, registered as {registered}, in {path}",
+        f"{module}.{name}, registered as {registered}, in {path}",
     )
 
 
 def _read_config(path: str) -> dict[str, object]:
-    """A file of a preset; raises ValueError for none that can be read."""
+    """Reads a JSON file of a preset; ValueError if it cannot be read."""
     exceptions.require(
         os.path.getsize(path) <= _MAX_BYTES,
         f"a config of a preset must be at most {_MAX_BYTES} bytes",
@@ -230,24 +238,24 @@ def _read_config(path: str) -> dict[str, object]:
     return config
 
 
-def _objects(config: object) -> Iterator[dict[str, object]]:
-    """All parts of a config of which Keras makes an object."""
+def _object_configs(config: object) -> Iterator[dict[str, object]]:
+    """All parts of a config from which Keras makes an object."""
     if isinstance(config, dict):
         if {"module", "class_name", "registered_name"} & config.keys():
             yield config
         config = list(config.values())
     if isinstance(config, list):
         for part in config:
-            yield from _objects(part)
+            yield from _object_configs(part)
 
 
 def _takes(network: keras.Model, shape: tuple[int, int, int]) -> bool:
-    """Whether a network takes images of a shape, and them alone."""
+    """Whether a network takes images of a shape, and no other inputs."""
     try:
-        own = tf.TensorShape(network.input_shape)
-    except TypeError:  # it takes several, as texts beside images
+        input_shape = tf.TensorShape(network.input_shape)
+    except TypeError:  # several inputs, such as texts beside images
         return False
-    return own.is_compatible_with((None, *shape))
+    return input_shape.is_compatible_with((None, *shape))
 
 
 def _enable_lora(network: keras.Model, rank: int) -> None:
@@ -260,70 +268,80 @@ def _enable_lora(network: keras.Model, rank: int) -> None:
 
 
 def _preprocessing(hub: types.ModuleType, preset: str) -> str | tuple:
-    """What a preset does to pixels in 0..255: (scale, offset)."""
+    """The preset's (scale, offset) of pixels in 0..255, or "none" or "auto"."""
     try:
         converter = hub.layers.ImageConverter.from_preset(preset)
-    except (FileNotFoundError, ValueError):  # it has none
+    except (FileNotFoundError, ValueError):  # the preset has no converter
         converter = None
     if converter is None:
-        return _of_hugging_face(preset)
+        return _hugging_face_preprocessing(preset)
     scale, offset = converter.scale, converter.offset
     if scale is None and offset is None:
         return "none"
-    return _listed(scale, 1.0), _listed(offset, 0.0)
+    return _to_list(scale, 1.0), _to_list(offset, 0.0)
 
 
-def _listed(numbers: object, default: float) -> list[float]:
-    """One number, or one of each channel, of what a converter has."""
+def _to_list(numbers: object, default: float) -> list[float]:
+    """A converter's numbers: one, or one for each channel."""
     return np.asarray(default if numbers is None else numbers).ravel().tolist()
 
 
-def _of_hugging_face(folder: str) -> str | tuple:
-    """The same of a folder that Hugging Face wrote; "auto" for no such file."""
-    path = os.path.join(folder, _OF_HUGGING_FACE)
+def _hugging_face_preprocessing(folder: str) -> str | tuple:
+    """(scale, offset) in a folder by Hugging Face; "auto" without a config.
+
+    ((pixels * factor) - mean) / deviation = pixels * scale + offset
+    """
+    path = os.path.join(folder, _HUGGING_FACE_CONFIG)
     if not os.path.isfile(path):
         return "auto"
     config = _read_config(path)
-    scale, mean, deviation = 1.0, 0.0, 1.0
+    factor, mean, deviation = 1.0, 0.0, 1.0
     if config.get("do_rescale", True):
-        scale = config.get("rescale_factor", 1 / 255)
+        factor = config.get("rescale_factor", 1 / 255)
     if config.get("do_normalize", True):
         mean = config.get("image_mean", mean)
         deviation = config.get("image_std", deviation)
     deviation = np.asarray(deviation, float)
-    pair = scale / deviation, -np.asarray(mean, float) / deviation
-    return tuple(_listed(numbers, 0.0) for numbers in pair)
+    scale, offset = factor / deviation, -np.asarray(mean, float) / deviation
+    return _to_list(scale, 0.0), _to_list(offset, 0.0)
 
 
-def _resized(own: object, value: np.ndarray) -> np.ndarray:
-    """Positions [..., tokens, dim] for another number of patches.
+def _resize_positions(variable: object, value: np.ndarray) -> np.ndarray:
+    """Position embeddings `value` [..., tokens, dim] in the variable's shape.
 
-    Those of tokens that are of no patch come first, and stay.
+    Special tokens, such as the class token, come before the patches and keep
+    their embeddings; those of the patches are interpolated as an image.
 
     Raises:
-      ValueError: it is no such weight.
+      ValueError: the variable holds no position embeddings.
     """
-    is_position = "position" in own.path and len(own.shape) in (2, 3)
-    old, new = (x[-2] if is_position else 0 for x in (value.shape, own.shape))
-    sides = _sides(old, new)
-    exceptions.require(
-        sides is not None and own.shape[-1] == value.shape[-1],
-        "`image_size` must be that of the preset, as a weight depends on it",
-        f"{own.path} {tuple(own.shape)}, not {value.shape}",
+    is_position = "position" in variable.path and len(variable.shape) in (2, 3)
+    old, new = (
+        shape[-2] if is_position else 0
+        for shape in (value.shape, variable.shape)
     )
-    before, old_side, new_side = sides
-    rows = value.reshape(old, -1).astype(np.float32)
-    grid = rows[before:].reshape(1, old_side, old_side, -1)
+    grids = _find_grids(old, new)
+    exceptions.require(
+        grids is not None and variable.shape[-1] == value.shape[-1],
+        "`image_size` must be that of the preset, as a weight depends on it",
+        f"{variable.path} {tuple(variable.shape)}, not {value.shape}",
+    )
+    num_special, old_side, new_side = grids
+    rows = value.reshape(old, -1).astype(np.float32)  # [tokens, dim]
+    grid = rows[num_special:].reshape(1, old_side, old_side, -1)
     grid = tf.image.resize(grid, [new_side, new_side], "bicubic").numpy()
-    rows = np.concatenate([rows[:before], grid.reshape(new - before, -1)])
-    return rows.reshape(own.shape)
+    patches = grid.reshape(new - num_special, -1)
+    rows = np.concatenate([rows[:num_special], patches])
+    return rows.reshape(variable.shape)
 
 
-def _sides(old: int, new: int) -> tuple[int, int, int] | None:
-    """Tokens before the patches, and the sides of both squares of patches."""
-    for before in range(8):
-        sides = [round(max(x - before, 0) ** 0.5) for x in (old, new)]
-        counts = [side**2 + before for side in sides]
+def _find_grids(old: int, new: int) -> tuple[int, int, int] | None:
+    """(s, a, b) with old = s + a^2 and new = s + b^2 tokens, the smallest s."""
+    for num_special in range(_MOST_SPECIAL_TOKENS + 1):
+        sides = [
+            round(max(tokens - num_special, 0) ** 0.5) for tokens in (old, new)
+        ]
+        counts = [side**2 + num_special for side in sides]
         if min(sides) and counts == [old, new]:
-            return before, *sides
+            return num_special, *sides
     return None

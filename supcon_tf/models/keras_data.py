@@ -1,4 +1,4 @@
-"""What Keras' fit, evaluate and predict are given: its shape, its epochs."""
+"""The data of Keras' fit, evaluate and predict: their shape, their epochs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from supcon_tf.keras_2 import keras
 
 
 def first_of(data: object, is_known: bool) -> tuple[object, object]:
-    """What tells the shape of all inputs, and the data with it, unread.
+    """Returns an object that tells the shape of all inputs, and all data.
 
-    Of a sequence or a generator it is the first batch, None where the shape
-    is known; of a dataset its specification, of anything else the data.
+    The object is the specification of a dataset, the first batch of a sequence
+    or a generator (None where the shape is known), or the data themselves. All
+    data are returned, with the first batch of a generator.
     """
     if isinstance(data, tf.data.Dataset):
         return data.element_spec, data
@@ -32,11 +33,11 @@ def first_of(data: object, is_known: bool) -> tuple[object, object]:
 
 
 def shape_of(data: object, is_batch: bool) -> tf.TensorShape | None:
-    """The shape of the inputs, where it is known.
+    """The static shape of the inputs; None if it is not known.
 
     Args:
-      data: as `first_of` returns it.
-      is_batch: whether it holds labels too, as batches do.
+      data: the first object that `first_of` returns.
+      is_batch: whether `data` holds labels too, as batches do.
 
     Raises:
       ValueError: there are several inputs, as Keras would take them, or it is
@@ -51,7 +52,7 @@ def shape_of(data: object, is_batch: bool) -> tf.TensorShape | None:
     if is_batch and isinstance(data, tuple | list):
         data = data[0]
     if isinstance(data, tuple | list) and any(
-        hasattr(x, "shape") for x in data
+        hasattr(tensor, "shape") for tensor in data
     ):
         raise exceptions.InvalidValue(
             "`x` must be one tensor, such as tf.stack(views, axis=1) for views "
@@ -69,8 +70,8 @@ def _name(data: object) -> str:
 
 
 def steps_of(data: object, steps: int | None) -> int | None:
-    """The steps that are given, or else of an epoch, where that is told."""
-    if isinstance(data, tuple | list) and data:  # as validation may come
+    """`steps`, or else the steps of an epoch, if the data tell them."""
+    if isinstance(data, tuple | list) and data:  # validation (views, labels)
         data = data[0]
     epochs = getattr(data, "epochs", None)
     return epochs.steps if epochs and steps is None else steps
@@ -80,9 +81,10 @@ def steps_of(data: object, steps: int | None) -> int | None:
 def going_on(
     data: object, model: keras.Model, initial_step: int
 ) -> Iterator[object]:
-    """The batches behind those that a model was fitted to, if they are told.
+    """Yields the batches behind those that a model was fitted to before.
 
-    What it is fitted to them meanwhile counts from then on.
+    Data that do not tell their epochs are yielded as they are. The steps that
+    the model trains in this context are added to those that it was fitted to.
     """
     epochs = getattr(data, "epochs", None)
     optimizer = getattr(model, "optimizer", None)  # None before `compile`
@@ -91,19 +93,20 @@ def going_on(
         return
     trained = epochs.trained.get(model, 0)
     step = max(epochs.start_step + trained, initial_step)
-    before = tf.convert_to_tensor(optimizer.iterations)
+    first_iteration = tf.convert_to_tensor(optimizer.iterations)
     try:
         yield data if step == epochs.start_step else epochs.make(step)
     finally:
-        steps = int(tf.convert_to_tensor(optimizer.iterations) - before)
+        iteration = tf.convert_to_tensor(optimizer.iterations)
+        steps = int(iteration - first_iteration)
         epochs.trained[model] = step - epochs.start_step + steps
 
 
 class EpochSteps:
-    """Before `Model` of a Keras: views that tell their epochs need no steps.
+    """A mixin before Keras' `Model`: views with epochs need no steps.
 
-    Endless views, as those of `data.make_views`, tell of how many steps an
-    epoch is, for training, validation, evaluation and prediction.
+    Endless views, as those of `data.make_views`, tell how many steps an epoch
+    has, for training, validation, evaluation and prediction.
     """
 
     def fit(
@@ -118,14 +121,14 @@ class EpochSteps:
     ) -> keras.callbacks.History:
         """Keras' fit; endless views that tell their epochs need no steps.
 
-        Where this model was fitted to the same dataset before, or begins at a
-        later epoch, they go on.
+        The views go on where this model was fitted to the same dataset before,
+        or begins at a later epoch.
         """
         steps = steps_of(x, steps_per_epoch)
         first_step = initial_epoch * (steps or 0)
         with going_on(x, self, first_step) as batches:
             return super().fit(
-                self._checked(batches),
+                self._check_data(batches),
                 *args,
                 initial_epoch=initial_epoch,
                 steps_per_epoch=steps,
@@ -141,9 +144,11 @@ class EpochSteps:
         steps: int | None = None,
         **kwargs: object,
     ) -> object:
-        """Keras' evaluate; of endless views an epoch."""
+        """Keras' evaluate; endless views give an epoch."""
         steps = steps_of(x, steps)
-        return super().evaluate(self._checked(x), *args, steps=steps, **kwargs)
+        return super().evaluate(
+            self._check_data(x), *args, steps=steps, **kwargs
+        )
 
     def predict(
         self,
@@ -152,10 +157,12 @@ class EpochSteps:
         steps: int | None = None,
         **kwargs: object,
     ) -> object:
-        """Keras' predict; of endless views an epoch."""
+        """Keras' predict; endless views give an epoch."""
         steps = steps_of(x, steps)
-        return super().predict(self._checked(x), *args, steps=steps, **kwargs)
+        return super().predict(
+            self._check_data(x), *args, steps=steps, **kwargs
+        )
 
-    def _checked(self, x: object) -> object:
-        """What Keras gets of the data."""
-        return x
+    def _check_data(self, data: object) -> object:
+        """The data for Keras; a subclass may add checks."""
+        return data

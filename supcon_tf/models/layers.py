@@ -1,6 +1,6 @@
-"""What the models share: layers, how to build them, and the view axis.
+"""Layers that the models share, how to build them, and the view axis.
 
-Letters in the shapes: B batch, V views.
+Letters in the shapes: B batch, V views, N rows of both (B * V).
 """
 
 from __future__ import annotations
@@ -37,33 +37,39 @@ def batch_norm(
 
 
 def kinds(*names: str) -> tuple[type, ...]:
-    """Classes of Keras' layers, by their names; those of Keras 3 too."""
-    both = [keras]
+    """Classes of layers by their names, of Keras 2 and of Keras 3."""
+    packages = [keras]
+    # Unless Keras 3 is imported already, there are no layers of it.
     if keras_2.PACKAGE != "keras" and "keras" in sys.modules:
-        both.append(sys.modules["keras"])
-    return tuple(getattr(one.layers, name) for one in both for name in names)
+        packages.append(sys.modules["keras"])
+    return tuple(
+        getattr(package.layers, name) for package in packages for name in names
+    )
 
 
 def parts(model: tf.Module) -> Iterator[object]:
-    """A model and all inside of it, layers of a network of Keras 3 too."""
+    """A model and all modules inside, with layers of networks of Keras 3."""
     for module in (model, *model.submodules):
         yield module
         yield from getattr(module, "network_layers", ())
 
 
 def random_states(model: tf.Module) -> list[tf.Variable]:
-    """What the random layers of networks of Keras 3 in a model draw by."""
-    found = (getattr(x, "random_states", []) for x in model.submodules)
-    return [state for states in found for state in states]
+    """The seed states of random layers in a model's networks of Keras 3."""
+    return [
+        state
+        for module in model.submodules
+        for state in getattr(module, "random_states", [])
+    ]
 
 
 def spans_replicas(model: keras.Model) -> bool:
     """Whether `model` trains on several replicas, so that BN needs a sync.
 
     Keras' synchronized BN is not fused: on one replica it computes the same
-    statistics several times slower, so it is used only where it matters. The
-    strategy is the one the model was made under, because a first call inside
-    `fit` builds in an init scope, where the current strategy is not visible.
+    statistics several times slower, so models use it on several replicas only.
+    The strategy is that of the model's constructor: a first call inside `fit`
+    builds in an init scope, where the current strategy is not visible.
     """
     return model.distribute_strategy.num_replicas_in_sync > 1
 
@@ -71,8 +77,8 @@ def spans_replicas(model: keras.Model) -> bool:
 def build_chain(layers: Sequence[keras.layers.Layer], channels: int) -> None:
     """Builds layers that feed each other, each under its own name scope.
 
-    `build` called directly opens no name scope: all variables would be named
-    "kernel:0". Only the channels matter to the shapes of the variables.
+    `build` by itself opens no name scope: all variables would be named
+    "kernel:0". The shapes of the variables depend on the channels alone.
     """
     for layer in layers:
         with tf.name_scope(layer.name):
@@ -81,7 +87,7 @@ def build_chain(layers: Sequence[keras.layers.Layer], channels: int) -> None:
 
 
 def check_images(shape: tf.TensorShape) -> list[int | None]:
-    """Returns the static shape, or raises if it cannot be one of images."""
+    """Returns the static shape; ValueError if it is no shape of images."""
     shape = tf.TensorShape(shape)
     exceptions.require(
         shape.rank == 4 and shape[-1] in range(1, MOST_CHANNELS + 1),
@@ -96,16 +102,16 @@ def representation(features: tf.Tensor, normalize: bool) -> tf.Tensor:
     """Features [B, dim], or the mean of a map [B, H, W, dim], in float32."""
     x = tf.cast(features, tf.float32)
     if x.shape.rank == 4:
-        x = tf.reduce_mean(x, axis=[1, 2])
+        x = tf.reduce_mean(x, axis=[1, 2])  # [B, dim]
     if normalize:
         # The squared norm is clamped at epsilon: the gradient at an all-zero
         # activation is finite.
         x = tf.math.l2_normalize(x, axis=-1, epsilon=1e-6)
-    return x  # [batch, representation_dim]
+    return x
 
 
 class ConvBN(keras.layers.Layer):
-    """Convolution without bias, then batch normalisation; no activation.
+    """A convolution without bias, then batch normalisation; no activation.
 
     [batch, height, width, channels] float to [batch, ceil(height / strides),
     ceil(width / strides), filters] in the compute dtype, for odd kernels. A
@@ -157,21 +163,21 @@ class ConvBN(keras.layers.Layer):
 
     def call(self, x: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         if self.strides > 1 and self.kernel_size == 1:
-            # The same as a strided convolution, whose gradient for 8 channels
-            # crashes TensorFlow 2.15 on 4 cores (oneDNN: double free).
-            # As x[:, ::strides, ::strides], which runs on one thread.
+            # Not a strided convolution, whose gradient for 8 channels crashes
+            # TensorFlow 2.15 on 4 cores (oneDNN: double free); nor
+            # x[:, ::strides, ::strides], which runs on one thread.
             x = tf.nn.avg_pool2d(x, 1, self.strides, "VALID")
         elif self.strides > 1:
-            side = [self.kernel_size // 2] * 2
-            x = tf.pad(x, [[0, 0], side, side, [0, 0]])
+            padding = [self.kernel_size // 2] * 2
+            x = tf.pad(x, [[0, 0], padding, padding, [0, 0]])
         return self.bn(self.conv(x), training=training)
 
 
 class Cosines(keras.layers.Dense):
-    """[rows, dim] to `scale` * their cosines with the weights of each unit.
+    """[N, dim] to `scale` * cos(row, weights of a unit), [N, units].
 
-    Both sides are normalised here; there is no bias. The result is [rows,
-    units] in the compute dtype. `**kwargs` are those of Keras' Dense.
+    The layer normalises both rows and weights, and has no bias. The result is
+    in the compute dtype. `**kwargs` are those of Keras' Dense.
     """
 
     def __init__(self, units: int, scale: float, **kwargs: object) -> None:
@@ -179,7 +185,7 @@ class Cosines(keras.layers.Dense):
         self.scale = scale
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        return self.scale * tf.matmul(
+        return self.scale * tf.matmul(  # [N, units]
             tf.math.l2_normalize(inputs, axis=1),
             tf.math.l2_normalize(self.kernel, axis=0),
         )
@@ -189,8 +195,8 @@ class Cosines(keras.layers.Dense):
 class ClassCentres(keras.layers.Layer):
     """A learned point for every class, as losses for long tails take them.
 
-    Its weight is `centres` [num_classes, dim], float32. It is never called.
-    `**kwargs` are those of Keras' Layer.
+    The weight of the layer is `centres` [num_classes, dim], float32; nothing
+    calls the layer. `**kwargs` are those of Keras' Layer.
 
     Example:
       >>> from supcon_tf import losses, models
@@ -222,7 +228,7 @@ class ClassCentres(keras.layers.Layer):
 def classifier(
     num_classes: int, cosine: bool = False, scale: float = 1.0
 ) -> keras.layers.Dense:
-    """The linear classifier of both stages, [rows, dim] to float32 logits.
+    """The linear classifier of both stages, [N, dim] to float32 logits.
 
     With `cosine` the logits are `scale` times cosines: see `Cosines`.
     """
@@ -238,23 +244,24 @@ def folded_shape(
     """The static shape of folded views, if `views` can be the shape of views.
 
     Raises:
-      ValueError: it has not the rank of [B, V, *what the encoder takes].
+      ValueError: `views` has not the rank of [B, V, *axes], where the encoder
+        takes [B, *axes].
     """
     views = tf.TensorShape(views)
-    rows, maker = getattr(encoder, "ROWS", None), ""
-    if rows is None:
-        rows = "height, width, channels"
-        maker = ", as data.views_of makes them of a dataset of images"
+    axes, remedy = getattr(encoder, "ROWS", None), ""
+    if axes is None:
+        axes = "height, width, channels"
+        remedy = ", as data.views_of makes them of a dataset of images"
     exceptions.require(
-        views.rank == 3 + rows.count(","),
-        f"`views` must be [batch, views, {rows}]{maker}",
+        views.rank == 3 + axes.count(","),
+        f"`views` must be [batch, views, {axes}]{remedy}",
         f"shape {views}",
     )
     return [None, *views.as_list()[2:]]
 
 
 def fold(tensor: tf.Tensor) -> tf.Tensor:
-    """[A, B, ...] as [A * B, ...], any dtype."""
+    """Reshapes [B, V, ...] to [B * V, ...], any dtype."""
     shape = tf.concat([[-1], tf.shape(tensor)[2:]], axis=0)
     return tf.reshape(tensor, shape)
 
@@ -264,15 +271,15 @@ def each_view(
     views: tf.Tensor,
     encoder: keras.Model,
 ) -> list[tf.Tensor]:
-    """Folds views into the batch for `rows_of`, and unfolds what it returns.
+    """Folds views into the batch for `rows_of`, and unfolds its outputs.
 
-    All views of all samples share one pass, of an encoder and its BN.
+    All views of all samples share one pass of the encoder and its BN.
 
     Args:
       rows_of: from images [B * V, height, width, 3] to any number of tensors
         [B * V, dim], `dim` static.
       views: [B, V, height, width, 3], any dtype.
-      encoder: that the rows go through.
+      encoder: the encoder that `rows_of` calls.
 
     Returns:
       [B, V, dim] each; V is static where it is in `views`.
@@ -280,9 +287,10 @@ def each_view(
     Raises:
       ValueError: as `folded_shape`.
     """
-    images = tf.ensure_shape(fold(views), folded_shape(views.shape, encoder))
+    shape = folded_shape(views.shape, encoder)
+    images = tf.ensure_shape(fold(views), shape)  # [B * V, H, W, 3]
     num_views = views.shape[1] or tf.shape(views)[1]
     return [
-        tf.reshape(rows, [-1, num_views, rows.shape[-1]])
+        tf.reshape(rows, [-1, num_views, rows.shape[-1]])  # [B, V, dim]
         for rows in rows_of(images)
     ]

@@ -1,4 +1,7 @@
-"""A momentum encoder that fills a queue of projections, Sec. 4.1."""
+"""A momentum encoder that fills a queue of projections, Sec. 4.1.
+
+Letters in the shapes: B batch, V views.
+"""
 
 from __future__ import annotations
 
@@ -13,30 +16,30 @@ from supcon_tf.models import contrastive, layers
 class MomentumSupConModel(contrastive.SupConModel):
     """`SupConModel` with a momentum encoder and a queue, Sec. 4.1.
 
-    A small batch with many contrasts: the loss contrasts the views of the
-    batch with each other, as ever, and with the rows of the queue. A step is
+    A queue gives a small batch many contrasts: the loss contrasts the views of
+    the batch with each other and with the rows of the queue. A step is
 
       1. the step of `SupConModel`: loss, gradient, update of the weights;
       2. w_m = m * w_m + (1 - m) * w for every trainable weight w of encoder
-         and head, w_m being that of their momentum copies;
-      3. the projections of all views of the batch by the momentum copies, in
-         the order sample by sample, view by view, replica by replica, and
-         their labels overwrite the oldest rows of the queue.
+         and head, and the weight w_m of their momentum copies;
+      3. the momentum copies project all views of the batch, and projections
+         and labels overwrite the oldest rows of the queue, in the order sample
+         by sample, view by view, replica by replica.
 
-    So a view is never contrasted with its own copy, and the queue starts empty
-    (the first loss is that without queue) and is full after size / rows
-    steps. The momentum copies start from the weights at `build`. They run in
-    training mode, and their BN has moving averages of its own. Evaluation,
-    stage 2 and export use encoder and head themselves.
+    So a view is never contrasted with its own copy. The queue starts empty (the
+    first loss is that without a queue) and is full after size / (B * V) steps.
+    The momentum copies start from the weights at `build`. They run in training
+    mode, with moving averages of BN of their own. Evaluation, stage 2 and
+    export use encoder and head themselves.
 
-    Checkpoints hold the momentum copies and the queue; `.keras` files, and the
-    configuration, not the rows of the queue.
+    Checkpoints hold the momentum copies and the queue; `.keras` files and the
+    configuration do not hold the rows of the queue.
 
     Args:
       encoder: images to representations; see `Encoder`.
       projection_head: representations to projections; see `ProjectionHead`.
       queue: has `enqueue(projections, labels)`, see `losses.ProjectionQueue`.
-        The loss given to `compile` must have the same one.
+        The loss given to `compile` must have the same queue.
       encoder_momentum: m, from 0 to 1.
       name: name of the model.
       **kwargs: of `SupConModel`.
@@ -56,7 +59,7 @@ class MomentumSupConModel(contrastive.SupConModel):
       >>> model.compile("sgd", loss, run_eagerly=True)
       >>> views = np.zeros([4, 2, 8, 8, 3], np.uint8)
       >>> _ = model.fit(views, np.arange(4), verbose=0)
-      >>> int(queue.filled)  # by all views of the batch
+      >>> int(queue.filled)  # 4 samples * 2 views
       8
 
     Raises:
@@ -111,22 +114,25 @@ class MomentumSupConModel(contrastive.SupConModel):
         )
 
     def compile_from_config(self, config: dict[str, object]) -> None:
-        """None: the loss of a file has not the queue of this model."""
+        """Does nothing: the loss of a file lacks the queue of this model."""
 
     def train_step(self, data: tuple) -> dict[str, tf.Tensor]:
         logs = super().train_step(data)
         views, labels, _ = keras.utils.unpack_x_y_sample_weight(data)
         # Each replica moves its own variables, by the same numbers.
         parts = self.encoder, self.projection_head
-        online = [w for part in parts for w in part.trainable_weights]
-        for copy, weight in zip(self._copied_weights(), online, strict=True):
+        weights = [w for part in parts for w in part.trainable_weights]
+        for copy, weight in zip(self._copied_weights(), weights, strict=True):
             copy.assign_sub((1 - self.encoder_momentum) * (copy - weight))
 
-        def rows_of(images: tf.Tensor) -> list[tf.Tensor]:
+        def project(images: tf.Tensor) -> list[tf.Tensor]:
+            """[B*V, H, W, C] to [B*V, dim], by the momentum copies."""
             representations = self.momentum_encoder(images, training=True)
             return [self.momentum_head(representations, training=True)]
 
-        (z,) = self._in_chunks(rows_of, views, [self.momentum_head.output_dim])
+        (z,) = self._forward_in_chunks(  # [B, V, dim]
+            project, views, [self.momentum_head.output_dim]
+        )
         labels = tf.repeat(labels, tf.shape(z)[1], axis=0)  # [B*V]
         self.queue.enqueue(layers.fold(z), labels)
         return logs
@@ -134,7 +140,7 @@ class MomentumSupConModel(contrastive.SupConModel):
     def _copied_weights(self) -> list[tf.Variable]:
         """Trainable weights of the momentum copies.
 
-        The copies are not frozen by Keras' `trainable`, as BN would then run
+        Keras' `trainable` does not freeze the copies: their BN would then run
         in inference mode.
         """
         copies = self.momentum_encoder, self.momentum_head
@@ -142,18 +148,18 @@ class MomentumSupConModel(contrastive.SupConModel):
 
     @property
     def trainable_weights(self) -> list[tf.Variable]:
-        """What the optimizer updates: nothing of the momentum copies."""
-        copied = {id(weight) for weight in self._copied_weights()}
-        return [w for w in super().trainable_weights if id(w) not in copied]
+        """The weights that the optimizer updates: none of the copies."""
+        copied_ids = {id(weight) for weight in self._copied_weights()}
+        return [w for w in super().trainable_weights if id(w) not in copied_ids]
 
     @property
     def non_trainable_weights(self) -> list[tf.Variable]:
-        """The rest, momentum copies and queue included."""
+        """All other weights, of momentum copies and queue too."""
         return super().non_trainable_weights + self._copied_weights()
 
 
 def _copy(part: keras.Model) -> keras.Model:
-    """An encoder or head of the same configuration, not built yet."""
+    """A new encoder or head of the same configuration, not built yet."""
     config = part.get_config()
     return type(part).from_config(
         config | {"name": f"momentum_{config['name']}"}

@@ -14,8 +14,8 @@ from supcon_tf.keras_2 import keras
 from supcon_tf.models import backbone, hub
 
 _KERAS = "keras:"
-# What the networks of a module take, by its `preprocess_input`; those of the
-# others take pixels, and have a layer for the rest.
+# The preprocessing of the networks of a module, by its `preprocess_input`.
+# Networks of other modules take pixels, and have a layer for preprocessing.
 _PREPROCESSING = {
     "densenet": "torch",
     "inception_resnet_v2": "tf",
@@ -29,7 +29,7 @@ _PREPROCESSING = {
     "vgg19": "caffe",
     "xception": "tf",
 }
-# Smallest side of the images in pixels, where it is not 32.
+# Smallest side of images in pixels, for networks where it is not 32.
 _LEAST_SIDES = {"inception_resnet_v2": 75, "inception_v3": 75, "xception": 71}
 
 
@@ -41,23 +41,22 @@ def named_encoder(
     lora_rank: int = 0,
     **options: object,
 ) -> keras.Model:
-    """A network by its name as an encoder, with random weights, not built.
+    """Makes an encoder from a network's name: random weights, not built.
 
     Args:
       architecture: "keras:NAME", a class of `keras.applications` without its
         classifier; "keras_hub:PRESET", a network of KerasHub, by its name there
         or a folder, with the preprocessing of the preset; or
         "package.module:function", which returns a Keras model as
-        `BackboneEncoder` takes it, of Keras 2 or 3, or an encoder. It is
-        imported, so its code runs; a module that lies in a run directory is
-        refused.
+        `BackboneEncoder` takes it, of Keras 2 or 3, or an encoder. The module
+        is imported, so its code runs; a module in a run directory is refused.
       image_size: side of the images in pixels.
-      channels: of the images; a function's network has its own.
-      pooling: of the tokens of a preset, as of `keras_3.Backbone`.
+      channels: of the images; the network of a function decides for itself.
+      pooling: how the tokens of a preset are pooled; see `keras_3.Backbone`.
       lora_rank: rank of the updates of a preset's attention, which alone train;
         0 trains all weights.
-      **options: of `BackboneEncoder`, but for `preprocessing`, which is that of
-        the network; an encoder that a function returns has its own.
+      **options: of `BackboneEncoder` except `preprocessing`, which the network
+        determines; ignored for an encoder that a function returns.
 
     Example:
       >>> from supcon_tf import models
@@ -67,42 +66,42 @@ def named_encoder(
       1024
 
     Raises:
-      ValueError: there is no such network or function, it takes no images so
-        small, or returns no model.
-      TypeError: a function returns something else of Keras 3.
-      ImportError: of a preset, where there is no KerasHub.
+      ValueError: there is no such network or function, the network takes no
+        images so small, or the function returns no model.
+      TypeError: a function returns an object of Keras 3 that is no model.
+      ImportError: `architecture` is a preset, and there is no KerasHub.
     """
     if architecture.startswith(hub.PREFIX):
-        with _precision_of_keras_3():
+        with _same_precision_in_keras_3():
             network, preprocessing = hub.make(
                 architecture, image_size, channels, pooling, lora_rank
             )
         return backbone.BackboneEncoder(network, preprocessing, **options)
-    make = _maker(architecture, image_size)
+    make_network = _find_function(architecture, image_size)
     if not architecture.startswith(_KERAS):
-        with _precision_of_keras_3():
-            made = backbone.of_keras_2(make())
-        keras_2.refuse_keras_3(architecture=made)
+        with _same_precision_in_keras_3():
+            network = backbone.of_keras_2(make_network())
+        keras_2.refuse_keras_3(architecture=network)
         exceptions.require(
-            isinstance(made, keras.Model),
+            isinstance(network, keras.Model),
             f"`architecture` {architecture} must return a keras.Model",
-            type(made),
+            type(network),
         )
-        if hasattr(made, "representation_dim"):
-            return made
-        return backbone.BackboneEncoder(made, **options)
+        if hasattr(network, "representation_dim"):
+            return network
+        return backbone.BackboneEncoder(network, **options)
     side = None
-    if _module(make) == "nasnet":  # whose cells are built for one size
+    if _module(make_network) == "nasnet":  # whose cells are built for one size
         side = image_size
-    network = make(
+    network = make_network(
         include_top=False, weights=None, input_shape=(side, side, channels)
     )
-    preprocessing = _PREPROCESSING.get(_module(make), "none")
+    preprocessing = _PREPROCESSING.get(_module(make_network), "none")
     return backbone.BackboneEncoder(network, preprocessing, **options)
 
 
 def check_named(architecture: str, image_size: int | None = None) -> None:
-    """Raises ValueError as `named_encoder`, before anything is made.
+    """Raises ValueError as `named_encoder`, without making a network.
 
     Example:
       >>> from supcon_tf import models
@@ -116,7 +115,7 @@ def check_named(architecture: str, image_size: int | None = None) -> None:
     if architecture.startswith(hub.PREFIX):
         hub.check(architecture)
     else:
-        _maker(architecture, image_size)
+        _find_function(architecture, image_size)
 
 
 def imagenet_weights(architecture: str, image_size: int) -> list[np.ndarray]:
@@ -131,22 +130,22 @@ def imagenet_weights(architecture: str, image_size: int) -> list[np.ndarray]:
       `weights` must be a file for an architecture that is not keras:NAME
 
     Raises:
-      ValueError: it is none of Keras', or the file is not in Keras' cache and
-        cannot be downloaded.
+      ValueError: the network is none of Keras', or the file is not in Keras'
+        cache and cannot be downloaded.
     """
     exceptions.require(
         architecture.startswith(_KERAS),
         "`weights` must be a file for an architecture that is not keras:NAME",
         f"imagenet for {architecture}",
     )
-    make = _maker(architecture, image_size)
-    # At the size of the publication: it does not matter to the weights. The
-    # MobileNets warn where it is not said.
+    make_network = _find_function(architecture, image_size)
+    # The weights do not depend on the size of the images. The MobileNets warn
+    # where no size is given.
     size = {}
-    if _module(make).startswith("mobilenet"):
+    if _module(make_network).startswith("mobilenet"):
         size["input_shape"] = (224, 224, 3)
     try:
-        source = make(include_top=False, weights="imagenet", **size)
+        network = make_network(include_top=False, weights="imagenet", **size)
     except Exception as error:  # Keras raises no narrower one
         address, _, reason = str(error).partition(": ")
         if "fetch failure" not in address:
@@ -160,47 +159,49 @@ def imagenet_weights(architecture: str, image_size: int) -> list[np.ndarray]:
             f"Keras could not download it ({reason}): put what is at {url} "
             "there"
         ) from error
-    return source.get_weights()
+    return network.get_weights()
 
 
 @contextlib.contextmanager
-def _precision_of_keras_3() -> Iterator[None]:
-    """Meanwhile the global policy of Keras 3 is that of Keras 2."""
-    if keras_2.PACKAGE == "keras":  # which is alone
+def _same_precision_in_keras_3() -> Iterator[None]:
+    """A context in which Keras 3 has the global policy of Keras 2."""
+    if keras_2.PACKAGE == "keras":  # there is no Keras 3
         yield
         return
-    of_3 = importlib.import_module("keras").config
-    before = of_3.dtype_policy()
-    of_3.set_dtype_policy(keras.mixed_precision.global_policy().name)
+    config = importlib.import_module("keras").config
+    policy = config.dtype_policy()
+    config.set_dtype_policy(keras.mixed_precision.global_policy().name)
     try:
         yield
     finally:
-        of_3.set_dtype_policy(before)
+        config.set_dtype_policy(policy)
 
 
-def _module(make: Callable[..., keras.Model]) -> str:
-    """The name of the module of `keras.applications` of a network."""
-    return make.__module__.rpartition(".")[2]
+def _module(make_network: Callable[..., keras.Model]) -> str:
+    """The name of a network's module in `keras.applications`."""
+    return make_network.__module__.rpartition(".")[2]
 
 
-def _maker(
+def _find_function(
     architecture: str, image_size: int | None
 ) -> Callable[..., keras.Model]:
-    """The function that a name stands for; raises ValueError."""
+    """The function that makes a network by its name; raises ValueError."""
     if not architecture.startswith(_KERAS):
         return trust.import_function(architecture)
     name = architecture.removeprefix(_KERAS)
-    known = [x for x in dir(keras.applications) if x[0].isupper()]
+    networks = [
+        network for network in dir(keras.applications) if network[0].isupper()
+    ]
     exceptions.require(
-        name in known,
-        f"`architecture` must be keras: and one of {', '.join(known)}",
+        name in networks,
+        f"`architecture` must be keras: and one of {', '.join(networks)}",
         architecture,
     )
-    make = getattr(keras.applications, name)
-    least = _LEAST_SIDES.get(_module(make), 32)
+    make_network = getattr(keras.applications, name)
+    least_side = _LEAST_SIDES.get(_module(make_network), 32)
     exceptions.require(
-        image_size is None or image_size >= least,
-        f"`image_size` must be at least {least} for {architecture}",
+        image_size is None or image_size >= least_side,
+        f"`image_size` must be at least {least_side} for {architecture}",
         image_size,
     )
-    return make
+    return make_network

@@ -1,4 +1,7 @@
-"""Networks of Keras 3 in models of Keras 2: their variables, their pass."""
+"""Networks of Keras 3 in models of Keras 2: variables and forward pass.
+
+Letters in the shapes: B batch, T tokens of an image.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +22,25 @@ _POOLINGS = ("auto", "class_token", "mean", "both")
 class Backbone(keras.Model):
     """A network of Keras 3 as a model of Keras 2.
 
-    The variables are those of the network, for Keras 2 to train and to save:
-    weights, statistics and the states of its random layers. Which of them train
-    is what the network says, so layers of it are frozen by their `trainable`,
-    or by `models.freeze`. The precision is that of the network.
+    Keras 2 trains and saves the variables of the network: weights, statistics
+    and the states of its random layers. The network says which of them train,
+    so that `trainable` of a layer, or `models.freeze`, freezes it. The
+    precision is that of the network.
 
-    `models.as_encoder`, and so all that takes an encoder, makes one of a bare
-    network.
+    `models.as_encoder`, and so every function that takes an encoder, wraps a
+    bare network in a `Backbone`.
 
     Args:
       network: a `keras.Model` of Keras 3, from images [batch, height, width, C]
         to features [batch, dim], a feature map [batch, height, width, dim], or
         tokens [batch, tokens, dim], the patches last.
-      pooling: what of tokens is put out: "class_token", the first; "mean", that
-        of the patches; "both", one behind the other; "auto" is "class_token"
-        where the network has one, and else "mean".
+      pooling: how tokens become features: "class_token", the first token;
+        "mean" of the patches; "both", class token and then mean; "auto" is
+        "class_token" for a network with a class token, else "mean".
       **kwargs: of Keras' Model.
 
     Attributes:
-      network: of Keras 3.
+      network: the network of Keras 3.
 
     Example:
       >>> import keras
@@ -53,7 +56,7 @@ class Backbone(keras.Model):
     Raises:
       ValueError: a bad argument; Keras 3 computes by another library than
         TensorFlow; a layer adds to the loss, which Keras 2 would not see; or
-        batch norm should have statistics of its own on several replicas.
+        batch norm on several replicas is not synchronized.
     """
 
     def __init__(
@@ -73,16 +76,16 @@ class Backbone(keras.Model):
         super().__init__(autocast=False, **(options | kwargs))
         self.pooling = pooling
         # In a namespace, which Keras 2 does not search for layers.
-        self._of = types.SimpleNamespace(network=network, variables=[])
+        self._keras_3 = types.SimpleNamespace(network=network, variables=[])
 
     @property
     def network(self) -> keras_3.Model:
         """The network of Keras 3."""
-        return self._of.network
+        return self._keras_3.network
 
     @property
     def network_layers(self) -> list[keras_3.Layer]:
-        """All layers of the network, those inside of others too."""
+        """All layers of the network, with layers inside of layers."""
         return self.network._flatten_layers()
 
     @property
@@ -93,25 +96,25 @@ class Backbone(keras.Model):
     def build(self, input_shape: tf.TensorShape) -> None:
         if self.built:
             return
-        # A call with symbols builds what is not built. It is none of training,
-        # in which batch norm would ask the other replicas, where none are.
+        # A symbolic call builds the layers. In training mode, batch norm would
+        # wait for other replicas, and there are none here.
         self.compute_output_shape(input_shape)
         self._check_losses()
-        own = self.network.variables
-        self._of.variables = own
-        # As one list, in the order of the network: what Keras 3 calls them
-        # depends on what else was made in the process.
-        self.state = [variable.value for variable in own]
+        variables = self.network.variables
+        self._keras_3.variables = variables
+        # Tracked as one list, in the order of the network: the names that
+        # Keras 3 gives depend on other layers of the process.
+        self.state = [variable.value for variable in variables]
         keras.layers.Layer.build(self, input_shape)
 
     def compute_output_shape(
         self, input_shape: Sequence[int | None]
     ) -> tf.TensorShape:
-        """The shape of what the network puts out, pooled."""
+        """The shape of the network's output, after pooling."""
         images = keras_3.KerasTensor(
             tuple(tf.TensorShape(input_shape)), self.compute_dtype
         )
-        features = self.network(self._named(images), training=False)
+        features = self.network(self._name_input(images), training=False)
         shape = getattr(features, "shape", None)
         exceptions.require(
             shape is not None,
@@ -120,88 +123,94 @@ class Backbone(keras.Model):
         )
         if len(shape) != 3:
             return tf.TensorShape(shape)
-        before = self._tokens_before_patches(shape, input_shape)
-        width = 2 if self._pooling(before) == "both" else 1
-        return tf.TensorShape([shape[0], width * shape[2]])
+        num_special = self._count_special_tokens(shape, input_shape)
+        num_parts = 2 if self._resolve_pooling(num_special) == "both" else 1
+        return tf.TensorShape([shape[0], num_parts * shape[2]])
 
     def call(
         self, images: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
         """Images to features, in the compute dtype."""
         exceptions.require(
-            len(self.network.variables) == len(self._of.variables),
+            len(self.network.variables) == len(self._keras_3.variables),
             f"`{self.network.name}` must have all its variables when its "
             "encoder is built, before enable_lora or quantize",
-            f"{len(self._of.variables)} and {len(self.network.variables)} now",
+            f"{len(self._keras_3.variables)} and "
+            f"{len(self.network.variables)} now",
         )
         if training:
             self._check_statistics()
-        features = self.network(self._named(images), training=bool(training))
+        features = self.network(
+            self._name_input(images), training=bool(training)
+        )
         if training:
             self._check_losses()
         if features.shape.rank != 3:
             return features
-        before = self._tokens_before_patches(features.shape, images.shape)
-        return self._pooled(features, before)
+        num_special = self._count_special_tokens(features.shape, images.shape)
+        return self._pool(features, num_special)
 
-    def _named(self, images: object) -> object:
-        """Images as the network wants them, which may name its one input."""
+    def _name_input(self, images: object) -> object:
+        """{name: images} for a network that names its only input, or images."""
         names = getattr(self.network, "_inputs_struct", None)
         if not isinstance(names, dict) or len(names) != 1:
             return images
         return dict.fromkeys(names, images)
 
-    def _pooled(self, tokens: tf.Tensor, before: int) -> tf.Tensor:
-        """Tokens [batch, tokens, dim] as features [batch, dim]."""
-        pooling = self._pooling(before)
+    def _pool(self, tokens: tf.Tensor, num_special: int) -> tf.Tensor:
+        """Tokens [B, T, dim], special ones first, to [B, dim] or [B, 2 dim]."""
+        pooling = self._resolve_pooling(num_special)
         parts = []
         if pooling in ("class_token", "both"):
-            parts.append(tokens[:, 0])
+            parts.append(tokens[:, 0])  # [B, dim]
         if pooling in ("mean", "both"):
-            patches = tf.cast(tokens[:, before:], tf.float32)
-            mean = tf.reduce_mean(patches, axis=1)
+            # In float32, as a sum of many patches loses digits in float16.
+            patches = tf.cast(tokens[:, num_special:], tf.float32)
+            mean = tf.reduce_mean(patches, axis=1)  # [B, dim]
             parts.append(tf.cast(mean, tokens.dtype))
         return tf.concat(parts, axis=1)
 
-    def _pooling(self, before: int) -> str:
-        """What is pooled, of tokens with so many before the patches."""
+    def _resolve_pooling(self, num_special: int) -> str:
+        """The pooling that "auto" stands for; raises without a class token."""
         if self.pooling == "auto":
-            return "class_token" if before else "mean"
+            return "class_token" if num_special else "mean"
         exceptions.require(
-            before > 0 or self.pooling == "mean",
+            num_special > 0 or self.pooling == "mean",
             f"`pooling` must be mean for {self.network.name}, which has no "
             "class token",
             self.pooling,
         )
         return self.pooling
 
-    def _tokens_before_patches(
-        self, tokens: Sequence[int | None], images: Sequence[int | None]
+    def _count_special_tokens(
+        self,
+        tokens_shape: Sequence[int | None],
+        images_shape: Sequence[int | None],
     ) -> int:
-        """How many tokens of [B, tokens, dim] are of no patch of [B, H, W, C].
+        """T less the patches of an image, by [B, T, dim] and [B, H, W, C].
 
-        0 where the network does not say how large a patch is.
+        0 where the network does not tell the size of a patch.
         """
-        sides = getattr(self.network, "patch_size", None)
-        known = [tokens[1], images[1], images[2]]
-        if sides is None or None in known:
+        patch_size = getattr(self.network, "patch_size", None)
+        num_tokens = tokens_shape[1]
+        height, width = images_shape[1], images_shape[2]
+        if patch_size is None or None in (num_tokens, height, width):
             return 0
-        height, width = np.broadcast_to(sides, [2])
-        patches = (images[1] // height) * (images[2] // width)
-        return max(int(tokens[1] - patches), 0)
+        patch_height, patch_width = np.broadcast_to(patch_size, [2])
+        num_patches = (height // patch_height) * (width // patch_width)
+        return max(int(num_tokens - num_patches), 0)
 
     def _check_losses(self) -> None:
-        """Raises ValueError for what the network adds to a loss."""
+        """Raises ValueError for a layer that adds to the loss."""
         kinds = "activity", "kernel", "bias", "beta", "gamma", "embeddings"
         names = [f"{kind}_regularizer" for kind in kinds]
         for layer in self.network_layers:
-            of_weights = (v.regularizer for v in layer.weights)
-            adds = (
+            adds_loss = (
                 layer._losses
-                or any(of_weights)
+                or any(weight.regularizer for weight in layer.weights)
                 or any(getattr(layer, name, None) for name in names)
             )
-            if adds and not isinstance(layer, keras_3.Model):
+            if adds_loss and not isinstance(layer, keras_3.Model):
                 raise exceptions.InvalidValue(
                     "`backbone` must add nothing to the loss, which Keras 2 "
                     f"would not see, got {layer.name} with a regularizer or "
@@ -210,7 +219,7 @@ class Backbone(keras.Model):
                 )
 
     def _check_statistics(self) -> None:
-        """Raises ValueError for statistics of one replica of several."""
+        """Raises ValueError for statistics that only one replica would have."""
         if tf.distribute.get_strategy().num_replicas_in_sync == 1:
             return
         for layer in self.network_layers:
@@ -225,8 +234,8 @@ class Backbone(keras.Model):
 
     @property
     def statistics(self) -> list[tf.Variable]:
-        """What a forward pass in training moves, but for random states."""
-        return self._variables_of(
+        """Variables that a training pass updates, without random states."""
+        return self._tf_variables(
             [
                 variable
                 for layer in self.network_layers
@@ -236,45 +245,56 @@ class Backbone(keras.Model):
 
     @property
     def random_states(self) -> list[tf.Variable]:
-        """What its random layers draw by."""
-        weights = {id(weight) for weight in self.network.weights}
-        return self._variables_of(
-            [x for x in self._of.variables if id(x) not in weights]
+        """The seed states of the network's random layers."""
+        weight_ids = {id(weight) for weight in self.network.weights}
+        return self._tf_variables(
+            [
+                variable
+                for variable in self._keras_3.variables
+                if id(variable) not in weight_ids
+            ]
         )
 
-    def _variables_of(
+    def _tf_variables(
         self, variables: Sequence[keras_3.Variable]
     ) -> list[tf.Variable]:
-        """TensorFlow's, of some of Keras 3, in its order; none unbuilt."""
+        """TensorFlow's variables behind those of Keras 3; none before `build`.
+
+        They come in the order of the network.
+        """
         if not self.built:
             return []
-        own = {id(variable) for variable in variables}
-        pairs = zip(self._of.variables, self.state, strict=True)
-        return [of_tf for variable, of_tf in pairs if id(variable) in own]
+        ids = {id(variable) for variable in variables}
+        pairs = zip(self._keras_3.variables, self.state, strict=True)
+        return [
+            tf_variable
+            for variable, tf_variable in pairs
+            if id(variable) in ids
+        ]
 
     @property
     def weights(self) -> list[tf.Variable]:
         """The weights and statistics, in the order of Keras 3."""
-        return self._variables_of(self.network.weights)
+        return self._tf_variables(self.network.weights)
 
     @property
     def trainable_weights(self) -> list[tf.Variable]:
         """The weights that the network lets train."""
-        return self._variables_of(self.network.trainable_weights)
+        return self._tf_variables(self.network.trainable_weights)
 
     @property
     def non_trainable_weights(self) -> list[tf.Variable]:
-        """The others, and the statistics."""
-        return self._variables_of(self.network.non_trainable_weights)
+        """All other weights, and the statistics."""
+        return self._tf_variables(self.network.non_trainable_weights)
 
     @property
     def _trainable(self) -> bool:
-        """What Keras 2 sets in all layers of a model at once."""
-        return not hasattr(self, "_of") or self.network.trainable
+        """The network's `trainable`; Keras 2 sets it in all layers at once."""
+        return not hasattr(self, "_keras_3") or self.network.trainable
 
     @_trainable.setter
     def _trainable(self, value: bool) -> None:
-        if hasattr(self, "_of"):  # not in the constructor
+        if hasattr(self, "_keras_3"):  # not yet in Keras' constructor
             self.network.trainable = value
 
     def save_own_variables(self, store: Mapping[str, object]) -> None:
@@ -283,12 +303,12 @@ class Backbone(keras.Model):
             store[f"{index}"] = variable.numpy()
 
     def load_own_variables(self, store: Mapping[str, object]) -> None:
-        """Keras' step on its way from these files."""
+        """Keras' step on its way from .weights.h5 and .keras files."""
         for index, variable in enumerate(self.weights):
             variable.assign(store[f"{index}"])
 
     def load_weights(self, filepath: str, **kwargs: object) -> None:
-        """Those of a file of the bare network, as Keras 3 reads it."""
+        """Loads a file of the bare network, as Keras 3 reads it."""
         self.network.load_weights(filepath, **kwargs)
 
     def get_config(self) -> dict[str, object]:
@@ -303,7 +323,7 @@ class Backbone(keras.Model):
 
 
 def check_library() -> None:
-    """Raises ValueError where Keras 3 computes by another than TensorFlow."""
+    """Raises ValueError if the backend of Keras 3 is not TensorFlow."""
     exceptions.require(
         keras_3.backend.backend() == "tensorflow",
         "Keras 3 must compute by TensorFlow beside supcon_tf: "
@@ -313,20 +333,22 @@ def check_library() -> None:
 
 
 def _chain(layer: keras_3.Layer) -> Iterator[keras_3.Layer]:
-    """The layers with weights; models and stacks of blocks taken apart.
+    """The layers with weights, inside of models and of stacks of blocks too.
 
-    A stack is a layer with several layers of one class inside that have layers
-    themselves, as the encoder of a vision transformer has its blocks.
+    A stack is a layer that contains several blocks: layers of one class that
+    have layers themselves, as in the encoder of a vision transformer.
     """
     parts = list(layer._layers)
     if isinstance(layer, keras_3.Model):
-        parts = layer.layers  # as they are called
+        parts = layer.layers  # in the order of the calls
     else:
-        kinds = [type(part) for part in parts if part.weights and part._layers]
-        if len(kinds) == len(set(kinds)):
+        block_classes = [
+            type(part) for part in parts if part.weights and part._layers
+        ]
+        if len(block_classes) == len(set(block_classes)):  # no stack
             parts = []
-    own = layer._trainable_variables + layer._non_trainable_variables
-    if own or not parts:
+    variables = layer._trainable_variables + layer._non_trainable_variables
+    if variables or not parts:
         if layer.weights:
             yield layer
         return

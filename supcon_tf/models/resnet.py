@@ -24,7 +24,7 @@ _EXPANSION = 4  # output channels of a bottleneck per inner channel
 
 
 def output_filters(depth: int, width: float) -> int:
-    """Channels of the last group."""
+    """Output channels of the last group."""
     return _group_filters(3, width) * (_EXPANSION if depth >= 50 else 1)
 
 
@@ -113,7 +113,7 @@ class ResNet(keras.layers.Layer):
       width: multiplier of all channels, positive.
       zero_init_residual: see `ResidualBlock`.
       synchronized_bn: BN statistics over all replicas.
-      stem_padding: one of `STEM_PADDINGS`, of the pool of "imagenet".
+      stem_padding: one of `STEM_PADDINGS`, for max pooling in "imagenet".
       **kwargs: of `keras.layers.Layer`.
 
     Reference: Sec. 3.1 of Khosla et al. 2020; He et al. 2016.

@@ -28,9 +28,9 @@ class VGG(keras.layers.Layer):
 
     [batch, height, width, 3] float, normalised, to [batch, ceil(height / s),
     ceil(width / s), output_filters] in the compute dtype, where s is 4 (depth
-    8) or 8. Three or four stages of 3x3 convolutions, each with BN and ReLU,
-    and 2x2 max pooling between the stages. The pooling rounds up, so that a
-    small image keeps a pixel.
+    8) or 8. The stack has three or four stages of 3x3 convolutions, each with
+    BN and ReLU, and 2x2 max pooling between the stages. The pooling rounds up,
+    so that a small image keeps a pixel.
 
     Args:
       depth: 8: 2 x 64, 2 x 128 and 4 x 256 channels; 16: and 4 x 512.
@@ -62,7 +62,7 @@ class VGG(keras.layers.Layer):
             for stage, count in enumerate(CONVS_PER_STAGE[depth])
             for index in range(count)
         ]
-        # Indices of the convs after a pooling; old checkpoints know the name.
+        # Indices of the convs after a pooling. Old checkpoints have this name.
         self.stage_starts = list(itertools.accumulate(CONVS_PER_STAGE[depth]))
 
     @property
@@ -77,6 +77,7 @@ class VGG(keras.layers.Layer):
     def call(self, x: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         for index, conv in enumerate(self.convs):
             if index in self.stage_starts:
+                # [B, ceil(H / 2), ceil(W / 2), channels]
                 x = tf.nn.max_pool2d(x, ksize=2, strides=2, padding="SAME")
             x = tf.nn.relu(conv(x, training=training))
         return x

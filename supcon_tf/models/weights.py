@@ -1,4 +1,4 @@
-"""Weights of a file into an encoder, all of them or an error."""
+"""Loading a file's weights into an encoder: all of them, or an error."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def load_weights(encoder: keras.Model, path: str | os.PathLike[str]) -> None:
 
     Args:
       encoder: an `Encoder` or a `BackboneEncoder`.
-      path: a file .h5, .weights.h5 or .keras, or the directory of a SavedModel;
-        of the encoder, of its backbone, or of a model that has one of them as
-        `encoder`, as the models of stage 1 and our exports have.
+      path: a file .h5, .weights.h5 or .keras, or the directory of a SavedModel.
+        It holds the encoder, its backbone, or a model with one of these as
+        `encoder`, as the models of stage 1 and our exports.
 
     Example:
       >>> import numpy as np
@@ -43,8 +43,8 @@ def load_weights(encoder: keras.Model, path: str | os.PathLike[str]) -> None:
       True
 
     Raises:
-      ValueError: it cannot be read, or does not have exactly the weights of
-        the encoder.
+      ValueError: the file cannot be read, or does not have exactly the weights
+        of the encoder.
       TypeError: the encoder is of Keras 3.
       FileNotFoundError: there is no such file.
     """
@@ -71,11 +71,12 @@ def load_weights(encoder: keras.Model, path: str | os.PathLike[str]) -> None:
     for target in targets:
         try:
             load(target, path)
-        # What Keras, h5py and zipfile raise for a file that is another's.
+        # Keras, h5py and zipfile raise errors of many kinds for a file of
+        # another model.
         except Exception as error:
             reasons.append(exceptions.one_line(error))
         else:
-            _complete(encoder)
+            _apply_statistics(encoder)
             return
     raise exceptions.InvalidValue(
         f"`weights` must be a file of all weights of {targets[-1].name}, and "
@@ -98,11 +99,11 @@ def set_weights(encoder: keras.Model, values: list[np.ndarray]) -> None:
       [[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]
     """
     encoder.backbone.set_weights(values)
-    _complete(encoder)
+    _apply_statistics(encoder)
 
 
 def finalize(module: object) -> None:
-    """Makes new values of variables count, after any other way to set them.
+    """Updates layers after variables were set in other ways than by Keras.
 
     Keras' Normalization computes with a copy of its statistics.
 
@@ -125,12 +126,13 @@ def finalize(module: object) -> None:
             layer.finalize_state()
 
 
-def _complete(encoder: keras.Model) -> None:
-    """Makes ImageNet's weights of EfficientNet right, and all values count.
+def _apply_statistics(encoder: keras.Model) -> None:
+    """Corrects EfficientNet's variance for ImageNet, and calls `finalize`.
 
-    With weights="imagenet" Keras adds a second division by the root of the
-    deviation to its graph, as the weights have the deviation for a variance.
-    A graph without it, one for all weights, has the variance here.
+    Keras' weights for ImageNet hold the deviation where the variance belongs;
+    with weights="imagenet" Keras adds a second division, by the root of the
+    deviation, to its graph. The graph here has no such division, so the
+    variance is set to the square of the deviation.
     """
     kinds = [type(layer) for layer in encoder.submodules]
     for layer in encoder.submodules:
@@ -149,8 +151,8 @@ def _complete(encoder: keras.Model) -> None:
 def _load_keras(target: keras.Model, path: str) -> None:
     """Loads the part of a .keras archive that has the weights of a model.
 
-    The archive's config, of which Keras makes objects of any module that it
-    names, is not read: it would run the code of whoever wrote the file.
+    The archive's config is not read: Keras would make objects of any module
+    that the config names, and so run the code of whoever wrote the file.
     """
     exceptions.require(
         zipfile.is_zipfile(path),
@@ -159,30 +161,30 @@ def _load_keras(target: keras.Model, path: str) -> None:
     )
     count, reasons = len(target.weights), []
     with tempfile.TemporaryDirectory() as scratch:
-        whole = os.path.join(scratch, "whole.h5")
-        copy = os.path.join(scratch, "part.weights.h5")
-        _extract(path, whole)
-        with h5py.File(whole) as file:
-            for part in _parts(file, count):
+        archive_path = os.path.join(scratch, "whole.h5")
+        group_path = os.path.join(scratch, "part.weights.h5")
+        _extract(path, archive_path)
+        with h5py.File(archive_path) as file:
+            for group in _groups_of_size(file, count):
                 try:
-                    _check_arrays(part, target)
-                    with h5py.File(copy, "w") as copied:
-                        for name in part:
-                            part.copy(name, copied)
-                    target.load_weights(copy)
+                    _check_arrays(group, target)
+                    with h5py.File(group_path, "w") as group_file:
+                        for name in group:
+                            group.copy(name, group_file)
+                    target.load_weights(group_path)
                     return
                 except Exception as error:  # of the structure of another model
                     reasons.append(exceptions.one_line(error))
-            there = base.count_weights(file)
-    reason = f"{count} weights are wanted, {there} are there"
+            saved_count = base.count_weights(file)
+    reason = f"{count} weights are wanted, {saved_count} are there"
     raise exceptions.InvalidValue((reasons or [reason])[-1])
 
 
-def _parts(file: h5py.File, count: int) -> list[h5py.Group]:
-    """The groups of so many weights: of the model, or of a model inside of it.
+def _groups_of_size(file: h5py.File, count: int) -> list[h5py.Group]:
+    """The groups with `count` weights, of a model or of models inside of it.
 
-    The outer ones first, and of the two encoders of a momentum model the one
-    that trains.
+    Outer groups come first, and then groups by name: so of the two encoders of
+    a momentum model the one that trains is before its copy.
     """
     names: list[str] = []
     file.visit(names.append)
@@ -191,16 +193,17 @@ def _parts(file: h5py.File, count: int) -> list[h5py.Group]:
         for name in filter(base.is_weight, names)
         for group in pathlib.PurePosixPath("/", name).parents
     )
-    parts = [group for group, held in counts.items() if held == count]
-    return [file[x] for x in sorted(parts, key=lambda x: (x.count("/"), x))]
+    paths = [path for path, held in counts.items() if held == count]
+    paths.sort(key=lambda path: (path.count("/"), path))
+    return [file[path] for path in paths]
 
 
 def _extract(path: str, file: str) -> None:
-    """Writes the weights of a .keras archive to a file of their own."""
+    """Writes the weights of a .keras archive to `file`."""
     with tf.io.gfile.GFile(path, "rb") as content:
         with zipfile.ZipFile(content) as archive:
             entry = archive.getinfo(_WEIGHTS_ENTRY)
-            # `save` does not compress: a larger one would only fill the disk.
+            # `save` does not compress: a larger entry would fill the disk.
             exceptions.require(
                 entry.file_size <= archive.start_dir,
                 f"{_WEIGHTS_ENTRY} must be no larger than its archive",
@@ -211,16 +214,16 @@ def _extract(path: str, file: str) -> None:
 
 
 def _check_arrays(group: h5py.Group, target: keras.Model) -> None:
-    """Raises ValueError for an array that is none of the model's.
+    """Raises ValueError for an array that cannot be a weight of the model.
 
-    Its shape may promise more numbers than there are in the file, or than
-    there is memory for; or it may be in another file.
+    The shape of an array may promise more numbers than are in the file, or than
+    fit in memory; or the array may be in another file.
     """
     largest = max(weight.shape.num_elements() for weight in target.weights)
     for array in check_whole(group):
         name = array.name.removeprefix(group.name).lstrip("/")
-        # A whole model in a .h5 has its optimizer beside its weights, which
-        # have other names there than in a .weights.h5.
+        # In a .h5 of a whole model, the optimizer's arrays are beside the
+        # weights, under other names than in a .weights.h5.
         is_read = base.is_weight(name) or "/vars/" not in f"/{name}"
         exceptions.require(
             array.size <= largest
@@ -232,7 +235,7 @@ def _check_arrays(group: h5py.Group, target: keras.Model) -> None:
 
 
 def check_whole(group: h5py.Group) -> list[h5py.Dataset]:
-    """The arrays below a group of an HDF5 file, which has all of them itself.
+    """Checks that an HDF5 group holds its arrays itself; returns the arrays.
 
     Example:
       >>> import h5py
@@ -246,47 +249,48 @@ def check_whole(group: h5py.Group) -> list[h5py.Dataset]:
       an HDF5 file must hold its arrays itself, got kernel in /home/me/mine.h5
 
     Raises:
-      ValueError: one is a link, or in another file: any that this process may
-        read, whose bytes would become weights.
+      ValueError: an array is a link, or in another file: the bytes of any file
+        that this process may read would become weights.
     """
-    arrays, seen, left = [], set(), [group]
-    while left:
-        parent = left.pop()
+    arrays, visited, groups = [], set(), [group]
+    while groups:
+        parent = groups.pop()
         for name in parent:
-            place = f"{parent.name}/{name}".lstrip("/")
+            path = f"{parent.name}/{name}".lstrip("/")
             link = parent.get(name, getlink=True)
             if not isinstance(link, h5py.HardLink):
-                elsewhere = getattr(link, "filename", link.path)
-                _refuse_elsewhere(place, elsewhere)
+                target = getattr(link, "filename", link.path)
+                _refuse_outside(path, target)
             item = parent[name]
             address = h5py.h5o.get_info(item.id).addr
-            if address in seen:  # links may go round
+            if address in visited:  # hard links may form a cycle
                 continue
-            seen.add(address)
+            visited.add(address)
             if isinstance(item, h5py.Group):
-                left.append(item)
+                groups.append(item)
             elif isinstance(item, h5py.Dataset):
-                for elsewhere, *_ in item.external or ():
-                    _refuse_elsewhere(place, elsewhere)
+                for filename, *_ in item.external or ():
+                    _refuse_outside(path, filename)
                 if item.is_virtual:
-                    _refuse_elsewhere(place, item.virtual_sources()[0][1])
+                    _refuse_outside(path, item.virtual_sources()[0][1])
                 arrays.append(item)
     return arrays
 
 
-def _refuse_elsewhere(place: str, elsewhere: str) -> None:
+def _refuse_outside(path: str, target: str) -> None:
+    """Raises ValueError for an array `path` that lies in a file `target`."""
     raise exceptions.InvalidValue(
-        f"an HDF5 file must hold its arrays itself, got {place} in {elsewhere}"
+        f"an HDF5 file must hold its arrays itself, got {path} in {target}"
     )
 
 
 def _load_h5(target: keras.Model, path: str) -> None:
     with h5py.File(path) as file:
-        saved = base.count_weights(file)
+        saved_count = base.count_weights(file)
         _check_arrays(file, target)
-    if path.endswith(".weights.h5") and saved != len(target.weights):
+    if path.endswith(".weights.h5") and saved_count != len(target.weights):
         raise exceptions.InvalidValue(
-            f"{len(target.weights)} weights are wanted, {saved} are there"
+            f"{len(target.weights)} weights are wanted, {saved_count} are there"
         )
     target.load_weights(path)
 
@@ -299,17 +303,17 @@ def _load_saved_model(target: keras.Model, path: str) -> None:
             "a SavedModel by `export` of Keras 3 does not name its weights; "
             'save_weights("its.weights.h5") of the network does'
         )
-    own = [name for name in names if name.startswith("weights/")]
-    parts = {"root": target}
-    if own:  # an export of ours: the encoder's, then those of its classifier
+    export_weights = [name for name in names if name.startswith("weights/")]
+    roots = {"root": target}
+    if export_weights:  # our export: the encoder's, then the classifier's
         count = len(target.variables)
         exceptions.require(
-            len(own) in (count, count + 1, count + 2),
+            len(export_weights) in (count, count + 1, count + 2),
             f"`weights` must be {count}, and of a classifier",
-            len(own),
+            len(export_weights),
         )
-        parts = {"weights": list(target.variables)}
+        roots = {"weights": list(target.variables)}
     elif any(name.startswith("encoder/") for name in names):
-        parts = {"encoder": target}
-    checkpoint = tf.train.Checkpoint(**parts)
+        roots = {"encoder": target}
+    checkpoint = tf.train.Checkpoint(**roots)
     checkpoint.read(variables).assert_existing_objects_matched()

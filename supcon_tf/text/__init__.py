@@ -1,4 +1,4 @@
-"""Texts: files of labelled sentences, their tokens, language models."""
+"""Texts: files of labelled sentences, their tokens, and language models."""
 
 from supcon_tf import keras_2, tracing
 from supcon_tf.text.encoder import TextEncoder, import_transformers

@@ -1,4 +1,7 @@
-"""Byte-level BPE in a graph: strings to pieces, as RoBERTa's tokenizer does."""
+"""Byte-level BPE in a graph: strings to pieces, as RoBERTa's tokenizer does.
+
+Letters in the shapes: N texts, W words, P characters and S pieces of all texts.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _NEVER = 2**31 - 1  # the rank of a pair that is not merged
 class ByteBpe(tf.Module):
     """The pieces of texts, by the merges and the rules of GPT-2.
 
-    Which characters are letters, numbers and spaces is asked of the library.
+    The tokenizers library tells letters, numbers and spaces apart.
 
     Args:
       model: "model" of the JSON of a tokenizer of RoBERTa, DeBERTa or another
@@ -32,107 +35,121 @@ class ByteBpe(tf.Module):
         from transformers.models.gpt2 import tokenization_gpt2
 
         super().__init__()
-        self.kinds = lookup.constant(_kinds())
+        # Tables: their names are in the variables of old exports.
+        self.kinds = lookup.constant(_character_kinds())
         vocabulary = model["vocab"]
         letters = tokenization_gpt2.bytes_to_unicode()
         self.of_bytes = lookup.constant(
             [vocabulary[letters[byte]] for byte in range(256)]
         )
         self.size = max(vocabulary.values()) + 1
-        ranks = {}
+        merges = {}  # left * size + right -> rank, merged piece
         for rank, merge in enumerate(model["merges"]):
-            one, other = merge.split(" ") if isinstance(merge, str) else merge
-            key = vocabulary[one] * self.size + vocabulary[other]
-            ranks[key] = rank, vocabulary[one + other]
-        self.merged = lookup.constant(sorted(ranks), tf.int64)
-        self.ranks = lookup.constant([ranks[key][0] for key in sorted(ranks)])
-        self.becomes = lookup.constant([ranks[key][1] for key in sorted(ranks)])
+            left, right = merge.split(" ") if isinstance(merge, str) else merge
+            key = vocabulary[left] * self.size + vocabulary[right]
+            merges[key] = rank, vocabulary[left + right]
+        keys = sorted(merges)
+        self.merged = lookup.constant(keys, tf.int64)
+        self.ranks = lookup.constant([merges[key][0] for key in keys])
+        self.becomes = lookup.constant([merges[key][1] for key in keys])
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """The pieces of texts [N], [N, (pieces)] int32, without any frame."""
-        letters = tf.strings.unicode_split(texts, "UTF-8")
-        text = tf.cast(letters.value_rowids(), tf.int32)
-        points = tf.strings.unicode_decode(texts, "UTF-8").flat_values
-        word = tf.cumsum(tf.cast(self._begins(points, text), tf.int32)) - 1
-        text_of = tf.math.segment_min(text, word)
-        letters = tf.strings.bytes_split(letters.flat_values)
-        values = tf.io.decode_raw(letters.flat_values, tf.uint8)
-        values = tf.cast(tf.reshape(values, [-1]), tf.int32)
-        pieces, word = self._merge(
-            tf.gather(self.of_bytes, values),
-            tf.gather(word, letters.value_rowids()),
+        """Texts [N] to pieces [N, (pieces)] int32, without special tokens."""
+        characters = tf.strings.unicode_split(texts, "UTF-8")
+        text_ids = tf.cast(characters.value_rowids(), tf.int32)  # [P]
+        points = tf.strings.unicode_decode(texts, "UTF-8").flat_values  # [P]
+        starts_word = self._word_starts(points, text_ids)
+        word_ids = tf.cumsum(tf.cast(starts_word, tf.int32)) - 1  # [P]
+        word_texts = tf.math.segment_min(text_ids, word_ids)  # [W]
+        # BPE begins with one piece for each byte, not for each character.
+        utf8 = tf.strings.bytes_split(characters.flat_values)
+        byte_values = tf.io.decode_raw(utf8.flat_values, tf.uint8)
+        byte_values = tf.cast(tf.reshape(byte_values, [-1]), tf.int32)  # [S]
+        pieces, word_ids = self._merge(
+            tf.gather(self.of_bytes, byte_values),
+            tf.gather(word_ids, utf8.value_rowids()),
         )
         return tf.RaggedTensor.from_value_rowids(
             pieces,
-            tf.cast(tf.gather(text_of, word), tf.int64),
+            tf.cast(tf.gather(word_texts, word_ids), tf.int64),
             tf.shape(texts, tf.int64)[0],
         )
 
-    def _begins(self, points: tf.Tensor, text: tf.Tensor) -> tf.Tensor:
-        """Whether a word begins with a character [P], as GPT-2 splits texts."""
-        kind = tf.gather(self.kinds, points)
-        is_new = _before(text, -1) != text
-        previous = tf.where(is_new, -1, _before(kind, -1))
-        after_blank = _before(points, 0) == ord(" ")
-        after_blank &= ~is_new
-        # A blank goes to the word behind it; other spaces stay alone.
-        begins = (kind != previous) & ((kind == _SPACE) | ~after_blank)
+    def _word_starts(self, points: tf.Tensor, text_ids: tf.Tensor) -> tf.Tensor:
+        """Whether a word starts at a character [P], as GPT-2 splits texts."""
+        kinds = tf.gather(self.kinds, points)
+        starts_text = _previous(text_ids, -1) != text_ids
+        previous_kinds = tf.where(starts_text, -1, _previous(kinds, -1))
+        follows_blank = _previous(points, 0) == ord(" ")
+        follows_blank &= ~starts_text
+        # A blank belongs to the word behind it; other spaces stand alone.
+        starts_word = kinds != previous_kinds
+        starts_word &= (kinds == _SPACE) | ~follows_blank
         # Of several spaces before a word, the last one is apart.
-        ends = (_ahead(text, 1, -1) == text) & (_ahead(kind, 1) != _SPACE)
-        begins |= (kind == _SPACE) & ends
-        # An ending such as 's is a word, but for one behind a blank or a mark.
-        apostrophe = (points == ord("'")) & (previous != _OTHER) & ~after_blank
+        ends_spaces = _next(text_ids, 1, -1) == text_ids
+        ends_spaces &= _next(kinds, 1) != _SPACE
+        starts_word |= (kinds == _SPACE) & ends_spaces
+        # An ending such as 's is a word, except behind a blank or a mark.
+        apostrophe = points == ord("'")
+        apostrophe &= (previous_kinds != _OTHER) & ~follows_blank
         for ending in _ENDINGS:
-            found = apostrophe
-            for place, letter in enumerate(ending, start=1):
-                found &= _ahead(points, place) == ord(letter)
-            found &= _ahead(text, len(ending), -1) == text
-            begins &= ~_delayed(found, 1)
-            begins |= _delayed(found, len(ending) + 1)
-        return is_new | begins
+            has_ending = apostrophe
+            for offset, letter in enumerate(ending, start=1):
+                has_ending &= _next(points, offset) == ord(letter)
+            has_ending &= _next(text_ids, len(ending), -1) == text_ids
+            starts_word &= ~_shift_right(has_ending, 1)
+            starts_word |= _shift_right(has_ending, len(ending) + 1)
+        return starts_text | starts_word
 
     def _merge(
-        self, pieces: tf.Tensor, word: tf.Tensor
+        self, pieces: tf.Tensor, word_ids: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Merges pairs [S] of each word until there are none."""
+        """Merges pairs of the pieces [S] of each word until there are none."""
 
-        def go_on(_: tf.Tensor, pieces: tf.Tensor, word: tf.Tensor) -> tuple:
-            key = tf.cast(pieces, tf.int64) * self.size
-            key += tf.cast(_ahead(pieces, 1), tf.int64)
-            found = lookup.find(self.merged, key)
-            is_pair = (found >= 0) & (_ahead(word, 1, -1) == word)
-            at = tf.maximum(found, 0)
-            rank = tf.where(is_pair, tf.gather(self.ranks, at), _NEVER)
-            best = tf.gather(tf.math.segment_min(rank, word), word)
-            is_best = is_pair & (rank == best)
-            # Of a run of such pairs every second one, from the left.
-            place = tf.range(tf.size(pieces))
-            begins = is_best & ~_before(is_best, False)
-            run = tf.cumsum(tf.cast(begins, tf.int32))
-            first = tf.where(begins, place, _NEVER)
-            first = tf.gather(tf.math.segment_min(first, run), run)
-            chosen = is_best & ((place - first) % 2 == 0)
-            pieces = tf.where(chosen, tf.gather(self.becomes, at), pieces)
-            kept = ~_before(chosen, False)
+        def merge_once(
+            _: tf.Tensor, pieces: tf.Tensor, word_ids: tf.Tensor
+        ) -> tuple:
+            keys = tf.cast(pieces, tf.int64) * self.size  # [S]
+            keys += tf.cast(_next(pieces, 1), tf.int64)
+            merges = lookup.find(self.merged, keys)
+            is_pair = (merges >= 0) & (_next(word_ids, 1, -1) == word_ids)
+            merges = tf.maximum(merges, 0)
+            ranks = tf.where(is_pair, tf.gather(self.ranks, merges), _NEVER)
+            best = tf.gather(tf.math.segment_min(ranks, word_ids), word_ids)
+            is_best = is_pair & (ranks == best)
+            # Overlapping pairs, as in "aaa", make a run: every second pair of
+            # a run is merged, from the left.
+            positions = tf.range(tf.size(pieces))
+            starts_run = is_best & ~_previous(is_best, False)
+            run_ids = tf.cumsum(tf.cast(starts_run, tf.int32))
+            run_starts = tf.where(starts_run, positions, _NEVER)
+            run_starts = tf.math.segment_min(run_starts, run_ids)
+            run_starts = tf.gather(run_starts, run_ids)  # [S]
+            is_merged = is_best & ((positions - run_starts) % 2 == 0)
+            pieces = tf.where(
+                is_merged, tf.gather(self.becomes, merges), pieces
+            )
+            # The right piece of a merged pair is part of its left piece now.
+            is_left = ~_previous(is_merged, False)
             return (
-                tf.reduce_any(chosen),
-                tf.boolean_mask(pieces, kept),
-                tf.boolean_mask(word, kept),
+                tf.reduce_any(is_merged),
+                tf.boolean_mask(pieces, is_left),
+                tf.boolean_mask(word_ids, is_left),
             )
 
-        any_number = tf.TensorShape([None])
-        _, pieces, word = tf.while_loop(
-            lambda goes_on, *_: goes_on,
-            go_on,
-            (tf.size(pieces) > 0, pieces, word),
-            shape_invariants=(tf.TensorShape([]), any_number, any_number),
+        vector = tf.TensorShape([None])
+        _, pieces, word_ids = tf.while_loop(
+            lambda has_merged, *_: has_merged,
+            merge_once,
+            (tf.size(pieces) > 0, pieces, word_ids),
+            shape_invariants=(tf.TensorShape([]), vector, vector),
         )
-        return pieces, word
+        return pieces, word_ids
 
 
 @functools.cache
-def _kinds() -> list[int]:
-    """The kind of every character, by what it makes a word with."""
+def _character_kinds() -> list[int]:
+    """The kind of every character, told by what it forms a word with."""
     from tokenizers import pre_tokenizers
 
     split = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
@@ -148,16 +165,16 @@ def _kinds() -> list[int]:
     return kinds
 
 
-def _before(values: tf.Tensor, first: object) -> tf.Tensor:
-    """Of every place, the value before it."""
+def _previous(values: tf.Tensor, first: object) -> tf.Tensor:
+    """The value before each of `values`, `first` before the first."""
     return tf.concat([[first], values], axis=0)[:-1]
 
 
-def _ahead(values: tf.Tensor, count: int, last: int = 0) -> tf.Tensor:
-    """Of every place, the value so many places behind it."""
+def _next(values: tf.Tensor, count: int, last: int = 0) -> tf.Tensor:
+    """The value `count` positions behind each of `values`, else `last`."""
     return tf.pad(values, [[0, count]], constant_values=last)[count:]
 
 
-def _delayed(values: tf.Tensor, count: int) -> tf.Tensor:
-    """Of every place, the truth so many places before it."""
+def _shift_right(values: tf.Tensor, count: int) -> tf.Tensor:
+    """The truth `count` positions before each of `values`, else False."""
     return tf.pad(values, [[count, 0]])[: tf.size(values)]

@@ -19,11 +19,11 @@ from supcon_tf.text import pretrained
 class TextEncoder(base.Model):
     """A language model as Enc: tokens to one representation of unit length.
 
-    Takes tokens as `data.from_tokens` has them. The representation is the last
-    layer's state of the first token, [CLS], or the mean of those of all tokens;
-    float32. What dropout drops is a function of the seeds of the views in the
-    batch: so a resumed run drops the same, and so does the second pass of
-    gradient caching.
+    The input is tokens as `data.from_tokens` has them. The representation is
+    the last layer's state of the first token, [CLS], or the mean state of all
+    tokens, in float32. The seeds of the views in a batch determine which units
+    dropout drops: a resumed run drops the same units, and so does the second
+    pass of gradient caching.
 
     Args:
       config: of the network, as `transformers` has it: `config.to_dict()`.
@@ -78,24 +78,24 @@ class TextEncoder(base.Model):
         self.dropout = dropout
         self.network = _make_network(self.config)
         self._noise = _replace_dropout(self.network, dropout)
-        found = self.network.config
-        self.representation_dim = found.hidden_size
-        # Some models count positions by the ids that are not this one, and
-        # the first is that behind it.
-        self._padding = found.pad_token_id or 0
+        network_config = self.network.config
+        self.representation_dim = network_config.hidden_size
+        self._padding_id = network_config.pad_token_id or 0
+        # Some models begin to count positions at padding_idx + 1.
         embeddings = self.chain[0]
         unused = getattr(embeddings, "padding_idx", -1) + 1
-        self.max_length = found.max_position_embeddings - unused
-        self._sentences = getattr(found, "type_vocab_size", 0)
+        self.max_length = network_config.max_position_embeddings - unused
+        self._num_sentences = getattr(network_config, "type_vocab_size", 0)
 
     @classmethod
     def from_pretrained(
         cls, path: str | os.PathLike[str], **options: object
     ) -> TextEncoder:
-        """A built encoder with the weights of a directory, or of a hub's name.
+        """Builds an encoder with the weights of a directory or a name of a hub.
 
         Args:
-          path: with config.json and model.safetensors, or tf_model.h5.
+          path: a directory with config.json and model.safetensors or
+            tf_model.h5, or a name.
           **options: other arguments of the class.
 
         Raises:
@@ -113,21 +113,24 @@ class TextEncoder(base.Model):
 
     def _states(self, tokens: tf.Tensor, training: bool | None) -> tf.Tensor:
         """The states of the last layer, [batch, length, dim]."""
-        self._noise.seed = _one_seed(tokens[:, 0]) if training else None
-        ids, sentences = tf.unstack(tokens[:, 1:], axis=-1)
-        there = ids != tokens_.NONE
+        seeds = tokens[:, 0]  # [B, 2]
+        self._noise.seed = _fold_seeds(seeds) if training else None
+        ids, sentences = tf.unstack(tokens[:, 1:], axis=-1)  # [B, length] each
+        is_token = ids != tokens_.NONE
         inputs = {
-            "input_ids": tf.where(there, ids, self._padding),
-            "attention_mask": tf.cast(there, tf.int32),
+            "input_ids": tf.where(is_token, ids, self._padding_id),
+            "attention_mask": tf.cast(is_token, tf.int32),
         }
-        if self._sentences:
+        if self._num_sentences:
             inputs["token_type_ids"] = tf.minimum(
-                sentences, self._sentences - 1
+                sentences, self._num_sentences - 1
             )
         try:
             return self.network(inputs, training=training).last_hidden_state
         finally:
-            self._noise.seed = None  # Keras traces layers alone, to save them
+            # Keras traces each layer alone to save it: a tensor of this graph
+            # would be out of scope there.
+            self._noise.seed = None
 
     def _check_shape(self, shape: tf.TensorShape) -> None:
         tokens_.check_tokens(shape)
@@ -140,9 +143,10 @@ class TextEncoder(base.Model):
         states = tf.cast(self._states(tokens, training), tf.float32)
         if self.pooling == "cls":
             return layers.representation(states[:, 0], self.normalize)
-        there = tf.cast(tokens[:, 1:, :1] != tokens_.NONE, tf.float32)
-        mean = tf.reduce_sum(states * there, axis=1)
-        mean /= tf.maximum(tf.reduce_sum(there, axis=1), 1.0)
+        is_token = tokens[:, 1:, :1] != tokens_.NONE  # [B, length, 1]
+        weights = tf.cast(is_token, tf.float32)
+        mean = tf.reduce_sum(states * weights, axis=1)  # [B, dim]
+        mean /= tf.maximum(tf.reduce_sum(weights, axis=1), 1.0)
         return layers.representation(mean, self.normalize)
 
     @property
@@ -154,7 +158,7 @@ class TextEncoder(base.Model):
 
 
 def import_transformers() -> types.ModuleType:
-    """The library, with Keras 2.
+    """Imports the transformers library, with Keras 2.
 
     Example:
       >>> from supcon_tf import text
@@ -163,10 +167,10 @@ def import_transformers() -> types.ModuleType:
       '[CLS]'
 
     Raises:
-      ImportError: it is not installed, has no TensorFlow, or would take another
-        Keras.
+      ImportError: the library is not installed, has no TensorFlow, or would
+        take another Keras.
     """
-    with keras_2.variable("1"):  # which it sets, for tf-keras
+    with keras_2.variable("1"):  # transformers would set it for good
         (library,) = exceptions.import_extra("text", "transformers")
         if not hasattr(library, "TFPreTrainedModel"):
             raise exceptions.MissingPackage(
@@ -186,7 +190,7 @@ def import_transformers() -> types.ModuleType:
 
 
 class _Dropout(keras.layers.Layer):
-    """Dropout by a seed, which `noise` has during a call of the encoder."""
+    """Dropout by `noise.seed`, which the encoder sets during its calls."""
 
     def __init__(
         self, rate: float, index: int, noise: types.SimpleNamespace
@@ -210,9 +214,9 @@ class _Dropout(keras.layers.Layer):
 def _replace_dropout(
     network: keras.Model, rate: float | None
 ) -> types.SimpleNamespace:
-    """Gives the network our dropout; returns what its seed is to be put in."""
+    """Replaces all dropout by ours; returns the namespace of its seed."""
     noise = types.SimpleNamespace(seed=None)
-    found = [
+    dropouts = [
         (layer, name, part)
         for layer in (network, *network.submodules)
         for name, part in vars(layer).items()
@@ -220,20 +224,21 @@ def _replace_dropout(
         if isinstance(part, keras.layers.Dropout)
         or (isinstance(part, keras.layers.Layer) and hasattr(part, "drop_prob"))
     ]
-    for index, (layer, name, part) in enumerate(found):
-        usual = getattr(part, "drop_prob", None) or getattr(part, "rate", 0.0)
-        own = _Dropout(usual if rate is None else rate, index, noise)
-        setattr(layer, name, own)
+    for index, (layer, name, part) in enumerate(dropouts):
+        own_rate = getattr(part, "drop_prob", None)
+        own_rate = own_rate or getattr(part, "rate", 0.0)
+        dropout = _Dropout(own_rate if rate is None else rate, index, noise)
+        setattr(layer, name, dropout)
     return noise
 
 
-def _one_seed(seeds: tf.Tensor) -> tf.Tensor:
-    """A seed [2] of those [B, 2] of the views; a random one for zeros."""
+def _fold_seeds(seeds: tf.Tensor) -> tf.Tensor:
+    """One seed [2] from the seeds [B, 2] of views; a random one from zeros."""
     seed = tf.random.experimental.stateless_fold_in(
         tf.reduce_sum(seeds, axis=0), tf.reduce_max(seeds)
     )
-    drawn = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
-    return tf.where(tf.reduce_any(seeds != 0), seed, drawn)
+    random_seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
+    return tf.where(tf.reduce_any(seeds != 0), seed, random_seed)
 
 
 def _make_network(config: Mapping[str, object]) -> keras.Model:
@@ -241,11 +246,11 @@ def _make_network(config: Mapping[str, object]) -> keras.Model:
     library = import_transformers()
     kind = config.get("model_type")
     try:
-        found = library.AutoConfig.for_model(**config)
-        network_class = library.TF_MODEL_MAPPING[type(found)]
+        network_config = library.AutoConfig.for_model(**config)
+        network_class = library.TF_MODEL_MAPPING[type(network_config)]
     except (KeyError, TypeError, ValueError) as error:
         raise exceptions.InvalidValue(
             "`config` must have a model_type that transformers has for "
             f"TensorFlow, got {kind}"
         ) from error
-    return pretrained.prepared(network_class(found))
+    return pretrained.prepared(network_class(network_config))

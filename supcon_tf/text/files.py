@@ -39,7 +39,7 @@ class Texts:
     ids: tuple[str, ...]
 
     def by_length(self) -> Texts:
-        """The same, short ones first: batches of them need little padding."""
+        """Sorts by length, short texts first: batches need little padding."""
         fields = self.texts, self.labels, self.ids
         examples = sorted(
             zip(*fields, strict=True), key=lambda row: sum(map(len, row[0]))
@@ -52,11 +52,11 @@ def read_texts(
     text_columns: Sequence[str],
     label_column: str,
 ) -> Texts:
-    """Reads a file of one example per line, or a split of a TFDS set.
+    """Reads a file of one example per line, or a split of a TFDS data set.
 
-    The latter is tfds:NAME:SPLIT, such as tfds:glue/sst2:train, and its columns
-    are features; a label is the name of its class. What columns of a file are
-    is said by `rows.read_rows`.
+    A split is tfds:NAME:SPLIT, such as tfds:glue/sst2:train; its columns are
+    features, and a label is the name of its class. `rows.read_rows` says what
+    the columns of a file are.
 
     Example:
       >>> from supcon_tf import text
@@ -65,34 +65,34 @@ def read_texts(
       (('a c',), '0', 'train.tsv:2')
 
     Raises:
-      ImportError: a TFDS set is named, and TFDS does not import.
-      RuntimeError: the set could not be downloaded.
+      ImportError: the path is a TFDS split, and TFDS does not import.
+      RuntimeError: the data set could not be downloaded.
       ValueError: there is no such file or column, a line is not UTF-8 or has
         too few fields, or a text or label is empty; it names file and line.
     """
-    path, wanted = str(path), (*text_columns, label_column)
+    path, columns = str(path), (*text_columns, label_column)
     texts, labels, ids = [], [], []
     read = _tfds_rows if path.startswith(_TFDS) else rows.read_rows
-    for place, fields in read(path, wanted):
+    for line_id, fields in read(path, columns):
         *sentences, label = (field.strip() for field in fields)
-        for column, value in zip(wanted, (*sentences, label), strict=True):
+        for column, value in zip(columns, (*sentences, label), strict=True):
             exceptions.require(
-                value, f"{place} must have a {column} that is not empty", "''"
+                value, f"{line_id} must have a {column} that is not empty", "''"
             )
         texts.append(tuple(sentences))
         labels.append(label)
-        ids.append(place)
+        ids.append(line_id)
     exceptions.require(bool(ids), f"{path} must have examples", "none")
     name = path if path.startswith(_TFDS) else epath.Path(path).name
     return Texts(name, tuple(texts), tuple(labels), tuple(ids))
 
 
-def _tfds_rows(path: str, wanted: Sequence[str]) -> Iterator[rows.Row]:
+def _tfds_rows(path: str, columns: Sequence[str]) -> Iterator[rows.Row]:
     """The examples of tfds:NAME:SPLIT, in the order of its files."""
-    # A name may have a version behind a colon, a part of a split too.
-    known = re.fullmatch(rf"{_TFDS}(.+):(\w+(?:\[.*\])?)", path)
-    exceptions.require(known, f"{path} must be {_TFDS}NAME:SPLIT", path)
-    name, split = known.groups()
+    # Colons may also stand before a version of NAME, and in a part of SPLIT.
+    match = re.fullmatch(rf"{_TFDS}(.+):(\w+(?:\[.*\])?)", path)
+    exceptions.require(match, f"{path} must be {_TFDS}NAME:SPLIT", path)
+    name, split = match.groups()
     tfds = tfds_source.import_tfds()
     builder = tfds_source.prepared_builder(tfds, name, None)
     exceptions.require(
@@ -101,7 +101,7 @@ def _tfds_rows(path: str, wanted: Sequence[str]) -> Iterator[rows.Row]:
         split,
     )
     features = builder.info.features
-    for column in wanted:
+    for column in columns:
         exceptions.require(
             column in features,
             f"{path} must have a feature {column}",
@@ -110,7 +110,7 @@ def _tfds_rows(path: str, wanted: Sequence[str]) -> Iterator[rows.Row]:
     dataset = builder.as_dataset(split=split)
     for number, row in enumerate(dataset.as_numpy_iterator()):
         fields = []
-        for column in wanted:
+        for column in columns:
             value = row[column]
             if isinstance(features[column], tfds.features.ClassLabel):
                 value = features[column].int2str(value) if value >= 0 else ""

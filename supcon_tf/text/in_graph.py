@@ -1,6 +1,7 @@
 """Tokenizers in a graph: strings to tokens, as the tokenizer of a model does.
 
-Of TensorFlow's own operations, so that any server of it can run an export.
+All operations are TensorFlow's own, so that any TensorFlow server can run an
+export. Letters in the shapes: N texts, F special tokens of a frame.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     import transformers
 
 
-# Of byte-level BPE, of which RoBERTa has none.
-_OTHER_OPTIONS = (
+# Options of byte-level BPE that RoBERTa does not set.
+_UNSUPPORTED_OPTIONS = (
     *("add_prefix_space", "dropout", "byte_fallback", "ignore_merges"),
     "end_of_word_suffix",
 )
@@ -35,7 +36,7 @@ class GraphTokenizer(tf.Module):
       tokenizer: with WordPiece (BERT, DistilBERT, ELECTRA, MiniLM, MPNet) or
         byte-level BPE (RoBERTa, DeBERTa).
       max_length: tokens of an example, at most.
-      pairs: a text is two sentences with a tab between.
+      pairs: a text is two sentences with a tab between them.
 
     Example:
       >>> from supcon_tf import text
@@ -56,11 +57,11 @@ class GraphTokenizer(tf.Module):
     ):
         super().__init__()
         rules, algorithm = _rules(tokenizer), algorithm_of(tokenizer)
-        unusual = _unusual(tokenizer, rules)
+        unsupported = _unsupported_options(tokenizer, rules)
         exceptions.require(
-            not unusual,
+            not unsupported,
             "`tokenizer` must have none of the options that a graph lacks",
-            f"{type(tokenizer).__name__} with {', '.join(unusual)}",
+            f"{type(tokenizer).__name__} with {', '.join(unsupported)}",
         )
         model = rules["model"]
         self.pieces_of = (
@@ -73,37 +74,41 @@ class GraphTokenizer(tf.Module):
 
     def __call__(self, texts: tf.Tensor) -> tf.Tensor:
         """[N] string to [N, 1 + length, 2] int32, as `data.from_tokens`."""
-        with tf.device("CPU:0"):  # A GPU has no strings.
+        with tf.device("CPU:0"):  # a GPU has no strings
             return self._tokens(texts)
 
     def _tokens(self, texts: tf.Tensor) -> tf.Tensor:
-        room = self.max_length - sum(map(len, self.frame))
+        max_pieces = self.max_length - sum(map(len, self.frame))
         if self.pairs:
-            parts = tf.strings.split(texts, tokenizer_.PAIR, maxsplit=1)
-            parts = parts.to_tensor("", shape=[None, 2])
-            ids = self.pieces_of(tf.reshape(parts, [-1]))
-            sentences = _longest_first(ids[::2], ids[1::2], room)
+            pairs = tf.strings.split(texts, tokenizer_.PAIR, maxsplit=1)
+            pairs = pairs.to_tensor("", shape=[None, 2])  # [N, 2]
+            pieces = self.pieces_of(tf.reshape(pairs, [-1]))
+            sentences = _truncate_pairs(pieces[::2], pieces[1::2], max_pieces)
         else:
-            sentences = [self.pieces_of(texts)[:, :room]]
-        count = tf.shape(texts, tf.int64)[0]
-        rows = [_repeated(self.frame[0], count)]
-        for number, pieces, behind in zip(
+            sentences = [self.pieces_of(texts)[:, :max_pieces]]
+        count = tf.shape(texts, tf.int64)[0]  # N
+        segments = [_repeat(self.frame[0], count)]  # [N, (tokens), 2] each
+        for number, pieces, special_tokens in zip(
             self.numbers, sentences, self.frame[1:], strict=True
         ):
             ids = pieces.flat_values
             tokens_ = tf.stack([ids, tf.fill(tf.shape(ids), number)], axis=-1)
-            rows += [pieces.with_values(tokens_), _repeated(behind, count)]
-        made = tf.concat(rows, axis=1).to_tensor([tokens.NONE, 0])
-        return tf.pad(made, [[0, 0], [1, 0], [0, 0]])  # seeds
+            segments += [
+                pieces.with_values(tokens_),
+                _repeat(special_tokens, count),
+            ]
+        padded = tf.concat(segments, axis=1).to_tensor([tokens.NONE, 0])
+        # A row of zeros stands for the seed: no dropout.
+        return tf.pad(padded, [[0, 0], [1, 0], [0, 0]])
 
 
 def algorithm_of(
     tokenizer: transformers.PreTrainedTokenizerBase,
 ) -> type[wordpiece.WordPiece] | type[byte_bpe.ByteBpe]:
-    """What makes pieces of the tokenizer's texts in a graph.
+    """The class that splits texts as this tokenizer does, in a graph.
 
     Raises:
-      ValueError: nothing does.
+      ValueError: there is none.
     """
     rules = _rules(tokenizer)
     kinds = tuple(
@@ -121,61 +126,68 @@ def algorithm_of(
 
 
 def _rules(tokenizer: transformers.PreTrainedTokenizerBase) -> dict:
-    """The JSON of a tokenizer; {} for one that is not of `tokenizers`."""
+    """The JSON of a tokenizer; {} for one that `tokenizers` did not make."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     return json.loads(backend.to_str()) if backend else {}
 
 
-def _unusual(
+def _unsupported_options(
     tokenizer: transformers.PreTrainedTokenizerBase, rules: dict
 ) -> list[str]:
-    """The options that make other tokens than a graph does."""
+    """Names of options with which the graph would make other tokens."""
     options = {**rules["pre_tokenizer"], **rules["model"]}
-    found = [name for name in _OTHER_OPTIONS if options.get(name)]
+    names = [name for name in _UNSUPPORTED_OPTIONS if options.get(name)]
     if not options.get("use_regex", True):
-        found.append("use_regex=False")
+        names.append("use_regex=False")
     if any(not token["special"] for token in rules["added_tokens"]):
-        found.append("added tokens")
+        names.append("added tokens")
     if tokenizer.truncation_side != "right":
-        found.append(f"truncation_side={tokenizer.truncation_side}")
-    return found
+        names.append(f"truncation_side={tokenizer.truncation_side}")
+    return names
 
 
 def _frame(
     tokenizer: transformers.PreTrainedTokenizerBase, pairs: bool
 ) -> tuple[list[npt.NDArray[np.int32]], list[int]]:
-    """The tokens [n, 2] around sentences, and the numbers of those."""
+    """The special tokens [F, 2] around sentences, and the sentences' numbers.
+
+    They are the tokens that the tokenizer puts around sentences of one letter.
+    """
     sentences = ["a"] * (1 + pairs)
-    made = tokenizer(*sentences, return_token_type_ids=True)
-    rows = np.stack([made["input_ids"], made["token_type_ids"]], axis=-1)
-    (letter,) = tokenizer.encode("a", add_special_tokens=False)
-    places = np.flatnonzero(rows[:, 0] == letter)
-    parts = np.split(rows, sorted([*places, *(places + 1)]))
-    return parts[::2], [int(number) for number in rows[places, 1]]
+    encoded = tokenizer(*sentences, return_token_type_ids=True)
+    rows = np.stack([encoded["input_ids"], encoded["token_type_ids"]], axis=-1)
+    (letter_id,) = tokenizer.encode("a", add_special_tokens=False)
+    letters = np.flatnonzero(rows[:, 0] == letter_id)
+    segments = np.split(rows, sorted([*letters, *(letters + 1)]))
+    return segments[::2], [int(number) for number in rows[letters, 1]]
 
 
-def _repeated(row: npt.NDArray[np.int32], count: tf.Tensor) -> tf.RaggedTensor:
-    """The tokens [n, 2] for each of `count` examples."""
-    tiled = tf.tile(tf.constant(row, tf.int32), [count, 1])
-    return tf.RaggedTensor.from_uniform_row_length(tiled, len(row), count)
+def _repeat(
+    special_tokens: npt.NDArray[np.int32], count: tf.Tensor
+) -> tf.RaggedTensor:
+    """Special tokens [F, 2] for each of `count` examples, [count, F, 2]."""
+    tiled = tf.tile(tf.constant(special_tokens, tf.int32), [count, 1])
+    return tf.RaggedTensor.from_uniform_row_length(
+        tiled, len(special_tokens), count
+    )
 
 
-def _longest_first(
-    one: tf.RaggedTensor, other: tf.RaggedTensor, room: int
+def _truncate_pairs(
+    first: tf.RaggedTensor, second: tf.RaggedTensor, max_pieces: int
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """Both sentences in `room` tokens: the longer one is cut first."""
-    a, b = one.row_lengths(), other.row_lengths()
-    less, more = tf.minimum(a, b), tf.maximum(a, b)
-    half = tf.cast(room // 2, tf.int64)
-    is_over = a + b > room
-    # Where the shorter one fits in a half, the other has all the rest.
-    most_less = tf.where(is_over, tf.minimum(less, half), less)
-    most_more = tf.where(is_over, room - most_less, more)
-    first = tf.where(a > b, most_more, most_less)
-    second = tf.where(a > b, most_less, most_more)
-    return _head(one, first), _head(other, second)
+    """Cuts pairs of sentences [N, (pieces)], the longer sentence first."""
+    a, b = first.row_lengths(), second.row_lengths()  # [N]
+    shorter, longer = tf.minimum(a, b), tf.maximum(a, b)
+    half = tf.cast(max_pieces // 2, tf.int64)
+    is_over = a + b > max_pieces
+    # A shorter sentence that fits in one half leaves the rest to the longer.
+    shorter = tf.where(is_over, tf.minimum(shorter, half), shorter)
+    longer = tf.where(is_over, max_pieces - shorter, longer)
+    first_lengths = tf.where(a > b, longer, shorter)
+    second_lengths = tf.where(a > b, shorter, longer)
+    return _truncate(first, first_lengths), _truncate(second, second_lengths)
 
 
-def _head(rows: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
-    """The first of each row, so many as `lengths` [N]."""
+def _truncate(rows: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
+    """The first `lengths` [N] pieces of each row."""
     return tf.gather(rows, tf.ragged.range(lengths), batch_dims=1)

@@ -1,7 +1,7 @@
-"""Models and tokenizers of transformers from files, or why there are none.
+"""Models and tokenizers of transformers from files, with errors that help.
 
-What the library advises, `from_pt=True` or `trust_remote_code=True`, no flag
-and no argument of ours can do: the messages here say what can be done.
+The library's errors advise `from_pt=True` or `trust_remote_code=True`, which no
+flag and no argument of ours can set. The errors here say what a user can do.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _MODEL = (
 )
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")  # of a hub
 _TOKENIZER = "`model` must have a tokenizer of transformers"
-# Whose layers `TextEncoder` knows.
+# Models whose layers `TextEncoder` knows.
 _FAMILIES = "BERT, RoBERTa, DistilBERT, MiniLM, ELECTRA, MPNet or DeBERTa"
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "tf_model.h5")
-# Where the library's message has this, that is what can be done.
+# From a word in the library's error to a remedy.
 _REMEDIES = {
     "h5 file": "its tf_model.h5 is damaged: download it anew",
     "PyTorch": "PyTorch's weights and no model.safetensors; where torch is "
@@ -57,10 +57,10 @@ _REMEDIES = {
 def load_network(
     library: types.ModuleType, path: str | os.PathLike[str]
 ) -> keras.Model:
-    """The network of a directory, or of a hub's name, with its weights.
+    """Loads the network of a directory, or of a hub's name, with its weights.
 
     Raises:
-      ValueError: there is none that can be used, and why.
+      ValueError: no usable network is there; the message says why.
     """
     path = files.expanded(path, "model")
     _check_name(path, _MODEL)
@@ -70,7 +70,7 @@ def load_network(
             path, output_loading_info=True, trust_remote_code=False
         )
     except Exception as error:  # of safetensors, h5py, json, the hub, ...
-        raise _unusable(path, _MODEL, error) from error
+        raise _loading_error(path, _MODEL, error) from error
     network = prepared(network)
     missing = [*loaded["missing_keys"], *map(str, loaded["mismatched_keys"])]
     missing = [name for name in missing if "pooler" not in name]
@@ -85,33 +85,34 @@ def load_network(
 def load_tokenizer(
     library: types.ModuleType, path: str | os.PathLike[str]
 ) -> transformers.PreTrainedTokenizerBase:
-    """The tokenizer of a directory, or of a hub's name.
+    """Loads the tokenizer of a directory, or of a hub's name.
 
     Raises:
-      ValueError: there is none that can be used, and why.
+      ValueError: no usable tokenizer is there; the message says why.
     """
     path = files.expanded(path, "model")
     _check_name(path, _TOKENIZER)
-    kind, options = library.AutoTokenizer, {"trust_remote_code": False}
+    tokenizer_class = library.AutoTokenizer
+    options = {"trust_remote_code": False}
     try:
-        # What transformers 5 writes otherwise.
+        # transformers 5 writes two settings that transformers 4 cannot read.
         file = pathlib.Path(path) / "tokenizer_config.json"
-        written = json.loads(file.read_text()) if file.is_file() else {}
-        if written.get("tokenizer_class") == "TokenizersBackend":
-            kind = library.PreTrainedTokenizerFast
-        if isinstance(names := written.get("extra_special_tokens"), list):
+        config = json.loads(file.read_text()) if file.is_file() else {}
+        if config.get("tokenizer_class") == "TokenizersBackend":
+            tokenizer_class = library.PreTrainedTokenizerFast
+        if isinstance(names := config.get("extra_special_tokens"), list):
             options["extra_special_tokens"] = {}
             options["additional_special_tokens"] = names
-        return kind.from_pretrained(path, **options)
+        return tokenizer_class.from_pretrained(path, **options)
     except Exception as error:  # of tokenizers, sentencepiece, json, ...
-        raise _unusable(path, _TOKENIZER, error) from error
+        raise _loading_error(path, _TOKENIZER, error) from error
 
 
 def prepared(network: keras.Model) -> keras.Model:
-    """The network, with its pooler, which nothing uses, not to be trained.
+    """Freezes the pooler of a network, which nothing uses; returns the network.
 
     Raises:
-      ValueError: it is not one of embeddings, blocks and nothing else.
+      ValueError: the network has not embeddings and blocks alone.
     """
     main = network.layers[0]
     blocks = getattr(main, "encoder", None)
@@ -130,7 +131,7 @@ def prepared(network: keras.Model) -> keras.Model:
 
 
 def _check_name(path: str | os.PathLike[str], rule: str) -> None:
-    """Raises ValueError for what is neither a directory nor a hub's name."""
+    """Raises ValueError for a path that is no directory and no hub's name."""
     exceptions.require(
         os.path.isdir(path) or _NAME.fullmatch(os.fspath(path)) is not None,
         rule,
@@ -141,7 +142,7 @@ def _check_name(path: str | os.PathLike[str], rule: str) -> None:
 def _check_folder(path: str | os.PathLike[str]) -> None:
     """Raises ValueError for a directory that lacks files of a model.
 
-    Or whose weights are in files elsewhere.
+    Also for one whose HDF5 files have their arrays in files elsewhere.
     """
     folder = pathlib.Path(path)
     if not folder.is_dir():
@@ -156,7 +157,7 @@ def _check_folder(path: str | os.PathLike[str]) -> None:
             with h5py.File(file) as content:
                 weights.check_whole(content)
         except OSError:
-            pass  # damaged, as transformers says
+            pass  # a damaged file, for which transformers raises an error
         except ValueError as error:
             raise exceptions.InvalidValue(
                 f"{_MODEL}, got {path}: {error}"
@@ -169,10 +170,10 @@ def _check_folder(path: str | os.PathLike[str]) -> None:
     raise exceptions.InvalidValue(f"{_MODEL}, got {path}: {remedy}")
 
 
-def _unusable(
+def _loading_error(
     path: str | os.PathLike[str], rule: str, error: Exception
 ) -> exceptions.InvalidValue:
-    """The error to raise for what the library makes of files."""
+    """The error to raise in place of the library's, with a remedy if any."""
     remedies = [text for word, text in _REMEDIES.items() if word in str(error)]
     reason = (*remedies, exceptions.one_line(error))[0]
     if "connect" in str(error):

@@ -16,7 +16,7 @@ from supcon_tf.text import encoder, files, pretrained
 if TYPE_CHECKING:
     import transformers
 
-PAIR = "\t"  # between two sentences that are one text
+PAIR = "\t"  # between the two sentences of a text
 
 
 def load_tokenizer(
@@ -31,7 +31,7 @@ def load_tokenizer(
 
     Raises:
       ImportError: the extra `text` is not installed.
-      ValueError: there is none.
+      ValueError: no usable tokenizer is there.
     """
     return pretrained.load_tokenizer(encoder.import_transformers(), path)
 
@@ -41,10 +41,10 @@ def tokenize(
     texts: Sequence[tuple[str, ...]],
     max_length: int,
 ) -> npt.NDArray[np.int32]:
-    """Tokens of sentences, or of pairs of them.
+    """Tokens of sentences, or of pairs of sentences.
 
-    What is longer is cut, of two sentences the longer one first. "[SEP]" and
-    the like in a sentence are text, not tokens of the model.
+    Longer texts are cut, of two sentences the longer one first. "[SEP]" and the
+    like in a sentence are text, not tokens of the model.
 
     Example:
       >>> from supcon_tf import text
@@ -54,16 +54,16 @@ def tokenize(
       [[2, 5, 7, 3], [2, 6, 3, -1]]
 
     Returns:
-      [N, 1 + length, 2] int32, as `data.from_tokens` takes them; length is that
-      of the longest example, at most `max_length`.
+      [N, 1 + length, 2] int32, as `data.from_tokens` takes them, where length
+      is that of the longest example, at most `max_length`.
 
     Raises:
-      ValueError: `max_length` is not in 4..the most that the model takes.
+      ValueError: `max_length` is below 4, or more than the model takes.
     """
-    most = tokenizer.model_max_length
+    model_limit = tokenizer.model_max_length
     exceptions.require(
-        4 <= max_length <= most,
-        f"`max_length` must be in 4..{most}, as the model takes it",
+        4 <= max_length <= model_limit,
+        f"`max_length` must be in 4..{model_limit}, as the model takes it",
         max_length,
     )
     encoded = tokenizer(
@@ -75,11 +75,12 @@ def tokenize(
         return_token_type_ids=True,
     )
     length = max(map(len, encoded["input_ids"]))
-    made = np.full([len(texts), length, 2], [tokens.NONE, 0], np.int32)
-    rows = zip(encoded["input_ids"], encoded["token_type_ids"], strict=True)
-    for row, (ids, sentences) in zip(made, rows, strict=True):
+    padded = np.full([len(texts), length, 2], [tokens.NONE, 0], np.int32)
+    examples = zip(encoded["input_ids"], encoded["token_type_ids"], strict=True)
+    for row, (ids, sentences) in zip(padded, examples, strict=True):
         row[: len(ids), 0], row[: len(ids), 1] = ids, sentences
-    return np.insert(made, 0, 0, axis=1)  # seeds
+    # A row of zeros in front, for the seed that a view has there.
+    return np.insert(padded, 0, 0, axis=1)  # [N, 1 + length, 2]
 
 
 def to_source(
@@ -95,8 +96,8 @@ def to_source(
       texts: of `read_texts`.
       tokenizer: that of the encoder's model.
       max_length: tokens of an example, at most.
-      class_names: the labels that there are, in their order; None for those of
-        `texts`, sorted.
+      class_names: all labels, in the order of their class ids; None for the
+        labels of `texts`, sorted.
       split: "train" or "test", for messages only.
 
     Example:
@@ -108,8 +109,8 @@ def to_source(
       (40, ('0', '1'))
 
     Raises:
-      ValueError: as `tokenize`; a label is not one of `class_names`, or two of
-        these are the same.
+      ValueError: as `tokenize`; a label is not one of `class_names`, or two
+        class names are the same.
     """
     names = tuple(class_names or sorted(set(texts.labels)))
     exceptions.require(
@@ -117,19 +118,24 @@ def to_source(
         "`class_names` must be different names",
         f"{len(set(names))} of {len(names)}",
     )
-    numbers = {name: number for number, name in enumerate(names)}
-    for place, label in zip(texts.ids, texts.labels, strict=True):
+    class_ids = {name: class_id for class_id, name in enumerate(names)}
+    for line_id, label in zip(texts.ids, texts.labels, strict=True):
         exceptions.require(
-            label in numbers,
-            f"{place} must have a label of {', '.join(names)}",
+            label in class_ids,
+            f"{line_id} must have a label of {', '.join(names)}",
             label,
         )
+    # One line per example: a tab stands between sentences, and in none.
+    lines = [
+        PAIR.join(sentence.replace(PAIR, " ") for sentence in sentences)
+        for sentences in texts.texts
+    ]
     return data.from_tokens(
         tokenize(tokenizer, texts.texts, max_length),
-        [numbers[label] for label in texts.labels],
+        [class_ids[label] for label in texts.labels],
         names,
         texts.ids,
         texts.name,
         split,
-        [PAIR.join(x.replace(PAIR, " ") for x in both) for both in texts.texts],
+        lines,
     )

@@ -1,4 +1,8 @@
-"""WordPiece in a graph: strings to pieces, as the tokenizer of a model does."""
+"""WordPiece in a graph: strings to pieces, as the tokenizer of a model does.
+
+Letters in the shapes: N texts, P code points of all texts, L of these that are
+letters of words, W words.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +16,20 @@ from supcon_tf.text import lookup
 
 _POINT_BITS = 21  # of a code point
 _SPACE = ord(" ")
-_WORDS, _REST = 0, 1  # states of the trie before a word, and within one
+_WORDS, _REST = 0, 1  # states of the trie before a word, and within a word
 _PAD = tokens.NONE
 
 
 class WordPiece(tf.Module):
     """The pieces of texts, by the vocabulary and the rules of BERT.
 
-    The rules for characters are asked of the tokenizer, one by one: so its ids
-    come out, but for accents that Unicode sorts among one another and that it
-    keeps.
+    The tokenizer itself normalizes every character once, so that the ids here
+    are its ids. Only several accents on one letter, which Unicode reorders, may
+    have others, where the tokenizer keeps accents.
 
     Args:
-      backend: `backend_tokenizer` of one of BERT, DistilBERT, ELECTRA, MiniLM,
-        MPNet or another model with WordPiece.
+      backend: `backend_tokenizer` of the tokenizer of BERT, DistilBERT,
+        ELECTRA, MiniLM, MPNet or another model with WordPiece.
       model: "model" of its JSON.
     """
 
@@ -41,24 +45,30 @@ class WordPiece(tf.Module):
         self.longest_word = model["max_input_chars_per_word"]
 
     def _set_characters(self, backend: object) -> None:
-        """What becomes of each character, and which ones stand alone."""
+        """Tables of normalized characters, and of those that are words alone.
+
+        `becomes[splits[i] : splits[i + 1]]` replaces the code point
+        `changed[i]`. The names are in the variables of old exports.
+        """
         normalize = backend.normalizer.normalize_str
         split = backend.pre_tokenizer.pre_tokenize_str
-        made = {point: normalize(chr(point)) for point in lookup.points()}
-        changed = {p: text for p, text in made.items() if text != chr(p)}
+        normalized = {point: normalize(chr(point)) for point in lookup.points()}
+        changed = {p: text for p, text in normalized.items() if text != chr(p)}
         self.changed = lookup.constant([*changed])
         lengths = [len(text) for text in changed.values()]
         self.splits = lookup.constant(np.cumsum([0, *lengths]))
-        self.becomes = lookup.constant(
-            [ord(x) for y in changed.values() for x in y]
-        )
-        # Between letters, words of one character are what stands alone.
-        words = split("aa".join({*"".join(made.values())}))
+        self.becomes = lookup.constant([*map(ord, "".join(changed.values()))])
+        # Between letters, a character that stands alone is a word by itself.
+        words = split("aa".join({*"".join(normalized.values())}))
         alone = {ord(word) for word, _ in words if len(word) == 1}
         self.alone = lookup.constant(sorted(alone))
 
     def _set_trie(self, vocabulary: Mapping[str, int], prefix: str) -> None:
-        """Pieces letter by letter: edges, where they lead, what ends there."""
+        """Tables of a trie: edges, their target states, the piece of a state.
+
+        An edge is a state and a letter as one number; a state in which no piece
+        ends has `_PAD`.
+        """
         edges: dict[int, int] = {}
         pieces = [_PAD, _PAD]
 
@@ -81,101 +91,117 @@ class WordPiece(tf.Module):
         self.longest_piece = max(map(len, vocabulary))
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """The pieces of texts [N], [N, (pieces)] int32, without any frame."""
-        points, text = self._normalized(texts)
+        """Texts [N] to pieces [N, (pieces)] int32, without special tokens."""
+        points, text_ids = self._normalize(texts)  # [P] each
         is_space = points == _SPACE
         is_alone = lookup.find(self.alone, points) >= 0
-        before = tf.pad(is_space | is_alone, [[1, 0]], constant_values=True)
-        is_first = before[:-1] | is_alone
-        is_first |= tf.pad(text[1:] != text[:-1], [[1, 0]])[: tf.size(text)]
-        kept = ~is_space
-        points, text, is_first = (
-            tf.boolean_mask(x, kept) for x in (points, text, is_first)
+        ends_word = tf.pad(is_space | is_alone, [[1, 0]], constant_values=True)
+        starts_word = ends_word[:-1] | is_alone
+        starts_text = tf.pad(text_ids[1:] != text_ids[:-1], [[1, 0]])
+        starts_word |= starts_text[: tf.size(text_ids)]  # [P], of P = 0 too
+        is_letter = ~is_space
+        points, text_ids, starts_word = (  # [L] each
+            tf.boolean_mask(values, is_letter)
+            for values in (points, text_ids, starts_word)
         )
-        word = tf.cumsum(tf.cast(is_first, tf.int32)) - 1
-        piece, length = self._longest_pieces(points, word, is_first)
-        is_used = _reached(is_first, length, self.longest_word)
-        letters = tf.math.bincount(word)
-        is_bad = letters > self.longest_word
-        stuck = tf.cast(is_used & (length == 0), tf.int32)
-        is_bad |= tf.math.segment_max(stuck, word) > 0
-        is_bad = tf.gather(is_bad, word)
-        piece = tf.where(is_bad, self.unknown, piece)
-        is_used = tf.where(is_bad, is_first, is_used)
+        word_ids = tf.cumsum(tf.cast(starts_word, tf.int32)) - 1
+        pieces, lengths = self._longest_pieces(points, word_ids, starts_word)
+        starts_piece = _piece_starts(starts_word, lengths, self.longest_word)
+        # A word that is too long, or whose letters no piece continues, is
+        # unknown as a whole.
+        is_unknown = tf.math.bincount(word_ids) > self.longest_word  # [W]
+        is_stuck = tf.cast(starts_piece & (lengths == 0), tf.int32)
+        is_unknown |= tf.math.segment_max(is_stuck, word_ids) > 0
+        is_unknown = tf.gather(is_unknown, word_ids)  # [L]
+        pieces = tf.where(is_unknown, self.unknown, pieces)
+        starts_piece = tf.where(is_unknown, starts_word, starts_piece)
         return tf.RaggedTensor.from_value_rowids(
-            tf.boolean_mask(piece, is_used),
-            tf.cast(tf.boolean_mask(text, is_used), tf.int64),
+            tf.boolean_mask(pieces, starts_piece),
+            tf.cast(tf.boolean_mask(text_ids, starts_piece), tf.int64),
             tf.shape(texts, tf.int64)[0],
         )
 
-    def _normalized(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Code points of all texts, and the text of each, both [P] int32."""
+    def _normalize(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Normalized code points and the text of each, both [P] int32."""
         decoded = tf.strings.unicode_decode(texts, "UTF-8")
         points = decoded.values
-        found = lookup.find(self.changed, points)
-        at = tf.maximum(found, 0)
+        changes = lookup.find(self.changed, points)
+        rows = tf.maximum(changes, 0)
         begins, ends = (
-            tf.gather(self.splits, at),
-            tf.gather(self.splits, at + 1),
+            tf.gather(self.splits, rows),
+            tf.gather(self.splits, rows + 1),
         )
-        lengths = tf.where(found < 0, 1, ends - begins)
-        which = tf.repeat(tf.range(tf.size(points)), lengths)
-        place = tf.range(tf.size(which)) - tf.gather(
-            tf.cumsum(lengths, exclusive=True), which
+        lengths = tf.where(changes < 0, 1, ends - begins)
+        # A point may become none or several points: `sources` [P] are the
+        # indices of the points that these come from.
+        sources = tf.repeat(tf.range(tf.size(points)), lengths)
+        offsets = tf.range(tf.size(sources)) - tf.gather(
+            tf.cumsum(lengths, exclusive=True), sources
         )
-        place = tf.minimum(
-            tf.gather(begins, which) + place, tf.size(self.becomes) - 1
+        columns = tf.minimum(
+            tf.gather(begins, sources) + offsets, tf.size(self.becomes) - 1
         )
         points = tf.where(
-            tf.gather(found, which) < 0,
-            tf.gather(points, which),
-            tf.gather(self.becomes, place),
+            tf.gather(changes, sources) < 0,
+            tf.gather(points, sources),
+            tf.gather(self.becomes, columns),
         )
-        text = tf.cast(decoded.value_rowids(), tf.int32)
-        return points, tf.gather(text, which)
+        text_ids = tf.cast(decoded.value_rowids(), tf.int32)
+        return points, tf.gather(text_ids, sources)
 
     def _longest_pieces(
-        self, points: tf.Tensor, word: tf.Tensor, is_first: tf.Tensor
+        self, points: tf.Tensor, word_ids: tf.Tensor, starts_word: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The longest piece from every letter [L] on, and its length or 0."""
         count = tf.size(points)
-        places = tf.range(count)
+        positions = tf.range(count)
 
-        def go_on(step, state, piece, length):
-            at = tf.minimum(places + step, count - 1)
-            is_in = (places + step < count) & (tf.gather(word, at) == word)
-            letter = tf.cast(tf.gather(points, at), tf.int64)
-            edge = tf.cast(state, tf.int64) * 2**_POINT_BITS + letter
-            found = lookup.find(self.edges, edge)
-            state = tf.gather(self.targets, tf.maximum(found, 0))
-            state = tf.where(is_in & (found >= 0), state, -1)
-            ends = tf.gather(self.pieces, tf.maximum(state, 0))
-            ends = tf.where(state < 0, _PAD, ends)
-            piece = tf.where(ends == _PAD, piece, ends)
-            length = tf.where(ends == _PAD, length, step + 1)
-            return step + 1, state, piece, length
+        def advance(step, states, pieces, lengths):
+            """Reads one more letter from every position, all in parallel."""
+            ahead = tf.minimum(positions + step, count - 1)
+            in_word = positions + step < count
+            in_word &= tf.gather(word_ids, ahead) == word_ids
+            letters = tf.cast(tf.gather(points, ahead), tf.int64)
+            keys = tf.cast(states, tf.int64) * 2**_POINT_BITS + letters
+            edges = lookup.find(self.edges, keys)
+            states = tf.gather(self.targets, tf.maximum(edges, 0))
+            states = tf.where(in_word & (edges >= 0), states, -1)
+            longer = tf.gather(self.pieces, tf.maximum(states, 0))
+            longer = tf.where(states < 0, _PAD, longer)
+            pieces = tf.where(longer == _PAD, pieces, longer)
+            lengths = tf.where(longer == _PAD, lengths, step + 1)
+            return step + 1, states, pieces, lengths
 
-        none = tf.zeros_like(points)
-        _, _, piece, length = tf.while_loop(
-            lambda step, state, *_: tf.reduce_any(state >= 0),
+        zeros = tf.zeros_like(points)
+        _, _, pieces, lengths = tf.while_loop(
+            lambda step, states, *_: tf.reduce_any(states >= 0),
             # A state of -1 has no edges: its keys are negative.
-            go_on,
-            (0, tf.where(is_first, _WORDS, _REST), none + _PAD, none),
+            advance,
+            (0, tf.where(starts_word, _WORDS, _REST), zeros + _PAD, zeros),
             maximum_iterations=self.longest_piece,
         )
-        return piece, length
+        return pieces, lengths
 
 
-def _reached(is_first: tf.Tensor, length: tf.Tensor, most: int) -> tf.Tensor:
-    """Whether a word's pieces, each behind the one before, begin there [L]."""
-    count = tf.size(length)
-    # One place more, for what ends the last word.
-    behind = tf.pad(tf.range(count) + length, [[0, 1]], constant_values=count)
-    behind = tf.minimum(behind, count)
-    reached = tf.pad(tf.cast(is_first, tf.int32), [[0, 1]])
-    for _ in range(most.bit_length()):  # twice as far each time
+def _piece_starts(
+    starts_word: tf.Tensor, lengths: tf.Tensor, longest_word: int
+) -> tf.Tensor:
+    """Whether a piece starts at a letter [L]: a word's first, or the next one.
+
+    The piece at letter i has `lengths[i]` letters, so the next piece of the
+    word starts at i + `lengths[i]`.
+    """
+    count = tf.size(lengths)
+    # One position more, at which the last word ends.
+    following = tf.pad(
+        tf.range(count) + lengths, [[0, 1]], constant_values=count
+    )
+    following = tf.minimum(following, count)
+    reached = tf.pad(tf.cast(starts_word, tf.int32), [[0, 1]])
+    # By pointer doubling: a round follows twice as many pieces as the last.
+    for _ in range(longest_word.bit_length()):
         reached = tf.tensor_scatter_nd_max(
-            reached, behind[:, tf.newaxis], reached
+            reached, following[:, tf.newaxis], reached
         )
-        behind = tf.gather(behind, behind)
+        following = tf.gather(following, following)
     return reached[:-1] > 0

@@ -105,8 +105,8 @@ def test_exact_sums_have_no_order():
     )
     rows = rows.astype(np.float32)
     shuffled = rows[:, generator.permutation(37)]
-    rows, lengths = neighbors._whole(rows)
-    again, lengths_again = neighbors._whole(shuffled)
+    rows, lengths = neighbors._to_integers(rows)
+    again, lengths_again = neighbors._to_integers(shuffled)
     np.testing.assert_array_equal(lengths, lengths_again)
     np.testing.assert_array_equal(rows @ rows.T, again @ again.T)
 

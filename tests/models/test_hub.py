@@ -60,7 +60,7 @@ def test_positions_are_interpolated():
         shape = (1 + 16, 2)
 
     rows = np.arange(2 * (1 + 4), dtype=np.float32).reshape(5, 2)
-    got = hub._resized(Own, rows)
+    got = hub._resize_positions(Own, rows)
     np.testing.assert_array_equal(got[0], rows[0])  # the class token's
     grid = got[1:].reshape(4, 4, 2)
     assert (np.diff(grid, axis=0) > 0).all() and (
@@ -74,7 +74,7 @@ def test_positions_are_interpolated():
         with pytest.raises(
             ValueError, match="`image_size` must be that of the"
         ):
-            hub._resized(Own, rows)
+            hub._resize_positions(Own, rows)
 
 
 VIT = {
