@@ -57,6 +57,7 @@ _MEASURES = {
     "top_5": ("top-5", "higher", "share"),
     "shots.many": ("many-shot", "higher", "share"),
     "shots.medium": ("medium-shot", "higher", "share"),
+    "majority_top_1": ("majority top-1", "higher", "share"),
     "shots.few": ("few-shot", "higher", "share"),
     "shots.mean": ("mean of classes", "higher", "share"),
     "parent_top_1": ("parent top-1", "higher", "share"),
@@ -243,6 +244,12 @@ SCORES = (
         "linear one",
     ),
     _score("knn.top_5", "k-NN, top-5", of="k-NN", tables=""),
+    _score(
+        "knn_among_test.majority_top_1",
+        "k-NN among the test examples, by majority",
+        of="k-NN among test",
+        tables="",
+    ),
     _score(
         "knn.map",
         "k-NN, mean average precision",

@@ -238,14 +238,17 @@ def test_minutes_bound_the_trainings(settings, tmp_path, capsys):
 def test_what_is_timed_is_traced(count, first):
     """Few validation images are a batch of another size."""
     search, seen = object.__new__(tuning.Tuning), []
-    search.settings = types.SimpleNamespace(batch_size=32)
-    search.held = types.SimpleNamespace(num_examples=count)
-    search.part = types.SimpleNamespace(num_examples=40)
+    part, held = (types.SimpleNamespace(num_examples=n) for n in (40, count))
+    search.job = types.SimpleNamespace(
+        settings=types.SimpleNamespace(batch_size=32),
+        part=part,
+        validation=held,
+    )
     search.judge = types.SimpleNamespace(
         represent=seen.append, candidate=lambda name: name
     )
     search.frozen()
-    assert seen == [getattr(search, first), search.part]
+    assert seen == [{"part": part, "held": held}[first], part]
 
 
 @pytest.mark.parametrize(
