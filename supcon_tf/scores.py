@@ -67,6 +67,7 @@ _MEASURES = {
     "brier": ("Brier", "lower", "number"),
     "macro_f1": ("macro F1", "higher", "share"),
     "mcc": ("MCC", "higher", "number"),
+    "average_precision": ("AP", "higher", "share"),
     "recall_at": ("recall@k", "higher", "share"),
     "map_at_r": ("mAP@R", "higher", "share"),
     "mean_corruption_error_unnormalized": (
@@ -346,6 +347,11 @@ SCORES = (
         "Matthews correlation (MCC)",
         "between labels and predictions; 0 is chance, 1 is perfect",
         "pretrained",
+    ),
+    *_both(
+        "{}.average_precision",
+        "Average precision",
+        "of the rarer one of two classes, by the ranking of its probability",
     ),
     _score("knn.ece", "k-NN ECE", of="k-NN", tables=""),
     *_both(

@@ -163,12 +163,12 @@ class ReproduceSettings(Settings):
         choices=(
             *("table1", "table2", "fig4a", "fig4b", "fig4c", "fig4d"),
             *("suppl_table1", "suppl_table4", "suppl_table5", "suppl_fig3"),
-            *("long", "hardness"),
+            *("long", "hardness", "family"),
         ),
         common=True,
     )
-    """Table or figure of the paper; its sweep is
-    flags/tables/SCALE/TABLE.flags."""
+    """Table or figure of the paper, or family, the losses that came after it;
+    its sweep is flags/tables/SCALE/TABLE.flags."""
     scale: str = setting(
         "small", choices=("small", "paper", "toy"), common=True
     )

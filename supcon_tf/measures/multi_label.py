@@ -53,7 +53,7 @@ def multi_label_summary(
     Sec. 4.2.
     """
     scores, truth = _check_scores(probabilities, labels)  # [examples, classes]
-    precisions = [*map(_average_precisions, scores.T, truth.T)]
+    precisions = [*map(average_precisions, scores.T, truth.T)]
     defined_precisions = np.array(  # [classes with an example, 2]
         [pair for pair in precisions if pair is not None]
     ).reshape(-1, 2)
@@ -138,7 +138,7 @@ def _check_scores(
     return scores, truth.astype(bool)
 
 
-def _average_precisions(
+def average_precisions(
     scores: npt.NDArray[np.float64], truth: npt.NDArray[np.bool_]
 ) -> tuple[float, float] | None:
     """Area and mean of 11 points for a label; None without an example of it.

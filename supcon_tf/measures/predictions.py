@@ -16,7 +16,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from supcon_tf.measures import classifiers, metrics, neighbors
+from supcon_tf.measures import (
+    classifiers,
+    metrics,
+    multi_label,
+    neighbors,
+)
 
 _PART_SCORES = 2**22  # probabilities in memory at once: 16 MB
 _MATRIX_CLASSES = 200  # at most, in a confusion matrix: 40,000 counts
@@ -185,7 +190,8 @@ def classification_summary(
     """Accuracy, calibration, proper scores and confusions, ready for JSON.
 
     `macro_f1` is the mean of F1 over the classes that are labels or predicted,
-    `mcc` Matthews' correlation coefficient, both as scikit-learn has them. Of
+    `mcc` Matthews' correlation coefficient, both as scikit-learn has them, as
+    is `average_precision`, which two classes have: that of the rarer one. Of
     equal probabilities the lower class id comes first, in every measure.
     `confusions` says what replaces the confusion matrix of more than 200
     classes.
@@ -232,6 +238,7 @@ def summarize(
         "nll": metrics.mean_surprise(found.likelihood),
         "brier": float(np.mean(found.brier)),
         **_f1_and_mcc(predicted, labels, num_classes),
+        **(_of_two_classes(found) if num_classes == 2 else {}),
         "per_class_recall": metrics.per_class_recall(
             predicted, labels, num_classes
         ),
@@ -302,3 +309,12 @@ def _f1_and_mcc(
         "macro_f1": float(f1.mean()),
         "mcc": float(covariance / variances**0.5) if variances else 0.0,
     }
+
+
+def _of_two_classes(found: Predictions) -> dict[str, float]:
+    """`average_precision` of the class with fewer examples."""
+    rarer = np.bincount(found.labels, minlength=2).argmin()
+    confidence = found.confidence.astype(np.float64)
+    scores = np.where(found.predicted == rarer, confidence, 1 - confidence)
+    precisions = multi_label.average_precisions(scores, found.labels == rarer)
+    return {"average_precision": float(precisions[0])} if precisions else {}

@@ -71,6 +71,21 @@ def test_the_summary_is_its_parts_and_survives_json():
     assert set(bins) == {"count", "confidence", "accuracy"}
 
 
+@pytest.mark.parametrize("rarer", [0, 1])
+def test_two_classes_have_the_average_precision_of_the_rarer_one(rarer):
+    rng = np.random.default_rng(3)
+    labels = np.where(rng.random(300) < 0.1, rarer, 1 - rarer)
+    share = np.round(rng.beta(2, 3 + 3 * (labels != rarer)), 1)  # ties
+    probabilities = np.where([[rarer == 0, rarer == 1]], share[:, None], 0)
+    probabilities[:, 1 - rarer] = 1 - share
+    summary = predictions.classification_summary(probabilities, labels)
+    assert summary["average_precision"] == pytest.approx(
+        sklearn_metrics.average_precision_score(labels == rarer, share)
+    )
+    one_class = predictions.classification_summary(probabilities, [0] * 300)
+    assert "average_precision" not in one_class
+
+
 def many_classes(classes, examples=3000, seed=0):
     """Probabilities of so many classes, of which some are right."""
     rng = np.random.default_rng(seed)
