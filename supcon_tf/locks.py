@@ -32,9 +32,7 @@ _HELD: dict[str, int] = {}  # of this process: path of a lock to its thread
 
 
 @contextlib.contextmanager
-def held(
-    directory: str | os.PathLike[str], work: str, wait: bool = False
-) -> Iterator[None]:
+def held(directory: str | os.PathLike[str], work: str) -> Iterator[None]:
     """Holds the lock of some work on a directory while it is entered.
 
     The directory is made where it is not there, and removed again if nothing
@@ -44,7 +42,6 @@ def held(
     Args:
       directory: whose files are written.
       work: what is done there, a word: others may go on beside it.
-      wait: until the lock is free, rather than to be refused.
 
     Raises:
       ValueError: another process, or thread, holds it, which is named; or
@@ -57,7 +54,7 @@ def held(
     files.check_writable("run_dir", directory)
     made = _make(pathlib.Path(path).parent)
     try:
-        descriptor = _acquire(path, wait)
+        descriptor = _acquire(path)
         _HELD[path] = threading.get_ident()
         try:
             yield
@@ -113,7 +110,7 @@ def _make(directory: pathlib.Path) -> list[pathlib.Path]:
     return missing
 
 
-def _acquire(path: str, wait: bool) -> int:
+def _acquire(path: str) -> int:
     """The descriptor of a lock that is held."""
     until = time.monotonic() + _PATIENCE
     while True:
@@ -125,7 +122,7 @@ def _acquire(path: str, wait: bool) -> int:
                         os.truncate(descriptor, 0)
                         os.write(descriptor, json.dumps(_myself()).encode())
                     return descriptor
-            elif not wait and time.monotonic() > until:
+            elif time.monotonic() > until:
                 _refuse(path)
             else:
                 time.sleep(_PAUSE)

@@ -574,7 +574,7 @@ class RunDirectory:
             )
 
 
-SWEEP_FOLDERS = ("cells", "runs")
+SWEEP_FOLDERS = ("cells", "logs")
 # What no stage may be called: the folders of a run, and of a sweep around runs.
 _OF_RUN = (x for x in vars(RunDirectory("run")).values() if not x.suffix)
 TAKEN_NAMES = tuple(

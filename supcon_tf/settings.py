@@ -328,14 +328,19 @@ def from_flags(
 
 def to_flagfile(settings: Settings) -> str:
     """The settings as a text for `--flagfile`, a flag per line."""
-    lines = [flagfiles.HEAD]
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        if value is None or not field.metadata["recorded"]:
-            continue
-        parts = value if field.metadata["repeated"] else (value,)
-        lines.extend(f"--{field.name}={to_text(part)}" for part in parts)
-    return "\n".join([*lines, flagfiles.END]) + "\n"
+    lines = [flagfiles.HEAD, *to_flags(settings), flagfiles.END]
+    return "\n".join(lines) + "\n"
+
+
+def to_flags(settings: Settings) -> list[str]:
+    """The settings as flags of a command; those that are not recorded apart."""
+    return [
+        f"--{field.name}={to_text(part)}"
+        for field in dataclasses.fields(settings)
+        if (value := getattr(settings, field.name)) is not None
+        and field.metadata["recorded"]
+        for part in (value if field.metadata["repeated"] else (value,))
+    ]
 
 
 def from_flagfile(

@@ -113,6 +113,7 @@ BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
 BELOW["predictor"] = {*BELOW} - {"reports", "sweeps"}
 BELOW["doctor"] = {"data", "keras_2"}
 BELOW["commands"] = {*BELOW} - {"benchmarks"}
+BELOW["attached"] = {"commands"}
 # Nothing here imports it: it is for models of users.
 BELOW["keras_3"] = {"keras_2", "losses", "models"}
 # What all may raise.
