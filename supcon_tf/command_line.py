@@ -48,7 +48,7 @@ def run(
                     f"arguments must be flags, got {' '.join(argv[1:])}"
                 )
             own = settings.from_flags(settings_class, **given)
-            trust.check_command(getattr(own, "architecture", ""), sys.argv)
+            trust.check_command(vars(own), sys.argv)
             main(own)
         except Exception as error:
             line = _line_for(error, settings_class)

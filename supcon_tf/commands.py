@@ -109,7 +109,7 @@ def finetune(settings: config.FinetuneSettings) -> None:
     run = supcon_tf.finetuning.finetune_images(settings)
     if not supcon_tf.distribute.is_first_machine():
         return
-    named = {"architecture": trust.given(settings.architecture)}
+    named = trust.repeated(vars(settings))
     evaluate(config.EvaluateSettings(settings.run_dir, **named))
     if not run.exports():
         own = config.ExportSettings(settings.run_dir, **named)

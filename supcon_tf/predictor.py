@@ -192,7 +192,7 @@ def finetune(
     )
     run = finetuning.finetune_images(own)
     if not run.exports():
-        named = {"architecture": trust.given(own.architecture)}
+        named = trust.repeated(vars(own))
         serving.export(config.ExportSettings(str(run_dir), **named))
     return load(run_dir)
 

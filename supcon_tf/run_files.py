@@ -168,15 +168,17 @@ class RunDirectory:
         there = {"run_dir": f"{self.path}{end}"}
         recorded = self.flags()
         moved = moved_data(recorded, self.path)
-        architecture = recorded.get("architecture", "")
-        if trust.names_module(architecture):  # every command repeats it
-            there["architecture"] = architecture
+        named = there | dict(trust.functions(recorded))
         lines = [
-            command(self.tool, flagfile=self.settings_file, **there, **moved)
+            command(self.tool, flagfile=self.settings_file, **named, **moved)
         ]
+        there |= trust.repeated(recorded)
         if linear_stage:
-            stage = self.stage(linear_stage).settings_file
-            lines.append(command("train_linear", flagfile=stage, **there))
+            stage = self.stage(linear_stage)
+            named = there | dict(trust.functions(stage.flags()))
+            lines.append(
+                command("train_linear", flagfile=stage.settings_file, **named)
+            )
             if linear_stage != "linear":
                 there["linear_stage"] = linear_stage
         return [

@@ -88,6 +88,8 @@ _PARTS = (
     *("validation", "linear", "pretrained", "knn", "prototype"),
     *("knn_among_test", "retrieval", "corruptions", "representations"),
 )
+# The part of evaluation.json with the measures of users.
+USER_MEASURES = "measures"
 
 
 def value_at(results: object, path: str) -> float | None:
@@ -123,16 +125,25 @@ def _rank(score: Score) -> tuple[int, int]:
     return order.index(order[-1]), measures.index(measures[-1])
 
 
+def user_scores(results: Iterable[Mapping[str, object]]) -> list[Score]:
+    """The scores of the measures that users brought to some evaluations."""
+    names = (name for x in results for name in x.get(USER_MEASURES, ()))
+    return [find(f"{USER_MEASURES}.{name}") for name in dict.fromkeys(names)]
+
+
 def find(path: str) -> Score:
     """The score at a path of evaluation.json, keys with dots between.
 
     The table lacks some, such as the ECE at one severity. Their names are the
     words of the path, the rest is that of scores of the same measure: any
-    ECE is better lower. Where there is none, neither is better.
+    ECE is better lower. Where there is none, neither is better. A measure of a
+    user is a number with the name that it has there.
     """
     start, _, key = path.rpartition(".")
     if start == "retrieval.recall_at":
         return recall_at(int(key))
+    if start == USER_MEASURES:
+        return Score(path, key, "", "", key, None, "number")
     for score in SCORES:
         if score.path == path:
             return score

@@ -1,5 +1,9 @@
 """What of a file may run as code: a module that the user names, nothing else.
 
+A user's own network, data set, policy, loss or measure is a function of a
+module, "package.module:function", in the flags of `FLAGS`. docs/guides/
+your_own.md says what each function takes and returns.
+
 Run directories and data come from anybody. A module that a run names is
 imported only where the command, or the call, names it too, and never from
 inside of a run directory; one that data name, only from what is installed.
@@ -12,89 +16,136 @@ import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
+import inspect
 import os
 import pathlib
 import site
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from supcon_tf import exceptions, flagfiles
 
-# What names a network of a library, and no module.
-_NETWORKS = "keras:", "keras_hub:"
+# What stands for every function of a module among the choices of a flag.
+FUNCTION = "package.module:function"
+# The flags that take such a function, and what each function takes.
+FLAGS = {
+    "architecture": (),
+    "dataset": ("split", "data_dir"),
+    "augmentation": ("images", "seeds"),
+    "objective": ("settings",),
+    "measures": ("representations", "labels"),
+}
+# Those that later tools need too.
+_NEEDED_LATER = "architecture", "dataset"
+# What names a network or a data set of a library, and no module.
+_LIBRARIES = "keras:", "keras_hub:", "tfds:"
 # What makes a folder a run directory, or a stage of one.
 _RECORD = "settings.flags"
 
 
-def names_module(architecture: str) -> bool:
-    """Whether an architecture is a function of a module, which is code.
+def names_module(value: str) -> bool:
+    """Whether the value of a flag is a function of a module, which is code.
 
     Example:
       >>> from supcon_tf import trust
       >>> [trust.names_module(x) for x in ("vgg8", "keras:VGG16", "mine:net")]
       [False, False, True]
     """
-    return ":" in architecture and not architecture.startswith(_NETWORKS)
+    return ":" in value and not value.startswith(_LIBRARIES)
 
 
-def given(architecture: str) -> str | None:
-    """What a command that names an architecture gives to those that follow.
+def choice(value: str) -> str:
+    """The value among the choices of a flag, `FUNCTION` for a function.
 
     Example:
       >>> from supcon_tf import trust
-      >>> trust.given("vgg8"), trust.given("mine:net")
-      (None, 'mine:net')
+      >>> trust.choice("supcon"), trust.choice("mine:loss+ce")
+      ('supcon', 'package.module:function+ce')
     """
-    return architecture if names_module(architecture) else None
+    name, plus, rest = value.partition("+")
+    return FUNCTION + plus + rest if names_module(name) else value
+
+
+def functions(values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Flag and value of every function of a module among settings.
+
+    Args:
+      values: of settings, as they are or as texts, by flag.
+
+    Example:
+      >>> from supcon_tf import trust
+      >>> list(trust.functions({"dataset": "mine:load", "objective": "ce"}))
+      [('dataset', 'mine:load')]
+    """
+    for flag in FLAGS:
+        value = values.get(flag) or ""
+        names = value.split(",") if isinstance(value, str) else value
+        yield from ((flag, name) for name in names if names_module(name))
+
+
+def repeated(values: Mapping[str, object]) -> dict[str, str]:
+    """The functions of a run that every later command must name again.
+
+    Example:
+      >>> from supcon_tf import trust
+      >>> trust.repeated({"architecture": "mine:net", "dataset": "digits"})
+      {'architecture': 'mine:net'}
+    """
+    return {x: name for x, name in functions(values) if x in _NEEDED_LATER}
 
 
 def check_named(
-    recorded: str, given: str | None, run_dir: str | os.PathLike[str]
+    recorded: str,
+    given: str | None,
+    run_dir: str | os.PathLike[str],
+    flag: str = "architecture",
 ) -> None:
     """Raises unless a module that a run names is named by its user too.
 
     Args:
-      recorded: the architecture of the run.
+      recorded: the value of the flag in the run.
       given: that of the command, or of the call; None for none.
       run_dir: of the run.
+      flag: which one.
 
     Raises:
       ValueError: it is a module that is not given; or another one is.
     """
     exceptions.require(
         given in (None, recorded),
-        f"`architecture` must be left out, or be that of {run_dir}, {recorded}",
+        f"`{flag}` must be left out, or be that of {run_dir}, {recorded}",
         given,
     )
     exceptions.require(
         given is not None or not names_module(recorded),
-        f"`architecture` must name {recorded} again, which {run_dir} has "
+        f"`{flag}` must name {recorded} again, which {run_dir} has "
         "recorded: importing it runs its code; read the module first if the "
         "run is not your own",
         given,
     )
 
 
-def check_command(architecture: str | None, arguments: Sequence[str]) -> None:
-    """Raises unless a command names its module itself, or by a file of its own.
+def check_command(
+    values: Mapping[str, object], arguments: Sequence[str]
+) -> None:
+    """Raises unless a command names its modules itself, or by its own files.
 
     A flagfile that lies in a run directory is none: it is what the run has
     recorded.
 
     Args:
-      architecture: of the command, flagfiles read.
+      values: settings of the command, flagfiles read, by flag.
       arguments: of the command, as they were given.
 
     Raises:
-      ValueError: only a flagfile of a run directory names the module.
+      ValueError: only a flagfile of a run directory names a module.
     """
-    if not names_module(architecture or ""):
-        return
-    if architecture in flagfiles.values("architecture", arguments):
-        return
-    for path in recorded_flagfiles(arguments):
-        check_named(architecture, None, run_directory_of(path))
+    for flag, name in functions(values):
+        given = ",".join(flagfiles.values(flag, arguments)).split(",")
+        for path in recorded_flagfiles(arguments):
+            if name not in given:
+                check_named(name, None, run_directory_of(path), flag)
 
 
 def recorded_flagfiles(arguments: Sequence[str]) -> Iterator[str]:
@@ -109,23 +160,48 @@ def recorded_flagfiles(arguments: Sequence[str]) -> Iterator[str]:
     return filter(run_directory_of, flagfiles.named_by(arguments))
 
 
-def import_function(name: str) -> object:
+def import_function(name: str, flag: str = "architecture") -> Callable:
     """What "package.module:function" names; also of the current folder.
 
+    Args:
+      name: the value of the flag; "+ce" at its end is left out.
+      flag: which one, for messages.
+
     Raises:
-      ValueError: it cannot be imported, or lies in a run directory.
+      ValueError: it cannot be imported, lies in a run directory, or does not
+        take the arguments of `FLAGS`.
     """
-    module, _, function = name.partition(":")
+    module, _, attribute = name.partition("+")[0].partition(":")
     folder = os.getcwd()
     if not {"", folder} & {*sys.path} and not run_directory_of(folder):
         sys.path.append(folder)
     try:
-        with _importing(_check_outside_of_runs):
-            return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
+        with _importing(lambda file: _check_outside_of_runs(file, flag)):
+            function = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, SyntaxError) as error:
         raise exceptions.InvalidValue(
-            "`architecture` must be package.module:function that can be "
-            f"imported, got {name}: {error}"
+            f"`{flag}` must be {FUNCTION} that can be imported, got {name}: "
+            f"{error}"
+        ) from error
+    _check_arguments(function, FLAGS[flag], f"`{flag}` {name}")
+    return function
+
+
+def _check_arguments(
+    function: object, names: Sequence[str], title: str
+) -> None:
+    """Raises ValueError unless a function can be called with so many."""
+    rule = f"{title} must be a function of ({', '.join(names)})"
+    exceptions.require(callable(function), rule, type(function))
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # of C, without any
+        return
+    try:
+        signature.bind(*names)
+    except TypeError as error:
+        raise exceptions.InvalidValue(
+            f"{rule}, got {signature}: {error}"
         ) from error
 
 
@@ -185,11 +261,11 @@ def only_installed(folder: str | os.PathLike[str] | None) -> Iterator[None]:
         yield
 
 
-def _check_outside_of_runs(file: str) -> None:
+def _check_outside_of_runs(file: str, flag: str) -> None:
     """Raises ValueError for a file of a module in a run directory."""
     exceptions.require(
         run_directory_of(file) is None,
-        "`architecture` must import no code that lies in a run directory",
+        f"`{flag}` must import no code that lies in a run directory",
         file,
     )
 

@@ -54,7 +54,8 @@ def examples(runs: Sequence[contents.Run]) -> str:
 def results(runs: Sequence[contents.Run]) -> dict[str, object]:
     """The numbers that matter first, and all of them."""
     recalls = map(scores.recall_at, numbers.depths(runs))
-    rows = numbers.score_rows(runs, [*scores.SCORES, *recalls])
+    user_scores = scores.user_scores(run.evaluation for run in runs)
+    rows = numbers.score_rows(runs, [*scores.SCORES, *recalls, *user_scores])
     test_sets = {
         (x.get("dataset"), x.get("test_examples"), run.test_class_names)
         for run in runs

@@ -9,7 +9,15 @@ from typing import Generic
 
 import tensorflow as tf
 
-from supcon_tf import config, data, exceptions, files, locks, run_files
+from supcon_tf import (
+    config,
+    data,
+    exceptions,
+    files,
+    locks,
+    run_files,
+    trust,
+)
 from supcon_tf.data import hierarchy
 from supcon_tf.settings import Settings, SettingsType, adopt
 from supcon_tf.training import console, devices
@@ -80,7 +88,8 @@ def prepare(
 
     In this order: the directory, and what a run that goes on has recorded
     there; fields that need no data; devices, which come before anything is
-    computed; data; fields that need data. Nothing is created or removed.
+    computed; functions of the user; data; fields that need data. Nothing is
+    created or removed.
 
     Args:
       settings: of the command.
@@ -91,7 +100,8 @@ def prepare(
     Raises:
       ValueError: the directory is taken, by a run or by a process that works
         on it, or cannot be written; the devices cannot be had, or not share
-        the batch; the data do not suit the settings.
+        the batch; a function cannot be imported; the data do not suit the
+        settings.
     """
     run = run or run_files.RunDirectory(settings.run_dir)
     trains = isinstance(settings, config.DeviceSettings)  # else it only looks
@@ -102,6 +112,8 @@ def prepare(
     strategy = tf.distribute.get_strategy()
     if trains:
         strategy = devices.set_up(settings)
+    for flag, name in trust.functions(vars(settings)):
+        trust.import_function(name, flag)
     sources = read(settings, strategy)
     examples = sources.get("part", sources["train"])
     settings = resolved(settings, examples, strategy.num_replicas_in_sync)

@@ -83,16 +83,21 @@ class Run:
         linear_stage: str = "linear",
         data_dir: str | os.PathLike[str] | None = None,
         architecture: str | None = None,
+        dataset: str | None = None,
     ) -> Run:
         """Opens a run on images, local or gs://; raises ValueError for none.
 
         `data_dir` is where its data are by now; None for where they were
         recorded to be, or where they have moved together with the run.
-        `architecture` repeats that of a run which is a function of a module,
-        as that is code.
+        `architecture` and `dataset` repeat those of a run which are functions
+        of a module, as that is code.
         """
         run = open_run(
-            path, linear_stage, data_dir=data_dir, architecture=architecture
+            path,
+            linear_stage,
+            data_dir=data_dir,
+            architecture=architecture,
+            dataset=dataset,
         )
         exceptions.require(
             not isinstance(run, TextRun),
@@ -172,6 +177,12 @@ class Run:
     def _read_split(
         self, split: str, shard: tuple[int, int] | None
     ) -> data.Source:
+        trust.check_named(
+            self.settings.dataset,
+            self.given.get("dataset"),
+            self.files.path,
+            "dataset",
+        )
         self._check_there("data_dir")
         images = input_pipeline.source(self.data_settings, split, shard)
         if split == "train" or not _are_apart(images, self.class_names):
@@ -394,15 +405,17 @@ def open_run(
     test_file: str | os.PathLike[str] | None = None,
     drop_duplicates: bool = False,
     architecture: str | None = None,
+    dataset: str | None = None,
 ) -> Run | TextRun:
     """Opens a run directory, local or gs://; raises ValueError for none.
 
     Paths are where data are by now that the run has recorded elsewhere.
-    A module that the run has recorded as its `architecture` is imported only
-    where it is given again.
+    A module that the run has recorded as its `architecture` or `dataset` is
+    imported only where it is given again.
     `drop_duplicates` leaves test images out that are training images too.
     """
     given = {
+        "dataset": dataset,
         "data_dir": data_dir,
         "train_file": train_file,
         "test_file": test_file,
@@ -434,8 +447,10 @@ def open_run(
     given = {
         name: files.whole(files.expanded(place, name))
         for name, place in given.items()
-        if place is not None
+        if place is not None and name != "dataset"
     }
+    if dataset is not None:
+        given["dataset"] = dataset
     if drop_duplicates and not kind.is_of_texts:
         given["drop_duplicates"] = True
     return kind(directory, own, linear_stage, given)
