@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import signal
+import subprocess
 
 import pytest
 
@@ -23,6 +24,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_addoption(parser):
     parser.addoption("--run_slow", action="store_true")
+    parser.addoption("--quick", action="store_true")
 
 
 # The longest files, the longest first: begun early, they do not end last.
@@ -36,11 +38,40 @@ _LONG = [
 def pytest_collection_modifyitems(config, items):
     places = {name: place for place, name in enumerate(_LONG)}
     items.sort(key=lambda item: places.get(item.path.stem, len(_LONG)))
-    if config.getoption("--run_slow"):
-        return
-    for item in items:
-        if "slow" in item.keywords:
+    if not config.getoption("--run_slow"):
+        for item in filter(is_slow, items):
             item.add_marker(pytest.mark.skip(reason="needs --run_slow"))
+
+
+def is_slow(item):
+    """Whether `make test` leaves a test out; of a parametrized one, a case."""
+    marker = item.get_closest_marker("slow")
+    if marker is None:
+        return False
+    return not (marker.kwargs and item.callspec.id in marker.kwargs["but"])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick(request):
+    """With --quick, a test is skipped where it first starts what takes long.
+
+    That is a process, `fit`, or an export.
+    """
+    if not request.config.getoption("--quick"):
+        yield
+        return
+    import tensorflow as tf
+
+    from supcon_tf.keras_2 import keras
+
+    def skip(*_, **__):
+        pytest.skip("--quick: starts a process, a training or an export")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess.Popen, "__init__", skip)
+        patch.setattr(keras.Model, "fit", skip)
+        patch.setattr(tf.saved_model, "save", skip)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -119,6 +119,7 @@ def test_a_checkpoint_of_the_same_step_is_another(copy_run, tmp_path):
         runs.open_run(run.path).classifier("linear")
 
 
+@pytest.mark.slow
 def test_a_transfer_of_another_checkpoint_is_refused(copy_run, tmp_path):
     run = copy_run(tmp_path / "run")
     settings = config.TransferSettings(
@@ -192,6 +193,7 @@ def test_swapped_contents_do_not_go_on(small_run, tmp_path, capsys):
     assert "have changed since" not in capsys.readouterr()[0]
 
 
+@pytest.mark.slow
 def test_contents_that_nobody_has_read_are_told_by_their_times(
     small_run, tmp_path, capsys
 ):

@@ -127,6 +127,7 @@ def small_windows(monkeypatch):
     monkeypatch.setattr(tiled, "_WIDTHS", (3, 5, 9))
 
 
+@pytest.mark.slow(but=["5"])
 @pytest.mark.parametrize("rows", [0, 5, 16])
 def test_with_a_queue_equals_the_dense_loss(rows, small_windows):
     z = made.unit([7, 2, 4], seed=3).astype(np.float32)
@@ -350,6 +351,7 @@ def test_implementation_chooses(monkeypatch):
             function(*arguments, **options)
 
 
+@pytest.mark.slow(but=["options1-True"])
 @pytest.mark.parametrize(
     ("options", "labelled"),
     [

@@ -147,6 +147,7 @@ def test_several_labels_from_the_list_to_the_export(tiny_settings, listed):
             refused()
 
 
+@pytest.mark.slow
 def test_cross_entropy_of_several_labels_on_a_part(tiny_settings, listed):
     run = training.pretrain(
         tiny_settings(
@@ -163,6 +164,7 @@ def test_cross_entropy_of_several_labels_on_a_part(tiny_settings, listed):
     assert measured["pretrained"]["map"] > 0.9
 
 
+@pytest.mark.slow
 def test_several_labels_of_another_set(finished_run, listed):
     """Both ways to transfer, chosen by average precision."""
     settings = config.TransferSettings(

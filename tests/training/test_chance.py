@@ -131,6 +131,7 @@ def test_a_replica_may_contrast_its_own_part(denominator, per_class):
     assert chance.level(whole, 2, source()) == chance.level(whole, 1, source())
 
 
+@pytest.mark.slow
 def test_replicas_have_the_level(mirrored_strategy):
     images = source()
     for cross_replica in (True, False):
@@ -164,6 +165,7 @@ def test_replicas_have_the_level(mirrored_strategy):
         assert level == pytest.approx(np.mean(means), rel=5e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("positives", ["any", "all", "jaccard"])
 @pytest.mark.parametrize(
     "options",

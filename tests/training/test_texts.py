@@ -40,6 +40,7 @@ def settings_of(folder, run_dir, **overrides):
     return config.FinetuneTextSettings(str(run_dir), **options | overrides)
 
 
+@pytest.mark.slow(but=["supcon+ce"])
 @pytest.mark.parametrize(
     "options",
     [
@@ -83,6 +84,7 @@ def test_it_learns_and_the_best_epoch_stays(folder, tmp_path, capsys, options):
     assert (run.language_model / "vocab.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_best_epoch_that_is_gone_back_from_is_forgotten(folder, tmp_path):
     """Its files are of weights that the run does not have any more."""
     options = {"epochs": 4, "checkpoint_every": 2, "keep_checkpoints": 9}
@@ -134,6 +136,7 @@ def test_a_few_sentences_need_no_flag(folder, tmp_path):
     assert len(run_files.RunDirectory(tmp_path / "run").metrics()) == 2
 
 
+@pytest.mark.slow
 def test_a_test_file_may_come_later(folder, tmp_path):
     """And what else may differ where a run goes on is recorded."""
     run_dir = tmp_path / "run"
@@ -190,6 +193,7 @@ def test_draws_are_few_balanced_and_apart_from_validation(folder, tmp_path):
     assert found[0] != found[1]
 
 
+@pytest.mark.slow
 def test_two_replicas_learn_as_one_device(
     folder, tmp_path, monkeypatch, mirrored_strategy
 ):
