@@ -92,6 +92,7 @@ def test_a_best_epoch_that_is_gone_back_from_is_forgotten(folder, tmp_path):
     assert not list(run.best.glob("*/bad"))
 
 
+@pytest.mark.slow
 def test_a_run_without_a_checkpoint_begins_anew(folder, tmp_path):
     """Killed before its first: from the weights of the model, again."""
     run = run_files.RunDirectory(tmp_path / "run")
