@@ -119,7 +119,6 @@ def test_a_checkpoint_of_the_same_step_is_another(copy_run, tmp_path):
         runs.open_run(run.path).classifier("linear")
 
 
-@pytest.mark.slow
 def test_a_transfer_of_another_checkpoint_is_refused(copy_run, tmp_path):
     run = copy_run(tmp_path / "run")
     settings = config.TransferSettings(

@@ -239,6 +239,9 @@ def test_value_and_gradient_are_finite(dtype, scale):
             assert raw.dtype == tf.float32 and np.isfinite(raw).all()
 
 
+@pytest.mark.slow(
+    but=["options0-True-6", "options2-False-None", "options4-True-6"]
+)
 @pytest.mark.parametrize(("jit_compile", "batch"), [(False, None), (True, 6)])
 @pytest.mark.parametrize(
     "options",
