@@ -19,8 +19,11 @@ from supcon_tf import exceptions
 # was cut.
 END = "# end"
 HEAD = f"# Settings of supcon_tf; the last line of the file is {END}"
-# Flags of absl that read more than the line that they stand in.
-_INCLUDES = ("flagfile", "undefok")
+# Flags that read other files, or settings from other flags.
+_INCLUDES = (
+    *("flagfile", "undefok"),
+    *("sweep", "linear_flagfile", "evaluate_flagfile"),
+)
 
 
 def read(path: epath.PathLike) -> dict[str, str]:

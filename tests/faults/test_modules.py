@@ -124,6 +124,24 @@ def test_what_needs_no_code_of_a_run_runs_none(with_module, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--sweep=objective=supcon,theirs.net:make",
+        "--linear_flagfile=theirs.flags",
+        "--evaluate_flagfile=theirs.flags",
+    ],
+)
+def test_no_run_brings_a_sweep(line, with_module, tmp_path):
+    own = with_module.settings_file.read_text()
+    with_module.settings_file.write_text(own.replace("# end", f"{line}\n# end"))
+    flags = "--flagfile=theirs/settings.flags", "--run_dir=mine"
+    done = tool(tmp_path, "sweep", "--sweep=seed=0,1", *flags)
+    assert done.returncode == 1
+    (message,) = done.stderr.splitlines()
+    assert "must be a setting, as no file of a run includes an" in message
+
+
 def test_no_flagfile_of_a_sweep_names_what_a_run_does(with_module, tmp_path):
     for flag, text in (
         ("linear_flagfile", "--augmentation=theirs.net:make"),
