@@ -235,7 +235,7 @@ def test_what_is_no_file_is_never_opened(image_folder, tmp_path, kind):
             data.load(
                 "manifest", "train", str(manifest), check_images=check_images
             )
-    rows = clients.asking.answers(
+    rows = clients.requests.answers(
         lambda contents: [{"bytes": len(x)} for x in contents],
         clients.paths.find_images([tmp_path / "data/train/dark"]),
         batch_size=4,
