@@ -157,7 +157,7 @@ def _views(
     `images_per_class` stage 1 took images in another order.
     """
     count = min(_CANDIDATES, source.num_examples)
-    batches = input_pipeline.made_here(
+    batches = input_pipeline.local_views(
         stage_1, source, count, stage_1.image_size, _VIEWS
     )
     views, labels, *_ = next(batches.as_numpy_iterator())  # [C, V, H, W, 3]
