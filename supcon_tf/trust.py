@@ -1,8 +1,8 @@
-"""What of a file may run as code: a module that the user names, nothing else.
+"""Trust in code of files: only modules that the user names are imported.
 
 Run directories and data come from anybody. A module that a run names is
-imported only where the command, or the call, names it too, and never from
-inside of a run directory; one that data name, only from what is installed.
+imported only if the command, or the call, names it too, and never from inside
+of a run directory; a module that data name, only from installed packages.
 Importing this module does not import TensorFlow.
 """
 
@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from supcon_tf import exceptions, flagfiles
 
-# What names a network of a library, and no module.
+# Prefixes of networks of libraries, which are no modules.
 _NETWORKS = "keras:", "keras_hub:"
-# What makes a folder a run directory, or a stage of one.
+# A folder with this file is a run directory, or a stage of one.
 _RECORD = "settings.flags"
 
 
@@ -38,53 +38,54 @@ def names_module(architecture: str) -> bool:
     return ":" in architecture and not architecture.startswith(_NETWORKS)
 
 
-def given(architecture: str) -> str | None:
-    """What a command that names an architecture gives to those that follow.
+def named_module(architecture: str) -> str | None:
+    """The architecture if it is a function of a module; else None.
+
+    A command gives it to the next commands on its run, which repeat it.
 
     Example:
       >>> from supcon_tf import trust
-      >>> trust.given("vgg8"), trust.given("mine:net")
+      >>> trust.named_module("vgg8"), trust.named_module("mine:net")
       (None, 'mine:net')
     """
     return architecture if names_module(architecture) else None
 
 
 def check_named(
-    recorded: str, given: str | None, run_dir: str | os.PathLike[str]
+    recorded: str, repeated: str | None, run_dir: str | os.PathLike[str]
 ) -> None:
-    """Raises unless a module that a run names is named by its user too.
+    """Raises unless the user repeats the module that a run has recorded.
 
     Args:
       recorded: the architecture of the run.
-      given: that of the command, or of the call; None for none.
+      repeated: the architecture of the command, or of the call; None for none.
       run_dir: of the run.
 
     Raises:
-      ValueError: it is a module that is not given; or another one is.
+      ValueError: `recorded` is a module and `repeated` is None; or they differ.
     """
     exceptions.require(
-        given in (None, recorded),
+        repeated in (None, recorded),
         f"`architecture` must be left out, or be that of {run_dir}, {recorded}",
-        given,
+        repeated,
     )
     exceptions.require(
-        given is not None or not names_module(recorded),
+        repeated is not None or not names_module(recorded),
         f"`architecture` must name {recorded} again, which {run_dir} has "
         "recorded: importing it runs its code; read the module first if the "
         "run is not your own",
-        given,
+        repeated,
     )
 
 
 def check_command(architecture: str | None, arguments: Sequence[str]) -> None:
-    """Raises unless a command names its module itself, or by a file of its own.
+    """Raises unless a command names its module itself, or by its own flagfile.
 
-    A flagfile that lies in a run directory is none: it is what the run has
-    recorded.
+    A flagfile in a run directory does not count: it is a record of the run.
 
     Args:
-      architecture: of the command, flagfiles read.
-      arguments: of the command, as they were given.
+      architecture: of the command, with its flagfiles.
+      arguments: of the command line.
 
     Raises:
       ValueError: only a flagfile of a run directory names the module.
@@ -98,22 +99,23 @@ def check_command(architecture: str | None, arguments: Sequence[str]) -> None:
 
 
 def recorded_flagfiles(arguments: Sequence[str]) -> Iterator[str]:
-    """The flagfiles of a command that lie in run directories.
+    """The flagfiles of a command that are in run directories.
 
     Example:
       >>> from supcon_tf import trust
-      >>> own = "--flagfile=runs/mine/settings.flags", "--flagfile=preset.flags"
-      >>> list(trust.recorded_flagfiles(own))
+      >>> list(trust.recorded_flagfiles(
+      ...     ["--flagfile=runs/mine/settings.flags", "--flagfile=my.flags"]
+      ... ))
       ['runs/mine/settings.flags']
     """
     return filter(run_directory_of, flagfiles.named_by(arguments))
 
 
 def import_function(name: str) -> object:
-    """What "package.module:function" names; also of the current folder.
+    """Imports "package.module:function"; also from the current folder.
 
     Raises:
-      ValueError: it cannot be imported, or lies in a run directory.
+      ValueError: it cannot be imported, or is in a run directory.
     """
     module, _, function = name.partition(":")
     folder = os.getcwd()
@@ -130,7 +132,7 @@ def import_function(name: str) -> object:
 
 
 def run_directory_of(path: str | os.PathLike[str]) -> pathlib.Path | None:
-    """The run directory that a local path is in, links followed, or none.
+    """The run directory around a local path, links followed, or None.
 
     Example:
       >>> from supcon_tf import trust
@@ -148,15 +150,16 @@ def run_directory_of(path: str | os.PathLike[str]) -> pathlib.Path | None:
 
 @contextlib.contextmanager
 def only_installed(folder: str | os.PathLike[str] | None) -> Iterator[None]:
-    """Meanwhile no module comes from a folder of data, nor from the current.
+    """Refuses modules from a folder of data, or the current one, in a block.
 
-    Other libraries import what the files of a data set name.
+    Libraries may import modules that the files of a data set name.
 
     Args:
       folder: of the data, local or gs://; None for none.
 
     Raises:
-      ValueError: a module would; if it is wanted, import it before.
+      ValueError: a module of these folders would be imported. Import it before
+        the block to allow it.
     """
     local = [os.getcwd()]
     if folder is not None and "://" not in str(folder):
@@ -186,7 +189,7 @@ def only_installed(folder: str | os.PathLike[str] | None) -> Iterator[None]:
 
 
 def _check_outside_of_runs(file: str) -> None:
-    """Raises ValueError for a file of a module in a run directory."""
+    """Raises ValueError for a module's file in a run directory."""
     exceptions.require(
         run_directory_of(file) is None,
         "`architecture` must import no code that lies in a run directory",
@@ -195,7 +198,7 @@ def _check_outside_of_runs(file: str) -> None:
 
 
 class _Checked(importlib.abc.MetaPathFinder):
-    """Finds modules as the finders after it, and checks where they are."""
+    """Finds modules by the finders after it, and checks their files."""
 
     def __init__(self, check: Callable[[str], None]):
         self._check = check
@@ -216,7 +219,7 @@ class _Checked(importlib.abc.MetaPathFinder):
 
 @contextlib.contextmanager
 def _importing(check: Callable[[str], None]) -> Iterator[None]:
-    """Meanwhile the file of a module must pass a check before it runs."""
+    """Checks the file of each module that is imported in a block."""
     finder = _Checked(check)
     sys.meta_path.insert(0, finder)
     try:

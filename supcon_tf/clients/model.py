@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from supcon_tf import exceptions
@@ -15,10 +14,6 @@ from supcon_tf import exceptions
 Row = dict[str, object]
 # Of each signature its name, the types of its inputs, the names of its outputs.
 Tensors = Iterable[tuple[str, Mapping[str, str], Iterable[str]]]
-
-_PREFIX = re.compile(r"^(\{\{.*?\}\}|\(\d+\) \w+:)\s*")
-_ASSERTION = "assertion failed: ["
-_MAX_REASON = 300  # characters
 
 
 class Refused(exceptions.InvalidValue):
@@ -83,18 +78,3 @@ def _decode(value: object) -> object:
     if isinstance(value, list):
         return [_decode(item) for item in value]
     return value.decode("utf-8", "replace") if type(value) is bytes else value
-
-
-def reason(text: str) -> str:
-    """The line of a TensorFlow error that names the cause.
-
-    The line stands before the first name of a node, `[[{{node ...}}]]`, and
-    behind the trace of Python's stack.
-    """
-    lines = text.partition("[[{{")[0].strip().splitlines() or [text]
-    line = lines[-1 if "[[{{" in text else 0].strip()
-    while (shorter := _PREFIX.sub("", line)) != line:
-        line = shorter
-    if line.startswith(_ASSERTION):  # the asserted data follow in brackets
-        line = line[len(_ASSERTION) :].removesuffix("]").replace("] [", " ")
-    return line[:_MAX_REASON]

@@ -121,10 +121,9 @@ class RestModel(model.Model):
         except (ValueError, KeyError, TypeError):
             pass  # text of a proxy, or the C escapes of early TF Serving
         if code in _REFUSED:
-            return model.Refused(model.reason(text))
-        message = (
-            f"{self.url} answers {code}: {model.reason(text)}{self.through}"
-        )
+            return model.Refused(exceptions.reason(text))
+        reason = exceptions.reason(text)
+        message = f"{self.url} answers {code}: {reason}{self.through}"
         if code == _TOO_SLOW:
             message += (
                 "; that is its own limit of time, not --timeout: fewer images "

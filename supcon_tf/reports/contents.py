@@ -61,7 +61,7 @@ class Run:
         self.evaluation = owner.evaluation()
         self.finetuning = files.finetuning()
         if self.tool == "finetune":
-            self.evaluation = scores.as_linear(self.evaluation)
+            self.evaluation = scores.linear_results(self.evaluation)
         self.predictions = run_files.read_arrays(owner.predictions_file)
         if self.predictions and self.predictions["labels"].ndim > 1:
             self.predictions = {}  # an image of several labels has no mistake
@@ -149,8 +149,8 @@ def _outdated(
         return []
     newest = origins.identity(run_files.path_of(folder, steps[-1]))
     return [
-        f"{subject} of {origins.described(origin, newest)}, not of "
-        f"{origins.described(newest, origin)}, the checkpoint that the run has "
+        f"{subject} of {origins.describe(origin, newest)}, not of "
+        f"{origins.describe(newest, origin)}, the checkpoint that the run has "
         "by now"
         for subject, origin in made_from.items()
         if origin and origin != newest

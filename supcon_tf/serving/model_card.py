@@ -144,7 +144,7 @@ def _measures(run: runs.Run, record: Record, results: Record) -> Lines:
     labels = "several" if run.is_multi_label else "one"
     classifier = record["classifier"]
     if run.files.tool == "finetune" and classifier == runs.STAGE_1:
-        classifier, results = "linear", scores.as_linear(results)
+        classifier, results = "linear", scores.linear_results(results)
     count = results["test_examples"]
     lines = {"Test examples": f"{count:,}; in brackets are 95 % intervals"}
     if duplicates := results.get("test_duplicates"):
