@@ -26,7 +26,7 @@ def pytest_addoption(parser):
 
 
 # The longest files, the longest first: begun early, they do not end last.
-_LONG = [
+_LONG_FILES = [
     f"test_{name}"
     for name in "notebooks tiled stages texts labels tools saving "
     "fine_tuning loop docstrings paper suites named".split()
@@ -34,8 +34,8 @@ _LONG = [
 
 
 def pytest_collection_modifyitems(config, items):
-    places = {name: place for place, name in enumerate(_LONG)}
-    items.sort(key=lambda item: places.get(item.path.stem, len(_LONG)))
+    ranks = {name: rank for rank, name in enumerate(_LONG_FILES)}
+    items.sort(key=lambda item: ranks.get(item.path.stem, len(_LONG_FILES)))
     if config.getoption("--run_slow"):
         return
     for item in items:
@@ -69,7 +69,7 @@ def two_logical_cpus():
         tf.config.list_physical_devices("CPU")[0],
         [tf.config.LogicalDeviceConfiguration()] * 2,
     )
-    # What all tests have imported stays: no collection looks at it again.
+    # Imported modules stay: no collection visits them again.
     gc.freeze()
     # Tracing makes objects by the million that stay until a file is `freed`.
     gc.set_threshold(100_000, 20, 100)
@@ -87,12 +87,12 @@ def freed():
     from tensorflow.python.framework import ops
 
     gradients = ops.gradient_registry._registry
-    for name in [x for x in gradients if x.startswith("CustomGradient-")]:
+    for name in [key for key in gradients if key.startswith("CustomGradient-")]:
         del gradients[name]
     getattr(ops.get_default_graph(), "_py_funcs_used_in_graph", []).clear()
     gc.collect()
-    gc.freeze()  # nor at what stays of this file
-    # glibc's; others have no such function.
+    gc.freeze()  # objects of this file that stay are not visited again
+    # Only glibc has this function.
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)
 
@@ -102,12 +102,12 @@ def float32_policy():
     """Restores the global precision policy after a test that changes it."""
     from supcon_tf.keras_2 import keras
 
-    before = keras.mixed_precision.global_policy()
+    policy = keras.mixed_precision.global_policy()
     yield
-    keras.mixed_precision.set_global_policy(before)
+    keras.mixed_precision.set_global_policy(policy)
 
 
-def made_once(tmp_path_factory, name, make):
+def shared_folder(tmp_path_factory, name, make):
     """A folder that one worker of the suite makes, for all of them to read."""
     root = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -143,7 +143,7 @@ def image_folder(tmp_path_factory):
                         directory / f"{index:02}.{suffix}"
                     )
 
-    return made_once(tmp_path_factory, "images", make)
+    return shared_folder(tmp_path_factory, "images", make)
 
 
 @pytest.fixture(scope="session")
@@ -181,7 +181,7 @@ def tiny_settings(image_folder, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def copy_run(tiny_settings, tmp_path_factory):
-    """Copies a run with both stages, as it was made, to a path."""
+    """Copies a run with both stages to a path."""
     from supcon_tf import config, run_files, training
 
     def make(path):
@@ -193,12 +193,12 @@ def copy_run(tiny_settings, tmp_path_factory):
         options = {"epochs": 20, "batch_size": 16, **constant}
         training.train_linear(config.LinearSettings(str(path), **options))
 
-    made = made_once(tmp_path_factory, "finished_run", make)
+    template = shared_folder(tmp_path_factory, "finished_run", make)
 
     def copy(path):
-        shutil.copytree(made, path)
+        shutil.copytree(template, path)
         for file in path.rglob("settings.flags"):
-            file.write_text(file.read_text().replace(str(made), str(path)))
+            file.write_text(file.read_text().replace(str(template), str(path)))
         return run_files.RunDirectory(path)
 
     return copy
@@ -206,13 +206,13 @@ def copy_run(tiny_settings, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def finished_run(copy_run, tmp_path_factory):
-    """One for the tests of what comes after, which may write there."""
+    """A run with both stages for the tests of later tools, which may write."""
     return copy_run(tmp_path_factory.mktemp("run") / "run")
 
 
 @pytest.fixture(scope="session")
 def finished_text_run(tmp_path_factory):
-    """A run on texts that has learned, with a test file, not evaluated."""
+    """A trained run on texts, with a test file, not evaluated."""
     from supcon_tf import config, run_files, training
     from tests import language_model
 
@@ -236,7 +236,7 @@ def finished_text_run(tmp_path_factory):
             )
         )
 
-    made = made_once(tmp_path_factory, "finished_text_run", make)
+    folder = shared_folder(tmp_path_factory, "finished_text_run", make)
     path = tmp_path_factory.mktemp("text_run") / "run"  # where tests may write
-    shutil.copytree(made / "run", path)
+    shutil.copytree(folder / "run", path)
     return run_files.RunDirectory(path)
