@@ -218,6 +218,7 @@ def test_few_and_tiny_representations(scale, method):
     assert _legend(drawn) == ["-1", "4"]
 
 
+@pytest.mark.slow
 def test_figures_show_themselves_in_a_notebook(digits):
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")

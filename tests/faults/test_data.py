@@ -82,6 +82,7 @@ def _settings(tiny_settings, path, kind, source, **options):
     return tiny_settings(path, epochs=60, checkpoint_every=99, **options)
 
 
+@pytest.mark.slow(but=["folder-_cut-False"])
 @pytest.mark.parametrize(
     "kind, hurt, check_images",
     [
@@ -187,6 +188,7 @@ def test_a_file_is_lost_in_later_tools(
         evaluation.evaluate(config.EvaluateSettings(str(run.path)))
 
 
+@pytest.mark.slow
 def test_a_test_image_is_lost_during_training(
     image_folder, tiny_settings, tmp_path, monkeypatch, capsys
 ):

@@ -126,6 +126,7 @@ def test_compiles_by_xla(implementation):
     assert queue.filled == 8 and queue.position == 4
 
 
+@pytest.mark.slow
 def test_two_replicas_equal_one_device(mirrored_strategy, monkeypatch):
     """By tiles of four anchors, the last of which is not full."""
     monkeypatch.setattr(streaming, "_TILE_ROWS", 4)

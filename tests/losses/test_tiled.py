@@ -127,6 +127,7 @@ def small_windows(monkeypatch):
     monkeypatch.setattr(tiled, "_WIDTHS", (3, 5, 9))
 
 
+@pytest.mark.slow(but=["5"])
 @pytest.mark.parametrize("rows", [0, 5, 16])
 def test_with_a_queue_equals_the_dense_loss(rows, small_windows):
     z = vectors.unit([7, 2, 4], seed=3).astype(np.float32)
@@ -240,6 +241,9 @@ def test_value_and_gradient_are_finite(dtype, scale):
             assert raw.dtype == tf.float32 and np.isfinite(raw).all()
 
 
+@pytest.mark.slow(
+    but=["options0-True-6", "options2-False-None", "options4-True-6"]
+)
 @pytest.mark.parametrize(("jit_compile", "batch"), [(False, None), (True, 6)])
 @pytest.mark.parametrize(
     "options",
@@ -352,6 +356,7 @@ def test_implementation_chooses(monkeypatch):
             function(*arguments, **options)
 
 
+@pytest.mark.slow(but=["options1-True"])
 @pytest.mark.parametrize(
     ("options", "labelled"),
     [

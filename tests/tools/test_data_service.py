@@ -93,6 +93,7 @@ class Log:
             assert steps == list(range(first, first + len(steps))), epoch
 
 
+@pytest.mark.slow
 def test_batches_go_on_without_a_worker(services):
     dispatcher = services("--role=dispatcher", "--port=0")
     address = address_of(dispatcher)

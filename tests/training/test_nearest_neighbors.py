@@ -107,6 +107,7 @@ def test_figures_are_those_of_the_due_epochs(splits):
     assert knn._step.experimental_get_tracing_count() == 1
 
 
+@pytest.mark.slow
 def test_replicas_have_one_figure(splits, mirrored_strategy):
     knn = representations.KnnAccuracy(*splits)
     # k is that of the data, classes of 24 and 25 examples.
