@@ -65,7 +65,7 @@ def _packages() -> Iterator[tuple[str, bool, str]]:
         else:
             yield "packages", False, _remedy(requirement, installed)
     yield "packages", True, ", ".join(versions)
-    present, partial = [], []
+    present, absent = [], []
     for extra in sorted(extras or ()):
         extra_requirements = [*_requirements(_PACKAGE, extra)]
         releases = {
@@ -83,14 +83,14 @@ def _packages() -> Iterator[tuple[str, bool, str]]:
         if not missing:
             present.append(extra)
         elif len(missing) == len(releases):
-            partial.append(extra)
+            absent.append(extra)
         else:
             ellipsis = ", ..." * (len(missing) > 3)
             names = ", ".join(missing[:3]) + ellipsis
-            partial.append(f"{extra} (without {names})")
+            absent.append(f"{extra} (without {names})")
     text = ", ".join(present) or "none"
-    if partial:
-        text += f"; not installed: {', '.join(partial)}"
+    if absent:
+        text += f"; not installed: {', '.join(absent)}"
     yield "extras", True, text
 
 

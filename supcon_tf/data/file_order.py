@@ -89,12 +89,12 @@ def fields(
     records = functools.partial(
         sources.in_file_order, worker_records, len(positions)
     )
-    fields_ = {
+    record_fields = {
         "num_examples": len(positions),
         "records": records,
         "fingerprint": lambda: sources.fingerprint(make_keys()[positions]),
     }
-    return fields_ | inspected_fields, positions
+    return record_fields | inspected_fields, positions
 
 
 def without(
