@@ -48,9 +48,7 @@ def run(
                     f"arguments must be flags, got {' '.join(argv[1:])}"
                 )
             tool_settings = settings.from_flags(settings_class, **arguments)
-            trust.check_command(
-                getattr(tool_settings, "architecture", ""), sys.argv
-            )
+            trust.check_command(vars(tool_settings), sys.argv)
             main(tool_settings)
         except Exception as error:
             line = _line_for(error, settings_class)

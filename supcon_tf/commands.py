@@ -109,10 +109,10 @@ def finetune(settings: config.FinetuneSettings) -> None:
     run = supcon_tf.finetuning.finetune_images(settings)
     if not supcon_tf.distribute.is_first_machine():
         return
-    module = {"architecture": trust.named_module(settings.architecture)}
-    evaluate(config.EvaluateSettings(settings.run_dir, **module))
+    functions = trust.repeated(vars(settings))
+    evaluate(config.EvaluateSettings(settings.run_dir, **functions))
     if not run.exports():
-        export_settings = config.ExportSettings(settings.run_dir, **module)
+        export_settings = config.ExportSettings(settings.run_dir, **functions)
         supcon_tf.serving.export(export_settings)
     command = run_files.command("predict", run_dir=run.path)
     print(f"ask it       {command} photo.jpg")

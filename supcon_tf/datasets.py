@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import rows
+from supcon_tf import rows, trust
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,11 +41,14 @@ KINDS = {
         ("dataset", "data_dir", "shard", "channels", "tfds_split", *_CHECKED),
         needs_path=False,
     ),
+    trust.FUNCTION: Kind(("dataset", "data_dir", "channels"), needs_path=False),
 }
 
 
 def name_of_kind(dataset: str) -> str:
     """The key of a value of --dataset, which `KINDS` may lack."""
+    if trust.names_module(dataset):
+        return trust.FUNCTION
     kind, colon, name = dataset.partition(":")
     return f"{kind}:NAME" if colon and name else dataset
 

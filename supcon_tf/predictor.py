@@ -194,10 +194,8 @@ def finetune(
     )
     run = finetuning.finetune_images(finetune_settings)
     if not run.exports():
-        module = {
-            "architecture": trust.named_module(finetune_settings.architecture)
-        }
-        serving.export(config.ExportSettings(str(run_dir), **module))
+        functions = trust.repeated(vars(finetune_settings))
+        serving.export(config.ExportSettings(str(run_dir), **functions))
     return load(run_dir)
 
 

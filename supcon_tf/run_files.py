@@ -168,15 +168,15 @@ class RunDirectory:
         flags = {"run_dir": f"{self.path}{end}"}
         recorded = self.flags()
         moved = moved_data(recorded, self.path)
-        architecture = recorded.get("architecture", "")
-        if trust.names_module(architecture):  # every command repeats it
-            flags["architecture"] = architecture
-        lines = [
-            command(self.tool, flagfile=self.settings_file, **flags, **moved)
-        ]
+        functions = dict(trust.functions(recorded))
+        train_flags = flags | functions | moved
+        lines = [command(self.tool, flagfile=self.settings_file, **train_flags)]
+        flags |= trust.repeated(recorded)
         if linear_stage:
-            stage = self.stage(linear_stage).settings_file
-            lines.append(command("train_linear", flagfile=stage, **flags))
+            stage = self.stage(linear_stage)
+            stage_flags = flags | dict(trust.functions(stage.flags()))
+            file = stage.settings_file
+            lines.append(command("train_linear", flagfile=file, **stage_flags))
             if linear_stage != "linear":
                 flags["linear_stage"] = linear_stage
         return [

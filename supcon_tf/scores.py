@@ -88,6 +88,8 @@ _PARTS = (
     *("validation", "linear", "pretrained", "knn", "prototype"),
     *("knn_among_test", "retrieval", "corruptions", "representations"),
 )
+# The part of evaluation.json with the measures of users.
+USER_MEASURES = "measures"
 
 
 def value_at(results: object, path: str) -> float | None:
@@ -123,16 +125,27 @@ def _rank(score: Score) -> tuple[int, int]:
     return order.index(order[-1]), measures.index(measures[-1])
 
 
+def user_scores(results: Iterable[Mapping[str, object]]) -> list[Score]:
+    """The scores of the measures of users in some evaluations."""
+    names = (
+        name for result in results for name in result.get(USER_MEASURES, ())
+    )
+    return [find(f"{USER_MEASURES}.{name}") for name in dict.fromkeys(names)]
+
+
 def find(path: str) -> Score:
     """The score at a path of evaluation.json, keys with dots between.
 
     The table lacks some scores, such as the ECE at one severity. Their names
     are the words of the path, and other fields are those of the measure: any
-    ECE is better lower.
+    ECE is better lower. Neither is better if the measure has no row. A measure
+    of a user is a number with its own name.
     """
     start, _, key = path.rpartition(".")
     if start == "retrieval.recall_at":
         return recall_at(int(key))
+    if start == USER_MEASURES:
+        return Score(path, key, "", "", key, None, "number")
     for score in SCORES:
         if score.path == path:
             return score

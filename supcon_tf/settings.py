@@ -33,7 +33,7 @@ from typing import NamedTuple, TypeVar
 from absl import flags
 from etils import epath
 
-from supcon_tf import exceptions, files, flagfiles
+from supcon_tf import exceptions, files, flagfiles, trust
 
 # Flags defined here belong to the tool that runs, and show in its --help.
 flags.disclaim_key_flags()
@@ -104,7 +104,8 @@ def setting(
     Args:
       default: the value without a flag.
       help: text of `--help`, in place of the string below the field.
-      choices: the allowed values, or those of a tuple's items.
+      choices: the allowed values, or those of a tuple's items;
+        `trust.FUNCTION` stands for any function of a module.
       above: exclusive lower bound.
       at_least: inclusive lower bound.
       at_most: inclusive upper bound.
@@ -208,7 +209,7 @@ class Settings(_Declared):
         for field in dataclasses.fields(self):
             for name, values in (field.metadata["used_by"] or {}).items():
                 value = getattr(self, name, None)  # a tool may not have it
-                if value not in (None, *values):
+                if value is not None and trust.choice(value) not in values:
                     only = f"only {', '.join(values)} can use it"
                     where = f"with --{name}={value}: {only}"
                     self._check_left_out(where, field.name)
@@ -252,7 +253,7 @@ def _broken_rules(field: dataclasses.Field, value: object) -> Iterator[str]:
     if rules["path"] and isinstance(value, str) and not _is_plain(value):
         yield f"be UTF-8 without line breaks, got {value!r}{_other_locale()}"
     for item in _items(value):
-        if rules["choices"] and item not in rules["choices"]:
+        if rules["choices"] and trust.choice(item) not in rules["choices"]:
             yield f"be one of {', '.join(rules['choices'])}, got {item!r}"
     for bound in ("above", "at_least", "at_most"):
         limit, relation = rules[bound], f"be {bound.replace('_', ' ')}"
@@ -285,6 +286,15 @@ def _items(value: object) -> tuple[object, ...]:
 SettingsType = TypeVar("SettingsType", bound=Settings)
 
 
+class _ChoiceParser(flags.EnumParser):
+    """Takes a function of a module too if it is among the choices."""
+
+    def parse(self, argument: str) -> str:
+        """The value; raises ValueError for one that is no choice."""
+        super().parse(trust.choice(argument))
+        return argument
+
+
 def define_flags(
     settings_class: type[Settings], values: flags.FlagValues = flags.FLAGS
 ) -> None:
@@ -297,7 +307,7 @@ def define_flags(
             if field.metadata["repeated"]:
                 define = flags.DEFINE_multi_string
         elif choices:
-            define = functools.partial(flags.DEFINE_enum, enum_values=choices)
+            define = functools.partial(flags.DEFINE, _ChoiceParser(choices))
         help_text = field.metadata["help"]
         define(field.name, default, help=help_text, flag_values=values)
 

@@ -1,5 +1,9 @@
 """Trust in code of files: only modules that the user names are imported.
 
+A user's own network, data set, policy, loss or measure is a function of a
+module, "package.module:function", in the flags of `FLAGS`. docs/guides/
+your_own.md says what each function takes and returns.
+
 Run directories and data come from anybody. A module that a run names is
 imported only if the command, or the call, names it too, and never from inside
 of a run directory; a module that data name, only from installed packages.
@@ -12,90 +16,138 @@ import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
+import inspect
 import os
 import pathlib
 import site
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from supcon_tf import exceptions, flagfiles
 
-# Prefixes of networks of libraries, which are no modules.
-_NETWORKS = "keras:", "keras_hub:"
+# Stands for every function of a module among the choices of a flag.
+FUNCTION = "package.module:function"
+# The flags that take such a function, and the arguments of each function.
+FLAGS = {
+    "architecture": (),
+    "dataset": ("split", "data_dir"),
+    "augmentation": ("images", "seeds"),
+    "objective": ("settings",),
+    "measures": ("representations", "labels"),
+}
+# The flags whose functions later tools need too.
+_NEEDED_LATER = "architecture", "dataset"
+# Prefixes of networks and data sets of libraries, which are no modules.
+_LIBRARIES = "keras:", "keras_hub:", "tfds:"
 # A folder with this file is a run directory, or a stage of one.
 _RECORD = "settings.flags"
 
 
-def names_module(architecture: str) -> bool:
-    """Whether an architecture is a function of a module, which is code.
+def names_module(value: str) -> bool:
+    """Whether the value of a flag is a function of a module, which is code.
 
     Example:
       >>> from supcon_tf import trust
       >>> [trust.names_module(x) for x in ("vgg8", "keras:VGG16", "mine:net")]
       [False, False, True]
     """
-    return ":" in architecture and not architecture.startswith(_NETWORKS)
+    return ":" in value and not value.startswith(_LIBRARIES)
 
 
-def named_module(architecture: str) -> str | None:
-    """The architecture if it is a function of a module; else None.
-
-    A command gives it to the next commands on its run, which repeat it.
+def choice(value: str) -> str:
+    """The value among the choices of a flag, `FUNCTION` for a function.
 
     Example:
       >>> from supcon_tf import trust
-      >>> trust.named_module("vgg8"), trust.named_module("mine:net")
-      (None, 'mine:net')
+      >>> trust.choice("supcon"), trust.choice("mine:loss+ce")
+      ('supcon', 'package.module:function+ce')
     """
-    return architecture if names_module(architecture) else None
+    name, plus, second = value.partition("+")
+    return FUNCTION + plus + second if names_module(name) else value
+
+
+def functions(values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Flag and value of every function of a module among settings.
+
+    Args:
+      values: settings by flag, their values or texts.
+
+    Example:
+      >>> from supcon_tf import trust
+      >>> list(trust.functions({"dataset": "mine:load", "objective": "ce"}))
+      [('dataset', 'mine:load')]
+    """
+    for flag in FLAGS:
+        value = values.get(flag) or ""
+        names = value.split(",") if isinstance(value, str) else value
+        yield from ((flag, name) for name in names if names_module(name))
+
+
+def repeated(values: Mapping[str, object]) -> dict[str, str]:
+    """The functions of a run that every later command must name again.
+
+    Example:
+      >>> from supcon_tf import trust
+      >>> trust.repeated({"architecture": "mine:net", "dataset": "digits"})
+      {'architecture': 'mine:net'}
+    """
+    return {
+        flag: name for flag, name in functions(values) if flag in _NEEDED_LATER
+    }
 
 
 def check_named(
-    recorded: str, repeated: str | None, run_dir: str | os.PathLike[str]
+    recorded: str,
+    user_value: str | None,
+    run_dir: str | os.PathLike[str],
+    flag: str = "architecture",
 ) -> None:
     """Raises unless the user repeats the module that a run has recorded.
 
     Args:
-      recorded: the architecture of the run.
-      repeated: the architecture of the command, or of the call; None for none.
+      recorded: the value of the flag in the run.
+      user_value: the value of the command, or of the call; None for none.
       run_dir: of the run.
+      flag: name of the flag.
 
     Raises:
-      ValueError: `recorded` is a module and `repeated` is None; or they differ.
+      ValueError: `recorded` is a module and `user_value` is None, or the two
+        differ.
     """
     exceptions.require(
-        repeated in (None, recorded),
-        f"`architecture` must be left out, or be that of {run_dir}, {recorded}",
-        repeated,
+        user_value in (None, recorded),
+        f"`{flag}` must be left out, or be that of {run_dir}, {recorded}",
+        user_value,
     )
     exceptions.require(
-        repeated is not None or not names_module(recorded),
-        f"`architecture` must name {recorded} again, which {run_dir} has "
+        user_value is not None or not names_module(recorded),
+        f"`{flag}` must name {recorded} again, which {run_dir} has "
         "recorded: importing it runs its code; read the module first if the "
         "run is not your own",
-        repeated,
+        user_value,
     )
 
 
-def check_command(architecture: str | None, arguments: Sequence[str]) -> None:
-    """Raises unless a command names its module itself, or by its own flagfile.
+def check_command(
+    values: Mapping[str, object], arguments: Sequence[str]
+) -> None:
+    """Raises unless a command names its modules itself, or by its own files.
 
     A flagfile in a run directory does not count: it is a record of the run.
 
     Args:
-      architecture: of the command, with its flagfiles.
+      values: settings of the command with its flagfiles, by flag.
       arguments: of the command line.
 
     Raises:
-      ValueError: only a flagfile of a run directory names the module.
+      ValueError: only a flagfile of a run directory names a module.
     """
-    if not names_module(architecture or ""):
-        return
-    if architecture in flagfiles.values("architecture", arguments):
-        return
-    for path in recorded_flagfiles(arguments):
-        check_named(architecture, None, run_directory_of(path))
+    for flag, name in functions(values):
+        names = ",".join(flagfiles.values(flag, arguments)).split(",")
+        for path in recorded_flagfiles(arguments):
+            if name not in names:
+                check_named(name, None, run_directory_of(path), flag)
 
 
 def recorded_flagfiles(arguments: Sequence[str]) -> Iterator[str]:
@@ -111,23 +163,48 @@ def recorded_flagfiles(arguments: Sequence[str]) -> Iterator[str]:
     return filter(run_directory_of, flagfiles.named_by(arguments))
 
 
-def import_function(name: str) -> object:
+def import_function(name: str, flag: str = "architecture") -> Callable:
     """Imports "package.module:function"; also from the current folder.
 
+    Args:
+      name: the value of the flag; "+ce" at its end is left out.
+      flag: name of the flag, for messages.
+
     Raises:
-      ValueError: it cannot be imported, or is in a run directory.
+      ValueError: it cannot be imported, is in a run directory, or does not
+        take the arguments of `FLAGS`.
     """
-    module, _, function = name.partition(":")
+    module, _, attribute = name.partition("+")[0].partition(":")
     folder = os.getcwd()
     if not {"", folder} & {*sys.path} and not run_directory_of(folder):
         sys.path.append(folder)
     try:
-        with _importing(_check_outside_of_runs):
-            return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
+        with _importing(lambda file: _check_outside_of_runs(file, flag)):
+            function = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, SyntaxError) as error:
         raise exceptions.InvalidValue(
-            "`architecture` must be package.module:function that can be "
-            f"imported, got {name}: {error}"
+            f"`{flag}` must be {FUNCTION} that can be imported, got {name}: "
+            f"{error}"
+        ) from error
+    _check_arguments(function, FLAGS[flag], f"`{flag}` {name}")
+    return function
+
+
+def _check_arguments(
+    function: object, names: Sequence[str], title: str
+) -> None:
+    """Raises ValueError unless a function takes arguments of these names."""
+    rule = f"{title} must be a function of ({', '.join(names)})"
+    exceptions.require(callable(function), rule, type(function))
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a function of C without a signature
+        return
+    try:
+        signature.bind(*names)
+    except TypeError as error:
+        raise exceptions.InvalidValue(
+            f"{rule}, got {signature}: {error}"
         ) from error
 
 
@@ -188,11 +265,11 @@ def only_installed(folder: str | os.PathLike[str] | None) -> Iterator[None]:
         yield
 
 
-def _check_outside_of_runs(file: str) -> None:
+def _check_outside_of_runs(file: str, flag: str) -> None:
     """Raises ValueError for a module's file in a run directory."""
     exceptions.require(
         run_directory_of(file) is None,
-        "`architecture` must import no code that lies in a run directory",
+        f"`{flag}` must import no code that lies in a run directory",
         file,
     )
 

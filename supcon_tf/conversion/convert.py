@@ -60,6 +60,7 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
         settings.linear_stage,
         settings.data_dir,
         settings.architecture,
+        settings.dataset,
     )
     files.check_writable("run_dir", run.files.converted)
     with locks.held(run.files.path, "conversion"), run.reading():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 
-from supcon_tf import datasets, exceptions, files
+from supcon_tf import datasets, exceptions, files, trust
 from supcon_tf.data import (
     folder,
     manifest,
@@ -14,6 +15,26 @@ from supcon_tf.data import (
     tfrecords,
 )
 
+
+def _load_by_function(
+    dataset: str, split: str, data_dir: str | None, channels: int
+) -> sources.Source:
+    """The source that a user's `function(split, data_dir)` returns."""
+    source = trust.import_function(dataset, "dataset")(split, data_dir)
+    exceptions.require(
+        isinstance(source, sources.Source),
+        f"`dataset` {dataset} must return a data.Source, as data.from_arrays "
+        "and data.load do",
+        type(source),
+    )
+    exceptions.require(
+        source.channels == channels,
+        f"`channels` must be those of {dataset}, {source.channels}",
+        channels,
+    )
+    return dataclasses.replace(source, name=dataset, split=split)
+
+
 # The functions that load a split, by the kinds of `datasets`.
 _LOADERS = {
     "digits": sources.load_digits,
@@ -21,6 +42,7 @@ _LOADERS = {
     "manifest": manifest.load_manifest,
     "tfrecord": tfrecords.load_tfrecords,
     "tfds:NAME": tfds_source.load_tfds,
+    trust.FUNCTION: _load_by_function,
 }
 # Whether a path has a split "validation", for the kinds that may have it.
 _HAS_VALIDATION = {
@@ -29,7 +51,7 @@ _HAS_VALIDATION = {
 }
 # Arguments of few kinds: their defaults, and the kinds.
 _RARE_ARGUMENTS = {
-    "channels": (3, "TFDS"),
+    "channels": (3, "TFDS and functions"),
     "shard": (None, "TFDS and TFRecord, whose files it divides"),
     "tfds_split": (None, "TFDS"),
 }
@@ -59,8 +81,10 @@ def load(
     `data_dir`, with the path and the label of an image in each row
     (`manifest.load_manifest`). "tfrecord" is a folder of TFRecord files
     (`tfrecords.load_tfrecords`). "tfds:NAME" is a set of TensorFlow Datasets,
-    downloaded and prepared if needed. In the place of a kind, the path of a
-    folder or a manifest will do.
+    downloaded and prepared if needed. "package.module:function" is a function
+    of yours: it is imported, also from the current folder, and
+    function(split, data_dir) returns the source. In the place of a kind, the
+    path of a folder or a manifest will do.
 
     A folder with `train/`, `val/` and `test/`, or a manifest of such splits,
     has "validation" too; `train_and_validation` holds it out of other sets.
@@ -69,8 +93,8 @@ def load(
     some. A test split of other classes alone has its own `class_names`.
 
     Args:
-      dataset: "digits", "folder", "manifest", "tfrecord" or "tfds:NAME"; or a
-        path, in the place of `data_dir`.
+      dataset: "digits", "folder", "manifest", "tfrecord", "tfds:NAME" or
+        "package.module:function"; or a path, in the place of `data_dir`.
       split: "train", "test" or "validation".
       data_dir: the folder, the manifest, or the directory of TFDS's sets.
       test_fraction: share of the test split, (0, 1), of a folder or a manifest

@@ -262,11 +262,27 @@ def augmenter(flip: bool, policy: Augmentation) -> Callable[..., tuple]:
             pixels = geometry.random_flip(pixels, flip_seeds)
         if policy is not None:
             policy_seeds = randomness.fold_in(seeds, _POLICY)
-            pixels = tracing.rewritten(policy)(pixels, policy_seeds)
+            pixels = _apply(policy, pixels, policy_seeds)
         shape = [views.shape[0] or -1, *views.shape[1:]]
         return tf.reshape(pixels, shape), *labels
 
     return augment
+
+
+def _apply(
+    policy: named.Policy, images: tf.Tensor, seeds: tf.Tensor
+) -> tf.Tensor:
+    """Augmented images; ValueError for those of another shape or dtype."""
+    augmented = tracing.rewritten(policy)(images, seeds)
+    dtype = getattr(augmented, "dtype", None)
+    shape = getattr(augmented, "shape", None)
+    exceptions.require(
+        dtype == images.dtype and images.shape.is_compatible_with(shape),
+        "`augmentation` must return images of the shape and dtype that it "
+        f"takes, {images.shape} {images.dtype.name}",
+        type(augmented) if dtype is None else f"{shape} {dtype}",
+    )
+    return augmented
 
 
 def endless(batches: tf.data.Dataset) -> tf.data.Dataset:

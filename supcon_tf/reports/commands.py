@@ -41,11 +41,8 @@ def reproduction(run: contents.Run) -> list[str]:
 
 
 def _stage_flags(run: contents.Run) -> dict[str, object]:
-    """The flags that name a run, its module and its linear stage."""
+    """The flags that name a run, its modules and its linear stage."""
     flags = {"run_dir": run.files.path}
     if run.linear_stage not in ("", "linear"):
         flags["linear_stage"] = run.linear_stage
-    architecture = run.settings.get("architecture", "")
-    if trust.names_module(architecture):  # every command repeats it
-        flags["architecture"] = architecture
-    return flags
+    return flags | trust.repeated(run.settings)

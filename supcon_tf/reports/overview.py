@@ -54,7 +54,8 @@ def examples(runs: Sequence[contents.Run]) -> str:
 def results(runs: Sequence[contents.Run]) -> dict[str, object]:
     """The key scores and all scores of the runs, a row each."""
     recalls = map(scores.recall_at, numbers.depths(runs))
-    rows = numbers.score_rows(runs, [*scores.SCORES, *recalls])
+    user_scores = scores.user_scores(run.evaluation for run in runs)
+    rows = numbers.score_rows(runs, [*scores.SCORES, *recalls, *user_scores])
     test_sets = {
         (
             evaluation.get("dataset"),

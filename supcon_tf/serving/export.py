@@ -39,6 +39,7 @@ def export(
         data_dir=settings.data_dir,
         train_file=settings.train_file,
         architecture=settings.architecture,
+        dataset=settings.dataset,
     )
     if directory is not None:
         with run.reading():

@@ -14,6 +14,8 @@ from supcon_tf.sweeps import records
 
 _LONGEST = 40  # characters of a value in a name
 _LONGEST_NAME = 200  # file systems take 255
+# Functions of users that a cell does not have.
+_UNNAMED = {"architecture": None, "dataset": None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,8 +129,8 @@ def list_cells(sweep: config.GridSettings) -> list[Cell]:
             sweep.evaluate_flagfile,
             f"--run_dir={sweep.run_dir}",
         )
-    _check_data("linear_flagfile", linear)
-    _check_data("evaluate_flagfile", evaluation)
+    _check_flagfile("linear_flagfile", sweep, linear)
+    _check_flagfile("evaluate_flagfile", sweep, evaluation)
     cells, names = [], {}  # names by what a cell writes
     for rows in itertools.product(*(axis.rows for axis in axes)):
         values, labels = {}, {}
@@ -152,8 +154,18 @@ def list_cells(sweep: config.GridSettings) -> list[Cell]:
     return cells
 
 
-def _check_data(flag: str, tool_settings: settings.Settings | None) -> None:
-    """Raises ValueError for a flagfile that says where data have moved."""
+def _check_flagfile(
+    flag: str,
+    sweep: config.GridSettings,
+    tool_settings: settings.Settings | None,
+) -> None:
+    """Raises ValueError for a flagfile that says where data have moved.
+
+    Or that names code and lies in a run.
+    """
+    if path := getattr(sweep, flag, None):
+        named = vars(tool_settings) | _UNNAMED  # which the sweep names
+        trust.check_command(named, [f"--flagfile={path}"])
     for name in ("data_dir", "train_file", "test_file"):
         path = getattr(tool_settings, name, None)
         exceptions.require(
@@ -260,10 +272,9 @@ def _cell(
     }
     base |= {"run_dir": run_dir, "overwrite": False, "resume": True}
     training = settings_class(**base | stage_1_values)
-    # The sweep names the module of its runs, for all that its cells do.
-    architecture = getattr(training, "architecture", "")
-    module = architecture if trust.names_module(architecture) else None
-    evaluation = dataclasses.replace(evaluation, architecture=module)
+    # The sweep names the modules of its runs, for all that its cells do.
+    named = _UNNAMED | trust.repeated(vars(training))
+    evaluation = dataclasses.replace(evaluation, **named)
     if linear is not None:
         # The name of a stage has fewer characters to choose from.
         parts = [linear.name]
@@ -272,7 +283,7 @@ def _cell(
             parts.append(f"{setting}-{_plain_text(text, 'A-Za-z0-9_-')}")
         stage_name = _short_name("-".join(parts))
         changes = {"name": stage_name, "resume": True, **stage_2_values}
-        changes |= {"run_dir": run_dir, "architecture": module}
+        changes |= {"run_dir": run_dir, **named}
         linear = dataclasses.replace(linear, **changes)
         evaluation = dataclasses.replace(evaluation, linear_stage=linear.name)
     return Cell(

@@ -9,7 +9,17 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import config, data, exceptions, files, losses, models, text
+from supcon_tf import (
+    config,
+    data,
+    exceptions,
+    files,
+    keras_2,
+    losses,
+    models,
+    text,
+    trust,
+)
 from supcon_tf.data import hierarchy, subsets
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import optimizers, schedules
@@ -225,8 +235,11 @@ def loss(
     `images` are the training images, whose classes some losses use.
 
     Raises:
-      ValueError: the settings name a hierarchy that lacks a class.
+      ValueError: the settings name a hierarchy that lacks a class, or the
+        function of a user returns no loss.
     """
+    if trust.names_module(settings.loss):
+        return _loss_by_function(settings)
     common = {"cross_replica": settings.cross_replica}
     return {
         "supcon": lambda: _supcon_loss(settings, model, images),
@@ -256,6 +269,18 @@ def loss(
             settings.softmax_margin, settings.softmax_scale
         ),
     }[settings.loss]()
+
+
+def _loss_by_function(settings: config.ObjectiveSettings) -> keras.losses.Loss:
+    """The loss that a user's `function(settings)` returns."""
+    user_loss = trust.import_function(settings.loss, "objective")(settings)
+    keras_2.refuse_keras_3(objective=user_loss)
+    exceptions.require(
+        isinstance(user_loss, keras.losses.Loss),
+        f"`objective` {settings.loss} must return a keras.losses.Loss",
+        type(user_loss),
+    )
+    return user_loss
 
 
 def _supcon_loss(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import augment, config, data, exceptions
+from supcon_tf import augment, config, data, exceptions, trust
 from supcon_tf.data import subsets
 
 
@@ -264,6 +264,9 @@ def augmentation(
     settings: config.AugmentationSettings,
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None:
     """The policy of a stage; None for none."""
+    name = settings.augmentation
+    if trust.names_module(name):
+        return augment.policy(trust.import_function(name, "augmentation"))
     sim_augment = {
         "strength": settings.jitter_strength,
         "jitter_probability": settings.jitter_probability,
@@ -289,4 +292,4 @@ def augmentation(
         "stacked_randaugment": lambda: augment.StackedRandAugment(
             **rand_augment, **sim_augment
         ),
-    }[settings.augmentation]()
+    }[name]()

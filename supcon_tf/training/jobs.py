@@ -9,7 +9,15 @@ from typing import Generic
 
 import tensorflow as tf
 
-from supcon_tf import config, data, exceptions, files, locks, run_files
+from supcon_tf import (
+    config,
+    data,
+    exceptions,
+    files,
+    locks,
+    run_files,
+    trust,
+)
 from supcon_tf.data import hierarchy
 from supcon_tf.settings import Settings, SettingsType, adopt
 from supcon_tf.training import console, devices
@@ -80,7 +88,8 @@ def prepare(
 
     In this order: the directory, and the settings that a resumed run has
     recorded there; fields that need no data; devices, before any computation;
-    data; fields that need data. Nothing is created or removed.
+    functions of the user; data; fields that need data. Nothing is created or
+    removed.
 
     Args:
       settings: of the command.
@@ -90,8 +99,8 @@ def prepare(
 
     Raises:
       ValueError: a run or a process has taken the directory, or it cannot be
-        written; there are no such devices, or they cannot share the batch; the
-        data do not suit the settings.
+        written; there are no such devices, or they cannot share the batch; a
+        function cannot be imported; the data do not suit the settings.
     """
     run = run or run_files.RunDirectory(settings.run_dir)
     trains = isinstance(settings, config.DeviceSettings)  # else it shows views
@@ -102,6 +111,8 @@ def prepare(
     strategy = tf.distribute.get_strategy()
     if trains:
         strategy = devices.set_up(settings)
+    for flag, name in trust.functions(vars(settings)):
+        trust.import_function(name, flag)
     sources = read(settings, strategy)
     examples = sources.get("train_part", sources["train"])
     settings = resolved(settings, examples, strategy.num_replicas_in_sync)

@@ -83,16 +83,21 @@ class Run:
         linear_stage: str = "linear",
         data_dir: str | os.PathLike[str] | None = None,
         architecture: str | None = None,
+        dataset: str | None = None,
     ) -> Run:
         """Opens a run on images, local or gs://; raises ValueError for none.
 
         `data_dir` is the present path of its data; None for the recorded path,
         or for the path to which they have moved together with the run.
-        `architecture` repeats the recorded one where that is a function of a
-        module, as a module is code.
+        `architecture` and `dataset` repeat the recorded values where these are
+        functions of a module, as a module is code.
         """
         run = open_run(
-            path, linear_stage, data_dir=data_dir, architecture=architecture
+            path,
+            linear_stage,
+            data_dir=data_dir,
+            architecture=architecture,
+            dataset=dataset,
         )
         exceptions.require(
             not isinstance(run, TextRun),
@@ -172,6 +177,12 @@ class Run:
     def _read_split(
         self, split: str, shard: tuple[int, int] | None
     ) -> data.Source:
+        trust.check_named(
+            self.settings.dataset,
+            self.given.get("dataset"),
+            self.files.path,
+            "dataset",
+        )
         self._check_path("data_dir")
         images = input_pipeline.source(self.data_settings, split, shard)
         if split == "train" or not _are_apart(images, self.class_names):
@@ -398,15 +409,17 @@ def open_run(
     test_file: str | os.PathLike[str] | None = None,
     drop_duplicates: bool = False,
     architecture: str | None = None,
+    dataset: str | None = None,
 ) -> Run | TextRun:
     """Opens a run directory, local or gs://; raises ValueError for none.
 
     `data_dir`, `train_file` and `test_file` are present paths of data that have
-    moved. A module that the run has recorded as its `architecture` is imported
-    only if `architecture` repeats it. `drop_duplicates` leaves test images out
-    that are training images too.
+    moved. A module that the run has recorded as its `architecture` or `dataset`
+    is imported only if the argument repeats it. `drop_duplicates` leaves test
+    images out that are training images too.
     """
     overrides = {
+        "dataset": dataset,
         "data_dir": data_dir,
         "train_file": train_file,
         "test_file": test_file,
@@ -438,8 +451,10 @@ def open_run(
     overrides = {
         name: files.whole(files.expanded(value, name))
         for name, value in overrides.items()
-        if value is not None
+        if value is not None and name != "dataset"
     }
+    if dataset is not None:
+        overrides["dataset"] = dataset
     if drop_duplicates and not run_class.is_of_texts:
         overrides["drop_duplicates"] = True
     return run_class(directory, settings, linear_stage, overrides)

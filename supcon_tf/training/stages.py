@@ -155,6 +155,7 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
         settings.run_dir,
         data_dir=settings.data_dir,
         architecture=settings.architecture,
+        dataset=settings.dataset,
     )
     stage = run.files.stage(settings.name)
     job = jobs.prepare(settings, functools.partial(_linear_images, run), stage)
