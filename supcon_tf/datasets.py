@@ -1,6 +1,6 @@
-"""The kinds of data sets, and what is asked for each.
+"""The kinds of data sets, and the arguments of each.
 
-Settings check it and `data.load` passes it on; TensorFlow is not needed here.
+Settings and `data.load` check them; this module needs no TensorFlow.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ class Kind:
     """A kind of data set.
 
     Attributes:
-      takes: those arguments of `data.load` that its loader takes.
+      takes: the arguments of `data.load` that its loader takes.
       needs_path: whether `data_dir` must be given.
-      suffixes: how the names of files that are such data sets end.
+      suffixes: ends of the names of files that are such data sets.
       skips_images: whether a run may leave bad images out.
     """
 
@@ -46,7 +46,7 @@ KINDS = {
 
 
 def name_of_kind(dataset: str) -> str:
-    """The key of `KINDS` for a value of --dataset, which need not be there."""
+    """The key of a value of --dataset, which `KINDS` may lack."""
     if trust.names_module(dataset):
         return trust.FUNCTION
     kind, colon, name = dataset.partition(":")
@@ -54,6 +54,6 @@ def name_of_kind(dataset: str) -> str:
 
 
 def name_by_path(path: str, otherwise: str) -> str:
-    """The kind of data set that a file is by the end of its name."""
+    """The kind of data set of a file, by the end of its name."""
     names = (name for name in KINDS if path.endswith(KINDS[name].suffixes))
     return next(names, otherwise)

@@ -1,12 +1,12 @@
-"""What of a file may run as code: a module that the user names, nothing else.
+"""Trust in code of files: only modules that the user names are imported.
 
 A user's own network, data set, policy, loss or measure is a function of a
 module, "package.module:function", in the flags of `FLAGS`. docs/guides/
 your_own.md says what each function takes and returns.
 
 Run directories and data come from anybody. A module that a run names is
-imported only where the command, or the call, names it too, and never from
-inside of a run directory; one that data name, only from what is installed.
+imported only if the command, or the call, names it too, and never from inside
+of a run directory; a module that data name, only from installed packages.
 Importing this module does not import TensorFlow.
 """
 
@@ -26,9 +26,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from supcon_tf import exceptions, flagfiles
 
-# What stands for every function of a module among the choices of a flag.
+# Stands for every function of a module among the choices of a flag.
 FUNCTION = "package.module:function"
-# The flags that take such a function, and what each function takes.
+# The flags that take such a function, and the arguments of each function.
 FLAGS = {
     "architecture": (),
     "dataset": ("split", "data_dir"),
@@ -36,11 +36,11 @@ FLAGS = {
     "objective": ("settings",),
     "measures": ("representations", "labels"),
 }
-# Those that later tools need too.
+# The flags whose functions later tools need too.
 _NEEDED_LATER = "architecture", "dataset"
-# What names a network or a data set of a library, and no module.
+# Prefixes of networks and data sets of libraries, which are no modules.
 _LIBRARIES = "keras:", "keras_hub:", "tfds:"
-# What makes a folder a run directory, or a stage of one.
+# A folder with this file is a run directory, or a stage of one.
 _RECORD = "settings.flags"
 
 
@@ -63,15 +63,15 @@ def choice(value: str) -> str:
       >>> trust.choice("supcon"), trust.choice("mine:loss+ce")
       ('supcon', 'package.module:function+ce')
     """
-    name, plus, rest = value.partition("+")
-    return FUNCTION + plus + rest if names_module(name) else value
+    name, plus, second = value.partition("+")
+    return FUNCTION + plus + second if names_module(name) else value
 
 
 def functions(values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Flag and value of every function of a module among settings.
 
     Args:
-      values: of settings, as they are or as texts, by flag.
+      values: settings by flag, their values or texts.
 
     Example:
       >>> from supcon_tf import trust
@@ -92,37 +92,40 @@ def repeated(values: Mapping[str, object]) -> dict[str, str]:
       >>> trust.repeated({"architecture": "mine:net", "dataset": "digits"})
       {'architecture': 'mine:net'}
     """
-    return {x: name for x, name in functions(values) if x in _NEEDED_LATER}
+    return {
+        flag: name for flag, name in functions(values) if flag in _NEEDED_LATER
+    }
 
 
 def check_named(
     recorded: str,
-    given: str | None,
+    user_value: str | None,
     run_dir: str | os.PathLike[str],
     flag: str = "architecture",
 ) -> None:
-    """Raises unless a module that a run names is named by its user too.
+    """Raises unless the user repeats the module that a run has recorded.
 
     Args:
       recorded: the value of the flag in the run.
-      given: that of the command, or of the call; None for none.
+      user_value: the value of the command, or of the call; None for none.
       run_dir: of the run.
-      flag: which one.
+      flag: name of the flag.
 
     Raises:
-      ValueError: it is a module that is not given; or another one is.
+      ValueError: `recorded` is a module and `user_value` is None, or the two
+        differ.
     """
     exceptions.require(
-        given in (None, recorded),
+        user_value in (None, recorded),
         f"`{flag}` must be left out, or be that of {run_dir}, {recorded}",
-        given,
+        user_value,
     )
     exceptions.require(
-        given is not None or not names_module(recorded),
+        user_value is not None or not names_module(recorded),
         f"`{flag}` must name {recorded} again, which {run_dir} has "
         "recorded: importing it runs its code; read the module first if the "
         "run is not your own",
-        given,
+        user_value,
     )
 
 
@@ -131,44 +134,44 @@ def check_command(
 ) -> None:
     """Raises unless a command names its modules itself, or by its own files.
 
-    A flagfile that lies in a run directory is none: it is what the run has
-    recorded.
+    A flagfile in a run directory does not count: it is a record of the run.
 
     Args:
-      values: settings of the command, flagfiles read, by flag.
-      arguments: of the command, as they were given.
+      values: settings of the command with its flagfiles, by flag.
+      arguments: of the command line.
 
     Raises:
       ValueError: only a flagfile of a run directory names a module.
     """
     for flag, name in functions(values):
-        given = ",".join(flagfiles.values(flag, arguments)).split(",")
+        names = ",".join(flagfiles.values(flag, arguments)).split(",")
         for path in recorded_flagfiles(arguments):
-            if name not in given:
+            if name not in names:
                 check_named(name, None, run_directory_of(path), flag)
 
 
 def recorded_flagfiles(arguments: Sequence[str]) -> Iterator[str]:
-    """The flagfiles of a command that lie in run directories.
+    """The flagfiles of a command that are in run directories.
 
     Example:
       >>> from supcon_tf import trust
-      >>> own = "--flagfile=runs/mine/settings.flags", "--flagfile=preset.flags"
-      >>> list(trust.recorded_flagfiles(own))
+      >>> list(trust.recorded_flagfiles(
+      ...     ["--flagfile=runs/mine/settings.flags", "--flagfile=my.flags"]
+      ... ))
       ['runs/mine/settings.flags']
     """
     return filter(run_directory_of, flagfiles.named_by(arguments))
 
 
 def import_function(name: str, flag: str = "architecture") -> Callable:
-    """What "package.module:function" names; also of the current folder.
+    """Imports "package.module:function"; also from the current folder.
 
     Args:
       name: the value of the flag; "+ce" at its end is left out.
-      flag: which one, for messages.
+      flag: name of the flag, for messages.
 
     Raises:
-      ValueError: it cannot be imported, lies in a run directory, or does not
+      ValueError: it cannot be imported, is in a run directory, or does not
         take the arguments of `FLAGS`.
     """
     module, _, attribute = name.partition("+")[0].partition(":")
@@ -190,12 +193,12 @@ def import_function(name: str, flag: str = "architecture") -> Callable:
 def _check_arguments(
     function: object, names: Sequence[str], title: str
 ) -> None:
-    """Raises ValueError unless a function can be called with so many."""
+    """Raises ValueError unless a function takes arguments of these names."""
     rule = f"{title} must be a function of ({', '.join(names)})"
     exceptions.require(callable(function), rule, type(function))
     try:
         signature = inspect.signature(function)
-    except ValueError:  # of C, without any
+    except ValueError:  # a function of C without a signature
         return
     try:
         signature.bind(*names)
@@ -206,7 +209,7 @@ def _check_arguments(
 
 
 def run_directory_of(path: str | os.PathLike[str]) -> pathlib.Path | None:
-    """The run directory that a local path is in, links followed, or none.
+    """The run directory around a local path, links followed, or None.
 
     Example:
       >>> from supcon_tf import trust
@@ -224,15 +227,16 @@ def run_directory_of(path: str | os.PathLike[str]) -> pathlib.Path | None:
 
 @contextlib.contextmanager
 def only_installed(folder: str | os.PathLike[str] | None) -> Iterator[None]:
-    """Meanwhile no module comes from a folder of data, nor from the current.
+    """Refuses modules from a folder of data, or the current one, in a block.
 
-    Other libraries import what the files of a data set name.
+    Libraries may import modules that the files of a data set name.
 
     Args:
       folder: of the data, local or gs://; None for none.
 
     Raises:
-      ValueError: a module would; if it is wanted, import it before.
+      ValueError: a module of these folders would be imported. Import it before
+        the block to allow it.
     """
     local = [os.getcwd()]
     if folder is not None and "://" not in str(folder):
@@ -262,7 +266,7 @@ def only_installed(folder: str | os.PathLike[str] | None) -> Iterator[None]:
 
 
 def _check_outside_of_runs(file: str, flag: str) -> None:
-    """Raises ValueError for a file of a module in a run directory."""
+    """Raises ValueError for a module's file in a run directory."""
     exceptions.require(
         run_directory_of(file) is None,
         f"`{flag}` must import no code that lies in a run directory",
@@ -271,7 +275,7 @@ def _check_outside_of_runs(file: str, flag: str) -> None:
 
 
 class _Checked(importlib.abc.MetaPathFinder):
-    """Finds modules as the finders after it, and checks where they are."""
+    """Finds modules by the finders after it, and checks their files."""
 
     def __init__(self, check: Callable[[str], None]):
         self._check = check
@@ -292,7 +296,7 @@ class _Checked(importlib.abc.MetaPathFinder):
 
 @contextlib.contextmanager
 def _importing(check: Callable[[str], None]) -> Iterator[None]:
-    """Meanwhile the file of a module must pass a check before it runs."""
+    """Checks the file of each module that is imported in a block."""
     finder = _Checked(check)
     sys.meta_path.insert(0, finder)
     try:

@@ -26,7 +26,7 @@ def pytest_addoption(parser):
 
 
 # The longest files, the longest first: begun early, they do not end last.
-_LONG = [
+_LONG_FILES = [
     f"test_{name}"
     for name in "notebooks tiled stages texts labels tools saving "
     "fine_tuning loop docstrings paper suites named".split()
@@ -34,8 +34,8 @@ _LONG = [
 
 
 def pytest_collection_modifyitems(config, items):
-    places = {name: place for place, name in enumerate(_LONG)}
-    items.sort(key=lambda item: places.get(item.path.stem, len(_LONG)))
+    ranks = {name: rank for rank, name in enumerate(_LONG_FILES)}
+    items.sort(key=lambda item: ranks.get(item.path.stem, len(_LONG_FILES)))
     if not config.getoption("--run_slow"):
         for item in filter(is_slow, items):
             item.add_marker(pytest.mark.skip(reason="needs --run_slow"))
@@ -103,7 +103,7 @@ def two_logical_cpus():
         tf.config.list_physical_devices("CPU")[0],
         [tf.config.LogicalDeviceConfiguration()] * 2,
     )
-    # What all tests have imported stays: no collection looks at it again.
+    # Imported modules stay: no collection visits them again.
     gc.freeze()
     # Tracing makes objects by the million that stay until a file is `freed`.
     gc.set_threshold(100_000, 20, 100)
@@ -121,12 +121,12 @@ def freed():
     from tensorflow.python.framework import ops
 
     gradients = ops.gradient_registry._registry
-    for name in [x for x in gradients if x.startswith("CustomGradient-")]:
+    for name in [key for key in gradients if key.startswith("CustomGradient-")]:
         del gradients[name]
     getattr(ops.get_default_graph(), "_py_funcs_used_in_graph", []).clear()
     gc.collect()
-    gc.freeze()  # nor at what stays of this file
-    # glibc's; others have no such function.
+    gc.freeze()  # objects of this file that stay are not visited again
+    # Only glibc has this function.
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)
 
@@ -136,9 +136,9 @@ def float32_policy():
     """Restores the global precision policy after a test that changes it."""
     from supcon_tf.keras_2 import keras
 
-    before = keras.mixed_precision.global_policy()
+    policy = keras.mixed_precision.global_policy()
     yield
-    keras.mixed_precision.set_global_policy(before)
+    keras.mixed_precision.set_global_policy(policy)
 
 
 @pytest.fixture(scope="session")
@@ -146,7 +146,7 @@ def image_folder(tmp_path_factory):
     """A folder of three classes of image files, see `runs.write_images`."""
     from tests import runs
 
-    return runs.once(tmp_path_factory, "images", runs.write_images)
+    return runs.shared_folder(tmp_path_factory, "images", runs.write_images)
 
 
 @pytest.fixture(scope="session")
@@ -171,13 +171,13 @@ def copy_run(image_folder, tmp_path_factory):
     def train(path):
         runs.train_on_images(path, image_folder)
 
-    source = runs.once(tmp_path_factory, "image_run", train)
+    source = runs.shared_folder(tmp_path_factory, "image_run", train)
     return lambda path: runs.copy(source, path)
 
 
 @pytest.fixture(scope="session")
 def finished_run(copy_run, tmp_path_factory):
-    """One for the tests of what comes after, which may write there."""
+    """A run with both stages for the tests of later tools, which may write."""
     return copy_run(tmp_path_factory.mktemp("run") / "run")
 
 
@@ -186,7 +186,7 @@ def text_folder(tmp_path_factory):
     """A language model with sentences, see `runs.write_texts`."""
     from tests import runs
 
-    return runs.once(tmp_path_factory, "texts", runs.write_texts)
+    return runs.shared_folder(tmp_path_factory, "texts", runs.write_texts)
 
 
 @pytest.fixture(scope="session")
@@ -197,5 +197,5 @@ def finished_text_run(text_folder, tmp_path_factory):
     def train(path):
         runs.train_on_texts(path, text_folder)
 
-    source = runs.once(tmp_path_factory, "text_run", train)
+    source = runs.shared_folder(tmp_path_factory, "text_run", train)
     return runs.copy(source, tmp_path_factory.mktemp("text_run") / "run")

@@ -15,7 +15,7 @@ from supcon_tf import config, run_files, training
 from tests import language_model
 
 
-def once(tmp_path_factory, name, make):
+def shared_folder(tmp_path_factory, name, make):
     """A folder that one worker of the suite makes, for all of them to read."""
     root = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:

@@ -123,7 +123,7 @@ def _contents(
     calibration_images = None
     if "tflite_int8" in settings.formats:
         train = run.source("train")
-        positions = subsets.draw_alike(
+        positions = subsets.draw_evenly(
             subsets.labels_of(train),
             settings.calibration_images,
             settings.seed,

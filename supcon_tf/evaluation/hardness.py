@@ -73,7 +73,7 @@ def _projections(run: runs.Run) -> tuple[np.ndarray, np.ndarray]:
     )
     views, labels, *_ = next(
         iter(
-            input_pipeline.made_here(
+            input_pipeline.local_views(
                 settings,
                 images,
                 settings.batch_size,

@@ -160,7 +160,7 @@ def _views(run: runs.Run, source: data.Source) -> dict[str, np.ndarray]:
     if run.is_of_texts or trust.names_module(stage_1.augmentation):
         return {}
     count = min(_CANDIDATES, source.num_examples)
-    batches = input_pipeline.made_here(
+    batches = input_pipeline.local_views(
         stage_1, source, count, stage_1.image_size, _VIEWS
     )
     views, labels, *_ = next(batches.as_numpy_iterator())  # [C, V, H, W, 3]

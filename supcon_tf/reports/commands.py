@@ -36,7 +36,7 @@ def export(run: contents.Run) -> str:
 
 
 def reproduction(run: contents.Run) -> list[str]:
-    """What made the run, once more; it ends with its measures."""
+    """The commands that train and evaluate the run again."""
     return run.files.commands(run.linear_stage, "_again")[:-1]
 
 
