@@ -68,7 +68,7 @@ def image_settings(run_dir, data_dir, **overrides):
         **{
             "run_dir": str(run_dir),
             "dataset": "folder",
-            "data_dir": str(data_dir),
+            "data_dir": data_dir and str(data_dir),
             "image_size": 16,
             "architecture": "vgg8",
             "width": 0.1,
