@@ -15,6 +15,8 @@ from supcon_tf import config, exceptions, files, run_files, settings, trust
 
 _LONGEST = 40  # characters of a value in a name
 _LONGEST_NAME = 200  # file systems take 255
+# Functions of users that a cell does not have.
+_UNNAMED = {"architecture": None, "dataset": None}
 
 
 class Tool(NamedTuple):
@@ -230,18 +232,24 @@ def _from_flagfile(
     settings_class: type[settings.SettingsType],
     plain: Mapping[str, object],
 ) -> settings.SettingsType:
-    """The settings of a later part that do not vary; raises ValueError.
+    """The settings of a later part that do not vary.
 
     Args:
       sweep: the settings of the sweep.
       flag: of the sweep, that names their flagfile.
       settings_class: of the part.
       plain: what differs from the defaults where there is no flagfile.
+
+    Raises:
+      ValueError: the flagfile says where data have moved, or it names code and
+        lies in a run.
     """
     path, run_dir = getattr(sweep, flag), f"--run_dir={sweep.run_dir}"
     if path is None:
         return settings_class(sweep.run_dir, **plain)
     later = settings.from_flagfile(settings_class, path, run_dir)
+    named = vars(later) | _UNNAMED  # which the sweep names
+    trust.check_command(named, [f"--flagfile={path}"])
     for name in ("data_dir", "train_file", "test_file"):
         value = getattr(later, name, None)
         rule = f"--{flag} must be without --{name}, which is that of the sweep"
@@ -323,9 +331,8 @@ def _cell(
     base = settings.shared_fields(sweep, settings_class)
     base |= {"run_dir": run_dir, "overwrite": False, "resume": True}
     training = settings_class(**base | stage_1_values)
-    # The sweep names the module of its runs, for all that its cells do.
-    module = trust.given(getattr(training, "architecture", ""))
-    there = {"run_dir": run_dir, "architecture": module}
+    # The sweep names the modules of its runs, for all that its cells do.
+    there = {"run_dir": run_dir} | _UNNAMED | trust.repeated(vars(training))
     if linear is not None:
         # The name of a stage has fewer characters to choose from.
         parts, allowed = [linear.name], "A-Za-z0-9_-"
