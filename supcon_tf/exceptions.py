@@ -16,7 +16,8 @@ import types
 from collections.abc import Iterable, Sequence
 
 # TensorFlow's prefixes of the text of an error.
-_PREFIX = re.compile(r"^(\{\{.*?\}\}|\(\d+\) \w+:|assertion failed:)\s*")
+_PREFIX = re.compile(r"^(\{\{.*?\}\}|\(\d+\) \w+:)\s*")
+_ASSERTION = "assertion failed: ["
 _MAX_REASON = 300  # characters
 _MAX_LINE = 200  # of a reason inside of a sentence
 # A full disk, a user's share of one, a limit on the size of files.
@@ -92,8 +93,8 @@ def reason(text: str) -> str:
     line = lines[-1 if "[[{{" in text else 0].strip()
     while (shorter := _PREFIX.sub("", line)) != line:
         line = shorter
-    if line.startswith("[") and line.endswith("]"):  # data of an assertion
-        line = line[1:-1].replace("] [", " ")
+    if line.startswith(_ASSERTION):  # its data, each in brackets
+        line = line[len(_ASSERTION) :].removesuffix("]").replace("] [", " ")
     return line[:_MAX_REASON]
 
 

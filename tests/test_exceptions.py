@@ -43,6 +43,7 @@ def test_a_line_is_not_long():
             "no image",
         ),
         ("assertion failed: [sides are, got ] [0]", "sides are, got  0"),
+        ("[]", "[]"),
         ("", ""),
         ("x" * 999, "x" * 300),
     ],
