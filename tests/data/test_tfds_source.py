@@ -484,7 +484,7 @@ def test_one_channel_is_read_as_it_is_if_asked(tfds_dir):
     assert sorted(labels.numpy()) == [0] * 6 + [1] * 6
     with pytest.raises(ValueError, match="`channels` must be 3, or those of t"):
         data.load("tfds:tiny_photos", "train", tfds_dir, channels=1)
-    with pytest.raises(ValueError, match="must be 3 except for TFDS, got 1"):
+    with pytest.raises(ValueError, match="3 except for TFDS and functions"):
         data.load("digits", "train", channels=1)
 
 
