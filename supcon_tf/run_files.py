@@ -24,6 +24,7 @@ from supcon_tf import (
     locks,
     origins,
     outputs,
+    removed_flags,
     rows,
     settings,
     trust,
@@ -196,7 +197,8 @@ class RunDirectory:
     def flags(self) -> dict[str, str]:
         """The recorded settings as they stand there, by flag; {} without any.
 
-        Those of other versions too, whose flags may be others.
+        Those of other versions too, whose flags may be others; without those
+        that are gone and have the value that they always have now.
         """
         if not self.exists():
             return {}
@@ -204,7 +206,8 @@ class RunDirectory:
         for line in flagfiles.read_recorded(self.settings_file).values():
             flag, _, value = line.removeprefix("--").partition("=")
             values.setdefault(flag, []).append(value)
-        return {flag: "; ".join(given) for flag, given in values.items()}
+        texts = {flag: "; ".join(given) for flag, given in values.items()}
+        return removed_flags.without(texts)
 
     def class_names(self) -> tuple[str, ...]:
         """Class names in the order of the labels; none before a run.

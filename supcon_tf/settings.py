@@ -33,7 +33,7 @@ from typing import NamedTuple, TypeVar
 from absl import flags
 from etils import epath
 
-from supcon_tf import exceptions, files, flagfiles
+from supcon_tf import exceptions, files, flagfiles, removed_flags
 
 # Flags defined here belong to the tool that runs, and show in its --help.
 flags.disclaim_key_flags()
@@ -95,6 +95,7 @@ def setting(
     resumable: bool = False,
     grows: bool = False,
     adaptive: bool = False,
+    decided: bool = False,
     repeated: bool = False,
     common: bool = False,
     path: bool = False,
@@ -117,6 +118,7 @@ def setting(
       grows: may be larger where a run is resumed.
       adaptive: None leaves the value to the run, which resolves it by its data
         and keeps it where it is resumed.
+      decided: adaptive, and the data alone decide: recorded, and in no --help.
       repeated: each item of a tuple of strings has a flag of its own, and may
         hold commas.
       common: one that people set, so in the short `--help`.
@@ -287,7 +289,10 @@ SettingsType = TypeVar("SettingsType", bound=Settings)
 def define_flags(
     settings_class: type[Settings], values: flags.FlagValues = flags.FLAGS
 ) -> None:
-    """Defines one absl flag per field, with its default and help text."""
+    """Defines one absl flag per field, with its default and help text.
+
+    Removed flags too, as what flagfiles name: see `removed_flags`.
+    """
     for field in dataclasses.fields(settings_class):
         kind, default = field.metadata["kind"], field.default
         choices, define = field.metadata["choices"], kind.define
@@ -299,6 +304,7 @@ def define_flags(
             define = functools.partial(flags.DEFINE_enum, enum_values=choices)
         help_text = field.metadata["help"]
         define(field.name, default, help=help_text, flag_values=values)
+    removed_flags.define(values)
 
 
 def from_flags(
@@ -393,6 +399,14 @@ def _parse(
         except flags.Error as error:
             raise exceptions.InvalidValue(f"{place}: {error}") from error
     raise exceptions.InvalidValue(f"{path}: {reason}") from reason
+
+
+def shown_fields(
+    settings_class: type[Settings],
+) -> list[dataclasses.Field]:
+    """The fields that users set: all but those that the data alone decide."""
+    fields = dataclasses.fields(settings_class)
+    return [field for field in fields if not field.metadata["decided"]]
 
 
 def to_text(value: object) -> str:

@@ -69,7 +69,6 @@ def predict(settings: config.PredictSettings) -> int:
         lambda contents: asked.predict(signature, contents),
         found,
         batch_size=settings.batch_size,
-        requests_in_flight=settings.requests_in_flight,
     )
     failed = 0
 

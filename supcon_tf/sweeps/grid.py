@@ -9,7 +9,14 @@ import math
 import pathlib
 import re
 
-from supcon_tf import config, exceptions, run_files, settings, trust
+from supcon_tf import (
+    config,
+    exceptions,
+    removed_flags,
+    run_files,
+    settings,
+    trust,
+)
 from supcon_tf.sweeps import records
 
 _LONGEST = 40  # characters of a value in a name
@@ -62,7 +69,7 @@ class Cell:
         """
         run = run_files.RunDirectory(self.run_dir)
         results = run.evaluation_owner(self.linear_stage).evaluation()
-        recorded = results.get("settings")
+        recorded = removed_flags.without(results.get("settings", {}))
         is_current = recorded == settings.to_texts(self.evaluation)
         return results if is_current else {}
 

@@ -248,13 +248,9 @@ def loss(
             class_shares=_class_shares(images),
             **shared,
         ),
-        "triplet": lambda: losses.TripletLoss(
-            settings.triplet_margin, settings.triplet_mining, **shared
-        ),
+        "triplet": lambda: losses.TripletLoss(**shared),
         "ce": lambda: classification_loss(settings, images),
-        "max_margin": lambda: losses.MaxMarginLoss(
-            settings.softmax_margin, settings.softmax_scale
-        ),
+        "max_margin": losses.MaxMarginLoss,
     }[settings.loss]()
 
 
@@ -266,8 +262,8 @@ def _supcon_loss(
     options = {
         name: getattr(settings, name)
         for name in (
-            *("temperature", "formulation", "denominator", "anchor_views"),
-            *("positives_cap", "scale_by_temperature", "cross_replica"),
+            *("temperature", "formulation", "denominator", "positives_cap"),
+            *("scale_by_temperature", "cross_replica"),
             *("margin", "hardness", "spread"),
         )
     }
@@ -275,9 +271,7 @@ def _supcon_loss(
         names = images.class_names
         found = hierarchy.read_ancestors(settings.hierarchy, names)
         return losses.HierarchicalSupConLoss(
-            ancestors=found.tolist(),
-            penalty=settings.hierarchy_penalty,
-            **options,
+            ancestors=found.tolist(), **options
         )
     if settings.unsupervised_classes:
         options["unsupervised_classes"] = [
@@ -346,14 +340,12 @@ def optimizer(
 
         return lamb.LAMB(rate, epsilon=small, weight_decay=decay, **clipped)
     return {
-        "lars": lambda: optimizers.LARS(
-            rate, momentum, settings.trust_coefficient, l2=decay, **clipped
-        ),
+        "lars": lambda: optimizers.LARS(rate, momentum, l2=decay, **clipped),
         "sgd": lambda: optimizers.SGD(
             rate, momentum, settings.nesterov, l2=decay, **clipped
         ),
         "rmsprop": lambda: optimizers.RMSProp(
-            rate, settings.rmsprop_decay, momentum, small, l2=decay, **clipped
+            rate, momentum=momentum, epsilon=small, l2=decay, **clipped
         ),
         "adam": lambda: optimizers.Adam(
             rate, epsilon=small, l2=decay, **clipped

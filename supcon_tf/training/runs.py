@@ -17,6 +17,7 @@ from supcon_tf import (
     data,
     exceptions,
     files,
+    losses,
     models,
     origins,
     run_files,
@@ -268,7 +269,7 @@ class Run:
             return self._classifiers[name]
         of_cosines = name == STAGE_1 and builders.uses_cosines(self.settings)
         made = models.layers.classifier(
-            len(self.class_names), of_cosines, self.settings.softmax_scale
+            len(self.class_names), of_cosines, losses.MaxMarginLoss.scale
         )
         made.build((None, self.encoder.representation_dim))
         checkpoints.restore(self.classifier_checkpoint(name), classifier=made)
