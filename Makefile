@@ -19,13 +19,23 @@ STAMP := $(VENV)/.installed-$(VERSION)
 DEV_STAMP := $(VENV)/.dev-installed-$(VERSION)
 INSTALL := $(BIN)/python -m pip install --quiet -c $(LOCK)
 
-.PHONY: demo test test-platforms bench-gpu python lint docs release-check clean
+.PHONY: demo check test test-all test-platforms bench-gpu python lint docs release-check clean
 
 demo: $(STAMP)
 	$(BIN)/python tools/demo.py
 
+# In three tiers: check, at every save; test; test-all, the long ones too.
+PYTEST := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=5 \
+	--dist=loadfile --no-loadscope-reorder
+
+check: $(DEV_STAMP)
+	$(PYTEST) --quick
+
 test: $(DEV_STAMP)
-	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=5 --dist=loadfile --no-loadscope-reorder
+	$(PYTEST)
+
+test-all: $(DEV_STAMP)
+	$(PYTEST) --run_slow
 
 test-platforms:
 	for python in $(PYTHONS); do $(MAKE) test PYTHON=$$python \

@@ -30,13 +30,13 @@ _NAMES = {
     "Prediction": "predictor",
 }
 __all__ = [*_MODULES, *_NAMES]
-# Not among these: beside TensorFlow 2.15 importing it is an error.
-_OF_KERAS_3 = "keras_3"
+# Not in `__all__`: importing it is an error beside TensorFlow 2.15.
+_KERAS_3 = "keras_3"
 
 
 def __getattr__(name: str) -> object:
     """Imports a subpackage, or a public name from its subpackage."""
-    if name in (*_MODULES, _OF_KERAS_3):
+    if name in (*_MODULES, _KERAS_3):
         return importlib.import_module(f"{__name__}.{name}")
     if name in _NAMES:
         return getattr(

@@ -35,21 +35,21 @@ def run(
     Args:
       main: takes the settings.
       settings_class: a dataclass of settings.
-      positional: the tuple of strings that arguments without a flag make up;
-        None for a tool that takes none.
+      positional: the setting, a tuple of strings, of arguments without a flag;
+        None for a tool that takes no such arguments.
       about: the head of the help; None is the docstring of the program.
     """
 
     def absl_main(argv: list[str]) -> None:
-        given = {positional: tuple(argv[1:])} if len(argv) > 1 else {}
+        arguments = {positional: tuple(argv[1:])} if len(argv) > 1 else {}
         try:
-            if None in given:
+            if None in arguments:
                 raise exceptions.InvalidValue(
                     f"arguments must be flags, got {' '.join(argv[1:])}"
                 )
-            own = settings.from_flags(settings_class, **given)
-            trust.check_command(getattr(own, "architecture", ""), sys.argv)
-            main(own)
+            tool_settings = settings.from_flags(settings_class, **arguments)
+            trust.check_command(vars(tool_settings), sys.argv)
+            main(tool_settings)
         except Exception as error:
             line = _line_for(error, settings_class)
             if line is None:  # a defect
@@ -64,8 +64,8 @@ def run(
         head = about or sys.modules["__main__"].__doc__
         print(_help(settings_class, head, "--helpfull" in sys.argv))
         return
-    # Before TensorFlow is imported: its C++ log is noise in every run, and what
-    # matters in it comes as a Python exception too.
+    # Before TensorFlow is imported: its C++ log is noise in every run, and its
+    # errors are Python exceptions too.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     logging.set_verbosity(logging.WARNING)
     settings.define_flags(settings_class)
@@ -78,20 +78,20 @@ def run(
 
 
 def _keep_output() -> None:
-    """Makes text that cannot be shown no reason to fail."""
+    """Makes stdout and stderr take any text."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed, as by some schedulers
             setattr(sys, name, open(os.devnull, "w"))
-        # A class called `été` on a terminal that knows ASCII alone.
-        with contextlib.suppress(OSError):  # of a stream of another kind
+        # A class called `été` on a terminal of ASCII.
+        with contextlib.suppress(OSError):  # not every stream allows it
             getattr(sys, name).reconfigure(errors="backslashreplace")
-    # Figures become files. In the process of a notebook's `!supcon` it names a
+    # Figures become files. A notebook's `!supcon` inherits the name of a
     # backend that this Python may not have.
     os.environ["MPLBACKEND"] = "agg"
 
 
 def run_without_flags(main: Callable[[], object], about: str) -> None:
-    """Runs a tool that takes nothing, or shows `about`, its help."""
+    """Runs a tool without flags, or prints `about`, its help."""
     if _HELP & set(sys.argv[1:]):
         print(about.strip())
     elif len(sys.argv) > 1:
@@ -103,23 +103,25 @@ def run_without_flags(main: Callable[[], object], about: str) -> None:
 def _line_for(
     error: Exception, settings_class: type[settings.Settings]
 ) -> str | None:
-    """What a user can mend, in words of flags; None where nobody can."""
+    """The line of an error that a user can mend; None for other errors."""
     names = settings_class.__dataclass_fields__
     if isinstance(error, exceptions.Error):
-        # A message of the library, its arguments named as the user gave them.
+        # Arguments of the library become the flags of the tool.
         return re.sub(f"`({'|'.join(names)})`", r"--\1", str(error))
     path = getattr(error, "filename", None)
     is_path = isinstance(path, str | os.PathLike)
     if full := exceptions.no_room(error):
-        # TensorFlow has the path in its text alone.
-        named = re.search(rf"(\S+); {full}", str(error))
-        path = path if is_path else named and named[1]
-        there = f"{path} could not be written: " if path else ""
-        return f"{there}{full}. Free some space, and run the same command again"
+        # TensorFlow's errors have the path in their text alone.
+        match = re.search(rf"(\S+); {full}", str(error))
+        path = path if is_path else match and match[1]
+        subject = f"{path} could not be written: " if path else ""
+        return (
+            f"{subject}{full}. Free some space, and run the same command again"
+        )
     if not isinstance(error, OSError):
         return None
     if isinstance(error, FileNotFoundError) or not is_path:
-        return None  # a file that is missing is as likely a defect of ours
+        return None  # a missing file may be a defect of this package
     path = pathlib.Path(os.path.abspath(error.filename))
     for name in names:
         value = flags.FLAGS[name].value
@@ -136,41 +138,49 @@ def _line_for(
 def _help(
     settings_class: type[settings.Settings], about: str, full: bool
 ) -> str:
-    """Flags by subject: the class that has them; the common ones, or all."""
+    """The help: flags by the class that has them, the common ones or all."""
     fields = settings.shown_fields(settings_class)
     groups = settings_class.__mro__
-    group_of = {  # the last, which is the first that had it
+    group_of = {  # the last group wins: the base that had the field first
         name: group
         for group in groups
         for name in getattr(group, "__annotations__", ())
     }
-    own = settings_class.__annotations__
-    shown = [x for x in fields if full or x.metadata["common"] or x.name in own]
+    tool_fields = settings_class.__annotations__
+    listed = [
+        field
+        for field in fields
+        if full or field.metadata["common"] or field.name in tool_fields
+    ]
     lines = [about.strip()]
-    # The run first, then the tool's own and the groups in their order.
+    # First the group of the run, then the tool's own, then the other groups.
     for group in dict.fromkeys((settings.Settings, *groups)):
-        helps = [_help_of(x) for x in shown if group_of[x.name] is group]
+        helps = [
+            _flag_help(field)
+            for field in listed
+            if group_of[field.name] is group
+        ]
         if helps:
             heading = group.__doc__.partition("\n")[0].rstrip(".")
             lines += ["", f"{heading}:", *helps]
     lines += ["", "--flagfile=FILE reads flags from a file, one per line."]
-    if len(shown) < len(fields):
+    if len(listed) < len(fields):
         lines.append(f"--helpfull shows all {len(fields)} flags.")
     return "\n".join(lines)
 
 
-def _help_of(field: dataclasses.Field) -> str:
+def _flag_help(field: dataclasses.Field) -> str:
     """A flag, its help, choices and default."""
-    no = "[no]" if isinstance(field.default, bool) else ""
-    name = f"  --{no}{field.name}"
+    prefix = "[no]" if isinstance(field.default, bool) else ""
+    name = f"  --{prefix}{field.name}"
     text = field.metadata["help"]
     if field.metadata["choices"]:
         text += f" One of {', '.join(field.metadata['choices'])}."
     if field.default not in (None, "", ()):
         text += f" [{settings.to_text(field.default)}]"
     columns = min(shutil.get_terminal_size().columns, 100) - _INDENT
-    filled = textwrap.fill(text, max(columns, 1))
-    filled = textwrap.indent(filled, " " * _INDENT)
+    wrapped = textwrap.fill(text, max(columns, 1))
+    wrapped = textwrap.indent(wrapped, " " * _INDENT)
     if len(name) < _INDENT - 1:
-        return name + filled[len(name) :]
-    return f"{name}\n{filled}"
+        return name + wrapped[len(name) :]
+    return f"{name}\n{wrapped}"

@@ -21,7 +21,7 @@ import supcon_tf
 from supcon_tf import command_line, config, files, run_files, scores, trust
 from supcon_tf.settings import Settings, from_flagfile
 
-# Those of flags/, which the package carries.
+# A copy of flags/ in the package.
 PRESETS = pathlib.Path(__file__).parent / "flags"
 
 
@@ -34,26 +34,26 @@ def demo(settings: config.DemoSettings) -> None:
     and exports, and does the same with an encoder of random weights, so that
     the gain is visible. It ends with report.html, the two side by side.
     """
-    folder, evaluated = settings.run_dir, {}
+    folder, results = settings.run_dir, {}
     for name, epochs in (("supcon", settings.epochs), ("untrained", 0)):
         run_dir = f"{folder}/{name}"
-        own = (f"--run_dir={run_dir}", "--overwrite")
+        options = (f"--run_dir={run_dir}", "--overwrite")
         pretraining = from_flagfile(
             config.PretrainSettings,
             PRESETS / "supcon_digits_resnet18.flags",
-            *own,
+            *options,
             f"--epochs={epochs}",
         )
         linear = from_flagfile(
-            config.LinearSettings, PRESETS / "linear_digits.flags", *own
+            config.LinearSettings, PRESETS / "linear_digits.flags", *options
         )
         print(f"\n=== {run_dir}: {epochs} epochs of pretraining", flush=True)
         supcon_tf.training.pretrain(pretraining)
         supcon_tf.training.train_linear(linear)
-        evaluated[name] = supcon_tf.evaluation.evaluate(
+        results[name] = supcon_tf.evaluation.evaluate(
             config.EvaluateSettings(run_dir, knn_neighbors=20)
         )
-    exported = supcon_tf.serving.export(
+    export_dir = supcon_tf.serving.export(
         config.ExportSettings(f"{folder}/supcon")
     )
     page = supcon_tf.reports.write_report(
@@ -61,13 +61,13 @@ def demo(settings: config.DemoSettings) -> None:
         f"{folder}/report.html",
         ["random weights", "SupCon"],
     )
-    names = {"untrained": evaluated["untrained"], "SupCon": evaluated["supcon"]}
+    names = {"untrained": results["untrained"], "SupCon": results["supcon"]}
     print("\n360 held-out digits, encoder with random weights, and with SupCon")
     print(supcon_tf.evaluation.results_table(names))
     print(f"\nrun directories  {folder}/supcon, .../untrained")
     print(f"evaluation       {folder}/supcon/linear/evaluation.json")
     print(f"learning curves  tensorboard --logdir {folder}")
-    print(f"SavedModel       {exported}")
+    print(f"SavedModel       {export_dir}")
     print(f"report           {page}: open it in a browser")
 
 
@@ -109,13 +109,13 @@ def finetune(settings: config.FinetuneSettings) -> None:
     run = supcon_tf.finetuning.finetune_images(settings)
     if not supcon_tf.distribute.is_first_machine():
         return
-    named = {"architecture": trust.given(settings.architecture)}
-    evaluate(config.EvaluateSettings(settings.run_dir, **named))
+    functions = trust.repeated(vars(settings))
+    evaluate(config.EvaluateSettings(settings.run_dir, **functions))
     if not run.exports():
-        own = config.ExportSettings(settings.run_dir, **named)
-        supcon_tf.serving.export(own)
-    ask = run_files.command("predict", run_dir=run.path)
-    print(f"ask it       {ask} photo.jpg")
+        export_settings = config.ExportSettings(settings.run_dir, **functions)
+        supcon_tf.serving.export(export_settings)
+    command = run_files.command("predict", run_dir=run.path)
+    print(f"ask it       {command} photo.jpg")
 
 
 def finetune_text(settings: config.FinetuneTextSettings) -> None:
@@ -145,7 +145,7 @@ def evaluate(settings: config.EvaluateSettings) -> None:
     results = supcon_tf.evaluation.evaluate(settings)
     run = supcon_tf.training.RunDirectory(settings.run_dir)
     if run.tool == "finetune":
-        results = scores.as_linear(results)
+        results = scores.linear_results(results)
     owner = run.evaluation_owner(settings.linear_stage)
     print(supcon_tf.evaluation.results_table({str(owner.path): results}))
     page = supcon_tf.reports.write_report([owner.path], owner.report_file)
@@ -228,7 +228,7 @@ def reproduce(settings: config.ReproduceSettings) -> None:
 def _show_sweep(results: dict[str, object], run_dir: str) -> None:
     print(f"\n{supcon_tf.sweeps.sweep_table(results)}")
     print(f"\nfigure       {run_dir}/sweep.png")
-    failed = [c for c in results["cells"] if c["status"] == "failed"]
+    failed = [cell for cell in results["cells"] if cell["status"] == "failed"]
     if failed:
         sys.exit(
             f"error: {len(failed)} of {len(results['cells'])} cells failed; "
@@ -379,7 +379,7 @@ def data_service(settings: config.DataServiceSettings) -> None:
 
 
 def doctor() -> None:
-    """Says what is installed, what computes, and which known trap applies.
+    """Prints versions, devices, and known traps of this installation.
 
       python tools/doctor.py
 
@@ -397,7 +397,7 @@ COMMANDS = {
     and command.__module__ == __name__
     and not name.startswith("_")
 }
-# What arguments without a flag make up.
+# The setting of arguments without a flag.
 _POSITIONAL = {"predict": "images", "report": "runs"}
 
 
@@ -430,5 +430,5 @@ def main() -> None:
         for name, command in COMMANDS.items():
             print(f"  {name:<16}{command.__doc__.splitlines()[0]}")
     else:
-        known = ", ".join(COMMANDS)
-        sys.exit(f"error: no command {name}; there are {known}")
+        names = ", ".join(COMMANDS)
+        sys.exit(f"error: no command {name}; there are {names}")

@@ -6,7 +6,7 @@ import os
 
 
 def usable() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # Linux: within taskset, containers.
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

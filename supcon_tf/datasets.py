@@ -1,13 +1,13 @@
-"""The kinds of data sets, and what is asked for each.
+"""The kinds of data sets, and the arguments of each.
 
-Settings check it and `data.load` passes it on; TensorFlow is not needed here.
+Settings and `data.load` check them; this module needs no TensorFlow.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import rows
+from supcon_tf import rows, trust
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,9 +15,9 @@ class Kind:
     """A kind of data set.
 
     Attributes:
-      takes: those arguments of `data.load` that its loader takes.
+      takes: the arguments of `data.load` that its loader takes.
       needs_path: whether `data_dir` must be given.
-      suffixes: how the names of files that are such data sets end.
+      suffixes: ends of the names of files that are such data sets.
       skips_images: whether a run may leave bad images out.
     """
 
@@ -41,16 +41,19 @@ KINDS = {
         ("dataset", "data_dir", "shard", "channels", "tfds_split", *_CHECKED),
         needs_path=False,
     ),
+    trust.FUNCTION: Kind(("dataset", "data_dir", "channels"), needs_path=False),
 }
 
 
 def name_of_kind(dataset: str) -> str:
-    """The key of `KINDS` for a value of --dataset, which need not be there."""
+    """The key of a value of --dataset, which `KINDS` may lack."""
+    if trust.names_module(dataset):
+        return trust.FUNCTION
     kind, colon, name = dataset.partition(":")
     return f"{kind}:NAME" if colon and name else dataset
 
 
 def name_by_path(path: str, otherwise: str) -> str:
-    """The kind of data set that a file is by the end of its name."""
+    """The kind of data set of a file, by the end of its name."""
     names = (name for name in KINDS if path.endswith(KINDS[name].suffixes))
     return next(names, otherwise)

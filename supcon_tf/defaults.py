@@ -2,8 +2,8 @@
 
 TEMPERATURE = 0.1  # tau, the paper's
 MOST_CHANNELS = 16  # of images, in arrays, operations and encoders
-# SimAugment where a name alone says it: milder than the paper's, which in few
-# epochs teaches more.
+# SimAugment by its name alone: milder than the paper's, it teaches more in few
+# epochs.
 SIM_AUGMENT = {
     "strength": 0.25,
     "warp_probability": 0.0,
@@ -14,9 +14,9 @@ _PAPERS_OPERATIONS = (
     *("Posterize", "Contrast", "Brightness", "Sharpness"),
     *("ShearX", "ShearY", "TranslateX", "TranslateY"),
 )
-# What `RandAugment(num_operations=...)` draws from, all equally often. 14: the
-# list of its paper, Sec. 3, with the identity. 16: that of the released code,
-# which counts its identity apart.
+# Operations of `RandAugment(num_operations=...)`, drawn uniformly. 14: the list
+# of its paper, Sec. 3, with the identity. 16: the list of the released code,
+# which does not count its identity.
 RAND_AUGMENT = {
     14: _PAPERS_OPERATIONS,
     16: (*_PAPERS_OPERATIONS, "Invert", "SolarizeAdd", "Cutout"),

@@ -32,12 +32,12 @@ def make_strategy(
         GPU, else one device.
       tpu: name or grpc:// address of the TPU, `local` on a TPU machine, or
         None for that of the environment.
-      one_worker: whether `auto` means this machine alone, for what one process
-        does, whatever TF_CONFIG names.
+      one_worker: whether `auto` means this machine alone, for work of a single
+        process, whatever TF_CONFIG names.
 
     Raises:
       ValueError: `name` is none of these, TF_CONFIG does not describe a
-        cluster with this task in it, or the TPU cannot be had.
+        cluster with this task in it, or the TPU cannot be reached.
     """
     names = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
     exceptions.require_one_of(names, "name", name)
@@ -57,12 +57,12 @@ def make_strategy(
 
 
 def _multi_worker() -> tf.distribute.Strategy:
-    """The machines of TF_CONFIG; must come before anything is computed."""
-    machines = _machines()  # or what is wrong: TensorFlow would wait for ever
+    """The machines of TF_CONFIG; must come before any computation."""
+    machines = _machines()  # checks them: TensorFlow would wait for ever
     proxies.go_around()
     for host in (address.rpartition(":")[0] for address in machines):
-        if through := proxies.used_by_grpc(host):
-            logging.warning("%s of TF_CONFIG is asked%s", host, through)
+        if proxy := proxies.used_by_grpc(host):
+            logging.warning("%s of TF_CONFIG is asked%s", host, proxy)
     implementations = tf.distribute.experimental.CommunicationImplementation
     options = tf.distribute.experimental.CommunicationOptions(
         implementation=implementations.AUTO
@@ -77,20 +77,20 @@ def _multi_worker() -> tf.distribute.Strategy:
 
 
 def num_machines() -> int:
-    """Those that TF_CONFIG names, 1 without it; raises ValueError."""
+    """The number of machines in TF_CONFIG, 1 without it; raises ValueError."""
     return len(_machines()) if os.environ.get("TF_CONFIG") else 1
 
 
 def _machines() -> list[str]:
     """The chief and the workers of TF_CONFIG; raises ValueError."""
-    return _place()[0]
+    return _cluster()[0]
 
 
-def _place() -> tuple[list[str], int]:
-    """The machines of TF_CONFIG, and which of them this is.
+def _cluster() -> tuple[list[str], int]:
+    """The machines of TF_CONFIG, and the index of this one.
 
     Raises:
-      ValueError: TF_CONFIG does not say.
+      ValueError: TF_CONFIG is missing, or describes no such cluster.
     """
     text = os.environ.get("TF_CONFIG")
     if not text:
@@ -102,7 +102,7 @@ def _place() -> tuple[list[str], int]:
         config = json.loads(text)
         cluster, task = config["cluster"], config["task"]
         addresses = {job: cluster.get(job, []) for job in ("chief", "worker")}
-        own = addresses[task["type"]]
+        machines = addresses[task["type"]]
         index = task["index"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise exceptions.InvalidValue(
@@ -113,20 +113,20 @@ def _place() -> tuple[list[str], int]:
         raise exceptions.InvalidValue(
             f"TF_CONFIG must list its machines in cluster.worker, got {text}"
         )
-    if not (isinstance(index, int) and 0 <= index < len(own)):
+    if not (isinstance(index, int) and 0 <= index < len(machines)):
         raise exceptions.InvalidValue(
-            f"TF_CONFIG's task.index must be in 0..{len(own) - 1}, the "
+            f"TF_CONFIG's task.index must be in 0..{len(machines) - 1}, the "
             f"machines of cluster.{task['type']}, got {index!r}"
         )
-    before = 0 if task["type"] == "chief" else len(addresses["chief"])
-    return [*addresses["chief"], *addresses["worker"]], before + index
+    num_before = 0 if task["type"] == "chief" else len(addresses["chief"])
+    return [*addresses["chief"], *addresses["worker"]], num_before + index
 
 
 def _tpu(name: str | None) -> tf.distribute.Strategy:
     """All cores of a TPU."""
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(name)
-        # TensorFlow would wait for ever where none answers.
+        # TensorFlow would wait for ever for a TPU that does not answer.
         for address in resolver.cluster_spec().as_dict().get("worker", []):
             host, _, port = address.rpartition(":")
             socket.create_connection((host, int(port)), timeout=30).close()
@@ -152,7 +152,7 @@ def _tpu(name: str | None) -> tf.distribute.Strategy:
 def shard(strategy: tf.distribute.Strategy) -> tuple[int, int]:
     """(index, count) of this process among those that train together.
 
-    Each of them, or each host of a TPU, reads a part of the data.
+    Each process, or each host of a TPU, reads a part of the data.
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):
         return 0, strategy.extended.num_hosts
@@ -160,10 +160,10 @@ def shard(strategy: tf.distribute.Strategy) -> tuple[int, int]:
         return 0, 1
     resolver = strategy.cluster_resolver
     chiefs = len(resolver.cluster_spec().as_dict().get("chief", []))
-    before = 0 if resolver.task_type == "chief" else chiefs
-    own_replicas = len(strategy.extended.worker_devices)
-    count = strategy.num_replicas_in_sync // own_replicas
-    return before + resolver.task_id, count
+    num_before = 0 if resolver.task_type == "chief" else chiefs
+    local_replicas = len(strategy.extended.worker_devices)
+    count = strategy.num_replicas_in_sync // local_replicas
+    return num_before + resolver.task_id, count
 
 
 def num_workers(strategy: tf.distribute.Strategy) -> int:
@@ -172,35 +172,35 @@ def num_workers(strategy: tf.distribute.Strategy) -> int:
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this process is the one that writes files."""
+    """Whether this process writes the files."""
     return strategy.extended.should_checkpoint
 
 
 def is_first_machine() -> bool:
     """Whether no other machine comes before this one in TF_CONFIG."""
-    return num_machines() == 1 or _place()[1] == 0
+    return num_machines() == 1 or _cluster()[1] == 0
 
 
-def of_chief(*arrays: npt.ArrayLike) -> list[np.ndarray]:
+def chief_values(*arrays: npt.ArrayLike) -> list[np.ndarray]:
     """The chief's arrays, on every worker of the strategy in scope.
 
-    What workers have computed, each for itself, may differ in its last bits:
-    what decides anything, or is assigned to variables, must be one worker's.
-    All workers must call it, with arrays of equal shapes and dtypes.
+    Results of different workers may differ in their last bits: values for a
+    decision, or for variables, must be those of one worker. All workers must
+    call it, with arrays of equal shapes and dtypes.
     """
     strategy = tf.distribute.get_strategy()
     if num_workers(strategy) == 1:
         return [np.asarray(array) for array in arrays]
 
     @tf.function
-    def gathered(*rows: tf.Tensor) -> list[tf.Tensor]:
-        of_replicas = [
+    def gather_rows(*rows: tf.Tensor) -> list[tf.Tensor]:
+        gathered_rows = [
             gather_across_replicas(row, own_first=False) for row in rows
         ]
-        return [replicas[0] for (replicas,) in of_replicas]
+        return [replicas[0] for (replicas,) in gathered_rows]
 
     rows = [np.asarray(array)[np.newaxis] for array in arrays]
-    outputs = strategy.run(gathered, args=tuple(map(tf.constant, rows)))
+    outputs = strategy.run(gather_rows, args=tuple(map(tf.constant, rows)))
     return [
         strategy.experimental_local_results(output)[0].numpy()
         for output in outputs
@@ -234,15 +234,15 @@ def gather_across_replicas(
     if replicas_in_sync() == 1:
         return list(tensors)
     context = tf.distribute.get_replica_context()
-    own_id = context.replica_id_in_sync_group  # a tensor on a TPU
+    replica_id = context.replica_id_in_sync_group  # a tensor on a TPU
     rows = context.all_gather(tf.shape(tensors[0])[:1], axis=0)  # [replicas]
-    first = own_id if own_first else 0
+    first = replica_id if own_first else 0
     is_before = tf.range(context.num_replicas_in_sync) < first
     rows_before = tf.reduce_sum(tf.where(is_before, rows, 0))
 
     def gather(tensor: tf.Tensor) -> tf.Tensor:
-        # With several workers all_gather wants a device, and an input of the
-        # training step has none: its copy has.
+        # With several workers all_gather needs a tensor with a device: inputs
+        # of the training step have none, their copies have.
         gathered = context.all_gather(tf.identity(tensor), axis=0)
         gathered = tf.roll(gathered, -rows_before, axis=0)
         # all_gather forgets the static shape of the trailing axes.

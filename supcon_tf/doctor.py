@@ -1,4 +1,4 @@
-"""What is installed, what computes, and which known trap applies: a line each.
+"""Checks of an installation: versions, devices, known traps, a line each.
 
   python tools/doctor.py
 
@@ -19,20 +19,22 @@ from packaging import requirements
 
 from supcon_tf import exceptions
 
-_OWN = "supcon_tf"
+_PACKAGE = "supcon_tf"
 
 
 def main() -> int:
-    """Prints all findings; returns how many of them are to be mended."""
+    """Prints all findings; returns the number of bad ones."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    wrong, checks = 0, [_machine, _packages, _keras, _devices, _datasets]
+    num_bad, checks = 0, [_machine, _packages, _keras, _devices, _datasets]
     if importlib.util.find_spec("tensorflow") is None:
         checks[2:] = [_no_tensorflow]
     for check in checks:
-        for name, good, text in check():
-            print(f"{'ok ' if good else 'BAD'} {name:<12} {text}", flush=True)
-            wrong += not good
-    return wrong
+        for name, is_good, text in check():
+            print(
+                f"{'ok ' if is_good else 'BAD'} {name:<12} {text}", flush=True
+            )
+            num_bad += not is_good
+    return num_bad
 
 
 def _machine() -> Iterator[tuple[str, bool, str]]:
@@ -47,78 +49,90 @@ def _machine() -> Iterator[tuple[str, bool, str]]:
 def _packages() -> Iterator[tuple[str, bool, str]]:
     """Each package that is missing, or is not within the tested releases.
 
-    Of an extra the packages that are there: which others there are is told in
-    one line.
+    Packages of an extra that is not installed are no findings: a line names the
+    extras.
     """
     try:
-        extras = importlib.metadata.metadata(_OWN).get_all("Provides-Extra")
+        extras = importlib.metadata.metadata(_PACKAGE).get_all("Provides-Extra")
     except importlib.metadata.PackageNotFoundError:
         yield "packages", True, "not known: pip install -e . records them"
         return
-    found, core = [], set()
-    for needed, installed in _needed(_OWN):
-        core.add(needed.name)
-        if _fits(needed, installed):
-            found.append(f"{needed.name} {installed}")
+    versions, core = [], set()
+    for requirement, installed in _requirements(_PACKAGE):
+        core.add(requirement.name)
+        if _fits(requirement, installed):
+            versions.append(f"{requirement.name} {installed}")
         else:
-            yield "packages", False, _remedy(needed, installed)
-    yield "packages", True, ", ".join(found)
-    here, absent = [], []
+            yield "packages", False, _remedy(requirement, installed)
+    yield "packages", True, ", ".join(versions)
+    present, absent = [], []
     for extra in sorted(extras or ()):
-        needs = [*_needed(_OWN, extra)]
-        own = {one.name: has for one, has in needs if one.name not in core}
-        missing = [name for name, installed in own.items() if not installed]
-        for needed, installed in () if missing else needs:
-            if not _fits(needed, installed):
-                text = _remedy(needed, installed)
+        extra_requirements = [*_requirements(_PACKAGE, extra)]
+        releases = {
+            requirement.name: installed
+            for requirement, installed in extra_requirements
+            if requirement.name not in core
+        }
+        missing = [
+            name for name, installed in releases.items() if not installed
+        ]
+        for requirement, installed in () if missing else extra_requirements:
+            if not _fits(requirement, installed):
+                text = _remedy(requirement, installed)
                 yield "extras", False, f"of {extra}, {text}"
         if not missing:
-            here.append(extra)
-        elif len(missing) == len(own):
+            present.append(extra)
+        elif len(missing) == len(releases):
             absent.append(extra)
         else:
-            several = ", ..." * (len(missing) > 3)
-            listed = ", ".join(missing[:3]) + several
-            absent.append(f"{extra} (without {listed})")
-    text = ", ".join(here) or "none"
+            ellipsis = ", ..." * (len(missing) > 3)
+            names = ", ".join(missing[:3]) + ellipsis
+            absent.append(f"{extra} (without {names})")
+    text = ", ".join(present) or "none"
     if absent:
         text += f"; not installed: {', '.join(absent)}"
     yield "extras", True, text
 
 
-def _needed(
+def _requirements(
     package: str, extra: str = ""
 ) -> Iterator[tuple[requirements.Requirement, str | None]]:
-    """What a package, or an extra of it, needs, and its release here.
+    """The requirements of a package, or of its extra, and installed releases.
 
-    Those of an extra may be extras in turn, which are followed.
+    Extras of an extra are followed.
     """
     try:
         lines = importlib.metadata.requires(package) or ()
     except importlib.metadata.PackageNotFoundError:
         return
-    for needed in map(requirements.Requirement, lines):
-        applies = not needed.marker or needed.marker.evaluate({"extra": extra})
-        always = not needed.marker or needed.marker.evaluate({"extra": ""})
+    for requirement in map(requirements.Requirement, lines):
+        applies = not requirement.marker or requirement.marker.evaluate(
+            {"extra": extra}
+        )
+        always = not requirement.marker or requirement.marker.evaluate(
+            {"extra": ""}
+        )
         if not applies or (extra and always):
             continue
-        if needed.name != _OWN:
+        if requirement.name != _PACKAGE:
             try:
-                yield needed, importlib.metadata.version(needed.name)
+                yield requirement, importlib.metadata.version(requirement.name)
             except importlib.metadata.PackageNotFoundError:
-                yield needed, None
-        for other in sorted(needed.extras) if extra else ():
-            yield from _needed(needed.name, other)
+                yield requirement, None
+        for other in sorted(requirement.extras) if extra else ():
+            yield from _requirements(requirement.name, other)
 
 
-def _fits(needed: requirements.Requirement, installed: str | None) -> bool:
-    return bool(installed) and needed.specifier.contains(installed)
+def _fits(requirement: requirements.Requirement, installed: str | None) -> bool:
+    return bool(installed) and requirement.specifier.contains(installed)
 
 
-def _remedy(needed: requirements.Requirement, installed: str | None) -> str:
-    has = f"is {installed}" if installed else "is missing"
-    wanted = f"{needed.name}{needed.specifier}"
-    return f"{needed.name} {has}: pip install '{wanted}'"
+def _remedy(
+    requirement: requirements.Requirement, installed: str | None
+) -> str:
+    state = f"is {installed}" if installed else "is missing"
+    specifier = f"{requirement.name}{requirement.specifier}"
+    return f"{requirement.name} {state}: pip install '{specifier}'"
 
 
 def _no_tensorflow() -> Iterator[tuple[str, bool, str]]:
@@ -126,7 +140,7 @@ def _no_tensorflow() -> Iterator[tuple[str, bool, str]]:
 
 
 def _keras() -> Iterator[tuple[str, bool, str]]:
-    """Keras 2, which is a package of its own beside Keras 3."""
+    """The release of Keras 2, and a trap of two packages of it."""
     try:
         from supcon_tf import keras_2
     except exceptions.MissingPackage as error:
@@ -144,7 +158,7 @@ def _keras() -> Iterator[tuple[str, bool, str]]:
 
 
 def _devices() -> Iterator[tuple[str, bool, str]]:
-    """What TensorFlow computes on; a GPU that it does not see is a trap."""
+    """The devices of TensorFlow; a GPU that it does not see is a trap."""
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")

@@ -1,7 +1,7 @@
-"""What a user can mend: errors whose message names the value and the rule.
+"""Errors that a user can mend: the message names the value and the rule.
 
-Every check of this package raises one of these, each of them also the built-in
-exception that fits. A tool prints the message alone. Any other exception is a
+Every check of this package raises one of these classes, which are built-in
+exceptions too. A tool prints the message alone. Any other exception is a
 defect, and keeps its traceback.
 """
 
@@ -15,20 +15,19 @@ import re
 import types
 from collections.abc import Iterable, Sequence
 
-# What TensorFlow puts before the text of an error.
+# TensorFlow's prefixes of the text of an error.
 _PREFIX = re.compile(r"^(\{\{.*?\}\}|\(\d+\) \w+:|assertion failed:)\s*")
 _MAX_REASON = 300  # characters
-# The sentence around it has as many, and a path besides.
-_MAX_LINE = 200
+_MAX_LINE = 200  # of a reason inside of a sentence
 # A full disk, a user's share of one, a limit on the size of files.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Error(Exception):
-    """The base of all of them."""
+    """The base of these errors."""
 
-    # AutoGraph builds an exception of traced code anew, with the place added
-    # to its message, if its constructor is this one; else its type is lost.
+    # AutoGraph adds the source line to the message of an exception in traced
+    # code, and keeps its type only if the constructor is this one.
     __init__ = Exception.__init__
 
 
@@ -37,7 +36,7 @@ class InvalidValue(Error, ValueError):
 
 
 class FileLost(InvalidValue):
-    """A file of the data can no longer be read, of those that could."""
+    """A file of the data that was read before can no longer be read."""
 
 
 class WrongKeras(Error, TypeError):
@@ -45,7 +44,7 @@ class WrongKeras(Error, TypeError):
 
 
 class NotFound(Error, FileNotFoundError):
-    """A file or folder that was named is not there."""
+    """A file or folder does not exist."""
 
 
 class NotSaved(Error, OSError):
@@ -57,7 +56,7 @@ class MissingPackage(Error, ImportError):
 
 
 class Failed(Error, RuntimeError):
-    """Something outside of this package did not do its part."""
+    """A server, a library or a process outside of this package failed."""
 
 
 class Diverged(Error, FloatingPointError):
@@ -69,51 +68,51 @@ def one_line(error: Exception) -> str:
 
     Keras lists all layers of a model in one line, which is cut.
     """
-    line = _told(error)
+    line = _message(error)
     return line if len(line) <= _MAX_LINE else f"{line[: _MAX_LINE - 4]} ..."
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
     if lines[0] == "in user code:":
         return lines[-1]
-    told = next((line for line in lines if "OOM" in line), lines[0])
-    return f"{type(error).__name__}: {told}"
+    line = next((line for line in lines if "OOM" in line), lines[0])
+    return f"{type(error).__name__}: {line}"
 
 
 def reason(text: str) -> str:
-    """The line of an error of TensorFlow that says what is wrong.
+    """The line of a TensorFlow error that names the cause.
 
-    It stands before the first name of a node, `[[{{node ...}}]]`, and behind
-    what TensorFlow says of Python's stack.
+    The line stands before the first name of a node, `[[{{node ...}}]]`, and
+    behind the trace of Python's stack.
     """
     lines = text.partition("[[{{")[0].strip().splitlines() or [text]
     line = lines[-1 if "[[{{" in text else 0].strip()
     while (shorter := _PREFIX.sub("", line)) != line:
         line = shorter
-    if line.startswith("[") and line.endswith("]"):  # of an assertion
-        line = line[1:-1]
+    if line.startswith("[") and line.endswith("]"):  # data of an assertion
+        line = line[1:-1].replace("] [", " ")
     return line[:_MAX_REASON]
 
 
 def no_room(error: BaseException) -> str | None:
-    """What the system says of a disk that is full; None for other errors.
+    """The system's message on a full disk; None for other errors.
 
     TensorFlow's errors have it in their text alone.
     """
-    said = {os.strerror(number): number for number in _NO_ROOM}
-    if isinstance(error, OSError) and error.errno in said.values():
+    texts = {os.strerror(number): number for number in _NO_ROOM}
+    if isinstance(error, OSError) and error.errno in texts.values():
         return os.strerror(error.errno)
     is_of_tensorflow = type(error).__module__.startswith("tensorflow.")
     if isinstance(error, NotSaved) or is_of_tensorflow:
-        return next((text for text in said if text in str(error)), None)
+        return next((text for text in texts if text in str(error)), None)
     return None
 
 
 def require(holds: bool, rule: str, value: object) -> None:
-    """Raises ValueError "<rule>, got <value>" unless a value keeps its rule.
+    """Raises ValueError "<rule>, got <value>" unless `holds`.
 
     The rule is in words, such as "`width` must be positive".
     """
@@ -121,38 +120,38 @@ def require(holds: bool, rule: str, value: object) -> None:
         raise InvalidValue(f"{rule}, got {value}")
 
 
-def require_one_of(known: Iterable[str], name: str, value: str) -> None:
-    """Raises ValueError unless an argument, `name`, has a known value."""
-    rule = f"`{name}` must be one of {', '.join(known)}"
-    require(value in known, rule, repr(value))
+def require_one_of(choices: Iterable[str], name: str, value: str) -> None:
+    """Raises ValueError unless an argument, `name`, is one of `choices`."""
+    rule = f"`{name}` must be one of {', '.join(choices)}"
+    require(value in choices, rule, repr(value))
 
 
-def listed(names: Sequence[str], most: int = 5) -> str:
-    """The first names of some, for a message."""
-    return ", ".join([*names[:most], *["..."] * (len(names) > most)])
+def listed(names: Sequence[str], limit: int = 5) -> str:
+    """The first names and "...", for a message."""
+    return ", ".join([*names[:limit], *["..."] * (len(names) > limit)])
 
 
 def import_extra(
     extra: str, *modules: str, remedy: str = ""
 ) -> list[types.ModuleType]:
-    """Imports modules of packages that an extra brings.
+    """Imports modules of packages of an extra.
 
-    The command that the message has keeps the TensorFlow that is installed.
+    The pip command in the message keeps the installed TensorFlow.
 
     Raises:
-      ImportError: one does not import; the message names the extra.
+      ImportError: a module does not import; the message names the extra.
     """
     try:
         return [importlib.import_module(module) for module in modules]
     except ImportError as error:
         raise MissingPackage(
             f"this must have the extra `{extra}`: pip install "
-            f"'supcon_tf[{extra}]'{_kept()}{remedy}, got: {error}"
+            f"'supcon_tf[{extra}]'{_tensorflow_pin()}{remedy}, got: {error}"
         ) from error
 
 
-def _kept() -> str:
-    """What makes pip keep the TensorFlow that is installed, if one is."""
+def _tensorflow_pin() -> str:
+    """The argument by which pip keeps the installed TensorFlow, or ""."""
     try:
         return f" tensorflow=={importlib.metadata.version('tensorflow')}"
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Files and directories that are there whole, or not at all."""
+"""Atomic writes of files and directories, and checked reading."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 JsonType = TypeVar("JsonType")
 
 _CHUNK = 2**22  # bytes
-_SYNCED_AT_ONCE = 8  # files
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # how it begins
-# What TensorFlow takes for a pattern in the path of a checkpoint.
+_SYNC_THREADS = 8  # files
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # its first bytes
+# Characters of patterns to TensorFlow, in the path of a checkpoint.
 _PATTERN = re.compile(r"[*?\[\\]")
 _LINKS: dict[str, tempfile.TemporaryDirectory] = {}  # of `literal`
-# What JSON must be that stands for an empty value of Python.
+# The type of JSON by the type of its default.
 _KINDS = {dict: dict, list: list, tuple: list}
-# What readers of JSON and .npz raise of files that are cut or of another kind.
-_OF_DAMAGE = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+# Errors of readers of JSON and .npz on files that are cut or of another kind.
+_DAMAGE_ERRORS = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
 _DAMAGED = "Restore the file, or make it again with the tool that wrote it"
-_LONGEST_BELOW = "x" * 160  # of a file in a run, by its path from there
+_LONGEST_NAME = "x" * 160  # of a path inside of a run
 
 
 def expanded(path: str | os.PathLike[str], argument: str = "path") -> str:
-    """A path that begins with ~ or ~USER from the root on.
+    """Expands ~ or ~USER at the beginning of a path.
 
-    Where a path is the value of a flag, or an argument in Python, no shell has
-    done that. A file that is itself called ~NAME is that file, if no user is.
+    No shell expands the value of a flag, or an argument in Python. If there is
+    no user NAME, ~NAME may be the name of a file.
 
     Args:
-      path: local or gs://, or what else stands in the place of a path.
-      argument: name of the argument or flag that it comes from.
+      path: local or gs://, or another value in the place of a path.
+      argument: name of the argument or flag.
 
     Raises:
       ValueError: there is neither such a user nor such a file.
@@ -60,31 +60,31 @@ def expanded(path: str | os.PathLike[str], argument: str = "path") -> str:
         path,
     )
     # pathlib drops the ./ of ./~, which would mean another folder.
-    is_named_so = os.path.normpath(whole).startswith("~")
-    return os.path.abspath(whole) if is_named_so else whole
+    has_tilde = os.path.normpath(whole).startswith("~")
+    return os.path.abspath(whole) if has_tilde else whole
 
 
 def whole(path: str) -> str:
-    """A local path from the root on; any other as it is."""
+    """The absolute path of a local path; other paths do not change."""
     return path if "://" in path else os.path.abspath(path)
 
 
 @contextlib.contextmanager
 def replaced(path: epath.PathLike) -> Iterator[epath.Path]:
-    """Gives a file that a block writes its own name at the end of the block.
+    """Renames a file to `path` at the end of the block that writes it.
 
-    Until then what was there stays. The file is on the disk, not only in the
-    memory of the system, before it gets its name. What killed processes have
-    left in the folder is removed first.
+    An existing file stays until then. The new file is synced to the disk before
+    it is renamed. Left-overs of killed processes in the folder are removed
+    first.
 
     Args:
-      path: of the file, local or gs://; is not touched if the block fails.
+      path: of the file, local or gs://; is not changed if the block fails.
 
     Yields:
-      A path beside it, which no other process has, of an empty file.
+      The unique path of an empty file beside `path`.
 
     Raises:
-      OSError: there is no room; the message names `path`.
+      OSError: the disk is full; the message names `path`.
     """
     path = epath.Path(path)
     with room_for(path), leftovers.partial_file(path) as partial:
@@ -100,24 +100,24 @@ def write_atomically(path: epath.PathLike, content: str | bytes) -> None:
     """Writes a file, local or gs://, under another name, then renames it.
 
     Raises:
-      OSError: there is no room; the message names the file.
+      OSError: the disk is full; the message names the file.
     """
     data = content.encode() if isinstance(content, str) else content
     with replaced(path) as partial:
         partial.write_bytes(data)
 
 
-def write_figure(path: epath.PathLike, drawn: Figure, dpi: float) -> None:
+def write_figure(path: epath.PathLike, figure: Figure, dpi: float) -> None:
     """Writes a figure, as the suffix .png or .svg says: `write_atomically`."""
     content = io.BytesIO()
-    drawn.savefig(content, format=epath.Path(path).suffix[1:], dpi=dpi)
+    figure.savefig(content, format=epath.Path(path).suffix[1:], dpi=dpi)
     write_atomically(path, content.getvalue())
 
 
 def write_json(
     path: epath.PathLike, content: object, ensure_ascii: bool = True
 ) -> None:
-    """Writes JSON that people can read too; see `write_atomically`."""
+    """Writes indented JSON; see `write_atomically`."""
     text = json.dumps(content, ensure_ascii=ensure_ascii, indent=1)
     write_atomically(path, text + "\n")
 
@@ -125,15 +125,15 @@ def write_json(
 def read_json(
     path: epath.Path | pathlib.Path, absent: JsonType, remedy: str = ""
 ) -> JsonType:
-    """What a file of JSON holds; `absent` where there is none.
+    """The content of a JSON file; `absent` for no such file.
 
     Args:
       path: of the file.
       absent: a dict or another value, of the type that the file must have.
-      remedy: what to do where it is damaged.
+      remedy: of the message on a damaged file.
 
     Raises:
-      ValueError: it cannot be read as JSON of that type.
+      ValueError: the file cannot be read as JSON of that type.
     """
     with readable(path, remedy or _DAMAGED):
         try:
@@ -144,28 +144,30 @@ def read_json(
             return absent
     kind = type(content).__name__
     if absent is not None and not isinstance(content, _KINDS[type(absent)]):
-        raise exceptions.InvalidValue(_told(path, f"{kind} in it", remedy))
+        raise exceptions.InvalidValue(
+            _damage_message(path, f"{kind} in it", remedy)
+        )
     return content
 
 
 @contextlib.contextmanager
 def readable(path: epath.PathLike, remedy: str = "") -> Iterator[None]:
-    """Says which file it is that a block finds to be damaged.
+    """Makes the error of a damaged file name it.
 
     Raises:
-      ValueError: the block raised what readers of JSON and .npz raise.
+      ValueError: a reader of JSON or .npz failed in the block.
     """
     try:
         yield
     except exceptions.Error:
         raise
-    except _OF_DAMAGE as error:
+    except _DAMAGE_ERRORS as error:
         raise exceptions.InvalidValue(
-            _told(path, exceptions.one_line(error), remedy)
+            _damage_message(path, exceptions.one_line(error), remedy)
         ) from error
 
 
-def _told(path: epath.PathLike, damage: str, remedy: str) -> str:
+def _damage_message(path: epath.PathLike, damage: str, remedy: str) -> str:
     return (
         f"{path} must be as it was written, but is damaged: {damage}. "
         f"{remedy or _DAMAGED}"
@@ -175,14 +177,14 @@ def _told(path: epath.PathLike, damage: str, remedy: str) -> str:
 def read_lines(path: epath.Path) -> Iterator[tuple[str, str]]:
     """FILE:LINE and the text of every line that is not empty.
 
-    Only LF and CR LF end a line, not all that `str.splitlines` knows.
+    Only LF and CR LF end a line, unlike in `str.splitlines`.
 
     Raises:
       ValueError: a line is not UTF-8.
     """
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
-            place = f"{path.name}:{number}"
+            location = f"{path.name}:{number}"
             end = b"\r\n" if line.endswith(b"\r\n") else b"\n"
             line = line.removesuffix(end)
             try:
@@ -191,25 +193,25 @@ def read_lines(path: epath.Path) -> Iterator[tuple[str, str]]:
                 begin = line[:2] if number == 1 else b""
                 kind = "UTF-16" if begin in _UTF_16 else "bytes of another kind"
                 raise exceptions.InvalidValue(
-                    f"{place} must be UTF-8, got {kind}: save the file as "
+                    f"{location} must be UTF-8, got {kind}: save the file as "
                     f"UTF-8 (in Excel: CSV UTF-8) ({error})"
                 ) from error
             if text.strip():
-                yield place, text
+                yield location, text
 
 
 def check_writable(argument: str, path: epath.PathLike) -> None:
-    """Checks, before there is anything to lose, that files can be written.
+    """Checks early that files can be written into a directory.
 
     Args:
-      argument: name of the argument or flag that the path comes from.
-      path: of a directory, local or gs://, that may not exist yet; a local one
-        is tried, with a file without a name where the first folder is missing.
+      argument: name of the argument or flag.
+      path: of a directory, local or gs://, that may not exist yet. In the first
+        existing folder of a local path, an unnamed file is created.
 
     Raises:
-      ValueError: a part of the path is a file or too long, or nothing can be
-        written; or a path that is not local has what TensorFlow takes for a
-        pattern.
+      ValueError: a part of the path is a file or too long, or the folder cannot
+        be written; or a path that is not local has characters of a pattern to
+        TensorFlow.
     """
     if "://" in str(path):
         _check_literal(f"`{argument}`", path)
@@ -217,7 +219,7 @@ def check_writable(argument: str, path: epath.PathLike) -> None:
     existing, missing = pathlib.Path(path).absolute(), []
     try:
         with contextlib.suppress(FileNotFoundError):
-            os.lstat(f"{path}/{_LONGEST_BELOW}")
+            os.lstat(f"{path}/{_LONGEST_NAME}")
         while not os.path.lexists(existing):
             missing.append(existing.name)
             existing = existing.parent
@@ -233,18 +235,18 @@ def check_writable(argument: str, path: epath.PathLike) -> None:
 
 
 def is_regular(path: epath.PathLike) -> bool:
-    """Whether a file is there that ends: no pipe, no device, no folder.
+    """Whether a path is a regular file: no pipe, no device, no folder.
 
-    To `epath.Path.is_file` these are files, which may be read without end.
+    `epath.Path.is_file` is true for pipes and devices, which may never end.
     """
     is_local = "://" not in str(path)
     return os.path.isfile(path) if is_local else epath.Path(path).is_file()
 
 
 def state(path: epath.PathLike) -> list[int]:
-    """Size in bytes and time of change of a file: others if it has changed.
+    """Size in bytes and time of change of a file.
 
-    The time is in ns, in seconds of a file that is not on this machine.
+    The time is in ns, of a remote file in seconds.
     """
     if "://" in str(path):
         status = epath.Path(path).stat()
@@ -254,11 +256,11 @@ def state(path: epath.PathLike) -> list[int]:
 
 
 def children(directory: epath.PathLike, pattern: str = "*") -> list[epath.Path]:
-    """What is in a directory, by a pattern of its name, sorted.
+    """The paths in a directory whose names match a pattern, sorted.
 
-    The path of the directory is taken as it is, while in a `glob` *, ? and
-    brackets of it would be part of the pattern. Hidden names need a pattern
-    that begins with a dot. Of a directory that is not there nothing is in it.
+    Unlike in a `glob`, *, ? and brackets in the path of the directory are no
+    pattern. Hidden names need a pattern that begins with a dot. [] for a
+    missing directory.
 
     Args:
       directory: local or gs://.
@@ -276,16 +278,16 @@ def children(directory: epath.PathLike, pattern: str = "*") -> list[epath.Path]:
 
 
 def literal(directory: epath.PathLike) -> str:
-    r"""A path of a directory that TensorFlow's readers take as it is.
+    r"""A path of a directory without characters of patterns.
 
-    What reads checkpoints takes *, ?, [ and \ in a path for a pattern.
+    TensorFlow's readers of checkpoints take *, ?, [ and \ for patterns.
 
     Returns:
-      The path itself; of one that has them that of a link, which is there
-      until the process ends, since some variables are read when they are made.
+      The path, or that of a link to it if it has such characters. The link
+      exists until the process ends, since some variables are read late.
 
     Raises:
-      ValueError: the path has them, and is not local.
+      ValueError: the path has such characters, and is not local.
     """
     path = os.fspath(directory)
     if not _PATTERN.search(path):
@@ -309,7 +311,7 @@ def _check_literal(argument: str, path: epath.PathLike) -> None:
 
 
 def digest(path: epath.PathLike) -> dict[str, object]:
-    """What tells whether a file is the same, which need not fit in memory.
+    """The digest of a file, which need not fit in memory.
 
     Returns:
       `sha256`, hexadecimal digits, and `bytes`, the length.
@@ -326,23 +328,23 @@ def digest(path: epath.PathLike) -> dict[str, object]:
 def make_atomically(
     path: epath.PathLike, overwrite: bool = False
 ) -> Iterator[epath.Path]:
-    """Fills a directory under another name, and gives it its own at the end.
+    """Renames a directory to `path` at the end of the block that fills it.
 
-    The other name is the only one of its kind: of two that make one directory
-    at once, both fill their own. Its files are on the disk before it gets its
-    name. What killed processes have left beside it is removed first.
+    Until then its name is unique: two processes may make one directory at once.
+    Its files are synced to the disk before it is renamed. Left-overs of killed
+    processes beside it are removed first.
 
     Args:
-      path: of the directory; is not touched if the block fails.
-      overwrite: take the place of a directory. A process that is killed leaves
-        one of the two, under this name or a hidden one beside it.
+      path: of the directory; is not changed if the block fails.
+      overwrite: replace an existing directory. A killed process leaves the old
+        or the new one, under this name or a hidden name beside it.
 
     Yields:
       An empty directory beside `path`, to be filled in the block.
 
     Raises:
-      ValueError: `path` exists at the end, and is not to be overwritten.
-      OSError: there is no room; the message names `path`.
+      ValueError: `path` exists at the end, and `overwrite` is False.
+      OSError: the disk is full; the message names `path`.
     """
     path = epath.Path(path)
     with room_for(path), leftovers.partial_directory(path) as partial:
@@ -357,7 +359,7 @@ def make_atomically(
 
 
 def _name(path: epath.Path, complete: epath.Path) -> None:
-    """Gives a complete directory its name; raises ValueError where it is."""
+    """Renames a complete directory; raises ValueError if the name is taken."""
     try:
         complete.rename(path)
     except OSError as error:
@@ -369,7 +371,7 @@ def _name(path: epath.Path, complete: epath.Path) -> None:
 
 
 def _replace(path: epath.Path, complete: epath.Path) -> None:
-    """Gives a complete directory the name of another, kept until it has it."""
+    """Renames a complete directory to `path`, in place of another directory."""
     aside = complete.with_suffix(".old")
     try:
         if path.exists():
@@ -383,10 +385,10 @@ def _replace(path: epath.Path, complete: epath.Path) -> None:
 
 @contextlib.contextmanager
 def room_for(path: epath.Path) -> Iterator[None]:
-    """Says of a full disk which file or directory it was that did not fit.
+    """Makes the error of a full disk name the file or directory.
 
     Raises:
-      OSError: a block raised that there is no room.
+      OSError: the disk is full.
     """
     try:
         yield
@@ -401,13 +403,12 @@ def room_for(path: epath.Path) -> Iterator[None]:
 
 
 def allocate(path: epath.PathLike, size: int) -> None:
-    """Takes the room on the disk that a local file of so many bytes needs.
+    """Reserves disk space for a local file of `size` bytes.
 
-    A file that is mapped into memory, and for which there is no room when it is
-    written, would end the process.
+    A full disk would kill a process that writes a file mapped into memory.
 
     Raises:
-      OSError: there is no room.
+      OSError: the disk is full.
     """
     with open(path, "ab") as file:
         if hasattr(os, "posix_fallocate"):
@@ -418,7 +419,7 @@ def allocate(path: epath.PathLike, size: int) -> None:
 
 
 def sync(directory: epath.Path) -> None:
-    """Sees to it that a local directory is on the disk, with all its files."""
+    """Syncs a local directory and all its files to the disk."""
     if not leftovers.is_local(directory):
         return
     paths = [
@@ -426,21 +427,21 @@ def sync(directory: epath.Path) -> None:
         for folder, _, names in os.walk(directory)
         for name in (*names, "")
     ]
-    # At once, since a disk takes as long for one as for some.
-    with futures.ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool:
+    # In parallel: a disk syncs some files in the time of one.
+    with futures.ThreadPoolExecutor(_SYNC_THREADS) as pool:
         list(pool.map(_sync, paths))
 
 
 def _sync(path: epath.PathLike) -> None:
-    """Sees to it that a local file, or the names in a folder, is on the disk.
+    """Syncs a local file, or the names in a folder, to the disk.
 
-    As far as the file system can: some know nothing of folders.
+    Some file systems cannot sync folders, which is no error.
     """
-    number = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(number)
+        os.fsync(descriptor)
     except OSError as error:
         if exceptions.no_room(error):
             raise
     finally:
-        os.close(number)
+        os.close(descriptor)

@@ -1,7 +1,7 @@
-"""The lines of flagfiles: those that a user writes, and those of runs.
+"""The lines of flagfiles: of users, and of runs.
 
-A flagfile of a user may be anything that absl reads. What a run has recorded is
-as `settings.to_flagfile` wrote it: it says what was trained, and nothing else.
+A user may write any flagfile that absl reads. The flagfile of a run is as
+`settings.to_flagfile` wrote it: the settings of the training alone.
 """
 
 from __future__ import annotations
@@ -15,88 +15,91 @@ from etils import epath
 
 from supcon_tf import exceptions
 
-# The first and the last line of a file that is recorded: one without the last
-# was cut.
+# The first and the last line of a run's file: without the last, it was cut.
 END = "# end"
 HEAD = f"# Settings of supcon_tf; the last line of the file is {END}"
-# Flags of absl that read more than the line that they stand in.
-_INCLUDES = ("flagfile", "undefok")
+# Flags that include other lines or other settings, or ignore errors.
+_INCLUDES = (
+    *("flagfile", "undefok"),
+    *("sweep", "linear_flagfile", "evaluate_flagfile"),
+)
 
 
 def read(path: epath.PathLike) -> dict[str, str]:
-    """The flags of a file of a user, by FILE:LINE; comments are left out.
+    """The flags of a user's file, by FILE:LINE, without comments.
 
     Raises:
       ValueError: a line is no flag; the message names file and line.
     """
-    return _read(path, recorded=False)
+    return _flag_lines(path, recorded=False)
 
 
 def read_recorded(path: epath.PathLike) -> dict[str, str]:
-    """The flags of a file of a run, by FILE:LINE; comments are left out.
+    """The flags of a run's file, by FILE:LINE, without comments.
 
     Raises:
       ValueError: the file was cut, is empty or no text, a line is no flag, or
         includes another file; the message names file and line.
     """
-    flags_there = _read(path, recorded=True)
-    for place, line in flags_there.items():
+    lines = _flag_lines(path, recorded=True)
+    for location, line in lines.items():
         exceptions.require(
-            line.startswith("--"), f"{place} must begin with --", repr(line)
+            line.startswith("--"), f"{location} must begin with --", repr(line)
         )
         name = line.removeprefix("--").partition("=")[0]
         exceptions.require(
             name not in _INCLUDES,
-            f"{place} must be a setting, as no file of a run includes another",
+            f"{location} must be a setting, as no file of a run includes "
+            "another",
             repr(line),
         )
     exceptions.require(
-        bool(flags_there), f"{path} must hold settings, but is damaged", "none"
+        bool(lines), f"{path} must hold settings, but is damaged", "none"
     )
-    return flags_there
+    return lines
 
 
-def _read(path: epath.PathLike, recorded: bool) -> dict[str, str]:
-    """The lines of a flagfile that are no comments, by FILE:LINE."""
+def _flag_lines(path: epath.PathLike, recorded: bool) -> dict[str, str]:
+    """The lines of a flagfile by FILE:LINE, without comments."""
     try:
         text = epath.Path(path).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise exceptions.InvalidValue(
             f"{path} must be UTF-8, got other bytes: {error}"
         ) from error
-    # Not splitlines, to which more than an LF ends a line.
-    *lines, rest = text.replace("\r\n", "\n").split("\n")
-    # Earlier versions wrote no last line to know the end by.
-    has_end = HEAD in lines[:1] or (recorded and rest)
-    if has_end and END not in (*lines, rest):
+    # Not splitlines, which splits at other characters too.
+    *lines, last = text.replace("\r\n", "\n").split("\n")
+    # Earlier versions did not write END.
+    has_end = HEAD in lines[:1] or (recorded and last)
+    if has_end and END not in (*lines, last):
         raise exceptions.InvalidValue(
             f"{path} must end with the line {END}, but is cut in line "
-            f"{len(lines) + bool(rest)}; take it from a copy of the run"
+            f"{len(lines) + bool(last)}; take it from a copy of the run"
         )
-    found = {}
-    for number, line in enumerate([*lines, rest], start=1):
+    flag_lines = {}
+    for number, line in enumerate([*lines, last], start=1):
         if not line.strip() or line.lstrip().startswith(("#", "//")):
             continue
-        place = f"{path}:{number}"
+        location = f"{path}:{number}"
         exceptions.require(
             line.lstrip().startswith("-") and line.strip("- "),
-            f"{place} must be a flag, --NAME=VALUE",
+            f"{location} must be a flag, --NAME=VALUE",
             repr(line),
         )
-        found[place] = line
-    return found
+        flag_lines[location] = line
+    return flag_lines
 
 
 def named_by(arguments: Sequence[str]) -> Iterator[str]:
-    """The flagfiles that arguments name, and those that these name."""
-    seen, left = set(), [*values("flagfile", arguments)]
-    while left:
-        path = os.path.expanduser(left.pop())
-        if path not in seen and os.path.isfile(path):
-            seen.add(path)
+    """The flagfiles of arguments, and the flagfiles that they include."""
+    visited, pending = set(), [*values("flagfile", arguments)]
+    while pending:
+        path = os.path.expanduser(pending.pop())
+        if path not in visited and os.path.isfile(path):
+            visited.add(path)
             yield path
             content = pathlib.Path(path).read_text("utf-8", "replace")
-            left += values("flagfile", content.splitlines())
+            pending += values("flagfile", content.splitlines())
 
 
 def values(flag: str, arguments: Sequence[str]) -> Iterator[str]:

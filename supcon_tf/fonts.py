@@ -11,11 +11,14 @@ import functools
 import matplotlib
 from matplotlib import font_manager
 
-# Of Linux (Debian's fonts-noto-cjk and fonts-noto-core), macOS and Windows, for
-# what DejaVu Sans has no characters for.
+# Fonts of Linux (Debian's fonts-noto-cjk and fonts-noto-core), macOS and
+# Windows, for scripts that DejaVu Sans lacks.
 _FALLBACKS = (
     *("Noto Sans CJK JP", "Noto Sans CJK SC"),
-    *(f"Noto Sans {x}" for x in ("Thai", "Devanagari", "Bengali", "Tamil")),
+    *(
+        f"Noto Sans {script}"
+        for script in ("Thai", "Devanagari", "Bengali", "Tamil")
+    ),
     *("Hiragino Sans", "PingFang SC", "Apple SD Gothic Neo"),
     *("Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "Nirmala UI"),
     "Arial Unicode MS",
@@ -35,12 +38,12 @@ def families() -> list[str]:
 
 @functools.cache
 def _installed() -> list[str]:
-    """Those of the fallbacks that there are."""
+    """The fallbacks that are installed."""
     manager = font_manager.fontManager
-    # Matplotlib keeps its list in a file: fonts installed later are not in it.
-    known = {font.fname for font in manager.ttflist}
-    for path in sorted({*font_manager.findSystemFonts()} - known):
-        with contextlib.suppress(OSError, RuntimeError):  # not for matplotlib
+    # Matplotlib caches its list in a file, without fonts installed later.
+    registered = {font.fname for font in manager.ttflist}
+    for path in sorted({*font_manager.findSystemFonts()} - registered):
+        with contextlib.suppress(OSError, RuntimeError):  # no readable font
             manager.addfont(path)
     names = {font.name for font in manager.ttflist}
     return [name for name in _FALLBACKS if name in names]

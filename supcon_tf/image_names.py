@@ -1,6 +1,6 @@
-"""Which files are images by their names: the same for every tool.
+"""Image files by their names, and lists of folders, equal for every tool.
 
-Without TensorFlow, which a client of a server does not need.
+A client of a server needs this module and no TensorFlow.
 """
 
 from __future__ import annotations
@@ -10,21 +10,30 @@ import unicodedata
 from typing import NamedTuple
 
 SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png")
-# Of pictures that are neither JPEG nor PNG, and so are not read.
-_UNREAD = (".webp", ".gif", ".bmp", ".tif", ".tiff", ".heic", ".heif", ".avif")
-# Folders that systems put beside the files of people.
-_OF_SYSTEMS = ("__MACOSX", "@eaDir", "$RECYCLE.BIN", "lost+found")
+# Suffixes of pictures that are neither JPEG nor PNG, and are not read.
+_UNREAD_SUFFIXES = (
+    ".webp",
+    ".gif",
+    ".bmp",
+    ".tif",
+    ".tiff",
+    ".heic",
+    ".heif",
+    ".avif",
+)
+# Folders that operating systems create beside the files of users.
+_SYSTEM_FOLDERS = ("__MACOSX", "@eaDir", "$RECYCLE.BIN", "lost+found")
 
 
 class Listing(NamedTuple):
-    """What a folder holds, hidden files and folders left out.
+    """The content of a folder, without hidden files and folders.
 
     Attributes:
       folders: names of the folders in it.
       images: names of the files that are images by their names.
       others: names of the other files.
-      special: the images that are no regular files, which may be read without
-        end: pipes, devices, links to them, and to nothing.
+      special: the images that are no regular files: pipes and devices, which
+        may never end, links to them, and broken links.
     """
 
     folders: list[str]
@@ -34,7 +43,7 @@ class Listing(NamedTuple):
 
 
 def list_folder(path: str | os.PathLike[str]) -> Listing:
-    """Lists a folder once; links are what they lead to; names are sorted."""
+    """Lists a folder; links are followed; names are sorted."""
     listing = Listing([], [], [], [])
     with os.scandir(path) as entries:
         for entry in entries:
@@ -44,7 +53,7 @@ def list_folder(path: str | os.PathLike[str]) -> Listing:
                 listing.folders.append(entry.name)
             elif is_image(entry.name):
                 listing.images.append(entry.name)
-                if not entry.is_file():  # what a scan knows already
+                if not entry.is_file():  # known from the scan
                     listing.special.append(entry.name)
             else:
                 listing.others.append(entry.name)
@@ -80,18 +89,18 @@ def list_tree(root: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
 
 
 def is_image(name: str) -> bool:
-    """Whether a name ends as those of JPEG and PNG files do, in any case."""
+    """Whether a name has a suffix of JPEG or PNG, in any case."""
     return name.endswith(SUFFIXES) or name.lower().endswith(SUFFIXES)
 
 
 def is_picture(name: str) -> bool:
-    """Whether a name ends as those of pictures do, of any format."""
-    return is_image(name) or name.lower().endswith(_UNREAD)
+    """Whether a name has a suffix of a picture of any format."""
+    return is_image(name) or name.lower().endswith(_UNREAD_SUFFIXES)
 
 
 def is_hidden(name: str) -> bool:
-    """Whether people do not see a file, or did not put it there."""
-    return name.startswith(".") or name in _OF_SYSTEMS
+    """Whether a file is hidden, or created by the operating system."""
+    return name.startswith(".") or name in _SYSTEM_FOLDERS
 
 
 def readable(name: str) -> str:

@@ -1,8 +1,8 @@
 """Keras 2 by its own name: `from supcon_tf.keras_2 import keras`.
 
 From TensorFlow 2.16 on `tf.keras` is Keras 3, and Keras 2 is tf_keras: `keras`
-here is that, and the `tf.keras` of everybody else stays what it was. Where
-Keras 2 alone is installed, as beside TensorFlow 2.15, it is `tf.keras` itself.
+here is tf_keras, and the user's `tf.keras` does not change. Where Keras 2 alone
+is installed, as beside TensorFlow 2.15, `keras` is `tf.keras`.
 
 Raises:
   ImportError: there is no tf-keras beside Keras 3.
@@ -28,25 +28,25 @@ _VARIABLE = "TF_USE_LEGACY_KERAS"
 
 @contextlib.contextmanager
 def variable(value: str | None) -> Iterator[None]:
-    """Another value, or None, of what TensorFlow and others choose Keras by.
+    """Sets TF_USE_LEGACY_KERAS, or unsets it by None, during a block.
 
-    For what reads it, or sets it, once: when it is imported.
+    TensorFlow and others choose Keras by it, once, when they are imported.
     """
-    before = os.environ.pop(_VARIABLE, None)
+    earlier = os.environ.pop(_VARIABLE, None)
     if value is not None:
         os.environ[_VARIABLE] = value
     try:
         yield
     finally:
         os.environ.pop(_VARIABLE, None)
-        if before is not None:
-            os.environ[_VARIABLE] = before
+        if earlier is not None:
+            os.environ[_VARIABLE] = earlier
 
 
 def _find() -> types.ModuleType:
     if importlib.metadata.version("keras").startswith("2."):
-        # Whoever sets it, as transformers does, asks for tf_keras, which is
-        # not there; `tf.keras` reads it at its first use alone.
+        # Set, as by transformers, the variable asks for tf_keras, which is not
+        # installed; `tf.keras` reads it at its first use alone.
         with variable(None):
             tf.keras.Model  # noqa: B018
         return tf.keras
@@ -61,13 +61,13 @@ def _find() -> types.ModuleType:
 
 keras = _find()
 PACKAGE = keras.Model.__module__.partition(".")[0]
-_HOW = "from supcon_tf.keras_2 import keras"
+_IMPORT = "from supcon_tf.keras_2 import keras"
 
 
 def is_keras_3(thing: object) -> bool:
-    """Whether an object is of Keras 3: its class, or one that this has inside.
+    """Whether the class of an object, or a base of it, is of Keras 3.
 
-    KerasHub's are, and a user's own. Keras 3 need not have been imported.
+    Classes of KerasHub are, and subclasses of users. Does not import Keras 3.
     """
     kinds = type(thing).__mro__
     return PACKAGE != "keras" and any(
@@ -75,20 +75,20 @@ def is_keras_3(thing: object) -> bool:
     )
 
 
-def refuse_keras_3(**given: object) -> None:
+def refuse_keras_3(**arguments: object) -> None:
     """Raises TypeError for an argument of Keras 3, or a structure with one.
 
-    Keras 2 would fail with it later, where nothing tells why, or take it for
-    a function and leave out the weights of samples.
+    Keras 2 would fail with it later, without the reason, or take it for a
+    function and ignore sample weights.
     """
-    for name, value in given.items():
-        for thing in _each(value):
-            if is_keras_3(thing):
-                kind = type(thing)
-                remedy = f"make it with `{_HOW}`"
+    for name, value in arguments.items():
+        for leaf in _leaves(value):
+            if is_keras_3(leaf):
+                kind = type(leaf)
+                remedy = f"make it with `{_IMPORT}`"
                 if kind.__module__ == "supcon_tf.keras_3":
                     remedy = f"take supcon_tf.losses.{kind.__name__}"
-                if hasattr(thing, "save_weights"):
+                if hasattr(leaf, "save_weights"):
                     remedy += (
                         "; the same network there loads what this one saves by "
                         'save_weights("its.weights.h5")'
@@ -99,24 +99,24 @@ def refuse_keras_3(**given: object) -> None:
                 )
 
 
-def _each(value: object) -> Iterator[object]:
-    """What lists and dicts hold, whatever their keys are."""
+def _leaves(value: object) -> Iterator[object]:
+    """The leaves of nested lists and dicts, whatever their keys are."""
     if isinstance(value, dict):
         value = [*value.values()]
     if not isinstance(value, list | tuple):
         yield value
         return
     for part in value:
-        yield from _each(part)
+        yield from _leaves(part)
 
 
 def refuse_caller(callee: object, *modules: str, unless: str = "") -> None:
-    """Raises TypeError if Keras 3 calls an object of ours, at any distance.
+    """Raises TypeError if a function of Keras 3 is on the stack of a call.
 
     Args:
-      callee: what is called.
-      modules: names of modules of Keras 3, or how they start.
-      unless: with what Keras 3 may call it.
+      callee: the object that is called.
+      modules: names of modules of Keras 3, or prefixes of them.
+      unless: words of the message on calls that are allowed.
     """
     frame = sys._getframe(1) if PACKAGE != "keras" else None
     while frame is not None:
@@ -124,16 +124,16 @@ def refuse_caller(callee: object, *modules: str, unless: str = "") -> None:
             raise exceptions.WrongKeras(
                 f"`{type(callee).__name__}` must be in a model of Keras 2"
                 f"{unless}, got a call by Keras 3: "
-                f"{_in_keras_3(type(callee))}"
+                f"{_remedy(type(callee))}"
             )
         frame = frame.f_back
 
 
-def _in_keras_3(kind: type) -> str:
-    """What to do with a model of Keras 3, instead of calling such an object."""
+def _remedy(kind: type) -> str:
+    """The remedy for a call of Keras 3 to an object of this class."""
     if kind.__module__.startswith("supcon_tf.losses."):
         return f"take supcon_tf.keras_3.{kind.__name__}, the same for Keras 3"
-    return f"make the model with tf_keras, by `{_HOW}`"
+    return f"make the model with tf_keras, by `{_IMPORT}`"
 
 
 def warn_of_policy() -> None:
@@ -146,7 +146,7 @@ def warn_of_policy() -> None:
     if other not in ("float32", policy):
         warnings.warn(
             f"the policy of Keras 3, {other}, has no effect here, where it is "
-            f"{policy}: `{_HOW}` and its mixed_precision.set_global_policy, "
+            f"{policy}: `{_IMPORT}` and its mixed_precision.set_global_policy, "
             "before the model is made, set that of Keras 2",
             stacklevel=3,
         )

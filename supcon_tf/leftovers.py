@@ -1,9 +1,9 @@
-"""Files and directories that are not complete, and what kills leave of them.
+"""Partial files and directories, and the left-overs of killed processes.
 
-What is not complete has a hidden name, `.NAME.UUID.partial`, and is locked by
-the process that fills it. The system frees the lock however the process ends.
-So whoever writes into the same folder next can tell what nobody fills any more,
-and removes it. File systems that know no locks keep such left-overs.
+A partial file has a hidden name, `.NAME.UUID.partial`, and is locked by the
+process that fills it. The system frees the lock at any end of the process. So
+the next process that writes into the folder can find the left-overs, and
+removes them. They stay on file systems without locks.
 """
 
 from __future__ import annotations
@@ -61,55 +61,55 @@ def partial_directory(path: epath.Path) -> Iterator[epath.Path]:
 def _locked(
     path: epath.Path, make: Callable[[epath.Path], int | None]
 ) -> Iterator[epath.Path]:
-    """A name beside a path, made, and locked if it is local."""
+    """A new file or directory beside a path, locked if it is local."""
     remove_dead(path.parent)
     while True:
         partial = path.with_name(f".{path.name}.{uuid.uuid4()}.partial")
-        number = make(partial)
-        if number is None:
+        descriptor = make(partial)
+        if descriptor is None:
             yield partial
             return
         try:
             with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(number, fcntl.LOCK_EX)
-            # Before it was locked, others may have taken it for a left-over.
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # Before the lock, another process may have removed it.
             if os.path.lexists(partial):
                 yield partial
                 return
         finally:
-            os.close(number)
+            os.close(descriptor)
 
 
 def remove_dead(folder: epath.PathLike) -> None:
-    """Removes from a folder what no process fills any more.
+    """Removes the left-overs of dead processes from a local folder.
 
-    Of a folder that is not local nobody can tell. A directory that was put
-    aside for another stays where that has not come.
+    A directory that was put aside for a new one stays if the new one is
+    missing.
     """
     names = []
     with contextlib.suppress(OSError):
         names = os.listdir(folder) if is_local(folder) else []
     for name in names:
-        found = _PARTIAL.fullmatch(name)
-        if found and (found["name"] in names or found["kind"] == "partial"):
+        match = _PARTIAL.fullmatch(name)
+        if match and (match["name"] in names or match["kind"] == "partial"):
             with contextlib.suppress(OSError):
                 _remove_unless_locked(epath.Path(folder) / name)
 
 
 def remove_directory(directory: epath.Path) -> None:
-    """Removes a directory, if it is there and as far as it can be."""
+    """Removes a directory, as far as it exists and can be removed."""
     with contextlib.suppress(OSError):
         directory.rmtree(missing_ok=True)
 
 
 def _remove_unless_locked(path: epath.Path) -> None:
     """Removes a file or a directory; raises OSError where it is in use."""
-    number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if path.is_dir():
             path.rmtree()
         else:
             path.unlink()
     finally:
-        os.close(number)
+        os.close(descriptor)

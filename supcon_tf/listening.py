@@ -1,7 +1,7 @@
 """Ports that TensorFlow opens: for this machine alone, or with a warning.
 
-Its servers listen on every network, ask for no password, and compute what they
-are sent: who reaches one reads and writes files with the rights of its process.
+Its servers listen on every network, ask for no password, and run the graphs of
+any client, which read and write files with the rights of the process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from absl import logging
 
-_LOOPBACK = b"lo"  # what Linux calls the network inside of a machine
+_LOOPBACK = b"lo"  # Linux' network inside of a machine
 
 
 def is_loopback(host: str) -> bool:
@@ -32,16 +32,16 @@ def is_loopback(host: str) -> bool:
 
 
 @contextlib.contextmanager
-def opened(what: str, *hosts: str) -> Iterator[None]:
-    """Closes to other machines what begins to listen in the block.
+def opened(subject: str, *hosts: str) -> Iterator[None]:
+    """Closes ports that are opened in a block to other machines.
 
-    What reached a port before the end of the block stays connected.
+    A connection that was made before the end of the block stays.
 
     Args:
-      what: listens, as a warning says it.
-      *hosts: by which others reach it. If one is no name of the machine for
-        itself, the ports stay open, and a warning says so; as it does where
-        only Linux since 5.7, or a user with CAP_NET_RAW, can close them.
+      subject: the process that listens, in the words of a warning.
+      *hosts: names by which clients reach it. If one is not a loopback name,
+        the ports stay open, and a warning says so. A warning also comes where
+        ports cannot be closed: Linux before 5.7 needs CAP_NET_RAW.
     """
     before = set(_listening())
     yield
@@ -63,19 +63,19 @@ def opened(what: str, *hosts: str) -> Iterator[None]:
         "%s is open to every machine that reaches this one (%s), asks for no "
         "password, and reads and writes files for whoever asks: keep it "
         "inside a private network, see docs/security.md",
-        what,
+        subject,
         reason,
     )
 
 
 def _listening() -> dict[int, int]:
     """The TCP sockets of this process that listen: inode to descriptor."""
-    found = {}
+    descriptors = {}
     with contextlib.suppress(OSError):
         for name in os.listdir("/dev/fd"):
             with contextlib.suppress(OSError):
-                copy = os.dup(int(name))
-                with socket.socket(fileno=copy) as candidate:
+                duplicate = os.dup(int(name))
+                with socket.socket(fileno=duplicate) as candidate:
                     is_tcp = candidate.family in (
                         socket.AF_INET,
                         socket.AF_INET6,
@@ -83,5 +83,5 @@ def _listening() -> dict[int, int]:
                     if is_tcp and candidate.getsockopt(
                         socket.SOL_SOCKET, socket.SO_ACCEPTCONN
                     ):
-                        found[os.fstat(int(name)).st_ino] = int(name)
-    return found
+                        descriptors[os.fstat(int(name)).st_ino] = int(name)
+    return descriptors

@@ -1,8 +1,8 @@
 """Locks: of two processes that write the same files, the second is refused.
 
 A lock is a hidden file in the directory, locked by flock: the system frees it
-with any end of its process, so that what a killed one leaves is no lock. The
-file says who holds it.
+at any end of its process, so that the file of a killed process is no lock. The
+file names the holder.
 """
 
 from __future__ import annotations
@@ -24,40 +24,37 @@ from supcon_tf import exceptions, files
 TRAINING = "training"
 
 _NAME = ".{}.lock"
-_PATIENCE = 1.0  # seconds: `check` holds a lock for a moment
+_WAIT = 1.0  # seconds: `check` holds a lock for a moment
 _PAUSE = 0.05
-# What file systems say that know no flock, such as some of Lustre and FUSE.
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+# Errors of file systems without flock, such as some of Lustre and FUSE.
+_NO_LOCK_ERRORS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 _HELD: dict[str, int] = {}  # of this process: path of a lock to its thread
 
 
 @contextlib.contextmanager
-def held(
-    directory: str | os.PathLike[str], work: str, wait: bool = False
-) -> Iterator[None]:
-    """Holds the lock of some work on a directory while it is entered.
+def held(directory: str | os.PathLike[str], work: str) -> Iterator[None]:
+    """Holds the lock of some work on a directory during a block.
 
-    The directory is made where it is not there, and removed again if nothing
-    is in it at the end. A thread may enter a lock that it holds. Directories
-    that are not on this machine have no locks.
+    A missing directory is created, and removed again if it is empty at the end.
+    A thread may enter a lock that it holds. Directories on other machines have
+    no locks.
 
     Args:
-      directory: whose files are written.
-      work: what is done there, a word: others may go on beside it.
-      wait: until the lock is free, rather than to be refused.
+      directory: of the files that are written.
+      work: a word for the work: other work may go on beside it.
 
     Raises:
-      ValueError: another process, or thread, holds it, which is named; or
-        nothing can be written there.
+      ValueError: another process, or thread, holds the lock, and is named; or
+        the directory cannot be written.
     """
     path = _path(directory, work)
     if path is None or _HELD.get(path) == threading.get_ident():
         yield
         return
     files.check_writable("run_dir", directory)
-    made = _make(pathlib.Path(path).parent)
+    folders = _make_folders(pathlib.Path(path).parent)
     try:
-        descriptor = _acquire(path, wait)
+        descriptor = _acquire(path)
         _HELD[path] = threading.get_ident()
         try:
             yield
@@ -67,7 +64,7 @@ def held(
                 os.unlink(path)  # while it is held: see `_is_at`
             os.close(descriptor)
     finally:
-        for folder in made:
+        for folder in folders:
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
@@ -80,7 +77,7 @@ def check(directory: str | os.PathLike[str], work: str) -> None:
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
-        return  # there is none, or none that can be asked
+        return  # there is no lock, or it cannot be read
     try:
         if not _lock(descriptor, path, fcntl.LOCK_SH):
             _refuse(path)
@@ -89,7 +86,7 @@ def check(directory: str | os.PathLike[str], work: str) -> None:
 
 
 def check_all(directory: str | os.PathLike[str]) -> None:
-    """As `check`, of all locks of a directory."""
+    """Checks all locks of a directory, as `check`."""
     for path in files.children(directory, _NAME.format("*")):
         check(directory, path.name.removeprefix(".").removesuffix(".lock"))
 
@@ -106,16 +103,20 @@ def _path(directory: str | os.PathLike[str], work: str) -> str | None:
     return os.path.join(os.path.realpath(directory), _NAME.format(work))
 
 
-def _make(directory: pathlib.Path) -> list[pathlib.Path]:
-    """Makes a directory; which ones it had to make, the innermost first."""
-    missing = [x for x in (directory, *directory.parents) if not x.exists()]
+def _make_folders(directory: pathlib.Path) -> list[pathlib.Path]:
+    """Creates a directory; returns the created folders, the innermost first."""
+    missing = [
+        folder
+        for folder in (directory, *directory.parents)
+        if not folder.exists()
+    ]
     directory.mkdir(parents=True, exist_ok=True)
     return missing
 
 
-def _acquire(path: str, wait: bool) -> int:
-    """The descriptor of a lock that is held."""
-    until = time.monotonic() + _PATIENCE
+def _acquire(path: str) -> int:
+    """Acquires a lock; returns its descriptor."""
+    until = time.monotonic() + _WAIT
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -123,9 +124,11 @@ def _acquire(path: str, wait: bool) -> int:
                 if _is_at(path, descriptor):
                     with contextlib.suppress(OSError):  # of a full disk
                         os.truncate(descriptor, 0)
-                        os.write(descriptor, json.dumps(_myself()).encode())
+                        os.write(
+                            descriptor, json.dumps(_holder_record()).encode()
+                        )
                     return descriptor
-            elif not wait and time.monotonic() > until:
+            elif time.monotonic() > until:
                 _refuse(path)
             else:
                 time.sleep(_PAUSE)
@@ -142,21 +145,21 @@ def _lock(descriptor: int, path: str, kind: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        if error.errno not in _NO_LOCKS:
+        if error.errno not in _NO_LOCK_ERRORS:
             raise
         return not _runs_here(_holder(path))
     return True
 
 
 def _is_at(path: str, descriptor: int) -> bool:
-    """Whether an open file still has its name: its holder removes it."""
+    """Whether an open file is still at its path: its holder may remove it."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:
         return False
 
 
-def _myself() -> dict[str, object]:
+def _holder_record() -> dict[str, object]:
     return {
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -166,7 +169,7 @@ def _myself() -> dict[str, object]:
 
 
 def _holder(path: str) -> dict[str, object]:
-    """What a lock says of its holder; {} where that has not written it."""
+    """The holder's record in a lock; {} before it is written."""
     try:
         return dict(json.loads(pathlib.Path(path).read_bytes()))
     except (OSError, ValueError, TypeError):
@@ -176,8 +179,8 @@ def _holder(path: str) -> dict[str, object]:
 def _runs_here(holder: dict[str, object]) -> bool:
     """Whether a holder is another process of this machine that still runs.
 
-    By its number and its start, for numbers come again. Of other machines
-    nobody knows.
+    Its number and its start tell, since numbers come again. Processes of other
+    machines count as ended.
     """
     pid, started = holder.get("pid"), holder.get("started")
     if holder.get("host") != socket.gethostname() or pid == os.getpid():
@@ -186,22 +189,22 @@ def _runs_here(holder: dict[str, object]) -> bool:
 
 
 def _started(pid: object) -> str | None:
-    """When a process began, as the system counts; None where there is none."""
+    """The start of a process, in the system's ticks; None for no process."""
     try:
         status = pathlib.Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    # Behind the name of the program, which may hold anything.
+    # The fields follow the name of the program, which may have any characters.
     return status.rpartition(")")[2].split()[19]
 
 
 def _refuse(path: str) -> None:
     holder, directory = _holder(path), os.path.dirname(path)
     work = os.path.basename(path).removeprefix(".").removesuffix(".lock")
-    who = "another process"
+    owner = "another process"
     if holder:
-        who = "process {pid} on {host}, since {since}".format(**holder)
+        owner = "process {pid} on {host}, since {since}".format(**holder)
     raise exceptions.InvalidValue(
         f"the {work} of {directory} must be done by one process at a time, got "
-        f"another that is at it: {who}; wait for its end, or end it"
+        f"another that is at it: {owner}; wait for its end, or end it"
     )

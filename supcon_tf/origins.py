@@ -1,10 +1,9 @@
-"""What was made from what: names with digests, which others can compare.
+"""Origins of checkpoints and results: names with digests, to be compared.
 
-progress.json of a checkpoint says what the checkpoint was made of: the classes,
-the training images and, of a stage, the checkpoint of its encoder. What is made
-from a checkpoint records the name of the checkpoint and the SHA-256 of this
-file, which has the digests of the checkpoint's other files: so none of these
-need be read to tell checkpoints apart.
+progress.json of a checkpoint records its origin: the classes, the training
+images and, for a stage, the checkpoint of its encoder. Results of a checkpoint
+record its name and the SHA-256 of this file, which has the digests of the
+checkpoint's other files: to compare checkpoints, those need not be read.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ REMOVED = (
     "{} must be there, but was removed since, as by a training that goes on: "
     "run the same command again"
 )
-_SHOWN = 8  # digits of a digest, in a message
+_NUM_DIGITS = 8  # of a digest, in a message
 
 # `checkpoint`, the name of a checkpoint, and `sha256`, of its progress.json.
 Identity = dict[str, str]
 
 
 def identity(checkpoint: epath.PathLike) -> Identity:
-    """What tells a checkpoint from every other, of the same step too.
+    """The identity of a checkpoint, among those of the same step too.
 
     Raises:
-      ValueError: it is not there any more.
+      ValueError: the checkpoint was removed.
     """
     path = epath.Path(checkpoint)
     try:
@@ -42,19 +41,19 @@ def identity(checkpoint: epath.PathLike) -> Identity:
     return {"checkpoint": path.name, "sha256": digest}
 
 
-def described(checkpoint: Mapping[str, str], other: Mapping[str, str]) -> str:
-    """An identity for people, with a digest where the names are the same."""
+def describe(checkpoint: Mapping[str, str], other: Mapping[str, str]) -> str:
+    """An identity in words, with a digest where the names are equal."""
     name = checkpoint["checkpoint"]
     if name != other["checkpoint"]:
         return name
-    return f"{name} ({checkpoint['sha256'][:_SHOWN]}...)"
+    return f"{name} ({checkpoint['sha256'][:_NUM_DIGITS]}...)"
 
 
 def recorded(checkpoint: epath.PathLike) -> dict[str, object]:
-    """What a checkpoint says that it was made of.
+    """The recorded origin of a checkpoint.
 
-    `classes` and `images`, digests; of a stage `encoder`, an identity. Nothing
-    of a checkpoint of an earlier version.
+    It has the digests `classes` and `images`, and for a stage the identity
+    `encoder`. {} for a checkpoint of an earlier version.
 
     Raises:
       ValueError: its progress.json is damaged.
@@ -63,6 +62,6 @@ def recorded(checkpoint: epath.PathLike) -> dict[str, object]:
     return progress.get("made_of", {})
 
 
-def of_names(names: Sequence[str]) -> str:
+def digest_names(names: Sequence[str]) -> str:
     """The SHA-256 of names and their order."""
     return hashlib.sha256(json.dumps(list(names)).encode()).hexdigest()

@@ -1,7 +1,8 @@
-"""What of a run directory is its own, checked before it is removed.
+"""The outputs of a run in its directory, for checked removal.
 
-Runs that lie inside of it, and files of users, are not. Where a folder is a
-link to a larger disk, or a mount, what is in it is removed, and the link stays.
+Other runs inside of the directory, and files of users, are no outputs. Of a
+folder that is a link to a larger disk, or a mount, the content is removed, and
+the link stays.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from etils import epath
 
 from supcon_tf import exceptions, files, locks
 
-# What a process leaves that is killed.
+# Left-overs of killed processes.
 _UNFINISHED = (".*.partial", ".*.old")
-_CHECKPOINTS = ("step-*", ".step-*", ".partial*", "epoch-*")  # of old as well
-# The folders in which users keep files too, and what there is the run's.
+_CHECKPOINTS = ("step-*", ".step-*", ".partial*", "epoch-*")  # of all versions
+# Folders in which users keep files too, and patterns of the run's files there.
 _PARTS = {
     "checkpoints": _CHECKPOINTS,
     "best": _CHECKPOINTS,
@@ -28,7 +29,7 @@ _PARTS = {
 
 
 class Run(Protocol):
-    """What of `run_files.RunDirectory`, which imports this, is used here."""
+    """The used part of `run_files.RunDirectory`, which imports this module."""
 
     path: epath.Path
     settings_file: epath.Path
@@ -41,16 +42,16 @@ class Run(Protocol):
 
 
 def check(run: Run) -> None:
-    """Checks that all of a run can be removed, and nothing else would be.
+    """Checks that all outputs of a run can be removed, and no other files.
 
     Raises:
-      ValueError: a run of its own is inside, another process works on the run,
-        or something cannot be removed; it is named.
+      ValueError: another run is inside, another process works on the run, or a
+        file cannot be removed; the message names it.
     """
     for part in (run, *_stages(run)):
         locks.check_all(part.path)
     inside = [*_runs_inside(run)]
-    for path in _own(run):
+    for path in _outputs(run):
         _check_folder(path.parent)
         if not path.is_dir() or os.path.islink(path):
             continue
@@ -67,8 +68,8 @@ def check(run: Run) -> None:
 
 
 def remove(run: Run) -> None:
-    """Removes what a run has written, and its folders where nothing is left."""
-    for path in [*_own(run)]:
+    """Removes the outputs of a run, and the folders that are empty then."""
+    for path in [*_outputs(run)]:
         if path.is_dir() and not os.path.islink(path):
             path.rmtree()
         else:
@@ -76,14 +77,14 @@ def remove(run: Run) -> None:
     for stage in _stages(run):
         remove(stage)
         for file in (stage.unfinished_file, stage.settings_file):
-            file.unlink(missing_ok=True)  # what makes it one goes last
+            file.unlink(missing_ok=True)  # last: it is a stage by this file
         _remove_empty(stage.path)
     for folder in _folders(run):
         _remove_empty(folder)
 
 
-def _own(run: Run) -> Iterator[epath.Path]:
-    """What is removed whole, but for settings.flags: files and folders."""
+def _outputs(run: Run) -> Iterator[epath.Path]:
+    """The files and folders to be removed, without settings.flags."""
     for path in vars(run).values():
         is_below = path.parent == run.path and path != run.settings_file
         if is_below and path != run.tuned and not path.is_dir():
@@ -101,27 +102,33 @@ def _own(run: Run) -> Iterator[epath.Path]:
 
 
 def _folders(run: Run) -> list[epath.Path]:
-    below = [x for x in vars(run).values() if x.parent == run.path]
-    return [x for x in below if x != run.tuned and x.is_dir()]
+    paths = [path for path in vars(run).values() if path.parent == run.path]
+    return [path for path in paths if path != run.tuned and path.is_dir()]
 
 
 def _stages(run: Run) -> list[Run]:
     """The stages of a run, and the training that a transfer keeps."""
     stages = (run.stage(name) for name in run.stages())
-    return [x for x in stages if x.path == run.tuned or "name" in x.flags()]
+    return [
+        stage
+        for stage in stages
+        if stage.path == run.tuned or "name" in stage.flags()
+    ]
 
 
 def _runs_inside(run: Run) -> Iterator[epath.Path]:
-    """The runs of their own in a run and in its stages."""
+    """The other runs in a run and in its stages."""
     stages = _stages(run)
     paths = [stage.path for stage in stages]
-    yield from (run.path / x for x in run.stages() if run.path / x not in paths)
+    yield from (
+        run.path / name for name in run.stages() if run.path / name not in paths
+    )
     for stage in stages:
         yield from _runs_inside(stage)
 
 
 def _is_training(run: Run, folder: str) -> bool:
-    """Whether a folder is of the trainings of a transfer."""
+    """Whether a folder is one of the trainings of a transfer."""
     return epath.Path(folder).is_relative_to(run.trainings)
 
 
@@ -130,7 +137,7 @@ def _stays(folder: epath.Path) -> bool:
 
 
 def _check_folder(folder: str | os.PathLike[str]) -> None:
-    """Raises ValueError where nothing can be removed from a folder."""
+    """Raises ValueError for a folder that cannot be written."""
     exceptions.require(
         "://" in str(folder) or os.access(folder, os.W_OK | os.X_OK),
         "`overwrite` must be able to remove the run that is there",

@@ -1,7 +1,7 @@
-"""Images in 0..1, or normalised, where encoders take 0..255: refused.
+"""Checks that images are in 0..255, not in 0..1 or normalised.
 
-An encoder makes nearly the same representation of all such images, and the
-loss stays at chance: nothing else would tell. uint8 is never looked at.
+An encoder gives nearly the same representation to all images in 0..1, and the
+loss stays at chance, without another symptom. uint8 images are not checked.
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ import tensorflow as tf
 
 from supcon_tf import exceptions
 
-# No normalisation by mean and deviation goes much further; where the values of
-# 0..255 stay below it, with some below zero, the image is black.
+# The largest value of a normalisation by mean and deviation. Images in 0..255
+# whose values stay below it are black.
 _LARGEST_NORMALISED = 8.0
-# Of an array, the first images tell: a file of hundreds of gigabytes may be
-# behind it.
-_FIRST = 1000
-# A call in a graph may be a step of a long training, whose last batch may be a
-# single black frame: of fewer images than these no step is ended.
-_FEWEST_IN_GRAPH = 4
+# The first images of an array are checked: it may be a file of hundreds of
+# gigabytes.
+_NUM_CHECKED = 1000
+# In a graph, smaller batches are not checked: the last batch of a long training
+# may be a single black frame.
+_MIN_GRAPH_BATCH = 4
 _RULE = (
     "`images` must be uint8, or floats in 0..255 (multiply images in 0..1 by "
     "255, undo any other normalisation, round images that are nearly black)"
 )
-_LOCAL = threading.local()  # replicas are traced in threads of their own
+_LOCAL = threading.local()  # each replica is traced in a thread
 
 
 @contextlib.contextmanager
 def trusted() -> Iterator[None]:
-    """Lets encoders that are called meanwhile take any images.
+    """Turns the check off in a block, for images of a source.
 
-    For those of a source, which are in 0..255 by their making: the last slices
-    of a scan may all be black.
+    They are in 0..255 by construction, and the last slices of a scan may all be
+    black.
     """
-    before = getattr(_LOCAL, "is_trusted", False)
+    earlier = getattr(_LOCAL, "is_trusted", False)
     _LOCAL.is_trusted = True
     try:
         yield
     finally:
-        _LOCAL.is_trusted = before
+        _LOCAL.is_trusted = earlier
 
 
 def are_scaled(
     low: tf.Tensor, high: tf.Tensor, has_fractions: tf.Tensor
 ) -> tf.Tensor:
-    """Whether images of 0..255 have been brought to 0..1, -1..1 or the like.
+    """Whether images were scaled from 0..255 to 0..1, -1..1 or the like.
 
     A black frame of a file has values in 0..1 too, but whole numbers.
 
@@ -71,46 +71,46 @@ def are_scaled(
 
 
 def check(images: tf.Tensor) -> tf.Tensor:
-    """Passes images [batch, ...] on, which an encoder was called with.
+    """Returns the images [batch, ...] of an encoder's call, checked.
 
     Raises:
-      ValueError: they are floats of another range than 0..255; in a graph
-        tf.errors.InvalidArgumentError, of at least 4 images. XLA and TPUs have
+      ValueError: they are floats of another range than 0..255. In a graph it is
+        tf.errors.InvalidArgumentError, for at least 4 images. XLA and TPUs have
         no such error, and check nothing.
     """
     images = tf.convert_to_tensor(images)
     if not images.dtype.is_floating or getattr(_LOCAL, "is_trusted", False):
         return images
-    low, high, are_wrong = _judged(images)
+    low, high, are_wrong = _range(images)
     if tf.executing_eagerly():
         _require(not are_wrong, low, high)
         return images
-    enough = tf.shape(images)[0] >= _FEWEST_IN_GRAPH
-    return _asserted(images, ~(are_wrong & enough), low, high)
+    enough = tf.shape(images)[0] >= _MIN_GRAPH_BATCH
+    return _assert_range(images, ~(are_wrong & enough), low, high)
 
 
 def checked(data: object) -> object:
-    """What `fit`, `evaluate` or `predict` is given, with its images checked.
+    """The data of `fit`, `evaluate` or `predict`, with its images checked.
 
-    Arrays are checked here, by their first images. The batches of a dataset
-    are checked as they are read, until one of them is right: outside of the
-    step, which XLA may compile or a TPU run. Anything else is for `check`.
+    Arrays are checked here, by their first images. Batches of a dataset are
+    checked as they are read, until one of them is right: outside of the step,
+    which XLA may compile or a TPU run. `check` is for other data.
 
     Raises:
-      ValueError: an array is of another range than 0..255. Of a dataset it is
+      ValueError: an array is of another range than 0..255. For a dataset it is
         tf.errors.InvalidArgumentError, once it is read.
     """
     if isinstance(data, tf.data.Dataset):
         images = _images(data.element_spec)
-        return data if images is None else data.scan(False, _until_right)
+        return data if images is None else data.scan(False, _check_batch)
     images = _images(data)
     if images is not None and isinstance(images, np.ndarray | tf.Tensor):
-        _check_array(np.asarray(images[:_FIRST]))
+        _check_array(np.asarray(images[:_NUM_CHECKED]))
     return data
 
 
 def _images(data: object) -> object:
-    """The images in what Keras is given, if they are floats; else None."""
+    """The images in data for Keras, if they are floats; else None."""
     while isinstance(data, list | tuple | Mapping):
         values = [*data.values()] if isinstance(data, Mapping) else data
         if not len(values):
@@ -126,7 +126,7 @@ def _check_array(images: np.ndarray) -> None:
     if not images.size:
         return
     low, high = images.min(), images.max()
-    if are_scaled(low, high, True):  # few are, and fractions take memory
+    if are_scaled(low, high, True):  # first, as fractions take memory
         fractions = bool((images != np.round(images)).any())
         _require(not fractions, low, high)
 
@@ -135,19 +135,19 @@ def _require(holds: bool, low: float, high: float) -> None:
     exceptions.require(holds, _RULE, f"{float(low):g} to {float(high):g}")
 
 
-def _judged(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def _range(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Least and largest value, and whether the images are of another range."""
-    x = tf.cast(images, tf.float32)
-    low, high = tf.reduce_min(x), tf.reduce_max(x)
-    has_fractions = tf.reduce_any(x != tf.round(x))
+    values = tf.cast(images, tf.float32)
+    low, high = tf.reduce_min(values), tf.reduce_max(values)
+    has_fractions = tf.reduce_any(values != tf.round(values))
     return low, high, are_scaled(low, high, has_fractions)
 
 
-def _asserted(
+def _assert_range(
     value: object, holds: tf.Tensor, low: tf.Tensor, high: tf.Tensor
 ) -> object:
-    """Passes tensors on, if a condition holds."""
-    # Numbers as they are: XLA has no operation that makes text of them.
+    """Returns tensors, if a condition holds."""
+    # Numbers, not a text: XLA cannot convert them.
     check = tf.raw_ops.Assert(
         condition=holds, data=[f"{_RULE}, got", low, "to", high]
     )
@@ -155,10 +155,10 @@ def _asserted(
         return tf.nest.map_structure(tf.identity, value)
 
 
-def _until_right(
+def _check_batch(
     was_right: tf.Tensor, batch: object
 ) -> tuple[tf.Tensor, object]:
     """A step of `Dataset.scan`: a black batch may come after others."""
-    low, high, are_wrong = _judged(_images(batch))
-    batch = _asserted(batch, was_right | ~are_wrong, low, high)
+    low, high, are_wrong = _range(_images(batch))
+    batch = _assert_range(batch, was_right | ~are_wrong, low, high)
     return was_right | (high > _LARGEST_NORMALISED), batch

@@ -1,4 +1,4 @@
-"""Three lines from a folder of images to answers: `finetune`, `load`."""
+"""The interface of three lines: `finetune`, `load` and `Predictor`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BATCH = 64
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """What a classifier says of an image or a text.
+    """The prediction of a classifier for an image or a text.
 
     Example:
       >>> import supcon_tf
@@ -50,7 +50,7 @@ class Prediction:
 
 
 class Predictor:
-    """A trained model that answers about images or texts, as its export does.
+    """A trained model with the answers of its export to images or texts.
 
     An image is a path, the bytes of a JPEG or PNG file, a PIL image, or an
     array [height, width] or [height, width, channels] of 0..255; a text is a
@@ -63,7 +63,7 @@ class Predictor:
       (1, 26)
 
     Attributes:
-      path: of the run or the export that it is of.
+      path: of the run or the export.
     """
 
     def __init__(
@@ -72,16 +72,16 @@ class Predictor:
         paths.check_files(export)
         self.path = path
         self._model = saved_model.SavedModel(export)
-        known = self._model.signatures()
-        self._classify = known.get("serving_default")
-        self._represent = known["represent"]
+        signatures = self._model.signatures()
+        self._classify = signatures.get("serving_default")
+        self._represent = signatures["represent"]
         self.takes_texts = self._represent.input == _TEXT
 
     def predict(self, examples: object) -> Prediction | list[Prediction]:
         """The class of an image or a text, or of each of several.
 
         Raises:
-          ValueError: one of them is no image, or the model has no classifier.
+          ValueError: an example is no image, or the model has no classifier.
           FileNotFoundError: there is no such file.
         """
         exceptions.require(
@@ -90,8 +90,8 @@ class Predictor:
             f"{self.path}, which has none; `encode` takes it",
         )
         rows = self._answers(self._classify, examples)
-        found = [_prediction(row) for row in rows]
-        return found[0] if _is_one(examples) else found
+        predictions = [_prediction(row) for row in rows]
+        return predictions[0] if _is_single(examples) else predictions
 
     def encode(self, examples: object) -> np.ndarray:
         """Representations of unit length: [dim] of one, [n, dim] of several.
@@ -99,30 +99,32 @@ class Predictor:
         float32. Raises as `predict`.
         """
         rows = self._answers(self._represent, examples)
-        encoded = np.array([row["representation"] for row in rows], np.float32)
-        return encoded[0] if _is_one(examples) else encoded
+        representations = np.array(
+            [row["representation"] for row in rows], np.float32
+        )
+        return representations[0] if _is_single(examples) else representations
 
     def _answers(
         self, signature: model.Signature, examples: object
     ) -> list[model.Row]:
-        several = [examples] if _is_one(examples) else list(examples)
-        contents = [self._content(example) for example in several]
+        inputs = [examples] if _is_single(examples) else list(examples)
+        contents = [self._content(example) for example in inputs]
         rows = []
         for first in range(0, len(contents), _BATCH):
-            part = contents[first : first + _BATCH]
+            batch = contents[first : first + _BATCH]
             try:
-                rows += self._model.predict(signature, part)
+                rows += self._model.predict(signature, batch)
             except model.Refused:
-                rows += self._one_by_one(signature, part, several[first:])
+                rows += self._predict_each(signature, batch, inputs[first:])
         return rows
 
-    def _one_by_one(
+    def _predict_each(
         self,
         signature: model.Signature,
         contents: Sequence[bytes],
         examples: Sequence[object],
     ) -> list[model.Row]:
-        """Names the first that is refused."""
+        """The rows of single requests; the error names a refused example."""
         rows = []
         for content, example in zip(contents, examples, strict=False):
             try:
@@ -135,7 +137,7 @@ class Predictor:
         return rows
 
     def _content(self, example: object) -> bytes:
-        """What is sent of an image or a text."""
+        """The bytes of an image file or of a text."""
         if self.takes_texts:
             exceptions.require(
                 isinstance(example, str), "`examples` must be texts", example
@@ -160,13 +162,13 @@ def finetune(
 ) -> Predictor:
     """Makes a classifier of the images in a folder, from a pretrained network.
 
-    As tools/finetune.py, without evaluation and report, which
-    `evaluation.evaluate` and `reports.write_report` make of the run.
+    It does the same as tools/finetune.py, without evaluation and report, for
+    which there are `evaluation.evaluate` and `reports.write_report`.
 
     Args:
       data_dir: of `config.FinetuneSettings`: a folder with one sub-folder of
-        images per class, or what else can be loaded.
-      run_dir: where the run is written; an export is in it.
+        images per class, or another data set.
+      run_dir: of the run, which gets an export.
       **settings: others of `config.FinetuneSettings`.
 
     Example:
@@ -187,22 +189,22 @@ def finetune(
         "tools/finetune.py takes several",
         os.environ.get("TF_CONFIG"),
     )
-    own = config.FinetuneSettings(
+    finetune_settings = config.FinetuneSettings(
         str(run_dir), data_dir=str(data_dir), **settings
     )
-    run = finetuning.finetune_images(own)
+    run = finetuning.finetune_images(finetune_settings)
     if not run.exports():
-        named = {"architecture": trust.given(own.architecture)}
-        serving.export(config.ExportSettings(str(run_dir), **named))
+        functions = trust.repeated(vars(finetune_settings))
+        serving.export(config.ExportSettings(str(run_dir), **functions))
     return load(run_dir)
 
 
 def load(
     path: str | os.PathLike[str], architecture: str | None = None
 ) -> Predictor:
-    """A trained model, by a run directory or an export.
+    """Loads a trained model from a run directory or an export.
 
-    Of a run it is the newest export; one without any is exported into a
+    A run's model is its newest export. A run without exports is exported into a
     temporary folder, which takes some seconds.
 
     Args:
@@ -216,7 +218,8 @@ def load(
       (26,)
 
     Raises:
-      ValueError: there is neither, or the files of the export were changed.
+      ValueError: there is no run and no export, or files of the export have
+        changed.
     """
     path = files.expanded(path, "path")
     run = run_files.RunDirectory(path)
@@ -226,8 +229,8 @@ def load(
         return Predictor(path, paths.find_export(run.export))
     with tempfile.TemporaryDirectory() as folder:
         export = os.path.join(folder, "1")
-        own = config.ExportSettings(path, architecture=architecture)
-        serving.export(own, export)
+        export_settings = config.ExportSettings(path, architecture=architecture)
+        serving.export(export_settings, export)
         return Predictor(path, export)
 
 
@@ -235,8 +238,8 @@ def _is_path(example: object) -> bool:
     return isinstance(example, str | os.PathLike)
 
 
-def _is_one(examples: object) -> bool:
-    """Whether it is one image or text, not several."""
+def _is_single(examples: object) -> bool:
+    """Whether `examples` is a single image or text."""
     if isinstance(examples, np.ndarray | tf.Tensor):
         *_, channels = shape = tuple(examples.shape)
         return len(shape) == 2 or (len(shape) == 3 and channels in (1, 3, 4))
@@ -245,7 +248,7 @@ def _is_one(examples: object) -> bool:
 
 
 def _png(image: np.ndarray) -> bytes:
-    """The file of an image [H, W] or [H, W, C] in 0..255."""
+    """The PNG file of an image [H, W] or [H, W, C] in 0..255."""
     exceptions.require(
         image.ndim in (2, 3) and image.shape[2:] in ((), (1,), (3,), (4,)),
         "`examples` must be images [height, width, channels]",
@@ -264,7 +267,7 @@ def _png(image: np.ndarray) -> bytes:
 
 
 def _prediction(row: model.Row) -> Prediction:
-    """Of a row of the export."""
+    """The prediction of a row of the export."""
     pairs = zip(row["class_names"], row["probabilities"], strict=True)
     probabilities = dict(sorted(pairs, key=lambda pair: -pair[1]))
     return Prediction(

@@ -1,7 +1,7 @@
-"""HTTP proxies of the environment: none stands before this machine.
+"""HTTP proxies of the environment, which must not stand before this machine.
 
 http_proxy and its like are meant for the internet. gRPC, and so TensorFlow,
-sends what is for other processes of this machine there too, and waits.
+sends requests to other processes of this machine there too, and waits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import socket
 import urllib.request
 from urllib.parse import urlsplit
 
-# In the order in which gRPC looks for them.
+# In the order in which gRPC reads them.
 _GRPC_VARIABLES = ("grpc_proxy", "https_proxy", "http_proxy")
 
 
@@ -41,53 +41,53 @@ def is_this_machine(host: str) -> bool:
 
 
 def used_by_grpc(host: str = "any.other.machine") -> str:
-    """The proxy that gRPC asks for a host, as an error says it; "" for none."""
-    # gRPC looks into the second where the first is empty.
-    excepted = os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy", "")
+    """The words of an error on gRPC's proxy for a host; "" for none."""
+    # gRPC reads the second where the first is empty.
+    bypassed = os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy", "")
     if is_this_machine(host) or urllib.request.proxy_bypass_environment(
-        host, {"no": excepted}
+        host, {"no": bypassed}
     ):
         return ""
     for name in _GRPC_VARIABLES:
         if address := os.environ.get(name):
-            return _told(name, address)
+            return _describe(name, address)
     return ""
 
 
 def used_by_urllib(url: str) -> str:
-    """The proxy that Python asks for a URL, as an error says it; or ""."""
+    """The words of an error on Python's proxy for a URL; "" for none."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if is_this_machine(host) or urllib.request.proxy_bypass(host):
         return ""
     address = urllib.request.getproxies().get(parts.scheme, "")
-    return address and _told(f"{parts.scheme}_proxy", address)
+    return address and _describe(f"{parts.scheme}_proxy", address)
 
 
 def go_around(*hosts: str) -> None:
-    """Lets TensorFlow's gRPC reach this machine, and `hosts`, by itself.
+    """Lets TensorFlow's gRPC reach this machine, and `hosts`, without a proxy.
 
-    Where there is a proxy, it extends no_proxy in the environment of this
-    process, which gRPC reads whenever it makes a channel.
+    If there is a proxy, this extends no_proxy in the environment of this
+    process, which gRPC reads for each new channel.
     """
     if not any(os.environ.get(name) for name in _GRPC_VARIABLES):
         return
-    here = "localhost", "127.0.0.1", "::1", socket.gethostname()
-    wanted = [host.strip("[]") for host in (*here, *hosts)]
+    local = "localhost", "127.0.0.1", "::1", socket.gethostname()
+    bypassed = [host.strip("[]") for host in (*local, *hosts)]
     values = {"no_proxy": os.environ.get("NO_PROXY", "")}
     for name in ("no_proxy", "no_grpc_proxy"):
         if value := os.environ.get(name):
             values[name] = value
     for name, value in values.items():
-        known = [part.strip() for part in value.split(",") if part.strip()]
-        os.environ[name] = ",".join(dict.fromkeys((*known, *wanted)))
+        listed = [part.strip() for part in value.split(",") if part.strip()]
+        os.environ[name] = ",".join(dict.fromkeys((*listed, *bypassed)))
 
 
-def _told(variable: str, address: str) -> str:
-    """What an error says of a proxy; a password in its address stays secret."""
+def _describe(variable: str, address: str) -> str:
+    """The words of an error on a proxy, without a password in its address."""
     parts = urlsplit(address if "//" in address else f"//{address}")
-    shown = parts.netloc.rpartition("@")[2]
+    server = parts.netloc.rpartition("@")[2]
     return (
-        f", through the proxy {shown} of {variable}; no_proxy names servers "
+        f", through the proxy {server} of {variable}; no_proxy names servers "
         "that need none"
     )

@@ -1,8 +1,7 @@
-"""Flags of earlier versions, which no tool takes any more.
+"""Removed flags, which old flagfiles and recorded settings may still have.
 
-Flagfiles, and the recorded settings of runs, name them still: with the value
-that such a setting always has now they are read in silence, with another one
-they are refused in a line.
+A removed flag is accepted with the value that is fixed now, and refused in one
+line with another value.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from supcon_tf import exceptions
 # Flags defined here belong to the tool that runs.
 flags.disclaim_key_flags()
 
-# By name: the value that it always has now, "" where it was left out by
-# default, and what takes other values.
+# By name: the fixed value, "" for none, and the replacement for other values.
 REMOVED = {
     "anchor_views": ("all", "losses.SupConLoss(anchor_views=...)"),
     "hierarchy_penalty": ("2.0", "losses.HierarchicalSupConLoss(penalty=...)"),
@@ -38,25 +36,25 @@ REMOVED = {
     "requests_in_flight": ("2", ""),
     "retrieval_at": ("1,5,10", "measures.retrieval_summary(ks=...)"),
     "shard_examples": ("1024", "data.write_tfrecords(shard_examples=...)"),
-    "workers": ("1", "a process of --role=worker for each"),
+    "workers": ("1", "a process with --role=worker for each"),
 }
 
 
 class _Parser(flags.ArgumentParser):
-    """Takes the value that a removed flag always has now."""
+    """Accepts the fixed value of a removed flag."""
 
     def __init__(self, name: str):
         self._name = name
 
     def parse(self, argument: str) -> str:
         """See `flags.ArgumentParser`."""
-        if not _is_usual(self._name, argument):
+        if not _is_fixed_value(self._name, argument):
             raise exceptions.InvalidValue(describe(self._name))
         return argument
 
 
 def define(values: flags.FlagValues) -> None:
-    """Defines the removed flags, which no --help shows, beside those there."""
+    """Defines the removed flags, except the names that `values` has."""
     for name in REMOVED:
         if name not in values:
             parser = _Parser(name)
@@ -64,30 +62,30 @@ def define(values: flags.FlagValues) -> None:
 
 
 def describe(name: str) -> str:
-    """What became of a removed flag, for an error."""
-    value, others = REMOVED[name]
-    line = "there is no such flag any more, "
-    line += f"its value is always {value}" if value else "it is left out"
-    return f"{line}; {others} takes others" if others else line
+    """The end of an error: the fixed value and the replacement."""
+    value, replacement = REMOVED[name]
+    text = "this flag was removed"
+    text += f", its value is fixed at {value}" if value else ""
+    return f"{text}; use {replacement} instead" if replacement else text
 
 
 def without(recorded: Mapping[str, str]) -> dict[str, str]:
-    """Recorded settings, as texts, without the removed ones of usual value."""
+    """Recorded settings, as texts, without removed flags of fixed value."""
     return {
         name: text
         for name, text in recorded.items()
-        if name not in REMOVED or not _is_usual(name, text)
+        if name not in REMOVED or not _is_fixed_value(name, text)
     }
 
 
-def _is_usual(name: str, text: str) -> bool:
-    """Whether the text is the value of a removed flag, as 1e-3 is 0.001."""
+def _is_fixed_value(name: str, text: str) -> bool:
+    """Whether a text is the fixed value; numbers are equal as numbers."""
     value, _ = REMOVED[name]
     return _items(text) == _items(value)
 
 
 def _items(text: str) -> list[str | float]:
-    """The parts between commas, of which numbers are numbers."""
+    """The texts and numbers between commas."""
 
     def item(part: str) -> str | float:
         try:

@@ -1,6 +1,6 @@
-"""A run directory: every name in it, and how each file is read and written.
+"""A run directory: all names in it, and functions to read and write its files.
 
-Without TensorFlow: who reports on runs needs none.
+Reports on runs need no TensorFlow, and neither does this module.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ EXPORT_RECORD = "assets.extra/metadata.json"  # below export/<version>
 ENCODED_LABELS = "labels.npy"  # below encoded/<split>
 ENCODED_RECORD = "made_of.json"
 _EVALUATE = "tools/evaluate.py makes it anew"
-_CHECKPOINT = "step-"  # before the step, eight digits or more
-_SHOWN_NAMES = 5  # of images, in a message
-# Settings that name data, which later tools read again.
+_CHECKPOINT = "step-"  # followed by the step, of eight digits or more
+_MAX_NAMES = 5  # of images, in a message
+# Settings with paths of data, which later tools read again.
 _DATA = (
     *("data_dir", "hierarchy"),
     *("train_file", "validation_file", "test_file"),
@@ -48,9 +48,9 @@ class RunDirectory:
 
     Export adds export/<version>/, conversion converted/. Each linear stage, and
     each transfer to other data with its transfer.json, is a RunDirectory below.
-    What an evaluation writes, and the report report.html, belongs to the linear
-    stage that was measured, and without one to the run. The path is local or
-    gs://, and need not exist.
+    The files of an evaluation, and report.html, belong to the linear stage that
+    was measured, or to a run without linear stages. The path is local or gs://,
+    and need not exist.
 
     Example:
       >>> from supcon_tf import training
@@ -97,13 +97,13 @@ class RunDirectory:
         return RunDirectory(self.path / name)
 
     def stages(self) -> list[str]:
-        """The names of the linear stages and transfers that are there."""
+        """The names of the linear stages and transfers of the run."""
         folders = files.children(self.path)
-        return [x.name for x in folders if RunDirectory(x).exists()]
+        return [f.name for f in folders if RunDirectory(f).exists()]
 
     def linear_stages(self) -> list[str]:
-        """The names of the linear stages that are there, "linear" first."""
-        names = [x for x in self.stages() if self.stage(x).is_linear_stage()]
+        """The names of the linear stages of the run, "linear" first."""
+        names = [n for n in self.stages() if self.stage(n).is_linear_stage()]
         return sorted(names, key=lambda name: name != "linear")
 
     def is_linear_stage(self) -> bool:
@@ -112,21 +112,21 @@ class RunDirectory:
         return "name" in flags and "method" not in flags and self.run().exists()
 
     def run(self) -> RunDirectory:
-        """The run that a stage is of."""
+        """The run of a stage."""
         return RunDirectory(self.path.parent)
 
     def evaluation_owner(self, linear_stage: str = "linear") -> RunDirectory:
-        """Where an evaluation of the run goes: into the stage that it measures.
+        """The directory of a new evaluation: the linear stage it measures.
 
-        Or into the run itself where it has no such linear stage.
+        A run without this linear stage has its evaluation itself.
         """
         stage = self.stage(linear_stage)
         return stage if stage.is_linear_stage() else self
 
     def evaluated(self, linear_stage: str = "linear") -> RunDirectory:
-        """Where the evaluation of a linear stage is: at its owner.
+        """The directory of the existing evaluation of a linear stage.
 
-        Or in the run, where earlier versions wrote it.
+        It is `evaluation_owner`, or the run if an earlier version wrote it.
         """
         owner = self.evaluation_owner(linear_stage)
         is_older = (
@@ -136,22 +136,22 @@ class RunDirectory:
         return self if is_older else owner
 
     def measured_stage(self) -> str:
-        """The linear stage that the evaluation here is of; "" for none."""
+        """The linear stage that the evaluation here measured; "" for none."""
         checkpoint = self.evaluation().get("linear_checkpoint", "")
         *_, stage, _, _ = ("", "", "", *epath.Path(checkpoint).parts)
         return stage
 
     def exists(self) -> bool:
-        """Whether there is a run, or a stage."""
+        """Whether the directory is a run, or a stage."""
         return self.settings_file.exists()
 
     def is_of_texts(self) -> bool:
-        """Whether the run here is one of tools/finetune_text.py."""
+        """Whether tools/finetune_text.py made the run."""
         return "train_file" in self.flags()
 
     @property
     def tool(self) -> str:
-        """The name of the tool that made the run here."""
+        """The name of the tool that made the run."""
         if self.is_of_texts():
             return "finetune_text"
         # A transfer, which is a stage, has a method.
@@ -160,45 +160,45 @@ class RunDirectory:
         return "finetune" if is_tuned else "pretrain"
 
     def commands(self, linear_stage: str = "", end: str = "") -> list[str]:
-        """The command lines that make, measure and export the run.
+        """The command lines that train, evaluate and export the run.
 
         Args:
-          linear_stage: name of the linear stage that is meant, "" for none.
-          end: of the name of the directory that they fill.
+          linear_stage: name of the linear stage, "" for none.
+          end: appended to the name of the run directory.
         """
-        there = {"run_dir": f"{self.path}{end}"}
+        flags = {"run_dir": f"{self.path}{end}"}
         recorded = self.flags()
         moved = moved_data(recorded, self.path)
-        architecture = recorded.get("architecture", "")
-        if trust.names_module(architecture):  # every command repeats it
-            there["architecture"] = architecture
-        lines = [
-            command(self.tool, flagfile=self.settings_file, **there, **moved)
-        ]
+        functions = dict(trust.functions(recorded))
+        train_flags = flags | functions | moved
+        lines = [command(self.tool, flagfile=self.settings_file, **train_flags)]
+        flags |= trust.repeated(recorded)
         if linear_stage:
-            stage = self.stage(linear_stage).settings_file
-            lines.append(command("train_linear", flagfile=stage, **there))
+            stage = self.stage(linear_stage)
+            stage_flags = flags | dict(trust.functions(stage.flags()))
+            file = stage.settings_file
+            lines.append(command("train_linear", flagfile=file, **stage_flags))
             if linear_stage != "linear":
-                there["linear_stage"] = linear_stage
+                flags["linear_stage"] = linear_stage
         return [
             *lines,
-            command("evaluate", **there),
-            command("export", **there),
+            command("evaluate", **flags),
+            command("export", **flags),
         ]
 
     def recorded(
         self, settings_class: type[settings.SettingsType]
     ) -> settings.SettingsType:
-        """The settings of the run, or of the stage, that is here."""
+        """The recorded settings of the run, or of the stage."""
         return settings.from_flagfile(
             settings_class, self.settings_file, recorded=True
         )
 
     def flags(self) -> dict[str, str]:
-        """The recorded settings as they stand there, by flag; {} without any.
+        """The recorded settings as texts, by flag; {} for no run.
 
-        Those of other versions too, whose flags may be others; without those
-        that are gone and have the value that they always have now.
+        Other versions may have recorded other flags. Removed flags with their
+        fixed values are left out.
         """
         if not self.exists():
             return {}
@@ -206,21 +206,21 @@ class RunDirectory:
         for line in flagfiles.read_recorded(self.settings_file).values():
             flag, _, value = line.removeprefix("--").partition("=")
             values.setdefault(flag, []).append(value)
-        texts = {flag: "; ".join(given) for flag, given in values.items()}
+        texts = {flag: "; ".join(texts) for flag, texts in values.items()}
         return removed_flags.without(texts)
 
     def class_names(self) -> tuple[str, ...]:
-        """Class names in the order of the labels; none before a run.
+        """Class names in the order of the labels; empty before a run.
 
-        Each is there once: see `rows.distinct`.
+        They are distinct: see `rows.distinct`.
 
         Raises:
-          ValueError: they are not those, in the order, of the checkpoint.
+          ValueError: names or order differ from those of the checkpoint.
         """
         names = files.read_json(self.classes_file, ())
         trained = self.made_of().get("classes")
         exceptions.require(
-            trained in (None, origins.of_names(names)),
+            trained in (None, origins.digest_names(names)),
             f"{self.classes_file} must have the classes of the checkpoint, in "
             "the order of its labels",
             "other names or another order: restore the file as the training "
@@ -229,10 +229,7 @@ class RunDirectory:
         return rows.distinct(names)
 
     def made_of(self) -> dict[str, object]:
-        """What the newest checkpoint was made of: see `origins.recorded`.
-
-        Nothing before there is one.
-        """
+        """The `origins.recorded` of the newest checkpoint; {} before it."""
         steps = steps_in(self.checkpoints)
         if not steps:
             return {}
@@ -241,8 +238,8 @@ class RunDirectory:
     def is_younger_than(self, other: RunDirectory) -> bool:
         """Whether this was begun after the other's newest checkpoint was saved.
 
-        By times of files, and by those in the names of TensorBoard's files,
-        which every copy keeps. Where these are missing nobody knows.
+        Compares times of files, and the times in the names of TensorBoard's
+        files, which every copy keeps. False where these are missing.
         """
         newest = epath.Path(other.latest_checkpoint())
         saved = files.state(newest / origins.PROGRESS)[1]
@@ -251,21 +248,21 @@ class RunDirectory:
         ] >= saved and self._last_start() >= max(1, other._last_start())
 
     def _last_start(self) -> int:
-        """When a training here began last, seconds; 0 unknown."""
+        """The time of the last start of a training, seconds; 0 if unknown."""
         events = files.children(self.tensorboard / "train", "events.*")
         times = (path.name.split(".")[3:4] for path in events)
-        return max((int(x) for (x,) in times if x.isdecimal()), default=0)
+        return max((int(t) for (t,) in times if t.isdecimal()), default=0)
 
     def metrics(self) -> list[dict[str, float | None]]:
         """The epochs of metrics.jsonl: see `read_metrics`."""
         return read_metrics(self.metrics_file)
 
     def evaluation(self) -> dict[str, object]:
-        """What evaluation.json holds, by classifier; {} before it is there."""
+        """evaluation.json, by classifier; {} for no such file."""
         return files.read_json(self.evaluation_file, {}, _EVALUATE)
 
     def finetuning(self) -> dict[str, object]:
-        """What finetune.json holds; {} before it is there."""
+        """finetune.json; {} for no such file."""
         return files.read_json(self.finetuning_file, {})
 
     def exports(self) -> list[int]:
@@ -274,22 +271,22 @@ class RunDirectory:
         return sorted(int(name) for name in names if name.isdecimal())
 
     def export_record(self) -> dict[str, object]:
-        """metadata.json of the newest export; {} before there is any."""
+        """metadata.json of the newest export; {} for no export."""
         newest = str(max(self.exports(), default=0))
         return files.read_json(self.export / newest / EXPORT_RECORD, {})
 
     def example_counts(self, split: str) -> tuple[int | None, list[int]]:
-        """Examples of "train" or "test", and of each class; None, [] unknown.
+        """Examples of "train" or "test", and of each class.
 
-        An evaluation has left them in encoded/. Before that, only the number
-        of training images that have names is known.
+        None and [] if unknown: an evaluation writes them into encoded/. Before
+        it, only the number of training images with names is known.
         """
         folder = self.encoded / split
         made_of = files.read_json(folder / ENCODED_RECORD, {})
         if not made_of:
-            known = len(self._trained_on()) if split == "train" else 0
-            return known or None, []
-        if made_of["most"] is not None:  # labels are of these alone
+            count = len(self._trained_on()) if split == "train" else 0
+            return count or None, []
+        if made_of["most"] is not None:  # labels of a part of the split
             return made_of["examples"], []
         file = folder / ENCODED_LABELS
         with files.readable(file, _EVALUATE):
@@ -304,7 +301,7 @@ class RunDirectory:
         """Path of the newest checkpoint.
 
         Raises:
-          ValueError: there is none.
+          ValueError: there is no checkpoint.
         """
         steps = steps_in(self.checkpoints)
         if not steps:
@@ -323,9 +320,9 @@ class RunDirectory:
         return str(path_of(self.best, steps[-1]))
 
     def check_free(self, overwrite: bool) -> None:
-        """Raises ValueError where a run would mix with what is there.
+        """Raises ValueError where a run would mix with other files.
 
-        Or where nothing can be written.
+        Also where the directory cannot be written.
         """
         files.check_writable("run_dir", self.path)
         for folder in (self.checkpoints, self.tensorboard):
@@ -347,16 +344,16 @@ class RunDirectory:
         outputs.check(self)
 
     def _check_empty(self) -> None:
-        """Raises ValueError where others have put something here."""
+        """Raises ValueError for a directory with other files than locks."""
         if not self.path.exists():
             return
         names = {
-            x.name for x in self.path.iterdir() if not locks.is_lock(x.name)
+            p.name for p in self.path.iterdir() if not locks.is_lock(p.name)
         }
         links = {
-            x.name
-            for x in (self.checkpoints, self.tensorboard)
-            if os.path.islink(x)
+            path.name
+            for path in (self.checkpoints, self.tensorboard)
+            if os.path.islink(path)
         }
         if names - links:
             raise exceptions.InvalidValue(
@@ -366,19 +363,19 @@ class RunDirectory:
 
     def create(
         self,
-        own: settings.Settings,
+        run_settings: settings.Settings,
         class_names: Sequence[str],
         trained_on: Sequence[str] | None = None,
         skipped: Sequence[str] = (),
     ) -> None:
         """Starts a run here, in place of an earlier one.
 
-        A process that is killed meanwhile leaves none of the two, and a mark by
-        which the next one knows that what is left is nobody's.
+        A process that is killed meanwhile leaves neither run, and the mark
+        `unfinished_file`, by which the next process may remove what is left.
 
-        `own` are its resolved settings, `trained_on` the names of its training
-        images, None where they have none, and `skipped` the files that could
-        not be read.
+        `run_settings` are its resolved settings, `trained_on` the names of its
+        training images, None for images without names, and `skipped` the files
+        that could not be read.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         if self.exists() or self.unfinished_file.exists():
@@ -388,7 +385,7 @@ class RunDirectory:
             outputs.remove(self)
         self.unfinished_file.write_text("")
         self._write_data(class_names, trained_on, skipped)
-        self.record(own)  # a run from here on
+        self.record(run_settings)  # a run from here on
         self.unfinished_file.unlink()
 
     def complete(
@@ -397,10 +394,10 @@ class RunDirectory:
         trained_on: Sequence[str] | None,
         skipped: Sequence[str],
     ) -> None:
-        """Writes what a run lacks that was killed as it began.
+        """Writes the missing files of a run that was killed as it began.
 
-        Of an earlier version, and before its first checkpoint: later, nobody
-        knows what it was trained on.
+        Runs of an earlier version may lack them. After the first checkpoint
+        they cannot be written: the training images are unknown then.
         """
         has_images = trained_on is None or self.images_file.exists()
         is_whole = has_images and self.classes_file.exists()
@@ -419,13 +416,18 @@ class RunDirectory:
             record = {"trained_on": list(trained_on), "skipped": list(skipped)}
             files.write_json(self.images_file, record, ensure_ascii=False)
 
-    def record(self, own: settings.Settings) -> None:
+    def record(self, run_settings: settings.Settings) -> None:
         """Writes the settings of the run, in place of earlier ones.
 
-        With where the run is, to tell later what has moved with it.
+        They have the whole path of the run, by which later tools see that the
+        data have moved together with it.
         """
-        own = dataclasses.replace(own, run_dir=files.whole(own.run_dir))
-        files.write_atomically(self.settings_file, settings.to_flagfile(own))
+        run_settings = dataclasses.replace(
+            run_settings, run_dir=files.whole(run_settings.run_dir)
+        )
+        files.write_atomically(
+            self.settings_file, settings.to_flagfile(run_settings)
+        )
 
     def write_predictions(
         self,
@@ -440,10 +442,10 @@ class RunDirectory:
         Args:
           probabilities: [images, classes] float, or [draws, images, classes].
           labels: [images] integers.
-          ids: names of the images; None for their places.
+          ids: names of the images; None for their positions.
           class_names: in the order of the labels.
-          classes: class ids of the probabilities, the most probable first,
-            where these are not of all classes.
+          classes: class ids of the probabilities, the most probable first, if
+            the probabilities are of some classes alone.
         """
         write_arrays(
             self.predictions_file,
@@ -456,36 +458,36 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def replaced_evaluation(self) -> Iterator[RunDirectory]:
-        """Takes what an evaluation writes, in place of an earlier one.
+        """Replaces the files of an evaluation at the end of a block.
 
         Yields:
-          A hidden directory for the files of the evaluation. They come here at
-          the end of the block, evaluation.json last; if it fails, the earlier
-          ones stay.
+          A hidden directory for the new files. They are moved here at the end
+          of the block, evaluation.json last; if the block fails, the earlier
+          files stay.
         """
         whole = self.path / "evaluation"
         with (
             files.room_for(self.evaluation_file),
             leftovers.partial_directory(whole) as partial,
         ):
-            made = RunDirectory(partial)
-            yield made
+            new = RunDirectory(partial)
+            yield new
             self.remove_evaluation()
-            if made.projector.exists():
+            if new.projector.exists():
                 self.tensorboard.mkdir(parents=True, exist_ok=True)
-                made.projector.rename(self.projector)
-            for file in reversed(made._evaluation_files()):
+                new.projector.rename(self.projector)
+            for file in reversed(new._evaluation_files()):
                 if file.exists():
                     file.replace(self.path / file.name)
 
     def remove_evaluation(self) -> None:
-        """Removes what an evaluation has written here, if one has."""
+        """Removes the files of an evaluation, if there are any."""
         self.projector.rmtree(missing_ok=True)
         for file in (*self._evaluation_files(), self.report_file):
             file.unlink(missing_ok=True)
 
     def _evaluation_files(self) -> list[epath.Path]:
-        """Those of an evaluation, by the first of which it is there."""
+        """The files of an evaluation, evaluation.json first."""
         return [
             self.evaluation_file,
             self.predictions_file,
@@ -497,10 +499,10 @@ class RunDirectory:
 
     def check_classes(self, class_names: tuple[str, ...]) -> None:
         """Raises ValueError unless the data has the classes of the run."""
-        known = self.class_names()
-        if known != class_names:
-            changes = [f"-{n}" for n in known if n not in class_names]
-            changes += [f"+{n}" for n in class_names if n not in known]
+        names = self.class_names()
+        if names != class_names:
+            changes = [f"-{n}" for n in names if n not in class_names]
+            changes += [f"+{n}" for n in class_names if n not in names]
             raise exceptions.InvalidValue(
                 f"the classes of the data must be those of {self.path}, got "
                 f"{' '.join(changes[:10]) or 'another order'}"
@@ -508,46 +510,45 @@ class RunDirectory:
 
     def check_images(self, ids: Sequence[str] | None) -> None:
         """Raises ValueError unless the run was trained on these images."""
-        known, given = self._trained_on(), set(ids or ())
-        if known and known != given:
+        train_ids, names = self._trained_on(), set(ids or ())
+        if train_ids and train_ids != names:
             raise exceptions.InvalidValue(
                 f"--resume must find the training images of {self.path}, got "
-                f"{len(given - known)} others and {len(known - given)} "
-                f"missing: {_listed(known ^ given)}"
+                f"{len(names - train_ids)} others and {len(train_ids - names)} "
+                f"missing: {_listed(train_ids ^ names)}"
             )
 
     def check_trained_on(self, ids: Sequence[str]) -> None:
-        """Raises ValueError where data lack images that it was trained on.
+        """Raises ValueError for data without images that it was trained on.
 
-        They are other data then, under the name or in the place of the run's.
+        They are other data then, under the name or the path of the run's data.
         """
-        known = self._trained_on()
-        # They may lie in a train folder by now.
-        missing = known - set(ids) - {x.partition("/")[2] for x in ids}
+        trained = self._trained_on()
+        # Images may have moved into a train folder.
+        missing = trained - set(ids) - {i.partition("/")[2] for i in ids}
         if missing:
             raise exceptions.InvalidValue(
                 f"the data must have the training images of {self.path}, got "
-                f"none of {len(missing)} of {len(known)}: {_listed(missing)}"
+                f"none of {len(missing)} of {len(trained)}: {_listed(missing)}"
             )
 
     def check_unseen(self, ids: Sequence[str] | None) -> None:
         """Raises ValueError for test images that the run was trained on.
 
-        `ids` are of its data folder; None where the split is the publisher's.
+        `ids` are of its data folder; None for a split of the publisher.
         """
         if ids is None:
             return
-        known = self._trained_on()
-        # One that lies in a test folder by now may have been trained on
-        # before there was any.
-        seen = {x for x in ids if {x, x.partition("/")[2]} & known}
+        train_ids = self._trained_on()
+        # An image may have moved into a test folder after the training.
+        seen = {i for i in ids if {i, i.partition("/")[2]} & train_ids}
         if seen:
             raise exceptions.InvalidValue(
                 f"the test images must be none that {self.path} was trained "
                 f"on, got {len(seen)} of {len(ids)}: {_listed(seen)}"
             )
         has_folder = ids[0].startswith(("test/", "val/"))
-        if not known and not has_folder:
+        if not train_ids and not has_folder:
             raise exceptions.InvalidValue(
                 f"{self.path} must have an {self.images_file.name}: it was "
                 "trained on a split that depended on all files of the folder, "
@@ -555,71 +556,74 @@ class RunDirectory:
             )
 
     def _trained_on(self) -> set[str]:
-        """The names of the training images; none where they have no names."""
+        """The names of the training images; empty for images without names."""
         record = files.read_json(self.images_file, {})
         return set(record.get("trained_on", ()))
 
     def check_same(
-        self, own: settings.Settings, recorded: settings.Settings
+        self, run_settings: settings.Settings, recorded: settings.Settings
     ) -> None:
-        """Raises ValueError unless the run here, as recorded, has these.
+        """Raises ValueError unless the recorded settings equal these.
 
-        Those that do not change its result may differ, and some may grow; see
-        `resumable` and `grows` of `settings.setting`.
+        Settings that do not change the result may differ, and some may grow;
+        see `resumable` and `grows` of `settings.setting`.
         """
-        moved = moved_data(vars(recorded), own.run_dir)
-        other = settings.changes(dataclasses.replace(recorded, **moved), own)
-        if other:
+        moved = moved_data(vars(recorded), run_settings.run_dir)
+        differences = settings.changes(
+            dataclasses.replace(recorded, **moved), run_settings
+        )
+        if differences:
             raise exceptions.InvalidValue(
                 f"--resume must come with the settings of {self.path}, got "
-                f"{', '.join(other)}; --flagfile={self.settings_file} "
+                f"{', '.join(differences)}; --flagfile={self.settings_file} "
                 "repeats them"
             )
 
 
-SWEEP_FOLDERS = ("cells", "runs")
-# What no stage may be called: the folders of a run, and of a sweep around runs.
-_OF_RUN = (x for x in vars(RunDirectory("run")).values() if not x.suffix)
-TAKEN_NAMES = tuple(
-    sorted(
-        {*SWEEP_FOLDERS, *(x.name for x in _OF_RUN if x.parent.name == "run")}
-    )
-)
+SWEEP_FOLDERS = ("cells", "logs")
+# Folders of a run, and of a sweep around runs: no stage may have their names.
+_FOLDERS = {
+    path.name
+    for path in vars(RunDirectory("run")).values()
+    if path.parent.name == "run" and not path.suffix
+}
+TAKEN_NAMES = tuple(sorted({*SWEEP_FOLDERS, *_FOLDERS}))
 
 
 def command(tool: str, **flags: object) -> str:
     """The command line of a tool with these flags."""
-    given = (f"--{k}={shlex.quote(str(v))}" for k, v in flags.items())
-    return f"python tools/{tool}.py {' '.join(given)}"
+    flag_texts = (f"--{k}={shlex.quote(str(v))}" for k, v in flags.items())
+    return f"python tools/{tool}.py {' '.join(flag_texts)}"
 
 
 def moved_data(
     recorded: Mapping[str, object], run_dir: epath.PathLike
 ) -> dict[str, str]:
-    """Paths of the data of a run, where they have moved together with it.
+    """New paths of the data of a run that have moved together with it.
 
-    That is where nothing is at a recorded local path, and something is at the
-    same place as seen from the run.
+    Data have moved if a recorded local path does not exist, and the same path
+    relative to the run does.
 
     Args:
-      recorded: settings by name, among them the run_dir of that time.
-      run_dir: where the run is by now.
+      recorded: settings by name, among them the run_dir of the recording.
+      run_dir: the present run directory.
 
     Returns:
-      New paths by the names of their settings; none where the run has not
-      moved, or has not recorded where it was, as earlier versions.
+      New paths by the names of their settings; {} if the run has not moved, or
+      an earlier version has not recorded its path.
     """
-    before, now = str(recorded.get("run_dir", "")), files.whole(str(run_dir))
-    if not (os.path.isabs(before) and os.path.isabs(now)):
+    old_dir = str(recorded.get("run_dir", ""))
+    new_dir = files.whole(str(run_dir))
+    if not (os.path.isabs(old_dir) and os.path.isabs(new_dir)):
         return {}
-    found = {}
+    moved = {}
     for name in _DATA:
         path = str(recorded.get(name) or "")
         if os.path.isabs(path) and not os.path.lexists(path):
-            place = os.path.join(now, os.path.relpath(path, before))
-            if os.path.exists(place):
-                found[name] = os.path.normpath(place)
-    return found
+            moved_path = os.path.join(new_dir, os.path.relpath(path, old_dir))
+            if os.path.exists(moved_path):
+                moved[name] = os.path.normpath(moved_path)
+    return moved
 
 
 def path_of(checkpoints: epath.Path, step: int) -> epath.Path:
@@ -629,8 +633,8 @@ def path_of(checkpoints: epath.Path, step: int) -> epath.Path:
 
 def steps_in(checkpoints: epath.Path) -> list[int]:
     """The steps that have a checkpoint, rising."""
-    there = files.children(checkpoints, f"{_CHECKPOINT}*")
-    names = (path.name for path in there)
+    checkpoint_paths = files.children(checkpoints, f"{_CHECKPOINT}*")
+    names = (path.name for path in checkpoint_paths)
     steps = (name.removeprefix(_CHECKPOINT) for name in names)
     return sorted(int(step) for step in steps if step.isdigit())
 
@@ -638,15 +642,15 @@ def steps_in(checkpoints: epath.Path) -> list[int]:
 def read_metrics(
     path: epath.Path, leave_out: bool = False
 ) -> list[dict[str, float | None]]:
-    """The epochs of a metrics.jsonl, in order; none where there is no file.
+    """The epochs of a metrics.jsonl, in order; [] for no such file.
 
-    Per epoch its number, `epoch`, and its figures by name; None for one that
-    was not finite. A last line without its end, whose process was killed while
-    it wrote, is left out.
+    Each has its number, `epoch`, and its figures by name, None for a figure
+    that was not finite. A last line without its end, of a process that was
+    killed, is left out.
 
     Args:
       path: of the file.
-      leave_out: leave out other lines that are damaged too.
+      leave_out: leave other damaged lines out too.
 
     Raises:
       ValueError: a line is damaged; it is named.
@@ -654,7 +658,7 @@ def read_metrics(
     if not path.exists():
         return []
     epochs = []
-    # Bytes: a line that is damaged may be no text at all.
+    # Bytes: a damaged line may be no text at all.
     for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
         try:
             figures = json.loads(line)
@@ -675,7 +679,7 @@ def read_metrics(
 
 
 def read_arrays(path: epath.Path) -> dict[str, np.ndarray]:
-    """The arrays of an .npz file by name; {} where there is none."""
+    """The arrays of an .npz file by name; {} for no such file."""
     if not path.exists():
         return {}
     with (
@@ -693,5 +697,5 @@ def write_arrays(path: epath.Path, **arrays: np.ndarray) -> None:
 
 
 def _listed(names: set[str]) -> str:
-    shown = ", ".join(sorted(names)[:_SHOWN_NAMES])
-    return shown + (", ..." if len(names) > _SHOWN_NAMES else "")
+    text = ", ".join(sorted(names)[:_MAX_NAMES])
+    return text + (", ..." if len(names) > _MAX_NAMES else "")

@@ -1,7 +1,7 @@
-"""Every score of evaluation.json: its names, its meaning, which way is better.
+"""The scores of evaluation.json: names, meanings, and the better direction.
 
-One table for the text that tools print, the page of a report and the ranking
-of a sweep; TensorFlow is not needed to read it.
+The text that tools print, the page of a report and the ranking of a sweep read
+this table, which needs no TensorFlow.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ class Score:
     """A number of evaluation.json.
 
     Attributes:
-      path: where it stands there, keys with dots between.
-      title: what a page calls it.
+      path: of the score in evaluation.json, keys with dots between.
+      title: name on a page.
       meaning: half a sentence for a newcomer; "" where the title says it.
-      of: the classifier in a table of text, before `short`; "" for none.
-      short: what a table of text calls it.
+      classifier: in a table of text, before `short`; "" for none.
+      short: name in a table of text.
       better: "higher" or "lower"; None where neither is better by itself.
       unit: "share" is in [0, 1], "percent" in percent, "number" has no unit.
-      tables: which of the tables have it beside the page of a report, which
-        has all: "text", what tools print; "space", of the representations,
-        and "corruptions", of that page; and the model card of a run whose
-        examples have "one" or "several" labels, or classes "unseen" in
-        training.
+      tables: names of the tables that have it, beside the page of a report,
+        which has all scores: "text" is printed by tools; "space", of the
+        representations, and "corruptions" are parts of the page; "one",
+        "several" and "unseen" are model cards of runs with one label per
+        example, with several, or with classes unseen in training.
     """
 
     path: str
     title: str
     meaning: str
-    of: str
+    classifier: str
     short: str
     better: str | None
     unit: str
@@ -41,12 +41,12 @@ class Score:
 
     @property
     def label(self) -> str:
-        """What a table of text calls it where there are other classifiers."""
-        return f"{self.of} {self.short}".strip()
+        """Classifier and short name, for a table of several classifiers."""
+        return f"{self.classifier} {self.short}".strip()
 
 
-# By keys of a path: `short`, `better` and `unit`, the same for any classifier
-# and any examples. Tables have the measures of a classifier in this order.
+# `short`, `better` and `unit` of a measure, by the keys at the end of a path.
+# Tables have the measures of a classifier in this order.
 _MEASURES = {
     "map": ("mAP", "higher", "share"),
     "map_11_point": ("mAP, 11 points", "higher", "share"),
@@ -78,20 +78,22 @@ _MEASURES = {
     "mean_ece": ("mean ECE, corrupted", "lower", "number"),
     "mce": ("mCE (%)", "lower", "percent"),
     "relative_mce": ("relative mCE (%)", "lower", "percent"),
-    # Either alone is at its best where the encoder learned nothing: everything
+    # An encoder that learned nothing can have the best of either: all examples
     # at one point, or spread regardless of class.
     "alignment": ("alignment", None, "number"),
     "uniformity": ("uniformity", None, "number"),
 }
-# What a path begins with, in the order of tables.
+# First keys of paths, in the order of tables.
 _PARTS = (
     *("validation", "linear", "pretrained", "knn", "prototype"),
     *("knn_among_test", "retrieval", "corruptions", "representations"),
 )
+# The part of evaluation.json with the measures of users.
+USER_MEASURES = "measures"
 
 
 def value_at(results: object, path: str) -> float | None:
-    """The number at a path of keys with dots between, None where none is."""
+    """The number at a path of keys with dots between, or None."""
     for key in path.split("."):
         results = results.get(key) if isinstance(results, Mapping) else None
     return results if isinstance(results, int | float) else None
@@ -117,32 +119,43 @@ def table(name: str, recalls: Iterable[int] = (1,)) -> list[Score]:
 
 
 def _rank(score: Score) -> tuple[int, int]:
-    """Where a score stands in a table; what is not in _PARTS comes last."""
+    """The rank of a score in a table; parts that are not in _PARTS are last."""
     order = [*_PARTS, score.path.partition(".")[0]]
     measures = [*_MEASURES, _measure(score.path)]
     return order.index(order[-1]), measures.index(measures[-1])
 
 
+def user_scores(results: Iterable[Mapping[str, object]]) -> list[Score]:
+    """The scores of the measures of users in some evaluations."""
+    names = (
+        name for result in results for name in result.get(USER_MEASURES, ())
+    )
+    return [find(f"{USER_MEASURES}.{name}") for name in dict.fromkeys(names)]
+
+
 def find(path: str) -> Score:
     """The score at a path of evaluation.json, keys with dots between.
 
-    The table lacks some, such as the ECE at one severity. Their names are the
-    words of the path, the rest is that of scores of the same measure: any
-    ECE is better lower. Where there is none, neither is better.
+    The table lacks some scores, such as the ECE at one severity. Their names
+    are the words of the path, and other fields are those of the measure: any
+    ECE is better lower. Neither is better if the measure has no row. A measure
+    of a user is a number with its own name.
     """
     start, _, key = path.rpartition(".")
     if start == "retrieval.recall_at":
         return recall_at(int(key))
+    if start == USER_MEASURES:
+        return Score(path, key, "", "", key, None, "number")
     for score in SCORES:
         if score.path == path:
             return score
-    where = start.replace(".", " ").replace("_", " ").replace("knn", "k-NN")
-    unnamed = _score(path, "", of=where)
-    return dataclasses.replace(unnamed, title=unnamed.label)
+    words = start.replace(".", " ").replace("_", " ").replace("knn", "k-NN")
+    score = _score(path, "", classifier=words)
+    return dataclasses.replace(score, title=score.label)
 
 
 def _measure(path: str) -> str | None:
-    """The measure in a path; None where there is none."""
+    """The key of a path's measure in _MEASURES, or None."""
     return next((key for key in _MEASURES if f".{key}." in f".{path}."), None)
 
 
@@ -150,32 +163,34 @@ def _score(
     path: str,
     title: str,
     meaning: str = "",
-    of: str = "",
+    classifier: str = "",
     tables: str = "text",
 ) -> Score:
-    """A score with what its path says."""
+    """A score whose other fields are those of the measure in its path."""
     short = path.rpartition(".")[2].replace("_", " ")
     traits = _MEASURES.get(_measure(path), (short, None, "share"))
-    return Score(path, title, meaning, of, *traits, tuple(tables.split()))
+    names = tuple(tables.split())
+    return Score(path, title, meaning, classifier, *traits, names)
 
 
 def _both(
     path: str, title: str, meaning: str, tables: str = "linear"
 ) -> tuple[Score, Score]:
-    """A score of the linear classifier, and that of stage 1's classifier.
+    """The scores of the linear classifier and of stage 1's classifier.
 
-    Of `tables`, "linear" and "pretrained" mean the text with that one alone.
+    In `tables`, "linear" and "pretrained" are the table "text" of that
+    classifier alone.
     """
-    of = "linear" if path.startswith("{}") else ""
-    alone, together = path.format("linear"), path.format("pretrained")
-    of_stage_1 = f"{title}, trained together", meaning, "stage 1"
+    name = "linear" if path.startswith("{}") else ""
+    linear, pretrained = path.format("linear"), path.format("pretrained")
+    stage_1 = f"{title}, trained together", meaning, "stage 1"
     return (
-        _score(alone, title, meaning, of, tables.replace("linear", "text")),
-        _score(together, *of_stage_1, tables.replace("pretrained", "text")),
+        _score(linear, title, meaning, name, tables.replace("linear", "text")),
+        _score(pretrained, *stage_1, tables.replace("pretrained", "text")),
     )
 
 
-# Those that a reader looks for first.
+# The scores that a reader looks for first.
 KEY_SCORES = (
     *_both(
         "{}.top_1",
@@ -244,17 +259,17 @@ SCORES = (
         "share whose right class is among the five most probable",
         "linear one",
     ),
-    _score("knn.top_5", "k-NN, top-5", of="k-NN", tables=""),
+    _score("knn.top_5", "k-NN, top-5", classifier="k-NN", tables=""),
     _score(
         "knn_among_test.majority_top_1",
         "k-NN among the test examples, by majority",
-        of="k-NN among test",
+        classifier="k-NN among test",
         tables="",
     ),
     _score(
         "knn.map",
         "k-NN, mean average precision",
-        of="k-NN",
+        classifier="k-NN",
         tables="text several",
     ),
     *_both(
@@ -353,7 +368,7 @@ SCORES = (
         "Average precision",
         "of the rarer one of two classes, by the ranking of its probability",
     ),
-    _score("knn.ece", "k-NN ECE", of="k-NN", tables=""),
+    _score("knn.ece", "k-NN ECE", classifier="k-NN", tables=""),
     *_both(
         "corruptions.{}.relative_mce",
         "Relative mCE",
@@ -387,19 +402,20 @@ SCORES = (
 )
 
 
-def as_linear(results: Mapping[str, object]) -> dict[str, object]:
-    """What tools/finetune.py measured, with its classifier as a linear one.
+def linear_results(results: Mapping[str, object]) -> dict[str, object]:
+    """The results of a run of tools/finetune.py, with "linear" as classifier.
 
-    The classifier of such a run is fitted to the representations of the network
-    that was chosen. In evaluation.json it has the name of those that train
-    together with an encoder, and beside a linear stage keeps that name.
+    The classifier of such a run is a linear one, fitted to the representations
+    of the chosen network. evaluation.json calls it "pretrained", as classifiers
+    that train together with an encoder. Beside a linear stage it keeps that
+    name.
     """
     if "linear" in results:
         return dict(results)
     parts = dict(results)
     if "corruptions" in parts:
-        parts["corruptions"] = as_linear(parts["corruptions"])
-    return {"linear" if x == "pretrained" else x: parts[x] for x in parts}
+        parts["corruptions"] = linear_results(parts["corruptions"])
+    return {"linear" if k == "pretrained" else k: v for k, v in parts.items()}
 
 
 def interval(share: float, count: int) -> tuple[float, float]:

@@ -33,14 +33,14 @@ from typing import NamedTuple, TypeVar
 from absl import flags
 from etils import epath
 
-from supcon_tf import exceptions, files, flagfiles, removed_flags
+from supcon_tf import exceptions, files, flagfiles, removed_flags, trust
 
 # Flags defined here belong to the tool that runs, and show in its --help.
 flags.disclaim_key_flags()
 
 
 class _Kind(NamedTuple):
-    """What a type of settings is in Python, as a text and as a flag."""
+    """A type of settings: in Python, as a text and as a flag."""
 
     accepted: type | tuple[type, ...]  # of a value, or of a tuple's items
     read: Callable[[str], object]  # raises ValueError or KeyError
@@ -60,7 +60,7 @@ class _Kind(NamedTuple):
 
 
 _BOOLS = {"true": True, "false": False}
-_KINDS = {  # of T; those of `T | None` and `tuple[T, ...]` follow
+_KINDS = {  # of T; `T | None` and `tuple[T, ...]` follow below
     bool: _Kind(bool, lambda text: _BOOLS[text.lower()], flags.DEFINE_boolean),
     int: _Kind(int, int, flags.DEFINE_integer),
     float: _Kind((float, int), float, flags.DEFINE_float),
@@ -103,27 +103,27 @@ def setting(
     """A field with the rules for its value.
 
     Args:
-      default: the value where nothing is given.
-      help: text of `--help`, where it is not the string below the field.
-      choices: the values that exist, of a tuple those of its items.
+      default: the value without a flag.
+      help: text of `--help`, in place of the string below the field.
+      choices: the allowed values, or those of a tuple's items;
+        `trust.FUNCTION` stands for any function of a module.
       above: exclusive lower bound.
       at_least: inclusive lower bound.
       at_most: inclusive upper bound.
       must: another rule, as the end of its error's text, {} standing for the
         value, and whether it holds; ("be 1 or 2, got {}", lambda n: 0 < n < 3).
-      used_by: names of other settings, and the values of each under which this
-        one is used; elsewhere it must have its default.
-      recorded: part of the run, so part of its flagfile.
-      resumable: may change where a run is resumed.
-      grows: may be larger where a run is resumed.
+      used_by: names of other settings, and the values of each that use this
+        setting; under other values it must have its default.
+      recorded: whether the run records it in its flagfile.
+      resumable: whether it may change in a resumed run.
+      grows: whether it may be larger in a resumed run.
       adaptive: None leaves the value to the run, which resolves it by its data
-        and keeps it where it is resumed.
-      decided: adaptive, and the data alone decide: recorded, and in no --help.
-      repeated: each item of a tuple of strings has a flag of its own, and may
-        hold commas.
-      common: one that people set, so in the short `--help`.
-      path: of a file or folder, or several; a ~ at its beginning is expanded.
-        A field that a class has again stays one.
+        and keeps it when it is resumed.
+      decided: whether the data alone decide it: recorded, and in no --help.
+      repeated: each item of a tuple of strings has a flag, and may have commas.
+      common: whether the short `--help` has it.
+      path: whether it is a path, or several; a ~ at its beginning is expanded.
+        A field that a class declares again stays a path.
     """
     metadata = dict(locals())  # the arguments
     return dataclasses.field(default=metadata.pop("default"), metadata=metadata)
@@ -132,7 +132,7 @@ def setting(
 def with_default(
     base: type, name: str, default: object = dataclasses.MISSING
 ) -> dataclasses.Field:
-    """The field of another class, with its default or another one."""
+    """The field of another class, with its default or the given one."""
     field = base.__dataclass_fields__[name]
     if default is dataclasses.MISSING:
         return field
@@ -140,10 +140,10 @@ def with_default(
 
 
 class _Declared:
-    """Completes what a class declares before `dataclass` collects it."""
+    """Completes the fields of a class before `dataclass` collects them."""
 
     def __init_subclass__(cls) -> None:
-        of_bases = {
+        inherited = {
             field.name: field.metadata
             for base in reversed(cls.__mro__)
             if dataclasses.is_dataclass(base)
@@ -158,9 +158,11 @@ class _Declared:
             metadata = field.metadata
             if not metadata["help"]:
                 text = _help_texts(cls.__module__).get((cls.__name__, name))
-                metadata = metadata | {"help": text} if text else of_bases[name]
+                metadata = (
+                    metadata | {"help": text} if text else inherited[name]
+                )
             metadata = metadata | {"kind": _KINDS[hint]}
-            if of_bases.get(name, metadata)["path"]:
+            if inherited.get(name, metadata)["path"]:
                 metadata = metadata | {"path": True}
             field = dataclasses.field(default=field.default, metadata=metadata)
             setattr(cls, name, field)
@@ -209,7 +211,7 @@ class Settings(_Declared):
         for field in dataclasses.fields(self):
             for name, values in (field.metadata["used_by"] or {}).items():
                 value = getattr(self, name, None)  # a tool may not have it
-                if value not in (None, *values):
+                if value is not None and trust.choice(value) not in values:
                     only = f"only {', '.join(values)} can use it"
                     where = f"with --{name}={value}: {only}"
                     self._check_left_out(where, field.name)
@@ -249,11 +251,11 @@ def _broken_rules(field: dataclasses.Field, value: object) -> Iterator[str]:
         yield f"be {field.type}, got {value!r}"
     if value is None:
         return
-    # TensorFlow takes no other path, and a flagfile has a line for each.
+    # TensorFlow's paths are UTF-8, and a flagfile has a line for each setting.
     if rules["path"] and isinstance(value, str) and not _is_plain(value):
         yield f"be UTF-8 without line breaks, got {value!r}{_other_locale()}"
     for item in _items(value):
-        if rules["choices"] and item not in rules["choices"]:
+        if rules["choices"] and trust.choice(item) not in rules["choices"]:
             yield f"be one of {', '.join(rules['choices'])}, got {item!r}"
     for bound in ("above", "at_least", "at_most"):
         limit, relation = rules[bound], f"be {bound.replace('_', ' ')}"
@@ -266,7 +268,7 @@ def _broken_rules(field: dataclasses.Field, value: object) -> Iterator[str]:
 
 
 def _other_locale() -> str:
-    """What to do where Python takes arguments for other text than UTF-8."""
+    """The remedy for a locale of other text than UTF-8; "" if it is UTF-8."""
     encoding = sys.getfilesystemencoding()
     if encoding == "utf-8":
         return ""
@@ -274,16 +276,25 @@ def _other_locale() -> str:
 
 
 def _is_plain(path: str) -> bool:
-    """Whether it is UTF-8 without line breaks; Python keeps other bytes so."""
+    """Whether it is UTF-8 without line breaks; surrogates are other bytes."""
     return not re.search("[\ud800-\udfff\r\n]", path)
 
 
 def _items(value: object) -> tuple[object, ...]:
-    """Those of a tuple, or the value itself."""
+    """The items of a tuple, or the value itself."""
     return value if isinstance(value, tuple) else (value,)
 
 
 SettingsType = TypeVar("SettingsType", bound=Settings)
+
+
+class _ChoiceParser(flags.EnumParser):
+    """Takes a function of a module too if it is among the choices."""
+
+    def parse(self, argument: str) -> str:
+        """The value; raises ValueError for one that is no choice."""
+        super().parse(trust.choice(argument))
+        return argument
 
 
 def define_flags(
@@ -301,7 +312,7 @@ def define_flags(
             if field.metadata["repeated"]:
                 define = flags.DEFINE_multi_string
         elif choices:
-            define = functools.partial(flags.DEFINE_enum, enum_values=choices)
+            define = functools.partial(flags.DEFINE, _ChoiceParser(choices))
         help_text = field.metadata["help"]
         define(field.name, default, help=help_text, flag_values=values)
     removed_flags.define(values)
@@ -310,9 +321,9 @@ def define_flags(
 def from_flags(
     settings_class: type[SettingsType],
     values: flags.FlagValues = flags.FLAGS,
-    **given: object,
+    **overrides: object,
 ) -> SettingsType:
-    """Builds the settings from parsed flags, but for those that are given.
+    """Builds the settings from parsed flags and `overrides`.
 
     Raises:
       ValueError: a value breaks its rule.
@@ -329,19 +340,24 @@ def from_flags(
                     f"got {','.join(value)}"
                 ) from None
         arguments[field.name] = value
-    return settings_class(**arguments | given)
+    return settings_class(**arguments | overrides)
 
 
 def to_flagfile(settings: Settings) -> str:
     """The settings as a text for `--flagfile`, a flag per line."""
-    lines = [flagfiles.HEAD]
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        if value is None or not field.metadata["recorded"]:
-            continue
-        parts = value if field.metadata["repeated"] else (value,)
-        lines.extend(f"--{field.name}={to_text(part)}" for part in parts)
-    return "\n".join([*lines, flagfiles.END]) + "\n"
+    lines = [flagfiles.HEAD, *to_flags(settings), flagfiles.END]
+    return "\n".join(lines) + "\n"
+
+
+def to_flags(settings: Settings) -> list[str]:
+    """The settings as flags of a command; those that are not recorded apart."""
+    return [
+        f"--{field.name}={to_text(part)}"
+        for field in dataclasses.fields(settings)
+        if (value := getattr(settings, field.name)) is not None
+        and field.metadata["recorded"]
+        for part in (value if field.metadata["repeated"] else (value,))
+    ]
 
 
 def from_flagfile(
@@ -356,8 +372,8 @@ def from_flagfile(
       settings_class: a dataclass of settings.
       path: of the file, local or gs://.
       *extra: flags, as on a command line.
-      recorded: whether the file is one of a run, as `to_flagfile` writes it:
-        see `flagfiles.read_recorded`. Another may include more by --flagfile.
+      recorded: whether it is the file of a run, as `to_flagfile` writes it: see
+        `flagfiles.read_recorded`. Other files may include more by --flagfile.
 
     Raises:
       ValueError: a line is no flag, a flag does not exist or its value breaks
@@ -380,24 +396,23 @@ def _parse(
 ) -> flags.FlagValues:
     """The values of flags; raises ValueError that names file and line."""
 
-    def parsed(*arguments: str) -> flags.FlagValues:
+    def parse_flags(*arguments: str) -> flags.FlagValues:
         values = flags.FlagValues()
         define_flags(settings_class, values)
         values(["settings", *arguments])
         return values
 
-    # Without the blanks before a flag, as absl reads a --flagfile; which itself
-    # cannot read gs:// paths.
-    given = {place: line.lstrip() for place, line in lines.items()}
+    # absl strips blanks before a flag in a --flagfile, but cannot read gs://.
+    flag_lines = {location: line.lstrip() for location, line in lines.items()}
     try:
-        return parsed(*given.values(), *extra)
+        return parse_flags(*flag_lines.values(), *extra)
     except flags.Error as error:
         reason = error
-    for place, line in given.items():
+    for location, line in flag_lines.items():
         try:
-            parsed(line)
+            parse_flags(line)
         except flags.Error as error:
-            raise exceptions.InvalidValue(f"{place}: {error}") from error
+            raise exceptions.InvalidValue(f"{location}: {error}") from error
     raise exceptions.InvalidValue(f"{path}: {reason}") from reason
 
 
@@ -410,7 +425,7 @@ def shown_fields(
 
 
 def to_text(value: object) -> str:
-    """A value as it stands after `--name=`."""
+    """A value as the text after `--name=`."""
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, tuple):
@@ -421,9 +436,9 @@ def to_text(value: object) -> str:
 
 
 def to_texts(settings: Settings) -> dict[str, str]:
-    """The settings that make a result what it is, as texts by their name.
+    """The settings that a result depends on, as texts by their name.
 
-    Without those that are None, or that `changes` leaves out.
+    Settings that are None, or that `changes` ignores, are left out.
     """
     return {
         field.name: to_text(value)
@@ -437,8 +452,8 @@ def to_texts(settings: Settings) -> dict[str, str]:
 def changes(before: Settings, after: Settings) -> list[str]:
     """Differences that make another run, each as "--flag=now (was before)".
 
-    What only one command means, or may differ where a run goes on, is left
-    out: `recorded`, `resumable` and `grows` of `setting`.
+    Settings of one command alone, or that a resumed run may change, are
+    ignored: see `recorded`, `resumable` and `grows` of `setting`.
     """
     texts = []
     for field in dataclasses.fields(after):
@@ -459,7 +474,7 @@ def shared_fields(
 
 
 def adopt(settings: SettingsType, before: Settings) -> SettingsType:
-    """The settings of a command, resolved as the run that it goes on with."""
+    """The settings of a command, with the adaptive values of a resumed run."""
     resolved = {
         field.name: getattr(before, field.name)
         for field in dataclasses.fields(settings)

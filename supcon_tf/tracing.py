@@ -1,8 +1,8 @@
-"""What AutoGraph rewrites: the functions of users, and none of ours.
+"""Rules for AutoGraph: it rewrites functions of users, and none of ours.
 
-AutoGraph makes `if`, `for` and `while` on tensors work in a graph. Here they
-are `tf.cond` and loops of TensorFlow already, and to rewrite every function
-that a first step meets took twice as long as to trace it.
+AutoGraph makes `if`, `for` and `while` on tensors work in a graph. Our
+functions have `tf.cond` and TensorFlow's loops already, and to rewrite every
+function of a first step would take twice as long as to trace it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,6 @@ config.CONVERSION_RULES = (
 
 
 def rewritten(function: Callable) -> Callable:
-    """A function of a user, to be called by ours: layers and losses are so."""
+    """A user's function, rewritten by AutoGraph, for calls from our code."""
     autograph = tf.__internal__.autograph
     return autograph.tf_convert(function, autograph.control_status_ctx())

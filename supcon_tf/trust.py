@@ -1,8 +1,12 @@
-"""What of a file may run as code: a module that the user names, nothing else.
+"""Trust in code of files: only modules that the user names are imported.
+
+A user's own network, data set, policy, loss or measure is a function of a
+module, "package.module:function", in the flags of `FLAGS`. docs/guides/
+your_own.md says what each function takes and returns.
 
 Run directories and data come from anybody. A module that a run names is
-imported only where the command, or the call, names it too, and never from
-inside of a run directory; one that data name, only from what is installed.
+imported only if the command, or the call, names it too, and never from inside
+of a run directory; a module that data name, only from installed packages.
 Importing this module does not import TensorFlow.
 """
 
@@ -12,125 +16,200 @@ import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
+import inspect
 import os
 import pathlib
 import site
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from supcon_tf import exceptions, flagfiles
 
-# What names a network of a library, and no module.
-_NETWORKS = "keras:", "keras_hub:"
-# What makes a folder a run directory, or a stage of one.
+# Stands for every function of a module among the choices of a flag.
+FUNCTION = "package.module:function"
+# The flags that take such a function, and the arguments of each function.
+FLAGS = {
+    "architecture": (),
+    "dataset": ("split", "data_dir"),
+    "augmentation": ("images", "seeds"),
+    "objective": ("settings",),
+    "measures": ("representations", "labels"),
+}
+# The flags whose functions later tools need too.
+_NEEDED_LATER = "architecture", "dataset"
+# Prefixes of networks and data sets of libraries, which are no modules.
+_LIBRARIES = "keras:", "keras_hub:", "tfds:"
+# A folder with this file is a run directory, or a stage of one.
 _RECORD = "settings.flags"
 
 
-def names_module(architecture: str) -> bool:
-    """Whether an architecture is a function of a module, which is code.
+def names_module(value: str) -> bool:
+    """Whether the value of a flag is a function of a module, which is code.
 
     Example:
       >>> from supcon_tf import trust
       >>> [trust.names_module(x) for x in ("vgg8", "keras:VGG16", "mine:net")]
       [False, False, True]
     """
-    return ":" in architecture and not architecture.startswith(_NETWORKS)
+    return ":" in value and not value.startswith(_LIBRARIES)
 
 
-def given(architecture: str) -> str | None:
-    """What a command that names an architecture gives to those that follow.
+def choice(value: str) -> str:
+    """The value among the choices of a flag, `FUNCTION` for a function.
 
     Example:
       >>> from supcon_tf import trust
-      >>> trust.given("vgg8"), trust.given("mine:net")
-      (None, 'mine:net')
+      >>> trust.choice("supcon"), trust.choice("mine:loss+ce")
+      ('supcon', 'package.module:function+ce')
     """
-    return architecture if names_module(architecture) else None
+    name, plus, second = value.partition("+")
+    return FUNCTION + plus + second if names_module(name) else value
+
+
+def functions(values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Flag and value of every function of a module among settings.
+
+    Args:
+      values: settings by flag, their values or texts.
+
+    Example:
+      >>> from supcon_tf import trust
+      >>> list(trust.functions({"dataset": "mine:load", "objective": "ce"}))
+      [('dataset', 'mine:load')]
+    """
+    for flag in FLAGS:
+        value = values.get(flag) or ""
+        names = value.split(",") if isinstance(value, str) else value
+        yield from ((flag, name) for name in names if names_module(name))
+
+
+def repeated(values: Mapping[str, object]) -> dict[str, str]:
+    """The functions of a run that every later command must name again.
+
+    Example:
+      >>> from supcon_tf import trust
+      >>> trust.repeated({"architecture": "mine:net", "dataset": "digits"})
+      {'architecture': 'mine:net'}
+    """
+    return {
+        flag: name for flag, name in functions(values) if flag in _NEEDED_LATER
+    }
 
 
 def check_named(
-    recorded: str, given: str | None, run_dir: str | os.PathLike[str]
+    recorded: str,
+    user_value: str | None,
+    run_dir: str | os.PathLike[str],
+    flag: str = "architecture",
 ) -> None:
-    """Raises unless a module that a run names is named by its user too.
+    """Raises unless the user repeats the module that a run has recorded.
 
     Args:
-      recorded: the architecture of the run.
-      given: that of the command, or of the call; None for none.
+      recorded: the value of the flag in the run.
+      user_value: the value of the command, or of the call; None for none.
       run_dir: of the run.
+      flag: name of the flag.
 
     Raises:
-      ValueError: it is a module that is not given; or another one is.
+      ValueError: `recorded` is a module and `user_value` is None, or the two
+        differ.
     """
     exceptions.require(
-        given in (None, recorded),
-        f"`architecture` must be left out, or be that of {run_dir}, {recorded}",
-        given,
+        user_value in (None, recorded),
+        f"`{flag}` must be left out, or be that of {run_dir}, {recorded}",
+        user_value,
     )
     exceptions.require(
-        given is not None or not names_module(recorded),
-        f"`architecture` must name {recorded} again, which {run_dir} has "
+        user_value is not None or not names_module(recorded),
+        f"`{flag}` must name {recorded} again, which {run_dir} has "
         "recorded: importing it runs its code; read the module first if the "
         "run is not your own",
-        given,
+        user_value,
     )
 
 
-def check_command(architecture: str | None, arguments: Sequence[str]) -> None:
-    """Raises unless a command names its module itself, or by a file of its own.
+def check_command(
+    values: Mapping[str, object], arguments: Sequence[str]
+) -> None:
+    """Raises unless a command names its modules itself, or by its own files.
 
-    A flagfile that lies in a run directory is none: it is what the run has
-    recorded.
+    A flagfile in a run directory does not count: it is a record of the run.
 
     Args:
-      architecture: of the command, flagfiles read.
-      arguments: of the command, as they were given.
+      values: settings of the command with its flagfiles, by flag.
+      arguments: of the command line.
 
     Raises:
-      ValueError: only a flagfile of a run directory names the module.
+      ValueError: only a flagfile of a run directory names a module.
     """
-    if not names_module(architecture or ""):
-        return
-    if architecture in flagfiles.values("architecture", arguments):
-        return
-    for path in recorded_flagfiles(arguments):
-        check_named(architecture, None, run_directory_of(path))
+    for flag, name in functions(values):
+        names = ",".join(flagfiles.values(flag, arguments)).split(",")
+        for path in recorded_flagfiles(arguments):
+            if name not in names:
+                check_named(name, None, run_directory_of(path), flag)
 
 
 def recorded_flagfiles(arguments: Sequence[str]) -> Iterator[str]:
-    """The flagfiles of a command that lie in run directories.
+    """The flagfiles of a command that are in run directories.
 
     Example:
       >>> from supcon_tf import trust
-      >>> own = "--flagfile=runs/mine/settings.flags", "--flagfile=preset.flags"
-      >>> list(trust.recorded_flagfiles(own))
+      >>> list(trust.recorded_flagfiles(
+      ...     ["--flagfile=runs/mine/settings.flags", "--flagfile=my.flags"]
+      ... ))
       ['runs/mine/settings.flags']
     """
     return filter(run_directory_of, flagfiles.named_by(arguments))
 
 
-def import_function(name: str) -> object:
-    """What "package.module:function" names; also of the current folder.
+def import_function(name: str, flag: str = "architecture") -> Callable:
+    """Imports "package.module:function"; also from the current folder.
+
+    Args:
+      name: the value of the flag; "+ce" at its end is left out.
+      flag: name of the flag, for messages.
 
     Raises:
-      ValueError: it cannot be imported, or lies in a run directory.
+      ValueError: it cannot be imported, is in a run directory, or does not
+        take the arguments of `FLAGS`.
     """
-    module, _, function = name.partition(":")
+    module, _, attribute = name.partition("+")[0].partition(":")
     folder = os.getcwd()
     if not {"", folder} & {*sys.path} and not run_directory_of(folder):
         sys.path.append(folder)
     try:
-        with _importing(_check_outside_of_runs):
-            return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
+        with _importing(lambda file: _check_outside_of_runs(file, flag)):
+            function = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, SyntaxError) as error:
         raise exceptions.InvalidValue(
-            "`architecture` must be package.module:function that can be "
-            f"imported, got {name}: {error}"
+            f"`{flag}` must be {FUNCTION} that can be imported, got {name}: "
+            f"{error}"
+        ) from error
+    _check_arguments(function, FLAGS[flag], f"`{flag}` {name}")
+    return function
+
+
+def _check_arguments(
+    function: object, names: Sequence[str], title: str
+) -> None:
+    """Raises ValueError unless a function takes arguments of these names."""
+    rule = f"{title} must be a function of ({', '.join(names)})"
+    exceptions.require(callable(function), rule, type(function))
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a function of C without a signature
+        return
+    try:
+        signature.bind(*names)
+    except TypeError as error:
+        raise exceptions.InvalidValue(
+            f"{rule}, got {signature}: {error}"
         ) from error
 
 
 def run_directory_of(path: str | os.PathLike[str]) -> pathlib.Path | None:
-    """The run directory that a local path is in, links followed, or none.
+    """The run directory around a local path, links followed, or None.
 
     Example:
       >>> from supcon_tf import trust
@@ -148,15 +227,16 @@ def run_directory_of(path: str | os.PathLike[str]) -> pathlib.Path | None:
 
 @contextlib.contextmanager
 def only_installed(folder: str | os.PathLike[str] | None) -> Iterator[None]:
-    """Meanwhile no module comes from a folder of data, nor from the current.
+    """Refuses modules from a folder of data, or the current one, in a block.
 
-    Other libraries import what the files of a data set name.
+    Libraries may import modules that the files of a data set name.
 
     Args:
       folder: of the data, local or gs://; None for none.
 
     Raises:
-      ValueError: a module would; if it is wanted, import it before.
+      ValueError: a module of these folders would be imported. Import it before
+        the block to allow it.
     """
     local = [os.getcwd()]
     if folder is not None and "://" not in str(folder):
@@ -185,17 +265,17 @@ def only_installed(folder: str | os.PathLike[str] | None) -> Iterator[None]:
         yield
 
 
-def _check_outside_of_runs(file: str) -> None:
-    """Raises ValueError for a file of a module in a run directory."""
+def _check_outside_of_runs(file: str, flag: str) -> None:
+    """Raises ValueError for a module's file in a run directory."""
     exceptions.require(
         run_directory_of(file) is None,
-        "`architecture` must import no code that lies in a run directory",
+        f"`{flag}` must import no code that lies in a run directory",
         file,
     )
 
 
 class _Checked(importlib.abc.MetaPathFinder):
-    """Finds modules as the finders after it, and checks where they are."""
+    """Finds modules by the finders after it, and checks their files."""
 
     def __init__(self, check: Callable[[str], None]):
         self._check = check
@@ -216,7 +296,7 @@ class _Checked(importlib.abc.MetaPathFinder):
 
 @contextlib.contextmanager
 def _importing(check: Callable[[str], None]) -> Iterator[None]:
-    """Meanwhile the file of a module must pass a check before it runs."""
+    """Checks the file of each module that is imported in a block."""
     finder = _Checked(check)
     sys.meta_path.insert(0, finder)
     try:

@@ -1,8 +1,8 @@
-"""A clock for what measures time, so that no test depends on the machine."""
+"""A clock for code that measures time: no test depends on the machine."""
 
 
 class Clock:
-    """Goes on only where a test says so; takes the place of the module time.
+    """Replaces the module `time`; only a test moves it.
 
     Attributes:
       now: seconds.

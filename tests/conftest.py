@@ -1,11 +1,10 @@
 """Options and fixtures of the whole suite."""
 
 import ctypes
-import fcntl
 import gc
 import os
-import shutil
 import signal
+import subprocess
 
 import pytest
 
@@ -23,10 +22,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_addoption(parser):
     parser.addoption("--run_slow", action="store_true")
+    parser.addoption("--quick", action="store_true")
 
 
 # The longest files, the longest first: begun early, they do not end last.
-_LONG = [
+_LONG_FILES = [
     f"test_{name}"
     for name in "notebooks tiled stages texts labels tools saving "
     "fine_tuning loop docstrings paper suites named".split()
@@ -34,13 +34,47 @@ _LONG = [
 
 
 def pytest_collection_modifyitems(config, items):
-    places = {name: place for place, name in enumerate(_LONG)}
-    items.sort(key=lambda item: places.get(item.path.stem, len(_LONG)))
-    if config.getoption("--run_slow"):
-        return
-    for item in items:
-        if "slow" in item.keywords:
+    ranks = {name: rank for rank, name in enumerate(_LONG_FILES)}
+    items.sort(key=lambda item: ranks.get(item.path.stem, len(_LONG_FILES)))
+    if not config.getoption("--run_slow"):
+        for item in filter(is_slow, items):
             item.add_marker(pytest.mark.skip(reason="needs --run_slow"))
+    if config.getoption("--quick"):  # of a parametrized test, the first case
+        functions = {
+            (item.path, item.originalname): item for item in items[::-1]
+        }
+        items[:] = [item for item in items if item in functions.values()]
+
+
+def is_slow(item):
+    """Whether `make test` leaves a test out; of a parametrized one, a case."""
+    marker = item.get_closest_marker("slow")
+    if marker is None:
+        return False
+    return not (marker.kwargs and item.callspec.id in marker.kwargs["but"])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick(request):
+    """With --quick, a test is skipped where it first starts what takes long.
+
+    That is a process, `fit`, or an export.
+    """
+    if not request.config.getoption("--quick"):
+        yield
+        return
+    import tensorflow as tf
+
+    from supcon_tf.keras_2 import keras
+
+    def skip(*_, **__):
+        pytest.skip("--quick: starts a process, a training or an export")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess.Popen, "__init__", skip)
+        patch.setattr(keras.Model, "fit", skip)
+        patch.setattr(tf.saved_model, "save", skip)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +103,7 @@ def two_logical_cpus():
         tf.config.list_physical_devices("CPU")[0],
         [tf.config.LogicalDeviceConfiguration()] * 2,
     )
-    # What all tests have imported stays: no collection looks at it again.
+    # Imported modules stay: no collection visits them again.
     gc.freeze()
     # Tracing makes objects by the million that stay until a file is `freed`.
     gc.set_threshold(100_000, 20, 100)
@@ -87,12 +121,12 @@ def freed():
     from tensorflow.python.framework import ops
 
     gradients = ops.gradient_registry._registry
-    for name in [x for x in gradients if x.startswith("CustomGradient-")]:
+    for name in [key for key in gradients if key.startswith("CustomGradient-")]:
         del gradients[name]
     getattr(ops.get_default_graph(), "_py_funcs_used_in_graph", []).clear()
     gc.collect()
-    gc.freeze()  # nor at what stays of this file
-    # glibc's; others have no such function.
+    gc.freeze()  # objects of this file that stay are not visited again
+    # Only glibc has this function.
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)
 
@@ -102,141 +136,66 @@ def float32_policy():
     """Restores the global precision policy after a test that changes it."""
     from supcon_tf.keras_2 import keras
 
-    before = keras.mixed_precision.global_policy()
+    policy = keras.mixed_precision.global_policy()
     yield
-    keras.mixed_precision.set_global_policy(before)
-
-
-def made_once(tmp_path_factory, name, make):
-    """A folder that one worker of the suite makes, for all of them to read."""
-    root = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        root = root.parent
-    with open(root / f"{name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (root / name).exists():
-            make(root / name)
-    return root / name
+    keras.mixed_precision.set_global_policy(policy)
 
 
 @pytest.fixture(scope="session")
 def image_folder(tmp_path_factory):
-    """A folder of real image files: three classes of coloured noise.
+    """A folder of three classes of image files, see `runs.write_images`."""
+    from tests import runs
 
-    JPEG and PNG, grey and RGB, none of them square; the classes differ in
-    brightness, so that a tiny encoder can tell them apart.
-    """
-    import numpy as np
-    from PIL import Image
-
-    def make(root):
-        rng = np.random.default_rng(0)
-        for split, count in (("train", 16), ("test", 7)):
-            for level, name in ((40, "dark"), (120, "mid"), (210, "bright")):
-                directory = root / split / name
-                directory.mkdir(parents=True)
-                for index in range(count):
-                    shape = [20, 24] if index % 4 == 0 else [20, 24, 3]
-                    pixels = np.clip(rng.normal(level, 25, shape), 0, 255)
-                    suffix = ("png", "jpg")[index % 2]
-                    Image.fromarray(pixels.astype(np.uint8)).save(
-                        directory / f"{index:02}.{suffix}"
-                    )
-
-    return made_once(tmp_path_factory, "images", make)
+    return runs.shared_folder(tmp_path_factory, "images", runs.write_images)
 
 
 @pytest.fixture(scope="session")
 def tiny_settings(image_folder, tmp_path_factory):
-    """Makes settings of a pretraining that takes seconds.
-
-    Without a policy, which would take longest to trace.
-    """
-    from supcon_tf import config
+    """Makes settings of a pretraining that takes seconds."""
+    from tests import runs
 
     def make(run_dir=None, **overrides):
         run_dir = run_dir or tmp_path_factory.mktemp("run") / "run"
-        return config.PretrainSettings(
-            **{
-                "run_dir": str(run_dir),
-                "dataset": "folder",
-                "data_dir": str(image_folder),
-                "image_size": 16,
-                "architecture": "vgg8",
-                "width": 0.1,
-                "hidden_dims": (16,),
-                "projection_dim": 8,
-                "batch_size": 16,
-                "epochs": 2,
-                "warmup_epochs": 1.0,
-                "learning_rate": 1.0,
-                "augmentation": "identity",
-                "crop_area": (0.5, 1.0),
-                **overrides,
-            }
+        return runs.image_settings(
+            run_dir, **{"data_dir": image_folder, **overrides}
         )
 
     return make
 
 
 @pytest.fixture(scope="session")
-def copy_run(tiny_settings, tmp_path_factory):
-    """Copies a run with both stages, as it was made, to a path."""
-    from supcon_tf import config, run_files, training
+def copy_run(image_folder, tmp_path_factory):
+    """Copies a run with both stages, as it was trained, to a path."""
+    from tests import runs
 
-    def make(path):
-        settings = tiny_settings(
-            path, augmentation="simaugment", warp_probability=0.0
-        )
-        training.pretrain(settings)
-        constant = {"crop_area": (), "horizontal_flip": False}  # views
-        options = {"epochs": 20, "batch_size": 16, **constant}
-        training.train_linear(config.LinearSettings(str(path), **options))
+    def train(path):
+        runs.train_on_images(path, image_folder)
 
-    made = made_once(tmp_path_factory, "finished_run", make)
-
-    def copy(path):
-        shutil.copytree(made, path)
-        for file in path.rglob("settings.flags"):
-            file.write_text(file.read_text().replace(str(made), str(path)))
-        return run_files.RunDirectory(path)
-
-    return copy
+    source = runs.shared_folder(tmp_path_factory, "image_run", train)
+    return lambda path: runs.copy(source, path)
 
 
 @pytest.fixture(scope="session")
 def finished_run(copy_run, tmp_path_factory):
-    """One for the tests of what comes after, which may write there."""
+    """A run with both stages for the tests of later tools, which may write."""
     return copy_run(tmp_path_factory.mktemp("run") / "run")
 
 
 @pytest.fixture(scope="session")
-def finished_text_run(tmp_path_factory):
+def text_folder(tmp_path_factory):
+    """A language model with sentences, see `runs.write_texts`."""
+    from tests import runs
+
+    return runs.shared_folder(tmp_path_factory, "texts", runs.write_texts)
+
+
+@pytest.fixture(scope="session")
+def finished_text_run(text_folder, tmp_path_factory):
     """A run on texts that has learned, with a test file, not evaluated."""
-    from supcon_tf import config, run_files, training
-    from tests import language_model
+    from tests import runs
 
-    def make(path):
-        path.mkdir()
-        language_model.write_model(path)
-        language_model.write_sentences(path / "train.tsv", 40)
-        language_model.write_sentences(path / "test.tsv", 12)
-        training.finetune_text(
-            config.FinetuneTextSettings(
-                str(path / "run"),
-                model=str(path),
-                train_file=str(path / "train.tsv"),
-                test_file=str(path / "test.tsv"),
-                validation_fraction=0.2,
-                objective="ce",
-                max_length=8,
-                batch_size=8,
-                epochs=8,
-                learning_rate=5e-3,
-            )
-        )
+    def train(path):
+        runs.train_on_texts(path, text_folder)
 
-    made = made_once(tmp_path_factory, "finished_text_run", make)
-    path = tmp_path_factory.mktemp("text_run") / "run"  # where tests may write
-    shutil.copytree(made / "run", path)
-    return run_files.RunDirectory(path)
+    source = runs.shared_folder(tmp_path_factory, "text_run", train)
+    return runs.copy(source, tmp_path_factory.mktemp("text_run") / "run")

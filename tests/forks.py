@@ -1,9 +1,9 @@
 """Processes that need not import TensorFlow: forks of one that has.
 
-Importing it is half of what a small process costs. A server imports it once,
+Importing it is half of the cost of a small process. A server imports it once,
 without starting its runtime, and every process here is a fork of the server,
-with an environment, signals, devices and memory of its own. What forks share
-is what an import decides, as the seed of hashes.
+with its own environment, signals, devices and memory. Forks share the results
+of imports, such as the seed of hashes.
 """
 
 import gc
@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 
-# Seconds after which a process is taken to hang: far more than any takes.
+# Seconds after which a process hangs: far more than any process takes.
 HANGS = 900
 
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -27,10 +27,10 @@ _CONTEXT.set_forkserver_preload(
 
 
 class Fork:
-    """A running program; what subprocess.Popen has, as far as tests need it.
+    """A running program, with the interface of subprocess.Popen.
 
     Attributes:
-      returncode: as that of subprocess.Popen, once it has ended.
+      returncode: of the program, None before its end.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class Fork:
         return self.returncode
 
     def communicate(self, timeout: float = HANGS) -> tuple[str, str]:
-        """What it wrote on stdout and stderr, once it has ended."""
+        """Waits for the end; returns stdout and stderr."""
         self.wait(timeout)
         return self._stdout.read_text(), self._stderr.read_text()
 
     def read_line(self) -> str:
-        """Its next line on stdout, once it has written that."""
+        """Waits for the next line on stdout, and returns it."""
         until = time.monotonic() + HANGS
         while True:
             ended = self.poll() is not None

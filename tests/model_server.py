@@ -108,10 +108,10 @@ class ModelServer:
         self.reset()
 
     def reset(self, delay=0.0):
-        """Forgets what was asked, ends delays, and takes another.
+        """Forgets earlier requests, ends delays, and sets another delay.
 
         Args:
-          delay: seconds that each Predict takes longer.
+          delay: of each Predict, seconds.
         """
         self._hurry.set()
         self._hurry = threading.Event()
@@ -119,12 +119,12 @@ class ModelServer:
         self._delay = delay
 
     def check(self, name, version=None):
-        """Raises NOT_FOUND for what is not served."""
+        """Raises NOT_FOUND for another model or version."""
         if name != self.name or version not in (None, self.version):
-            asked = f"Specific({name}, {version})"
-            asked = asked if version else f"Latest({name})"
+            request = f"Specific({name}, {version})"
+            request = request if version else f"Latest({name})"
             raise ServingError(
-                f"Servable not found for request: {asked}",
+                f"Servable not found for request: {request}",
                 grpc.StatusCode.NOT_FOUND,
             )
 
@@ -218,7 +218,7 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
         self._answer(self._metadata)
 
     def do_POST(self):
-        # Also of what is refused: the connection may go on.
+        # Read for refused requests too: the connection may go on.
         self.body = self.rfile.read(int(self.headers["Content-Length"]))
         self._answer(self._predictions)
 
@@ -245,7 +245,9 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
             for key, value in row.items():
                 content = base64.b64decode(value["b64"], validate=True)
                 files.setdefault(key, []).append(content)
-        inputs = {key: np.array(x, object) for key, x in files.items()}
+        inputs = {
+            key: np.array(contents, object) for key, contents in files.items()
+        }
         outputs = self.model.predict(request["signature_name"], inputs)
         outputs = {key: _plain(key, array) for key, array in outputs.items()}
         if len(outputs) == 1:
@@ -255,7 +257,7 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
         return {"predictions": rows}
 
     def _answer(self, make):
-        """Sends what `make` makes."""
+        """Sends the result of `make` as JSON."""
         try:
             name, version, method = _PATH.fullmatch(self.path).groups()
             assert method == _METHODS[self.command]
@@ -268,7 +270,7 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
-        # Of a client that has gone.
+        # The client may be gone.
         with contextlib.suppress(ConnectionError):
             self.wfile.write(text)
 
@@ -277,7 +279,7 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
 
 
 def _plain(name, array):
-    """An array of outputs as it stands in JSON."""
+    """An array of outputs as JSON values."""
     if array.dtype == np.float32:  # the shortest text of each
         texts = [float(str(value)) for value in array.ravel()]
         return np.array(texts).reshape(array.shape).tolist()

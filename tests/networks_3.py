@@ -7,14 +7,14 @@ import keras
 
 
 def application() -> keras.Model:
-    """One of keras.applications: 135 variables, batch norm, dropout of 0."""
+    """A keras.applications network: 135 variables, batch norm, dropout of 0."""
     return keras.applications.MobileNet(
         input_shape=(None, None, 3), alpha=0.25, include_top=False, weights=None
     )
 
 
 def sequential() -> keras.Model:
-    """With dropout, and not built."""
+    """A network with dropout that is not built."""
     layers = keras.layers
     return keras.Sequential(
         [
@@ -30,7 +30,7 @@ def sequential() -> keras.Model:
 
 
 class Subclassed(keras.Model):
-    """Whose layers are in a list, and which takes no `training`."""
+    """A network with a list of layers, whose call takes no `training`."""
 
     def __init__(self):
         super().__init__(name="subclassed")
@@ -59,12 +59,12 @@ def transformer() -> keras.Model:
 
 
 def available() -> dict[str, Callable[[], keras.Model]]:
-    """All of them; without KerasHub, all but its own."""
-    made = {
+    """The functions of all networks; KerasHub's only if it is installed."""
+    networks = {
         "application": application,
         "sequential": sequential,
         "subclassed": Subclassed,
     }
     if importlib.util.find_spec("keras_hub"):
-        made["transformer"] = transformer
-    return made
+        networks["transformer"] = transformer
+    return networks

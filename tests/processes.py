@@ -61,8 +61,11 @@ def start(
     tool = ROOT / "tools" / "pretrain.py"
     flags = (f"--run_dir={run_dir}", *FLAGS, *flags)
     if signalled:
-        number, count = map(str, map(int, signalled))
-        program, arguments = _SIGNALLED, (number, count, str(tool), *flags)
+        signal_number, count = map(str, map(int, signalled))
+        program, arguments = (
+            _SIGNALLED,
+            (signal_number, count, str(tool), *flags),
+        )
     else:
         program, arguments = tool, flags
     if not fresh:
@@ -79,7 +82,7 @@ def start(
 
 
 def end(process: Process, code: int = 0) -> str:
-    """What it printed, once it has ended as it should."""
+    """The output of a process that must end with this code."""
     output = "".join(process.communicate(timeout=forks.HANGS))
     assert process.returncode == code, output[-3000:]
     return output

@@ -7,19 +7,19 @@ import numpy as np
 
 
 def _positives_within_cap(anchor, positives, samples, views, cap):
-    """Own other views, the next positives in cyclic batch order, the queue."""
+    """The anchor's other views, next positives in cyclic order, the queue."""
     if cap is None:
         return positives
-    own = [p for p in positives if p[0] == anchor[0]]
+    own_views = [p for p in positives if p[0] == anchor[0]]
     room = cap - (views - 1)
-    kept = []
+    chosen = []
     order = [(anchor[0] + step) % samples for step in range(1, samples)]
     queued = sorted(row[0] for row in positives if row[0] >= samples)
     for sample in order + queued:
         for row in positives:
-            if row[0] == sample and len(kept) < room:
-                kept.append(row)
-    return own + kept
+            if row[0] == sample and len(chosen) < room:
+                chosen.append(row)
+    return own_views + chosen
 
 
 def anchor_loss(
@@ -77,10 +77,11 @@ def anchor_loss(
         value = -np.log(inside / total)
     if not spread:
         return value
-    of_class = sum(e(p) for p in positives)
-    own = [(p, weight(anchor, p)) for p in positives if p[0] == anchor[0]]
-    nearness = sum(w * np.log(e(p)) for p, w in own) / sum(w for _, w in own)
-    return (1 - spread) * value + spread * (np.log(of_class) - nearness)
+    positive_sum = sum(e(p) for p in positives)
+    pairs = [(p, weight(anchor, p)) for p in positives if p[0] == anchor[0]]
+    view_weight = sum(w for _, w in pairs)
+    nearness = sum(w * np.log(e(p)) for p, w in pairs) / view_weight
+    return (1 - spread) * value + spread * (np.log(positive_sum) - nearness)
 
 
 def shared_labels(kind, a, b):
@@ -130,13 +131,13 @@ def supcon_loss(
             return float(positive_mask[i[0]][p[0]])
         if positives is not None:
             if positives in ("soft", "cosine"):
-                a, b = (np.asarray(labels[one[0]], float) for one in (i, p))
+                a, b = (np.asarray(labels[row[0]], float) for row in (i, p))
                 norms = np.linalg.norm(a) * np.linalg.norm(b)
                 scale = norms if positives == "cosine" and norms else 1.0
                 return a @ b / scale
             if i[0] == p[0]:
                 return 1.0
-            a, b = (np.flatnonzero(labels[one[0]]) for one in (i, p))
+            a, b = (np.flatnonzero(labels[row[0]]) for row in (i, p))
             return shared_labels(positives, a, b)
         if labels[i[0]] in unsupervised_classes:
             return float(i[0] == p[0])
@@ -206,12 +207,12 @@ def anchor_gradient(z_i, others, is_positive, temperature, formulation):
     return gradient / temperature
 
 
-def finite_differences(function, x, step=1e-6):
+def finite_differences(function, point, step=1e-6):
     """Central differences of a scalar function of a float64 array."""
-    x = np.array(x, np.float64)
-    gradient = np.zeros_like(x)
-    for index in np.ndindex(*x.shape):
-        ahead, behind = x.copy(), x.copy()
+    point = np.array(point, np.float64)
+    gradient = np.zeros_like(point)
+    for index in np.ndindex(*point.shape):
+        ahead, behind = point.copy(), point.copy()
         ahead[index] += step
         behind[index] -= step
         gradient[index] = (function(ahead) - function(behind)) / (2 * step)

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from supcon_tf import scores
 
-# Parts that describe, and numbers that are no scores.
+# Parts without scores, and numbers that are no scores.
 _PARTS = ("settings", "versions", "made_of")
 _COUNTS = ("k", "temperature", "image_size", "images", "seed", "left_out")
 
 
 def check(results: Mapping[str, object]) -> None:
-    """A row of its own, or that of the same measure of another classifier."""
+    """Asserts a row for each score, or for its measure of a classifier."""
     rows = {score.short for score in (*scores.SCORES, scores.recall_at(1))}
     for path in _paths(results):
         score = scores.find(path)

@@ -91,6 +91,7 @@ def test_colours_are_refused_where_there_are_none():
     assert warped(images, seeds).shape == images.shape
 
 
+@pytest.mark.slow(but=["True-5-pixel_range1"])
 @pytest.mark.parametrize(("channels", "pixel_range"), [(1, None), (5, (0, 1))])
 @pytest.mark.parametrize("own", [True, False])
 def test_encoders_learn_from_them(channels, pixel_range, own):

@@ -61,7 +61,7 @@ def test_one_worker_waits_for_no_other_machine(
     strategy = distribute.make_strategy(one_worker=True)
     assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
     with strategy.scope():
-        (array,) = distribute.of_chief([1.5, 2.5])
+        (array,) = distribute.chief_values([1.5, 2.5])
     assert array.tolist() == [1.5, 2.5]
 
 

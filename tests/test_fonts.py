@@ -3,17 +3,17 @@
 import matplotlib
 
 from supcon_tf import fonts
-from tests import made_fonts
+from tests import system_fonts
 
 
 def test_installed_fallbacks_follow_matplotlibs_own_font(tmp_path):
-    with made_fonts.only_fonts():
+    with system_fonts.only_fonts():
         assert fonts.families() == ["sans-serif"]
     files = [
-        made_fonts.make_font(tmp_path / f"{name}.ttf", name, "猫")
+        system_fonts.make_font(tmp_path / f"{name}.ttf", name, "猫")
         for name in ("Arial Unicode MS", "Noto Sans CJK JP", "Another")
     ]
-    with made_fonts.only_fonts(*files, str(tmp_path / "removed.ttf")):
+    with system_fonts.only_fonts(*files, str(tmp_path / "removed.ttf")):
         others = ["Noto Sans CJK JP", "Arial Unicode MS"]
         assert fonts.families() == ["sans-serif", *others]
         with matplotlib.rc_context({"font.family": ["Mine"]}):

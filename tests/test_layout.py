@@ -33,7 +33,7 @@ BELOW = {
     "scores": set(),
     "flagfiles": set(),
     "removed_flags": set(),
-    "settings": {"files", "flagfiles", "removed_flags"},
+    "settings": {"files", "flagfiles", "removed_flags", "trust"},
     "text_table": set(),
     "tracing": set(),
     "trust": {"flagfiles"},
@@ -45,8 +45,9 @@ BELOW = {
         "rows",
         "run_files",
         "settings",
+        "trust",
     },
-    "datasets": {"rows"},
+    "datasets": {"rows", "trust"},
     "rows": {"files"},
     "outputs": {"files", "locks"},
     "run_files": {
@@ -122,6 +123,7 @@ BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
 BELOW["predictor"] = {*BELOW} - {"reports", "sweeps"}
 BELOW["doctor"] = {"data", "keras_2"}
 BELOW["commands"] = {*BELOW} - {"benchmarks"}
+BELOW["attached"] = {"commands"}
 # Nothing here imports it: it is for models of users.
 BELOW["keras_3"] = {"keras_2", "losses", "models"}
 # What all may raise.

@@ -105,6 +105,7 @@ def test_bytes_cost_nothing():
         assert (pixels.checked(dataset) is dataset) == (checks == 0)
 
 
+@pytest.mark.slow(but=["kind0-options0", "kind1-options1"])
 @pytest.mark.parametrize("options", [{}, {"jit_compile": True}])
 @pytest.mark.parametrize(
     "kind", [{}, {"momentum": True}, {"gradient_cache_chunks": 4}]
@@ -144,6 +145,7 @@ def test_every_entry_of_keras_is_refused():
     assert network.predict(images(), verbose=0).shape == (8, 26)
 
 
+@pytest.mark.slow
 def test_replicas_are_refused(mirrored_strategy):
     with mirrored_strategy.scope():
         model = supcon_model()

@@ -82,6 +82,7 @@ def test_two_kerases_stand_side_by_side(users, ours, is_first):
     assert theirs.startswith("keras.") and own.startswith("tf_keras.")
 
 
+@pytest.mark.slow(but=["import transformers; transformers.TFPreTrainedModel"])
 @pytest.mark.parametrize(
     "sets",
     [

@@ -1,4 +1,4 @@
-"""Flags that are gone: in old flagfiles, recorded settings, command lines."""
+"""Removed flags in old flagfiles, recorded settings and command lines."""
 
 import importlib
 import inspect
@@ -12,10 +12,10 @@ from tests import forks
 from tests.tool_settings import PROGRAMS, TOOLS
 
 ROOT = pathlib.Path(__file__).parent.parent
-# What recorded settings of earlier versions have in addition.
-USUAL = {name: value for name, (value, _) in removed_flags.REMOVED.items()}
+# Flags that recorded settings of earlier versions have in addition.
+FIXED = {name: value for name, (value, _) in removed_flags.REMOVED.items()}
 OF_TRAINING = [
-    f"--{name}={USUAL[name]}"
+    f"--{name}={FIXED[name]}"
     for name in (
         *("anchor_views", "fill", "hierarchy_penalty", "jitter_probability"),
         *("randaugment_operations", "randaugment_probability"),
@@ -43,29 +43,29 @@ def test_no_tool_has_a_removed_flag():
 
 
 @pytest.mark.parametrize("name", removed_flags.REMOVED)
-def test_what_takes_other_values_has_the_usual_one_by_default(name):
-    value, others = removed_flags.REMOVED[name]
-    found = re.fullmatch(r"(\w+)\.(\w+)\((\w+)=\.\.\.\)", others)
-    if not found or not value:
+def test_the_replacement_has_the_fixed_value_by_default(name):
+    value, replacement = removed_flags.REMOVED[name]
+    match = re.fullmatch(r"(\w+)\.(\w+)\((\w+)=\.\.\.\)", replacement)
+    if not match or not value:
         return
-    room, function, argument = found.groups()
+    room, function, argument = match.groups()
     room = importlib.import_module(f"supcon_tf.{room}")
     parameters = inspect.signature(getattr(room, function)).parameters
     assert settings.to_text(parameters[argument].default) == value
 
 
-def test_objectives_say_the_margins_that_they_always_have():
+def test_objectives_print_their_fixed_margins():
     triplet, margin = (
         config.OBJECTIVES[name].summary for name in ("triplet", "max_margin")
     )
-    assert USUAL["triplet_mining"] in triplet
-    assert triplet.endswith(f"margin {USUAL['triplet_margin']}")
-    numbers = USUAL["softmax_margin"], USUAL["softmax_scale"]
+    assert FIXED["triplet_mining"] in triplet
+    assert triplet.endswith(f"margin {FIXED['triplet_margin']}")
+    numbers = FIXED["softmax_margin"], FIXED["softmax_scale"]
     assert margin.endswith("margin {}, scale {}".format(*numbers))
 
 
 @pytest.mark.parametrize("recorded", [True, False])
-def test_the_usual_value_is_read_in_silence(tmp_path, recorded, capfd):
+def test_a_fixed_value_is_read_without_a_message(tmp_path, recorded, capfd):
     path = tmp_path / "settings.flags"
     own = old_flagfile(path)
     again = settings.from_flagfile(
@@ -82,18 +82,21 @@ def test_the_usual_value_is_read_in_silence(tmp_path, recorded, capfd):
     [
         (
             "--triplet_margin=0.5",
-            r"settings.flags:\d+: flag --triplet_margin=0.5: there is no such "
-            r"flag any more, its value is always 0.2; losses.TripletLoss\("
-            r"margin=...\) takes others$",
+            r"settings.flags:\d+: flag --triplet_margin=0.5: this flag was "
+            r"removed, its value is fixed at 0.2; use losses.TripletLoss\("
+            r"margin=...\) instead$",
         ),
-        ("--triplet_mining=hard", "its value is always semi_hard; losses.Tri"),
-        ("--fill=1,2,3", "its value is always 128,128,128; augment.RandAug"),
-        ("--fill=128", "its value is always 128,128,128; augment.RandAugment"),
-        ("--corruption_seed=7", "any more, its value is always 0$"),
-        ("--names=a,b", "it is left out; reports.write_report.* takes others$"),
+        ("--triplet_mining=hard", "fixed at semi_hard; use losses.TripletLoss"),
+        ("--fill=1,2,3", "fixed at 128,128,128; use augment.RandAugment"),
+        ("--fill=128", "fixed at 128,128,128; use augment.RandAugment"),
+        ("--corruption_seed=7", "was removed, its value is fixed at 0$"),
+        (
+            "--names=a,b",
+            "flag was removed; use reports.write_report.* instead$",
+        ),
     ],
 )
-def test_another_value_is_refused_in_a_line(tmp_path, line, message):
+def test_another_value_is_refused_in_one_line(tmp_path, line, message):
     path = tmp_path / "settings.flags"
     old_flagfile(path, line)
     for recorded in (True, False):
@@ -104,7 +107,7 @@ def test_another_value_is_refused_in_a_line(tmp_path, line, message):
         assert "\n" not in str(error.value)
 
 
-def test_a_command_line_says_what_became_of_a_flag(tmp_path):
+def test_a_command_line_names_the_replacement(tmp_path):
     path = tmp_path / "old.flags"
     path.write_text("--run_dir=x\n--softmax_scale=64\n")
     for argument in ("--softmax_scale=64", f"--flagfile={path}"):
@@ -112,19 +115,19 @@ def test_a_command_line_says_what_became_of_a_flag(tmp_path):
         assert done.returncode != 0 and "Traceback" not in done.stderr
         lines = (done.stderr + done.stdout).splitlines()
         assert len(lines) <= 2 and (
-            "its value is always 30.0; losses.MaxMarginLoss(scale=...) takes"
+            "its value is fixed at 30.0; use losses.MaxMarginLoss(scale="
         ) in "".join(lines)
 
 
-def test_a_sweep_says_so_too():
+def test_a_sweep_names_the_fixed_value():
     for name in ("triplet_margin", "linear.fill"):
-        with pytest.raises(ValueError, match="no such flag any more, its valu"):
+        with pytest.raises(ValueError, match="this flag was removed, its val"):
             config.SweepSettings("x", sweep=(f"{name}=1,2",))
     with pytest.raises(ValueError, match="must name a setting of stage 1"):
         config.SweepSettings("x", sweep=("multi_label=true,false",))
 
 
-def test_reports_and_sweeps_know_an_old_record_as_the_same(tmp_path):
+def test_reports_and_sweeps_recognise_old_records(tmp_path):
     run = run_files.RunDirectory(tmp_path)
     old_flagfile(run.settings_file, "--max_iterations=9")
     there = run.flags()
@@ -150,7 +153,7 @@ def test_reports_and_sweeps_know_an_old_record_as_the_same(tmp_path):
         assert bool(cell.results()) == is_current
 
 
-def test_what_data_decide_is_recorded_and_in_no_help():
+def test_a_decided_field_is_recorded_and_not_in_the_help():
     shown = {x.name for x in settings.shown_fields(config.PretrainSettings)}
     names = {*config.PretrainSettings.__dataclass_fields__}
     assert names - shown == {"multi_label"}

@@ -79,7 +79,7 @@ def test_intervals_are_wilsons(share, count, low, high):
 def test_the_classifier_of_a_fine_tuning_is_a_linear_one():
     own = {"pretrained": {"top_1": 0.5}, "corruptions": {"pretrained": {}}}
     expected = {"linear": {"top_1": 0.5}, "corruptions": {"linear": {}}}
-    assert scores.as_linear(own) == expected
+    assert scores.linear_results(own) == expected
     # Beside a linear stage it has a name of its own.
     both = own | {"linear": {"top_1": 0.6}}
-    assert scores.as_linear(both) == both
+    assert scores.linear_results(both) == both

@@ -25,12 +25,12 @@ def test_models_are_pinned_and_labels_point_to_their_versions():
         assert model.model_platform == "tensorflow"
         assert re.match(r"/|gs://", model.base_path)
         assert pathlib.PurePath(model.base_path).name == model.name
-    assert tf_serving.parsed("monitoring.config").prometheus_config.enable
+    assert tf_serving.parse_config("monitoring.config").prometheus_config.enable
     assert tf_serving.monitoring_path().startswith("/")
 
 
 def test_batching_parameters_fit_each_other():
-    batching = tf_serving.parsed("batching.config")
+    batching = tf_serving.parse_config("batching.config")
     sizes = list(batching.allowed_batch_sizes)
     assert sizes == sorted(set(sizes))
     assert sizes[-1] == batching.max_batch_size.value
@@ -42,7 +42,7 @@ def test_batching_parameters_fit_each_other():
     # Padding would change images, and there is nothing else to pad.
     assert not batching.pad_variable_length_inputs
     with pytest.raises(text_format.ParseError, match="max_batch"):
-        tf_serving.parsed("batching.config", "max_batch { value: 1 }")
+        tf_serving.parse_config("batching.config", "max_batch { value: 1 }")
 
 
 def one(kind):
@@ -124,7 +124,9 @@ def test_the_server_finds_its_models_and_configurations():
     texts = one("ConfigMap")["data"]
     assert named == {f"/config/{key}" for key in texts}
     for name, text in texts.items():
-        assert tf_serving.parsed(name, text) == tf_serving.parsed(name)
+        assert tf_serving.parse_config(name, text) == tf_serving.parse_config(
+            name
+        )
     for model in tf_serving.served_models().values():
         place = volumes[mounts[str(pathlib.Path(model.base_path).parent)]]
         assert place["persistentVolumeClaim"]["readOnly"]

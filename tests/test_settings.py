@@ -177,7 +177,8 @@ def test_a_record_may_pass_through_an_editor(tmp_path):
 WORDS = {
     *("architecture", "boxes", "corruptions", "data_service", "dataset"),
     *("dispatcher", "drop", "freeze", "host", "implementations"),
-    *("label_column", "label_noise", "linear_stage", "metric", "model_name"),
+    *("label_column", "label_noise", "linear_stage", "measures", "metric"),
+    "model_name",
     *("name", "server", "signature", "sizes", "sweep", "test_split"),
     *("text", "text_columns", "tfrecord_features", "tpu", "train_split"),
     "unsupervised_classes",

@@ -1,4 +1,4 @@
-"""What TF Serving reads: its flags, its configurations, those of serving/.
+"""Flags and configurations of TF Serving, among them those of serving/.
 
 Flags and messages are those of release 2.15.1.
 """
@@ -92,7 +92,7 @@ def field_of(name, number, kind):
     return field
 
 
-def parsed(name, text=None):
+def parse_config(name, text=None):
     """The message in a configuration of serving/, or in a text of its kind."""
     kinds = {
         "models.config": model_server_config_pb2.ModelServerConfig,
@@ -104,16 +104,16 @@ def parsed(name, text=None):
 
 
 def monitoring_path():
-    return parsed("monitoring.config").prometheus_config.path
+    return parse_config("monitoring.config").prometheus_config.path
 
 
 def served_models():
-    listed = parsed("models.config").model_config_list.config
+    listed = parse_config("models.config").model_config_list.config
     return {model.name: model for model in listed}
 
 
 def check_model(model):
-    """That TF Serving would load `model`, and find its labels."""
+    """Asserts that TF Serving would load `model`, and find its labels."""
     pinned = model.model_version_policy.specific.versions
     assert len(set(pinned)) == len(pinned) > 0
     assert set(model.version_labels.values()) <= set(pinned)

@@ -49,6 +49,9 @@ BENCHMARKS = {
     "text": text.TextBench,
 }
 # By the path of the program.
-PROGRAMS = {f"tools/{name}.py": of for name, of in TOOLS.items()} | {
-    f"benchmarks/{name}.py": of for name, of in BENCHMARKS.items()
+PROGRAMS = {
+    f"tools/{name}.py": settings_class for name, settings_class in TOOLS.items()
+} | {
+    f"benchmarks/{name}.py": settings_class
+    for name, settings_class in BENCHMARKS.items()
 }

@@ -18,14 +18,14 @@ from supcon_tf.augment import dispatch
 
 Color = tuple[int, int, int]
 
-GRAY = (128, 128, 128)  # what shows where an image has been moved away
-_ONE = 65536.0  # a pixel in fixed point
-_FAR = 2.0**30  # two such numbers, and a side, add up within int32
-_DIGITS = 1e15  # PIL keeps 15 decimals of a sine: that of 180 degrees is 0
+GRAY = (128, 128, 128)  # of pixels from outside of an image
+_FIXED_ONE = 65536.0  # a pixel in fixed point
+_LIMIT = 2.0**30  # two such numbers and a side add up within int32
+_SINE_PRECISION = 1e15  # PIL keeps 15 decimals: the sine of 180 degrees is 0
 
 
 def check_fill(fill: Sequence[int]) -> Color:
-    """The colour as a tuple, if it is one."""
+    """The colour as a tuple; ValueError for other values."""
     fill = tuple(fill)
     exceptions.require(
         len(fill) == 3 and all(value in range(256) for value in fill),
@@ -76,7 +76,7 @@ def affine_transform(
     tint = color ^ color[0]  # tf.pad knows one value for all channels
     borders = [[0, 0], [1, 1], [1, 1], [0, 0]]
     first = tf.cast(color[0], images.dtype)
-    bordered = tf.pad(_tinted(images, tint), borders, constant_values=first)
+    bordered = tf.pad(_flip_bits(images, tint), borders, constant_values=first)
     count, stride = (height + 2) * (width + 2), width + 2
     first = tf.range(tf.shape(images)[0]) * count + (stride + 1)
     index = tf.clip_by_value(x, -1, width) + (
@@ -84,8 +84,8 @@ def affine_transform(
         + first[:, tf.newaxis, tf.newaxis]
     )
     pixels = tf.reshape(bordered, [-1, images.shape[3]])
-    taken = tf.gather_nd(pixels, index[..., tf.newaxis])
-    return _tinted(taken, tint)
+    values = tf.gather_nd(pixels, index[..., tf.newaxis])
+    return _flip_bits(values, tint)
 
 
 def rotation_matrices(degrees: tf.Tensor, height: int, width: int) -> tf.Tensor:
@@ -95,8 +95,8 @@ def rotation_matrices(degrees: tf.Tensor, height: int, width: int) -> tf.Tensor:
     """
     degrees = tf.math.floormod(tf.cast(degrees, tf.float64), 360.0)
     radians = degrees * (-math.pi / 180.0)
-    cos = tf.round(tf.cos(radians) * _DIGITS) / _DIGITS
-    sin = tf.round(tf.sin(radians) * _DIGITS) / _DIGITS
+    cos = tf.round(tf.cos(radians) * _SINE_PRECISION) / _SINE_PRECISION
+    sin = tf.round(tf.sin(radians) * _SINE_PRECISION) / _SINE_PRECISION
     x, y = width / 2, height / 2
     offset_x = cos * -x + sin * -y + x
     offset_y = sin * x + cos * -y + y
@@ -104,7 +104,7 @@ def rotation_matrices(degrees: tf.Tensor, height: int, width: int) -> tf.Tensor:
 
 
 def rotate(images: tf.Tensor, degrees: tf.Tensor) -> tf.Tensor:
-    """Turns each image by its own [batch] degrees; the corners become grey."""
+    """Rotates images by `degrees` [batch]; the corners become grey."""
     height, width = images.shape[1:3]
     return affine_transform(images, rotation_matrices(degrees, height, width))
 
@@ -152,26 +152,29 @@ def band(size: int, first: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
 
 def paste(
     pixels: tf.Tensor,
-    other: tf.Tensor,
+    patch: tf.Tensor,
     rows: tf.Tensor,
     columns: tf.Tensor,
     channels: int = 3,
 ) -> tf.Tensor:
-    """Takes a box from `other`, where bands of rows and of columns cross.
+    """Takes a box from `patch`, where bands of rows and of columns cross.
 
     Both images are [batch, height, width * channels] uint8, which is faster to
     broadcast; rows are [batch, height], columns [batch, width], by `band`.
     """
-    # Bits, as tf.where takes longer on pixels than all of these together.
+    # Operations on bits: together they take less time than tf.where on pixels.
     columns = tf.repeat(columns, channels, axis=1)
     box = tf.bitwise.bitwise_and(rows[:, :, tf.newaxis], columns[:, tf.newaxis])
-    change = tf.bitwise.bitwise_and(tf.bitwise.bitwise_xor(pixels, other), box)
+    change = tf.bitwise.bitwise_and(tf.bitwise.bitwise_xor(pixels, patch), box)
     return tf.bitwise.bitwise_xor(pixels, change)
 
 
 def _clip(numbers: tf.Tensor) -> tf.Tensor:
     """Whole numbers from float64 to int32, without overflow."""
-    return tf.cast(tf.clip_by_value(numbers, -_FAR, _FAR - 1.0), tf.int32)
+    return tf.cast(
+        tf.clip_by_value(numbers, -_LIMIT, _LIMIT - 1.0),
+        tf.int32,
+    )
 
 
 def _source_parts(
@@ -183,17 +186,17 @@ def _source_parts(
       rows, columns: [2, batch, height] and [2, batch, width] float64.
     """
     matrices = tf.cast(matrices, tf.float64)
-    # Of the source's x and y, [2, batch]: pixels from a column to the next,
-    # from a row to the next, and of the first pixel's middle.
+    # Coefficients of the source's x and y, [2, batch] each: pixels from a
+    # column to the next, from a row to the next, and the offset.
     coefficients = tf.reshape(tf.transpose(matrices), [2, 3, -1])
     across, down, offset = tf.unstack(coefficients, axis=1)
     start = offset + across * 0.5 + down * 0.5
     # Where b = d = 0 PIL adds up float64 coordinates, pixel after pixel.
-    x = _ONE * tf.floor(_running_sum(start[0], across[0], width))
-    y = _ONE * tf.floor(_running_sum(start[1], down[1], height))
+    x = _FIXED_ONE * tf.floor(_running_sum(start[0], across[0], width))
+    y = _FIXED_ONE * tf.floor(_running_sum(start[1], down[1], height))
     scaled = tf.stack([tf.zeros_like(y), y]), tf.stack([x, tf.zeros_like(x)])
     across, down, start = (  # in units of 1 / `_ONE`, to nearest
-        tf.floor(numbers * _ONE + 0.5)[..., tf.newaxis]
+        tf.floor(numbers * _FIXED_ONE + 0.5)[..., tf.newaxis]
         for numbers in (across, down, start)
     )
     fixed = (
@@ -208,13 +211,13 @@ def _source_parts(
 
 
 def _running_sum(start: tf.Tensor, step: tf.Tensor, count: int) -> tf.Tensor:
-    """start, start + step, ... as [batch, count], each from the last."""
+    """start, start + step, ... as [batch, count], by additions."""
     steps = step[:, tf.newaxis] * np.ones(count - 1)
     return tf.cumsum(tf.concat([start[:, tf.newaxis], steps], 1), axis=1)
 
 
-def _tinted(images: tf.Tensor, tint: np.ndarray) -> tf.Tensor:
-    """Flips the bits of `tint` in every pixel; twice changes nothing."""
+def _flip_bits(images: tf.Tensor, tint: np.ndarray) -> tf.Tensor:
+    """Flips the bits of `tint` in every pixel; its own inverse."""
     if not tint.any():
         return images
     _, height, width, _ = images.shape

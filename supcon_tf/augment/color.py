@@ -18,9 +18,9 @@ from supcon_tf.augment import dispatch, randomness
 # ITU-R 601 times 2**16, as in PIL; of a convolution to three channels.
 _GRAY_WEIGHTS = np.float32([[[[19595] * 3, [38470] * 3, [7471] * 3]]])
 _ORDERS = tuple(itertools.permutations(range(4)))
-_LARGE = 96 * 96  # pixels, see `adjust_hue`
-_WEIGHT_STEP = 2.0**-13  # of a blur weight ...
-_LEVEL_STEP = 2.0**-3  # ... and of a pixel between the passes: 24 bits in all
+_MAX_BATCHED_PIXELS = 96 * 96  # of an image, see `adjust_hue`
+_WEIGHT_STEP = 2.0**-13  # of a blur weight
+_LEVEL_STEP = 2.0**-3  # of a pixel between the passes: 24 bits in all
 
 
 def to_grayscale(images: tf.Tensor) -> tf.Tensor:
@@ -83,7 +83,7 @@ def adjust_sharpness(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
 
 
 def adjust_hue(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
-    """Turns the hue in HSV and leaves saturation and value as they are.
+    """Turns the hue in HSV; saturation and value do not change.
 
     PIL's HSV images round the hue to 8 bits; here it stays float32, and only
     the resulting pixels are rounded, to nearest. A factor is a share of the
@@ -91,11 +91,11 @@ def adjust_hue(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
     """
     images = dispatch.check_colors(images)
     height, width = images.shape[1:3]
-    if height * width < _LARGE:
+    if height * width < _MAX_BATCHED_PIXELS:
         return _turn_hue(images, factor)
-    # One at a time, for their many intermediate planes to stay in the cache.
+    # One image at a time: its intermediate planes stay in the cache.
     return tf.map_fn(
-        lambda one: _turn_hue(one[0][tf.newaxis], one[1][tf.newaxis])[0],
+        lambda pair: _turn_hue(pair[0][tf.newaxis], pair[1][tf.newaxis])[0],
         (images, factor),
         fn_output_signature=tf.TensorSpec([height, width, 3], tf.uint8),
     )
@@ -122,8 +122,8 @@ def color_jitter(
     factors = low + (high - low) * draws[:, :3]
     turns = 0.2 * strength * (2.0 * draws[:, 3:4] - 1.0)
     factors = tf.concat([factors, turns], axis=1)  # [batch, 4]
-    drawn = tf.cast(draws[:, 4] * len(_ORDERS), tf.int32)
-    orders = tf.gather(tf.constant(_ORDERS, tf.int32), drawn)  # [batch, 4]
+    index = tf.cast(draws[:, 4] * len(_ORDERS), tf.int32)
+    orders = tf.gather(tf.constant(_ORDERS, tf.int32), index)  # [batch, 4]
     kinds = adjust_brightness, adjust_contrast, adjust_saturation, adjust_hue
     for choice in tf.unstack(orders, axis=1):  # [batch] each
         factor = tf.gather(factors, choice, batch_dims=1)  # [batch]
@@ -169,7 +169,7 @@ def gaussian_blur(images: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
 
 
 def check_strength(strength: float) -> None:
-    """Refuses a strength that `color_jitter` cannot draw from."""
+    """Raises ValueError for a strength outside of [0, 2.5]."""
     exceptions.require(
         0.0 <= 0.2 * strength <= 0.5,
         "`strength` must be in [0, 2.5], since hue turns by at most "
@@ -190,8 +190,8 @@ def _to_floats(images: tf.Tensor) -> tf.Tensor:
 
 def _gray(pixels: tf.Tensor) -> tf.Tensor:
     """PIL's luminance of float pixels, repeated on three channels."""
-    # Below 2**24, so exact in float32. A convolution that writes all three
-    # channels is faster than one channel and a broadcast along the innermost.
+    # Below 2**24, so exact in float32. A convolution to three channels is
+    # faster than one channel and a broadcast along the innermost axis.
     scaled = tf.nn.conv2d(pixels, _GRAY_WEIGHTS, strides=1, padding="VALID")
     return tf.floor((scaled + 32768.0) / 65536.0)
 
@@ -204,7 +204,7 @@ def _to_bytes(pixels: tf.Tensor) -> tf.Tensor:
 def _blend(
     target: tf.Tensor, pixels: tf.Tensor, factor: tf.Tensor
 ) -> tf.Tensor:
-    """From `target` at factor 0 through `pixels` at 1 and beyond, as in PIL."""
+    """Blends as PIL: target + factor * (pixels - target), clipped to bytes."""
     return _to_bytes(target + _per_image(factor) * (pixels - target))
 
 
@@ -218,7 +218,7 @@ def _turn_hue(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
     brightest = tf.maximum(tf.maximum(red, green), blue)
     darkest = tf.minimum(tf.minimum(red, green), blue)
     chroma = brightest - darkest
-    # Masks, for tf.where takes many times as long.
+    # Products of masks: tf.where takes many times as long.
     is_red = tf.cast(red == brightest, tf.float32)
     is_green = tf.cast(green == brightest, tf.float32) * (1.0 - is_red)
     is_blue = 1.0 - is_red - is_green
@@ -227,7 +227,7 @@ def _turn_hue(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
         + is_green * (blue - red)
         + is_blue * (red - green)
     )
-    # In sixths of the circle, -1 to 5; 0 of gray is as good.
+    # In sixths of the circle, -1 to 5; gray has 0.
     hue = difference / tf.maximum(chroma, 1.0) + 2.0 * is_green + 4.0 * is_blue
     hue += 6.0 * tf.math.floormod(factor, 1.0)[:, tf.newaxis]
     turned = tf.stack(
@@ -238,7 +238,7 @@ def _turn_hue(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
 
 
 def _share(hue: tf.Tensor) -> tf.Tensor:
-    """How much of the chroma red has at a hue of 0 or more: 0 to 1."""
+    """The share of the chroma in red at a hue of 0 or more: 0 to 1."""
     hue -= 6.0 * tf.floor(hue / 6.0)
     return tf.clip_by_value(tf.abs(hue - 3.0) - 1.0, 0.0, 1.0)
 

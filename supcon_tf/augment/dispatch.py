@@ -1,4 +1,4 @@
-"""Give each image of a batch the operation it drew, and only that one."""
+"""Dispatch: each image of a batch gets the operation that it drew."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def check_images(images: tf.Tensor) -> tf.Tensor:
     """
     images = tf.convert_to_tensor(images)
     shape = images.shape
-    known = shape.rank == 4 and shape[1:].is_fully_defined()
+    valid = shape.rank == 4 and shape[1:].is_fully_defined()
     exceptions.require(
         images.dtype in (tf.uint8, tf.float32)
-        and known
+        and valid
         and 1 <= shape[3] <= MOST_CHANNELS,
         "`images` must be [batch, height, width, channels] uint8 or float32 of "
         f"known height and width and 1 to {MOST_CHANNELS} channels",
@@ -31,12 +31,12 @@ def check_images(images: tf.Tensor) -> tf.Tensor:
 
 
 def check_colors(images: tf.Tensor) -> tf.Tensor:
-    """As `check_images`, for operations on colours: RGB of uint8 alone."""
+    """Checks images as `check_images`, for operations on colours: RGB uint8."""
     images = tf.convert_to_tensor(images)
     shape = images.shape
-    known = shape.rank == 4 and shape[1:3].is_fully_defined() and shape[3] == 3
+    valid = shape.rank == 4 and shape[1:3].is_fully_defined() and shape[3] == 3
     exceptions.require(
-        images.dtype == tf.uint8 and known,
+        images.dtype == tf.uint8 and valid,
         "`images` must be [batch, height, width, 3] uint8 of known height and "
         "width for operations on colours",
         f"{shape} {images.dtype.name}",
@@ -45,7 +45,7 @@ def check_colors(images: tf.Tensor) -> tf.Tensor:
 
 
 def keep(images: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
-    """The operation of an image that drew none."""
+    """The identity, for images that drew no operation."""
     return images
 
 
@@ -58,8 +58,8 @@ def dispatch(
     """Applies to each image the operation that it chose.
 
     Every operation runs once, on the sub-batch of the images that chose it,
-    which may be empty. Splitting and joining copy whole images, which costs a
-    small part of what selecting pixel by pixel does.
+    which may be empty. Splitting and joining copy whole images, at a fraction
+    of the cost of a choice per pixel.
 
     Args:
       choice: [batch] int32, indices of `operations`.
@@ -75,7 +75,7 @@ def dispatch(
         for tensor in (tf.range(tf.size(choice)), images, *per_image)
     )
     results = [
-        operation(*own)
-        for operation, *own in zip(operations, *arguments, strict=True)
+        operation(*inputs)
+        for operation, *inputs in zip(operations, *arguments, strict=True)
     ]
     return tf.ensure_shape(tf.dynamic_stitch(positions, results), images.shape)

@@ -1,11 +1,12 @@
-"""Crops and flips: where the pixels of a view come from.
+"""Crops, resizes and flips.
 
 An image is [height, width, channels] uint8 or float32, of 1 to 16 channels and
 any size from 1 x 1; a view is [size, size, channels] of its type, of uint8
 rounded to nearest. A seed is [2] int32 for one view, or [views, 2] for several,
 `views` static: then the result is [views, size, size, channels]. `area` is the
 smallest and the largest share of the image's area, 0.2 to 1 on CIFAR, `aspect`
-that of width / height of a box. All else is a ValueError.
+the smallest and the largest width / height of a box. Other arguments are a
+ValueError.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from supcon_tf.defaults import MOST_CHANNELS
 
 CENTRAL_FRACTION = 0.875  # of the short side kept in evaluation: 224 of 256
 _ATTEMPTS = 100  # to draw a box before falling back to the central square
-# libjpeg-turbo interpolates chroma at the sides of a window as if they were
-# those of the image: up to 43 levels off in the last column of photographs.
-# Two more columns make it exact. Rows are right without.
+# libjpeg-turbo interpolates chroma at the sides of a window as if they were the
+# sides of the image: the last column of photographs is up to 43 levels off. Two
+# more columns make it exact. Rows need no margin.
 _DECODED_MARGIN = (0, 2, 0)  # rows, columns, channels
 _STRIP = 56  # rows of a central view that are resized by one operation
 
@@ -60,7 +61,7 @@ def crop_box(
 
 
 def resize_crop(crop: tf.Tensor, size: int) -> tf.Tensor:
-    """Resizes what a crop box cut out to a square, bilinear.
+    """Resizes a crop to a square, bilinear.
 
     Antialiasing takes four to eight times as long as the plain resize and
     changes little where no pixel is skipped, so it is done only if the crop
@@ -111,13 +112,13 @@ def random_resized_crop_jpeg(
     area: tuple[float, float] = (0.08, 1.0),
     aspect: tuple[float, float] = (3 / 4, 4 / 3),
 ) -> tf.Tensor:
-    """`random_resized_crop` of a JPEG file, decoding only what it needs.
+    """`random_resized_crop` of a JPEG file, of which a window is decoded.
 
     The boxes are drawn from the size in the file's header, and only the
     smallest window that holds them all is decoded, once for all views. The
     views are bit-identical to those of the whole image. InvalidArgumentError if
-    `contents`, [] string, is no JPEG file of whatever colour type, or ends
-    within the window; what follows is not looked at.
+    `contents`, [] string, is no JPEG file of any colour type, or ends within
+    the window; the rest of the file is not read.
 
     Example:
       >>> import numpy as np
@@ -145,7 +146,7 @@ def random_resized_crop_jpeg(
 def random_flip(images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
     """Mirrors images [batch, ...] left to right with probability 0.5.
 
-    Each draws by its own of the seeds [batch, 2] int32.
+    Each image has its own of the seeds [batch, 2] int32.
 
     Example:
       >>> import numpy as np
@@ -157,7 +158,7 @@ def random_flip(images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
     """
 
     def mirror(images: tf.Tensor) -> tf.Tensor:
-        # Of rank 3 for the kernel that moves a pixel at once: 5 times as fast.
+        # Rank 3 for the kernel that moves a pixel at once: 5 times as fast.
         rows = tf.reshape(images, [-1, *images.shape[2:]])  # [B * H, W, 3]
         return tf.reshape(tf.reverse(rows, [1]), [-1, *images.shape[1:]])
 
@@ -192,19 +193,19 @@ def central_view(image: tf.Tensor, size: int) -> tf.Tensor:
         return image
     return tf.cond(
         tf.reduce_all(tf.shape(image)[:2] == size),
-        # Not ensure_shape: Grappler's constant folding takes its shape for that
-        # of `image` in both branches, and then runs the wrong one.
+        # Not ensure_shape: Grappler's constant folding would take its shape for
+        # that of `image` in both branches, and run the wrong branch.
         lambda: tf.reshape(image, [size, size, image.shape[2]]),
         lambda: _resize_then_crop(image, size),
     )
 
 
 def _check_image(image: tf.Tensor, size: int, name: str) -> tf.Tensor:
-    """The image as a tensor, if it is one, and the size is positive."""
+    """The image as a tensor; ValueError for another shape, dtype or size."""
     image = tf.convert_to_tensor(image)
     shape = image.shape
     if shape.is_compatible_with([None, None, 3]):
-        image.set_shape([None, None, 3])  # those of files, where it is unknown
+        image.set_shape([None, None, 3])  # decoders leave the rank unknown
     exceptions.require(
         image.dtype in (tf.uint8, tf.float32)
         and image.shape.rank == 3
@@ -218,17 +219,17 @@ def _check_image(image: tf.Tensor, size: int, name: str) -> tf.Tensor:
 
 
 def _check_size(size: int) -> None:
-    """Refuses a side of no pixels."""
+    """Raises ValueError for a side below 1 pixel."""
     exceptions.require(size >= 1, "`size` must be at least 1 pixel", size)
 
 
 def _check_seed(seed: tf.Tensor) -> tf.Tensor:
-    """Refuses anything but a pair of integers, or a known number of pairs."""
+    """The seed as a tensor; ValueError unless [2] or [views, 2] int32."""
     seed = tf.convert_to_tensor(seed)
     shape = seed.shape
-    known = shape == [2] or (shape.rank == 2 and shape[0] and shape[1] == 2)
+    is_valid = shape == [2] or (shape.rank == 2 and shape[0] and shape[1] == 2)
     exceptions.require(
-        seed.dtype == tf.int32 and known,
+        seed.dtype == tf.int32 and is_valid,
         "`seed` must be [2] or [views, 2] int32 with at least one view",
         f"{shape} {seed.dtype.name}",
     )
@@ -241,9 +242,9 @@ def _crop_boxes(
     area: tuple[float, float],
     aspect: tuple[float, float],
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """A box per seed as `tf.slice` takes it, [views, 3] int32 both.
+    """A box per seed, as begins and sizes of `tf.slice`, [views, 3] int32.
 
-    Begins are y, x, 0; extents are height, width, -1 for all channels.
+    Begins are y, x, 0; sizes are height, width, -1 for all channels.
     """
     exceptions.require(
         0.0 < area[0] <= area[1] <= 1.0,
@@ -257,24 +258,24 @@ def _crop_boxes(
         tf.image.stateless_sample_distorted_bounding_box(
             image_shape,
             tf.constant([[[0.0, 0.0, 1.0, 1.0]]]),
-            seed_of_view,
+            view_seed,
             min_object_covered=0.1,
             aspect_ratio_range=aspect,
             area_range=area,
             max_attempts=_ATTEMPTS,
         )
-        for seed_of_view in tf.unstack(tf.reshape(seed, [-1, 2]))
+        for view_seed in tf.unstack(tf.reshape(seed, [-1, 2]))
     ]
     begins, extents, _ = zip(*draws, strict=True)
     begins, extents = tf.stack(begins), tf.stack(extents)
     height, width, _ = tf.unstack(image_shape)
     side = tf.minimum(height, width)
-    whole = tf.reduce_all(
+    is_whole = tf.reduce_all(
         extents[:, :2] == image_shape[:2], axis=1, keepdims=True
     )
     central = tf.stack([(height - side) // 2, (width - side) // 2, 0])
-    begins = tf.where(whole, central, begins)
-    return begins, tf.where(whole, tf.stack([side, side, -1]), extents)
+    begins = tf.where(is_whole, central, begins)
+    return begins, tf.where(is_whole, tf.stack([side, side, -1]), extents)
 
 
 def _cut_views(
@@ -285,17 +286,18 @@ def _cut_views(
     size: int,
 ) -> tf.Tensor:
     """Cuts out the boxes and resizes them: a view, or one for each seed."""
-    known = image.shape[:2]
-    small = known.is_fully_defined() and max(known) <= 2 * size
-    # No tf.cond where no box can be too large: a fifth of the time at 32 px.
+    sides = image.shape[:2]
+    is_small = sides.is_fully_defined() and max(sides) <= 2 * size
+    # Small images need no tf.cond of `resize_crop`, a fifth of the time at
+    # 32 px.
     resize = (
-        functools.partial(_resize, antialias=False) if small else resize_crop
+        functools.partial(_resize, antialias=False) if is_small else resize_crop
     )
     views = []
     for box in zip(tf.unstack(begins), tf.unstack(extents), strict=True):
-        cut = tf.slice(image, *box)
-        cut.set_shape([None, None, image.shape[2]])
-        views.append(resize(cut, size=size))
+        crop = tf.slice(image, *box)
+        crop.set_shape([None, None, image.shape[2]])
+        views.append(resize(crop, size=size))
     return tf.stack(views) if seed.shape.rank == 2 else views[0]
 
 
@@ -304,16 +306,16 @@ def _resize(image: tf.Tensor, size: int, *, antialias: bool) -> tf.Tensor:
     if antialias:
         resized = tf.image.resize(image, [size, size], antialias=True)
     else:
-        # What tf.image.resize comes to, in fewer operations.
+        # Equals tf.image.resize, in fewer operations.
         resized = tf.raw_ops.ResizeBilinear(
             images=image[tf.newaxis], size=[size, size], half_pixel_centers=True
         )
-    resized = _rounded(resized, image.dtype)
+    resized = _round_to(resized, image.dtype)
     return tf.reshape(resized, [size, size, image.shape[2]])
 
 
-def _rounded(pixels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Resized pixels in the type of the image, of uint8 rounded to nearest."""
+def _round_to(pixels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Resized pixels in the type of the image; uint8 is rounded to nearest."""
     if dtype == tf.uint8:
         # Between 0 and 255 after rounding: neither filter overshoots.
         return tf.cast(tf.round(pixels), tf.uint8)
@@ -321,10 +323,10 @@ def _rounded(pixels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 
 
 def _resize_then_crop(image: tf.Tensor, size: int) -> tf.Tensor:
-    """Central square, resized to size / 0.875, and of that the centre.
+    """The centre of the central square, resized to size / 0.875.
 
-    Only the centre is computed, in strips of rows that cores can share: the
-    resize is most of what a lone request waits for beside its network.
+    Only the centre is computed, in strips of rows that cores can share: beside
+    the network, a lone request waits mostly for the resize.
     """
     shape = tf.shape(image)[:2]
     side = tf.reduce_min(shape)
@@ -334,7 +336,7 @@ def _resize_then_crop(image: tf.Tensor, size: int) -> tf.Tensor:
     margin = (resized_side - size) // 2
     scale = tf.cast(resized_side, tf.float32) / tf.cast(side, tf.float32)
     strips = [
-        # What tf.image.resize runs, moved up and left.
+        # The operation of tf.image.resize, moved up and left.
         tf.raw_ops.ScaleAndTranslate(
             images=square,
             size=[min(_STRIP, size - row), size],
@@ -345,5 +347,5 @@ def _resize_then_crop(image: tf.Tensor, size: int) -> tf.Tensor:
         )
         for row in range(0, size, _STRIP)
     ]
-    view = _rounded(tf.concat(strips, axis=1), image.dtype)
+    view = _round_to(tf.concat(strips, axis=1), image.dtype)
     return tf.reshape(view, [size, size, image.shape[2]])

@@ -1,12 +1,12 @@
 """MixUp and CutMix: a batch mixed with a permutation of itself.
 
 The labels become soft: `losses.CrossEntropyLoss` takes them, and SupCon weighs
-its positives by them, `SupConLoss(positives="soft")`. Unlike a policy, these
-see the whole batch: the result is a function of the batch and one seed, the
+its positives by them, `SupConLoss(positives="soft")`. Unlike a policy, mixing
+reads the whole batch: the result is a function of the batch and one seed, the
 same eagerly, in a function and in tf.data. All views of a sample share partner
 and weight; view v is mixed with view v of the partner. Stage 1 leaves out
-figures that need the class of a sample; to the accuracy of a classifier beside
-SupCon a sample adds the share that its label gives to the predicted class.
+figures that need the class of a sample; a sample adds its soft label of the
+predicted class to the accuracy of a classifier beside SupCon.
 """
 
 from __future__ import annotations
@@ -102,16 +102,16 @@ class MixUp:
     def _mix(
         self, views: tf.Tensor, partners: tf.Tensor, seed: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The bytes of the mixed views, and the weights [B, 1] of the own."""
+        """The bytes of the mixed views, and the samples' weights [B, 1]."""
         batch, pixels = tf.shape(views)[0], math.prod(views.shape[1:])
         weights = _beta(self.alpha, batch, seed)
         weights = tf.round(weights * _WEIGHT_STEPS) / _WEIGHT_STEPS
         weights = tf.cast(weights, tf.float32)[:, tf.newaxis]  # [B, 1]
-        own = tf.reshape(views, [batch, pixels])
-        other = tf.cast(tf.gather(own, partners), tf.float32)
-        own = tf.cast(own, tf.float32)
+        samples = tf.reshape(views, [batch, pixels])
+        partner_samples = tf.cast(tf.gather(samples, partners), tf.float32)
+        samples = tf.cast(samples, tf.float32)
         # Multiples of 1/4096 below 256: exact in float32, in any order.
-        mixed = own * weights + (other * (1.0 - weights) + 0.5)
+        mixed = samples * weights + (partner_samples * (1.0 - weights) + 0.5)
         return tf.cast(mixed, tf.uint8), weights
 
 
@@ -163,10 +163,10 @@ class CutMix(MixUp):
         rows = _in_box(height, side, centers[0])  # [B, H]
         columns = _in_box(width, side, centers[1])  # [B, W]
         # All views as one high image.
-        own = tf.reshape(views, [batch, num_views * height, width * 3])
-        other = tf.gather(own, partners)
-        rows_of_views = tf.tile(rows, [1, num_views])
-        mixed = affine.paste(own, other, rows_of_views, columns)
+        samples = tf.reshape(views, [batch, num_views * height, width * 3])
+        partner_samples = tf.gather(samples, partners)
+        view_rows = tf.tile(rows, [1, num_views])
+        mixed = affine.paste(samples, partner_samples, view_rows, columns)
         pasted = _count(rows) * _count(columns) / (height * width)
         weights = tf.cast(1.0 - pasted, tf.float32)[:, tf.newaxis]  # [B, 1]
         return mixed, weights
@@ -174,9 +174,9 @@ class CutMix(MixUp):
 
 def _check_batch(views: tf.Tensor, labels: tf.Tensor, seed: tf.Tensor) -> None:
     shape = views.shape
-    known = shape.rank == 5 and shape[1:].is_fully_defined() and shape[4] == 3
+    valid = shape.rank == 5 and shape[1:].is_fully_defined() and shape[4] == 3
     exceptions.require(
-        views.dtype == tf.uint8 and known,
+        views.dtype == tf.uint8 and valid,
         "`views` must be [batch, views, height, width, 3] uint8 of which only "
         "the batch may be unknown",
         f"{shape} {views.dtype.name}",
@@ -223,20 +223,20 @@ def _in_box(size: int, side: tf.Tensor, center: tf.Tensor) -> tf.Tensor:
     return affine.band(size, first, length)
 
 
-def _count(inside: tf.Tensor) -> tf.Tensor:
-    """How many pixels of `_in_box`, [batch] float64."""
-    return tf.reduce_sum(tf.cast(inside, tf.float64), axis=1) / 255.0
+def _count(box: tf.Tensor) -> tf.Tensor:
+    """The number of pixels inside of `_in_box`, [batch] float64."""
+    return tf.reduce_sum(tf.cast(box, tf.float64), axis=1) / 255.0
 
 
 def _soft_labels(
     labels: tf.Tensor, partners: tf.Tensor, weights: tf.Tensor, num_classes: int
 ) -> tf.Tensor:
-    """[B, classes] float32: `weights` [B, 1] to the own class, rest to j's."""
+    """w_i y_i + (1 - w_i) y_j for partner j, [B, classes] float32."""
     labels = tf.cast(labels, tf.int64)
     tf.debugging.assert_equal(
         (0 <= labels) & (labels < num_classes),
         True,
         f"`labels` must be in 0 ... {num_classes - 1}",
     )
-    own = tf.one_hot(labels, num_classes)
-    return weights * own + (1.0 - weights) * tf.gather(own, partners)
+    one_hot = tf.one_hot(labels, num_classes)
+    return weights * one_hot + (1.0 - weights) * tf.gather(one_hot, partners)

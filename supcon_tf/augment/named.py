@@ -1,4 +1,4 @@
-"""Policies by their names on the command line, and layers of Keras as such."""
+"""Policies by their names on the command line, or from Keras layers."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _NAMED: dict[str, Callable[[], Policy | None]] = {
 def policy(
     augmentation: str | keras.layers.Layer | Policy | None,
 ) -> Policy | None:
-    """The policy that a name or a layer of Keras stands for; None for none.
+    """The policy of a name or of a Keras layer; None for none.
 
     Args:
       augmentation: a name of `--augmentation`, with the defaults of the tools;
         a layer or a Sequential of layers for the augmentation of images in
-        0..255, of Keras 2 or 3, whose draws are its own; or a policy, which is
+        0..255, of Keras 2 or 3, which ignores the seeds; or a policy, which is
         returned.
 
     Example:
@@ -54,7 +54,7 @@ def policy(
     if isinstance(augmentation, str):
         exceptions.require_one_of(_NAMED, "augmentation", augmentation)
         return _NAMED[augmentation]()
-    # Here, so that data do not wait for Keras.
+    # Imported here, so that `data` need not import Keras.
     from supcon_tf import keras_2
 
     is_layer = isinstance(augmentation, keras_2.keras.layers.Layer)
@@ -70,14 +70,14 @@ def policy(
 
 
 class _LayerPolicy:
-    """A layer of Keras, which has draws of its own and puts out floats."""
+    """A Keras layer as a policy: it ignores the seeds, and returns floats."""
 
     def __init__(self, layer: keras.layers.Layer) -> None:
         self.layer = layer
 
     def __call__(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
         images = dispatch.check_images(images)
-        with tf.init_scope():  # its variables, outside of any graph
+        with tf.init_scope():  # makes its variables outside of any graph
             self.layer(tf.zeros([1, *images.shape[1:]]), training=True)
         pixels = self.layer(tf.cast(images, tf.float32), training=True)
         exceptions.require(

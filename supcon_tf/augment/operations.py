@@ -1,7 +1,7 @@
 """The operations of AutoAugment and RandAugment by name, level and batch.
 
 A policy draws for each image the name of an operation; here names and levels
-become arguments, and a batch of images gets what each of them drew.
+become arguments, and operations are applied to a batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Step = tuple[str, float]
 
 @dataclasses.dataclass(frozen=True)
 class Ranges:
-    """What the levels 0 to 10 mean where the published policies differ.
+    """The meaning of the levels 0 to 10 where the published policies differ.
 
     Attributes:
       posterize: bits kept at level 0 and at level 10.
@@ -39,18 +39,18 @@ def argument(name: str, level: float, side: int, ranges: Ranges) -> float:
     """Translates a level into the argument of an operation.
 
     Rotate: level * 3 degrees. Shears: level * 0.03. Translations and Cutout:
-    pixels. Posterize: bits kept, at least 1, where the released code kept
-    the highest bit of what should have become black. Solarize: the threshold
+    pixels. Posterize: bits kept, at least 1; the released code keeps the
+    highest bit where 0 bits should make pixels black. Solarize: the threshold
     level * 25.6, at level 10 above all pixels. SolarizeAdd: level * 11 levels
     of brightness. Color, Contrast, Brightness, Sharpness: the factor
-    0.1 + level * 0.18, which changes nothing at level 5. The others have none.
-    Numbers that count are truncated; signs are drawn later.
+    0.1 + level * 0.18, which changes nothing at level 5. The other operations
+    have no argument. Counts are truncated; signs are drawn later.
 
     Args:
       name: one of `NAMES`.
       level: 0 to 10; 0 is no change for geometric operations alone.
       side: the shorter side of the images, pixels.
-      ranges: what the policy lets the levels mean.
+      ranges: of the policy.
     """
     exceptions.require_one_of(NAMES, "name", name)
     exceptions.require(
@@ -67,7 +67,7 @@ def apply(
     ranges: Ranges,
     fill: affine.Color = affine.GRAY,
 ) -> tf.Tensor:
-    """Gives each image the operation that it drew, PIL's bit by bit.
+    """Applies to each image the operation that it drew, bit by bit as PIL.
 
     Operations of one kind run together: one transform serves all rotations,
     shears and translations of the batch.
@@ -75,13 +75,13 @@ def apply(
     Args:
       images: [batch, height, width, 3] uint8.
       steps: pairs of a name from `NAMES` and a level, 0 to 10; see `argument`.
-        Only kinds of operations that are named cost anything.
+        Only the kinds of these operations take time.
       choices: [batch] int32, indices of `steps`.
       draws: [batch, 3] float32, uniform in [0, 1): below 0.5 an argument that
         has a sign is negative; row and column of the centre of Cutout, as
         shares of height and width.
-      ranges: what the levels mean.
-      fill: colour of what was outside the image, and of Cutout.
+      ranges: of the policy.
+      fill: colour of pixels from outside the image, and of Cutout.
     """
     images = dispatch.check_colors(images)
     side = min(images.shape[1:3])
@@ -90,7 +90,7 @@ def apply(
     operations = [OPERATIONS[name] for name in names]
     kinds = list(dict.fromkeys(operation.kind for operation in operations))
     kind_indices = [kinds.index(operation.kind) for operation in operations]
-    numbers = [NAMES.index(name) for name in names]
+    name_indices = [NAMES.index(name) for name in names]
     flips = [-2.0 if name in SIGNED else 0.0 for name in names]
     signs = 1.0 + tf.gather(flips, choices) * tf.cast(
         draws[:, 0] < 0.5, tf.float32
@@ -99,28 +99,28 @@ def apply(
         tf.gather(kind_indices, choices),
         [functools.partial(kind, fill=fill) for kind in kinds],
         images,
-        tf.gather(numbers, choices),
+        tf.gather(name_indices, choices),
         tf.gather(tf.constant(arguments, tf.float32), choices) * signs,
         draws[:, 1:],
     )
 
 
-# A kind of operation takes its own images, their numbers in NAMES, arguments
-# and centres, and the colour.
+# A kind of operation takes the images that drew it, their indices in NAMES,
+# arguments and centres, and the colour.
 _Kind = Callable[..., tf.Tensor]
 
 
-def _without(operation: _Kind) -> _Kind:
-    """A kind that needs no argument."""
+def _without_argument(operation: _Kind) -> _Kind:
+    """A kind of operation without an argument."""
     return lambda images, *_, fill: operation(images)
 
 
-def _with(operation: _Kind) -> _Kind:
-    """A kind that needs its argument."""
+def _with_argument(operation: _Kind) -> _Kind:
+    """A kind of operation with an argument."""
     return lambda images, _, arguments, *__, fill: operation(images, arguments)
 
 
-def _move(
+def _transform(
     images: tf.Tensor,
     numbers: tf.Tensor,
     arguments: tf.Tensor,
@@ -133,8 +133,8 @@ def _move(
     for number, operation in enumerate(OPERATIONS.values()):
         if operation.entry is not None:
             entries[number, operation.entry] = 1.0
-    turned = tf.cast(numbers == NAMES.index("Rotate"), tf.float32)
-    matrices = affine.rotation_matrices(arguments * turned, height, width)
+    is_rotation = tf.cast(numbers == NAMES.index("Rotate"), tf.float32)
+    matrices = affine.rotation_matrices(arguments * is_rotation, height, width)
     moves = tf.cast(arguments, tf.float64)[:, tf.newaxis]
     matrices += moves * tf.gather(tf.constant(entries), numbers)
     return affine.affine_transform(images, matrices, fill)
@@ -147,7 +147,7 @@ def _cut_out(
     centers: tf.Tensor,
     fill: affine.Color,
 ) -> tf.Tensor:
-    """Cutout, its centre given in shares of the sides."""
+    """Cutout, whose centres are in shares of the sides."""
     sides = tf.constant([*images.shape[1:3]], tf.float32)
     centers = tf.cast(centers * sides, tf.int32)
     return affine.cutout(images, centers, tf.cast(arguments, tf.int32), fill)
@@ -155,15 +155,15 @@ def _cut_out(
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """What a policy calls by its name.
+    """An operation of policies.
 
     Attributes:
-      kind: what does it to a batch; operations of one kind run together.
+      kind: applies it to a batch; operations of one kind run together.
       argument: takes a level as a share of the largest, the shorter side of
         the images and `Ranges`.
-      caption: how its argument is written; "" where there is none.
+      caption: format of the argument; "" where there is none.
       is_signed: whether half of the arguments become negative.
-      entry: where the argument stands in the matrix (a, b, c, d, e, f) of a
+      entry: index of the argument in the matrix (a, b, c, d, e, f) of a
         transform.
     """
 
@@ -175,11 +175,11 @@ class Operation:
 
 
 def _bits(share: float, _: int, ranges: Ranges) -> int:
-    few, many = ranges.posterize
-    return max(1, few + int(share * (many - few)))
+    low, high = ranges.posterize
+    return max(1, low + int(share * (high - low)))
 
 
-_solarize = _with(tones.solarize)
+_solarize = _with_argument(tones.solarize)
 _factor = lambda share, *_: 0.1 + share * 1.8, "× {:.2f}"
 _shear = lambda share, *_: share * 0.3, "{:.2f}", True
 _shift = (
@@ -188,28 +188,32 @@ _shift = (
     True,
 )
 OPERATIONS = {
-    "Identity": Operation(_without(dispatch.keep)),
-    "AutoContrast": Operation(_without(tones.auto_contrast)),
-    "Equalize": Operation(_without(tones.equalize)),
+    "Identity": Operation(_without_argument(dispatch.keep)),
+    "AutoContrast": Operation(_without_argument(tones.auto_contrast)),
+    "Equalize": Operation(_without_argument(tones.equalize)),
     "Invert": Operation(_solarize),  # 0 is the threshold that inverts all
-    "Posterize": Operation(_with(tones.posterize), _bits, "{:.0f}-bit"),
+    "Posterize": Operation(
+        _with_argument(tones.posterize), _bits, "{:.0f}-bit"
+    ),
     "Solarize": Operation(
         _solarize, lambda share, *_: int(share * 256), "≥ {:.0f}"
     ),
     "SolarizeAdd": Operation(
-        _with(tones.solarize_add),
+        _with_argument(tones.solarize_add),
         lambda share, *_: int(share * 110),
         "+{:.0f}",
     ),
-    "Color": Operation(_with(color.adjust_saturation), *_factor),
-    "Contrast": Operation(_with(color.adjust_contrast), *_factor),
-    "Brightness": Operation(_with(color.adjust_brightness), *_factor),
-    "Sharpness": Operation(_with(color.adjust_sharpness), *_factor),
-    "Rotate": Operation(_move, lambda share, *_: share * 30.0, "{:.0f}°", True),
-    "ShearX": Operation(_move, *_shear, entry=1),
-    "ShearY": Operation(_move, *_shear, entry=3),
-    "TranslateX": Operation(_move, *_shift, entry=2),
-    "TranslateY": Operation(_move, *_shift, entry=5),
+    "Color": Operation(_with_argument(color.adjust_saturation), *_factor),
+    "Contrast": Operation(_with_argument(color.adjust_contrast), *_factor),
+    "Brightness": Operation(_with_argument(color.adjust_brightness), *_factor),
+    "Sharpness": Operation(_with_argument(color.adjust_sharpness), *_factor),
+    "Rotate": Operation(
+        _transform, lambda share, *_: share * 30.0, "{:.0f}°", True
+    ),
+    "ShearX": Operation(_transform, *_shear, entry=1),
+    "ShearY": Operation(_transform, *_shear, entry=3),
+    "TranslateX": Operation(_transform, *_shift, entry=2),
+    "TranslateY": Operation(_transform, *_shift, entry=5),
     "Cutout": Operation(
         _cut_out,
         lambda share, side, ranges: int(share * ranges.cutout * side),

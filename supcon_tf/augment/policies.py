@@ -22,7 +22,7 @@ from supcon_tf.augment import (
 )
 from supcon_tf.defaults import RAND_AUGMENT
 
-# Draws of an operation: whether at all, and those of `operations.apply`.
+# Draws of an operation: whether it is applied, and those of `operations.apply`.
 _DRAWS = 4
 _BLUR_SIGMA = (0.1, 2.0)  # pixels, SimCLR, Appendix A
 _ROTATION = 30.0  # degrees to either side, as far as RandAugment's
@@ -30,7 +30,7 @@ _ROTATION = 30.0  # degrees to either side, as far as RandAugment's
 
 @dataclasses.dataclass(eq=False)
 class _Policy:
-    """What all have. Each states what it does in `_augment`.
+    """The base of the policies, which override `_augment`.
 
     A class checks its fields after those of its bases.
     """
@@ -68,7 +68,7 @@ class _Policy:
 
 
 class Identity(_Policy):
-    """The policy that leaves the images as they are: crop and flip only.
+    """The policy that does not change images: crop and flip only.
 
     Example:
       >>> import numpy as np
@@ -90,12 +90,12 @@ class AutoAugment(_Policy):
     paper, with the ranges of its Table 6: Posterize keeps 4 to 8 bits,
     translations reach 150 / 331 of the side. "v0" is what the released code of
     the SupCon paper runs, with the ranges of that code: Posterize keeps 1 to 4
-    bits, translations reach 250 pixels of 224. What else the levels mean is
-    told by `operations.argument`.
+    bits, translations reach 250 pixels of 224. `operations.argument` has the
+    meaning of the other levels.
 
     Args:
       policy: "imagenet", "v0", "cifar10" or "svhn".
-      fill: colour, three numbers 0 to 255, of what was outside the image.
+      fill: colour, three numbers 0 to 255, of pixels from outside the image.
 
     Example:
       >>> import numpy as np
@@ -123,17 +123,18 @@ class AutoAugment(_Policy):
         draws = randomness.uniform(
             seeds, 1 + 2 * _DRAWS, randomness.Stream.AUTO_AUGMENT
         )
-        drawn = tf.cast(draws[:, 0] * len(rows), tf.int32)  # [batch]
-        for place, own in enumerate(tf.split(draws[:, 1:], 2, axis=1)):
+        choices = tf.cast(draws[:, 0] * len(rows), tf.int32)  # [batch]
+        halves = tf.split(draws[:, 1:], 2, axis=1)  # [batch, _DRAWS] each
+        for index, step_draws in enumerate(halves):
             names, probabilities, levels = zip(
-                *(row[place] for row in rows), strict=True
+                *(row[index] for row in rows), strict=True
             )
-            acts = own[:, 0] < tf.gather(probabilities, drawn)
+            is_applied = step_draws[:, 0] < tf.gather(probabilities, choices)
             images = operations.apply(
                 images,
                 [("Identity", 0.0), *zip(names, levels, strict=True)],
-                tf.cast(acts, tf.int32) * (1 + drawn),
-                own[:, 1:],
+                tf.cast(is_applied, tf.int32) * (1 + choices),
+                step_draws[:, 1:],
                 ranges,
                 self.fill,
             )
@@ -144,9 +145,9 @@ class AutoAugment(_Policy):
 class RandAugment(_Policy):
     """Applies `num_layers` operations, drawn uniformly and in that order.
 
-    Every layer of every image draws its own. Geometric operations take a
-    random sign. What the levels mean is told by `operations.argument`;
-    at level 10 translations reach 100 and Cutout 80 x 80 pixels of 224.
+    Every layer of every image draws an operation. Geometric operations take a
+    random sign. `operations.argument` has the meaning of levels; at level 10
+    translations reach 100 and Cutout 80 x 80 pixels of 224.
 
     Args:
       num_layers: N, operations one after the other, at least 1.
@@ -154,8 +155,8 @@ class RandAugment(_Policy):
       num_operations: 16 for those of the released code and, as a 17th, the
         identity; 14 for those of the RandAugment paper, the identity being
         one of them, without Invert, SolarizeAdd and Cutout.
-      probability: that a layer does anything, in [0, 1]; 1 as published.
-      fill: colour, three numbers 0 to 255, of what was outside the image.
+      probability: that a layer is applied, in [0, 1]; 1 as published.
+      fill: colour, three numbers 0 to 255, of pixels from outside the image.
 
     Example:
       >>> import numpy as np
@@ -206,11 +207,11 @@ class RandAugment(_Policy):
         )
         for layer in tf.split(draws, self.num_layers, axis=1):
             choices = tf.cast(layer[:, 0] * len(steps), tf.int32)
-            acts = tf.cast(layer[:, 1] < self.probability, tf.int32)
+            is_applied = tf.cast(layer[:, 1] < self.probability, tf.int32)
             images = operations.apply(
                 images,
                 steps,
-                choices * acts,  # step 0 is the identity
+                choices * is_applied,  # step 0 is the identity
                 layer[:, 2:],
                 tables.RAND_AUGMENT_RANGES,
                 self.fill,
@@ -223,10 +224,10 @@ class SimAugment(_Policy):
     """SimCLR's colour jitter, grayscale and blur, with a warp before the blur.
 
     In this order: rotation by U(-30, 30) degrees, colour jitter, grayscale,
-    warp, Gaussian blur with sigma ~ U(0.1, 2) pixels; each image draws each of
-    them on its own. The paper warps before the blur (Sec. 14.2) and gives
-    neither probability nor size: the size is that of the released code (see
-    `warp.random_warp`), the probability that of the blur. The released recipes
+    warp, Gaussian blur with sigma ~ U(0.1, 2) pixels; each image draws each
+    operation independently. The paper warps before the blur (Sec. 14.2) and
+    gives neither probability nor size: the size is that of the released code
+    (`warp.random_warp`), the probability that of the blur. The released recipes
     left the warp off: `warp_probability=0` is their policy, and faster. The
     paper also names rotations, without a range; neither SimCLR nor the released
     code has any, so they are off. These are the paper's defaults; the name
@@ -289,18 +290,18 @@ class SimAugment(_Policy):
         ):
             if probability > 0.0:
                 choice = tf.cast(draw < probability, tf.int32)
-                either = (dispatch.keep, operation)
-                images = dispatch.dispatch(choice, either, images, *argument)
+                pair = (dispatch.keep, operation)
+                images = dispatch.dispatch(choice, pair, images, *argument)
         return images
 
 
 @dataclasses.dataclass(eq=False)
 class StackedRandAugment(SimAugment, RandAugment):
-    """RandAugment, and then SimAugment on what it made.
+    """RandAugment, followed by SimAugment.
 
-    The paper's policy of ResNet-200. The released code jitters first and
-    keeps RandAugment at its defaults whatever the magnitude; the paper, and
-    this, put RandAugment before the jitter.
+    The paper's policy of ResNet-200. The released code jitters first and keeps
+    RandAugment at its defaults whatever the magnitude; here, as in the paper,
+    RandAugment comes before the jitter.
 
     Args:
       num_layers: of RandAugment, as `magnitude`, `num_operations`,

@@ -1,8 +1,8 @@
 """Stateless random numbers with one seed per image of a batch.
 
-`tf.random.stateless_*` takes one seed for a whole tensor. Here every image
-brings its own pair of integers, so that what it draws depends neither on its
-neighbours nor on the size of the batch.
+`tf.random.stateless_*` takes one seed for a whole tensor. Here every image has
+its own pair of integers, so that its draws depend neither on its neighbours nor
+on the size of the batch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from supcon_tf import exceptions
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))  # Salmon et al. 2011, Table 2
 _PARITY = 0x1BD11BDA  # the key-schedule constant of Threefish
-_FOLD_STREAM = 0xFFFFFFFF  # no stream of draws: see `fold_in`
+_FOLD_STREAM = 0xFFFFFFFF  # of `fold_in`, not of draws
 
 
 class Stream(enum.IntEnum):
@@ -52,7 +52,7 @@ def threefry(
     return left, right
 
 
-# A pipeline hashes some ten times: traced once, each is one node, not 160.
+# A pipeline has some ten hashes: as a function each is one node, not 160.
 @tf.function(
     input_signature=[tf.TensorSpec(None, tf.uint32)] * 4, autograph=False
 )
@@ -94,9 +94,9 @@ def uniform(
       ValueError: `seeds` is not [batch, 2] int32.
     """
     seeds = tf.convert_to_tensor(seeds)
-    fits = seeds.shape.is_compatible_with([None, 2])
+    is_pair = seeds.shape.is_compatible_with([None, 2])
     exceptions.require(
-        seeds.dtype == tf.int32 and fits,
+        seeds.dtype == tf.int32 and is_pair,
         "`seeds` must be [batch, 2] int32",
         f"{seeds.shape} {seeds.dtype.name}",
     )
@@ -126,8 +126,8 @@ def normal(
 def fold_in(seeds: tf.Tensor, data: tf.Tensor) -> tf.Tensor:
     """Hashes an integer into seeds: a run's seed, then epoch, position, view.
 
-    The result is independent of all draws made with the same seeds, and of
-    what other integers give. The order of several foldings matters.
+    The result is independent of all draws made with the same seeds, and of the
+    results of other integers. The order of several foldings matters.
 
     Args:
       seeds: [..., 2] int32, such as [2] or [batch, 2].

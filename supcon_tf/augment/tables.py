@@ -1,6 +1,6 @@
-"""The published tables: which operations, how often and how strong.
+"""The published tables: operations, their probabilities and levels.
 
-`operations.py` knows what the names and levels mean; the lists of RandAugment
+`operations.py` gives names and levels their meaning; the lists of RandAugment
 are in `supcon_tf/defaults.py`, where `config` reads their lengths.
 """
 
@@ -145,7 +145,7 @@ _SEARCHED = Ranges(posterize=(4, 8), translate=150 / 331, cutout=30 / 331)
 # The released code, stated in pixels of images of 224.
 _RELEASED = Ranges(posterize=(0, 4), translate=250 / 224, cutout=100 / 224)
 
-# What `AutoAugment(policy=...)` runs: sub-policies, and the ranges of levels.
+# By `AutoAugment(policy=...)`: sub-policies, and the ranges of levels.
 AUTO_AUGMENT = {
     "imagenet": (_parse(_IMAGENET), _SEARCHED),
     "v0": (_parse(_V0), _RELEASED),

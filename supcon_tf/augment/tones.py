@@ -1,9 +1,9 @@
-"""New levels for old, channel by channel, with the results of PIL's ImageOps.
+"""Maps of the levels of each channel, with the results of PIL's ImageOps.
 
 Images are [batch, height, width, 3] uint8, as are the results; one number per
-image is [batch], whole, of any type. Everything is integer arithmetic or, for
-one operation, PIL's own float64: results equal PIL's bit by bit, alone and in
-any batch.
+image is [batch], whole, of any type. All arithmetic is on integers or, in
+`auto_contrast`, PIL's float64: results equal PIL's bit by bit, alone and in any
+batch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tensorflow as tf
 from supcon_tf.augment import dispatch
 
 _LEVELS = 256
-_KEPT_BITS = [256 - 2 ** (8 - bits) for bits in range(9)]  # masks of 8 bits
+_BIT_MASKS = [256 - 2 ** (8 - bits) for bits in range(9)]  # masks of 8 bits
 
 
 def auto_contrast(images: tf.Tensor) -> tf.Tensor:
@@ -27,9 +27,9 @@ def auto_contrast(images: tf.Tensor) -> tf.Tensor:
     darkest = tf.cast(tf.reduce_min(images, axis=[1, 2]), tf.float64)
     brightest = tf.cast(tf.reduce_max(images, axis=[1, 2]), tf.float64)
     span = brightest - darkest  # [batch, 3]
-    # PIL's order of float64 operations: integer division differs from it by
-    # one level in 18 % of all pairs of darkest and brightest. As exact as PIL's
-    # table of 256 levels, in half the time of a look-up.
+    # PIL's order of float64 operations: integer division differs by one level
+    # in 18 % of all pairs of darkest and brightest. The product is as exact as
+    # PIL's table of 256 levels, in half the time of a look-up.
     scale = tf.where(span > 0.0, 255.0 / tf.maximum(span, 1.0), 1.0)
     offset = tf.where(span > 0.0, -darkest * scale, 0.0)
     scale = tf.tile(scale, [1, width])[:, None]  # [batch, 1, W * 3]
@@ -54,13 +54,13 @@ def equalize(images: tf.Tensor) -> tf.Tensor:
     )
     counts = tf.reshape(counts, [-1, 3, _LEVELS])  # pixels of each level
     darker = tf.cumsum(counts, axis=-1, exclusive=True)
-    # From the brightest level on, nothing more is added but that level.
-    others = tf.where(darker < images.shape[1] * images.shape[2], darker, 0)
-    step = tf.reduce_max(others, axis=-1, keepdims=True) // 255  # [batch, 3, 1]
+    # `darker` of the brightest level is all pixels but those of that level.
+    lower = tf.where(darker < images.shape[1] * images.shape[2], darker, 0)
+    step = tf.reduce_max(lower, axis=-1, keepdims=True) // 255  # [batch, 3, 1]
     flat = (step // 2 + darker) // tf.maximum(step, 1)
     flat = tf.cast(tf.minimum(flat, 255), tf.uint8)
-    same = tf.constant(np.arange(_LEVELS, dtype=np.uint8))
-    tables = tf.reshape(tf.where(step > 0, flat, same), [-1])
+    identity = tf.constant(np.arange(_LEVELS, dtype=np.uint8))
+    tables = tf.reshape(tf.where(step > 0, flat, identity), [-1])
     # gather_nd takes half the time of gather.
     equal = tf.gather_nd(tables, cells[..., None])
     return tf.reshape(equal, [-1, *images.shape[1:]])
@@ -72,7 +72,7 @@ def posterize(images: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
     0 to 8: 8 changes nothing, 0 gives black.
     """
     images = dispatch.check_colors(images)
-    masks = tf.gather(tf.constant(_KEPT_BITS, tf.uint8), _per_image(bits))
+    masks = tf.gather(tf.constant(_BIT_MASKS, tf.uint8), _per_image(bits))
     return tf.bitwise.bitwise_and(images, masks)
 
 
@@ -84,14 +84,14 @@ def solarize(images: tf.Tensor, threshold: tf.Tensor) -> tf.Tensor:
     """
     images = dispatch.check_colors(images)
     threshold = _per_image(threshold)
-    # As a byte 256 is 0, and all pixels seem bright: nothing must flip then.
+    # 256 is 0 as a byte, so that all pixels seem bright: none may flip.
     flips = 255 * tf.cast(threshold < _LEVELS, tf.uint8)
     bright = tf.cast(images >= tf.cast(threshold, tf.uint8), tf.uint8)
     return tf.bitwise.bitwise_xor(images, bright * flips)
 
 
 def solarize_add(images: tf.Tensor, addition: tf.Tensor) -> tf.Tensor:
-    """Adds 0 to 255 levels to the pixels below 128, up to white. Not of PIL."""
+    """Adds 0 to 255 levels to the pixels below 128, up to white; not in PIL."""
     images = dispatch.check_colors(images)
     dark = tf.cast(images < 128, tf.uint8)
     added = dark * tf.cast(_per_image(addition), tf.uint8)
@@ -104,7 +104,7 @@ def _per_image(numbers: tf.Tensor) -> tf.Tensor:
 
 
 def _cells(images: tf.Tensor) -> tf.Tensor:
-    """Places [batch, H, W * 3] of pixels in flat tables [batch, 3, 256]."""
+    """Indices [batch, H, W * 3] of pixels in flat tables [batch, 3, 256]."""
     height, width = images.shape[1:3]
     rows = tf.reshape(images, [-1, height, width * 3])
     channels = np.tile(_LEVELS * np.arange(3, dtype=np.int32), width)

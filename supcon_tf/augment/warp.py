@@ -19,12 +19,12 @@ def random_warp(
     """Bends each image by a thin-plate spline through 2 x 2 interior points.
 
     The points lie at 1/3 and 2/3 of the sides. An image draws one length
-    l ~ U(0, max_length), and shows at each point what lies l * N(0, 1) away in
-    either direction. The same as `tfa.image.sparse_image_warp`, split in
-    two: the spline depends linearly on the displacements, so it is solved once
-    for all images. Nothing is pinned at the borders: the spline goes on beyond
-    its points, and the nearest border pixel stands for what would come from
-    outside. Images with a side of 1 pixel are returned as they are.
+    l ~ U(0, max_length), and shows at each point the pixel at a distance of
+    l * N(0, 1) in either direction. This is `tfa.image.sparse_image_warp`,
+    split in two: the spline depends linearly on the moves, so it is solved once
+    for all images. The borders are not pinned: the spline goes on beyond its
+    points, and the nearest border pixel stands for pixels outside of the image.
+    Images with a side of 1 pixel are returned as they are.
 
     Args:
       images: [batch, height, width, channels] uint8 or float32, as is the
@@ -42,8 +42,8 @@ def random_warp(
         return images
     longest = max_length * min(height, width) / _REFERENCE_SIDE
     basis = _basis(height, width)
-    # Image after image: the number of those that are bent changes from batch
-    # to batch, and XLA would compile for each.
+    # One image at a time: XLA would compile for each number of images, which
+    # changes from batch to batch.
     return tf.map_fn(
         lambda pair: _bend(*pair, basis),
         (images, _moves(seeds, longest)),
@@ -58,19 +58,19 @@ def _moves(seeds: tf.Tensor, longest: float) -> tf.Tensor:
     directions = randomness.normal(seeds, 8, stream.WARP_DIRECTION)
     moves = tf.cast(lengths, tf.float64) * tf.cast(directions, tf.float64)
     moves = tf.reshape(longest * moves, [-1, 4, 2])[..., ::-1]
-    unmoved = tf.constant([[[0.0, 1.0], [1.0, 0.0]]], tf.float64)
-    unmoved = tf.repeat(unmoved, tf.shape(moves)[0], axis=0)
-    return tf.concat([moves, unmoved], axis=1)
+    identity = tf.constant([[[0.0, 1.0], [1.0, 0.0]]], tf.float64)
+    identity = tf.repeat(identity, tf.shape(moves)[0], axis=0)
+    return tf.concat([moves, identity], axis=1)
 
 
 @tf.function(jit_compile=True)
 def _bend(image: tf.Tensor, moves: tf.Tensor, basis: tf.Tensor) -> tf.Tensor:
-    """Takes each pixel from `basis @ moves`, bilinear: [H, W, C].
+    """Samples each pixel at `basis @ moves`, bilinear: [H, W, C].
 
-    Positions are rounded to 1/256 pixel: with that, interpolation between
-    bytes is exact in float32, and float64 until then hides in which order a
-    product adds. So the warp gives the same bytes on every machine. XLA makes
-    one loop over the pixels of it, faster than `tfa.image.resampler`.
+    Positions are rounded to 1/256 pixel, so that interpolation between bytes is
+    exact in float32; float64 before hides the order of a product's sum. So the
+    warp gives the same bytes on every machine. XLA makes one loop over the
+    pixels of it, faster than `tfa.image.resampler`.
     """
     height, width, _ = image.shape
     positions = tf.cast(tf.round(basis @ moves), tf.float32) / _FRACTIONS
@@ -85,18 +85,18 @@ def _bend(image: tf.Tensor, moves: tf.Tensor, basis: tf.Tensor) -> tf.Tensor:
         for across, columns in enumerate((1.0 - right, right)):
             index = tf.minimum(row + down, height - 1) * width
             index += tf.minimum(column + across, width - 1)
-            taken = tf.cast(tf.gather(pixels, index), tf.float32)
-            total += rows * columns * taken
+            values = tf.cast(tf.gather(pixels, index), tf.float32)
+            total += rows * columns * values
     if image.dtype == tf.uint8:
         total = tf.cast(tf.round(total), tf.uint8)
     return tf.reshape(total, image.shape)
 
 
 def _basis(height: int, width: int) -> np.ndarray:
-    """How far each pixel follows a unit move of each point, and where it is.
+    """The displacement of each pixel by a unit move of each point.
 
     [height * width, 6] float64, in 1/256 pixel: the spline of each of the four
-    points, then row and column.
+    points, then row and column of the pixel.
     """
     points = [[height * i / 3, width * j / 3] for i in (1, 2) for j in (1, 2)]
     pixels = np.indices([height, width], np.float64).reshape(2, -1).T

@@ -1,3 +1,3 @@
-"""Clients: images to the answers of an exported model, here or at a server."""
+"""Clients: send images or texts to an exported model, here or at a server."""
 
 from supcon_tf.clients.predict import predict

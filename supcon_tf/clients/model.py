@@ -1,4 +1,4 @@
-"""What every way to a model has in common.
+"""The interface of exported models, in this process or behind a server.
 
 `rest_model.RestModel` and `saved_model.SavedModel` are a `Model`.
 """
@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from supcon_tf import exceptions
@@ -16,13 +15,9 @@ Row = dict[str, object]
 # Of each signature its name, the types of its inputs, the names of its outputs.
 Tensors = Iterable[tuple[str, Mapping[str, str], Iterable[str]]]
 
-_PREFIX = re.compile(r"^(\{\{.*?\}\}|\(\d+\) \w+:)\s*")
-_ASSERTED = "assertion failed: ["
-_MAX_REASON = 300  # characters
-
 
 class Refused(exceptions.InvalidValue):
-    """The model does not take the input; the message is its reason."""
+    """The model refuses the input; the message is its reason."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +36,7 @@ class Signature:
 
 
 class Model:
-    """A model that answers, wherever it is."""
+    """An exported model that answers requests."""
 
     def signatures(self) -> dict[str, Signature]:
         """The signatures that take image files or texts, by their names.
@@ -61,7 +56,7 @@ class Model:
         """The outputs of each of the files.
 
         Raises:
-          Refused: the model does not take them.
+          Refused: the model refuses some of the files.
           RuntimeError: the server is not there, or answers with another error.
         """
         raise NotImplementedError
@@ -72,29 +67,14 @@ class Model:
 
 def rows(outputs: Mapping[str, list]) -> list[Row]:
     """Outputs of a batch as one mapping per image; bytes become strings."""
-    columns = (_as_text(values) for values in outputs.values())
+    columns = (_decode(values) for values in outputs.values())
     return [
         dict(zip(outputs, row, strict=True))
         for row in zip(*columns, strict=True)
     ]
 
 
-def _as_text(value: object) -> object:
+def _decode(value: object) -> object:
     if isinstance(value, list):
-        return [_as_text(item) for item in value]
+        return [_decode(item) for item in value]
     return value.decode("utf-8", "replace") if type(value) is bytes else value
-
-
-def reason(text: str) -> str:
-    """The line of an error of TensorFlow that says what is wrong.
-
-    It stands before the first name of a node, `[[{{node ...}}]]`, and behind
-    what TensorFlow says of Python's stack.
-    """
-    lines = text.partition("[[{{")[0].strip().splitlines() or [text]
-    line = lines[-1 if "[[{{" in text else 0].strip()
-    while (shorter := _PREFIX.sub("", line)) != line:
-        line = shorter
-    if line.startswith(_ASSERTED):  # its data follow, each in brackets
-        line = line[len(_ASSERTED) :].removesuffix("]").replace("] [", " ")
-    return line[:_MAX_REASON]

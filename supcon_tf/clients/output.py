@@ -14,7 +14,7 @@ from supcon_tf import files
 from supcon_tf import rows as rows_
 from supcon_tf.clients import model
 
-# What a classifier gives for each class -> what one of them is called.
+# Output of a classifier for all classes -> column of the score of one class.
 _SCORES = {"probabilities": "probability", "similarities": "similarity"}
 
 
@@ -23,11 +23,11 @@ def write(
     path: str | os.PathLike[str] | None = None,
     top: int = 5,
 ) -> None:
-    """Writes rows as they come; the file appears once all are there.
+    """Writes rows as they come; the file appears with the last of them.
 
     Args:
-      rows: of `asking.answers`.
-      path: ends in .csv, .json or .jsonl; local or gs://; what is there is
+      rows: of `requests.answers`.
+      path: ends in .csv, .json or .jsonl; local or gs://; an existing file is
         replaced. None writes CSV to stdout.
       top: most probable classes that CSV has columns for.
     """
@@ -35,9 +35,9 @@ def write(
         _to_stdout(csv_lines(rows, top))
         return
     path = epath.Path(path)
-    as_json = {".json": json_document, ".jsonl": json_lines}
+    writers = {".json": json_document, ".jsonl": json_lines}
     suffix = path.suffix.lower()
-    lines = as_json[suffix](rows) if suffix in as_json else csv_lines(rows, top)
+    lines = writers[suffix](rows) if suffix in writers else csv_lines(rows, top)
     path.parent.mkdir(parents=True, exist_ok=True)
     with (
         files.replaced(path) as partial,
@@ -48,13 +48,13 @@ def write(
 
 
 def _to_stdout(lines: Iterable[str]) -> None:
-    """Writes lines until the last, or until the reader of a pipe has enough."""
+    """Writes lines to the last, or until the reader of a pipe closes it."""
     try:
         for line in lines:
             sys.stdout.write(line)
             sys.stdout.flush()
     except BrokenPipeError:
-        # Python writes what is left at its exit.
+        # Python flushes stdout at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -65,33 +65,33 @@ def csv_lines(rows: Iterable[model.Row], top: int = 5) -> Iterator[str]:
     several labels and has none), the highest probability (or similarity), a
     class and its probability for each of the `top`, error. Of
     others: path or text, a column for each number of their outputs, error.
-    Classes of one name have their number in brackets. What a spreadsheet would
-    compute begins with an apostrophe: see `rows.csv_line`.
+    Classes of one name have their number in brackets. A cell that a spreadsheet
+    would compute begins with an apostrophe: see `rows.csv_line`.
     """
     rows = map(_with_distinct_names, rows)
-    begun = []  # until the first answer tells the columns
+    head = []  # until the first answer tells the columns
     for row in rows:
-        begun.append(row)
+        head.append(row)
         if "error" not in row:
             break
-    columns = list(_cells(begun[-1], top)) if begun else []
-    whose = "text" if begun and "text" in begun[0] else "path"
-    yield rows_.csv_line([whose, *columns, "error"])
-    for row in itertools.chain(begun, rows):
+    columns = list(_cells(head[-1], top)) if head else []
+    key = "text" if head and "text" in head[0] else "path"
+    yield rows_.csv_line([key, *columns, "error"])
+    for row in itertools.chain(head, rows):
         cells = [""] * len(columns)
         if "error" not in row:
             cells = _cells(row, top).values()
-        yield rows_.csv_line([row[whose], *cells, row.get("error", "")])
+        yield rows_.csv_line([row[key], *cells, row.get("error", "")])
 
 
 def json_lines(rows: Iterable[model.Row]) -> Iterator[str]:
     """A line per row: an object of path or text, and all outputs or error.
 
-    What a classifier gives for each class is an object by the classes' names,
-    repeated ones with the number of the class in brackets.
+    The scores of a classifier are an object by class name; repeated names have
+    the number of the class in brackets.
     """
     for row in map(_with_distinct_names, rows):
-        yield json.dumps(_named(row), ensure_ascii=False) + "\n"
+        yield json.dumps(_json_object(row), ensure_ascii=False) + "\n"
 
 
 def json_document(rows: Iterable[model.Row]) -> Iterator[str]:
@@ -104,35 +104,35 @@ def json_document(rows: Iterable[model.Row]) -> Iterator[str]:
 
 
 def _with_distinct_names(row: model.Row) -> model.Row:
-    """A row whose classes can be told apart by their names."""
+    """The row with the number of the class behind repeated names."""
     names = row.get("class_names", ())
     if len(set(names)) == len(names):
         return row
-    told = rows_.distinct(names)
-    changed = row | {"class_names": list(told)}
+    distinct = rows_.distinct(names)
+    renamed = row | {"class_names": list(distinct)}
     for scores in _SCORES:
         if scores not in row:
             continue
-        # Of equal ones the first, as in the model.
+        # Among equal scores the first class comes first, as in the model.
         ranked = sorted(range(len(names)), key=lambda i: -row[scores][i])
-        # Of several labels, what is below the threshold has no name.
+        # A class of several below the threshold has no name.
         if row.get("predicted_class"):
-            changed["predicted_class"] = told[ranked[0]]
+            renamed["predicted_class"] = distinct[ranked[0]]
         if "top_classes" in row:
             top = zip(row["top_classes"], ranked, strict=False)
-            changed["top_classes"] = [name and told[i] for name, i in top]
-    return changed
+            renamed["top_classes"] = [name and distinct[i] for name, i in top]
+    return renamed
 
 
 def _cells(row: model.Row, top: int) -> dict[str, object]:
-    """Columns and values of CSV, without the first and error."""
+    """The cells of a row of CSV by column, without the first and `error`."""
     for scores, score in _SCORES.items():
         if scores in row and "class_names" in row:
-            # The predicted class, then the first of all, the best first.
+            # The predicted class, then the `top` classes, the best first.
             pairs = zip(row["class_names"], row[scores], strict=True)
             ranked = sorted(pairs, key=lambda pair: -pair[1])
             best, value = ranked[0]
-            # Of several labels none, where the best is below the threshold.
+            # "" for several labels, where the best is below the threshold.
             best = row.get("predicted_class", best)
             cells = {"predicted_class": best, score: _rounded(value)}
             for rank, (name, value) in enumerate(ranked[:top], 1):
@@ -145,7 +145,7 @@ def _cells(row: model.Row, top: int) -> dict[str, object]:
 
 
 def _columns(name: str, output: object) -> Iterator[tuple[str, object]]:
-    """One column of a value, one per item of a list of them."""
+    """A column per number of an output, which may be a nested list."""
     if not isinstance(output, list):
         yield name, _rounded(output)
         return
@@ -153,20 +153,20 @@ def _columns(name: str, output: object) -> Iterator[tuple[str, object]]:
         yield from _columns(f"{name}_{index}", item)
 
 
-def _named(row: model.Row) -> model.Row:
-    """A row as it stands in JSON."""
-    named = {name: _rounded(value) for name, value in row.items()}
-    names = named.pop("class_names", ())
+def _json_object(row: model.Row) -> model.Row:
+    """The row with scores by class name, for JSON."""
+    fields = {name: _rounded(value) for name, value in row.items()}
+    names = fields.pop("class_names", ())
     for scores, score in _SCORES.items():
-        if names and scores in named:
-            values = named.pop(scores)
-            named[score] = max(values)
-            named[scores] = dict(zip(names, values, strict=True))
-    return named
+        if names and scores in fields:
+            values = fields.pop(scores)
+            fields[score] = max(values)
+            fields[scores] = dict(zip(names, values, strict=True))
+    return fields
 
 
 def _rounded(value: object) -> object:
-    """Floats to nine digits, which tell all float32 apart."""
+    """Floats of nine digits, which tell all float32 values apart."""
     if isinstance(value, list):
         return [_rounded(item) for item in value]
     return float(f"{value:.9g}") if isinstance(value, float) else value

@@ -1,4 +1,4 @@
-"""What a client finds: images, texts, and exports as they were written."""
+"""Paths of a client: image files, files of texts, and exports."""
 
 from __future__ import annotations
 
@@ -11,76 +11,75 @@ from etils import epath
 
 from supcon_tf import exceptions, files, image_names
 
-# In which an export lists its files.
+# The file in which an export lists its files.
 _RECORD = "assets.extra/metadata.json"
 
 
-def find_images(places: Iterable[str | os.PathLike[str]]) -> list[pathlib.Path]:
-    """Image files: those that are named, and those in named folders.
+def find_images(paths: Iterable[str | os.PathLike[str]]) -> list[pathlib.Path]:
+    """Image files: the files among the paths, and those in the folders.
 
-    Pictures that a model will not read, such as .webp, are among them: whoever
-    asks about a folder gets an answer, or a reason, for each.
+    Pictures that a model will not read, such as .webp, are among them: each
+    picture of a folder gets an answer, or the reason why it has none.
 
     Args:
-      places: files, whatever their names, and folders, which are searched with
-        all folders below, hidden ones left out, for the names of pictures.
+      paths: files of any name, and folders, which are searched for names of
+        pictures, with all their sub-folders but hidden ones.
 
     Returns:
-      The files in the order of the places, in a folder by their paths, each
-      once.
+      The files in the order of `paths`, in a folder sorted, each once.
 
     Raises:
-      ValueError: there is no place, or a folder has no images.
-      FileNotFoundError: a place does not exist.
+      ValueError: `paths` is empty, or a folder has no images.
+      FileNotFoundError: a path does not exist.
     """
     images = {}
-    for place in map(pathlib.Path, places):
-        named = [place]
-        if place.is_dir():
-            files_there = image_names.list_tree(place)
-            pictures = filter(image_names.is_picture, sum(files_there, []))
-            named = [pathlib.Path(file) for file in sorted(pictures)]
-            if not named:
+    for path in map(pathlib.Path, paths):
+        path_files = [path]
+        if path.is_dir():
+            tree = image_names.list_tree(path)
+            pictures = filter(image_names.is_picture, sum(tree, []))
+            path_files = [pathlib.Path(file) for file in sorted(pictures)]
+            if not path_files:
                 raise exceptions.InvalidValue(
                     "`images` must be files or folders of images, got "
-                    f"{place}, which has no {', '.join(image_names.SUFFIXES)}"
+                    f"{path}, which has no {', '.join(image_names.SUFFIXES)}"
                 )
-        elif not place.exists():
-            raise exceptions.NotFound(f"no image or folder {place}")
-        images |= {os.path.normpath(file): file for file in named}
+        elif not path.exists():
+            raise exceptions.NotFound(f"no image or folder {path}")
+        images |= {os.path.normpath(file): file for file in path_files}
     exceptions.require(images, "`images` must be files or folders", "none")
     return list(images.values())
 
 
 class Text(str):
-    """A text that is asked about, as a file may be."""
+    """A text of a request, which is read as a file is."""
 
     def read_bytes(self) -> bytes:
-        """What is sent."""
+        """The text in UTF-8."""
         return self.encode()
 
 
 def find_texts(
-    texts: Iterable[str], places: Iterable[str | os.PathLike[str]]
+    texts: Iterable[str], text_files: Iterable[str | os.PathLike[str]]
 ) -> list[Text]:
-    """Texts: those that are given, and the lines of files that are not empty.
+    """The texts, and the lines of the files, without empty ones.
 
     Raises:
-      ValueError: there is none, or a file is not UTF-8; it names the line.
+      ValueError: there is no text, or a file is not UTF-8; names the line.
       FileNotFoundError: there is no such file.
     """
-    found = [Text(text) for text in texts if text.strip()]
-    for place in map(epath.Path, places):
-        if not place.exists():
-            raise exceptions.NotFound(f"no file {place}")
+    all_texts = [Text(text) for text in texts if text.strip()]
+    for file in map(epath.Path, text_files):
+        if not file.exists():
+            raise exceptions.NotFound(f"no file {file}")
         exceptions.require(
-            files.is_regular(place),
+            files.is_regular(file),
             "--text_files must be regular files",
-            f"{place}, a folder, a pipe or a device",
+            f"{file}, a folder, a pipe or a device",
         )
-        found += [Text(line) for _, line in files.read_lines(place)]
-    exceptions.require(found, "--text must not be empty", "none")
-    return found
+        all_texts += [Text(line) for _, line in files.read_lines(file)]
+    exceptions.require(all_texts, "--text must not be empty", "none")
+    return all_texts
 
 
 def find_export(
@@ -91,7 +90,7 @@ def find_export(
     Args:
       directory: the SavedModel itself, or the directory of its versions; local
         or gs://.
-      version: which of them; None takes the newest, or `directory` itself.
+      version: its number; None takes the newest, or `directory` itself.
 
     Raises:
       ValueError: there is none.
@@ -104,18 +103,18 @@ def find_export(
         for path in files.children(directory)
         if path.name.isdecimal() and (path / "saved_model.pb").exists()
     }
-    wanted = max(versions, default=None) if version is None else version
-    if wanted not in versions:
-        asked = "an export" if version is None else f"version {version}"
+    chosen = max(versions, default=None) if version is None else version
+    if chosen not in versions:
+        noun = "an export" if version is None else f"version {version}"
         raise exceptions.InvalidValue(
-            f"{directory} must hold {asked} of tools/export.py, but has "
+            f"{directory} must hold {noun} of tools/export.py, but has "
             f"{', '.join(map(str, sorted(versions))) or 'none'}"
         )
-    return versions[wanted]
+    return versions[chosen]
 
 
 def check_files(directory: epath.PathLike) -> None:
-    """Checks that the files of an export are as they were written.
+    """Checks the files of an export against the digests of its record.
 
     A SavedModel without assets.extra/metadata.json has nothing to check.
 
@@ -132,10 +131,10 @@ def check_files(directory: epath.PathLike) -> None:
 
 def _damage(directory: epath.Path) -> str | None:
     try:
-        listed = dict(json.loads((directory / _RECORD).read_bytes())["files"])
+        digests = dict(json.loads((directory / _RECORD).read_bytes())["files"])
     except (ValueError, TypeError, KeyError):
         return f"{_RECORD} lists no files"
-    for name, digest in listed.items():
+    for name, digest in digests.items():
         if not (directory / name).exists():
             return f"{name} is missing"
         if files.digest(directory / name) != digest:

@@ -1,4 +1,4 @@
-"""From settings to answers."""
+"""The prediction tool: from its settings to a file of answers."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ import tqdm
 from etils import epath
 
 from supcon_tf import config, exceptions, files
-from supcon_tf.clients import asking, model, output, paths, rest_model
+from supcon_tf.clients import model, output, paths, requests, rest_model
 
 _TEXT = "text"  # the input of an export that takes texts
 _LONGEST_NAME = 240  # of a file that is written under a longer one first
 
 
 def predict(settings: config.PredictSettings) -> int:
-    """Asks a model about images or texts, and writes what it answers.
+    """Sends images or texts to a model, and writes its answers.
 
     Example:
       >>> import pathlib
       >>> from supcon_tf import clients, config, serving
       >>> _ = serving.export(config.ExportSettings("runs/mine"))
-      >>> own = config.PredictSettings(
+      >>> settings = config.PredictSettings(
       ...     "runs/mine", images=("photos/test",), output="answers.csv",
       ...     top=0, overwrite=True,
       ... )
-      >>> clients.predict(own)
+      >>> clients.predict(settings)
       0
       >>> pathlib.Path("answers.csv").read_text().splitlines()[0]
       'path,predicted_class,probability,error'
 
     Returns:
-      How many of them have an error in the place of an answer.
+      The number of images or texts that have an error instead of an answer.
 
     Raises:
       ValueError: there are no images or texts, no export, no such signature,
@@ -45,50 +45,52 @@ def predict(settings: config.PredictSettings) -> int:
     kind = "image files"
     if settings.text or settings.text_files:
         kind = "texts"
-        found = paths.find_texts(settings.text, settings.text_files)
+        inputs = paths.find_texts(settings.text, settings.text_files)
     else:
-        found = paths.find_images(settings.images)
+        inputs = paths.find_images(settings.images)
     if settings.output:
         _check_output(settings)
-    asked = _open_model(settings)
-    known = {
+    opened = _open_model(settings)
+    signatures = {
         name: signature
-        for name, signature in asked.signatures().items()
+        for name, signature in opened.signatures().items()
         if (signature.input == _TEXT) == (kind == "texts")
     }
-    signature = known.get(settings.signature)
+    signature = signatures.get(settings.signature)
     if not settings.signature:
-        signature = known.get("serving_default") or known.get("represent")
+        signature = signatures.get("serving_default") or signatures.get(
+            "represent"
+        )
     exceptions.require(
         signature is not None,
         f"--signature must be one of the model that takes {kind}, "
-        f"{', '.join(sorted(known)) or 'which has none'}",
+        f"{', '.join(sorted(signatures)) or 'which has none'}",
         settings.signature or "none",
     )
-    rows = asking.answers(
-        lambda contents: asked.predict(signature, contents),
-        found,
+    rows = requests.answers(
+        lambda contents: opened.predict(signature, contents),
+        inputs,
         batch_size=settings.batch_size,
     )
-    failed = 0
+    num_errors = 0
 
-    def shown() -> Iterator[model.Row]:
-        nonlocal failed
-        # Lines on the same terminal show the progress, and would break the bar.
+    def counted_rows() -> Iterator[model.Row]:
+        nonlocal num_errors
+        # Rows on the same terminal show the progress, and would break the bar.
         shows_rows = settings.output is None and sys.stdout.isatty()
-        # None: where stderr is no terminal.
+        # None disables the bar where stderr is no terminal.
         for row in tqdm.tqdm(
-            rows, None, len(found), disable=shows_rows or None, unit=" answers"
+            rows, None, len(inputs), disable=shows_rows or None, unit=" answers"
         ):
-            failed += "error" in row
+            num_errors += "error" in row
             yield row
 
-    output.write(shown(), settings.output, settings.top)
-    return failed
+    output.write(counted_rows(), settings.output, settings.top)
+    return num_errors
 
 
 def _open_model(settings: config.PredictSettings) -> model.Model:
-    """The model that the settings name; TensorFlow only where it is needed."""
+    """Opens the model of the settings; a server needs no TensorFlow here."""
     if settings.server is None:
         folder = os.path.join(settings.run_dir, "export")
         exceptions.require(

@@ -1,6 +1,6 @@
 """A model behind the REST interface of TF Serving.
 
-Of the standard library alone: a client without TensorFlow.
+The client needs the standard library alone, no TensorFlow.
 Reference: https://www.tensorflow.org/tfx/serving/api_rest
 """
 
@@ -20,13 +20,13 @@ from collections.abc import Sequence
 from supcon_tf import exceptions, proxies
 from supcon_tf.clients import model
 
-_REFUSED = (400, 413)  # the second of proxies: fewer images may pass
+_REFUSED = (400, 413)  # proxies answer 413: fewer images may pass
 _TOO_SLOW = 504
 
 
 @dataclasses.dataclass(eq=False)
 class RestModel(model.Model):
-    """A model at a server that is asked by HTTP.
+    """A model at a server, by HTTP.
 
     Attributes:
       server: http://HOST:PORT or https://HOST:PORT; a path behind it is kept.
@@ -41,26 +41,29 @@ class RestModel(model.Model):
     timeout: float = 60.0
 
     def __post_init__(self):
-        quoted = urllib.parse.quote(self.name, safe="")
-        self.url = f"{self.server.rstrip('/')}/v1/models/{quoted}"
+        quoted_name = urllib.parse.quote(self.name, safe="")
+        self.url = f"{self.server.rstrip('/')}/v1/models/{quoted_name}"
         if self.version is not None:
             self.url += f"/versions/{self.version}"
         # Not urlopen, whose proxies are those of its first call.
         host = urllib.parse.urlsplit(self.url).hostname or ""
-        own = {} if proxies.is_this_machine(host) else None
-        handler = urllib.request.ProxyHandler(own)
+        proxy_urls = {} if proxies.is_this_machine(host) else None
+        handler = urllib.request.ProxyHandler(proxy_urls)
         self._opener = urllib.request.build_opener(handler)
 
     @property
     def through(self) -> str:
-        """What an error says of the proxy between; "" without one."""
+        """The words of an error on the proxy between; "" without one."""
         return proxies.used_by_urllib(self.url)
 
     def _tensors(self) -> model.Tensors:
         metadata = self._ask("/metadata")["metadata"]
         for name, spec in metadata["signature_def"]["signature_def"].items():
             inputs = spec["inputs"].items()
-            dtypes = {k: x["dtype"][len("DT_") :].lower() for k, x in inputs}
+            dtypes = {
+                key: tensor["dtype"].removeprefix("DT_").lower()
+                for key, tensor in inputs
+            }
             yield name, dtypes, spec["outputs"]
 
     def predict(
@@ -73,13 +76,13 @@ class RestModel(model.Model):
         ]
         body = {"signature_name": signature.name, "instances": instances}
         rows = self._ask(":predict", json.dumps(body).encode())["predictions"]
-        # Of several outputs an object per row, of one its plain value.
+        # A row of several outputs is an object, of a single output its value.
         if len(signature.outputs) == 1:
             return [{signature.outputs[0]: value} for value in rows]
         return rows
 
     def _ask(self, method: str, body: bytes | None = None) -> dict:
-        """What the server answers, by POST if there is a body."""
+        """The answer of the server, to POST if there is a body, else to GET."""
         request = urllib.request.Request(
             self.url + method, body, {"Content-Type": "application/json"}
         )
@@ -91,15 +94,15 @@ class RestModel(model.Model):
             with answer:
                 content = answer.read()
         except (OSError, http.client.HTTPException) as error:
-            why = getattr(error, "reason", error)
-            if isinstance(why, TimeoutError):
+            cause = getattr(error, "reason", error)
+            if isinstance(cause, TimeoutError):
                 raise exceptions.Failed(
                     f"{self.server} must answer within "
                     f"--timeout={self.timeout:g} seconds{self.through}; fewer "
                     "images per request take less"
                 ) from None
             raise exceptions.Failed(
-                f"{self.url} is not there: {why}{self.through}"
+                f"{self.url} is not there: {cause}{self.through}"
             ) from None
         if isinstance(answer, urllib.error.HTTPError):
             raise self._error(answer.code, content.decode("utf-8", "replace"))
@@ -112,25 +115,26 @@ class RestModel(model.Model):
             ) from None
 
     def _error(self, code: int, text: str) -> Exception:
-        """What an answer that is an error becomes."""
+        """The exception for an answer of this HTTP status."""
         try:
             text = str(json.loads(text)["error"])
         except (ValueError, KeyError, TypeError):
-            pass  # of a proxy; or with C's escapes, as early versions have
+            pass  # text of a proxy, or the C escapes of early TF Serving
         if code in _REFUSED:
-            return model.Refused(model.reason(text))
-        why = f"{self.url} answers {code}: {model.reason(text)}{self.through}"
+            return model.Refused(exceptions.reason(text))
+        reason = exceptions.reason(text)
+        message = f"{self.url} answers {code}: {reason}{self.through}"
         if code == _TOO_SLOW:
-            why += (
+            message += (
                 "; that is its own limit of time, not --timeout: fewer images "
                 "per request take less"
             )
-        return exceptions.Failed(why)
+        return exceptions.Failed(message)
 
 
 def _float32(text: str) -> float:
-    """The number that the server means: it has float32, and JSON decimals."""
+    """The float32 number whose decimals JSON has."""
     number = float(text)
     rounded = ctypes.c_float(number).value
-    # Another model may have float64.
+    # A number beyond float32 is a float64 of another model.
     return rounded if math.isfinite(rounded) else number

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from supcon_tf import files
+from supcon_tf import exceptions, files
 from supcon_tf.clients import model
 
 _REFUSED = (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)
@@ -34,5 +34,5 @@ class SavedModel(model.Model):
         try:
             outputs = function(**{signature.input: tf.constant(contents)})
         except _REFUSED as error:
-            raise model.Refused(model.reason(error.message)) from None
+            raise model.Refused(exceptions.reason(error.message)) from None
         return model.rows({n: v.numpy().tolist() for n, v in outputs.items()})

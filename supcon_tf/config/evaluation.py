@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, trust
 from supcon_tf.config import images, objectives, running, stages, texts
 from supcon_tf.settings import Settings, setting, with_default
 
@@ -85,6 +85,15 @@ class EvaluateSettings(
     there the next time."""
     calibration_bins: int = setting(15, at_least=1)
     """Bins of the expected calibration error."""
+    measures: tuple[str, ...] = setting(
+        (),
+        must=(
+            "be package.module:function, or several with commas, got {}",
+            lambda names: all(map(trust.names_module, names)),
+        ),
+    )
+    """Measures of your own, package.module:function of the representations and
+    labels of the test images (docs/guides/your_own.md)."""
     corruptions: str = setting(
         "none",
         must=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import datasets, defaults, exceptions
+from supcon_tf import datasets, defaults, exceptions, trust
 from supcon_tf.settings import Settings, setting
 
 # Arguments of `data.load` that few kinds take: why others do not, and settings.
@@ -27,8 +27,9 @@ class DataSettings(Settings):
     dataset: str | None = setting(None, common=True)
     """digits (embedded), folder (one sub-folder of images per class in
     --data_dir), manifest (a .csv, .tsv or .jsonl of paths and labels), tfrecord
-    (files as of tools/make_tfrecords.py), or tfds:NAME; default: manifest where
-    --data_dir ends so, folder where it is something else."""
+    (files as of tools/make_tfrecords.py), tfds:NAME, or package.module:function
+    of your own (docs/guides/your_own.md); default: manifest where --data_dir
+    ends so, folder where it is something else."""
     data_dir: str | None = setting(None, resumable=True, common=True, path=True)
     """Folder of the images, manifest, folder of TFRecord files, or of the
     prepared TFDS sets."""
@@ -120,6 +121,9 @@ class MovedDataSettings(Settings):
     recorded, for this call; tools/pretrain.py --resume --data_dir=NEW records
     the new one. Default: the recorded one, or where they have moved together
     with the run."""
+    dataset: str | None = setting(None, resumable=True)
+    """Of a run whose data set is package.module:function, that name again, as
+    --architecture."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,10 +185,12 @@ class AugmentationSettings(Settings):
             "randaugment",
             "simaugment",
             "stacked_randaugment",
+            trust.FUNCTION,
         ),
         common=True,
     )
-    """Policy applied to each view after crop and flip."""
+    """Policy applied to each view after crop and flip; a function is one of
+    your own (docs/guides/your_own.md)."""
     autoaugment_policy: str = setting(
         "imagenet", choices=("imagenet", "v0", "cifar10", "svhn")
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import defaults, exceptions
+from supcon_tf import defaults, exceptions, trust
 from supcon_tf.settings import Settings, setting
 
 
@@ -74,6 +74,7 @@ OBJECTIVES = {
         "cosine classifier on the representation, margin 0.35, scale 30.0",
         "cosines",
     ),
+    trust.FUNCTION: Objective("a loss of your own", "a loss of your own"),
 }
 OF_PROJECTIONS = tuple(
     name for name, loss in OBJECTIVES.items() if loss.takes == "projections"
@@ -113,8 +114,9 @@ class ObjectiveSettings(Settings):
     triplet; for long tails bcl (balanced contrastive) and paco (parametric
     contrastive), with a learned centre for each class. On the logits of a
     linear classifier that is trained with the encoder and needs no projection
-    head: ce (cross-entropy), max_margin (large-margin softmax). Joint: a loss
-    of projections and cross-entropy of the representation, +ce."""
+    head: ce (cross-entropy), max_margin (large-margin softmax). A function
+    makes a loss of your own, of projections (docs/guides/your_own.md). Joint: a
+    loss of projections and cross-entropy of the representation, +ce."""
     temperature: float = setting(defaults.TEMPERATURE, above=0, common=True)
     """Temperature tau of the loss: supcon, simclr, bcl and paco."""
     formulation: str = setting(
@@ -280,7 +282,7 @@ class ObjectiveSettings(Settings):
     @property
     def traits(self) -> Objective:
         """What the loss takes, and the words for it."""
-        return OBJECTIVES[self.loss]
+        return OBJECTIVES[trust.choice(self.loss)]
 
     @property
     def uses_labels(self) -> bool:

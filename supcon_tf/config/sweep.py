@@ -54,8 +54,10 @@ class SweepAxis:
         return {*self.names} <= {"seed", f"{LINEAR}seed", "draw"}
 
     def label(self, row: tuple[object, ...]) -> object:
-        """What stands for a row: the value, or the text of several."""
-        return row[0] if len(row) == 1 else _LINK.join(map(axis_text, row))
+        """What stands for a row: the value, the text of a list or several."""
+        if len(row) == 1 and not isinstance(row[0], tuple):
+            return row[0]
+        return _LINK.join(map(axis_text, row))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -60,6 +60,7 @@ def convert(settings: config.ConvertSettings) -> dict[str, object]:
         settings.linear_stage,
         settings.data_dir,
         settings.architecture,
+        settings.dataset,
     )
     files.check_writable("run_dir", run.files.converted)
     with locks.held(run.files.path, "conversion"), run.reading():
@@ -122,7 +123,7 @@ def _contents(
     calibration_images = None
     if "tflite_int8" in settings.formats:
         train = run.source("train")
-        positions = subsets.draw_alike(
+        positions = subsets.draw_evenly(
             subsets.labels_of(train),
             settings.calibration_images,
             settings.seed,

@@ -1,4 +1,4 @@
-"""Views of anybody's tf.data of images and labels, in the order that it has.
+"""Views of any tf.data dataset of images and labels, in its own order.
 
 Letters in the shapes: B batch, V views, S side of a view, C channels.
 """
@@ -39,17 +39,16 @@ def views_of(
     every epoch of `fit`, has other views: cache images, not views.
 
     Args:
-      dataset: of (image, label), or with a weight of the sample as a third, in
-        batches or not; such as of `image_dataset_from_directory`. Images are
-        [H, W, C] uint8, or float in 0..255, which are rounded. In batches they
-        have one size.
+      dataset: of (image, label) or (image, label, sample weight), in batches or
+        not, such as of `image_dataset_from_directory`. Images are [H, W, C]
+        uint8, or float in 0..255, which are rounded. The images of a batch have
+        one size.
       image_size: side S of the views in pixels; None takes that of the images,
-        where it is the same for all.
+        if all have one size.
       num_views: views per image.
       augmentation: as of `make_views`.
       seed: integer in 0..2^31-1; `tf.random.set_seed` changes the views too.
-      batch_size: images per batch, of a dataset without batches; None where it
-        has them.
+      batch_size: images per batch, for a dataset without batches; else None.
       crop_area: as of `make_views`.
       crop_aspect: as of `make_views`.
       horizontal_flip: mirror each view with probability 0.5.
@@ -71,8 +70,9 @@ def views_of(
 
     Raises:
       ValueError: an argument is out of range, the dataset is not as above, or
-        `image_size` must be given. While it is read,
-        tf.errors.InvalidArgumentError: floats are of another range.
+        `image_size` must be given.
+      tf.errors.InvalidArgumentError: floats are of another range; raised while
+        the dataset is read.
     """
     pipeline.check_at_least("num_views", num_views, 1)
     pipeline.check_at_least("seed", seed, 0)
@@ -91,15 +91,16 @@ def views_of(
     def read(
         example: tuple[tf.Tensor, ...], number: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        """An example, or a batch of them, with a draw for it alone."""
+        """Views and seeds of an example, or of a batch, by a random number."""
         images, *labels = example
-        images = _bytes(images)
-        own = tf.bitcast(number, tf.int32)  # [2]
+        images = _to_uint8(images)
+        seed = tf.bitcast(number, tf.int32)  # [2]
         if not has_batches:
-            seeds = randomness.fold_in(own, tf.range(num_views))  # [V, 2]
+            seeds = randomness.fold_in(seed, tf.range(num_views))  # [V, 2]
             return crop(images, pipeline.crop_seeds(seeds)), seeds, *labels
-        own = randomness.fold_in(own, tf.range(tf.shape(images)[0]))  # [B, 2]
-        seeds = randomness.fold_in(own[:, tf.newaxis], tf.range(num_views))
+        seeds = randomness.fold_in(seed, tf.range(tf.shape(images)[0]))
+        seeds = seeds[:, tf.newaxis]  # [B, 1, 2]
+        seeds = randomness.fold_in(seeds, tf.range(num_views))  # [B, V, 2]
         views = tf.map_fn(
             lambda pair: crop(*pair),
             (images, pipeline.crop_seeds(seeds)),
@@ -116,7 +117,7 @@ def views_of(
     )
     if not has_batches:
         views = views.batch(batch_size)
-    augment = pipeline.augmented(horizontal_flip, augmentation)
+    augment = pipeline.augmenter(horizontal_flip, augmentation)
     return (
         views.map(augment, num_parallel_calls=tf.data.AUTOTUNE)
         .prefetch(tf.data.AUTOTUNE)
@@ -127,10 +128,10 @@ def views_of(
 def _image_spec(
     dataset: tf.data.Dataset, batch_size: int | None
 ) -> tuple[tf.TensorSpec, bool]:
-    """What the images of a dataset are, and whether they come in batches.
+    """The spec of the images of a dataset, and whether they are in batches.
 
     Raises:
-      ValueError: they are none, or `batch_size` does not fit.
+      ValueError: there are no images, or `batch_size` does not fit.
     """
     exceptions.require(
         isinstance(dataset, tf.data.Dataset),
@@ -174,16 +175,16 @@ def _view_size(shape: tf.TensorShape, image_size: int | None) -> int:
     return size
 
 
-def _bytes(images: tf.Tensor) -> tf.Tensor:
-    """Images as uint8; floats that are not in 0..255 end the reading."""
+def _to_uint8(images: tf.Tensor) -> tf.Tensor:
+    """Images as uint8; floats that are not in 0..255 are an error."""
     if images.dtype == tf.uint8:
         return images
-    x = tf.cast(images, tf.float32)
-    low, high = tf.reduce_min(x), tf.reduce_max(x)
-    has_fractions = tf.reduce_any(x != tf.round(x))
-    holds = ~pixels.are_scaled(low, high, has_fractions)
-    # As resizing may overshoot.
-    holds &= (low >= -_OVERSHOOT) & (high <= 255 + _OVERSHOOT)
-    check = tf.debugging.Assert(holds, [f"{_RULE}, got", low, "to", high])
+    values = tf.cast(images, tf.float32)
+    low, high = tf.reduce_min(values), tf.reduce_max(values)
+    has_fractions = tf.reduce_any(values != tf.round(values))
+    is_valid = ~pixels.are_scaled(low, high, has_fractions)
+    # Resizing may overshoot.
+    is_valid &= (low >= -_OVERSHOOT) & (high <= 255 + _OVERSHOOT)
+    check = tf.debugging.Assert(is_valid, [f"{_RULE}, got", low, "to", high])
     with tf.control_dependencies([check]):
-        return tf.saturate_cast(tf.round(x), tf.uint8)
+        return tf.saturate_cast(tf.round(values), tf.uint8)

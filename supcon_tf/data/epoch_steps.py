@@ -1,9 +1,8 @@
-"""What endless batches tell Keras: how long an epoch is, and where to go on.
+"""The epochs of endless batches, for Keras: their length, and where to go on.
 
-`models.base` reads it from the attribute `epochs` of a dataset: `fit` and
+`models.base` reads them from the attribute `epochs` of a dataset: `fit` and
 `evaluate` need no steps, and a second `fit` does not repeat the views of the
-first. What `map` makes of such a dataset has it too, of what else is made of
-it nobody knows.
+first. `map` passes the attribute on; other transformations lose it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Epochs:
       steps: batches of an epoch.
       start_step: step of the whole run whose batch comes first.
       make: from another `start_step` to the same batches from there on.
-      trained: steps that each model has been fitted to them.
+      trained: steps that each model has taken on the batches.
     """
 
     steps: int
@@ -37,13 +36,13 @@ class Epochs:
     )
 
 
-def told(
+def with_epochs(
     make: Callable[..., tf.data.Dataset],
 ) -> Callable[..., tf.data.Dataset]:
-    """Lets a function of (source, batch_size, ..., start_step) tell them."""
+    """Adds epochs to the batches of make(source, batch_size, ...)."""
 
     @functools.wraps(make)
-    def making(
+    def make_with_epochs(
         source: sources.Source,
         batch_size: int,
         *args: object,
@@ -53,23 +52,23 @@ def told(
         def from_step(step: int) -> tf.data.Dataset:
             return make(source, batch_size, *args, start_step=step, **kwargs)
 
-        batches = from_step(start_step)  # which checks the arguments
+        batches = from_step(start_step)  # checks the arguments first
         steps = source.num_examples // batch_size
-        return _telling(batches, Epochs(steps, start_step, from_step))
+        return _attach_epochs(batches, Epochs(steps, start_step, from_step))
 
-    return making
+    return make_with_epochs
 
 
-def _telling(batches: tf.data.Dataset, epochs: Epochs) -> tf.data.Dataset:
-    """The batches with their epochs, as what is mapped of them has."""
-    change = batches.map
+def _attach_epochs(batches: tf.data.Dataset, epochs: Epochs) -> tf.data.Dataset:
+    """Sets the epochs of batches; `map` sets those of its result."""
+    original_map = batches.map
 
-    def mapped(*args: object, **kwargs: object) -> tf.data.Dataset:
+    def map_with_epochs(*args: object, **kwargs: object) -> tf.data.Dataset:
         def from_step(step: int) -> tf.data.Dataset:
             return epochs.make(step).map(*args, **kwargs)
 
-        own = Epochs(epochs.steps, epochs.start_step, from_step)
-        return _telling(change(*args, **kwargs), own)
+        mapped_epochs = Epochs(epochs.steps, epochs.start_step, from_step)
+        return _attach_epochs(original_map(*args, **kwargs), mapped_epochs)
 
-    batches.epochs, batches.map = epochs, mapped
+    batches.epochs, batches.map = epochs, map_with_epochs
     return batches

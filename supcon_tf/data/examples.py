@@ -9,7 +9,7 @@ import tensorflow as tf
 from supcon_tf.augment import geometry
 from supcon_tf.data import images, pipeline, sources, subsets, tokens
 
-_LARGEST_HELD = 2**28  # bytes of pixels
+_MAX_CACHED = 2**28  # bytes of pixels
 
 
 def make_examples(
@@ -21,16 +21,16 @@ def make_examples(
 ) -> tf.data.Dataset:
     """Makes the batches of evaluation: every example once, in fixed order.
 
-    Those of up to 256 MiB of pixels stay in memory once they have been read, as
+    Splits of up to 256 MiB of pixels stay in memory once they have been read,
     for the epochs of a linear classifier.
 
     Args:
       source: any split.
-      batch_size: examples per batch; the last one holds what is left.
+      batch_size: examples per batch; the last batch may be smaller.
       image_size: side S in pixels; None takes the source's. Without effect on
         tokens.
-      positions: [n] places in the fixed order, ascending, each once, of the
-        examples that are made and whose images alone are read; None for all.
+      positions: [n] in the fixed order, ascending, each once: these examples
+        alone are read; None for all.
 
     Example:
       >>> from supcon_tf import data
@@ -56,30 +56,30 @@ def make_examples(
         if positions is None
         else subsets.records_at(source, np.asarray(positions, np.int64))
     )
-    if tokens.are_in(source):
+    if tokens.holds_tokens(source):
         batches = records.batch(batch_size).map(
-            lambda several: tokens.read(source, several)
+            lambda chunk: tokens.read(source, chunk)
         )
     else:
-        size = pipeline.known_image_size(source, image_size)
+        size = pipeline.resolve_image_size(source, image_size)
         batches = records.map(
             lambda record: _read_view(source, record, size),
             num_parallel_calls=tf.data.AUTOTUNE,
         ).batch(batch_size)
-        batches = _held(batches, source, size, positions)
+        batches = _cache_if_small(batches, source, size, positions)
     return batches.prefetch(tf.data.AUTOTUNE).with_options(pipeline.options())
 
 
-def _held(
+def _cache_if_small(
     batches: tf.data.Dataset,
     source: sources.Source,
     size: int,
     positions: npt.ArrayLike | None,
 ) -> tf.data.Dataset:
-    """The batches, kept in memory if they are not too large."""
+    """The batches, cached in memory if they are small enough."""
     count = source.num_examples if positions is None else len(positions)
     total = count * size**2 * source.channels * source.dtype.size
-    return batches.cache() if total <= _LARGEST_HELD else batches
+    return batches.cache() if total <= _MAX_CACHED else batches
 
 
 def _read_view(

@@ -1,4 +1,4 @@
-"""Files that change while a tool reads them: deleted, cut, out of reach."""
+"""Errors of files that change while a tool reads them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import tensorflow as tf
 from supcon_tf import exceptions
 from supcon_tf.data import sources
 
-# What TensorFlow raises where a file is not as it should be; others, such as
-# of memory that runs out, have other causes.
-_OF_FILES = (
+# TensorFlow's errors of damaged or missing files; others, such as of exhausted
+# memory, have other causes.
+_FILE_ERRORS = (
     tf.errors.DataLossError,
     tf.errors.FailedPreconditionError,
     tf.errors.InvalidArgumentError,
@@ -22,8 +22,8 @@ _OF_FILES = (
     tf.errors.PermissionDeniedError,
     tf.errors.UnknownError,
 )
-# How the system's reason stands behind a path in such an error.
-_BY_SYSTEM = re.compile(
+# A path and the system's reason in such an error.
+_SYSTEM_REASON = re.compile(
     r"\S; (No such file|Input/output error|Permission denied|Stale |"
     r"Not a directory|Is a directory|Transport endpoint)"
 )
@@ -31,10 +31,10 @@ _BY_SYSTEM = re.compile(
 
 @contextlib.contextmanager
 def reading(several: Callable[[], Iterable[sources.Source]]) -> Iterator[None]:
-    """Names the file where one can no longer be read while it is entered.
+    """A context in which an error of reading names the file.
 
     Args:
-      several: what is read, asked for where something fails.
+      several: returns the sources that are read; called after an error.
 
     Example:
       >>> from supcon_tf import data
@@ -44,20 +44,21 @@ def reading(several: Callable[[], Iterable[sources.Source]]) -> Iterator[None]:
       ...     batch, labels = next(iter(images))
 
     Raises:
-      ValueError: a file is not as it was when its source was made.
+      ValueError: a file has changed since its source was made.
     """
     try:
         yield
-    except _OF_FILES as error:
-        told = [text for source in several() for text in source.faults()]
-        why = exceptions.reason(error.message)
-        if not told and (
-            isinstance(error, tf.errors.DataLossError) or _BY_SYSTEM.search(why)
+    except _FILE_ERRORS as error:
+        faults = [text for source in several() for text in source.faults()]
+        reason = exceptions.reason(error.message)
+        if not faults and (
+            isinstance(error, tf.errors.DataLossError)
+            or _SYSTEM_REASON.search(reason)
         ):
-            told = [why]
-        if not told:
+            faults = [reason]
+        if not faults:
             raise
         raise exceptions.FileLost(
             "the files of the data must stay as they are while they are read, "
-            f"got {exceptions.listed(told)}"
+            f"got {exceptions.listed(faults)}"
         ) from error

@@ -1,4 +1,4 @@
-"""Sets that are read in the order of their files: what of them is an image."""
+"""Fields of sources that are read in the order of their files."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ ReadImage = Callable[[sources.Record], tf.Tensor]
 
 
 def fields(
-    whole: tf.data.Dataset,
-    part: tf.data.Dataset,
+    split_records: tf.data.Dataset,
+    worker_records: tf.data.Dataset,
     read_image: ReadImage,
     make_keys: Callable[[], np.ndarray],
     *,
-    place: str,
-    name_of: Callable[[int], str],
+    set_name: str,
+    example_name: Callable[[int], str],
     check_images: bool,
     skip_bad_images: bool,
 ) -> tuple[dict[str, object], np.ndarray]:
-    """The fields of a `Source` that say which examples there are.
+    """The fields of a `Source` on its examples: number, records, size, digests.
 
     Args:
-      whole: the records of the split, in its fixed order.
-      part: those of this worker, or all.
-      read_image: makes the bytes of an image of a record.
-      make_keys: makes [examples] uint64, which change where an example does.
-      place: where the set is.
-      name_of: what the example at a position is called.
+      split_records: the records of the split, in its fixed order.
+      worker_records: the records of this worker, or all.
+      read_image: from a record to the bytes of its image.
+      make_keys: makes [examples] uint64, which change with an example.
+      set_name: name or path of the set.
+      example_name: from a position to the name of the example.
       check_images: decode every image first.
-      skip_bad_images: leave out those that cannot be decoded.
+      skip_bad_images: leave images out that cannot be decoded.
 
     Returns:
-      The fields, and the positions in `whole` of the examples that are kept.
+      The fields, and the positions in `split_records` of the examples that are
+      kept.
 
     Raises:
       ValueError: an image cannot be decoded, or a file is damaged.
@@ -50,47 +51,58 @@ def fields(
         check_images,
     )
     keys = make_keys()
-    kept = np.arange(len(keys))
-    checked = {}
+    positions = np.arange(len(keys))
+    inspected_fields = {}
     if check_images:
         inspected = inspection.inspect(
-            None if "://" in place else place,
+            None if "://" in set_name else set_name,
             keys,
-            lambda positions: _at(whole, positions, len(keys)),
+            lambda positions: _at(split_records, positions, len(keys)),
             read_image,
         )
         bad = np.flatnonzero(~inspected.is_image)
         if len(bad):
             if not skip_bad_images:
-                _refuse(whole, read_image, bad, len(keys), place, name_of)
-            part = without(part, read_image, inspected.digests[bad])
-        kept = np.flatnonzero(inspected.is_image)
-        inspected = inspected.part(kept)
-        inspection.check_depth(inspected, place)
-        checked = {
+                _refuse(
+                    split_records,
+                    read_image,
+                    bad,
+                    len(keys),
+                    set_name,
+                    example_name,
+                )
+            worker_records = without(
+                worker_records, read_image, inspected.digests[bad]
+            )
+        positions = np.flatnonzero(inspected.is_image)
+        inspected = inspected.part(positions)
+        inspection.check_depth(inspected, set_name)
+        inspected_fields = {
             "image_size": inspected.common_side,
             "digests": inspected.digests,
-            "skipped": tuple(map(name_of, bad)),
-            "turned": tuple(map(name_of, kept[inspected.is_turned])),
+            "skipped": tuple(map(example_name, bad)),
+            "turned": tuple(map(example_name, positions[inspected.is_turned])),
         }
     exceptions.require(
-        len(kept) > 0, f"{place} must have images that can be read", 0
+        len(positions) > 0, f"{set_name} must have images that can be read", 0
     )
-    records = functools.partial(sources.in_file_order, part, len(kept))
-    known = {
-        "num_examples": len(kept),
+    records = functools.partial(
+        sources.in_file_order, worker_records, len(positions)
+    )
+    record_fields = {
+        "num_examples": len(positions),
         "records": records,
-        "fingerprint": lambda: sources.fingerprint(make_keys()[kept]),
+        "fingerprint": lambda: sources.fingerprint(make_keys()[positions]),
     }
-    return known | checked, kept
+    return record_fields | inspected_fields, positions
 
 
 def without(
     dataset: tf.data.Dataset, read_image: ReadImage, digests: np.ndarray
 ) -> tf.data.Dataset:
-    """The records but for those whose image has one of some digests.
+    """The records without images of these digests.
 
-    Not by their positions, which are others in the part of a worker.
+    Positions would not do: they differ in the files of a worker.
     """
     unwanted = tf.constant(np.unique(digests))
     return dataset.filter(
@@ -101,10 +113,10 @@ def without(
 
 
 def _at(
-    whole: tf.data.Dataset, positions: np.ndarray, count: int
+    split_records: tf.data.Dataset, positions: np.ndarray, count: int
 ) -> tf.data.Dataset:
-    """(position, record) of some records."""
-    numbered = whole.enumerate()
+    """(position, record) of the records at `positions`."""
+    numbered = split_records.enumerate()
     if len(positions) == count:
         return numbered
     is_wanted = np.zeros(count, bool)
@@ -116,19 +128,19 @@ def _at(
 
 
 def _refuse(
-    whole: tf.data.Dataset,
+    split_records: tf.data.Dataset,
     read_image: ReadImage,
     bad: np.ndarray,
     count: int,
-    place: str,
-    name_of: Callable[[int], str],
+    set_name: str,
+    example_name: Callable[[int], str],
 ) -> None:
-    """Says which examples are no images, why, and what to do."""
-    ((_, record),) = _at(whole, bad[:1], count)
-    why = inspection.reason(lambda: read_image(record))
-    shown = exceptions.listed([name_of(position) for position in bad[:6]])
+    """Raises ValueError with the bad examples, and the reason of the first."""
+    ((_, record),) = _at(split_records, bad[:1], count)
+    reason = inspection.reason(lambda: read_image(record))
+    names = exceptions.listed([example_name(position) for position in bad[:6]])
     raise exceptions.InvalidValue(
-        f"{place} must hold only readable JPEG and PNG images, got {len(bad)} "
-        f"bad ones of {count}: {shown} (the first: {why}). Leave them out with "
-        "`skip_bad_images`"
+        f"{set_name} must hold only readable JPEG and PNG images, got "
+        f"{len(bad)} bad ones of {count}: {names} (the first: {reason}). Leave "
+        "them out with `skip_bad_images`"
     )

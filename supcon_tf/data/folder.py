@@ -12,10 +12,10 @@ from supcon_tf.data import image_files, partition, progress, sources
 
 _HINT = "; of a class of one image, that one is for training"
 
-# Of a run directory, as `run_files` calls it.
+# A file of each run directory; see `run_files`.
 _RUN_FILE = "settings.flags"
 
-# Of every class its folders: more than one where systems spell it in two ways.
+# The folders of each class: several where systems spell its name in two ways.
 _Folders = dict[str, list[str]]
 
 
@@ -51,7 +51,7 @@ def load_folder(
         f"{', '.join(splits.values()) or 'none of them'} in {data_dir}",
     )
     if splits:
-        folder, class_names = _given_split(data_dir, split, splits)
+        folder, class_names = _split_classes(data_dir, split, splits)
     else:
         class_names = list(_class_folders(data_dir, ""))
         exceptions.require(
@@ -92,10 +92,11 @@ def _has_validation(splits: dict[str, str]) -> bool:
 
 
 def _split_folders(data_dir: str) -> dict[str, str]:
-    """The folders of train, test and val, by these; {} where there are none.
+    """The folders of the splits train, test and val, by split; {} for none.
 
-    A lone class may be called `train`. Two such names are splits even if they
-    hold files only: as classes, they would train a model to tell them apart.
+    A single folder `train` without sub-folders is a class. Two such folders are
+    splits even if they hold files only: as classes, they would train a model to
+    tell them apart.
     """
     folders: dict[str, str] = {}
     for name in image_names.list_folder(data_dir).folders:
@@ -114,38 +115,38 @@ def _split_folders(data_dir: str) -> dict[str, str]:
     return folders if len(folders) > 1 or has_classes else {}
 
 
-def _given_split(
+def _split_classes(
     data_dir: str, split: str, folders: dict[str, str]
 ) -> tuple[str, list[str]]:
-    """The folder of a split, and its classes.
+    """The folder of a split, and its class names.
 
-    The images of val are those of the test split where test has no classes.
+    Where there are no classes of test, val is the test split.
     """
     classes = {
         name: _class_folders(data_dir, folder)
         for name, folder in folders.items()
     }
-    tested = "test" if classes.get("test") else "val"
+    test_name = "test" if classes.get("test") else "val"
     if split == "validation":
-        tested = "val"
+        test_name = "val"
     counts = {folders[name]: len(classes[name]) for name in folders}
     exceptions.require(
-        classes.get("train") and classes.get(tested),
+        classes.get("train") and classes.get(test_name),
         f"`data_dir` must hold {partition.NAMES}, each with one sub-folder per "
         "class",
         f"{counts} classes in {data_dir}",
     )
     class_names = partition.class_names(
         list(classes["train"]),
-        _with_images(data_dir, classes[tested]),
+        _with_images(data_dir, classes[test_name]),
         split,
         data_dir,
     )
-    return folders["train" if split == "train" else tested], class_names
+    return folders["train" if split == "train" else test_name], class_names
 
 
 def _with_images(data_dir: str, classes: _Folders) -> list[str]:
-    """The classes that have images; of a rare one there may be none to test."""
+    """The classes with images: the test split of a rare class may be empty."""
     return [
         name
         for name, folders in classes.items()
@@ -161,17 +162,17 @@ def _class_folders(data_dir: str, folder: str) -> _Folders:
     classes: _Folders = {}
     names = image_names.list_folder(os.path.join(data_dir, folder)).folders
     for name in names:
-        if _is_of_runs(os.path.join(data_dir, folder, name)):
+        if _holds_runs(os.path.join(data_dir, folder, name)):
             continue
         class_name = image_names.readable(name)
         classes.setdefault(class_name, []).append(os.path.join(folder, name))
     return dict(sorted(classes.items()))
 
 
-def _is_of_runs(path: str) -> bool:
-    """Whether a folder is a run directory, or holds some beside no image.
+def _holds_runs(path: str) -> bool:
+    """Whether a folder is a run directory, or has run directories, no images.
 
-    Who trains in the folder of the images puts runs beside the classes.
+    A training in the folder of the images puts runs beside the classes.
     """
     if os.path.exists(os.path.join(path, _RUN_FILE)):
         return True
@@ -189,7 +190,7 @@ def _list_files(
     may_be_empty: bool,
     check_images: bool,
 ) -> tuple[list[str], np.ndarray, list[str]]:
-    """Lists the images of classes, whose folders are those of a split.
+    """Lists the images of classes in the folder of a split.
 
     Returns:
       Paths relative to `data_dir`, sorted by class and name, their labels, and
@@ -197,26 +198,26 @@ def _list_files(
     """
     folders = _class_folders(data_dir, folder)
     paths, labels, ignored = [], [], []
-    for label, class_name in progress.shown(
+    for label, class_name in progress.track(
         enumerate(class_names), len(class_names), "listing classes"
     ):
-        before, others = len(paths), []
+        start, others = len(paths), []
         for class_folder in folders.get(class_name, ()):
             path = os.path.join(data_dir, class_folder)
             listing = image_names.list_folder(path)
             _check_flat(path, class_folder, listing)
-            if not check_images:  # which says the same of more kinds
+            if not check_images:  # else the inspection finds such files
                 _check_regular(path, listing)
             prefix = os.path.join(class_folder, "")
             paths += [prefix + name for name in listing.images]
             others += [prefix + name for name in listing.others]
-        labels += [label] * (len(paths) - before)
+        labels += [label] * (len(paths) - start)
         ignored += others
-        if len(paths) > before or may_be_empty:
+        if len(paths) > start or may_be_empty:
             continue
-        shown = image_names.readable(os.path.join(folder, class_name))
+        name = image_names.readable(os.path.join(folder, class_name))
         raise exceptions.InvalidValue(
-            f"class folder `{shown}` must hold at least one "
+            f"class folder `{name}` must hold at least one "
             f"{' '.join(image_names.SUFFIXES)} image, got none in {data_dir}"
             + (f" but {os.path.basename(others[0])}" if others else "")
         )

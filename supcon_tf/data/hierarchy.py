@@ -1,4 +1,4 @@
-"""Classes that have parents: a table of their ancestors."""
+"""Hierarchies of classes: a table of their ancestors."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ NAMES = "names"  # the names of classes are paths
 
 
 def read_ancestors(hierarchy: str, class_names: Sequence[str]) -> np.ndarray:
-    """The ancestors of every class, from the highest down to itself.
+    """The ancestors of every class, from the highest down to the class.
 
     Args:
-      hierarchy: "names", where classes are called as in animal/dog/poodle; or a
-        .csv, .tsv or .jsonl file with the columns `class` and `parents`, the
-        latter as in animal/dog.
+      hierarchy: "names", where the names of classes are paths such as
+        animal/dog/poodle; or a .csv, .tsv or .jsonl file with the columns
+        `class` and `parents`, the latter as in animal/dog.
       class_names: in the order of the labels.
 
     Returns:
-      [classes, H] int64, H the most ancestors of a class and 1. Numbers of one
-      column tell ancestors apart; one of fewer stands for itself below.
+      [classes, H] int64, H the most ancestors of a class and 1. Equal numbers
+      in a column are the same ancestor; a class of fewer ancestors is its own
+      in the columns below.
 
     Raises:
       ValueError: the file lacks a class, or no class has a parent.
@@ -30,19 +31,19 @@ def read_ancestors(hierarchy: str, class_names: Sequence[str]) -> np.ndarray:
     if hierarchy == NAMES:
         parents = [name.split("/")[:-1] for name in class_names]
     else:
-        known = {
+        parents_of = {
             name: [*filter(None, path.split("/"))]
             for _, (name, path) in rows.read_rows(
                 hierarchy, ["class", "parents"]
             )
         }
-        missing = [name for name in class_names if name not in known]
+        missing = [name for name in class_names if name not in parents_of]
         exceptions.require(
             not missing,
             f"{hierarchy} must have a row for every class",
             f"none for {', '.join(missing[:3])}",
         )
-        parents = [known[name] for name in class_names]
+        parents = [parents_of[name] for name in class_names]
     highest = max(map(len, parents))
     exceptions.require(
         highest > 0,
@@ -51,11 +52,14 @@ def read_ancestors(hierarchy: str, class_names: Sequence[str]) -> np.ndarray:
     )
     columns = []
     for level in range(highest + 1):
-        # A class by its number, an ancestor by all of its path.
-        own = [
-            tuple(path[: level + 1]) if level < len(path) else place
-            for place, path in enumerate(parents)
+        # An ancestor is identified by its whole path, a class by its index.
+        ancestors = [
+            tuple(path[: level + 1]) if level < len(path) else index
+            for index, path in enumerate(parents)
         ]
-        numbers = {one: number for number, one in enumerate(dict.fromkeys(own))}
-        columns.append([numbers[one] for one in own])
+        numbers = {
+            ancestor: number
+            for number, ancestor in enumerate(dict.fromkeys(ancestors))
+        }
+        columns.append([numbers[ancestor] for ancestor in ancestors])
     return np.array(columns, np.int64).T

@@ -1,4 +1,4 @@
-"""JPEG and PNG files: within bounds of size and time, or refused."""
+"""Decoders of JPEG and PNG files with bounds on size and time."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-# Bytes of a file that are searched at once; with 50 times as much memory where
-# each may begin what is looked for.
+# Bytes of a file that are searched at once. The search takes up to 50 times as
+# much memory, where every byte may begin the pattern.
 _WINDOW = 2**17
 # Encoders write about 10. Each scan passes over the whole image: without a
 # bound, a small file takes hours.
 _MAX_SCANS = 100
-# TensorFlow decodes less than 2^29 bytes, of which it says so in other words.
-_MOST_PIXELS = (2**29 - 1) // 3
-# Each takes libpng up to 20 ms to unpack, and a thousand fit in 8 MB.
+# TensorFlow decodes less than 2^29 bytes; its own error is hard to read.
+_MAX_PIXELS = (2**29 - 1) // 3
+# libpng takes up to 20 ms to unpack a text, and a thousand fit in 8 MB.
 _MAX_TEXTS = 64
 
 _PNG_HEADER = b"\0\0\0\x0dIHDR"  # length and type of the first chunk
-_BEGINNINGS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
-# What else is sent, by the hexadecimal digits that it begins with.
-_OTHERS = {
+_SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
+# Other formats, by the hexadecimal digits that their files begin with.
+_OTHER_FORMATS = {
     "GIF": "47494638",
     "BMP": "424d",
     "TIFF": "49492a00|4d4d002a",
@@ -29,10 +29,10 @@ _OTHERS = {
 
 
 def find_format(contents: tf.Tensor) -> tf.Tensor:
-    """What a file is by its first bytes, [] int32: 0 JPEG, 1 PNG, 2 another."""
+    """Format of a file by its first bytes, [] int32: 0 JPEG, 1 PNG, 2 other."""
     matches = [
-        tf.strings.substr(contents, 0, len(beginning)) == beginning
-        for beginning in _BEGINNINGS
+        tf.strings.substr(contents, 0, len(signature)) == signature
+        for signature in _SIGNATURES
     ]
     return tf.argmax([*matches, True], output_type=tf.int32)
 
@@ -50,15 +50,15 @@ def decode_jpeg(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
     height, width, _ = tf.unstack(tf.io.extract_jpeg_shape(contents))
     contents = _require_pixels(contents, height, width, max_pixels, "JPEG")
 
-    # In other bytes, such as a video behind the image, what looks like the
-    # header of a scan is as rare as one in 10^11.
+    # Random bytes, such as a video behind the image, match the header of a scan
+    # once in 10^11.
     def is_scan(
         prefix: tf.Tensor, high: tf.Tensor, low: tf.Tensor, parts: tf.Tensor
     ) -> tf.Tensor:
         return (prefix == 0xFF) & (high == 0) & (low == 6 + 2 * parts)
 
     # FF, DA, length of the header in two bytes, components of the scan.
-    scans = _count_places(contents, 0xDA, [-1, 1, 2, 3], is_scan)
+    scans = _count_matches(contents, 0xDA, [-1, 1, 2, 3], is_scan)
     contents = require(
         scans <= _MAX_SCANS,
         contents,
@@ -72,7 +72,7 @@ def decode_png(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
     """Decodes a PNG file of any colour type and depth.
 
     Shapes and `max_pixels` are as in `decode_jpeg`; a side of more than 10^6 is
-    an error to libpng. Of an animation it is the image shown without it.
+    an error to libpng. An animation gives its static image.
 
     Raises:
       tf.errors.InvalidArgumentError: it has too many pixels or texts that may
@@ -99,7 +99,7 @@ def decode_png(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
         is_any = (second == ord("T")) & (last == ord("t"))
         return is_any & ((first == ord("z")) | (first == ord("i")))
 
-    texts = _count_places(contents, ord("X"), [-2, -1, 1], is_text)
+    texts = _count_matches(contents, ord("X"), [-2, -1, 1], is_text)
     contents = require(
         texts <= _MAX_TEXTS,
         contents,
@@ -110,15 +110,15 @@ def decode_png(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
 
 
 def refuse(contents: tf.Tensor) -> tf.Tensor:
-    """Raises InvalidArgumentError with what the bytes [] of a file begin with.
+    """Raises InvalidArgumentError that names the first bytes of a file.
 
-    It returns, for the other branches' sake, a tensor of the type of an image.
+    Returns a tensor of the type of an image, as the branches of a switch must.
     """
     begin = tf.strings.substr(contents, 0, 8)
     numbers = tf.cast(tf.io.decode_raw(begin, tf.uint8), tf.int32)
     digits = tf.gather([f"{number:02x}" for number in range(256)], numbers)
     digits = tf.strings.reduce_join(digits)
-    for name, pattern in _OTHERS.items():
+    for name, pattern in _OTHER_FORMATS.items():
         digits = tf.strings.regex_replace(
             digits, f"^({pattern})(.*)$", rf"\1\2, as {name} does"
         )
@@ -136,9 +136,9 @@ def refuse(contents: tf.Tensor) -> tf.Tensor:
 def require(
     condition: tf.Tensor, value: tf.Tensor, *message: str | tf.Tensor
 ) -> tf.Tensor:
-    """Passes a value on, such as the bytes of a file, if a condition holds.
+    """Returns a value, such as the bytes of a file, if a condition holds.
 
-    What reads the value that is returned comes after the check, in a graph too.
+    Operations on the returned value run after the check, in a graph too.
 
     Args:
       condition: [] bool.
@@ -152,7 +152,7 @@ def require(
         part if isinstance(part, str) else tf.strings.as_string(part)
         for part in message
     ]
-    # One string: every further one would stand in brackets of its own.
+    # One string: TensorFlow puts each string in brackets.
     sentence = tf.strings.join(parts)
     # The bare operation: tf.debugging.Assert puts a branch around it, which
     # makes the graph of all decoders twice as slow to build and to start.
@@ -168,13 +168,13 @@ def _require_pixels(
     max_pixels: int | None,
     kind: str,
 ) -> tf.Tensor:
-    """Passes a file on if its header asks for a size that is allowed."""
+    """Returns the file if the size in its header is allowed."""
     height, width = tf.cast(height, tf.int64), tf.cast(width, tf.int64)
     fits = (height > 0) & (width > 0)
-    allowed = f"1 to {max_pixels or _MOST_PIXELS} pixels"
+    allowed = f"1 to {max_pixels or _MAX_PIXELS} pixels"
     if max_pixels is None:
         allowed += " (what has more is too large for TensorFlow)"
-    fits &= height * width <= (max_pixels or _MOST_PIXELS)
+    fits &= height * width <= (max_pixels or _MAX_PIXELS)
     return require(
         fits,
         contents,
@@ -186,30 +186,32 @@ def _require_pixels(
     )
 
 
-def _count_places(
+def _count_matches(
     contents: tf.Tensor,
     byte: int,
     offsets: list[int],
-    is_place: Callable[..., tf.Tensor],
+    is_match: Callable[..., tf.Tensor],
 ) -> tf.Tensor:
-    """Counts the places where a file has a pattern of bytes, [] int32.
+    """Counts the occurrences of a pattern of bytes in a file, [] int32.
 
-    `byte` is the rarest of the pattern, `offsets` are the places of the others
-    from there, below and above 0. `is_place` takes these, [places] uint8 for
-    each offset, and returns [places] bool.
+    `byte` is the rarest byte of the pattern, `offsets` are the positions of the
+    others relative to it, below and above 0. `is_match` takes the bytes at each
+    offset, [candidates] uint8, and returns [candidates] bool.
     """
     before, after = -min(offsets), max(offsets)
 
-    def search(at: tf.Tensor, count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        window = tf.strings.substr(contents, at, before + _WINDOW + after)
+    def search(
+        start: tf.Tensor, count: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        window = tf.strings.substr(contents, start, before + _WINDOW + after)
         data = tf.io.decode_raw(window, tf.uint8)
-        places = tf.where(data[before:-after] == byte)  # [places, 1]
-        others = tf.gather(data, places + [before + o for o in offsets])
-        is_match = is_place(*tf.unstack(others, len(offsets), axis=1))
-        return at + _WINDOW, count + tf.size(tf.where(is_match))
+        positions = tf.where(data[before:-after] == byte)  # [candidates, 1]
+        neighbors = tf.gather(data, positions + [before + o for o in offsets])
+        matches = is_match(*tf.unstack(neighbors, len(offsets), axis=1))
+        return start + _WINDOW, count + tf.size(tf.where(matches))
 
     size = tf.strings.length(contents)
     _, count = tf.while_loop(
-        lambda at, _: at < size, search, (0, 0), parallel_iterations=1
+        lambda start, _: start < size, search, (0, 0), parallel_iterations=1
     )
     return count

@@ -1,4 +1,4 @@
-"""Labelled image files as a source, and which of them are bad."""
+"""Labelled image files as a source, and checks of the files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import tensorflow as tf
 from supcon_tf import exceptions, image_names
 from supcon_tf.data import cache, inspection, partition, progress, sources
 
-_SHOWN_FAULTS = 5
-_NO_KEY = 0  # of a file whose size and time are not known
+_MAX_FAULTS = 5
+_NO_KEY = 0  # of a file whose size and time are unknown
 
 
 def make_source(
@@ -37,10 +37,10 @@ def make_source(
       split: "train" or "test".
       class_names: in the order of the labels.
       root: folder of the files.
-      paths: of the files, relative to it or whole, as gs:// is.
+      paths: of the files, relative to `root` or whole, such as gs://.
       labels: [files] integers or [files, classes] 0 or 1.
-      check_images: decode every file first, which also finds their size.
-      skip_bad_images: leave out those that cannot be decoded.
+      check_images: decode every file first, which also gives the size.
+      skip_bad_images: leave out files that cannot be decoded.
       ignored: of `Source`.
       weights: [files] float32; None for none.
       hint: ends the message of a split without images.
@@ -57,7 +57,7 @@ def make_source(
     folder = os.path.join(root, "")
     locations = [full_path(folder, path) for path in paths]
     ids = [image_names.readable(path) for path in paths]
-    encoded = tf.constant([os.fsencode(x) for x in locations], tf.string)
+    encoded = tf.constant([*map(os.fsencode, locations)], tf.string)
     is_image, skipped = np.ones(len(ids), bool), ()
     image_size = digests = keys = None
     turned = ()
@@ -71,10 +71,10 @@ def make_source(
         inspected = inspected.part(is_image)
         inspection.check_depth(inspected, root)
         image_size, digests = inspected.common_side, inspected.digests
-    kept = np.flatnonzero(is_image)
+    positions = np.flatnonzero(is_image)
     if check_images:
-        turned = tuple(ids[row] for row in kept[inspected.is_turned])
-    labels = labels[kept]
+        turned = tuple(ids[row] for row in positions[inspected.is_turned])
+    labels = labels[positions]
     _check_classes(root, split, class_names, labels, hint)
     return sources.Source(
         name=name,
@@ -84,35 +84,37 @@ def make_source(
         skipped=skipped,
         ignored=tuple(map(image_names.readable, ignored)),
         turned=turned,
-        ids=tuple(ids[row] for row in kept),
+        ids=tuple(ids[row] for row in positions),
         digests=digests,
-        fingerprint=lambda: sources.fingerprint(_keys(paths, locations)[kept]),
+        fingerprint=lambda: sources.fingerprint(
+            _keys(paths, locations)[positions]
+        ),
         faults=lambda: _faults(root, encoded, _keys(paths, locations), keys),
         **sources.by_index(
-            tf.gather(encoded, kept),
+            tf.gather(encoded, positions),
             labels,
             tf.io.read_file,
-            weights if weights is None else weights[kept],
+            weights if weights is None else weights[positions],
         ),
     )
 
 
 def full_path(folder: str, path: str) -> str:
-    """Where a file is, whose path may be whole, below a folder ending in /."""
+    """The path of a file in a folder, which ends in /; whole paths stay."""
     is_whole = path.startswith("/") or "://" in path
     return path if is_whole else folder + path
 
 
 def _keys(paths: Sequence[str], locations: Sequence[str]) -> np.ndarray:
-    """A key of each file, its size and its time, [files] uint64.
+    """Keys of path, size and time of each file, [files] uint64.
 
-    `_NO_KEY` where there is no regular file: a pipe or a device might be read
-    without end. Files of other machines have the key of their path alone.
+    `_NO_KEY` where there is no regular file: a pipe or a device might never
+    end. The key of a remote file is that of its path alone.
     """
     keys = np.zeros(len(paths), np.uint64)
-    named = enumerate(zip(paths, locations, strict=True))
-    for row, (path, location) in progress.shown(
-        named, len(paths), "looking at files"
+    files = enumerate(zip(paths, locations, strict=True))
+    for row, (path, location) in progress.track(
+        files, len(paths), "looking at files"
     ):
         if "://" in location:
             keys[row] = cache.key(location)
@@ -130,66 +132,69 @@ def _keys(paths: Sequence[str], locations: Sequence[str]) -> np.ndarray:
 def _inspect(
     root: str, locations: tf.Tensor, keys: np.ndarray
 ) -> inspection.Inspection:
-    """What files are; those that are no regular ones are not read."""
-    there = np.flatnonzero(keys != _NO_KEY)
+    """Inspects the files; files without a key are not read."""
+    regular = np.flatnonzero(keys != _NO_KEY)
     is_remote = any(b"://" in location for location in locations.numpy())
 
     def records(rows: np.ndarray) -> tf.data.Dataset:
-        rows_there = tf.gather(locations, there[rows])
-        return tf.data.Dataset.from_tensor_slices((rows, rows_there))
+        chunk = tf.gather(locations, regular[rows])
+        return tf.data.Dataset.from_tensor_slices((rows, chunk))
 
     inspected = inspection.inspect(
         None if is_remote else os.path.realpath(root),
-        keys[there],
+        keys[regular],
         records,
         tf.io.read_file,
     )
-    return inspected.spread(there, len(keys))
+    return inspected.spread(regular, len(keys))
 
 
 def _faults(
-    root: str, locations: tf.Tensor, keys: np.ndarray, former: np.ndarray | None
+    root: str,
+    locations: tf.Tensor,
+    keys: np.ndarray,
+    earlier: np.ndarray | None,
 ) -> list[str]:
-    """Files that cannot be read now, and why; of those that have changed.
+    """Files that can no longer be read, with the reasons.
 
-    Of all, where nobody has looked at them before.
+    Checks the files whose keys differ from `earlier`, all of them if None.
     """
-    if former is None:
+    if earlier is None:
         rows = np.flatnonzero(~_inspect(root, locations, keys).is_image)
     else:
-        rows = np.flatnonzero(keys != former)
-    told: list[str] = []
+        rows = np.flatnonzero(keys != earlier)
+    faults: list[str] = []
     for row in rows:
-        why, location = _reason(locations[row])
-        if why != inspection.NOTHING:
-            told.append(f"{location} ({why})")
-        if len(told) > _SHOWN_FAULTS:
+        reason, location = _reason(locations[row])
+        if reason != inspection.NOTHING:
+            faults.append(f"{location} ({reason})")
+        if len(faults) > _MAX_FAULTS:
             break
-    return told
+    return faults
 
 
 def _reason(location: tf.Tensor) -> tuple[str, str]:
-    """Why a file is no image, and its path as text."""
+    """The reason why a file is no image, and its path as text."""
     path = location.numpy()
-    shown = image_names.readable(os.fsdecode(path))
+    name = image_names.readable(os.fsdecode(path))
     if os.path.isfile(path) or b"://" in path:
-        return inspection.reason(lambda: tf.io.read_file(location)), shown
-    is_there = os.path.lexists(path)
-    return "no regular file" if is_there else "not there", shown
+        return inspection.reason(lambda: tf.io.read_file(location)), name
+    exists = os.path.lexists(path)
+    return "no regular file" if exists else "not there", name
 
 
 def _refuse(
     root: str, locations: tf.Tensor, ids: Sequence[str], is_image: np.ndarray
 ) -> None:
-    """Says which files are not images, why, and what to do."""
+    """Raises ValueError with the files that are no images, and the reason."""
     rows = np.flatnonzero(~is_image)
-    why, _ = _reason(locations[rows[0]])
+    reason, _ = _reason(locations[rows[0]])
+    names = exceptions.listed([ids[row] for row in rows])
     raise exceptions.InvalidValue(
         "`data_dir` must hold only readable "
         f"{' '.join(image_names.SUFFIXES)} images, got {len(rows)} bad files "
-        f"of {len(ids)} in {root}: {exceptions.listed([ids[x] for x in rows])} "
-        f"(the first: {why}). Remove them, or leave them out with "
-        "`skip_bad_images`"
+        f"of {len(ids)} in {root}: {names} (the first: {reason}). Remove them, "
+        "or leave them out with `skip_bad_images`"
     )
 
 
@@ -200,14 +205,14 @@ def _check_classes(
     labels: np.ndarray,
     hint: str,
 ) -> None:
-    """Raises ValueError for classes, or a split, that have no images left."""
+    """Raises ValueError for a class or a split without images."""
     partition.check_class_names(class_names, root)
-    is_there = np.zeros(len(class_names), bool)
+    has_images = np.zeros(len(class_names), bool)
     if labels.ndim == 2:
-        is_there = labels.any(axis=0)
+        has_images = labels.any(axis=0)
     else:
-        is_there[labels] = True
-    for label in np.flatnonzero(~is_there) if split == "train" else ():
+        has_images[labels] = True
+    for label in np.flatnonzero(~has_images) if split == "train" else ():
         raise exceptions.InvalidValue(
             f"class `{class_names[label]}` must have at least one readable "
             f"image for training, got none in {root}{hint}"

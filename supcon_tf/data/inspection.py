@@ -1,8 +1,8 @@
-"""A look at all encoded images of a split, before anything depends on them.
+"""Inspection: all encoded images of a split are decoded before a training.
 
-Every image is decoded as evaluation decodes it. What was seen is kept in the
-cache folder of the user, under a key of the file, its size and its time, so
-that no tool reads again what another one has read.
+They are decoded as in evaluation. The results are kept in the cache folder of
+the user, under keys of file, size and time, so that no tool inspects an image
+again.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from supcon_tf.data import cache, images, progress, sources
 
 _CHUNK = 256  # images between which a core changes: more than their overhead
 _PARALLEL_CHUNKS = 16
-# Of the hash of a file: any two numbers, always the same.
+# Of the hash of a file: two arbitrary constants.
 _HASH_KEY = [0x5C0, 0x7F]
-_IS_16_BIT = b"\x10"
-# EXIF's entry of orientation, tag 0x0112, one number of two bytes, in both
-# orders of bytes; 1 is upright. It comes early, in front of any thumbnail.
+_DEPTH_16 = b"\x10"
+# EXIF's entry of orientation, tag 0x0112, a number of two bytes, in both orders
+# of bytes; 1 is upright. The entry is in front of any thumbnail.
 _EXIF = rb"\C*Exif\x00\x00\C*"
 _EXIF_BYTES = 4096
-_TURNED = (
+_EXIF_TURNED = (
     rb"\C*"
     rb"(\x12\x01\x03\x00\x01\x00\x00\x00[\x02-\x08]\x00"
     rb"|\x01\x12\x00\x03\x00\x00\x00\x01\x00[\x02-\x08])\C*"
@@ -39,16 +39,16 @@ Records = Callable[[np.ndarray], tf.data.Dataset]
 
 
 class Inspection(NamedTuple):
-    """What the images of a split are, a row for each.
+    """Properties of the images of a split, a row for each.
 
     Attributes:
       sides: [images, 2] int32, height and width in pixels; 0 where the image
         cannot be decoded.
       digests: [images] int64, a hash of the file's bytes.
-      peaks: [images] int16, of a PNG file of 16 bits the largest value of a
-        pixel, in 0..255 as it is decoded; -1 of other files.
-      is_turned: [images] bool, whether EXIF asks who shows a JPEG file to turn
-        or to mirror it. Nothing here does.
+      peaks: [images] int16, the largest decoded value, 0..255, of a PNG file of
+        16 bits; -1 for other files.
+      is_turned: [images] bool, whether a JPEG file has an EXIF rotation or
+        mirroring, which is not applied.
     """
 
     sides: np.ndarray
@@ -58,12 +58,12 @@ class Inspection(NamedTuple):
 
     @property
     def is_image(self) -> np.ndarray:
-        """Which can be decoded, [images] bool."""
+        """The mask of images that can be decoded, [images] bool."""
         return self.sides[:, 0] > 0
 
     @property
     def common_side(self) -> int | None:
-        """The side in pixels of images that are all squares of one size."""
+        """The side in pixels if all images are squares of one size, or None."""
         sides = np.unique(self.sides)
         return int(sides[0]) if len(sides) == 1 else None
 
@@ -72,15 +72,15 @@ class Inspection(NamedTuple):
         return Inspection(*(values[chosen] for values in self))
 
     def spread(self, positions: np.ndarray, count: int) -> Inspection:
-        """The rows at positions among so many, the others being no images."""
-        spread = _nothing(count)
-        for values, seen in zip(spread, self, strict=True):
-            values[positions] = seen
-        return spread
+        """`count` rows with these at `positions`; the others are no images."""
+        inspection = _empty_rows(count)
+        for values, rows in zip(inspection, self, strict=True):
+            values[positions] = rows
+        return inspection
 
 
-def _nothing(count: int) -> Inspection:
-    """The rows of what is no image."""
+def _empty_rows(count: int) -> Inspection:
+    """Rows of files that are no images."""
     return Inspection(
         np.zeros([count, 2], np.int32),
         np.zeros(count, np.int64),
@@ -95,27 +95,27 @@ def inspect(
     records: Records,
     read: Callable[[sources.Record], tf.Tensor],
 ) -> Inspection:
-    """Looks at the images that no tool has looked at.
+    """Inspects the images of a split; the cache has those of earlier calls.
 
     Args:
-      name: of the data set, whose images share a file of the cache; None keeps
-        nothing there.
-      keys: [images] uint64, each of which changes where its image does.
-      records: of the images at some positions.
-      read: makes the bytes of an image of a record.
+      name: of the data set, whose images share a file of the cache; None for no
+        cache.
+      keys: [images] uint64, each of which changes with its image.
+      records: from positions to the records of the images.
+      read: from a record to the bytes of its image.
 
     Raises:
       ValueError: a file that holds several images is damaged.
     """
-    inspected = _nothing(len(keys))
+    inspected = _empty_rows(len(keys))
     is_cached = cache.read(name, keys, inspected._asdict())
     missing = np.flatnonzero(~is_cached)
     if len(missing):
-        _look(records(missing), read, len(missing), inspected)
+        _decode_all(records(missing), read, len(missing), inspected)
         was_read = inspected.is_image.copy()
         bad = np.flatnonzero(~was_read)
         for position, record in records(bad) if len(bad) else ():
-            # A file that cannot be read may be readable later, unchanged.
+            # A file that cannot be read now may be readable later.
             with contextlib.suppress(tf.errors.OpError):
                 inspected.digests[position] = digest(read(record))
                 was_read[position] = True
@@ -129,7 +129,7 @@ def digest(contents: tf.Tensor) -> tf.Tensor:
 
 
 def reason(read: Callable[[], tf.Tensor]) -> str:
-    """Why the bytes [] of an image cannot be read or decoded."""
+    """The reason why the bytes [] of an image cannot be read or decoded."""
     try:
         images.decode_image(read())
     except tf.errors.OpError as error:
@@ -137,11 +137,11 @@ def reason(read: Callable[[], tf.Tensor]) -> str:
     return NOTHING
 
 
-def check_depth(inspection: Inspection, place: str) -> None:
-    """Raises ValueError for PNG files of 16 bits that use few of them.
+def check_depth(inspection: Inspection, set_name: str) -> None:
+    """Raises ValueError for PNG files of 16 bits that use a small range.
 
-    A decoder keeps the high byte of 16 bits: of values of 12 bits, as X-rays
-    and depth maps have them, no more than 16 levels near black.
+    A decoder keeps the high byte of 16 bits: values of 12 bits, as in X-rays
+    and depth maps, would be 16 levels near black.
     """
     peaks = inspection.peaks[inspection.peaks >= 0]
     if not len(peaks) or peaks.max() >= 64:
@@ -149,12 +149,12 @@ def check_depth(inspection: Inspection, place: str) -> None:
     raise exceptions.InvalidValue(
         f"PNG files of 16 bits must use their whole range, of which the high "
         f"byte is read, got values below {256 * (int(peaks.max()) + 1)} of "
-        f"65536 in all {len(peaks)} in {place}: they would be nearly black. "
+        f"65536 in all {len(peaks)} in {set_name}: they would be nearly black. "
         "Save them with 8 bits, their range scaled to 0..255"
     )
 
 
-def _look(
+def _decode_all(
     dataset: tf.data.Dataset,
     read: Callable[[sources.Record], tf.Tensor],
     count: int,
@@ -163,17 +163,17 @@ def _look(
     """Fills the rows of the images of a dataset of (position, record)."""
 
     def probe_chunk(
-        positions: tf.Tensor, several: sources.Record
+        positions: tf.Tensor, chunk: sources.Record
     ) -> tf.data.Dataset:
-        # Errors of an image are left out, those of a file of records are not.
+        # Errors of images are ignored, errors of files of records are raised.
         return (
-            tf.data.Dataset.from_tensor_slices((positions, several))
+            tf.data.Dataset.from_tensor_slices((positions, chunk))
             .map(lambda position, record: (position, *_probe(read(record))))
             .ignore_errors()
         )
 
-    # Of the interleaving alone: as an option of the whole pipeline it would let
-    # what makes the records change their order, and so their positions.
+    # The interleaving alone may change the order: as an option of the whole
+    # pipeline, `deterministic` would mix up records and positions.
     probed = (
         dataset.batch(_CHUNK)
         .interleave(
@@ -186,14 +186,14 @@ def _look(
         .batch(1024)
     )
     try:
-        for positions, *values in progress.shown(
+        for positions, *values in progress.track(
             probed.as_numpy_iterator(),
             count,
             "checking images",
             lambda batch: len(batch[0]),
         ):
-            for column, part in zip(inspection, values, strict=True):
-                column[positions] = part
+            for column, chunk_values in zip(inspection, values, strict=True):
+                column[positions] = chunk_values
     except tf.errors.OpError as error:
         raise exceptions.InvalidValue(
             "the files of the images must be whole, got "
@@ -202,20 +202,20 @@ def _look(
 
 
 def _probe(contents: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """The row of an image; one that evaluation would refuse is an error."""
+    """The row of an image; an image that evaluation refuses is an error."""
     image = images.decode_image(contents)
-    # The bit depth stands behind signature, chunk header and sides.
+    # Byte 24 of a PNG is its bit depth, behind signature, chunk header, sides.
     head = tf.strings.substr(tf.strings.join([contents, b"\0" * 25]), 0, 25)
     is_png = tf.strings.substr(head, 1, 3) == b"PNG"
     peak = tf.cond(
-        is_png & (tf.strings.substr(head, 24, 1) == _IS_16_BIT),
+        is_png & (tf.strings.substr(head, 24, 1) == _DEPTH_16),
         lambda: tf.cast(tf.reduce_max(image), tf.int16),
         lambda: tf.constant(-1, tf.int16),
     )
     is_turned = tf.cond(
         tf.strings.regex_full_match(tf.strings.substr(contents, 0, 48), _EXIF),
         lambda: tf.strings.regex_full_match(
-            tf.strings.substr(contents, 0, _EXIF_BYTES), _TURNED
+            tf.strings.substr(contents, 0, _EXIF_BYTES), _EXIF_TURNED
         ),
         lambda: tf.constant(False),
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 
-from supcon_tf import datasets, exceptions, files
+from supcon_tf import datasets, exceptions, files, trust
 from supcon_tf.data import (
     folder,
     manifest,
@@ -14,22 +15,43 @@ from supcon_tf.data import (
     tfrecords,
 )
 
-# By the kinds of `datasets`: what takes the split, and what they take.
+
+def _load_by_function(
+    dataset: str, split: str, data_dir: str | None, channels: int
+) -> sources.Source:
+    """The source that a user's `function(split, data_dir)` returns."""
+    source = trust.import_function(dataset, "dataset")(split, data_dir)
+    exceptions.require(
+        isinstance(source, sources.Source),
+        f"`dataset` {dataset} must return a data.Source, as data.from_arrays "
+        "and data.load do",
+        type(source),
+    )
+    exceptions.require(
+        source.channels == channels,
+        f"`channels` must be those of {dataset}, {source.channels}",
+        channels,
+    )
+    return dataclasses.replace(source, name=dataset, split=split)
+
+
+# The functions that load a split, by the kinds of `datasets`.
 _LOADERS = {
     "digits": sources.load_digits,
     "folder": folder.load_folder,
     "manifest": manifest.load_manifest,
     "tfrecord": tfrecords.load_tfrecords,
     "tfds:NAME": tfds_source.load_tfds,
+    trust.FUNCTION: _load_by_function,
 }
-# Of kinds that may have a split "validation": whether a path has.
-_VALIDATIONS = {
+# Whether a path has a split "validation", for the kinds that may have it.
+_HAS_VALIDATION = {
     "folder": folder.has_validation,
     "manifest": manifest.has_validation,
 }
-# Their defaults, and the kinds that take them.
+# Arguments of few kinds: their defaults, and the kinds.
 _RARE_ARGUMENTS = {
-    "channels": (3, "TFDS"),
+    "channels": (3, "TFDS and functions"),
     "shard": (None, "TFDS and TFRecord, whose files it divides"),
     "tfds_split": (None, "TFDS"),
 }
@@ -54,36 +76,38 @@ def load(
     "digits" is scikit-learn's 1,797 digits, 32 pixels, no download. "folder"
     is `data_dir` with one sub-folder of JPEG and PNG files per class, inside
     `train/` and `test/` (or `val/`, `Training/`, ...), or directly: then a hash
-    of each file's name decides, whatever others come and go
+    of each file's name decides on its split, whatever other files come and go
     (`partition.is_test`). "manifest" is a .csv, .tsv or .jsonl file,
     `data_dir`, with the path and the label of an image in each row
     (`manifest.load_manifest`). "tfrecord" is a folder of TFRecord files
     (`tfrecords.load_tfrecords`). "tfds:NAME" is a set of TensorFlow Datasets,
-    downloaded and prepared where it is not there yet. The path of a folder or a
-    manifest says which of the three it is.
+    downloaded and prepared if needed. "package.module:function" is a function
+    of yours: it is imported, also from the current folder, and
+    function(split, data_dir) returns the source. In the place of a kind, the
+    path of a folder or a manifest will do.
 
     A folder with `train/`, `val/` and `test/`, or a manifest of such splits,
-    has "validation" too; of other sets `train_and_validation` holds one out.
+    has "validation" too; `train_and_validation` holds it out of other sets.
 
     The classes are those of the training split, and the test split may lack
-    some. Where it has other classes alone, its `class_names` are these.
+    some. A test split of other classes alone has its own `class_names`.
 
     Args:
-      dataset: "digits", "folder", "manifest", "tfrecord" or "tfds:NAME"; or a
-        path, in the place of `data_dir`.
+      dataset: "digits", "folder", "manifest", "tfrecord", "tfds:NAME" or
+        "package.module:function"; or a path, in the place of `data_dir`.
       split: "train", "test" or "validation".
-      data_dir: the folder, the manifest, or where TFDS keeps its sets.
+      data_dir: the folder, the manifest, or the directory of TFDS's sets.
       test_fraction: share of the test split, (0, 1), of a folder or a manifest
         without splits.
       split_seed: seed of that split.
-      check_images: decode every image of the split first, but for those that
-        have been checked before and have not changed. Finds bad images before
-        a training, and the image size; 50,000 small ones take 3 s.
+      check_images: decode every image of the split first, except images that
+        were checked before and have not changed. Finds bad images before a
+        training, and the image size; 50,000 small images take 3 s.
       skip_bad_images: leave images out that cannot be decoded.
-      channels: 3; 1 for a TFDS set that has one channel, as it is.
-      shard: TFDS, TFRecord: (index, count) of one worker's part of the files;
-        None: all.
-      tfds_split: TFDS: what `split` is there, such as "train+validation".
+      channels: 3; 1 for a TFDS set of one channel.
+      shard: TFDS, TFRecord: (index, count) of a worker that reads every
+        count-th file; None for all files.
+      tfds_split: TFDS: the split in its syntax, such as "train+validation".
       tfrecord_features: TFRecord: names of features, of `load_tfrecords`.
 
     Example:
@@ -93,7 +117,8 @@ def load(
       (48, ('bright', 'dark', 'mid'))
 
     Raises:
-      ValueError: a name is not known, or `data_dir` or `shard` does not fit.
+      ValueError: there is no such data set or split, or `data_dir` or `shard`
+        does not fit.
       ImportError, RuntimeError: TFDS does not import, or prepare the set.
     """
     options = dict(locals())
@@ -105,7 +130,7 @@ def load(
         data_dir = files.expanded(data_dir, "data_dir")
     kind = datasets.name_of_kind(dataset)
     exceptions.require(
-        split != "validation" or kind in _VALIDATIONS,
+        split != "validation" or kind in _HAS_VALIDATION,
         "`split` must be train or test except for folders and manifests: "
         "`train_and_validation` holds images out, and `tfds_split` names any "
         "split of TFDS",
@@ -117,26 +142,26 @@ def load(
         "folder or a manifest",
         dataset,
     )
-    takes = datasets.KINDS[kind].takes
+    arguments = datasets.KINDS[kind].takes
     for name, (default, exception) in _RARE_ARGUMENTS.items():
         exceptions.require(
-            name in takes or options[name] == default,
+            name in arguments or options[name] == default,
             f"`{name}` must be {default} except for {exception}",
             f"{options[name]} for {dataset}",
         )
     options |= {"dataset": dataset, "data_dir": data_dir}
     return _LOADERS[kind](
-        split=split, **{name: options[name] for name in takes}
+        split=split, **{name: options[name] for name in arguments}
     )
 
 
 def _kind_of(dataset: str) -> tuple[str, str | None]:
-    """The kind of data that a name or a path is of, and the path."""
+    """The kind of a data set and its path, by its name or path."""
     if dataset in datasets.KINDS:
         return dataset, None
     path = files.expanded(dataset, "dataset")
     if os.path.isdir(path):
-        has_records = any("-of-" in x.name for x in files.children(path))
+        has_records = any("-of-" in file.name for file in files.children(path))
         return "tfrecord" if has_records else "folder", path
     if os.path.isfile(path):
         return datasets.name_by_path(path, "manifest"), path
@@ -148,7 +173,7 @@ def has_validation(dataset: str, data_dir: str | None) -> bool:
 
     Example:
       >>> from supcon_tf import data
-      >>> data.has_validation("folder", "photos")  # which has train and test
+      >>> data.has_validation("folder", "photos")  # of train and test alone
       False
     """
-    return dataset in _VALIDATIONS and _VALIDATIONS[dataset](data_dir)
+    return dataset in _HAS_VALIDATION and _HAS_VALIDATION[dataset](data_dir)

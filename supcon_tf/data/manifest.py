@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import dataclasses
+import itertools
 import math
 import os
 import unicodedata
@@ -15,7 +16,7 @@ import tensorflow as tf
 from supcon_tf import exceptions, rows
 from supcon_tf.data import image_files, label_fields, partition, sources
 
-_SHOWN = 3  # How many bad rows or labels a message lists.
+_MAX_LISTED = 3  # bad rows or labels in a message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,9 +24,9 @@ class _Rows:
     """The rows of a split, in order; a million of them in little memory.
 
     Attributes:
-      paths: as written.
-      labels: numbers of the texts of their labels.
-      weights: 1 where none is written.
+      paths: as in the file.
+      labels: indices of the label fields, of `_Table.texts`.
+      weights: 1 where the file has none.
     """
 
     paths: list[str] = dataclasses.field(default_factory=list)
@@ -57,19 +58,18 @@ def load_manifest(
     """Loads one split of a manifest; for the arguments see `loading.load`.
 
     Columns, or fields of JSON lines, are `path`, relative to the file or whole,
-    as gs:// is; `label`, or `labels` with `|` between them or as a JSON list;
-    and, where they are wanted, `split` (train, test or val, and other names of
-    `partition`) and `weight`, not negative, which are scaled to a mean of 1.
-    Others are left alone.
+    such as gs://; `label`, or `labels` with `|` between them or as a JSON list;
+    optional are `split` (train, test or val, and other names of `partition`)
+    and `weight`, not negative, scaled to a mean of 1. Others are ignored.
 
     Returns:
-      The source, its examples in the order of the file. Where there are
-      `labels`, its `labels` are [examples, classes] uint8.
+      The source, its examples in the order of the file. With a column `labels`,
+      its `labels` are [examples, classes] uint8.
 
     Raises:
-      ValueError: a line, named by file and number, breaks one of these rules,
-        names a file twice or one that is not there; or the test split has
-        labels of training images and others.
+      ValueError: a line, named by file and number, breaks a rule, or names a
+        file twice or a missing file; or the test split has seen and unseen
+        labels.
     """
     exceptions.require(
         data_dir is not None,
@@ -80,22 +80,22 @@ def load_manifest(
     train, test = _train_and_test(data_dir, table, test_fraction, split_seed)
     if split == "validation":
         test = _validation(data_dir, table)
-    labels_of = [
+    label_lists = [
         label_fields.split(text, table.is_multi_label) for text in table.texts
     ]
-    used = (
-        sorted({name for text in {*part.labels} for name in labels_of[text]})
+    split_names = (
+        sorted({name for text in {*part.labels} for name in label_lists[text]})
         for part in (train, test)
     )
-    class_names = partition.class_names(*used, split, data_dir)
-    number = {name: label for label, name in enumerate(class_names)}
+    class_names = partition.class_names(*split_names, split, data_dir)
+    class_ids = {name: label for label, name in enumerate(class_names)}
     part = train if split == "train" else test
     labels = np.array(part.labels)
     if table.is_multi_label:
-        labels = label_fields.hot(labels_of, number)[labels]
+        labels = label_fields.multi_hot(label_lists, class_ids)[labels]
     else:
-        of_text = [number.get(name, -1) for (name,) in labels_of]
-        labels = np.array(of_text, np.int64)[labels]
+        text_ids = [class_ids.get(name, -1) for (name,) in label_lists]
+        labels = np.array(text_ids, np.int64)[labels]
     root = os.path.join(os.path.dirname(data_dir), "")
     paths = _stored_paths(data_dir, root, part.paths, skip_bad_images)
     return image_files.make_source(
@@ -107,7 +107,7 @@ def load_manifest(
         labels,
         check_images=check_images,
         skip_bad_images=skip_bad_images,
-        weights=_scaled(data_dir, np.array(part.weights)),
+        weights=_scale_weights(data_dir, np.array(part.weights)),
     )
 
 
@@ -116,8 +116,8 @@ class _Table:
     """All rows of a manifest.
 
     Attributes:
-      splits: the rows of each, "" for those that name none.
-      texts: the different fields of labels, by their numbers.
+      splits: the rows of each split, "" for rows without a split.
+      texts: the different label fields.
       is_multi_label: whether a field may hold several labels.
     """
 
@@ -132,15 +132,15 @@ def _read(path: str) -> _Table:
     seen: set[str] = set()
     is_multi_label = False
     columns = "label", "labels", "split", "weight"
-    for place, fields in rows.read_rows(path, ["path"], columns):
+    for line, fields in rows.read_rows(path, ["path"], columns):
         name, label, labels, split, weight = fields
-        _check_path(place, name, seen)
+        _check_path(line, name, seen)
         if labels is None and not (label or "").strip():
             exceptions.require(
-                False, f"{place} must have a label or labels", repr(label)
+                False, f"{line} must have a label or labels", repr(label)
             )
         if split is not None and partition.split_of(split) is None:
-            rule = f"{place} must have a split of {partition.NAMES}"
+            rule = f"{line} must have a split of {partition.NAMES}"
             exceptions.require(False, rule, repr(split))
         seen.add(name)
         is_multi_label |= labels is not None
@@ -149,38 +149,38 @@ def _read(path: str) -> _Table:
         part = splits[partition.split_of(split or "") or ""]
         part.paths.append(name)
         part.labels.append(texts.setdefault(text, len(texts)))
-        part.weights.append(1.0 if weight is None else _weight(place, weight))
+        part.weights.append(1.0 if weight is None else _weight(line, weight))
     label_fields.check_separator(path, list(texts), is_multi_label)
     return _Table(splits, list(texts), is_multi_label)
 
 
-def _check_path(place: str, name: str, seen: set[str]) -> None:
-    """Raises ValueError for a path that cannot be that of a new image."""
+def _check_path(line: str, name: str, seen: set[str]) -> None:
+    """Raises ValueError for an empty, repeated or unreadable path."""
     if not name or name in seen:
         rule = "a path" if not name else "another path than those before"
-        exceptions.require(False, f"{place} must have {rule}", repr(name))
+        exceptions.require(False, f"{line} must have {rule}", repr(name))
     scheme, is_address, _ = name.partition("://")
     if is_address and scheme not in tf.io.gfile.get_registered_schemes():
         raise exceptions.InvalidValue(
-            f"{place} must have the path of a file, or an address that "
+            f"{line} must have the path of a file, or an address that "
             f"TensorFlow reads, such as gs://, got {name}: download the images "
             "of web addresses first"
         )
 
 
-def _weight(place: str, text: str) -> float:
+def _weight(line: str, text: str) -> float:
     try:
         weight = float(text)
     except ValueError:
         weight = math.nan
     exceptions.require(
-        0 <= weight < math.inf, f"{place} must have a weight of 0 or more", text
+        0 <= weight < math.inf, f"{line} must have a weight of 0 or more", text
     )
     return weight
 
 
-def _scaled(path: str, weights: np.ndarray) -> np.ndarray | None:
-    """Weights with a mean of 1; None where all are 1."""
+def _scale_weights(path: str, weights: np.ndarray) -> np.ndarray | None:
+    """Scales weights to a mean of 1; None where all are 1."""
     if (weights == 1).all():
         return None
     exceptions.require(
@@ -195,13 +195,13 @@ def has_validation(path: str) -> bool:
 
 
 def _counts(table: _Table) -> dict[str, int]:
-    """How many rows each split has."""
+    """The number of rows of each split."""
     names = "train", "test", "val"
     return {name: len(table.splits[name].paths) for name in names}
 
 
 def _validation(path: str, table: _Table) -> _Rows:
-    """The rows of val, where there are others to test on."""
+    """The rows of val, if there are rows of test too."""
     counts = _counts(table)
     exceptions.require(
         counts["val"] and counts["test"],
@@ -215,7 +215,7 @@ def _validation(path: str, table: _Table) -> _Rows:
 def _train_and_test(
     path: str, table: _Table, test_fraction: float, split_seed: int
 ) -> tuple[_Rows, _Rows]:
-    """The training rows, and those of test, else of val, else by a hash."""
+    """The training rows, and the test rows: of test, of val, or by a hash."""
     splits, unsplit = table.splits, table.splits[""]
     if not unsplit.paths:
         test = splits["test"] if splits["test"].paths else splits["val"]
@@ -227,10 +227,10 @@ def _train_and_test(
     )
     labels = np.array(unsplit.labels)
     if table.is_multi_label:
-        labels_of = [label_fields.split(text, True) for text in table.texts]
-        names = dict.fromkeys(name for held in labels_of for name in held)
-        number = {name: label for label, name in enumerate(names)}
-        labels = label_fields.hot(labels_of, number)[labels]
+        label_lists = [label_fields.split(text, True) for text in table.texts]
+        names = dict.fromkeys(itertools.chain.from_iterable(label_lists))
+        class_ids = {name: label for label, name in enumerate(names)}
+        labels = label_fields.multi_hot(label_lists, class_ids)[labels]
     is_test = partition.is_test(
         unsplit.paths, labels, test_fraction, split_seed
     )
@@ -240,25 +240,25 @@ def _train_and_test(
 def _stored_paths(
     manifest: str, root: str, paths: Sequence[str], skip_bad_images: bool
 ) -> list[str]:
-    """The paths as they are on disk, where systems write them in other ways.
+    """The paths in the form that exists on disk: systems write them in several.
 
     Raises:
-      ValueError: local files are not there, by their lines; unless they are to
-        be left out.
+      ValueError: local files do not exist, unless bad images are skipped; the
+        message has their lines.
     """
     stored, missing = [], set()
     for path in paths:
-        there = next(filter(lambda x: _exists(root, x), _forms(path)), None)
-        if there is None:
+        stored_path = next((f for f in _forms(path) if _exists(root, f)), None)
+        if stored_path is None:
             missing.add(path)
-        stored.append(path if there is None else there)
+        stored.append(path if stored_path is None else stored_path)
     if missing and not skip_bad_images:
         _refuse_missing(manifest, missing)
     return stored
 
 
 def _forms(path: str) -> tuple[str, ...]:
-    """A path, and the ways in which other systems write it."""
+    """A path, and its forms on other systems."""
     return (
         path,
         unicodedata.normalize("NFC", path),
@@ -269,17 +269,17 @@ def _forms(path: str) -> tuple[str, ...]:
 
 def _exists(root: str, path: str) -> bool:
     location = image_files.full_path(root, path)
-    return "://" in location or os.path.isfile(location)  # no pipe, no device
+    return "://" in location or os.path.isfile(location)  # a regular file
 
 
 def _refuse_missing(manifest: str, missing: Collection[str]) -> None:
-    named = [
-        f"{name} ({place})"
-        for place, (name,) in rows.read_rows(manifest, ["path"])
+    missing_lines = [
+        f"{name} ({line})"
+        for line, (name,) in rows.read_rows(manifest, ["path"])
         if name in missing
     ]
     raise exceptions.InvalidValue(
         f"{manifest} must name files that are there, got {len(missing)} "
-        f"that are not: {exceptions.listed(named, _SHOWN)}; leave them out "
-        "with `skip_bad_images`"
+        f"that are not: {exceptions.listed(missing_lines, _MAX_LISTED)}; leave "
+        "them out with `skip_bad_images`"
     )

@@ -10,21 +10,21 @@ from supcon_tf import exceptions, tracing
 from supcon_tf.augment import geometry, named, randomness
 from supcon_tf.data import epoch_steps, images, sampling, sources
 
-# What a seed is for: folded in first, so that no two uses share their bits.
-_ORDER, _VIEW = 0, 1  # Uses of the run's seed.
-_CROP, _FLIP, _POLICY = 0, 1, 2  # Uses of a view's seed.
+# Uses of a seed are folded in first, so that no two uses share their bits.
+_ORDER, _VIEW = 0, 1  # uses of the run's seed
+_CROP, _FLIP, _POLICY = 0, 1, 2  # uses of a view's seed
 
-# Side in pixels up to which a file is decoded whole: there, operations on its
-# header and its window cost more than its pixels do.
+# Side in pixels up to which a file is decoded whole: operations on header and
+# window would cost more than the pixels.
 _SMALL_SIDE = 64
 
-# Examples of one parallel call: a call of its own for each would cost as much
-# as a small image. A batch is put together from any such.
+# Examples of one parallel call: a call per example would cost as much as a
+# small image. Batches are rebatched from chunks.
 _CHUNK = 16
 
-_MAX_EPOCHS = 2**31  # without end
+_MAX_EPOCHS = 2**31  # in effect, without end
 
-# A name, a policy, or a layer of Keras, which is called with images alone.
+# A name, a policy, or a Keras layer, which is called with images alone.
 Augmentation = str | named.Policy | Callable[[tf.Tensor], tf.Tensor] | None
 
 
@@ -48,7 +48,7 @@ def steps_per_epoch(source: sources.Source, batch_size: int) -> int:
     return source.num_examples // batch_size
 
 
-@epoch_steps.told
+@epoch_steps.with_epochs
 def make_views(
     source: sources.Source,
     batch_size: int,
@@ -67,18 +67,18 @@ def make_views(
     """Makes the endless multiviewed batches of training.
 
     Each view is an independent random resized crop, flip and `augmentation` of
-    its example, every epoch a fresh permutation cut into `steps_per_epoch` full
-    batches. Order and views depend on (seed, epoch, position in the epoch,
-    view) alone, so that `start_step` enters the same sequence anywhere.
+    its example. Every epoch is a fresh permutation cut into `steps_per_epoch`
+    full batches. Order and views depend on (seed, epoch, position in the epoch,
+    view) alone, so that `start_step` enters the same sequence at any step.
 
     Args:
       source: the training split.
       batch_size: examples per batch, over all replicas.
       num_views: views per example, all of one decoding of its file.
-      augmentation: a policy on ([n, S, S, C] images, [n, 2] int32 seeds)
-        that returns the same shape and dtype, or what `augment.policy` makes
-        one of: a name such as "simaugment", a layer of Keras, whose draws are
-        its own; None for none.
+      augmentation: a policy on ([n, S, S, C] images, [n, 2] int32 seeds) that
+        returns the same shape and dtype, or an argument of `augment.policy`: a
+        name such as "simaugment", a Keras layer, which ignores the seeds; None
+        for none.
       seed: integer in 0..2^31-1.
       image_size: side S of the views in pixels; None takes the source's.
       crop_area: range of the share of the area; None for a central crop.
@@ -87,7 +87,7 @@ def make_views(
       start_step: step of the whole run whose batch comes first.
       images_per_class: as of `sampling.class_balanced`; None for any.
       shard: (index, count) of a worker, which reads its consecutive rows of
-        every global batch, or fills them from its own part of the files.
+        every global batch, or fills them from its own files.
 
     Example:
       >>> from supcon_tf import data
@@ -97,24 +97,26 @@ def make_views(
 
     Returns:
       An infinite dataset of (views [batch_size / count, num_views, S, S, C] of
-      the type of the source, labels [batch_size / count] int32), and of a
-      source with weights of a third, [batch_size / count] float32. Models of
-      this package know its epochs: `fit` needs no steps, and goes on with it.
+      the type of the source, labels [batch_size / count] int32); for a source
+      with weights, a third element has them, [batch_size / count] float32.
+      Models of this package read its epochs: `fit` needs no steps, and a second
+      `fit` goes on with it.
 
     Raises:
-      ValueError: an argument is out of range, no image size is known, or
-        `shard` does not divide the batch or is not that of the source.
+      ValueError: an argument is out of range, the images have no common size
+        and `image_size` is None, or `shard` does not divide the batch or is not
+        that of the source.
     """
     if images_per_class is not None:
         source = sampling.class_balanced(source, batch_size, images_per_class)
-    size = known_image_size(source, image_size)
+    size = resolve_image_size(source, image_size)
     chunks = ordered(source, batch_size, seed, start_step, shard)
     read = _chunk_reader(source, num_views, seed, size, crop_area, crop_aspect)
     chunks = chunks.map(read, num_parallel_calls=tf.data.AUTOTUNE)
     rows = batch_size // shard[1]
     return endless(
         chunks.rebatch(rows, drop_remainder=True).map(
-            augmented(horizontal_flip, augmentation),
+            augmenter(horizontal_flip, augmentation),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
     )
@@ -129,7 +131,7 @@ def ordered(
 ) -> tf.data.Dataset:
     """Yields n records, epochs [n] and positions in them [n], without end.
 
-    The order of `make_views`, which says what the arguments are.
+    The order and the arguments are those of `make_views`.
 
     Raises:
       ValueError: an argument is out of range, or `shard` does not divide the
@@ -140,49 +142,48 @@ def ordered(
     check_at_least("start_step", start_step, 0)
     steps = steps_per_epoch(source, batch_size)
     first_epoch, first_step = divmod(start_step, steps)
-    order_seeds = randomness.fold_in(_seeds(seed), _ORDER)
+    order_seeds = randomness.fold_in(_seed_pair(seed), _ORDER)
     index, count = shard
 
-    def own_rows(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    def worker_rows(dataset: tf.data.Dataset) -> tf.data.Dataset:
         if count == 1:
             return dataset
         return dataset.batch(batch_size // count).shard(count, index).unbatch()
 
-    def one_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
+    def epoch_records(epoch: tf.Tensor) -> tf.data.Dataset:
         first = tf.where(epoch == first_epoch, first_step * batch_size, 0)
         first, end = tf.cast(first, tf.int64), steps * batch_size
-        positions = own_rows(tf.data.Dataset.range(first, end))
+        positions = worker_rows(tf.data.Dataset.range(first, end))
         records = source.records(randomness.fold_in(order_seeds, epoch))
         if source.shard is None:
-            records = own_rows(records.skip(first))
+            records = worker_rows(records.skip(first))
         else:
             records = records.repeat().skip(first // count)
         return tf.data.Dataset.zip((records, positions)).map(
             lambda record, position: (record, epoch, position)
         )
 
-    # Not Dataset.counter, of which each worker of a data service would start
-    # a count of its own.
+    # Not Dataset.counter: each worker of a data service would count by itself.
     epochs = tf.data.Dataset.range(first_epoch, _MAX_EPOCHS)
-    return epochs.flat_map(one_epoch).batch(_CHUNK)
+    return epochs.flat_map(epoch_records).batch(_CHUNK)
 
 
 def view_seeds(
     seed: int, epochs: tf.Tensor, positions: tf.Tensor, num_views: int
 ) -> tf.Tensor:
     """The seeds [n, V, 2] of the views of n examples that `ordered` yields."""
-    seeds = randomness.fold_in(_seeds(seed), _VIEW)
+    seeds = randomness.fold_in(_seed_pair(seed), _VIEW)
     seeds = randomness.fold_in(seeds, epochs)  # [n, 2]
     seeds = randomness.fold_in(seeds, positions)[:, tf.newaxis]
     return randomness.fold_in(seeds, tf.range(num_views))
 
 
 def crop_seeds(seeds: tf.Tensor) -> tf.Tensor:
-    """The seeds [..., 2] by which views are cropped, of the views' own."""
+    """The seeds [..., 2] of crops, from the seeds of views."""
     return randomness.fold_in(seeds, _CROP)
 
 
-def _seeds(seed: int) -> tf.Tensor:
+def _seed_pair(seed: int) -> tf.Tensor:
     return tf.constant([seed, 0], tf.int32)
 
 
@@ -194,9 +195,10 @@ def _chunk_reader(
     area: tuple[float, float] | None,
     aspect: tuple[float, float],
 ) -> Callable[..., tuple[tf.Tensor, ...]]:
-    """Makes what reads and crops n examples: views, views' seeds, labels.
+    """Makes the function that reads and crops n examples.
 
-    And their weights, where they have any.
+    It returns views [n, V, S, S, C], their seeds [n, V, 2], labels and, for a
+    source with weights, weights.
     """
     check_at_least("num_views", num_views, 1)
     has_weights = source.weights is not None
@@ -206,7 +208,7 @@ def _chunk_reader(
     def read_views(
         example: tuple[sources.Record, tf.Tensor],
     ) -> tuple[tf.Tensor, ...]:
-        record, seeds = example  # Seeds are [V, 2].
+        record, seeds = example  # seeds [V, 2]
         image, label = read_image(source, record, decode=decode)
         if area is None:
             view = geometry.central_view(image, size)
@@ -223,7 +225,7 @@ def _chunk_reader(
     def read_chunk(
         records: sources.Record, epochs: tf.Tensor, positions: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        # Hashing costs as much for one image as for many: n at a time.
+        # Hashing n seeds at once costs as much as hashing one.
         seeds = view_seeds(seed, epochs, positions, num_views)
         views, *labels = tf.map_fn(
             read_views,
@@ -242,10 +244,11 @@ def _chunk_reader(
     return read_chunk
 
 
-def augmented(flip: bool, policy: Augmentation) -> Callable[..., tuple]:
-    """Makes what flips and augments views [B, V, S, S, C], all at once.
+def augmenter(flip: bool, policy: Augmentation) -> Callable[..., tuple]:
+    """Makes the function that flips and augments views, all at once.
 
-    By their seeds [B, V, 2], which stand between the views and the labels.
+    It takes views [B, V, S, S, C], their seeds [B, V, 2] and labels, and
+    returns views and labels.
     """
     policy = named.policy(policy)
 
@@ -259,19 +262,35 @@ def augmented(flip: bool, policy: Augmentation) -> Callable[..., tuple]:
             pixels = geometry.random_flip(pixels, flip_seeds)
         if policy is not None:
             policy_seeds = randomness.fold_in(seeds, _POLICY)
-            pixels = tracing.rewritten(policy)(pixels, policy_seeds)
+            pixels = _apply(policy, pixels, policy_seeds)
         shape = [views.shape[0] or -1, *views.shape[1:]]
         return tf.reshape(pixels, shape), *labels
 
     return augment
 
 
+def _apply(
+    policy: named.Policy, images: tf.Tensor, seeds: tf.Tensor
+) -> tf.Tensor:
+    """Augmented images; ValueError for those of another shape or dtype."""
+    augmented = tracing.rewritten(policy)(images, seeds)
+    dtype = getattr(augmented, "dtype", None)
+    shape = getattr(augmented, "shape", None)
+    exceptions.require(
+        dtype == images.dtype and images.shape.is_compatible_with(shape),
+        "`augmentation` must return images of the shape and dtype that it "
+        f"takes, {images.shape} {images.dtype.name}",
+        type(augmented) if dtype is None else f"{shape} {dtype}",
+    )
+    return augmented
+
+
 def endless(batches: tf.data.Dataset) -> tf.data.Dataset:
-    """The batches of training, as they are read by Keras and by replicas."""
+    """Batches with prefetching, options, and infinite cardinality."""
     return (
         batches.prefetch(tf.data.AUTOTUNE)
         .with_options(options())
-        # For Keras to ask for steps_per_epoch rather than run for ever.
+        # Else Keras would not ask for steps_per_epoch, and run for ever.
         .apply(
             tf.data.experimental.assert_cardinality(
                 tf.data.INFINITE_CARDINALITY
@@ -295,14 +314,14 @@ def read_image(
 
 
 def label_spec(source: sources.Source) -> tf.TensorSpec:
-    """What `read` says of an example: a class, or 0 or 1 for each of them."""
+    """The spec of labels: a class id, or 0 or 1 for each class."""
     if source.is_multi_label:
         return tf.TensorSpec([len(source.class_names)], tf.uint8)
     return tf.TensorSpec([], tf.int32)
 
 
-def known_image_size(source: sources.Source, image_size: int | None) -> int:
-    """Returns `image_size`, or else the size all images share."""
+def resolve_image_size(source: sources.Source, image_size: int | None) -> int:
+    """`image_size`, or the common size of all images."""
     size = source.image_size if image_size is None else image_size
     exceptions.require(
         size is not None and size >= 1,
@@ -317,7 +336,7 @@ def known_image_size(source: sources.Source, image_size: int | None) -> int:
 def _check_shard(
     source: sources.Source, batch_size: int, shard: tuple[int, int]
 ) -> None:
-    """Checks a worker's part of a batch."""
+    """Checks that a worker's rows divide a batch, and suit the source."""
     index, count = shard
     exceptions.require(
         0 <= index < count and batch_size % count == 0,
@@ -333,15 +352,17 @@ def _check_shard(
     )
 
 
-def check_at_least(name: str, value: int, least: int) -> None:
+def check_at_least(name: str, value: int, low: int) -> None:
     """Checks an integer that becomes part of a seed or a size."""
     exceptions.require(
-        least <= value < 2**31, f"`{name}` must be in {least}..2^31-1", value
+        low <= value < 2**31,
+        f"`{name}` must be in {low}..2^31-1",
+        value,
     )
 
 
 def options() -> tf.data.Options:
-    """Returns options that keep the order, and shard batches, not files."""
+    """Options that keep the order, and shard batches, not files."""
     options = tf.data.Options()
     options.deterministic = True
     options.experimental_distribute.auto_shard_policy = (

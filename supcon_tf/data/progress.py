@@ -1,4 +1,4 @@
-"""How far a loop over a data set is, where that takes long."""
+"""The progress of a long loop over a data set."""
 
 from __future__ import annotations
 
@@ -9,45 +9,46 @@ from typing import TypeVar
 
 import tqdm
 
-_QUIET_SECONDS = 2.0  # a loop that takes longer says how far it is
-_LOG_SECONDS = 30.0  # between the lines of one whose output is no terminal
+_QUIET_SECONDS = 2.0  # loops that take longer print their progress
+_LOG_SECONDS = 30.0  # between lines, where the output is no terminal
 
 Item = TypeVar("Item")
 
 
-def shown(
+def track(
     items: Iterable[Item],
     total: int,
-    what: str,
+    label: str,
     size: Callable[[Item], int] = lambda item: 1,
 ) -> Iterator[Item]:
-    """Passes items on: a bar on a terminal, a line now and then in a log.
+    """Yields the items, with a bar on a terminal or some lines in a log.
 
     Args:
-      items: what is passed on.
+      items: to be yielded.
       total: sum of their sizes.
-      what: is done to them, for people.
+      label: of the bar, such as "encoding".
       size: of an item.
     """
     is_terminal = sys.stderr.isatty()
-    done, began, next_line = 0, time.monotonic(), _QUIET_SECONDS
+    count, start, next_line = 0, time.monotonic(), _QUIET_SECONDS
     with tqdm.tqdm(
         total=total,
-        desc=what,
+        desc=label,
         delay=_QUIET_SECONDS,
         disable=not is_terminal,
         leave=False,
     ) as bar:
         for item in items:
             yield item
-            done += size(item)
+            count += size(item)
             bar.update(size(item))
-            seconds = time.monotonic() - began
+            seconds = time.monotonic() - start
             if not is_terminal and seconds > next_line:
                 next_line = seconds + _LOG_SECONDS
-                left = seconds / max(done, 1) * (total - done)
+                remaining = seconds / max(count, 1) * (total - count)
                 print(
-                    f"{what:<12} {done:,} of {total:,}, {left:.0f} s left",
+                    f"{label:<12} {count:,} of {total:,}, {remaining:.0f} s "
+                    "left",
                     file=sys.stderr,
                     flush=True,
                 )

@@ -11,7 +11,7 @@ from supcon_tf import exceptions
 from supcon_tf.augment import randomness
 from supcon_tf.data import sources, subsets
 
-_IMAGES, _CLASSES = 0, 1  # What the seeds of an epoch's order are for.
+_IMAGES, _CLASSES = 0, 1  # Uses of the seeds of an epoch's order.
 
 
 def class_balanced(
@@ -31,9 +31,8 @@ def class_balanced(
         of its class came once, nor twice in a batch, unless its class has
         fewer than K images; those share its K places evenly.
 
-    A large class is not used up in an epoch and a small one is repeated; over
-    the run, every image is reached. A set that is read in file order is held in
-    memory.
+    A large class is not used up in an epoch and a small class is repeated; over
+    the run, every image is reached. A set in file order is held in memory.
 
     Example:
       >>> import numpy as np
@@ -54,7 +53,7 @@ def class_balanced(
         would need more classes than have images, or the source has no labels
         and is a part of a set or too large for the memory.
     """
-    source = _checked(source, batch_size, images_per_class)
+    source = _check_source(source, batch_size, images_per_class)
     classes, sizes = np.unique(
         source.labels, return_inverse=True, return_counts=True
     )[1:]
@@ -73,7 +72,7 @@ def class_balanced(
     return dataclasses.replace(source, records=records)
 
 
-def _checked(
+def _check_source(
     source: sources.Source, batch_size: int, images_per_class: int
 ) -> sources.Source:
     """The source, in memory if it has no labels; raises ValueError."""
@@ -90,9 +89,9 @@ def _checked(
     )
     if source.labels is None:
         exceptions.require(
-            subsets.can_be_held(source, source.num_examples),
+            subsets.fits_in_memory(source, source.num_examples),
             "`images_per_class` must be left out for a set that workers share "
-            f"by file and for one of more than {subsets.LARGEST_HELD} images "
+            f"by file and for one of more than {subsets.MAX_IN_MEMORY} images "
             "that is read in file order, for it picks images one by one; a "
             "folder has no such limit",
             f"{name} of {source.num_examples} images",

@@ -21,25 +21,25 @@ def through_service(
 ) -> tf.data.Dataset:
     """Lets the workers of a tf.data service make the batches of `make_views`.
 
-    Every worker takes an epoch that no other has, makes its batches in order,
-    and takes another. So no batch comes twice, but those of several epochs
-    come mixed, as fast as each is made: a run cannot be repeated bit by bit.
-    A worker that starts later joins in with an epoch of its own; the rest of
-    the epoch of one that dies is lost. With `start_step`, as in a resumed run,
-    the epochs begin where they would in a local run.
+    Every worker takes an epoch that no other worker has, makes its batches in
+    order, and takes another. So no batch comes twice, but batches of several
+    epochs are mixed in the order of their completion: a run cannot be repeated
+    bit by bit. A worker that starts later joins in with a new epoch; if a
+    worker dies, the rest of its epoch is lost. With `start_step`, as in a
+    resumed run, the epochs begin where they would in a local run.
 
     The workers need this package in the same version, and must see image files
     and TFDS sets under the same paths. Images in memory travel in the graph of
     the dataset, which is limited to 2 GB, as is a batch.
 
     Args:
-      dataset: of `make_views`, the same in all processes that share a job. A
-        count of batches (`Dataset.counter`, `enumerate`) would be each worker's
-        own: append that to what this returns.
+      dataset: of `make_views`, the same in all processes that share a job.
+        Each worker would count batches by itself (`Dataset.counter`,
+        `enumerate`): append a count to the returned dataset.
       address: grpc://host:port of the dispatcher.
       job_name: processes of one run that name the same job share its batches,
-        each of which goes to one of them; None for a job of its own. Under a
-        name that the service knows come the batches of the earlier job.
+        each of which goes to one process; None for a new job. The name of an
+        earlier job gives the rest of its batches.
 
     Example:
       >>> import numpy as np
@@ -66,11 +66,11 @@ def through_service(
 
 
 def check_service(address: str, seconds: float = _START_SECONDS) -> None:
-    """Raises unless a tf.data service can be used: TensorFlow would just wait.
+    """Raises unless a tf.data service answers: TensorFlow would just wait.
 
     Args:
       address: grpc://host:port of the dispatcher.
-      seconds: how long to wait for a first worker.
+      seconds: time to wait for a first worker.
 
     Example:
       >>> from supcon_tf import data
@@ -85,42 +85,44 @@ def check_service(address: str, seconds: float = _START_SECONDS) -> None:
         not a dispatcher of this TensorFlow, or it has no workers.
     """
     rule = "`address` must be that of a running tools/data_service.py"
-    wanted = f"{rule}, got {address}"
-    _connect(address, wanted)
+    message = f"{rule}, got {address}"
+    _connect(address, message)
     answer: futures.Future[tf.Tensor] = futures.Future()
 
-    def ask() -> None:
+    def request() -> None:
         try:
-            one = service.distribute(service.ShardingPolicy.OFF, address)
-            answer.set_result(next(iter(tf.data.Dataset.range(1).apply(one))))
+            remote = service.distribute(service.ShardingPolicy.OFF, address)
+            answer.set_result(
+                next(iter(tf.data.Dataset.range(1).apply(remote)))
+            )
         except (tf.errors.OpError, StopIteration) as error:
             answer.set_exception(error)
 
-    # Waiting for a worker cannot be interrupted: left behind if it is in vain.
-    threading.Thread(target=ask, daemon=True).start()
+    # Waiting for a worker cannot be interrupted: the thread may stay behind.
+    threading.Thread(target=request, daemon=True).start()
     try:
         answer.result(timeout=seconds)
     except futures.TimeoutError:
         raise exceptions.InvalidValue(
-            f"{wanted}: no worker answered within {seconds:g} s"
+            f"{message}: no worker answered within {seconds:g} s"
             f"{proxies.used_by_grpc()}"
         ) from None
     except (tf.errors.OpError, StopIteration) as error:
-        raise exceptions.InvalidValue(f"{wanted}: {error}") from error
+        raise exceptions.InvalidValue(f"{message}: {error}") from error
 
 
 def start_dispatcher(
     port: int = 0, journal: str | None = None, host: str = "localhost"
 ) -> service.DispatchServer:
-    """Starts what hands out epochs to workers, and workers to trainers.
+    """Starts a dispatcher, which gives epochs to workers, workers to trainers.
 
     Args:
-      port: to listen on; 0 takes a free one.
-      journal: directory where it notes what it does; started again with it
-        and the same port, it goes on there. None keeps it in memory.
+      port: to listen on; 0 takes a free port.
+      journal: directory of the dispatcher's state: started again with it and
+        the same port, it goes on. None keeps the state in memory.
       host: name of this machine by which workers and trainers reach it. At any
-        but localhost it is open to all networks, without a password, and a
-        warning says so: see `listening`.
+        but localhost the dispatcher is open to all networks, without a
+        password, and a warning says so: see `listening`.
 
     Returns:
       The server, whose `target` ends in its port.
@@ -153,7 +155,7 @@ def start_worker(
       host: name of this machine by which trainers reach it; as that of
         `start_dispatcher`.
       port: to listen on; 0 takes a free one.
-      seconds: how long to wait for the dispatcher.
+      seconds: time to wait for the dispatcher.
 
     Raises:
       ValueError: `dispatcher` cannot be reached, or `port` is taken.
@@ -166,7 +168,7 @@ def start_worker(
     )
     proxies.go_around(host)
     _check_free(port)
-    # TensorFlow puts in the port.
+    # TensorFlow replaces %port%.
     address = f"{host}:%port%"
     with listening.opened("the worker", host):
         return service.WorkerServer(
@@ -179,12 +181,12 @@ def start_worker(
         )
 
 
-def _connect(address: str, wanted: str, seconds: float = 0.0) -> None:
-    """Returns once something listens at a grpc:// address.
+def _connect(address: str, message: str, seconds: float = 0.0) -> None:
+    """Returns once a process listens at a grpc:// address.
 
     Raises:
-      ValueError: it is no such address, or nothing does within seconds; then
-        the message begins with `wanted`.
+      ValueError: it is no such address, or no process listens within seconds;
+        then the message begins with `message`.
     """
     host, _, port = address.removeprefix("grpc://").rpartition(":")
     exceptions.require(
@@ -195,13 +197,13 @@ def _connect(address: str, wanted: str, seconds: float = 0.0) -> None:
     end = time.monotonic() + seconds
     while True:
         try:
-            where = host.strip("[]"), int(port)
-            socket.create_connection(where, _CONNECT_SECONDS).close()
-            # TensorFlow would ask a proxy, which knows nothing of the port.
+            target = host.strip("[]"), int(port)
+            socket.create_connection(target, _CONNECT_SECONDS).close()
+            # TensorFlow would ask a proxy, which cannot reach the port.
             return proxies.go_around(host)
         except OSError as error:
             if time.monotonic() >= end:
-                raise exceptions.InvalidValue(f"{wanted}: {error}") from error
+                raise exceptions.InvalidValue(f"{message}: {error}") from error
         time.sleep(0.2)
 
 

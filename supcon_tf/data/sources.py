@@ -15,13 +15,13 @@ from supcon_tf import exceptions
 from supcon_tf.data import partition
 from supcon_tf.defaults import MOST_CHANNELS
 
-# Classes without names, some of which may have no image, are at most so many.
-_CLASSES_PER_IMAGE, _MOST_UNNAMED = 10, 1000
+# Bounds on the count of classes without names: per image, and beside it.
+_CLASSES_PER_IMAGE, _MAX_UNNAMED = 10, 1000
 
-# Examples, as they are encoded; ImageNet's 50,000 are 5.5 GB.
+# Encoded examples; 50,000 of ImageNet are 5.5 GB.
 SHUFFLE_BUFFER = 50_000
 
-# What `Source.records` yields: an index, or an encoded example by feature.
+# An element of `Source.records`: an index, or an encoded example by feature.
 Record = tf.Tensor | dict[str, tf.Tensor]
 Records = Callable[[tf.Tensor | None], tf.data.Dataset]
 Read = Callable[[Record], tuple[tf.Tensor, tf.Tensor]]
@@ -29,56 +29,52 @@ Read = Callable[[Record], tuple[tf.Tensor, tf.Tensor]]
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """One split of a labelled image set: what it holds and how to read it.
+    """One split of a labelled image set: its examples and how to read them.
 
     Reading has two steps, so that the order of an epoch is cheap to make and
-    to skip: `records` says in which order, `read` fetches one example and
-    runs in a parallel map.
+    to skip: `records` gives the order, `read` fetches one example and runs in a
+    parallel map.
 
     Attributes:
-      name: what the set is called, such as "digits" or "tfds:cifar10".
+      name: of the set, such as "digits" or "tfds:cifar10".
       split: "train", "test" or "validation".
       class_names: one per label, in label order.
-      num_examples: how many examples the split holds, bad files left out.
-      image_size: side in pixels if all images are squares of one size,
-        None if they are not or it is not known.
+      num_examples: number of examples, without skipped files.
+      image_size: side in pixels if all images are squares of one size, None if
+        they are not or the size is unknown.
       records: takes None for the fixed order, or a [2] int32 seed pair that
         alone determines a shuffled one; returns a finite dataset with one
         small record per example.
       read: takes one record; returns (image, label): a [height, width,
         channels] image of `dtype` or the [] string contents of an image file,
         and the [] int32 label in 0..len(class_names)-1; or, where examples
-        have several labels, [classes] uint8, 1 for those that it has.
+        have several labels, [classes] uint8, 1 for each label.
       channels: of the images, 3 where they are files.
       dtype: of the pixels, uint8 or float32, in 0..255; int32 for tokens.
       skipped: image files, relative to the data folder, that cannot be read
         and were left out.
-      ignored: other files beside them, which are no images by their names.
-      turned: images that EXIF asks to turn before they are shown, and that are
-        used as they are stored.
+      ignored: other files in the folders, which are no images by their names.
+      turned: images with an EXIF rotation, which is not applied.
       labels: [num_examples] integers, or [num_examples, classes] uint8, if the
         records are indices 0..num_examples-1 of any example; None where records
         come in file order.
-      shard: None if `records` are the whole split. (index, count) if they are
-        one worker's part of it, some of the files; `num_examples` counts the
-        whole nonetheless.
+      shard: None if `records` are the whole split; (index, count) if they are
+        of one worker's files. `num_examples` is of the whole split.
       ids: names of the examples, in the fixed order, such as file paths
         relative to the data folder: different in all splits of a set, and the
-        same whenever it is read. A run records those that it is trained on, to
-        refuse them as test examples, and its outputs name examples by them.
+        same whenever it is read. A run records the ids that it is trained on,
+        to refuse them as test examples, and its outputs name examples by them.
         None where examples have no names.
-      texts: sentences as people read them, one per example in the fixed order;
-        None for images.
+      texts: the sentences, one per example in the fixed order; None for images.
       is_multi_label: whether an example may have several labels, or none.
       weights: [num_examples] float32, of the examples in a loss, with a mean
-        of 1; None where all count the same.
+        of 1; None for equal weights.
       read_weight: takes one record; returns its weight, [] float32.
       digests: [num_examples] int64, hashes of the bytes of image files; None
-        where nobody has read them.
-      fingerprint: returns a text that changes where the examples may have: by
-        size and time of the files that they are read from.
-      faults: looks at the files again; returns the first that are no longer as
-        they were, or cannot be read, each with the reason.
+        where the files were not read.
+      fingerprint: returns a text that changes with size or time of the files.
+      faults: checks the files again; returns the first that have changed or
+        cannot be read, each with the reason.
 
     Example:
       >>> import numpy as np
@@ -125,12 +121,12 @@ class Source:
     )
 
     def __post_init__(self):
-        place = f"{self.name} ({self.split})"
-        partition.check_class_names(self.class_names, place)
+        data_name = f"{self.name} ({self.split})"
+        partition.check_class_names(self.class_names, data_name)
 
 
 def index_records(num_examples: int) -> Records:
-    """The `Source.records` of so many examples: [] int64 indices."""
+    """The `Source.records` of `num_examples` examples: [] int64 indices."""
 
     def records(seeds: tf.Tensor | None) -> tf.data.Dataset:
         indices = tf.range(num_examples, dtype=tf.int64)
@@ -146,14 +142,14 @@ def in_file_order(
 ) -> tf.data.Dataset:
     """`Source.records` of a dataset, once the first two arguments are bound.
 
-    An example comes up to `SHUFFLE_BUFFER` places early.
+    An example comes up to `SHUFFLE_BUFFER` positions early.
     """
     if seeds is None:
         return dataset
 
     def order(seed: tf.Tensor) -> tf.data.Dataset:
         # Dataset.shuffle mixes in the seed of tf.random.set_seed. Inside a
-        # tf.data function this call fixes that of the function's own graph.
+        # tf.data function this call sets the seed of the function's graph.
         tf.compat.v1.set_random_seed(1)
         buffer_size = min(num_examples, SHUFFLE_BUFFER)
         return dataset.shuffle(
@@ -170,20 +166,20 @@ def by_index(
     finish: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
     weights: np.ndarray | None = None,
 ) -> dict[str, object]:
-    """The fields of a `Source` whose records are indices, of any example.
+    """The fields of a `Source` whose records are indices.
 
     Args:
       values: [num_examples, ...], such as images or paths; kept in memory once.
       labels: [num_examples] integers, or [num_examples, classes] 0 or 1.
-      finish: makes an image, or the contents of its file, of one value.
+      finish: from a value to an image, or to the contents of its file.
       weights: of `Source`.
 
     Returns:
       `num_examples`, `records`, `read`, `labels`, `is_multi_label`, `weights`
       and `read_weight`.
     """
-    # Eager tensors are captured by `read`; as constants in its graph they
-    # would hit the 2 GB limit of a graph.
+    # `read` captures eager tensors; constants would hit the 2 GB limit of a
+    # graph.
     all_values = tf.convert_to_tensor(values)
     kind = np.int32 if labels.ndim == 1 else np.uint8
     all_labels = tf.convert_to_tensor(labels.astype(kind))
@@ -223,10 +219,10 @@ def from_arrays(
         "1", ...
       name: name of the source.
       split: "train" or "test", for messages only.
-      channels: 3 repeats one channel, 1 keeps it; None is 3 for gray images and
-        else those that there are.
-      pixel_range: the two numbers that stand for black and white in float
-        images, which become float32 in 0..255; values beyond them stay beyond.
+      channels: 3 repeats one channel, 1 keeps it; None is 3 for gray images,
+        else those of the images.
+      pixel_range: the numbers of black and white in float images, which become
+        float32 in 0..255; values outside of the range stay outside.
 
     Example:
       >>> import numpy as np
@@ -241,9 +237,9 @@ def from_arrays(
     Raises:
       ValueError: `images` or `labels` has another shape or dtype, their
         lengths differ or are 0, a label has no class name, or two classes have
-        the same.
+        one name.
     """
-    images = _checked_images(np.asarray(images), pixel_range)
+    images = _check_images(np.asarray(images), pixel_range)
     if channels is None:
         channels = 3 if images.shape[-1] == 1 else images.shape[-1]
     exceptions.require(
@@ -252,10 +248,10 @@ def from_arrays(
         + (f", or up to {MOST_CHANNELS}" if images.shape[-1] == 1 else ""),
         channels,
     )
-    labels = _checked_labels(np.asarray(labels), len(images))
+    labels = _check_labels(np.asarray(labels), len(images))
     if class_names is None:
         exceptions.require(
-            labels.max() < _CLASSES_PER_IMAGE * len(images) + _MOST_UNNAMED,
+            labels.max() < _CLASSES_PER_IMAGE * len(images) + _MAX_UNNAMED,
             "`labels` must be in 0..classes-1, or `class_names` be given, of "
             f"{len(images)} images",
             f"labels up to {labels.max()}, which would be so many classes: "
@@ -292,11 +288,11 @@ def from_arrays(
 
 
 def fingerprint(*parts: np.ndarray | str) -> str:
-    """A text that changes where one of the parts does."""
+    """The SHA-256 of arrays and texts, in hexadecimal digits."""
     digest = hashlib.sha256()
     for part in parts:
-        whole = part.encode() if isinstance(part, str) else part
-        digest.update(np.ascontiguousarray(whole))
+        contents = part.encode() if isinstance(part, str) else part
+        digest.update(np.ascontiguousarray(contents))
     return digest.hexdigest()
 
 
@@ -306,7 +302,7 @@ def load_digits(split: str) -> Source:
     The 1,797 images are part of the package. The stratified split into 1,437
     for "train" and 360 for "test" is the same for everyone.
     """
-    # scikit-learn takes a second to import: only where it is used.
+    # scikit-learn takes a second to import.
     from sklearn import datasets, model_selection
 
     digits = datasets.load_digits()
@@ -326,7 +322,7 @@ def load_digits(split: str) -> Source:
     return from_arrays(images, digits.target[positions], names, "digits", split)
 
 
-def _checked_images(
+def _check_images(
     images: np.ndarray, pixel_range: tuple[float, float] | None
 ) -> np.ndarray:
     """Checks dtype and shape; gray becomes [N, height, width, 1]."""
@@ -359,17 +355,17 @@ def _checked_images(
     exceptions.require(
         bool(np.isfinite(images).all()), "`images` must be finite", "NaN or inf"
     )
-    least, most = images.min(), images.max()
+    minimum, maximum = images.min(), images.max()
     exceptions.require(
-        # Of 0..1 where 0..255 is said, all images would be black.
-        not 0 < most - least < (high - low) / 128,
+        # A range of 0..255 for images in 0..1 would make all of them black.
+        not 0 < maximum - minimum < (high - low) / 128,
         "`pixel_range` must be about that of the images",
-        f"{pixel_range} for images in {least:g}..{most:g}",
+        f"{pixel_range} for images in {minimum:g}..{maximum:g}",
     )
     return ((images - low) * (255.0 / (high - low))).astype(np.float32)
 
 
-def _checked_labels(labels: np.ndarray, num_images: int) -> np.ndarray:
+def _check_labels(labels: np.ndarray, num_images: int) -> np.ndarray:
     """Checks dtype, shape and length; returns [N]."""
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]

@@ -1,4 +1,4 @@
-"""Parts of a split: a few images of each class, a share for validation."""
+"""Subsets of a split: a few images of each class, a share for validation."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import tensorflow as tf
 from supcon_tf import exceptions, tracing
 from supcon_tf.data import sources
 
-# Examples up to which those of a set that is read in file order are held in
-# memory, encoded: CIFAR-10 is 120 MB, 100,000 images of ImageNet are 11 GB.
-LARGEST_HELD = 100_000
+# Examples of a set in file order that are held in memory, encoded, at most:
+# CIFAR-10 is 120 MB, 100,000 images of ImageNet are 11 GB.
+MAX_IN_MEMORY = 100_000
 
 
 def labels_of(source: sources.Source) -> np.ndarray:
     """The labels of a split in its fixed order.
 
-    [num_examples] integers, or [num_examples, classes] 0 or 1 where there may
-    be several. A split that is read in file order is read once for them.
+    [num_examples] integers, or [num_examples, classes] 0 or 1 of several
+    labels. A split in file order is read once for its labels.
     """
     if source.labels is not None:
         return source.labels
@@ -64,8 +64,8 @@ def draw_long_tail(
 ) -> np.ndarray:
     """Draws fewer and fewer examples from the first class to the last.
 
-    Of class c in 0..C-1 there are n r^(-c / (C - 1)) examples, rounded down, at
-    least 1 and at most those that it has; n are those of the largest class.
+    Class c in 0..C-1 gets n r^(-c / (C - 1)) examples, rounded down, at least 1
+    and at most all of its own, where n is the size of the largest class.
 
     Args:
       labels: [examples] integers, 0..C-1.
@@ -81,12 +81,12 @@ def draw_long_tail(
     exceptions.require(ratio >= 1, "`ratio` must be at least 1", ratio)
     sizes = np.bincount(labels)
     last = max(len(sizes) - 1, 1)
-    wanted = sizes.max() * float(ratio) ** -(np.arange(len(sizes)) / last)
-    # 50 of 5,000 at a ratio of 100, where floats have 49.999...
-    wanted = np.maximum(np.floor(wanted + 1e-6).astype(int), 1)
+    counts = sizes.max() * float(ratio) ** -(np.arange(len(sizes)) / last)
+    # A ratio of 100 makes 49.999... of 5,000 in floats: 50 are meant.
+    counts = np.maximum(np.floor(counts + 1e-6).astype(int), 1)
     rng = np.random.default_rng(seed)
     drawn = [
-        rng.permutation(np.flatnonzero(labels == label))[: wanted[label]]
+        rng.permutation(np.flatnonzero(labels == label))[: counts[label]]
         for label in range(len(sizes))
     ]
     return np.sort(np.concatenate(drawn))
@@ -95,7 +95,7 @@ def draw_long_tail(
 def flip_labels(
     labels: npt.ArrayLike, num_classes: int, share: float, seed: int
 ) -> np.ndarray:
-    """Labels of which a share, at random, is wrong: any other, at random.
+    """Replaces a random share of labels by random other labels.
 
     Args:
       labels: [examples] integers in 0..num_classes-1.
@@ -109,16 +109,16 @@ def flip_labels(
     labels = np.array(labels, np.int64)
     exceptions.require(num_classes >= 2, "`num_classes` must be 2", num_classes)
     rng = np.random.default_rng(seed)
-    places = rng.permutation(len(labels))[: round(share * len(labels))]
-    others = rng.integers(1, num_classes, len(places))
-    labels[places] = (labels[places] + others) % num_classes
+    positions = rng.permutation(len(labels))[: round(share * len(labels))]
+    offsets = rng.integers(1, num_classes, len(positions))
+    labels[positions] = (labels[positions] + offsets) % num_classes
     return labels
 
 
 def with_labels(source: sources.Source, labels: np.ndarray) -> sources.Source:
     """The source with other labels [num_examples] of the same classes.
 
-    One that is read in file order is held in memory, as of `subset`.
+    A source in file order is held in memory, as of `subset`.
     """
     if source.labels is None:
         source = subset(source, np.arange(source.num_examples))
@@ -131,11 +131,11 @@ def with_labels(source: sources.Source, labels: np.ndarray) -> sources.Source:
     return dataclasses.replace(source, **fields)
 
 
-def draw_alike(labels: npt.ArrayLike, count: int, seed: int) -> np.ndarray:
-    """Draws as many examples of each class as of any other, as far as it goes.
+def draw_evenly(labels: npt.ArrayLike, count: int, seed: int) -> np.ndarray:
+    """Draws examples whose counts by class are as equal as they can be.
 
-    Numbers differ by one where the classes do not divide `count`, and are lower
-    for classes that have no more. `labels` and `seed` are as in
+    Counts differ by one where the classes do not divide `count`, and a small
+    class gives all of its examples. `labels` and `seed` are as in
     `draw_per_class`, `count` is at least 1.
 
     Returns:
@@ -148,7 +148,7 @@ def draw_alike(labels: npt.ArrayLike, count: int, seed: int) -> np.ndarray:
 
 
 def turns(labels: npt.ArrayLike) -> np.ndarray:
-    """How often each of `labels` [n] was there before, [n] int64: 0, 1, ..."""
+    """Earlier occurrences of each label in `labels` [n]: 0, 1, ..., int64."""
     labels = np.asarray(labels)
     order = np.argsort(labels, kind="stable")
     ranked = labels[order]
@@ -163,9 +163,9 @@ def hold_out(
     """Holds a share of every class out, for validation.
 
     A class of n examples gives round(n * fraction) of them, but at least 1 and
-    at most n - 1; one of a single example gives none. Of several labels
-    [examples, classes] an example counts as its rarest, those without any as
-    alike.
+    at most n - 1; a class of a single example gives none. An example of several
+    labels [examples, classes] counts by its rarest label; examples without a
+    label are one class.
 
     Args:
       labels: [examples] integers, or [examples, classes] 0 or 1.
@@ -173,7 +173,7 @@ def hold_out(
       seed: integer; the same seed makes the same split.
 
     Returns:
-      The positions in `labels` that stay, and those held out, both rising.
+      The positions in `labels` that are kept, and those held out, both rising.
 
     Raises:
       ValueError: `fraction` is not in (0, 1), or no class has two examples.
@@ -186,17 +186,17 @@ def hold_out(
         sizes = np.where(labels, labels.sum(axis=0, dtype=int), len(labels) + 1)
         labels = np.where(labels.any(axis=1), sizes.argmin(axis=1), -1)
     rng = np.random.default_rng(seed)
-    is_held = np.zeros(len(labels), bool)
+    is_held_out = np.zeros(len(labels), bool)
     for label in np.unique(labels):
-        own = rng.permutation(np.flatnonzero(labels == label))
-        count = max(round(len(own) * fraction), 1)
-        is_held[own[: min(count, len(own) - 1)]] = True
+        members = rng.permutation(np.flatnonzero(labels == label))
+        count = max(round(len(members) * fraction), 1)
+        is_held_out[members[: min(count, len(members) - 1)]] = True
     exceptions.require(
-        is_held.any(),
+        is_held_out.any(),
         "`labels` must have a class of two examples",
         f"{len(labels)} examples of as many classes",
     )
-    return np.flatnonzero(~is_held), np.flatnonzero(is_held)
+    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
 
 
 def train_and_validation(
@@ -211,24 +211,25 @@ def train_and_validation(
       [('train', 36), ('validation', 12)]
 
     Returns:
-      What stays and what is held out, of each class at least 1 and not all.
+      The training and the validation split. At least one example of each class
+      stays in training.
 
     Raises:
       ValueError: as `hold_out`.
     """
     positions = hold_out(labels_of(source), fraction, seed)
-    train, held = (subset(source, part) for part in positions)
-    return train, dataclasses.replace(held, split="validation")
+    train, validation = (subset(source, part) for part in positions)
+    return train, dataclasses.replace(validation, split="validation")
 
 
 def subset(source: sources.Source, positions: npt.ArrayLike) -> sources.Source:
     """The source with some of its examples.
 
-    Those of a set that is read in file order are held in memory.
+    Examples of a set in file order are held in memory.
 
     Args:
       source: any split.
-      positions: [examples] integers, places in the fixed order, rising.
+      positions: [examples] integers in the fixed order, rising.
 
     Raises:
       ValueError: `positions` is empty, not rising or out of range, or there
@@ -239,10 +240,10 @@ def subset(source: sources.Source, positions: npt.ArrayLike) -> sources.Source:
     exceptions.require(positions.size > 0, "`positions` must not be empty", 0)
     if source.labels is None:
         exceptions.require(
-            can_be_held(source, len(positions)),
-            f"`positions` must be at most {LARGEST_HELD} of a set that is read "
-            "in file order, and not shared by file, for their images are held "
-            "in memory; a folder has no such limit",
+            fits_in_memory(source, len(positions)),
+            f"`positions` must be at most {MAX_IN_MEMORY} of a set that is "
+            "read in file order, and not shared by file, for their images are "
+            "held in memory; a folder has no such limit",
             f"{len(positions)} of {source.name} ({source.split})",
         )
         batch = records.map(source.read).batch(len(positions))
@@ -279,17 +280,17 @@ def _rows(
 def duplicates(source: sources.Source, other: sources.Source) -> np.ndarray:
     """Positions of the images that are, byte for byte, images of another split.
 
-    None where the files of a split were not checked. Images that look alike and
-    are stored otherwise, such as in another size, are not found.
+    Empty where the files of a split were not checked. Copies in another size or
+    encoding are not found.
     """
     if source.digests is None or other.digests is None:
         return np.zeros(0, np.int64)
     return np.flatnonzero(np.isin(source.digests, other.digests))
 
 
-def can_be_held(source: sources.Source, count: int) -> bool:
-    """Whether so many examples of a set that is read in file order may be."""
-    return source.shard is None and count <= LARGEST_HELD
+def fits_in_memory(source: sources.Source, count: int) -> bool:
+    """Whether `count` examples of a set in file order may be held in memory."""
+    return source.shard is None and count <= MAX_IN_MEMORY
 
 
 def records_at(
@@ -297,7 +298,7 @@ def records_at(
 ) -> tf.data.Dataset:
     """The records at `positions` [n] int64 of the fixed order of a split.
 
-    One that is read in file order passes the records before the last of them.
+    A split in file order is read up to the last of them.
 
     Raises:
       ValueError: `positions` are not ascending, each once, or out of range.

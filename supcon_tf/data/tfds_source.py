@@ -19,11 +19,11 @@ from supcon_tf.data import cache, file_order, sources
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
 
-# From a worker's part of the files, None for all, to their encoded examples.
+# From a worker's share of the files, None for all, to their encoded examples.
 _ReadFiles = Callable[["tf.distribute.InputContext | None"], tf.data.Dataset]
-# NAMESPACE:SET, while what follows the colon in SET:VERSION is a number.
+# NAMESPACE:SET; a number follows the colon in SET:VERSION.
 _NAMESPACE = re.compile(r"[^:/]+:[a-zA-Z_]")
-_TEST_SPLITS = ("test", "validation")  # The first with labels is taken.
+_TEST_SPLITS = ("test", "validation")  # the first with labels is the test split
 
 
 def load_tfds(
@@ -38,30 +38,30 @@ def load_tfds(
 ) -> sources.Source:
     """Loads one split of a TFDS set; see `loading.load`.
 
-    A set of up to 50,000 examples is permuted as a whole. A larger one is
-    read in file order through a buffer of 50,000 encoded images, so an
-    example comes up to 50,000 places early; TFDS mixes the classes when it
-    writes its files, so batches are mixed either way. A set of which an image
-    has a sequence of labels, such as voc/2007, is one of several labels.
+    A set of up to 50,000 examples is permuted as a whole. A larger set is read
+    in file order through a buffer of 50,000 encoded images, so that an example
+    comes up to 50,000 positions early; TFDS mixes the classes when it writes
+    its files, so batches are mixed either way. A set whose images have
+    sequences of labels, such as voc/2007, is one of several labels.
 
     Args:
       dataset: "tfds:" and a name for `tfds.builder`, such as "tfds:cifar10" or
         "tfds:imagenet2012:5.*.*".
       split: "train" or "test"; "test" is the first of the splits test and
         validation that has labels (the test split of imagenet2012 has none).
-      data_dir: where TFDS keeps its sets; None is TFDS's own default.
+      data_dir: directory of TFDS's sets; None is TFDS's default.
       shard: (index, count) to read only every count-th file; None for all.
-      channels: 3, or 1 for a set of one channel, as it is.
-      tfds_split: what `split` is, in TFDS's syntax; None for the above.
+      channels: 3, or 1 for a set of one channel.
+      tfds_split: the split in TFDS's syntax; None for the above.
       check_images: decode every image first.
-      skip_bad_images: leave out those that cannot be decoded.
+      skip_bad_images: leave images out that cannot be decoded.
 
     Raises:
       ImportError: `tensorflow_datasets` does not import.
       RuntimeError: the set could not be downloaded and prepared.
       ValueError: there is no such set, it lacks images of bytes, class labels
         or the split, an image cannot be decoded, or the split has fewer files
-        than `shard` parts.
+        than workers in `shard`.
     """
     tfds, name = import_tfds(), dataset.removeprefix("tfds:")
     builder = prepared_builder(tfds, name, data_dir)
@@ -71,15 +71,15 @@ def load_tfds(
     if tfds_split is not None:
         names = (tfds_split,)
     image_feature = builder.info.features[image_key]
-    height, width, own_channels = image_feature.shape
+    height, width, set_channels = image_feature.shape
     exceptions.require(
         image_feature.dtype in (tf.uint8, tf.uint16),
         f"`dataset` must have images of bytes, tfds:{name}",
         image_feature.dtype,
     )
     exceptions.require(
-        channels == 3 or own_channels == channels,
-        f"`channels` must be 3, or those of tfds:{name}, {own_channels}",
+        channels == 3 or set_channels == channels,
+        f"`channels` must be 3, or those of tfds:{name}, {set_channels}",
         channels,
     )
     labels = builder.info.features[label_key]
@@ -87,15 +87,15 @@ def load_tfds(
     class_names = (labels.feature if is_multi_label else labels).names
     split_name, read_files = _open_split(tfds, builder, names, keys)
     if is_multi_label:
-        read_files = _as_hot(read_files, label_key, len(class_names))
+        read_files = _with_multi_hot(read_files, label_key, len(class_names))
     split_info = builder.info.splits[split_name]
     fields, _ = file_order.fields(
         read_files(None),
         read_files(_input_context(builder, split_name, shard)),
         lambda record: record[image_key],
         lambda: _example_keys(builder, split_info),
-        place=f"tfds:{name} ({split_name})",
-        name_of=str,
+        set_name=f"tfds:{name} ({split_name})",
+        example_name=str,
         check_images=check_images,
         skip_bad_images=skip_bad_images,
     )
@@ -125,22 +125,23 @@ def load_tfds(
 def _example_keys(
     builder: tfds.core.DatasetBuilder, split_info: tfds.core.SplitInfo
 ) -> np.ndarray:
-    """Of every example its split and its place there, [examples] uint64."""
+    """Keys of the split and the position of each example, [examples] uint64."""
     states = []
     for file in split_info.file_instructions:
         with contextlib.suppress(OSError):
             states += files.state(file.filename)
-    # "in order": rows that were kept before this stood here may be another's.
+    # "in order" tells the keys from those of earlier versions, whose order was
+    # another.
     first = np.uint64(
         cache.key("in order", builder.info.full_name, split_info.name, *states)
     )
     return first + np.arange(split_info.num_examples, dtype=np.uint64)
 
 
-def _as_hot(
+def _with_multi_hot(
     read_files: _ReadFiles, label_key: str, num_classes: int
 ) -> _ReadFiles:
-    """Labels as 0 or 1 for each class: batches want as many of each record."""
+    """Makes labels 0 or 1 for each class, so that records can be batched."""
 
     def to_hot(record: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         hot = tf.one_hot(record[label_key], num_classes)
@@ -150,7 +151,7 @@ def _as_hot(
 
 
 def import_tfds() -> types.ModuleType:
-    """Imports TFDS, which takes seconds, and only when a set of it is used."""
+    """Imports TFDS, which takes seconds, when a set of it is used."""
     remedy = (
         "TensorFlow Datasets must import: pip install 'tensorflow-metadata"
         "<=1.15.0' beside a protobuf before 5, else a newer one (protobuf is "
@@ -171,10 +172,10 @@ def import_tfds() -> types.ModuleType:
 def prepared_builder(
     tfds: types.ModuleType, name: str, data_dir: str | None
 ) -> tfds.core.DatasetBuilder:
-    """Finds the set and downloads it if it is not there.
+    """Finds the set, and downloads and prepares it if needed.
 
-    TFDS imports the classes that the files of a set name, and of a set of a
-    namespace it downloads the code.
+    TFDS imports the classes that the files of a set name, and would download
+    the code of a set of a namespace.
     """
     exceptions.require(
         _NAMESPACE.match(name) is None,
@@ -196,7 +197,7 @@ def prepared_builder(
         return builder
     try:
         builder.download_and_prepare()
-    except Exception as error:  # Whatever it is, the user needs the hint.
+    except Exception as error:  # the user needs the hint in any case
         root = str(builder.data_dir).removesuffix(builder.info.full_name)
         raise exceptions.Failed(
             f"TFDS could not prepare {name}: {error}\nA set that must be "
@@ -212,7 +213,9 @@ def _feature_keys(
 ) -> tuple[str, str]:
     """Returns the keys of the image and the label, `supervised_keys` first."""
     features = builder.info.features
-    preferred = [k for k in builder.info.supervised_keys or () if k in features]
+    preferred = [
+        key for key in builder.info.supervised_keys or () if key in features
+    ]
     names = (*preferred, *features)
 
     def find(is_wanted: Callable[[object], bool]) -> list[str]:
@@ -221,9 +224,10 @@ def _feature_keys(
     def is_label(feature: object) -> bool:
         return isinstance(feature, tfds.features.ClassLabel)
 
-    images = find(lambda x: isinstance(x, tfds.features.Image))
+    images = find(lambda feature: isinstance(feature, tfds.features.Image))
     labels = find(is_label) or find(
-        lambda x: isinstance(x, tfds.features.Sequence) and is_label(x.feature)
+        lambda feature: isinstance(feature, tfds.features.Sequence)
+        and is_label(feature.feature)
     )
     exceptions.require(
         images and labels,
@@ -239,7 +243,7 @@ def _open_split(
     candidates: tuple[str, ...],
     keys: tuple[str, str],
 ) -> tuple[str, _ReadFiles]:
-    """Returns the split's TFDS name and what reads its encoded examples."""
+    """The split's TFDS name, and the function that reads its examples."""
     image_key, label_key = keys
 
     def read_files(
@@ -260,7 +264,7 @@ def _open_split(
     for candidate in candidates:
         try:
             builder.info.splits[candidate]
-        except (KeyError, ValueError):  # whole ones, and parts of them
+        except (KeyError, ValueError):  # no such split, or part of a split
             continue
         # TFDS writes label -1 where the publisher keeps the labels.
         labels = next(iter(read_files(candidate, None)))[label_key].numpy()
@@ -278,7 +282,7 @@ def _input_context(
     split_name: str,
     shard: tuple[int, int] | None,
 ) -> tf.distribute.InputContext | None:
-    """Returns which files to read, as TFDS wants it; None for all."""
+    """The files of a worker as TFDS's context; None for all files."""
     if shard is None:
         return None
     index, count = shard

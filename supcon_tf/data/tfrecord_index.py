@@ -1,8 +1,8 @@
-"""What a directory of TFRecord files holds, as its tfrecords.json says.
+"""The index of a directory of TFRecord files, tfrecords.json.
 
-A training so reads nothing else first. `tfrecord_writer` leaves one; of other
-files, and of files that have changed since, one is made by a look at every
-record, and kept where it can be written.
+With it a training need not read all records first. `tfrecord_writer` writes the
+index. For files of others, or that have changed since, it is made from every
+record, and written if the directory can be.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _COMPRESSIONS = ("", "GZIP", "ZLIB")
 
 @dataclasses.dataclass(frozen=True)
 class Index:
-    """What the files of a directory hold.
+    """The labels and examples of the files of a directory.
 
     Attributes:
       features: names of the features of the image, its labels and their names.
       compression: of the files, as TensorFlow names it; "" for none.
       is_multi_label: whether an image may have several labels, or none.
       image_size: as of `Source`.
-      labels: of each split, pairs of a label as it is written and its name.
-      examples: of each file, by split and name.
-      weights: of each split that has any, those of its examples.
-      states: of each file, by name, its size and the time it was changed.
+      labels: of each split, pairs of a label in the records and its name.
+      examples: the number of each file, by split and name.
+      weights: of the examples of each split that has weights.
+      states: size and time of each file, by name.
     """
 
     features: Sequence[str]
@@ -56,28 +56,31 @@ class Index:
         content = dataclasses.asdict(self)
         files.write_json(directory / _INDEX, content, ensure_ascii=False)
 
-    def class_names(self, split: str, place: object) -> list[str]:
+    def class_names(self, split: str, directory: object) -> list[str]:
         """The classes of a split; raises ValueError as `partition` does."""
-        used = ([name for _, name in self.labels[x]] for x in ("train", "test"))
-        return partition.class_names(*used, split, str(place))
+        names = (
+            [name for _, name in self.labels[split_name]]
+            for split_name in ("train", "test")
+        )
+        return partition.class_names(*names, split, str(directory))
 
 
 def read_index(directory: epath.Path, features: tuple[str, ...]) -> Index:
-    """What the directory holds, by its tfrecords.json or by a look."""
+    """The index of the directory, from its tfrecords.json or its records."""
     names = _split_files(directory)
     states = {
         name: files.state(directory / name)
-        for several in names.values()
-        for name in several
+        for file_names in names.values()
+        for name in file_names
     }
-    former = None
-    with contextlib.suppress(ValueError, TypeError):  # damaged, or of old
-        former = Index(**files.read_json(directory / _INDEX, {}))
-        if former.states == states and tuple(former.features) == features:
-            return former
-    index = _look(directory, names, features, states)
-    if former is not None and _may_be_copied(former, index):
-        index = dataclasses.replace(former, states=states)
+    earlier = None
+    with contextlib.suppress(ValueError, TypeError):  # damaged, or outdated
+        earlier = Index(**files.read_json(directory / _INDEX, {}))
+        if earlier.states == states and tuple(earlier.features) == features:
+            return earlier
+    index = _read_records(directory, names, features, states)
+    if earlier is not None and _may_be_copied(earlier, index):
+        index = dataclasses.replace(earlier, states=states)
     with contextlib.suppress(OSError):
         index.write(directory)
     return index
@@ -104,21 +107,21 @@ def parser(
     return parse
 
 
-def _may_be_copied(former: Index, index: Index) -> bool:
-    """Whether files differ from earlier ones in their times alone.
+def _may_be_copied(earlier: Index, index: Index) -> bool:
+    """Whether the files differ from the earlier ones in their times alone.
 
-    The earlier index knows more of them: classes that have no image, and that
-    an image might have several labels.
+    The earlier index has more than the files: classes without an image, and
+    whether an image may have several labels.
     """
     return (
-        former.examples == index.examples
+        earlier.examples == index.examples
         and all(
-            former.states.get(name, [None])[0] == size
+            earlier.states.get(name, [None])[0] == size
             for name, (size, _) in index.states.items()
         )
         and all(
             {*map(tuple, index.labels[split])}
-            <= {*map(tuple, former.labels[split])}
+            <= {*map(tuple, earlier.labels[split])}
             for split in index.labels
         )
     )
@@ -129,7 +132,9 @@ def _split_files(directory: epath.Path) -> dict[str, list[str]]:
     exceptions.require(
         directory.is_dir(), "`data_dir` must be a folder", directory
     )
-    names = sorted(x.name for x in directory.iterdir() if "-of-" in x.name)
+    names = sorted(
+        path.name for path in directory.iterdir() if "-of-" in path.name
+    )
     names = [name for name in names if not name.startswith(".")]
     for name in names if "://" not in str(directory) else ():
         exceptions.require(
@@ -137,10 +142,10 @@ def _split_files(directory: epath.Path) -> dict[str, list[str]]:
             f"{directory} must hold regular files",
             f"{name}, a folder, a pipe, a device or a broken link",
         )
-    of_splits = collections.defaultdict(list)
+    by_split = collections.defaultdict(list)
     for name in names:
-        of_splits[partition.split_of_file(name)].append(name)
-    train, test = of_splits["train"], of_splits["test"] or of_splits["val"]
+        by_split[partition.split_of_file(name)].append(name)
+    train, test = by_split["train"], by_split["test"] or by_split["val"]
     exceptions.require(
         train and test,
         "`data_dir` must hold TFRecord files with -of- and the word train, and "
@@ -150,33 +155,35 @@ def _split_files(directory: epath.Path) -> dict[str, list[str]]:
     return {"train": train, "test": test}
 
 
-def _look(
+def _read_records(
     directory: epath.Path,
     names: dict[str, list[str]],
     features: Sequence[str],
     states: dict[str, Sequence[int]],
 ) -> Index:
     """Reads the labels of all records."""
-    compression, kind = _kinds(directory / names["train"][0], features)
+    compression, kind = _format(directory / names["train"][0], features)
     _, label, text = features
     parse = parser({label: kind, text: tf.string, WEIGHT: tf.float32})
     labels: dict[str, dict[int | str, str]] = {"train": {}, "test": {}}
     examples: dict[str, dict[str, int]] = {"train": {}, "test": {}}
     weights: dict[str, list[float]] = {"train": [], "test": []}
     label_counts: set[int] = set()
-    for split, several in names.items():
-        for name in progress.shown(several, len(several), "reading labels"):
+    for split, file_names in names.items():
+        for name in progress.track(
+            file_names, len(file_names), "reading labels"
+        ):
             parsed = records(directory, compression, [name]).map(
                 parse, num_parallel_calls=tf.data.AUTOTUNE
             )
             count = 0
             try:
-                for values, shown, weight in parsed.as_numpy_iterator():
+                for values, texts, weight in parsed.as_numpy_iterator():
                     count += 1
                     label_counts.add(len(values))
-                    for value, called in _named(values, shown):
-                        known = labels[split].setdefault(value, called)
-                        _check_name(value, known, called)
+                    for value, label_name in _label_names(values, texts):
+                        first_name = labels[split].setdefault(value, label_name)
+                        _check_name(value, first_name, label_name)
                     weights[split].extend(weight[:1].tolist())
             except tf.errors.OpError as error:
                 raise exceptions.InvalidValue(
@@ -191,15 +198,15 @@ def _look(
         None,
         _distinct(labels),
         examples,
-        _whole_weights(directory, weights, examples),
+        _check_weights(directory, weights, examples),
         states,
     )
 
 
-def _kinds(path: epath.Path, features: Sequence[str]) -> tuple[str, tf.DType]:
-    """How a file is compressed, and whether labels are integers or texts.
+def _format(path: epath.Path, features: Sequence[str]) -> tuple[str, tf.DType]:
+    """The compression of a file, and the type of its labels: int64 or string.
 
-    By its first example.
+    The first example decides.
     """
     for compression in _COMPRESSIONS:
         dataset = records(path.parent, compression, [path.name])
@@ -226,12 +233,12 @@ def _kinds(path: epath.Path, features: Sequence[str]) -> tuple[str, tf.DType]:
     return compression, tf.string if is_text else tf.int64
 
 
-def _named(
+def _label_names(
     values: np.ndarray, texts: np.ndarray
 ) -> Iterator[tuple[int | str, str]]:
-    """Labels of an example, and their names: the labels, if it has no other."""
-    decoded = [_decoded(value) for value in values]
-    names = [_decoded(text) for text in texts]
+    """Labels of an example with their names, which default to the labels."""
+    decoded = [_decode(value) for value in values]
+    names = [_decode(text) for text in texts]
     if len(names) != len(decoded):
         names = map(str, decoded)
     return zip(decoded, names, strict=True)
@@ -240,38 +247,38 @@ def _named(
 def _distinct(
     labels: dict[str, dict[int | str, str]],
 ) -> dict[str, list[tuple[int | str, str]]]:
-    """Pairs of a label and its name, two labels of one name kept apart.
+    """Pairs of a label and its name; repeated names are numbered.
 
     ImageNet has two classes called crane.
     """
     names: dict[int | str, str] = {}
-    for named in labels.values():
-        for value, name in named.items():
+    for label_names in labels.values():
+        for value, name in label_names.items():
             _check_name(value, names.setdefault(value, name), name)
     values = sorted(names)
     distinct = rows.distinct([names[value] for value in values])
     name_of = dict(zip(values, distinct, strict=True))
     return {
-        split: [(value, name_of[value]) for value in sorted(named)]
-        for split, named in labels.items()
+        split: [(value, name_of[value]) for value in sorted(label_names)]
+        for split, label_names in labels.items()
     }
 
 
-def _check_name(value: int | str, known: str, name: str) -> None:
+def _check_name(value: int | str, first_name: str, name: str) -> None:
     """Raises ValueError for a second name of a label."""
     exceptions.require(
-        known == name,
+        first_name == name,
         f"label {value} must have one name in all records",
-        f"{known} and {name}",
+        f"{first_name} and {name}",
     )
 
 
-def _whole_weights(
+def _check_weights(
     directory: epath.Path,
     weights: dict[str, list[float]],
     examples: dict[str, dict[str, int]],
 ) -> dict[str, list[float]]:
-    """The weights of the splits that have any; raises ValueError for some."""
+    """The weights by split; ValueError where some examples have none."""
     for split, values in weights.items():
         count = sum(examples[split].values())
         exceptions.require(
@@ -288,7 +295,7 @@ def _whole_weights(
     return {split: values for split, values in weights.items() if values}
 
 
-def _decoded(value: np.int64 | bytes) -> int | str:
+def _decode(value: np.int64 | bytes) -> int | str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     return int(value)

@@ -14,7 +14,7 @@ from etils import epath
 from supcon_tf import exceptions, files, tracing
 from supcon_tf.data import partition, sources, tfrecord_index, tfrecords
 
-_PLAN = ".plan.json"  # what a call that was stopped goes on with
+_PLAN = ".plan.json"  # by which a call goes on with one that was stopped
 
 
 def write_tfrecords(
@@ -24,16 +24,17 @@ def write_tfrecords(
     seed: int = 0,
     tell: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Writes every split as files of so many examples, and tfrecords.json.
+    """Writes every split as TFRecord files, and tfrecords.json.
 
-    Files of images are copied as they are, pixels become PNG. The order is
-    shuffled, since it is that of reading. A file appears when it is whole, and
-    one that is there is left: the same call goes on where it was.
+    Image files are copied as they are, pixels become PNG. The order is
+    shuffled, since training reads in file order. A file appears when it is
+    whole, and an existing file is not written again: the same call goes on
+    after an interruption.
 
     Args:
       splits: "train" and "test".
-      directory: where to, local or gs://; made where it is not there.
-      shard_examples: of a file, at least 1.
+      directory: of the files, local or gs://; created if missing.
+      shard_examples: examples per file, at least 1.
       seed: of the order.
       tell: is called with a line for every file that is written.
 
@@ -47,8 +48,8 @@ def write_tfrecords(
       ['train-00000-of-00002', 'train-00001-of-00002']
 
     Raises:
-      ValueError: the splits are of other classes or their pixels no bytes, or
-        files of another call are there.
+      ValueError: the splits have different classes, pixels are no bytes, or the
+        directory has files of another call.
     """
     directory = epath.Path(files.expanded(directory, "directory"))
     directory.mkdir(parents=True, exist_ok=True)
@@ -68,7 +69,7 @@ def write_tfrecords(
         sizes[split] = _sizes(split, source.num_examples, shard_examples)
     classes = [splits[name].class_names for name in ("train", "test")]
     partition.class_names(*classes, "train", "`splits`")
-    # A test split of other classes has labels behind those of training.
+    # The labels of a test split of other classes follow those of training.
     first = {"train": 0, "test": 0}
     if classes[0] != classes[1]:
         first["test"] = len(classes[0])
@@ -76,7 +77,7 @@ def write_tfrecords(
     for split, source in splits.items():
         _write_split(directory, sizes[split], source, first[split], seed, tell)
     index = tfrecord_index.read_index(directory, tfrecords.FEATURES)
-    # What cannot be seen of the files: classes without an image, say.
+    # Facts that the records lack, such as classes without an image.
     dataclasses.replace(
         index,
         is_multi_label=train.is_multi_label,
@@ -88,13 +89,13 @@ def write_tfrecords(
     ).write(directory)
 
 
-def _sizes(split: str, num_examples: int, most: int) -> dict[str, int]:
-    """Examples of each file, as equal as can be."""
-    count = -(-num_examples // most)
+def _sizes(split: str, num_examples: int, max_examples: int) -> dict[str, int]:
+    """The number of examples of each file, by name, as equal as possible."""
+    count = -(-num_examples // max_examples)
     parts = np.array_split(np.arange(num_examples), count)
     return {
-        f"{split}-{place:05d}-of-{count:05d}": len(part)
-        for place, part in enumerate(parts)
+        f"{split}-{index:05d}-of-{count:05d}": len(part)
+        for index, part in enumerate(parts)
     }
 
 
@@ -104,18 +105,18 @@ def _check_same(
     sizes: dict[str, dict[str, int]],
     seed: int,
 ) -> None:
-    """Raises ValueError where files of another call are there."""
-    hashed = hashlib.sha256()
+    """Raises ValueError if the directory has files of another call."""
+    digest = hashlib.sha256()
     for source in splits.values():
         names = source.class_names, source.ids, source.fingerprint()
-        hashed.update(repr(names).encode())
+        digest.update(repr(names).encode())
         if source.labels is not None:
-            hashed.update(np.array(source.labels, np.int64).tobytes())
-    plan = {"sizes": sizes, "seed": seed, "data": hashed.hexdigest()}
-    known = files.read_json(directory / _PLAN, None)
-    is_empty = known is None and not files.children(directory, "*-of-*")
+            digest.update(np.array(source.labels, np.int64).tobytes())
+    plan = {"sizes": sizes, "seed": seed, "data": digest.hexdigest()}
+    recorded = files.read_json(directory / _PLAN, None)
+    is_empty = recorded is None and not files.children(directory, "*-of-*")
     exceptions.require(
-        is_empty or known == plan,
+        is_empty or recorded == plan,
         f"{directory} must be empty, or hold files of the same call",
         "others",
     )
@@ -130,13 +131,13 @@ def _write_split(
     seed: int,
     tell: Callable[[str], None],
 ) -> None:
-    """Writes the files from the first one on that is not there.
+    """Writes the files from the first missing file on.
 
     Labels are counted from `first_label` on.
     """
-    is_there = [(directory / name).exists() for name in sizes]
-    left = dict([*sizes.items()][[*is_there, False].index(False) :])
-    done = source.num_examples - sum(left.values())
+    exists = [(directory / name).exists() for name in sizes]
+    remaining = dict([*sizes.items()][[*exists, False].index(False) :])
+    num_written = source.num_examples - sum(remaining.values())
     read = tracing.rewritten(source.read)
 
     def encode(record: sources.Record) -> tuple[tf.Tensor, ...]:
@@ -149,19 +150,19 @@ def _write_split(
 
     encoded = iter(
         source.records(tf.constant([seed, 0], tf.int32))
-        .skip(done)
+        .skip(num_written)
         .map(encode, num_parallel_calls=tf.data.AUTOTUNE)
         .as_numpy_iterator()
     )
-    for name, size in left.items():
+    for name, size in remaining.items():
         with (
             files.replaced(directory / name) as partial,
             tf.io.TFRecordWriter(str(partial)) as writer,
         ):
             for parts in itertools.islice(encoded, size):
                 writer.write(_example(source.class_names, first_label, *parts))
-        done += size
-        tell(f"{name}  {done} of {source.num_examples} images")
+        num_written += size
+        tell(f"{name}  {num_written} of {source.num_examples} images")
 
 
 def _example(

@@ -12,7 +12,7 @@ from etils import epath
 from supcon_tf import exceptions, files
 from supcon_tf.data import cache, file_order, sources, tfrecord_index
 
-# Of the image, of its labels, and of their names: those of the Model Garden.
+# Features of the image, of its labels, and of their names, as Model Garden has.
 FEATURES = "image/encoded", "image/class/label", "image/class/text"
 
 
@@ -26,25 +26,25 @@ def load_tfrecords(
 ) -> sources.Source:
     """Loads one split of a directory of TFRecord files.
 
-    Their names have "-of-" and, as a word, the split: train, and test or val,
-    as in train-00000-of-00008. Examples are read in file order, through a
-    buffer (`sources.in_file_order`). A feature `image/weight`, a number, is the
-    weight of an image.
+    The names of the files have "-of-" and, as a word, the split: train, and
+    test or val, as in train-00000-of-00008. Examples are read in file order,
+    through a buffer (`sources.in_file_order`). A feature `image/weight`, a
+    number, is the weight of an image.
 
     Args:
       data_dir: the directory, local or gs://.
       split: "train" or "test".
-      tfrecord_features: names of those of the encoded image; of its labels,
-        integers or texts; and of the names of integers, which need not be
-        there.
+      tfrecord_features: names of the features of the encoded image; of its
+        labels, integers or texts; and of the labels' names, which files may
+        lack.
       shard: (index, count) to read only every count-th file; None for all.
       check_images: decode every image first.
-      skip_bad_images: leave out those that cannot be decoded.
+      skip_bad_images: leave images out that cannot be decoded.
 
     Raises:
       ValueError: there are no such files or features, an image cannot be
-        decoded, the test split has labels of training images and others, or
-        there are fewer files than `shard` parts.
+        decoded, the test split has seen and unseen labels, or there are fewer
+        files than workers in `shard`.
     """
     exceptions.require(
         data_dir is not None and len(tfrecord_features) == 3,
@@ -64,19 +64,19 @@ def load_tfrecords(
         tfrecord_index.records, directory, index.compression
     )
     image = tfrecord_index.parser({index.features[0]: tf.string})
-    fields, kept = file_order.fields(
+    fields, positions = file_order.fields(
         records(names),
         records(names[part::count]),
         lambda record: image(record)[0][0],
         lambda: _keys(directory, index.examples[split]),
-        place=str(directory),
-        name_of=functools.partial(_name, index.examples[split]),
+        set_name=str(directory),
+        example_name=functools.partial(_record_name, index.examples[split]),
         check_images=check_images,
         skip_bad_images=skip_bad_images,
     )
     mean, weights = 1.0, index.weights.get(split)
     if weights is not None:
-        weights = np.array(weights, np.float32)[kept]
+        weights = np.array(weights, np.float32)[positions]
         mean = weights.mean()
         weights = weights / mean
     class_names = index.class_names(split, directory)
@@ -95,7 +95,7 @@ def load_tfrecords(
 
 
 def _keys(directory: epath.Path, examples: dict[str, int]) -> np.ndarray:
-    """Of every example, its file and its place there, [examples] uint64."""
+    """Keys of the file and the position of every example, [examples] uint64."""
     keys = [np.zeros(0, np.uint64)]
     for name, count in sorted(examples.items()):
         first = np.uint64(cache.key(name, *files.state(directory / name)))
@@ -108,23 +108,23 @@ def _faults(
     names: Sequence[str],
     states: dict[str, Sequence[int]],
 ) -> list[str]:
-    """Files that have changed since they were looked at."""
-    told = []
+    """Files that have changed since the index was read."""
+    faults = []
     for name in names:
         try:
             size, _ = state = files.state(directory / name)
         except (OSError, tf.errors.OpError):
-            told.append(f"{directory / name} (not there)")
+            faults.append(f"{directory / name} (not there)")
             continue
         if list(state) != list(states[name]):
-            told.append(
+            faults.append(
                 f"{directory / name} ({size} bytes, was {states[name][0]}; "
                 "changed since)"
             )
-    return told
+    return faults
 
 
-def _name(examples: dict[str, int], position: int) -> str:
+def _record_name(examples: dict[str, int], position: int) -> str:
     """FILE:RECORD, from 1, of the example at a position."""
     names = sorted(examples)
     ends = np.cumsum([examples[name] for name in names])

@@ -1,8 +1,8 @@
-"""Tokenized sentences as a source: a view of a sentence is the sentence.
+"""Tokenized sentences as a source: views differ by their seed alone.
 
-A view is [1 + length, 2] int32. First comes the seed of its noise, two
-numbers; then, of every token, the id, which is `NONE` behind the last one, and
-the number, from 0, of the sentence that it is of.
+A view is [1 + length, 2] int32. Row 0 is the seed of its noise, two numbers.
+The row of a token is its id, `NONE` behind the last token, and the index of its
+sentence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from supcon_tf import exceptions
 from supcon_tf.data import epoch_steps, pipeline, sampling, sources
 
 NONE = -1
-_UNIT = 8  # of the length of a batch: few lengths are few graphs
+_UNIT = 8  # lengths of batches are its multiples: few lengths are few graphs
 
 
 def check_tokens(shape: tf.TensorShape) -> None:
@@ -50,7 +50,7 @@ def from_tokens(
       ids: names of the examples; None for none.
       name: of the data set.
       split: "train" or "test", for messages only.
-      texts: the sentences, for people to read; None for none.
+      texts: the sentences as text; None for none.
 
     Example:
       >>> import numpy as np
@@ -94,7 +94,7 @@ def from_tokens(
     )
 
 
-@epoch_steps.told
+@epoch_steps.with_epochs
 def make_token_views(
     source: sources.Source,
     batch_size: int,
@@ -160,8 +160,8 @@ def make_token_views(
     )
 
 
-def are_in(source: sources.Source) -> bool:
-    """Whether a source is of tokens, not of images."""
+def holds_tokens(source: sources.Source) -> bool:
+    """Whether a source has tokens, not images."""
     return source.dtype == tf.int32
 
 
@@ -174,7 +174,7 @@ def read(
 
 
 def trim(tokens: tf.Tensor) -> tf.Tensor:
-    """Tokens without the end that no sentence of the batch reaches."""
-    there = tf.cast(tokens[:, 1:, 0] != NONE, tf.int32)
-    longest = tf.reduce_max(tf.reduce_sum(there, axis=1))
+    """Cuts tokens [B, 1 + length, 2] to the longest sentence of the batch."""
+    is_token = tf.cast(tokens[:, 1:, 0] != NONE, tf.int32)
+    longest = tf.reduce_max(tf.reduce_sum(is_token, axis=1))
     return tokens[:, : 1 - (-longest // _UNIT) * _UNIT]

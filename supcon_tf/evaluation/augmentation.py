@@ -185,7 +185,7 @@ def _first_batch(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The first views of training, and their labels."""
     count = min(settings.images, source.num_examples)
-    batches = input_pipeline.made_here(
+    batches = input_pipeline.local_views(
         settings, source, count, settings.image_size, num_views
     )
     try:

@@ -15,9 +15,11 @@ from supcon_tf import (
     files,
     locks,
     run_files,
+    trust,
 )
 from supcon_tf.data import hierarchy, subsets
 from supcon_tf.evaluation import (
+    by_functions,
     classifying,
     clean,
     label_issues,
@@ -71,6 +73,7 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
         test_file=settings.test_file,
         drop_duplicates=settings.drop_duplicates,
         architecture=settings.architecture,
+        dataset=settings.dataset,
     )
     files.check_writable("run_dir", run.files.encoded)
     owner = run.evaluation_owner.path
@@ -108,6 +111,7 @@ def _evaluate_run(
         settings, run, test, bank, classify, ancestors
     )
     measured = _describe(settings, run, test, bank) | numbers
+    measured |= by_functions.measure(settings.measures, test)
     if corruptions is not None:
         measured["corruptions"] = corruptions.measure(
             lambda images: classifying.by_classifiers(
@@ -123,6 +127,8 @@ def _check(
     settings: config.EvaluateSettings, run: runs.Run
 ) -> tuple[robustness.Robustness | None, np.ndarray | None]:
     """Checks all settings before any work; reads corruptions and ancestors."""
+    for name in settings.measures:
+        trust.import_function(name, "measures")
     if run.has_unseen_classes:
         unseen_classes.check(settings, run)
     corruptions = ancestors = None

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from matplotlib import axes, figure
 
-from supcon_tf import palette
+from supcon_tf import exceptions, palette, trust
 from supcon_tf.measures import hardness
 from supcon_tf.training import builders, checkpoints, input_pipeline, runs
 
@@ -59,6 +59,12 @@ def plot_gradients(opened: Mapping[str, runs.Run]) -> figure.Figure:
 def _projections(run: runs.Run) -> tuple[np.ndarray, np.ndarray]:
     """Projections [rows, dim] of unit length, and the labels of the rows."""
     settings, images = run.settings, run.source("train")
+    exceptions.require(
+        not trust.names_module(settings.augmentation),
+        f"{run.files.path} must have a policy of supcon_tf, whose views are "
+        "drawn",
+        settings.augmentation,
+    )
     model = builders.model(settings, len(run.class_names))
     checkpoints.restore(
         run.checkpoint,
@@ -67,7 +73,7 @@ def _projections(run: runs.Run) -> tuple[np.ndarray, np.ndarray]:
     )
     views, labels, *_ = next(
         iter(
-            input_pipeline.made_here(
+            input_pipeline.local_views(
                 settings,
                 images,
                 settings.batch_size,

@@ -46,7 +46,8 @@ def results_table(columns: dict[str, dict[str, object]]) -> str:
         always = ("knn.map", "linear.map")
     if all("test_classes" in x for x in columns.values()):
         always = ()  # no classifier knows the classes
-    for score in scores.table("text"):
+    user_scores = scores.user_scores(columns.values())
+    for score in (*scores.table("text"), *user_scores):
         values = [scores.value_at(x, score.path) for x in columns.values()]
         if score.path.startswith(always) or values.count(None) < len(values):
             texts = ["not run" if v is None else f"{v:.4f}" for v in values]

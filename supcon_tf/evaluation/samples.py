@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from supcon_tf import config, data, measures, run_files
+from supcon_tf import data, measures, run_files, trust
 from supcon_tf.data import subsets
 from supcon_tf.evaluation import plots, splits
 from supcon_tf.training import input_pipeline, runs
@@ -50,7 +50,7 @@ def write_samples(
         neighbor_labels=bank.labels[nearest],
         neighbor_similarities=similarities,
         **_mistakes(test),
-        **({} if run.is_of_texts else _views(run.settings, train)),
+        **_views(run, train),
     )
 
 
@@ -148,16 +148,19 @@ def _mistakes(test: splits.EncodedSplit) -> dict[str, np.ndarray]:
     }
 
 
-def _views(
-    stage_1: config.PretrainSettings, source: data.Source
-) -> dict[str, np.ndarray]:
+def _views(run: runs.Run, source: data.Source) -> dict[str, np.ndarray]:
     """Views of some of the first images of stage 1, as in its first epoch.
+
+    {} for texts, and where they are made by code that only the run names.
 
     The views are not mixed, and made here whatever data service there was. With
     `images_per_class` stage 1 took images in another order.
     """
+    stage_1 = run.settings
+    if run.is_of_texts or trust.names_module(stage_1.augmentation):
+        return {}
     count = min(_CANDIDATES, source.num_examples)
-    batches = input_pipeline.made_here(
+    batches = input_pipeline.local_views(
         stage_1, source, count, stage_1.image_size, _VIEWS
     )
     views, labels, *_ = next(batches.as_numpy_iterator())  # [C, V, H, W, 3]

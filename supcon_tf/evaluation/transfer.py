@@ -111,9 +111,9 @@ def _check_encoder(
     if recorded != run.identity:
         raise exceptions.InvalidValue(
             f"{stage.transfer_file} must be of "
-            f"{origins.described(run.identity, recorded)}, the checkpoint that "
+            f"{origins.describe(run.identity, recorded)}, the checkpoint that "
             f"{run.files.path} has by now, got that of "
-            f"{origins.described(recorded, run.identity)}: --overwrite makes "
+            f"{origins.describe(recorded, run.identity)}: --overwrite makes "
             "it anew"
         )
 

@@ -1,3 +1,3 @@
-"""From a pretrained network to a classifier of own images."""
+"""Fine-tuning: from a pretrained network to a classifier of a user's images."""
 
 from supcon_tf.finetuning.images import finetune_images, finetune_table

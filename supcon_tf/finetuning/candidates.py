@@ -1,4 +1,4 @@
-"""Networks to choose from: each by a linear classifier on what it puts out."""
+"""Candidate networks, each measured by a linear classifier on its output."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from supcon_tf.training import representations
 
 # Strengths of the classifier's penalty that are tried, the strongest first.
 _STRENGTHS = np.geomspace(1e2, 1e-5, 15)
-_WORSE = 2  # strengths in a row that are worse than the best end the search
-_STANDARD_ERRORS = 2.0  # of a gain that is no chance
+_PATIENCE = 2  # strengths in a row worse than the best, which end the search
+_STANDARD_ERRORS = 2.0  # of a significant gain
 _MAX_ITERATIONS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A network, and how its linear classifier does on validation images.
+    """A network, and the loss of its linear classifier on validation images.
 
     Attributes:
-      name: what became of the network.
+      name: "frozen", or the training, such as "tuned at 0.01".
       weights: of the encoder.
       l2: strength of the classifier's penalty with the lowest NLL.
       losses: [validation images] float64, negative log-likelihoods.
       validation: `selection.measure` of the classifier's probabilities.
-      number: of the training that it is of; None of the frozen network.
-      is_mean: whether it is a mean with the frozen network.
+      number: of the training; None for the frozen network.
+      is_mean: whether the weights are a mean with those of the frozen network.
     """
 
     name: str
@@ -43,71 +43,72 @@ class Candidate:
 
     def figures(self, frozen: Candidate) -> dict[str, object]:
         """The row of the candidate in finetune.json."""
-        measured = selection.figures(self.validation)
         mean, error = gain(frozen, self)
         return {
             "name": self.name,
             "is_mean": self.is_mean,
             "l2": self.l2,
-            "validation": measured,
+            "validation": selection.figures(self.validation),
             "gain": mean,
             "gain_standard_error": error,
         }
 
 
-# From the frozen network and the tuned ones to the one that is kept.
+# From the frozen network and the tuned networks to the chosen one.
 Choose = Callable[[Candidate, list[Candidate]], Candidate]
 
 
 class Judge:
-    """Makes candidates of an encoder as it is at the moment.
+    """Makes candidates of the present weights of an encoder.
 
-    Representations are those of centre crops in inference mode; a logistic
-    regression on those of the training part is measured on the validation
-    part, for every strength of its penalty. So the classifier of each network
+    Representations are those of centre crops in inference mode. A logistic
+    regression on those of the training images is measured on the validation
+    images, for every strength of its penalty. So the classifier of each network
     is the best that its representations allow, whatever trained them.
 
     Args:
       encoder: images to representations.
       represent: of the encoder, of `representations.representer`.
-      part: images that classifiers are fitted to.
-      held: validation images.
+      train_part: images that classifiers are fitted to.
+      validation: images that classifiers are measured on.
     """
 
     def __init__(
         self,
         encoder: keras.Model,
         represent: representations.Represent,
-        part: data.Source,
-        held: data.Source,
+        train_part: data.Source,
+        validation: data.Source,
     ):
         self.encoder, self.represent = encoder, represent
-        self.part, self.held = part, held
-        self._num_classes = len(part.class_names)
+        self.train_part, self.validation = train_part, validation
+        self._num_classes = len(train_part.class_names)
 
     def candidate(
         self, name: str, number: int | None = None, *, is_mean: bool = False
     ) -> Candidate:
-        """The encoder as it is now, measured."""
-        rows, labels = self.represent(self.part)
-        held_rows, held_labels = self.represent(self.held)
+        """The candidate of the encoder's present weights."""
+        rows, labels = self.represent(self.train_part)  # [images, dim]
+        validation_rows, validation_labels = self.represent(self.validation)
         scale = float(np.square(rows).sum(axis=1).mean())
         probe = self._probe()
-        strengths, tried = _STRENGTHS * scale, []
+        strengths, trials = _STRENGTHS * scale, []
         for strength in strengths:
-            probe.fit(rows, labels, float(strength), self.part.weights)
-            probabilities = probe.predict(held_rows)
-            tried.append((_losses(probabilities, held_labels), probabilities))
-            lowest = int(np.argmin([losses.mean() for losses, _ in tried]))
-            if len(tried) - 1 - lowest == _WORSE:
-                break  # weaker ones overfit, and take longest
-        losses, probabilities = tried[lowest]
+            probe.fit(rows, labels, float(strength), self.train_part.weights)
+            probabilities = probe.predict(validation_rows)
+            trials.append(
+                (_losses(probabilities, validation_labels), probabilities)
+            )
+            lowest = int(np.argmin([losses.mean() for losses, _ in trials]))
+            if len(trials) - 1 - lowest == _PATIENCE:
+                break  # weaker penalties overfit, and take longest
+        losses, probabilities = trials[lowest]
         return Candidate(
             name,
             self.encoder.get_weights(),
             float(strengths[lowest]),
             losses,
-            selection.measure(probabilities, held_labels),
+            selection.measure(probabilities, validation_labels),
             number,
             is_mean,
         )
@@ -115,7 +116,10 @@ class Judge:
     def fit(
         self, l2: float, images: data.Source
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Kernel and bias of the classifier of some images, float32."""
+        """Fits a classifier to images: kernel [dim, classes], bias [classes].
+
+        Both are float32.
+        """
         rows, labels = self.represent(images)
         probe = self._probe()
         probe.fit(rows, labels, l2, images.weights)
@@ -142,7 +146,7 @@ def mean_weights(
 
 
 def choose(frozen: Candidate, tuned: list[Candidate]) -> Candidate:
-    """The candidate of the lowest validation NLL; in doubt the frozen one.
+    """The candidate of the lowest validation NLL; in doubt the frozen network.
 
     A tuned network must be better by more than two standard errors of the
     difference, image by image: the validation images are few, and the best of
@@ -157,15 +161,12 @@ def choose(frozen: Candidate, tuned: list[Candidate]) -> Candidate:
 
 def best(tuned: list[Candidate]) -> Candidate:
     """The candidate of the lowest validation NLL."""
-    return min(tuned, key=lambda x: x.validation["nll"])
+    return min(tuned, key=lambda candidate: candidate.validation["nll"])
 
 
 def gain(frozen: Candidate, tuned: Candidate) -> tuple[float, float]:
-    """The mean gain of likelihood over the frozen network, and its error.
-
-    In nats of a validation image; the error is the standard error of the mean.
-    """
+    """Mean of frozen.losses - tuned.losses and its standard error, in nats."""
     gains = frozen.losses - tuned.losses
-    # One image tells nothing of others.
+    # A single gain has no deviation: its size stands for it.
     deviation = gains.std(ddof=1) if len(gains) > 1 else abs(gains[0])
     return float(gains.mean()), float(deviation / len(gains) ** 0.5)

@@ -1,4 +1,4 @@
-"""A pretrained network, own images: the classifier that suits them best."""
+"""Fine-tuning of a pretrained network on the images of a user."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ from supcon_tf.training import (
     materials,
 )
 
-# What a network has where no weights are given, as its library publishes them.
+# Default weights of a network, by the library that publishes it.
 _WEIGHTS = {"keras": "imagenet", "keras_hub": "preset"}
-# What a training step costs beside a representation, per view: forth and back.
+# Cost of a training step, per view, in costs of a representation: the forward
+# and the backward pass.
 _STEP_COST = 3.5
 
 
@@ -42,25 +43,24 @@ def finetune_images(
 ) -> run_files.RunDirectory:
     """Makes a classifier of images from a pretrained network.
 
-    A linear classifier on the frozen network; trainings of both from there on,
-    by SupCon and cross-entropy, at some learning rates; means of the frozen and
-    the tuned weights. Validation images, held out from the training images,
-    choose among them, and in doubt for the frozen network. The classifier of
-    the chosen network is then fitted to all training images. The test images
-    are not used.
+    The candidates are the frozen network with a linear classifier; trainings
+    that start from both, by SupCon and cross-entropy, at some learning rates;
+    means of frozen and tuned weights. Validation images, held out from the
+    training images, choose the candidate, in doubt the frozen network. The
+    classifier of the chosen network is then fitted to all training images. The
+    test images are not used.
 
     Args:
       settings: of the network, the images and the trainings.
-      choose: from the frozen network and the tuned ones to the one that is
-        kept.
+      choose: from the frozen network and the tuned networks to the chosen one.
 
     Example:
       >>> from supcon_tf import config, finetuning
-      >>> own = config.FinetuneSettings(
+      >>> settings = config.FinetuneSettings(
       ...     "runs/tuned", data_dir="photos", init_from="runs/mine",
       ...     image_size=16, learning_rates=(0.01,), epochs=1, overwrite=True,
       ... )
-      >>> run = finetuning.finetune_images(own)
+      >>> run = finetuning.finetune_images(settings)
       >>> [row["name"] for row in run.finetuning()["candidates"]][:2]
       ['frozen', 'tuned at 0.01']
 
@@ -90,12 +90,12 @@ def finetune_images(
         search = tuning.Tuning(job)
         with data.reading(lambda: (job.train,)):
             frozen = search.frozen()
-        # How long it may take is known once the network has been timed.
+        # The time of a representation tells how many epochs fit --minutes.
         job = search.job = _within_minutes(job, search.seconds)
-        opened = loop.open_run(job, materials.of_training(job.train))
+        opened = loop.open_run(job, materials.fingerprints(job.train))
         with opened as is_complete:
             if not is_complete:
-                tuned = _tuned(search, frozen)
+                tuned = _train_all(search, frozen)
                 chosen = choose(frozen, tuned)
                 _finish(search, chosen, [frozen, *tuned])
     if distribute.is_chief(job.strategy):
@@ -109,12 +109,12 @@ def _network_fields(
     run: run_files.RunDirectory,
     recorded: config.FinetuneSettings | None,
 ) -> dict[str, object]:
-    """The network, where its weights are, and how it is tuned.
+    """The fields of the network, of its weights and of its training.
 
     Raises:
       ValueError: there is no such network.
     """
-    # A classifier beside SupCon tells which epoch is the best.
+    # A classifier beside SupCon measures each epoch on validation images.
     fields = {"online_classifier": settings.objective == "supcon"}
     if None is settings.weights is settings.init_from:
         library = settings.architecture.partition(":")[0]
@@ -133,10 +133,10 @@ def _network_fields(
 def _splits(
     settings: config.FinetuneSettings, strategy: tf.distribute.Strategy
 ) -> dict[str, data.Source]:
-    """All splits: what is wrong with the test split is an error now.
+    """All splits, so that a bad test split is an error before training.
 
     Raises:
-      ValueError: the images are not enough, or have several labels.
+      ValueError: there are too few images, or they have several labels.
     """
     images = input_pipeline.source(settings, "train")
     test = input_pipeline.source(settings, "test")
@@ -156,11 +156,13 @@ def _splits(
         f"{exceptions.listed([*images.class_names])}",
     )
     if data.has_validation(settings.dataset, settings.data_dir):
-        part = images
+        train_part = images
         validation = input_pipeline.source(settings, "validation")
     else:
         fraction, seed = settings.validation_fraction, settings.seed
-        part, validation = data.train_and_validation(images, fraction, seed)
+        train_part, validation = data.train_and_validation(
+            images, fraction, seed
+        )
     for other in (test, validation):
         exceptions.require(
             images.class_names == other.class_names,
@@ -169,62 +171,63 @@ def _splits(
             exceptions.listed([*other.class_names]),
         )
     held_out = {"validation": validation, "test": test}
-    return {"train": images, "part": part, **held_out}
+    return {"train": images, "train_part": train_part, **held_out}
 
 
 def _within_minutes(
     job: jobs.Job[config.FinetuneSettings], seconds: float
 ) -> jobs.Job[config.FinetuneSettings]:
-    """The job with the epochs and rates that --minutes allows.
+    """The job with the epochs and learning rates that --minutes allows.
 
-    Prints what they are, and about how long they take; `seconds` is what the
-    representation of an image takes.
+    Prints the estimate. `seconds` is the time of one image's representation.
     """
-    settings, part = job.settings, job.part
+    settings, train_part = job.settings, job.train_part
     rates = settings.learning_rates or settings.DEFAULT_RATES
     epochs = settings.epochs
     if epochs is None:
-        epochs = settings.default_epochs(part.num_examples)
+        epochs = settings.default_epochs(train_part.num_examples)
     views = 1 if settings.objective == "ce" else 2
-    minutes = seconds * part.num_examples * views * _STEP_COST / 60  # an epoch
+    num_views = views * train_part.num_examples
+    epoch_minutes = seconds * num_views * _STEP_COST / 60
     if settings.minutes is not None:
-        total = int(settings.minutes / minutes)
-        if total < len(rates) * min(epochs, settings.LEAST_EPOCHS):
+        num_epochs = int(settings.minutes / epoch_minutes)
+        if num_epochs < len(rates) * min(epochs, settings.LEAST_EPOCHS):
             rates = rates[:1]
-        epochs = min(epochs, total // len(rates))
+        epochs = min(epochs, num_epochs // len(rates))
     text = "no tuning: the network stays frozen"
     if epochs:
         text = (
-            f"about {minutes * epochs * len(rates):.2g} minutes for "
+            f"about {epoch_minutes * epochs * len(rates):.2g} minutes for "
             f"{len(rates)} trainings of {epochs} epochs, by the time that the "
             "representations took"
         )
     console.print_line("estimate", text)
-    allowed = {"epochs": epochs, "learning_rates": rates}
-    settings = dataclasses.replace(settings, **allowed)
+    settings = dataclasses.replace(
+        settings, epochs=epochs, learning_rates=rates
+    )
     return dataclasses.replace(job, settings=settings)
 
 
-def _tuned(
+def _train_all(
     search: tuning.Tuning, frozen: candidates.Candidate
 ) -> list[candidates.Candidate]:
-    """The networks of all trainings; those that diverge are left out."""
-    tuned, settings = [], search.job.settings
+    """The networks of all trainings that do not diverge."""
+    networks, settings = [], search.job.settings
     if settings.epochs:
         for number in range(len(settings.learning_rates)):
             try:
-                tuned += search.train(number, frozen)
+                networks += search.train(number, frozen)
             except FloatingPointError as error:
                 console.print_line("diverged", error)
-    return tuned
+    return networks
 
 
 def _finish(
     search: tuning.Tuning,
     chosen: candidates.Candidate,
-    judged: list[candidates.Candidate],
+    all_candidates: list[candidates.Candidate],
 ) -> None:
-    """Fits the classifier of the chosen network to all images; writes both."""
+    """Fits the chosen network's classifier to all images, and saves both."""
     job, model, judge = search.job, search.model, search.judge
     run = job.run
     judge.encoder.set_weights(chosen.weights)
@@ -233,9 +236,12 @@ def _finish(
     is_chief = distribute.is_chief(job.strategy)
     if is_chief:
         record = {
-            "training_images": judge.part.num_examples,
-            "validation_images": judge.held.num_examples,
-            "candidates": [x.figures(judged[0]) for x in judged],
+            "training_images": judge.train_part.num_examples,
+            "validation_images": judge.validation.num_examples,
+            "candidates": [
+                candidate.figures(all_candidates[0])
+                for candidate in all_candidates
+            ],
             "chosen": chosen.name,
         }
         files.write_json(run.finetuning_file, record)
@@ -250,7 +256,7 @@ def _finish(
         run.checkpoints,
         {"encoder": judge.encoder, "classifier": model.classifier},
         checkpoints.Progress(
-            steps, 1, made_of=materials.of_training(job.train)
+            steps, 1, made_of=materials.fingerprints(job.train)
         ),
         is_chief=is_chief,
     )
@@ -258,7 +264,7 @@ def _finish(
 
 
 def finetune_table(record: dict[str, object]) -> str:
-    """What finetune.json says, as a table: frozen, tuned, mean, chosen.
+    """The table of finetune.json: the frozen, best tuned and best mean network.
 
     The gain is of NLL over the frozen network, with its standard error.
 
@@ -273,12 +279,12 @@ def finetune_table(record: dict[str, object]) -> str:
       frozen                  0.5000  1.0000     -
       chosen: frozen
     """
-    known = record["candidates"]
-    shown = [known[0]]
+    networks = record["candidates"]
+    listed = [networks[0]]
     for is_mean in (False, True):
-        kind = [x for x in known[1:] if x["is_mean"] == is_mean]
-        if kind:
-            shown.append(min(kind, key=lambda x: x["validation"]["nll"]))
+        group = [row for row in networks[1:] if row["is_mean"] == is_mean]
+        if group:
+            listed.append(min(group, key=lambda row: row["validation"]["nll"]))
     rows = [
         (
             f"by {record['validation_images']} validation images",
@@ -287,9 +293,9 @@ def finetune_table(record: dict[str, object]) -> str:
             "gain",
         )
     ]
-    for row in shown:
+    for row in listed:
         figures, gain = row["validation"], "-"
-        if row is not known[0]:
+        if row is not networks[0]:
             gain = f"{row['gain']:.3f} ± {row['gain_standard_error']:.3f}"
         rows.append(
             (
@@ -299,13 +305,13 @@ def finetune_table(record: dict[str, object]) -> str:
                 gain,
             )
         )
-    is_in_doubt = len(known) > 1 and record["chosen"] == known[0]["name"]
-    why = ", as the best gain is not above two standard errors" * is_in_doubt
-    return f"{text_table.text_table(rows)}\nchosen: {record['chosen']}{why}"
+    is_in_doubt = len(networks) > 1 and record["chosen"] == networks[0]["name"]
+    reason = ", as the best gain is not above two standard errors" * is_in_doubt
+    return f"{text_table.text_table(rows)}\nchosen: {record['chosen']}{reason}"
 
 
 def _print_start(job: jobs.Job[config.FinetuneSettings]) -> None:
-    """Prints data, network and what chooses."""
+    """Prints the data, the network and the validation images."""
     settings = job.settings
     console.print_header(job.train, settings.image_size, settings)
     console.print_duplicates(job.test, job.train)

@@ -1,4 +1,4 @@
-"""Training of a network from its linear classifier on: LP-FT."""
+"""LP-FT: a network trains from a linear classifier on its frozen weights."""
 
 from __future__ import annotations
 
@@ -33,11 +33,10 @@ class Tuning:
 
     Make it under the scope of a strategy, whose replicas share each batch.
 
-    A linear classifier on the frozen network comes first: from random weights,
-    its first gradients would spoil what the network knows (Kumar et al. 2022).
-    Then both train, and the mean of tuned and frozen weights keeps of both what
-    serves (Wortsman et al. 2022). All batch norm trains, with statistics that
-    follow.
+    A linear classifier on the frozen network comes first: the first gradients
+    of random weights would distort the network (Kumar et al. 2022). Then both
+    train. Means of tuned and frozen weights are candidates too (Wortsman et al.
+    2022). All batch norm trains, and its statistics follow.
 
     Every training is a run directory of stage 1, in `trainings` of the run: it
     resumes, and runs on several workers, as any other does.
@@ -48,82 +47,92 @@ class Tuning:
     Attributes:
       job: may get other epochs and learning rates before `train`.
       judge: of the network.
-      seconds: that a representation takes, after `frozen`.
+      seconds: time of one image's representation, after `frozen`.
 
     Reference: https://arxiv.org/abs/2202.10054, Sec. 4.
     """
 
     def __init__(self, job: jobs.Job[config.FinetuneSettings]):
         self.job = job
-        settings, part = job.settings, job.part
-        self._steps = data.steps_per_epoch(part, settings.batch_size)
-        self.model = builders.model(self._stage_1(0), len(part.class_names))
+        settings, train_part = job.settings, job.train_part
+        self._steps = data.steps_per_epoch(train_part, settings.batch_size)
+        self.model = builders.model(
+            self._stage_1_settings(0), len(train_part.class_names)
+        )
         initial.load(settings, self.model)
         encoder = self.model.encoder
-        self._start = self.model.get_weights()
-        states = models.layers.random_states(self.model)
-        self._draws = [(state, state.numpy()) for state in states]
+        self._initial_weights = self.model.get_weights()
+        random_states = models.layers.random_states(self.model)
+        self._random_states = [
+            (state, state.numpy()) for state in random_states
+        ]
         models.follow_statistics(encoder, self._steps)
         represent = representations.representer(
             encoder, settings.batch_size, settings.image_size
         )
-        self.judge = candidates.Judge(encoder, represent, part, job.validation)
+        self.judge = candidates.Judge(
+            encoder, represent, train_part, job.validation
+        )
 
     def frozen(self) -> candidates.Candidate:
-        """The network as it came; notes what a representation takes."""
-        # Tracing, by a batch of the size that is timed, is not what it takes.
-        part, held = self.job.part, self.job.validation
-        is_whole = held.num_examples >= self.job.settings.batch_size
-        self.judge.represent(held if is_whole else part)
-        began = time.monotonic()
-        self.judge.represent(part)
-        seconds = (time.monotonic() - began) / part.num_examples
-        self.seconds = float(*distribute.of_chief(seconds))
+        """The frozen network; sets `seconds`."""
+        # The first batch traces the encoder, and is not timed.
+        train_part, validation = self.job.train_part, self.job.validation
+        is_whole = validation.num_examples >= self.job.settings.batch_size
+        self.judge.represent(validation if is_whole else train_part)
+        start = time.monotonic()
+        self.judge.represent(train_part)
+        seconds = (time.monotonic() - start) / train_part.num_examples
+        self.seconds = float(*distribute.chief_values(seconds))
         return self.judge.candidate("frozen")
 
     def train(
         self, number: int, frozen: candidates.Candidate
     ) -> list[candidates.Candidate]:
-        """Trains at a rate, by its number.
+        """Trains at the learning rate of this number.
 
         Returns:
-          The network after the last epoch; its means with the frozen one; the
-          network after the best epoch, by the classifier that trained, if that
-          is another.
+          The network after the last epoch; its means with the frozen network;
+          the network after the best epoch, if the last is not the best.
 
         Raises:
           FloatingPointError: the training diverged.
         """
-        settings, part = self._stage_1(number), self.job.part
+        settings, train_part = (
+            self._stage_1_settings(number),
+            self.job.train_part,
+        )
         self._restart(frozen)
         run = run_files.RunDirectory(settings.run_dir)
-        builders.compile_model(settings, self.model, self._steps, part)
+        builders.compile_model(settings, self.model, self._steps, train_part)
         count = len(self.job.settings.learning_rates)
         console.print_line(
             "tuning",
             f"{number + 1} of {count}: learning rate "
             f"{settings.learning_rate:g}, {settings.epochs} epochs of "
-            f"{part.num_examples:,} images",
+            f"{train_part.num_examples:,} images",
         )
 
         best = best_epoch.BestEpoch(
             run, self.job.validation, self._predict, settings.checkpoint_every
         )
-        training = jobs.Job(settings, run, self.job.strategy, part)
-        batches = input_pipeline.cached_views(settings, part)
+        training = jobs.Job(settings, run, self.job.strategy, train_part)
+        batches = input_pipeline.cached_views(settings, train_part)
         loop.fit(training, self.model, batches, measures=[best])
         name = f"tuned at {settings.learning_rate:g}"
         last = self.judge.candidate(name, number)
-        tuned = [last, *self._means(frozen, last)]
-        # The chief has written that of the last epoch.
+        networks = [last, *self._means(frozen, last)]
+        # The chief has written the checkpoint of the last epoch.
         devices.wait_for_all(self.job.strategy)
         epoch = run_files.steps_in(run.best)[-1]
         if epoch < settings.epochs:
             checkpoints.restore(
                 run.best_checkpoint(), **builders.checkpointed(self.model)
             )
-            tuned.append(self.judge.candidate(f"{name}, epoch {epoch}", number))
-        return tuned
+            networks.append(
+                self.judge.candidate(f"{name}, epoch {epoch}", number)
+            )
+        return networks
 
     def path(self, number: int) -> epath.Path:
         """The run directory of a training."""
@@ -141,19 +150,21 @@ class Tuning:
         return means
 
     def _restart(self, frozen: candidates.Candidate) -> None:
-        """Makes the model as it was, with the frozen network's classifier."""
-        self.model.set_weights(self._start)
-        for state, value in self._draws:
+        """Restores the initial model, with the frozen network's classifier."""
+        self.model.set_weights(self._initial_weights)
+        for state, value in self._random_states:
             state.assign(value)
-        fitted = self.judge.fit(frozen.l2, self.job.part)
-        self.model.classifier.set_weights(distribute.of_chief(*fitted))
+        classifier_weights = self.judge.fit(frozen.l2, self.job.train_part)
+        self.model.classifier.set_weights(
+            distribute.chief_values(*classifier_weights)
+        )
 
     def _predict(self, images: data.Source) -> tuple[np.ndarray, np.ndarray]:
-        """Probabilities of the classifier that trains, and labels."""
+        """Probabilities [images, classes] of the online classifier, labels."""
         rows, labels = self.judge.represent(images)
         return tf.nn.softmax(self.model.classifier(rows)).numpy(), labels
 
-    def _stage_1(self, number: int) -> config.PretrainSettings:
+    def _stage_1_settings(self, number: int) -> config.PretrainSettings:
         """The settings of a training."""
         settings = self.job.settings
         rates = settings.learning_rates or settings.DEFAULT_RATES

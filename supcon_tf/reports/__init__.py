@@ -1,9 +1,9 @@
-"""Reports: what run directories hold, as one page for people.
+"""Reports: run directories as one HTML page.
 
-A run is read (`contents`), each section turns runs into the values that it
-shows (`overview`, `learning`, `classification`, `robustness`, `neighborhood`),
-and the template of its name puts them into HTML (`page`, `templates/`).
-TensorFlow is not imported: a report is drawn from files alone, in a second.
+`contents` reads a run, the view of each section turns runs into values
+(`overview`, `learning`, `classification`, `robustness`, `neighborhood`), and
+the template of the same name turns values into HTML (`page`, `templates/`).
+Reports import no TensorFlow and take a second.
 """
 
 from supcon_tf.reports.page import write_report

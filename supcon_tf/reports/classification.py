@@ -1,4 +1,4 @@
-"""Which classes are confused or missed, and whether confidence is honest."""
+"""Confusions, recall, calibration and mistakes of the classifiers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ _NUM_PAIRS = 15
 _NUM_PAIRS_BELOW_MATRIX = 3
 _NUM_MISTAKES = 10
 _MAX_RECALLS = 500  # classes that are listed
-_RIGHT = (63, 144, 218)  # of the palette: blue
-_WRONG = (231, 99, 0)  # orange
+_RIGHT_COLOR = (63, 144, 218)  # of the palette: blue
+_WRONG_COLOR = (231, 99, 0)  # orange
 
 
 def confusions(run: contents.Run) -> dict[str, object]:
-    """The confusion matrix, empty of many classes, and its largest errors."""
+    """The confusion matrix and its largest errors.
+
+    The matrix is empty where it has more than `_MAX_MATRIX` classes.
+    """
     name = run.classifier("confusion_matrix") or run.classifier("confusions")
     results = run.evaluation[name]
-    counts, pairs = _class_counts(results), _confused(results)
+    counts, pairs = _class_counts(results), _confused_pairs(results)
     rows = results.get("confusion_matrix", [])
     rows = rows if len(rows) <= _MAX_MATRIX else []
     num_pairs = _NUM_PAIRS_BELOW_MATRIX if rows else _NUM_PAIRS
@@ -40,7 +43,7 @@ def confusions(run: contents.Run) -> dict[str, object]:
 
 
 def recall(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
-    """Recall of the classes, the lowest first; of very many not all."""
+    """Recall of each class, the lowest first, `_MAX_RECALLS` at most."""
     # Runs of different classes have a list each.
     groups: dict[tuple[str, ...], dict[int, contents.Run]] = {}
     for index, run in enumerate(runs):
@@ -48,16 +51,16 @@ def recall(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
             groups.setdefault(run.test_class_names, {})[index] = run
     return [
         {
-            "legend": {index: run.name for index, run in shown.items()},
-            "lines": (lines := _recalls(shown))[:_MAX_RECALLS],
+            "legend": {index: run.name for index, run in group.items()},
+            "lines": (lines := _recall_lines(group))[:_MAX_RECALLS],
             "num_others": len(lines[_MAX_RECALLS:]),
         }
-        for shown in groups.values()
+        for group in groups.values()
     ]
 
 
 def calibration(run: contents.Run) -> dict[str, object]:
-    """A reliability diagram, and the error that it shows."""
+    """The reliability diagram and the expected calibration error."""
     name = run.classifier("calibration_bins")
     ece = numbers.number(run.evaluation[name].get("ece"))
     drawing = figures.plot_reliability(
@@ -73,25 +76,25 @@ def calibration(run: contents.Run) -> dict[str, object]:
 
 
 def mistakes(run: contents.Run) -> dict[str, object]:
-    """The most confident mistakes of a run, as they look where it is stored."""
+    """The most confident mistakes of a run, with images or texts if stored."""
     labels = run.predictions["labels"]
     probabilities = run.predictions["probabilities"]
     predicted = probabilities.argmax(axis=1)
-    if "classes" in run.predictions:  # of some classes alone
+    if "classes" in run.predictions:  # probabilities of some classes alone
         predicted = run.predictions["classes"][:, 0]
     confidence = probabilities.max(axis=1)
     wrong = np.flatnonzero(predicted != labels)
     order = wrong[np.argsort(-confidence[wrong], kind="stable")]
     order = order[:_NUM_MISTAKES]
-    # Without samples, and in runs of earlier versions, there are none.
+    # A run without samples, or of an earlier version, stored no positions.
     stored = run.samples.get("mistake_positions", np.array([]))
-    is_shown = order.size and np.array_equal(stored, order)
+    has_inputs = order.size and np.array_equal(stored, order)
     return {
         "classifier": contents.CLASSIFIERS[run.classifier("top_1") or "linear"],
         "num_wrong": len(wrong),
         "num_examples": len(labels),
-        "shown": [*run.samples["mistakes"]] if is_shown else [],
-        "mistakes": [
+        "inputs": [*run.samples["mistakes"]] if has_inputs else [],
+        "examples": [
             (
                 str(run.predictions["ids"][index]),
                 run.test_class_name(int(labels[index])),
@@ -104,50 +107,52 @@ def mistakes(run: contents.Run) -> dict[str, object]:
 
 
 def _class_counts(results: Mapping) -> list[int] | None:
-    """Test examples of each class, of what a classifier was measured."""
+    """Test examples of each class."""
     if matrix := results.get("confusion_matrix"):
         return [sum(row) for row in matrix]
     return results.get("class_counts")
 
 
-def _confused(results: Mapping) -> list[tuple[int, int, int]]:
-    """True class, predicted class and count of confusions, most first."""
+def _confused_pairs(results: Mapping) -> list[tuple[int, int, int]]:
+    """(true class, predicted class, count), most frequent first."""
     if "confusion_matrix" not in results:
         return results["confusions"]
     # [classes, classes] counts; a row per true class.
     matrix = np.asarray(results["confusion_matrix"])
     wrong = matrix - np.diag(np.diag(matrix))
     order = np.argsort(-wrong, axis=None, kind="stable")[:_NUM_PAIRS]
-    pairs = (divmod(int(x), len(matrix)) for x in order)
+    pairs = (divmod(int(index), len(matrix)) for index in order)
     return [(i, j, int(wrong[i, j])) for i, j in pairs if wrong[i, j]]
 
 
 def _cell(count: int, share: float, is_right: bool) -> tuple[int, str]:
-    """A count with its colour."""
-    # Errors are few: the root keeps the hundredth visible.
-    depth = share if is_right else 0.15 + 0.85 * share**0.5
-    color = _RIGHT if is_right else _WRONG
-    mixed = [round(255 - depth * (255 - part)) for part in color]
-    return count, "#" + "".join(f"{part:02x}" for part in mixed)
+    """A count and its colour."""
+    # The square root keeps an error of 1 % visible.
+    opacity = share if is_right else 0.15 + 0.85 * share**0.5
+    color = _RIGHT_COLOR if is_right else _WRONG_COLOR
+    channels = [round(255 - opacity * (255 - channel)) for channel in color]
+    return count, "#" + "".join(f"{channel:02x}" for channel in channels)
 
 
-def _recalls(shown: dict[int, contents.Run]) -> list[dict[str, object]]:
+def _recall_lines(runs: dict[int, contents.Run]) -> list[dict[str, object]]:
     """A line per class that any run has test images of, the lowest first."""
     results = [
         run.evaluation[run.classifier("per_class_recall")]
-        for run in shown.values()
+        for run in runs.values()
     ]
     # [runs, classes], NaN for a class without test images
-    recalls = np.array([x["per_class_recall"] for x in results], float)
-    known = np.isfinite(recalls).any(axis=0)
+    recalls = np.array(
+        [result["per_class_recall"] for result in results], float
+    )
+    has_examples = np.isfinite(recalls).any(axis=0)
     means = np.full(recalls.shape[1], np.inf)
-    means[known] = np.nanmean(recalls[:, known], axis=0)
-    counts, run = _class_counts(results[0]), next(iter(shown.values()))
+    means[has_examples] = np.nanmean(recalls[:, has_examples], axis=0)
+    counts, run = _class_counts(results[0]), next(iter(runs.values()))
     return [
         {
             "name": run.test_class_name(int(label)),
             "images": counts[label] if counts else None,
-            "recalls": dict(zip(shown, recalls[:, label], strict=True)),
+            "recalls": dict(zip(runs, recalls[:, label], strict=True)),
         }
-        for label in np.argsort(means, kind="stable")[: known.sum()]
+        for label in np.argsort(means, kind="stable")[: has_examples.sum()]
     ]

@@ -36,16 +36,13 @@ def export(run: contents.Run) -> str:
 
 
 def reproduction(run: contents.Run) -> list[str]:
-    """What made the run, once more; it ends with its measures."""
+    """The commands that train and evaluate the run again."""
     return run.files.commands(run.linear_stage, "_again")[:-1]
 
 
 def _stage_flags(run: contents.Run) -> dict[str, object]:
-    """The flags that name a run, its module and its linear stage."""
+    """The flags that name a run, its modules and its linear stage."""
     flags = {"run_dir": run.files.path}
     if run.linear_stage not in ("", "linear"):
         flags["linear_stage"] = run.linear_stage
-    architecture = run.settings.get("architecture", "")
-    if trust.names_module(architecture):  # every command repeats it
-        flags["architecture"] = architecture
-    return flags
+    return flags | trust.repeated(run.settings)

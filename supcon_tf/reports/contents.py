@@ -1,4 +1,4 @@
-"""What lies in a run directory, read for a report."""
+"""A run directory as a report reads it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from supcon_tf import exceptions, origins, run_files, scores
 
-# Of what was evaluated, the first that is there is shown in figures.
+# Figures show the first of these classifiers that was evaluated.
 CLASSIFIERS = {
     "linear": "linear classifier",
     "pretrained": "classifier trained with the encoder",
@@ -39,7 +39,8 @@ class Run:
       samples: those of samples.npz.
       issues: those of label_issues.npz.
       card: the model card of the newest export.
-      outdated: what of these is of another checkpoint than the run has by now.
+      outdated: sentences on files that were made from another checkpoint than
+        the newest of the run.
     """
 
     def __init__(self, files: run_files.RunDirectory, name: str):
@@ -60,10 +61,10 @@ class Run:
         self.evaluation = owner.evaluation()
         self.finetuning = files.finetuning()
         if self.tool == "finetune":
-            self.evaluation = scores.as_linear(self.evaluation)
+            self.evaluation = scores.linear_results(self.evaluation)
         self.predictions = run_files.read_arrays(owner.predictions_file)
         if self.predictions and self.predictions["labels"].ndim > 1:
-            self.predictions = {}  # of several labels no one is mistaken
+            self.predictions = {}  # an image of several labels has no mistake
         self.representations = run_files.read_arrays(owner.representations_file)
         self.samples = run_files.read_arrays(owner.samples_file)
         self.issues = run_files.read_arrays(owner.issues_file)
@@ -74,7 +75,7 @@ class Run:
 
     @property
     def tool(self) -> str:
-        """The name of the tool that made it."""
+        """The name of the tool that trained the run."""
         return "finetune_text" if self.is_of_texts else self.files.tool
 
     @property
@@ -84,7 +85,7 @@ class Run:
 
     @property
     def test_class_names(self) -> tuple[str, ...]:
-        """Those of the test examples, in the order of their labels."""
+        """The class names of the test examples, in the order of labels."""
         return tuple(self.evaluation.get("test_classes", self.class_names))
 
     def class_name(self, label: int) -> str:
@@ -92,18 +93,20 @@ class Run:
         return _name(self.class_names, label)
 
     def test_class_name(self, label: int) -> str:
-        """The same of a test example."""
+        """The name of a class id of test examples."""
         return _name(self.test_class_names, label)
 
     def classifier(self, key: str) -> str | None:
         """The first classifier that was evaluated for `key`, or None."""
-        known = (x for x in CLASSIFIERS if key in self.evaluation.get(x, {}))
-        return next(known, None)
+        for name in CLASSIFIERS:
+            if key in self.evaluation.get(name, {}):
+                return name
+        return None
 
     @property
     def parts(self) -> set[str]:
-        """Names of what is there: files, arrays, numbers of classifiers."""
-        whole = {
+        """Names of the files, arrays and classifiers' numbers of the run."""
+        files = {
             "settings": True,
             "evaluation": self.evaluation,
             "predictions": self.predictions,
@@ -115,17 +118,17 @@ class Run:
             or self.finetuning
             or self.settings.get("epochs") == "0",
         }
-        parts = {name for name in whole if whole[name]}
+        parts = {part for part in files if files[part]}
         parts |= self.samples.keys() | self.representations.keys()
         parts |= self.issues.keys()
-        measured = (self.evaluation.get(x, {}) for x in CLASSIFIERS)
-        return parts.union(*measured)
+        results = (self.evaluation.get(name, {}) for name in CLASSIFIERS)
+        return parts.union(*results)
 
     def robustness(self) -> dict | None:
-        """Results on corrupted images: of the linear classifier if it has."""
-        corruptions = self.evaluation.get("corruptions", {})
-        results = (corruptions[x] for x in CLASSIFIERS if x in corruptions)
-        return next(results, None)
+        """Results on corrupted images, of the first of CLASSIFIERS."""
+        results = self.evaluation.get("corruptions", {})
+        names = [name for name in CLASSIFIERS if name in results]
+        return results[names[0]] if names else None
 
 
 def _outdated(
@@ -133,23 +136,24 @@ def _outdated(
     evaluation: Mapping[str, object],
     record: Mapping[str, object],
 ) -> list[str]:
-    """What is of another checkpoint than the tools take by now, a text each."""
+    """Sentences on files that were made from an earlier checkpoint."""
     folder = files.best if files.best.exists() else files.checkpoints
     steps = run_files.steps_in(folder)
     exported = record.get("checkpoints", {}).get("encoder", {})
-    recorded = {
+    made_from = {
         "Its evaluation is": evaluation.get("made_of", {}).get("encoder"),
         "Its newest export is": "sha256" in exported
         and {"checkpoint": exported["name"], "sha256": exported["sha256"]},
     }
-    if not steps or not any(recorded.values()):
+    if not steps or not any(made_from.values()):
         return []
-    now = origins.identity(run_files.path_of(folder, steps[-1]))
+    newest = origins.identity(run_files.path_of(folder, steps[-1]))
     return [
-        f"{what} of {origins.described(of, now)}, not of "
-        f"{origins.described(now, of)}, the checkpoint that the run has by now"
-        for what, of in recorded.items()
-        if of and of != now
+        f"{subject} of {origins.describe(origin, newest)}, not of "
+        f"{origins.describe(newest, origin)}, the checkpoint that the run has "
+        "by now"
+        for subject, origin in made_from.items()
+        if origin and origin != newest
     ]
 
 
@@ -160,19 +164,21 @@ def _name(names: Sequence[str], label: int) -> str:
 def _measured_stage(files: run_files.RunDirectory) -> str:
     """The linear stage that a report of a run shows; "" for none."""
     stages = files.linear_stages()
-    measured = (x for x in stages if files.evaluated(x).evaluation())
-    return next(measured, (*stages, "")[0])
+    for stage in stages:
+        if files.evaluated(stage).evaluation():
+            return stage
+    return stages[0] if stages else ""
 
 
 def _is_of_stage(record: Mapping[str, object], stage: str) -> bool:
     """Whether an export has the classifier of a stage, or of none."""
     settings = record.get("settings", {}).get("export", {})
-    own = record.get("classifier") == "linear"
-    return not own or settings.get("linear_stage") == stage
+    is_linear = record.get("classifier") == "linear"
+    return not is_linear or settings.get("linear_stage") == stage
 
 
 def read_run(path: str | os.PathLike[str], name: str) -> Run:
-    """Reads what a report shows of a run or a stage, local or gs://.
+    """Reads a run, or a linear stage of a run, local or gs://.
 
     Raises:
       ValueError: there is no run at `path`.

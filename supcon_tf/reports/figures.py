@@ -1,7 +1,7 @@
 """The figures of a report: <svg> elements, and images as addresses.
 
-No figure holds a name from data: the page writes those, in fonts that have
-them. A label says in plain text what a figure shows.
+A figure holds no class name: the page writes names, in fonts of all scripts.
+The label of a figure describes its content for readers who do not see it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from matplotlib import axes, figure, image, ticker
 
 from supcon_tf import palette
 
-# Pixels of the narrowest page, a phone of 390 less its margins: there a figure
-# is drawn as it is, elsewhere it is enlarged.
+# Pixels of the narrowest page, a phone of 390 less its margins; wider pages
+# enlarge the figures.
 WIDTH = 340
 HEIGHT = 195
 INK = "#3c434b"
@@ -41,10 +41,10 @@ _STYLE = {
     "ytick.labelcolor": INK,
     "lines.linewidth": 1.8,
 }
-# Beside the colour, for those who do not see it.
+# Dashes tell lines apart for readers who do not see their colours.
 _DASHES = ("-", (0, (5, 1.5)), (0, (2, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 _STEPS = (1, 2, 2.5, 5, 10)
-_FEW = 15  # points of a line, each with a mark
+_MAX_MARKED = 15  # points of a line that have markers
 
 
 def plot_curves(
@@ -60,16 +60,16 @@ def plot_curves(
 
     Args:
       curves: x and y values by the index of the run, which gives the colour.
-      label: what the figure shows.
+      label: description of the figure, plain text.
       last_epoch: where the x axis ends, the same for all figures of a stage.
       chance: y value of a run that has learned nothing, by its index.
       in_percent: whether y values are shares.
-      from_zero: whether the y axis begins there.
+      from_zero: whether the y axis begins at 0.
     """
-    with drawing() as (drawn, plot):
-        for index, (x, y) in curves.items():
-            few = {} if len(x) <= _FEW else {"marker": ""}
-            plot.plot(x, y, **_style(index) | few, markersize=4)
+    with drawing() as (fig, plot):
+        for index, (epochs, values) in curves.items():
+            marker = {} if len(epochs) <= _MAX_MARKED else {"marker": ""}
+            plot.plot(epochs, values, **_style(index) | marker, markersize=4)
         _draw_chance(plot, chance or {})
         plot.set(xlabel="epoch", xlim=(0, 1.02 * last_epoch))
         plot.xaxis.set_major_locator(
@@ -78,7 +78,7 @@ def plot_curves(
         if from_zero:
             plot.set_ylim(bottom=0)
         _set_y_ticks(plot, in_percent)
-        return to_svg(drawn, label)
+        return to_svg(fig, label)
 
 
 def plot_reliability(
@@ -96,7 +96,7 @@ def plot_reliability(
     lefts = np.arange(len(count))[filled] * width
     bar = {"width": width, "align": "edge", "lw": 0.8, "edgecolor": "white"}
     rows = {"nrows": 2, "sharex": True, "height_ratios": [3, 1]}
-    with drawing(height=300, **rows) as (drawn, (upper, lower)):
+    with drawing(height=300, **rows) as (fig, (upper, lower)):
         upper.bar(lefts, accuracy, color=palette.COLORS[0], **bar)
         upper.bar(
             lefts,
@@ -113,8 +113,8 @@ def plot_reliability(
         lower.yaxis.set_major_locator(ticker.MaxNLocator(2, integer=True))
         for axis in (upper.xaxis, upper.yaxis):
             axis.set_major_formatter(_in_percent)
-        drawn.align_ylabels()
-        return to_svg(drawn, label)
+        fig.align_ylabels()
+        return to_svg(fig, label)
 
 
 def plot_severities(
@@ -128,11 +128,11 @@ def plot_severities(
 
     Args:
       means: by the index of the run and by severity.
-      singles: of every corruption, by the same; drawn thin behind.
-      label: what the figure shows.
+      singles: the measure of every corruption, by the same; thin lines behind.
+      label: description of the figure, plain text.
       in_percent: whether the measure is a share.
     """
-    with drawing(height=250) as (drawn, plot):
+    with drawing(height=250) as (fig, plot):
         for index, lines in singles.items():
             color = _style(index)["color"]
             for line in lines:
@@ -140,19 +140,21 @@ def plot_severities(
         for index, line in means.items():
             plot.plot(*_points(line), **_style(index), lw=2.2, markersize=6)
         plot.set_xlabel("severity")
-        severities = sorted({x for line in means.values() for x in line})
-        words = [str(x) if x else "clean" for x in severities]
-        plot.set_xticks(severities, words)
+        severities = sorted(
+            {level for line in means.values() for level in line}
+        )
+        tick_labels = [str(level) if level else "clean" for level in severities]
+        plot.set_xticks(severities, tick_labels)
         plot.set_ylim(bottom=0)
         _set_y_ticks(plot, in_percent)
-        return to_svg(drawn, label)
+        return to_svg(fig, label)
 
 
 def plot_plane(
     plane: np.ndarray, labels: np.ndarray, label: str
 ) -> markupsafe.Markup:
     """Points of the plane [examples, 2], a colour and mark per class."""
-    with drawing(height=340) as (drawn, plot):
+    with drawing(height=340) as (fig, plot):
         for class_id in np.unique(labels):
             plot.scatter(
                 *plane[labels == class_id].T,
@@ -164,7 +166,7 @@ def plot_plane(
         plot.set(xticks=[], yticks=[])
         plot.spines[["top", "right"]].set_visible(True)
         plot.grid(False)
-        return to_svg(drawn, label)
+        return to_svg(fig, label)
 
 
 @contextlib.contextmanager
@@ -178,21 +180,21 @@ def drawing(
     """
     size = WIDTH / 72, height / 72
     with matplotlib.rc_context(_STYLE):
-        drawn = figure.Figure(figsize=size, layout="constrained")
-        yield drawn, drawn.subplots(**subplots)
+        fig = figure.Figure(figsize=size, layout="constrained")
+        yield fig, fig.subplots(**subplots)
 
 
-def to_svg(drawn: figure.Figure, label: str) -> markupsafe.Markup:
+def to_svg(fig: figure.Figure, label: str) -> markupsafe.Markup:
     """An <svg> element without fonts, metadata, or ids that nothing uses.
 
     Args:
-      drawn: a figure of `drawing`, still inside it.
-      label: what a reader who does not see it is told, plain text.
+      fig: a figure of `drawing`, inside of that context.
+      label: plain text for readers who do not see the figure.
     """
     buffer = io.StringIO()
-    # Ids of their own, and the same for the same page: hashes with this salt.
+    # The salt makes ids differ between figures, and be equal for equal pages.
     matplotlib.rcParams["svg.hashsalt"] = label
-    drawn.savefig(buffer, format="svg", transparent=True)
+    fig.savefig(buffer, format="svg", transparent=True)
     text = buffer.getvalue()
     content = text[text.index(">", text.index("<svg")) + 1 :]
     for part in ("<metadata>.*?</metadata>", "<style.*?</style>", "<!--.*?-->"):
@@ -200,18 +202,20 @@ def to_svg(drawn: figure.Figure, label: str) -> markupsafe.Markup:
     # A font shorthand or a family of matplotlib's would overrule the page's.
     content = re.sub(r"font: ([\d.]+px)[^;\"]*", r"font-size: \1", content)
     content = re.sub(r"font-family: [^;\"]*;?", "", content)
-    # Hundredths of a pixel; what stands between the tags is text.
+    # Coordinates inside of tags are rounded to hundredths of a pixel.
     content = re.sub(
-        "<[^>]*>", lambda x: re.sub(r"(\d+\.\d\d)\d+", r"\1", x[0]), content
+        "<[^>]*>", lambda tag: re.sub(r"(\d+\.\d\d)\d+", r"\1", tag[0]), content
     )
     content = content.replace("xlink:href", "href")
-    used = set(re.findall(r'(?:href="|url\()#([^")]+)', content))
+    targets = set(re.findall(r'(?:href="|url\()#([^")]+)', content))
     content = re.sub(
-        r' id="([^"]*)"', lambda x: x[0] if x[1] in used else "", content
+        r' id="([^"]*)"',
+        lambda id_: id_[0] if id_[1] in targets else "",
+        content,
     )
     content = re.sub(r">\s+<", "><", content).strip()
-    width, height = drawn.get_size_inches() * 72
-    # The only text that is HTML without being of a template.
+    width, height = fig.get_size_inches() * 72
+    # The only HTML of the page that no template writes.
     return markupsafe.Markup(
         f'<svg class="figure" xmlns="http://www.w3.org/2000/svg" role="img" '
         f'aria-label="{markupsafe.escape(label)}" width="{width:.0f}" '
@@ -238,25 +242,25 @@ def _style(index: int) -> dict[str, object]:
 
 
 def _in_percent(share: float, _: int | None = None) -> str:
-    """A tick of an axis of shares, in as few digits as it needs."""
+    """The label of a tick on an axis of shares, in few digits."""
     return f"{100 * share:.4g}%"
 
 
 def _set_y_ticks(plot: axes.Axes, in_percent: bool) -> None:
-    """About five round numbers."""
+    """Sets about five round numbers as ticks."""
     plot.yaxis.set_major_locator(ticker.MaxNLocator(5, steps=_STEPS))
     if in_percent:
         plot.yaxis.set_major_formatter(_in_percent)
 
 
 def _points(line: Mapping[int, float]) -> tuple[list[int], list[float]]:
-    """The severities in order, and the values there."""
-    severities = sorted(line)
-    return severities, [line[x] for x in severities]
+    """The severities in rising order, and their values."""
+    levels = sorted(line)
+    return levels, [line[level] for level in levels]
 
 
 def _draw_chance(plot: axes.Axes, chance: Mapping[int, float]) -> None:
-    """Dotted levels with the word; one where all runs have the same."""
+    """Draws the level of chance of each run, one line if all are equal."""
     levels = dict(chance)
     values = list(levels.values())
     is_shared = bool(values) and np.ptp(values) <= 0.01 * max(values)

@@ -1,4 +1,4 @@
-"""How the training went, and the views that it saw."""
+"""Learning curves of both stages, and augmented views of training images."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from supcon_tf.reports import contents, figures
 
-# Of a figure of metrics.jsonl its title and a few words, in their order.
-_SHOWN = {
+# Title and note of each figure, by its key in metrics.jsonl, in their order.
+_MAIN = {
     "loss": ("Loss", "what training lowers"),
     "accuracy": ("Accuracy", "on the training images"),
     "contrastive_accuracy": (
@@ -26,7 +26,7 @@ _SHOWN = {
     "classifier_loss": ("Online classifier's loss", "cross-entropy, in nats"),
     "learning_rate": ("Learning rate", "size of the training steps"),
 }
-_FOLDED = {  # they say little of a healthy run: on request
+_FOLDED = {  # figures that say little of a healthy run: on request
     "alignment": (
         "Alignment of projections",
         "squared distance between positives; falls as classes tighten",
@@ -50,13 +50,13 @@ _FOLDED = {  # they say little of a healthy run: on request
         "share of the time; above a quarter the input is the bottleneck",
     ),
 }
-_CURVES = _SHOWN | _FOLDED
+_FIGURES = _MAIN | _FOLDED
 _SHARES = {
     *("accuracy", "contrastive_accuracy", "knn_accuracy"),
     *("classifier_accuracy", "share_without_positives", "data_wait"),
 }
 _FROM_ZERO = {"learning_rate", "examples/s"}
-_NOT_DRAWN = {"epoch", "loss/chance"}  # the second is in the loss's figure
+_NOT_DRAWN = {"epoch", "loss/chance"}  # the figure of the loss has the second
 
 
 def curves(runs: Sequence[contents.Run]) -> dict[str, object]:
@@ -68,11 +68,12 @@ def curves(runs: Sequence[contents.Run]) -> dict[str, object]:
     ):
         legend = {i: run.name for i, run in enumerate(runs) if epochs[i]}
         logged = {name for lines in epochs for line in lines for name in line}
-        names = [name for name in _CURVES if name in logged]
-        names += sorted(logged - _CURVES.keys() - _NOT_DRAWN)
-        drawn = [x for name in names if (x := _figure(title, name, epochs))]
+        names = [name for name in _FIGURES if name in logged]
+        names += sorted(logged - _FIGURES.keys() - _NOT_DRAWN)
+        panels = [_figure(title, name, epochs) for name in names]
+        panels = [panel for panel in panels if panel]
         if legend:
-            stages.append({"title": title, "legend": legend, "figures": drawn})
+            stages.append({"title": title, "legend": legend, "figures": panels})
     if not stages:
         return {}
     objectives = {run.settings.get("objective", "supcon") for run in runs}
@@ -96,28 +97,31 @@ def views(runs: Sequence[contents.Run]) -> list[dict[str, list]]:
 
 
 def _figure(
-    stage: str, name: str, stages: Sequence[Sequence[Mapping]]
+    stage: str, name: str, runs: Sequence[Sequence[Mapping]]
 ) -> dict[str, object] | None:
-    """A line per run; None where no value is finite."""
+    """The figure of a metric, a line per run; None where no value is finite."""
     lines = {}
-    for index, epochs in enumerate(stages):
-        known = [x for x in epochs if x.get(name) is not None]
-        if known:
-            x, y = [x["epoch"] for x in known], [x[name] for x in known]
-            lines[index] = x, y
+    for index, epochs in enumerate(runs):
+        points = [
+            (record["epoch"], record[name])
+            for record in epochs
+            if record.get(name) is not None
+        ]
+        if points:
+            lines[index] = tuple(zip(*points, strict=True))
     if not lines:
         return None
-    title, note = _CURVES.get(name, (name, ""))
+    title, note = _FIGURES.get(name, (name, ""))
     # First and last values, for those who do not see the lines.
-    words = "; ".join(
-        f"line {index + 1}: {y[0]:.3g} at first, {y[-1]:.3g} at last"
-        for index, (_, y) in lines.items()
+    summary = "; ".join(
+        f"line {index + 1}: {values[0]:.3g} at first, {values[-1]:.3g} at last"
+        for index, (_, values) in lines.items()
     )
     drawing = figures.plot_curves(
         lines,
-        f"{stage}: {title.lower()} by epoch. {words}",
-        last_epoch=max(x[-1]["epoch"] for x in stages if x),
-        chance=_chance_levels(stages) if name == "loss" else {},
+        f"{stage}: {title.lower()} by epoch. {summary}",
+        last_epoch=max(epochs[-1]["epoch"] for epochs in runs if epochs),
+        chance=_chance_levels(runs) if name == "loss" else {},
         in_percent=name in _SHARES,
         from_zero=name in _FROM_ZERO,
     )
@@ -125,20 +129,20 @@ def _figure(
         "name": name,
         "title": title,
         "note": note,
-        "is_folded": name not in _SHOWN,
+        "is_folded": name not in _MAIN,
         "drawing": drawing,
     }
 
 
-def _chance_levels(stages: Sequence[Sequence[Mapping]]) -> dict[int, float]:
-    """Loss of equal projections, from the quotient that is recorded."""
+def _chance_levels(runs: Sequence[Sequence[Mapping]]) -> dict[int, float]:
+    """Loss of equal projections of each run: loss / (loss / chance)."""
     levels = {}
-    for index, epochs in enumerate(stages):
-        known = [
-            x["loss"] / x["loss/chance"]
-            for x in epochs
-            if x.get("loss") and x.get("loss/chance")
+    for index, epochs in enumerate(runs):
+        losses = [
+            record["loss"] / record["loss/chance"]
+            for record in epochs
+            if record.get("loss") and record.get("loss/chance")
         ]
-        if known:
-            levels[index] = statistics.median(known)
+        if losses:
+            levels[index] = statistics.median(losses)
     return levels

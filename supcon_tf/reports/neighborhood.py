@@ -35,12 +35,12 @@ def representations(runs: Sequence[contents.Run]) -> dict[str, object]:
         if not arrays["plane"].any():
             note = "The representations are all the same, or fewer than three."
         planes.append({"run": run.name, "note": note, "drawing": drawing})
-        # Runs of the same classes share one.
+        # Runs of the same classes share a legend.
         count = int(labels.max(initial=0)) + 1
         names = [run.test_class_name(index) for index in range(count)]
         legends[tuple(names)] = dict(enumerate(names))
-    wanted = scores.table("space", numbers.depths(runs))
-    rows = numbers.score_rows(runs, wanted)
+    table = scores.table("space", numbers.depths(runs))
+    rows = numbers.score_rows(runs, table)
     if not planes and not rows:
         return {}
     return {
@@ -65,31 +65,31 @@ def neighbors(run: contents.Run) -> Iterator[dict[str, object]]:
             strict=True,
         )
         yield {
-            "shown": arrays["images"][index],
+            "input": arrays["images"][index],
             "class": run.test_class_name(int(label)),
             "predicted": guess,
             "is_right": predicted == label,
             "neighbors": [
                 (
-                    shown,
-                    run.test_class_name(int(x)),
-                    x == label,
+                    neighbor_input,
+                    run.test_class_name(int(neighbor_label)),
+                    neighbor_label == label,
                     float(similarity),
                 )
-                for shown, x, similarity in neighbors
+                for neighbor_input, neighbor_label, similarity in neighbors
             ],
         }
 
 
 def issues(run: contents.Run) -> list[tuple[str, str, str, object]]:
     """Name, label and suggestion of contradicted labels, and their pictures."""
-    found = run.issues
+    arrays = run.issues
     return [
         (
-            str(found["issue_ids"][place]),
+            str(arrays["issue_ids"][index]),
             run.class_name(int(label)),
-            run.class_name(int(found["issue_suggestions"][place])),
-            found["issue_images"][place],
+            run.class_name(int(arrays["issue_suggestions"][index])),
+            arrays["issue_images"][index],
         )
-        for place, label in enumerate(found["issue_labels"])
+        for index, label in enumerate(arrays["issue_labels"])
     ]

@@ -1,4 +1,4 @@
-"""What was trained, how well it does, and its settings."""
+"""Descriptions, results and settings of runs, and the model card."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from supcon_tf.reports import contents, numbers
 from supcon_tf.settings import to_text
 
 _FIELDS = {
-    tool: {x.name: x for x in dataclasses.fields(kind)}
+    tool: {field.name: field for field in dataclasses.fields(kind)}
     for tool, kind in (
         ("pretrain", config.PretrainSettings),
         ("finetune", config.FinetuneSettings),
         ("finetune_text", config.FinetuneTextSettings),
     )
 }
-# An abbreviation is the end of no sentence, nor are three dots.
+# Neither an abbreviation nor an ellipsis ends a sentence.
 _SENTENCE = re.compile(r"(.*?(?<!Sec)(?<!Eq)(?<!\.\.))\.(?: |$)", re.DOTALL)
 
 
 def describe(run: contents.Run) -> dict[str, object]:
-    """Encoder, training and data of a run; None where it is not known."""
-    known, evaluation = run.settings, run.evaluation
-    encoder = known.get("architecture", "")
-    if known.get("width", "1.0") != "1.0":
-        encoder += f" of width {known['width']}"
+    """Encoder, training and data of a run; None for an unknown value."""
+    flags, evaluation = run.settings, run.evaluation
+    encoder = flags.get("architecture", "")
+    if flags.get("width", "1.0") != "1.0":
+        encoder += f" of width {flags['width']}"
     if run.is_of_texts:
-        encoder = known.get("model", "")
+        encoder = flags.get("model", "")
     return {
         "encoder": encoder,
         "training": _training(run),
-        "data": evaluation.get("dataset", known.get("dataset", "?")),
-        "image_size": known.get("image_size") or evaluation.get("image_size"),
+        "data": evaluation.get("dataset", flags.get("dataset", "?")),
+        "image_size": flags.get("image_size") or evaluation.get("image_size"),
         "test_examples": evaluation.get("test_examples"),
         "test_duplicates": evaluation.get("test_duplicates"),
         "unseen_classes": (
@@ -44,7 +44,7 @@ def describe(run: contents.Run) -> dict[str, object]:
 
 
 def examples(runs: Sequence[contents.Run]) -> str:
-    """What the runs were tested on: images, texts, or examples of both."""
+    """The noun of the test examples: images, texts, or examples of both."""
     kinds = {run.is_of_texts for run in runs}
     if len(kinds) > 1:
         return "examples"
@@ -52,13 +52,18 @@ def examples(runs: Sequence[contents.Run]) -> str:
 
 
 def results(runs: Sequence[contents.Run]) -> dict[str, object]:
-    """The numbers that matter first, and all of them."""
+    """The key scores and all scores of the runs, a row each."""
     recalls = map(scores.recall_at, numbers.depths(runs))
-    rows = numbers.score_rows(runs, [*scores.SCORES, *recalls])
+    user_scores = scores.user_scores(run.evaluation for run in runs)
+    rows = numbers.score_rows(runs, [*scores.SCORES, *recalls, *user_scores])
     test_sets = {
-        (x.get("dataset"), x.get("test_examples"), run.test_class_names)
+        (
+            evaluation.get("dataset"),
+            evaluation.get("test_examples"),
+            run.test_class_names,
+        )
         for run in runs
-        if (x := run.evaluation)
+        if (evaluation := run.evaluation)
     }
     if not rows:
         return {}
@@ -77,7 +82,7 @@ def results(runs: Sequence[contents.Run]) -> dict[str, object]:
 
 
 def settings(runs: Sequence[contents.Run]) -> list[dict[str, object]]:
-    """What differs: from the other runs, or from the defaults."""
+    """All settings; `differs` marks those of unequal or non-default values."""
     flags = [*dict.fromkeys(flag for run in runs for flag in run.settings)]
     return [
         {
@@ -96,38 +101,40 @@ def card(run: contents.Run) -> dict[str, dict[str, str | list[str]]]:
 
 
 def _training(run: contents.Run) -> str:
-    """How long the encoder was trained, and with which loss."""
-    known = run.settings
-    planned = known.get("epochs", "?")
+    """The epochs and the loss of the encoder's training, in words."""
+    flags = run.settings
+    planned = flags.get("epochs", "?")
     count = len(run.finetuning.get("candidates", ()))
     if planned == "0":
-        how = "with random weights, not trained at all"
-        return "frozen, with the weights that it came with" if count else how
+        training = "with random weights, not trained at all"
+        return (
+            "frozen, with the weights that it came with" if count else training
+        )
     done = str(int(run.epochs[-1]["epoch"])) if run.epochs else planned
     if count:
-        done = planned  # of each training, of which some may have none
+        done = planned  # of each candidate that was trained
     epochs = planned if done == planned else f"{done} of {planned}"
-    objective = known.get("objective", "supcon")
+    objective = flags.get("objective", "supcon")
     loss = objective.removesuffix("+ce")
     # A run of another version may have a loss that this one lacks.
     traits = config.OBJECTIVES.get(loss)
-    how = traits.title if traits else loss
-    if traits and traits.has_temperature and "temperature" in known:
-        how += f" at temperature {known['temperature']}"
+    training = traits.title if traits else loss
+    if traits and traits.has_temperature and "temperature" in flags:
+        training += f" at temperature {flags['temperature']}"
     if objective.endswith("+ce"):
-        how += " and cross-entropy together"
-    how = f"trained for {epochs} epochs with {how}"
+        training += " and cross-entropy together"
+    training = f"trained for {epochs} epochs with {training}"
     if not count:
-        return how
+        return training
     return (
         f"{run.finetuning['chosen']}, which validation images chose among "
-        f"{count} networks: the frozen one, and those {how}"
+        f"{count} networks: the frozen one, and those {training}"
     )
 
 
 def _uncertainties(runs: Sequence[contents.Run]) -> list[tuple[str, float]]:
-    """How much of a difference between accuracies is chance, in points."""
-    known = []
+    """Half the 95 % interval of each run's accuracy, in points."""
+    points = []
     for run in runs:
         count, name = (
             run.evaluation.get("test_examples"),
@@ -136,20 +143,20 @@ def _uncertainties(runs: Sequence[contents.Run]) -> list[tuple[str, float]]:
         if count and name:
             share = run.evaluation[name]["top_1"]
             low, high = scores.interval(share, count)
-            known.append((run.name, 50 * (high - low)))
-    return known
+            points.append((run.name, 50 * (high - low)))
+    return points
 
 
 def _about(run: contents.Run, flag: str) -> str:
     """The first sentence of a flag's help."""
     fields = _FIELDS[run.tool]
-    known = fields[flag].metadata["help"] if flag in fields else ""
-    sentence = _SENTENCE.match(known)
-    return sentence[1] if sentence else known
+    help_text = fields[flag].metadata["help"] if flag in fields else ""
+    sentence = _SENTENCE.match(help_text)
+    return sentence[1] if sentence else help_text
 
 
 def _differs(runs: Sequence[contents.Run], flag: str) -> bool:
-    """Whether runs have several values, or one run not the default."""
+    """Whether the runs have several values, or the only run no default."""
     values = {run.settings.get(flag) for run in runs}
     if len(runs) > 1:
         return len(values) > 1

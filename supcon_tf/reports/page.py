@@ -1,4 +1,4 @@
-"""The page: what runs hold, in one self-contained HTML file."""
+"""The report on runs: one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -29,80 +29,83 @@ class Section(NamedTuple):
 
     Attributes:
       title: a few words.
-      view: what the template shows, from the runs; empty for nothing to show.
-      needs: one of `contents.Run.parts`; a run without it has not made it.
-      command: what makes it then.
-      of_images: whether runs on texts have none, and cannot make any.
-      of_classes: whether there is none where training saw no test class.
+      view: from the runs to the values of the template; empty for no section.
+      needs: one of `contents.Run.parts`, which a run may lack.
+      command: from a run that lacks it to the command line that makes it.
+      images_only: whether the section is not for runs on texts.
+      seen_classes_only: whether the section is not for runs whose training saw
+        no test class.
     """
 
     title: str
     view: Callable[[Sequence[contents.Run]], Collection[object]]
     needs: str = "settings"
     command: Callable[[contents.Run], str] = commands.evaluate
-    of_images: bool = False
-    of_classes: bool = False
+    images_only: bool = False
+    seen_classes_only: bool = False
 
     @property
     def name(self) -> str:
-        """Its address on the page, and its template's name: the view's."""
+        """The name of the view, of its template, and of its HTML id."""
         return self.view.__name__
 
-    def shown(self, runs: Sequence[contents.Run]) -> Collection[object]:
-        """What its template shows."""
+    def content(self, runs: Sequence[contents.Run]) -> Collection[object]:
+        """The values of the template."""
         return self.view(runs)
 
 
-class OfEach(Section):
-    """A part whose view is of one run: shown are pairs of run and view."""
+class RunSection(Section):
+    """A section whose view is of one run; its content is (run, view) pairs."""
 
-    def shown(self, runs: Sequence[contents.Run]) -> Collection[object]:
-        """The runs that have what it needs, and the view of each."""
-        return [(x, self.view(x)) for x in runs if self.needs in x.parts]
+    def content(self, runs: Sequence[contents.Run]) -> Collection[object]:
+        """Each run that has the part `needs`, with its view."""
+        return [
+            (run, self.view(run)) for run in runs if self.needs in run.parts
+        ]
 
 
 SECTIONS = (
     Section("Results", overview.results, "evaluation"),
     Section("Settings", overview.settings),
     Section("Learning curves", learning.curves, "epochs", commands.pretrain),
-    Section("Augmented views", learning.views, "views", of_images=True),
-    OfEach("Confusions", classification.confusions, "confusions"),
+    Section("Augmented views", learning.views, "views", images_only=True),
+    RunSection("Confusions", classification.confusions, "confusions"),
     Section("Recall of each class", classification.recall, "per_class_recall"),
-    OfEach(
+    RunSection(
         "Calibration",
         classification.calibration,
         "calibration_bins",
-        of_classes=True,
+        seen_classes_only=True,
     ),
-    OfEach(
+    RunSection(
         "Most confident mistakes",
         classification.mistakes,
         "predictions",
-        of_classes=True,
+        seen_classes_only=True,
     ),
     Section(
         "Corrupted images",
         robustness.robustness,
         "robustness",
         commands.corrupt,
-        of_images=True,
-        of_classes=True,
+        images_only=True,
+        seen_classes_only=True,
     ),
     Section("Representations", neighborhood.representations, "plane"),
-    OfEach("Nearest neighbours", neighborhood.neighbors, "images"),
-    OfEach(
+    RunSection("Nearest neighbours", neighborhood.neighbors, "images"),
+    RunSection(
         "Labels that neighbours contradict",
         neighborhood.issues,
         "issue_images",
         commands.label_issues,
     ),
-    OfEach("Model card", overview.card, "card", commands.export),
-    OfEach("Repeat it", commands.reproduction),
+    RunSection("Model card", overview.card, "card", commands.export),
+    RunSection("Repeat it", commands.reproduction),
 )
 
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("supcon_tf.reports"),
-    # All text, but what `figures.to_svg` says to be SVG.
+    # Everything but the markup of `figures.to_svg`.
     autoescape=True,
     trim_blocks=True,
     lstrip_blocks=True,
@@ -123,16 +126,16 @@ def write_report(
 ) -> epath.Path:
     """Writes one self-contained HTML page on a run, or on several.
 
-    Reads only what lies in the run directories: no data set, no checkpoint. The
-    page leaves out what was not made, and says which command makes it. The same
-    runs give the same bytes.
+    Reads the files of the run directories: no data set, no checkpoint. The page
+    leaves out sections whose files are missing, and names the command that
+    makes them. The same runs give the same bytes.
 
     Args:
       runs: run directories, or linear stages of them, local or gs://; the
         first is what the others are compared with.
       file: where the page goes, such as report.html of the run directory.
-      names: what to call the runs, all different; None takes the ends of their
-        paths.
+      names: of the runs on the page, all different; None takes the ends of
+        their paths.
 
     Example:
       >>> from supcon_tf import reports
@@ -167,45 +170,45 @@ def write_report(
 
 def render(runs: Sequence[contents.Run]) -> str:
     """The whole page, HTML."""
-    shown, left_out = [], {}
+    parts, omitted = [], {}
     for section in SECTIONS:
-        # Who lacks it, if there are others, and what makes it.
+        # The runs that lack the part, and the commands that make it.
         missing = tuple(
             (run.name if len(runs) > 1 else "", section.command(run))
             for run in runs
             if section.needs not in run.parts
-            and not (section.of_images and run.is_of_texts)
-            and not (section.of_classes and run.has_unseen_classes)
+            and not (section.images_only and run.is_of_texts)
+            and not (section.seen_classes_only and run.has_unseen_classes)
         )
-        view = section.shown(runs)
+        view = section.content(runs)
         if view:
-            shown.append({"section": section, "view": view, "missing": missing})
+            parts.append({"section": section, "view": view, "missing": missing})
         elif missing:
-            left_out.setdefault(missing, []).append(section.title)
+            omitted.setdefault(missing, []).append(section.title)
     return _TEMPLATES.get_template("page.html").render(
         version=supcon_tf.__version__,
         runs=runs,
         examples=overview.examples(runs),
         descriptions=[*map(overview.describe, runs)],
-        parts=shown,
-        left_out=left_out,
+        parts=parts,
+        omitted=omitted,
     )
 
 
 def _short_names(runs: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """The fewest last parts of the paths that tell them apart.
+    """Ends of the paths, as short as different names can be.
 
-    A linear stage is called after its run too, runs/mine/linear mine/linear.
+    The name of a linear stage has its run: mine/linear of runs/mine/linear.
     """
     parts = [epath.Path(run).parts for run in runs]
-    least = [
+    min_counts = [
         2 if run_files.RunDirectory(run).is_linear_stage() else 1
         for run in runs
     ]
     for count in range(1, max(map(len, parts)) + 1):
         names = tuple(
-            "/".join(path[-max(count, few) :])
-            for path, few in zip(parts, least, strict=True)
+            "/".join(path[-max(count, min_count) :])
+            for path, min_count in zip(parts, min_counts, strict=True)
         )
         if len(set(names)) == len(names):
             return names

@@ -11,7 +11,8 @@ from supcon_tf.reports import contents, figures, numbers
 
 def robustness(runs: Sequence[contents.Run]) -> dict[str, object]:
     """Two figures against severity, and two tables."""
-    results = {i: x for i, run in enumerate(runs) if (x := run.robustness())}
+    results = {index: run.robustness() for index, run in enumerate(runs)}
+    results = {index: result for index, result in results.items() if result}
     if not results:
         return {}
     return {
@@ -32,46 +33,50 @@ def robustness(runs: Sequence[contents.Run]) -> dict[str, object]:
 def _curve(
     results: Mapping[int, Mapping], key: str, title: str, note: str
 ) -> dict[str, str]:
-    """A measure against severity."""
+    """The figure of a measure against severity."""
     means = {
-        index: _with_clean(of_run, of_run["by_severity"], key)
-        for index, of_run in results.items()
+        index: _values_by_severity(result, result["by_severity"], key)
+        for index, result in results.items()
     }
     singles = {
-        index: [_with_clean(of_run, x, key) for x in of_run["results"].values()]
-        for index, of_run in results.items()
+        index: [
+            _values_by_severity(result, severities, key)
+            for severities in result["results"].values()
+        ]
+        for index, result in results.items()
     }
-    words = "; ".join(
+    summary = "; ".join(
         f"line {index + 1}: "
-        + ", ".join(f"{x}: {y:.3f}" for x, y in sorted(line.items()))
+        + ", ".join(f"{level}: {y:.3f}" for level, y in sorted(line.items()))
         for index, line in means.items()
     )
     drawing = figures.plot_severities(
         means,
         singles,
-        f"{title} by severity of corruption. {words}",
+        f"{title} by severity of corruption. {summary}",
         in_percent=key == "top_1",
     )
     return {"title": title, "note": note, "drawing": drawing}
 
 
-def _with_clean(
-    results: Mapping, line: Mapping[str, Mapping], key: str
+def _values_by_severity(
+    result: Mapping, severities: Mapping[str, Mapping], key: str
 ) -> dict[int, float]:
     """A measure by severity, with clean images at 0."""
-    values = {int(severity): x.get(key) for severity, x in line.items()}
-    values[0] = scores.value_at(results, f"clean.{key}")
-    return {x: y for x, y in values.items() if y is not None}
+    values = {int(s): measures.get(key) for s, measures in severities.items()}
+    values[0] = scores.value_at(result, f"clean.{key}")
+    return {s: value for s, value in values.items() if value is not None}
 
 
 def _by_corruption(results: Sequence[Mapping]) -> dict[str, list[float | None]]:
     """Accuracy of each corruption and run, a mean over the severities."""
-    rows = {name: [] for x in results for name in x["results"]}
+    rows = {name: [] for result in results for name in result["results"]}
     for name, means in rows.items():
-        for of_run in results:
-            single = of_run["results"].get(name, {}).values()
-            known = [x["top_1"] for x in single if x.get("top_1") is not None]
-            means.append(statistics.fmean(known) if known else None)
+        for result in results:
+            severities = result["results"].get(name, {}).values()
+            accuracies = [severity.get("top_1") for severity in severities]
+            accuracies = [share for share in accuracies if share is not None]
+            means.append(statistics.fmean(accuracies) if accuracies else None)
     return rows
 
 
@@ -82,7 +87,7 @@ def _means(results: Sequence[Mapping]) -> list[tuple[scores.Score, list[str]]]:
         _, _, path = score.path.partition(".linear.")
         if not path:
             continue
-        values = (scores.value_at(of_run, path) for of_run in results)
+        values = (scores.value_at(result, path) for result in results)
         texts = [numbers.score_text(score, value) for value in values]
         if {*texts} != {"–"}:
             rows.append((score, texts))
@@ -90,14 +95,14 @@ def _means(results: Sequence[Mapping]) -> list[tuple[scores.Score, list[str]]]:
 
 
 def _conditions(runs: Sequence[contents.Run]) -> dict[str, list[str]]:
-    """Which images were corrupted and by what, each with the runs' names."""
+    """Sentences on corrupted images and corruptions, with names of runs."""
     lines: dict[str, list[str]] = {}
     for run in runs:
-        known = run.evaluation.get("corruptions", {})
-        if "images" in known:
-            line = f"{known['images']:,} test images, corruptions "
-            line += known.get("source", "unknown")
-            if reference := known.get("reference"):
+        corruptions = run.evaluation.get("corruptions", {})
+        if "images" in corruptions:
+            line = f"{corruptions['images']:,} test images, corruptions "
+            line += corruptions.get("source", "unknown")
+            if reference := corruptions.get("reference"):
                 name = "AlexNet" if reference == "alexnet" else reference
                 line += f", reference {name}"
             lines.setdefault(line, []).append(run.name)

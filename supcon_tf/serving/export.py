@@ -20,8 +20,8 @@ def export(
 
     Example:
       >>> from supcon_tf import config, serving
-      >>> own = config.ExportSettings("runs/mine", classifier="none")
-      >>> directory = serving.export(own)
+      >>> settings = config.ExportSettings("runs/mine", classifier="none")
+      >>> directory = serving.export(settings)
       >>> str(directory.parent), (directory / "saved_model.pb").exists()
       ('runs/mine/export', True)
 
@@ -39,10 +39,11 @@ def export(
         data_dir=settings.data_dir,
         train_file=settings.train_file,
         architecture=settings.architecture,
+        dataset=settings.dataset,
     )
     if directory is not None:
         with run.reading():
-            return _exported(settings, run, epath.Path(directory))
+            return _write_export(settings, run, epath.Path(directory))
     versions = run.files.export
     files.check_writable("run_dir", versions)
     with locks.held(run.files.path, "export"), run.reading():
@@ -53,18 +54,18 @@ def export(
             f"--version must not exist in {versions}",
             settings.version,
         )
-        _exported(settings, run, directory)
+        _write_export(settings, run, directory)
     name = run.choose_classifier(settings.classifier)
     console.print_line("classifier", name)
     console.print_line("exported", directory)
     return directory
 
 
-def _exported(
+def _write_export(
     settings: config.ExportSettings, run: runs.Run, directory: epath.Path
 ) -> epath.Path:
     """Writes the export; `export` says what is raised."""
-    takes = _takes(run, settings)
+    input_options = _input_options(run, settings)
     name = run.choose_classifier(settings.classifier)
     exceptions.require(
         not (run.is_multi_label and settings.prototypes),
@@ -74,16 +75,16 @@ def _exported(
     is_named = name != "none" or settings.prototypes
     prototypes = None
     if settings.prototypes:
-        encoded, labels = representations.represent(
+        train_representations, labels = representations.represent(
             run.encoder, run.source("train"), image_size=run.image_size
         )
         prototypes, _ = measures.class_prototypes(
-            encoded, labels, num_classes=len(run.class_names)
+            train_representations, labels, num_classes=len(run.class_names)
         )
     model.export_saved_model(
         run.encoder,
         directory,
-        **takes,
+        **input_options,
         class_names=run.class_names if is_named else (),
         classifier=None if name == "none" else run.classifier(name),
         prototypes=prototypes,
@@ -96,8 +97,10 @@ def _exported(
     return directory
 
 
-def _takes(run: runs.Run, settings: config.ExportSettings) -> dict[str, object]:
-    """What the export takes: options of `export_saved_model`, checked."""
+def _input_options(
+    run: runs.Run, settings: config.ExportSettings
+) -> dict[str, object]:
+    """The options of `export_saved_model` on its inputs, checked."""
     if run.is_of_texts:
         exceptions.require(
             not settings.max_batch_size,
@@ -108,9 +111,9 @@ def _takes(run: runs.Run, settings: config.ExportSettings) -> dict[str, object]:
         length = run.settings.max_length
         return {"tokens": text.GraphTokenizer(run.tokenizer, length, pairs)}
     run.check_rgb("export")
-    taken = {
+    options = {
         "image_size": run.image_size,
         "max_pixels": settings.max_pixels,
     }
-    inputs.Images(**taken)
-    return taken
+    inputs.Images(**options)
+    return options

@@ -1,4 +1,4 @@
-"""What is served of a model that `fit` made."""
+"""Encoder and classifier of a model that `fit` trained, for serving."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def parts(
     if classifier is None:
         classifier = model.classifier
         if getattr(model, "cosine", False):
-            classifier = _scaled(model)
+            classifier = _scaled_classifier(model)
     return model.encoder, classifier
 
 
-def _scaled(model: models.ClassifierModel) -> keras.layers.Layer:
-    """The classifier of cosines as its loss takes it, without the margin."""
+def _scaled_classifier(model: models.ClassifierModel) -> keras.layers.Layer:
+    """The classifier whose logits are scale * cosine, without the margin."""
     scale = getattr(getattr(model, "loss", None), "scale", None)
     exceptions.require(
         scale is not None,
@@ -44,14 +44,14 @@ def _scaled(model: models.ClassifierModel) -> keras.layers.Layer:
         "whose scale makes probabilities of them",
         getattr(model, "loss", None),
     )
-    scaled = models.layers.classifier(model.num_classes, True, scale)
-    scaled.build(model.classifier.kernel.shape[:1])
-    scaled.set_weights(model.classifier.get_weights())
-    return scaled
+    classifier = models.layers.classifier(model.num_classes, True, scale)
+    classifier.build(model.classifier.kernel.shape[:1])
+    classifier.set_weights(model.classifier.get_weights())
+    return classifier
 
 
 def image_size(model: keras.Model) -> int | None:
-    """The side of the images that a model was built for, if it is one."""
+    """The side of the square images that a model was built for, or None."""
     shape = getattr(model, "_build_input_shape", None)
     shape = tf.TensorShape(shape)
     if shape.rank not in (4, 5):

@@ -1,4 +1,4 @@
-"""What the requests of an export hold: images, or texts."""
+"""The content of requests to an export: images, or texts."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from supcon_tf import data, exceptions, pixels, text
 from supcon_tf.augment import geometry
 from supcon_tf.data import image_bytes
 
-# Of a signature: what follows its name, its input, and what makes views of it.
+# Of a signature: the end of its name, its input, the function to views.
 Kind = tuple[str, tf.TensorSpec, Callable[[tf.Tensor], tf.Tensor]]
 
-# Files of one request that are decoded at once: of the largest that are
-# accepted, no more are in memory.
+# Files of one request that are decoded at once, which bounds the memory that
+# the largest accepted files take.
 _PARALLEL_FILES = 8
 _FILES = tf.TensorSpec([None], tf.string, "image_bytes")
 _IMAGES = tf.TensorSpec([None, None, None, 3], tf.uint8, "images")
@@ -32,7 +32,7 @@ class Images:
     """Image files and arrays of pixels.
 
     Attributes:
-      views: what the encoder takes.
+      views: shape and dtype of the encoder's input.
       can_batch: whether views of several requests have one shape.
 
     Args:
@@ -52,11 +52,11 @@ class Images:
         exceptions.require(
             image_size is not None, "`image_size` must be given", image_size
         )
-        least = photograph(image_size)[..., 0].size
+        min_pixels = photograph(image_size)[..., 0].size
         exceptions.require(
-            max_pixels >= least,
-            f"`max_pixels` must be at least {least}, an ordinary photograph "
-            f"for images of {image_size} px",
+            max_pixels >= min_pixels,
+            f"`max_pixels` must be at least {min_pixels}, an ordinary "
+            f"photograph for images of {image_size} px",
             max_pixels,
         )
         self.image_size, self.max_pixels = image_size, max_pixels
@@ -64,7 +64,7 @@ class Images:
         self.views = tf.TensorSpec(shape, tf.uint8)
 
     def kinds(self) -> tuple[Kind, ...]:
-        """What signatures take."""
+        """The kinds of signatures, by their inputs."""
         return (
             ("", _FILES, self._views_of_files),
             ("_images", _IMAGES, self._views_of_images),
@@ -128,7 +128,7 @@ class Images:
         )
 
     def _views_of_float_images(self, images: tf.Tensor) -> tf.Tensor:
-        """Rounds to what a file could hold, and crops."""
+        """Rounds to the uint8 of a file, and crops."""
         low, high = tf.reduce_min(images), tf.reduce_max(images)
         images = image_bytes.require(
             (low >= 0) & (high <= 255),  # false for NaN
@@ -159,7 +159,7 @@ class Texts:
         self.variables = tokens.variables
 
     def kinds(self) -> tuple[Kind, ...]:
-        """What signatures take."""
+        """The kind of the only signatures."""
         return (("", _TEXTS, self._tokens),)
 
     def example(self, dtype: tf.DType, size: int) -> tf.TensorProto:

@@ -1,6 +1,6 @@
-"""metadata.json: where an export comes from, and what its files must be.
+"""metadata.json, the record of an export, and model_card.md for readers.
 
-And the model card, which says it to people.
+The record names the run, its checkpoints and settings, and digests of files.
 """
 
 from __future__ import annotations
@@ -70,25 +70,25 @@ def write_metadata(
         **_origin(run, settings, classifier),
         "metrics": _metrics(classifier, evaluation),
         "parameters": _num_parameters(directory),
-        **_described_inputs(run, settings),
+        **_preprocessing(run, settings),
         "classes": list(classes),
         "top_k": min(settings.top_k, len(classes)),
         "threshold": settings.threshold if run.is_multi_label else None,
-        "signatures": {n: _described(s) for n, s in signatures.items()},
+        "signatures": {n: _tensors(s) for n, s in signatures.items()},
         "files": _digests(directory),
     }
     card = model_card.describe(run, record, evaluation)
     text = model_card.to_markdown(record["run"], card)
     files.write_atomically(directory / CARD, text)
-    listed = {**record["files"], CARD: files.digest(directory / CARD)}
-    record["files"] = dict(sorted(listed.items()))
+    digests = {**record["files"], CARD: files.digest(directory / CARD)}
+    record["files"] = dict(sorted(digests.items()))
     files.write_json(
         directory / FILE, {**record, "card": card}, ensure_ascii=False
     )
 
 
 def _num_parameters(directory: epath.Path) -> int:
-    """How many numbers the variables of a SavedModel are."""
+    """The count of floating-point numbers in the variables of a SavedModel."""
     variables = f"{files.literal(directory)}/variables/variables"
     reader = tf.train.load_checkpoint(variables)
     kinds = reader.get_variable_to_dtype_map()
@@ -100,10 +100,10 @@ def _num_parameters(directory: epath.Path) -> int:
     )
 
 
-def _described_inputs(
+def _preprocessing(
     run: runs.Run, settings: config.ExportSettings
 ) -> dict[str, object]:
-    """What is done to images or texts."""
+    """The preprocessing of images or texts, as fields of the record."""
     if run.is_of_texts:
         algorithm = in_graph.algorithm_of(run.tokenizer).NAME
         return {
@@ -124,14 +124,14 @@ def _described_inputs(
 def _origin(
     run: runs.Run, settings: config.ExportSettings, classifier: str
 ) -> dict[str, object]:
-    """What was exported, and by whom."""
-    made_of = run.made_of(classifier)
-    recorded = {"export": settings, "encoder": run.settings}
+    """The run, its checkpoints and settings, and the versions of the code."""
+    origins = run.made_of(classifier)
+    parts = {"export": settings, "encoder": run.settings}
     if classifier != "none":
-        recorded["classifier"] = run.settings
+        parts["classifier"] = run.settings
     if classifier == "linear":
         stage = run.files.stage(run.linear_stage)
-        recorded["classifier"] = stage.recorded(config.LinearSettings)
+        parts["classifier"] = stage.recorded(config.LinearSettings)
     now = datetime.datetime.now(datetime.timezone.utc)
     return {
         "time": now.isoformat(timespec="seconds"),
@@ -146,15 +146,15 @@ def _origin(
                 "step": int(origin["checkpoint"].rpartition("-")[2]),
                 "sha256": origin["sha256"],
             }
-            for part, origin in made_of.items()
+            for part, origin in origins.items()
         },
         "settings": {
             part: {
-                field.name: getattr(one, field.name)
-                for field in dataclasses.fields(one)
+                field.name: getattr(fields, field.name)
+                for field in dataclasses.fields(fields)
                 if field.metadata["recorded"]
             }
-            for part, one in recorded.items()
+            for part, fields in parts.items()
         },
     }
 
@@ -162,7 +162,7 @@ def _origin(
 def read_signatures(
     directory: epath.PathLike,
 ) -> dict[str, meta_graph_pb2.SignatureDef]:
-    """The signatures of a SavedModel that take something, by name.
+    """The signatures of a SavedModel that have inputs, by name.
 
     Raises:
       ValueError: `directory` is no SavedModel.
@@ -170,12 +170,16 @@ def read_signatures(
     file = epath.Path(directory) / "saved_model.pb"
     try:
         model = saved_model_pb2.SavedModel.FromString(file.read_bytes())
-        known = model.meta_graphs[0].signature_def
+        signatures = model.meta_graphs[0].signature_def
     except (OSError, message.DecodeError, IndexError) as error:
         raise exceptions.InvalidValue(
             f"`directory` must be a SavedModel, got {directory}: {error}"
         ) from error
-    return {name: one for name, one in sorted(known.items()) if one.inputs}
+    return {
+        name: signature
+        for name, signature in sorted(signatures.items())
+        if signature.inputs
+    }
 
 
 def git_revision(package: pathlib.Path = _PACKAGE) -> str | None:
@@ -203,25 +207,27 @@ def git_revision(package: pathlib.Path = _PACKAGE) -> str | None:
 
 
 def _evaluation(run: runs.Run, classifier: str) -> dict[str, object]:
-    """The evaluation that is of the exported checkpoints, if any; else {}."""
-    made_of = run.made_of("linear" if classifier == "linear" else "none")
-    exported = {"encoder": run.checkpoint}
+    """The evaluation of the exported checkpoints; {} if there is none."""
+    run_origins = run.made_of("linear" if classifier == "linear" else "none")
+    checkpoints = {"encoder": run.checkpoint}
     if classifier == "linear":
         path = run.classifier_checkpoint(classifier)
-        exported["linear_checkpoint"] = path
+        checkpoints["linear_checkpoint"] = path
     # The run may have moved since.
-    ends = {
+    suffixes = {
         key: f"/{epath.Path(path).relative_to(run.files.path)}"
-        for key, path in exported.items()
+        for key, path in checkpoints.items()
     }
     for directory in (run.evaluation_owner, run.files):
         results = directory.evaluation()
-        # Of test classes that training never saw, the encoder alone.
-        keys = ["encoder"] if "test_classes" in results else ends
-        own = results.get("made_of", made_of)  # earlier versions had none
-        if any(own[x] != made_of[x] for x in own.keys() & made_of.keys()):
+        # Test classes that training never saw measure the encoder alone.
+        keys = ["encoder"] if "test_classes" in results else suffixes
+        # Earlier versions recorded no origins.
+        origins = results.get("made_of", run_origins)
+        parts = origins.keys() & run_origins.keys()
+        if any(origins[part] != run_origins[part] for part in parts):
             continue
-        if all(str(results.get(key)).endswith(ends[key]) for key in keys):
+        if all(str(results.get(key)).endswith(suffixes[key]) for key in keys):
             return results
     return {}
 
@@ -229,19 +235,19 @@ def _evaluation(run: runs.Run, classifier: str) -> dict[str, object]:
 def _metrics(
     classifier: str, results: Mapping[str, object]
 ) -> dict[str, object] | None:
-    """The scores of what was exported."""
+    """The scores of the exported classifier and of its prototypes."""
     if not results:
         return None
-    named = {score.path for score in scores.SCORES}
+    paths = {score.path for score in scores.SCORES}
     return {key: results[key] for key in ("dataset", "test_examples")} | {
-        part: {k: v for k, v in results[part].items() if f"{part}.{k}" in named}
+        part: {k: v for k, v in results[part].items() if f"{part}.{k}" in paths}
         for part in (classifier, "prototype")
         if part in results
     }
 
 
-def _described(signature: meta_graph_pb2.SignatureDef) -> dict[str, object]:
-    """Types and shapes of what it takes and gives; null is any number."""
+def _tensors(signature: meta_graph_pb2.SignatureDef) -> dict[str, object]:
+    """Types and shapes of inputs and outputs; null is any number."""
     return {
         side: {
             name: {
@@ -258,7 +264,7 @@ def _digests(directory: epath.Path) -> dict[str, dict[str, object]]:
     """Digests of all files but metadata.json, by relative path."""
     names = (
         str((epath.Path(folder) / file).relative_to(directory))
-        for folder, _, in_folder in tf.io.gfile.walk(str(directory))
-        for file in in_folder
+        for folder, _, file_names in tf.io.gfile.walk(str(directory))
+        for file in file_names
     )
     return {n: files.digest(directory / n) for n in sorted(names) if n != FILE}

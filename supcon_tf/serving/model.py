@@ -78,7 +78,7 @@ def export_saved_model(
         the images that it was built for.
       max_pixels: a file of more, by its header, is refused before it is
         decoded.
-      tokens: what makes tokens of texts, in the place of images.
+      tokens: the tokenizer of an encoder of texts; None for images.
       finish: adds files to the directory before it appears.
       **options: of `ServedModel`, which describes them, where there are any:
         `class_names`, `classifier`, `prototypes`, `top_k`, `threshold`,
@@ -106,16 +106,16 @@ def export_saved_model(
     if image_size is None:
         image_size = fitted.image_size(encoder)
     encoder, classifier = fitted.parts(encoder, options.pop("classifier", None))
-    takes = (
+    content = (
         inputs.Images(image_size, max_pixels)
         if tokens is None
         else inputs.Texts(tokens)
     )
-    served = ServedModel(encoder, takes, classifier=classifier, **options)
+    served = ServedModel(encoder, content, classifier=classifier, **options)
     # TF Serving polls for numbers, so that it does not see a hidden name.
     with files.make_atomically(directory) as partial:
         served.save(partial)
-        requests.write_requests(partial, takes)
+        requests.write_requests(partial, content)
         if finish is not None:
             finish(partial)
 
@@ -125,7 +125,7 @@ class ServedModel(tf.Module):
 
     Args:
       encoder: built encoder.
-      takes: what requests hold.
+      content: of the requests, images or texts.
       class_names: one per logit and per prototype.
       classifier: from representations [N, dim] to logits [N, classes] float32;
         a Keras layer or `tf.Module`.
@@ -146,7 +146,7 @@ class ServedModel(tf.Module):
     def __init__(
         self,
         encoder: keras.Model,
-        takes: inputs.Images | inputs.Texts,
+        content: inputs.Images | inputs.Texts,
         *,
         class_names: Sequence[str] = (),
         classifier: Callable[[tf.Tensor], tf.Tensor] | None = None,
@@ -158,22 +158,22 @@ class ServedModel(tf.Module):
     ):
         super().__init__()
         encoder = models.as_encoder(encoder)
-        encoder.build(takes.views.shape)
+        encoder.build(content.views.shape)
         _check_names(class_names, encoder, classifier, prototypes)
         # Their variables alone: of layers a SavedModel would hold functions
         # that nobody calls. `partial` hides the layer from its tracking.
         self.weights = [
             variable
-            for layer in (encoder, classifier, takes)
+            for layer in (encoder, classifier, content)
             for variable in getattr(layer, "variables", ())
         ]
         self.encode = _traced_once(
-            functools.partial(encoder, training=False), takes.views
+            functools.partial(encoder, training=False), content.views
         )
-        self.takes = takes
+        self.content = content
         if max_batch_size:
             exceptions.require(
-                takes.can_batch,
+                content.can_batch,
                 "`max_batch_size` must be 0 for texts: the server's own "
                 "batching joins requests",
                 max_batch_size,
@@ -186,8 +186,8 @@ class ServedModel(tf.Module):
         self.is_unit_length = encoder.normalize
         self.prototypes = None
         self.threshold = threshold
-        lines = [f"{name}\n" for name in rows.distinct(class_names)]
-        self.class_lines = "".join(lines)
+        class_lines = [f"{name}\n" for name in rows.distinct(class_names)]
+        self.class_lines = "".join(class_lines)
         self.num_classes = len(class_names)
         self.top_k = min(top_k, self.num_classes)
         if prototypes is not None:
@@ -196,17 +196,21 @@ class ServedModel(tf.Module):
             )
 
     def save(self, directory: epath.Path) -> None:
-        """Writes the SavedModel, with a signature for all it can answer."""
+        """Writes the SavedModel with its signatures."""
         with tempfile.TemporaryDirectory() as scratch:
             if self.num_classes:
                 # A table of the lines of a file, which becomes an asset.
                 file = f"{scratch}/class_names.txt"
                 pathlib.Path(file).write_text(self.class_lines, "utf-8")
                 part = tf.lookup.TextFileIndex
-                lines = tf.lookup.TextFileInitializer(
-                    file, tf.int64, part.LINE_NUMBER, tf.string, part.WHOLE_LINE
+                table = tf.lookup.TextFileInitializer(
+                    file,
+                    tf.int64,
+                    part.LINE_NUMBER,
+                    tf.string,
+                    part.WHOLE_LINE,
                 )
-                self.class_names = tf.lookup.StaticHashTable(lines, "")
+                self.class_names = tf.lookup.StaticHashTable(table, "")
             tf.saved_model.save(
                 self, str(directory), signatures=self._signatures()
             )
@@ -214,7 +218,7 @@ class ServedModel(tf.Module):
     def _signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """The signatures that this model can answer, by name."""
         signatures = {}
-        for suffix, spec, views_of in self.takes.kinds():
+        for suffix, spec, views_of in self.content.kinds():
             answers = {f"represent{suffix}": self._represent}
             if self.classify is not None:
                 name = f"predict{suffix}" if suffix else "serving_default"
@@ -230,39 +234,43 @@ class ServedModel(tf.Module):
         """Probabilities and the classes of the highest."""
         logits = self.classify(self.encode(views))
         if self.threshold is None:
-            return self._named("probabilities", tf.nn.softmax(logits))
-        return self._named("probabilities", tf.sigmoid(logits), self.threshold)
+            return self._answer("probabilities", tf.nn.softmax(logits))
+        return self._answer("probabilities", tf.sigmoid(logits), self.threshold)
 
     def _compare(self, views: tf.Tensor) -> _Answer:
         """Cosine similarities to the prototypes, as in evaluation."""
-        unit = tf.math.l2_normalize(self.encode(views), axis=1)
-        similarities = tf.matmul(unit, self.prototypes, transpose_b=True)
-        exists = tf.reduce_any(self.prototypes != 0, axis=1)
-        return self._named("similarities", tf.where(exists, similarities, -1.0))
+        unit = tf.math.l2_normalize(self.encode(views), axis=1)  # [N, dim]
+        similarities = tf.matmul(  # [N, classes]
+            unit, self.prototypes, transpose_b=True
+        )
+        exists = tf.reduce_any(self.prototypes != 0, axis=1)  # [classes]
+        return self._answer(
+            "similarities", tf.where(exists, similarities, -1.0)
+        )
 
     def _represent(self, views: tf.Tensor) -> _Answer:
-        """Representations, of unit length whatever the encoder puts out."""
-        representation = self.encode(views)
+        """Representations, normalised where the encoder does not do it."""
+        representation = self.encode(views)  # [N, dim]
         if not self.is_unit_length:
             representation = tf.math.l2_normalize(representation, axis=1)
         return {"representation": representation}
 
-    def _named(
+    def _answer(
         self, kind: str, scores: tf.Tensor, threshold: float | None = None
     ) -> _Answer:
         """Scores [N, classes] with the names of their classes."""
-        top, indices = tf.math.top_k(scores, self.top_k)
+        top_scores, indices = tf.math.top_k(scores, self.top_k)  # [N, k]
         classes = tf.range(self.num_classes, dtype=tf.int64)
         names = self.class_names.lookup(classes)
-        named = tf.gather(names, indices)
+        top_names = tf.gather(names, indices)  # [N, k]
         if threshold is not None:
-            named = tf.where(top >= threshold, named, "")
+            top_names = tf.where(top_scores >= threshold, top_names, "")
         return {
             kind: scores,
             "class_names": tf.tile(names[tf.newaxis], [tf.shape(scores)[0], 1]),
-            "predicted_class": named[:, 0],
-            "top_classes": named,
-            f"top_{kind}": top,
+            "predicted_class": top_names[:, 0],
+            "top_classes": top_names,
+            f"top_{kind}": top_scores,
         }
 
 
@@ -305,13 +313,13 @@ def _batched(
     cannot be decoded fails alone. The server's own batching joins requests
     before, and they fail together.
     """
-    powers = [1 << power for power in range(size.bit_length())]
+    powers_of_two = [1 << power for power in range(size.bit_length())]
     large_batches = math.ceil(_LARGEST_REQUEST / size)
     batched = tf.nondifferentiable_batch_function(
         num_batch_threads=_BATCHES_AT_ONCE,
         max_batch_size=max(size, _LARGEST_REQUEST),
         batch_timeout_micros=round(timeout * 1e6),
-        allowed_batch_sizes=sorted({*powers, size}),
+        allowed_batch_sizes=sorted({*powers_of_two, size}),
         max_enqueued_batches=_WAITING_BATCHES + large_batches,
     )(encode)
     # A batch function forgets the shape.

@@ -1,7 +1,7 @@
 """The model card: what an export is, how it was made, how good it is.
 
-Made once, of what the run recorded: metadata.json keeps it, for reports, and
-model_card.md beside it has it in Markdown.
+The export writes the card once, from the records of the run: metadata.json
+keeps its lines, for reports, and model_card.md is the same card in Markdown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from supcon_tf.training import runs
 Lines = dict[str, str | list[str]]
 Record = Mapping[str, object]
 
-_SHOWN = 20  # classes by name
+_LISTED = 20  # classes by name
 _RECIPE = (
     "images_per_label train_fraction imbalance label_noise train_examples "
     "epochs batch_size num_views optimizer learning_rate learning_rate_scaling "
@@ -33,39 +33,39 @@ def describe(
 
     Args:
       run: the run that was exported.
-      record: what metadata.json holds beside the card.
+      record: metadata.json without the card.
       results: evaluation.json; {} where it is of another checkpoint.
 
     Returns:
       The lines of each section, by its title.
     """
-    own, names = vars(run.settings), run.class_names
-    own = {k: v for k, v in own.items() if (k, v) != ("pooling", "auto")}
+    fields, names = dict(vars(run.settings)), run.class_names
+    if fields.get("pooling") == "auto":
+        del fields["pooling"]
     answer = record["signatures"]["represent"]["outputs"]["representation"]
-    size = sum(file["bytes"] for file in record["files"].values())
-    several = ", of which an image may have several" * run.is_multi_label
-    shown = ", ".join((*names[:_SHOWN], *["..."] * (len(names) > _SHOWN)))
+    num_bytes = sum(file["bytes"] for file in record["files"].values())
+    note = ", of which an image may have several" * run.is_multi_label
+    listed = ", ".join((*names[:_LISTED], *["..."] * (len(names) > _LISTED)))
     model = {
-        "Encoder": _listed(
-            own, "architecture width image_size model pooling max_length"
+        "Encoder": _join(
+            fields, "architecture width image_size model pooling max_length"
         ),
         "Parameters": f"{record['parameters']:,}, with statistics of batch "
         "norm and what the export classifies by",
-        "Input": f"{_kind(run)}; {record['preprocessing']}",
+        "Input": f"{_noun(run)}; {record['preprocessing']}",
         "Representation": f"{answer['shape'][-1]:,} numbers, of unit length",
-        "Objective": own["objective"],
+        "Objective": fields["objective"],
         "Classifier": record["classifier"],
-        "Classes": f"{len(names):,}{several}: {shown}",
+        "Classes": f"{len(names):,}{note}: {listed}",
     }
     export = {
-        "Size": f"{size / 1e6:.1f} MB",
+        "Size": f"{num_bytes / 1e6:.1f} MB",
         "Signatures": "; ".join(
-            f"{name}: {', '.join(x['inputs'])} to {', '.join(x['outputs'])}"
-            for name, x in record["signatures"].items()
+            f"{name}: {', '.join(sides['inputs'])} to "
+            f"{', '.join(sides['outputs'])}"
+            for name, sides in record["signatures"].items()
         ),
-        "Versions at export": _listed(
-            record["versions"], "supcon_tf TensorFlow"
-        ),
+        "Versions at export": _join(record["versions"], "supcon_tf TensorFlow"),
     }
     return {
         "Model": model,
@@ -98,41 +98,42 @@ def to_markdown(name: str, card: Mapping[str, Lines]) -> str:
 
 
 def _data(run: runs.Run, results: Record) -> Lines:
-    own = vars(run.settings)
-    named = _listed(own, "train_file test_file")  # of texts
-    lines = {"Data set": named or results.get("dataset", own.get("dataset"))}
+    fields = vars(run.settings)
+    text_files = _join(fields, "train_file test_file")  # of texts
+    lines = {
+        "Data set": text_files or results.get("dataset", fields.get("dataset"))
+    }
     for split in ("train", "test"):
-        count, of_classes = run.files.example_counts(split)
-        text = f"{count:,} {_kind(run)}" if count else "not counted so far"
-        if of_classes:
-            text += f", {min(of_classes):,} to {max(of_classes):,} of a class"
+        count, sizes = run.files.example_counts(split)
+        text = f"{count:,} {_noun(run)}" if count else "not counted so far"
+        if sizes:
+            text += f", {min(sizes):,} to {max(sizes):,} of a class"
         lines[f"Split {split}"] = text
-    start = _listed(own, "weights init_from model") or "random"
-    if start == "random" and not run.settings.epochs:
-        start += ", or imported: the run does not record it"
-    return lines | {"Weights at the start": start}
+    weights = _join(fields, "weights init_from model") or "random"
+    if weights == "random" and not run.settings.epochs:
+        weights += ", or imported: the run does not record it"
+    return lines | {"Weights at the start": weights}
 
 
 def _training(run: runs.Run, record: Record) -> Lines:
-    own = run.settings
-    best = ", the best epoch on validation" * run.is_of_texts
+    note = ", the best epoch on validation" * run.is_of_texts
     # Other losses have none, whatever the flag.
-    tau = " temperature" * own.traits.has_temperature
+    temperature = " temperature" * run.settings.traits.has_temperature
     lines = {
-        "Stage 1": _listed(vars(own), _RECIPE + tau),
-        "Epochs done": f"{len(run.files.metrics())} of {own.epochs}",
+        "Stage 1": _join(vars(run.settings), _RECIPE + temperature),
+        "Epochs done": f"{len(run.files.metrics())} of {run.settings.epochs}",
     }
-    if found := run.files.finetuning():
+    if tuning := run.files.finetuning():
         lines = {
-            "Network": f"{found['chosen']}, which "
-            f"{found['validation_images']:,} validation images chose among "
-            f"{len(found['candidates'])}",
+            "Network": f"{tuning['chosen']}, which "
+            f"{tuning['validation_images']:,} validation images chose among "
+            f"{len(tuning['candidates'])}",
             "Tuned ones": lines["Stage 1"],
         }
-    lines["Checkpoint"] = record["checkpoints"]["encoder"]["name"] + best
+    lines["Checkpoint"] = record["checkpoints"]["encoder"]["name"] + note
     if record["classifier"] == "linear":
         stage = record["settings"]["classifier"]
-        lines["Linear stage"] = _listed(stage, _RECIPE)
+        lines["Linear stage"] = _join(stage, _RECIPE)
     return lines | {"Commands that repeat it": _commands(run, record, "_again")}
 
 
@@ -143,21 +144,21 @@ def _measures(run: runs.Run, record: Record, results: Record) -> Lines:
     labels = "several" if run.is_multi_label else "one"
     classifier = record["classifier"]
     if run.files.tool == "finetune" and classifier == runs.STAGE_1:
-        classifier, results = "linear", scores.as_linear(results)
+        classifier, results = "linear", scores.linear_results(results)
     count = results["test_examples"]
     lines = {"Test examples": f"{count:,}; in brackets are 95 % intervals"}
-    if seen := results.get("test_duplicates"):
-        lines["Test images seen in training"] = f"{seen:,}, byte for byte"
+    if duplicates := results.get("test_duplicates"):
+        lines["Test images seen in training"] = f"{duplicates:,}, byte for byte"
     if names := results.get("test_classes"):
         labels = "unseen"
         lines["Test classes"] = f"{len(names):,}, which training never saw"
     # A classifier that is not in the export says nothing of it, nor that the
     # class is one of five, if there are no others.
-    absent = {"linear", "pretrained"} - {classifier}
-    absent |= {"corruptions"} if run.is_of_texts else set()
-    absent |= {"top_5"} if len(run.class_names) <= 5 else set()
+    excluded = {"linear", "pretrained"} - {classifier}
+    excluded |= {"corruptions"} if run.is_of_texts else set()
+    excluded |= {"top_5"} if len(run.class_names) <= 5 else set()
     for score in scores.table(labels):
-        if absent.isdisjoint(score.path.split(".")):
+        if excluded.isdisjoint(score.path.split(".")):
             value = scores.value_at(results, score.path)
             lines[score.title] = _value(score, value, count)
     return lines
@@ -175,40 +176,43 @@ def _value(score: scores.Score, value: float | None, count: int) -> str:
 
 
 def _limits(run: runs.Run, record: Record, results: Record) -> Lines:
-    evaluated, kind = run.files.evaluated(run.linear_stage), _kind(run)
+    evaluated, noun = run.files.evaluated(run.linear_stage), _noun(run)
     issues = evaluated.issues_list
     labels = "those of the training data were not checked"
     if issues.exists():
         count = len(issues.read_text().splitlines()) - 1
         labels = f"{issues.name} of the run lists {count:,} doubtful ones"
-    names = f"it knows those above alone, whatever {kind} show"
-    of_test = (
+    scope = f"it knows those above alone, whatever {noun} show"
+    origin = (
         "they, and how far probabilities can be trusted, are of the test split "
         "of the same source"
     )
     return {
-        "Other classes": names if record["classes"] else "it names no classes",
-        "Other data": f"{kind} of another origin were not measured",
-        "Measures": of_test if results else "there are none",
+        "Other classes": scope if record["classes"] else "it names no classes",
+        "Other data": f"{noun} of another origin were not measured",
+        "Measures": origin if results else "there are none",
         "People": "it was not evaluated on groups of people",
         "Labels": labels,
     }
 
 
-def _kind(run: runs.Run) -> str:
+def _noun(run: runs.Run) -> str:
     return "texts" if run.is_of_texts else "images"
 
 
-def _listed(known: Record, names: str) -> str:
-    """Those of the named settings that say something."""
+def _join(fields: Record, names: str) -> str:
+    """Names and values of the settings that are set; `names` has spaces."""
     return "; ".join(
-        f"{name} {settings.to_text(known[name])}"
+        f"{name} {settings.to_text(fields[name])}"
         for name in names.split()
-        if known.get(name) not in (None, "none", ())
+        if fields.get(name) not in (None, "none", ())
     )
 
 
 def _commands(run: runs.Run, record: Record, end: str = "") -> list[str]:
-    """What makes, measures and exports it, in a directory with this end."""
+    """The commands that train, evaluate and export the run again.
+
+    `end` is appended to the name of the run directory.
+    """
     linear = run.linear_stage if record["classifier"] == "linear" else ""
     return run.files.commands(linear, end)

@@ -1,4 +1,4 @@
-"""Requests that lie in an export: those of the warm-up, and one for curl."""
+"""The requests in an export: those of the warm-up, and one for curl."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BATCH_SIZES = (1, 8)
 
 
 def write_requests(
-    directory: epath.PathLike, takes: inputs.Images | inputs.Texts
+    directory: epath.PathLike, content: inputs.Images | inputs.Texts
 ) -> None:
     """Writes assets.extra/tf_serving_warmup_requests and request.json there.
 
@@ -40,18 +40,18 @@ def write_requests(
     signatures = metadata.read_signatures(directory)
     (directory / metadata.EXTRAS).mkdir(parents=True, exist_ok=True)
     try:
-        _write_warm_up(directory / WARM_UP_FILE, signatures, takes)
+        _write_warm_up(directory / WARM_UP_FILE, signatures, content)
     except exceptions.MissingPackage as error:
         console.print_line("warm-up", f"no requests for TF Serving: {error}")
     name = next(n for n in ("serving_default", "represent") if n in signatures)
-    body = {"signature_name": name, "instances": [takes.instance()]}
+    body = {"signature_name": name, "instances": [content.instance()]}
     files.write_atomically(directory / FILE, json.dumps(body) + "\n")
 
 
 def _write_warm_up(
     path: epath.Path,
     signatures: dict[str, object],
-    takes: inputs.Images | inputs.Texts,
+    content: inputs.Images | inputs.Texts,
 ) -> None:
     """Writes the requests that TF Serving runs when it loads the model."""
     (prediction_log_pb2,) = exceptions.import_extra(
@@ -62,8 +62,8 @@ def _write_warm_up(
             ((key, info),) = signature.inputs.items()
             for size in BATCH_SIZES:
                 log = prediction_log_pb2.PredictionLog()
-                sent = log.predict_log.request
-                sent.model_spec.signature_name = name
-                batch = takes.example(tf.as_dtype(info.dtype), size)
-                sent.inputs[key].CopyFrom(batch)
+                request = log.predict_log.request
+                request.model_spec.signature_name = name
+                batch = content.example(tf.as_dtype(info.dtype), size)
+                request.inputs[key].CopyFrom(batch)
                 writer.write(log.SerializeToString(deterministic=True))

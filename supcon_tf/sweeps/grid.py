@@ -8,19 +8,59 @@ import itertools
 import math
 import pathlib
 import re
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from supcon_tf import (
     config,
     exceptions,
+    files,
     removed_flags,
     run_files,
     settings,
     trust,
 )
-from supcon_tf.sweeps import records
 
 _LONGEST = 40  # characters of a value in a name
 _LONGEST_NAME = 200  # file systems take 255
+# Functions of users that a cell does not have.
+_UNNAMED = {"architecture": None, "dataset": None}
+
+
+class Tool(NamedTuple):
+    """A command that cells run."""
+
+    name: str
+    key: str  # of its settings in sweep.json
+    title: str  # in logs, in sweep.json and in the table
+
+
+STAGE_1 = "pretraining"  # the title of a part that cells may share
+TOOLS = {
+    config.PretrainSettings: Tool("pretrain", "pretrain", STAGE_1),
+    config.FinetuneTextSettings: Tool(
+        "finetune_text", "finetune_text", "fine-tuning"
+    ),
+    config.LinearSettings: Tool("train_linear", "linear", "linear stage"),
+    config.EvaluateSettings: Tool("evaluate", "evaluate", "evaluation"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """How far a cell is.
+
+    Attributes:
+      status: pending, running, finished or failed.
+      seconds: in processes of this cell, all attempts together.
+      part: of a failed cell, the title of the command that failed.
+      error: of a failed cell, the last line of its log, or a signal.
+    """
+
+    status: str = "pending"
+    seconds: float = 0.0
+    part: str | None = None
+    error: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +69,8 @@ class Cell:
 
     Attributes:
       name: "name=value,name=value", unique, fit for a file system.
-      directory: cells/NAME of the sweep.
+      directory: logs/NAME of the sweep: log, state, and the settings that its
+        trainings were asked for with.
       values: labels of the combination in the table, by the name of the axis.
       training: settings of stage 1, or of the fine-tuning on texts; cells that
         differ in stage 2 alone share its run_dir.
@@ -42,11 +83,11 @@ class Cell:
       >>> sweep = config.SweepSettings("runs/grid", sweep=(grid,))
       >>> cell = sweeps.list_cells(sweep)[0]
       >>> cell.name, cell.run_dir, cell.training.temperature
-      ('temperature=0.1', 'runs/grid/runs/temperature=0.1', 0.1)
+      ('temperature=0.1', 'runs/grid/cells/temperature=0.1', 0.1)
     """
 
     name: str
-    directory: records.CellDirectory
+    directory: pathlib.Path
     values: dict[str, object]
     training: config.PretrainSettings | config.FinetuneTextSettings
     linear: config.LinearSettings | None
@@ -58,9 +99,59 @@ class Cell:
         return self.training.run_dir
 
     @property
+    def linear_stage(self) -> str:
+        """The name of stage 2; "" on texts."""
+        return self.linear.name if self.linear else ""
+
+    @property
+    def log(self) -> pathlib.Path:
+        """What the commands print, one after another."""
+        return self.directory / "log.txt"
+
+    @property
     def trainings(self) -> tuple[settings.Settings, ...]:
         """The settings of the trainings: stage 1, and stage 2 on images."""
         return (self.training, self.linear)[: 1 + bool(self.linear)]
+
+    def state(self) -> State:
+        """How far the cell is; one that has results is finished."""
+        path = self.directory / "state.json"
+        with files.readable(path):
+            state = State(**files.read_json(path, {}))
+        if self.results():
+            return State("finished", state.seconds)
+        if state.status == "finished":  # to be evaluated again
+            return State("pending", state.seconds)
+        return state
+
+    def write_state(self, state: State) -> None:
+        """Writes how far the cell is."""
+        values = dataclasses.asdict(state)
+        files.write_json(self.directory / "state.json", values)
+
+    def check_same(self) -> None:
+        """Raises ValueError where the cell was begun with other settings."""
+        for part in self.trainings:
+            path = self._flagfile(part)
+            before = part
+            if path.exists():
+                before = settings.from_flagfile(type(part), path, recorded=True)
+            if changes := settings.changes(before, part):
+                raise exceptions.InvalidValue(
+                    f"--run_dir must hold cells of the same settings, got "
+                    f"{', '.join(changes)} for {self.name}; choose another "
+                    "directory, or replace all with --overwrite"
+                )
+
+    def record(self) -> None:
+        """Writes which trainings are asked for."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for part in self.trainings:
+            text = settings.to_flagfile(part)
+            files.write_atomically(self._flagfile(part), text)
+
+    def _flagfile(self, part: settings.Settings) -> pathlib.Path:
+        return self.directory / f"{TOOLS[type(part)].key}.flags"
 
     def results(self) -> dict[str, object]:
         """The evaluation of the cell, which lies in its run.
@@ -69,18 +160,8 @@ class Cell:
         """
         run = run_files.RunDirectory(self.run_dir)
         results = run.evaluation_owner(self.linear_stage).evaluation()
-        recorded = removed_flags.without(results.get("settings", {}))
-        is_current = recorded == settings.to_texts(self.evaluation)
-        return results if is_current else {}
-
-    def state(self) -> records.State:
-        """How far the cell is; one that has results is finished."""
-        state = self.directory.state()
-        if self.results():
-            return records.State("finished", state.seconds)
-        if state.status == "finished":  # to be evaluated again
-            return records.State("pending", state.seconds)
-        return state
+        made_by = removed_flags.without(results.get("settings", {}))
+        return results if made_by == settings.to_texts(self.evaluation) else {}
 
     def metrics(self) -> dict[str, float]:
         """The finite numbers of the results, by their path; none before them.
@@ -96,11 +177,6 @@ class Cell:
             for path, number in numbers.items()
             if path.startswith(prefix)
         }
-
-    @property
-    def linear_stage(self) -> str:
-        """The name of stage 2; "" on texts."""
-        return self.linear.name if self.linear else ""
 
 
 def list_cells(sweep: config.GridSettings) -> list[Cell]:
@@ -124,18 +200,17 @@ def list_cells(sweep: config.GridSettings) -> list[Cell]:
         raise exceptions.InvalidValue(
             "--sweep must be given, NAME=VALUE,VALUE,..."
         )
-    linear = _stage_2(sweep)
-    evaluation = config.EvaluateSettings(
-        sweep.run_dir, sample_images=0, plotted_images=0
-    )
-    if sweep.evaluate_flagfile is not None:
-        evaluation = settings.from_flagfile(
-            config.EvaluateSettings,
-            sweep.evaluate_flagfile,
-            f"--run_dir={sweep.run_dir}",
+    linear = None
+    if isinstance(sweep, config.SweepSettings):
+        # Without random views stage 2 takes seconds.
+        plain = {"crop_area": (), "horizontal_flip": False}
+        linear = _from_flagfile(
+            sweep, "linear_flagfile", config.LinearSettings, plain
         )
-    _check_data("linear_flagfile", linear)
-    _check_data("evaluate_flagfile", evaluation)
+    plain = {"sample_images": 0, "plotted_images": 0}
+    evaluation = _from_flagfile(
+        sweep, "evaluate_flagfile", config.EvaluateSettings, plain
+    )
     cells, names = [], {}  # names by what a cell writes
     for rows in itertools.product(*(axis.rows for axis in axes)):
         values, labels = {}, {}
@@ -159,31 +234,35 @@ def list_cells(sweep: config.GridSettings) -> list[Cell]:
     return cells
 
 
-def _check_data(flag: str, tool_settings: settings.Settings | None) -> None:
-    """Raises ValueError for a flagfile that says where data have moved."""
+def _from_flagfile(
+    sweep: config.GridSettings,
+    flag: str,
+    settings_class: type[settings.SettingsType],
+    plain: Mapping[str, object],
+) -> settings.SettingsType:
+    """The settings of a later part that do not vary.
+
+    Args:
+      sweep: the settings of the sweep.
+      flag: of the sweep, that names their flagfile.
+      settings_class: of the part.
+      plain: what differs from the defaults where there is no flagfile.
+
+    Raises:
+      ValueError: the flagfile says where data have moved, or it names code and
+        lies in a run.
+    """
+    path, run_dir = getattr(sweep, flag), f"--run_dir={sweep.run_dir}"
+    if path is None:
+        return settings_class(sweep.run_dir, **plain)
+    later = settings.from_flagfile(settings_class, path, run_dir)
+    named = vars(later) | _UNNAMED  # which the sweep names
+    trust.check_command(named, [f"--flagfile={path}"])
     for name in ("data_dir", "train_file", "test_file"):
-        path = getattr(tool_settings, name, None)
-        exceptions.require(
-            path is None,
-            f"--{flag} must be without --{name}, which is that of the sweep",
-            path,
-        )
-
-
-def _stage_2(sweep: config.GridSettings) -> config.LinearSettings | None:
-    """The settings of stage 2 that do not vary; None on texts."""
-    if isinstance(sweep, config.SweepTextSettings):
-        return None
-    if sweep.linear_flagfile is not None:
-        return settings.from_flagfile(
-            config.LinearSettings,
-            sweep.linear_flagfile,
-            f"--run_dir={sweep.run_dir}",
-        )
-    # Without random views stage 2 takes seconds.
-    return config.LinearSettings(
-        sweep.run_dir, crop_area=(), horizontal_flip=False
-    )
+        value = getattr(later, name, None)
+        rule = f"--{flag} must be without --{name}, which is that of the sweep"
+        exceptions.require(value is None, rule, value)
+    return later
 
 
 def describe(
@@ -198,10 +277,6 @@ def describe(
       `error`, `metrics` by path, the paths `log`, `run_dir` and
       `linear_stage`, and `settings` of the tools. Lists that vary are texts.
     """
-
-    def json_value(value: object) -> object:
-        return config.axis_text(value) if isinstance(value, tuple) else value
-
     return {
         "metric": sweep.metric,
         "boxes": sweep.boxes,
@@ -209,7 +284,7 @@ def describe(
         "axes": [
             {
                 "name": axis.name,
-                "values": [json_value(axis.label(row)) for row in axis.rows],
+                "values": [axis.label(row) for row in axis.rows],
                 "is_repetition": axis.is_repetition,
             }
             for axis in sweep.axes
@@ -217,14 +292,14 @@ def describe(
         "cells": [
             {
                 "name": cell.name,
-                "values": {n: json_value(v) for n, v in cell.values.items()},
+                "values": cell.values,
                 **dataclasses.asdict(cell.state()),
                 "metrics": cell.metrics(),
-                "log": str(cell.directory.log),
+                "log": str(cell.log),
                 "run_dir": cell.run_dir,
                 "linear_stage": cell.linear_stage,
                 "settings": {
-                    records.tool(part): dataclasses.asdict(part)
+                    TOOLS[type(part)].key: dataclasses.asdict(part)
                     for part in (*cell.trainings, cell.evaluation)
                 },
             }
@@ -259,60 +334,45 @@ def _cell(
         else:
             stage_1_values[setting] = value
     name, root = _file_name(values), pathlib.Path(sweep.run_dir)
-    run_dir = str(root / "runs" / (_file_name(stage_1_values) or "base"))
+    run_dir = str(root / "cells" / (_file_name(stage_1_values) or "base"))
     settings_class = sweep.SWEPT[""]
-    base = {
-        field.name: getattr(sweep, field.name)
-        for field in dataclasses.fields(settings_class)
-    }
+    base = settings.shared_fields(sweep, settings_class)
     base |= {"run_dir": run_dir, "overwrite": False, "resume": True}
     training = settings_class(**base | stage_1_values)
-    # The sweep names the module of its runs, for all that its cells do.
-    architecture = getattr(training, "architecture", "")
-    module = architecture if trust.names_module(architecture) else None
-    evaluation = dataclasses.replace(evaluation, architecture=module)
+    # The sweep names the modules of its runs, for all that its cells do.
+    there = {"run_dir": run_dir} | _UNNAMED | trust.repeated(vars(training))
     if linear is not None:
         # The name of a stage has fewer characters to choose from.
-        parts = [linear.name]
+        parts, allowed = [linear.name], "A-Za-z0-9_-"
         for setting, value in stage_2_values.items():
             text = config.axis_text(value).replace(".", "_")
-            parts.append(f"{setting}-{_plain_text(text, 'A-Za-z0-9_-')}")
-        stage_name = _short_name("-".join(parts))
-        changes = {"name": stage_name, "resume": True, **stage_2_values}
-        changes |= {"run_dir": run_dir, "architecture": module}
-        linear = dataclasses.replace(linear, **changes)
+            parts.append(f"{setting}-{_plain_text(text, allowed)}")
+        stage_name = _plain_text("-".join(parts), allowed, _LONGEST_NAME)
+        changes = {"name": stage_name, "resume": True}
+        linear = dataclasses.replace(linear, **stage_2_values | changes | there)
         evaluation = dataclasses.replace(evaluation, linear_stage=linear.name)
     return Cell(
         name=name,
-        directory=records.CellDirectory(root / "cells" / name),
+        directory=root / "logs" / name,
         values=labels,
         training=training,
         linear=linear,
-        evaluation=dataclasses.replace(evaluation, run_dir=run_dir),
+        evaluation=dataclasses.replace(evaluation, **there),
     )
 
 
 def _file_name(values: dict[str, object]) -> str:
     """Settings and values as the name of a directory."""
+    allowed = "A-Za-z0-9._+-"
     parts = (
-        f"{name}={_plain_text(config.axis_text(value), 'A-Za-z0-9._+-')}"
+        f"{name}={_plain_text(config.axis_text(value), allowed)}"
         for name, value in values.items()
     )
-    return _short_name(",".join(parts))
+    return _plain_text(",".join(parts), f"=,{allowed}", _LONGEST_NAME)
 
 
-def _plain_text(text: str, allowed: str) -> str:
-    """A text as part of a file name; a digest tells odd ones apart."""
-    plain = re.sub(f"[^{allowed}]", "-", text)[:_LONGEST]
-    return plain if plain == text else f"{plain}-{_digest(text)}"
-
-
-def _short_name(name: str) -> str:
-    """A name that file systems take."""
-    if len(name) <= _LONGEST_NAME:
-        return name
-    return f"{name[: _LONGEST_NAME - 9]}-{_digest(name)}"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+def _plain_text(text: str, allowed: str, longest: int = _LONGEST) -> str:
+    """A text for the name of a file; a digest tells odd ones apart."""
+    plain = re.sub(f"[^{allowed}]", "-", text)[:longest]
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return plain if plain == text else f"{plain}-{digest}"

@@ -1,7 +1,8 @@
-"""Starts, watches and ends the processes of cells."""
+"""The processes of cells: commands of `supcon`, one after another."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -11,74 +12,110 @@ import time
 
 import tensorflow as tf
 
-from supcon_tf.sweeps import grid, records
+from supcon_tf import exceptions, locks, settings
+from supcon_tf.sweeps import grid
+from supcon_tf.training import preemption
 
 _PACKAGE_PARENT = pathlib.Path(__file__).parent.parent.parent
-_PROGRAM = f"{__package__}.cell"  # not imported: the process is its main
+_PROGRAM = "supcon_tf.attached"  # not imported: the process is its main
+_SECONDS_PER_LOOK = 0.1
 
 
-class CellProcess(subprocess.Popen):
-    """A process that runs a cell, its output appended to the cell's log.
+def run_cell(
+    cell: grid.Cell,
+    notice: preemption.Notice,
+    has_company: bool = False,
+    cores: set[int] | None = None,
+) -> grid.State:
+    """Runs the commands of a cell, their output appended to its log.
 
-    SIGTERM asks it to save and to end.
+    A process that works on its run by now, as one of a sweep that was killed
+    until it is saved, is waited for.
 
     Args:
-      cell: the cell to run, whose settings are on disk.
+      cell: the cell to run, whose directory is there.
+      notice: once it has come, the command that runs is to save and to end.
       has_company: whether other cells run at the same time.
       cores: numbers of the cores that it may use; None for all.
+
+    Returns:
+      How far the cell is by then.
     """
+    seconds, began = cell.state().seconds, time.monotonic()
+    cell.write_state(grid.State("running", seconds))
+    wait_for_others(cell, notice)
+    for part in (*cell.trainings, cell.evaluation):
+        with start(cell, part, has_company, cores) as process:
+            while process.poll() is None:
+                time.sleep(_SECONDS_PER_LOOK)
+                if notice.came:
+                    print(f"stopping     {cell.name} is saved", flush=True)
+                    process.terminate()
+                    process.wait()
+        if process.returncode or notice.came:
+            break
+    seconds += time.monotonic() - began
+    if cell.results():
+        return grid.State("finished", seconds)
+    if notice.came:
+        return grid.State("pending", seconds)
+    error = _error(cell, process.returncode)
+    return grid.State("failed", seconds, grid.TOOLS[type(part)].title, error)
 
-    def __init__(
-        self,
-        cell: grid.Cell,
-        has_company: bool = False,
-        cores: set[int] | None = None,
-    ):
-        self.cell, self.cores = cell, cores
-        self._earlier_seconds = cell.directory.state().seconds
-        self._start_time = time.monotonic()
-        cell.directory.write_state(
-            records.State("running", self._earlier_seconds)
+
+def wait_for_others(cell: grid.Cell, notice: preemption.Notice) -> None:
+    """Waits until no process works on the run, or the notice has come."""
+    while not notice.came:
+        with contextlib.suppress(exceptions.InvalidValue):
+            for path in (cell.run_dir, f"{cell.run_dir}/{cell.linear_stage}"):
+                locks.check_all(path)
+            break
+        time.sleep(_SECONDS_PER_LOOK)
+
+
+def start(
+    cell: grid.Cell,
+    part: settings.Settings,
+    has_company: bool,
+    cores: set[int] | None,
+) -> subprocess.Popen:
+    """Starts a command of a cell."""
+    tool = grid.TOOLS[type(part)]
+    # TensorFlow would take all memory of a GPU at once.
+    growth = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"} if has_company else {}
+    folders = [str(_PACKAGE_PARENT), os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(folders).rstrip(os.pathsep)
+    with cell.log.open("a") as log:
+        print(f"=== {tool.title}", file=log, flush=True)
+        process = subprocess.Popen(
+            [  # unbuffered: the log of a killed process is whole
+                *(sys.executable, "-u", "-m", _PROGRAM, tool.name),
+                *settings.to_flags(part),
+                *["--resume"] * (part in cell.trainings),
+            ],
+            stdin=subprocess.PIPE,  # closed when we end: then it ends too
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**growth, **os.environ, "PYTHONPATH": path},
+            # Ctrl-C is for the sweep, which then asks the command to save.
+            start_new_session=True,
         )
-        with cell.directory.log.open("ab") as log:
-            self._log_start = log.tell()
-            super().__init__(
-                [sys.executable, "-m", _PROGRAM, str(cell.directory.path)],
-                stdin=subprocess.PIPE,  # closed when we end: the cell ends too
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=_environment(has_company),
-                # Ctrl-C is for the sweep, which then asks the cell to save.
-                start_new_session=True,
-            )
-        if cores is not None:  # before it has a second thread
-            os.sched_setaffinity(self.pid, cores)
+    if cores is not None:  # before it has a second thread
+        os.sched_setaffinity(process.pid, cores)
+    # Where memory runs out, the system ends this process before any other.
+    with contextlib.suppress(OSError):
+        pathlib.Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000")
+    return process
 
-    def end_state(self, interrupted: bool) -> records.State:
-        """The state of the cell after its process ended, asked to or not."""
-        self.stdin.close()
-        seconds = self._earlier_seconds + time.monotonic() - self._start_time
-        if self.cell.results():
-            return records.State("finished", seconds)
-        if interrupted:
-            return records.State("pending", seconds)
-        return self._failed(seconds)
 
-    def _failed(self, seconds: float) -> records.State:
-        """What the log and the exit status tell of a failure."""
-        with self.cell.directory.log.open("rb") as log:
-            log.seek(self._log_start)
-            text = log.read().decode(errors="replace")
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        headings = [line for line in lines if line.startswith(records.HEADING)]
-        part = headings[-1].removeprefix(records.HEADING) if headings else None
-        if self.returncode < 0:
-            name = signal.Signals(-self.returncode).name
-            hint = ", as when memory runs out" if name == "SIGKILL" else ""
-            error = f"ended by {name}{hint}"
-        else:
-            error = lines[-1].removeprefix(records.ERROR) if lines else ""
-        return records.State("failed", seconds, part, error)
+def _error(cell: grid.Cell, status: int) -> str:
+    """What log and exit status tell of a failure."""
+    if status < 0:
+        name = signal.Signals(-status).name
+        hint = ", as when memory runs out" if name == "SIGKILL" else ""
+        return f"ended by {name}{hint}"
+    log = cell.log.read_bytes().decode(errors="replace")
+    return log.strip().splitlines()[-1].strip().removeprefix("error: ")
 
 
 def shares(count: int) -> list[set[int] | None]:
@@ -87,23 +124,9 @@ def shares(count: int) -> list[set[int] | None]:
     Each has cores of its own where there are enough and no GPU: several
     TensorFlows with a thread per core wait for one another.
     """
-    usable = []
-    if hasattr(os, "sched_getaffinity"):  # Linux
-        usable = sorted(os.sched_getaffinity(0))
+    is_linux = hasattr(os, "sched_getaffinity")
+    usable = sorted(os.sched_getaffinity(0)) if is_linux else []
     size = len(usable) // max(count, 1)
     if count < 2 or not size or tf.config.list_physical_devices("GPU"):
         return [None] * count
     return [set(usable[i * size : (i + 1) * size]) for i in range(count)]
-
-
-def _environment(has_company: bool) -> dict[str, str]:
-    """This process's environment, and what the cell's process needs."""
-    folders = [str(_PACKAGE_PARENT), os.environ.get("PYTHONPATH", "")]
-    overrides = {
-        "PYTHONPATH": os.pathsep.join(folders).rstrip(os.pathsep),
-        "PYTHONUNBUFFERED": "1",  # the log of a killed process is whole
-    }
-    defaults = {"TF_CPP_MIN_LOG_LEVEL": "3"}
-    if has_company:  # TensorFlow would take all memory of a GPU at once
-        defaults["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
-    return defaults | dict(os.environ) | overrides

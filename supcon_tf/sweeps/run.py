@@ -1,29 +1,28 @@
-"""The whole sweep: every cell in a process of its own, resumed and recorded."""
+"""The whole sweep: its cells are run, recorded and shown."""
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import shutil
-import time
-from collections.abc import Callable
+import threading
+from concurrent import futures
 
-from supcon_tf import config, exceptions, files, run_files
+from supcon_tf import config, exceptions, files, locks, outputs, run_files
 from supcon_tf.evaluation import corruptions
-from supcon_tf.sweeps import figure, grid, processes, records, table
+from supcon_tf.sweeps import figure, grid, processes, table
 from supcon_tf.training import preemption
-
-_SECONDS_PER_LOOK = 0.1
-_Note = Callable[[grid.Cell, records.State], None]  # of a cell that has ended
 
 
 def run_sweep(sweep: config.GridSettings) -> dict[str, object]:
     """Runs the cells of a grid that are not finished, and shows all of them.
 
-    A cell is stage 1, stage 2 and the evaluation, or on texts a fine-tuning and
-    the evaluation, in a process of its own: a failure is recorded, and the
-    other cells are run. The same call again skips finished cells, goes on with
-    interrupted ones, and tries failed ones again. Cells that differ in stage 2
-    alone share stage 1; if stage 1 failed, the others are not tried.
+    A cell is a run: stage 1, stage 2 and the evaluation, or on texts a
+    fine-tuning and the evaluation, by the commands of the package, each in a
+    process of its own. A failure is recorded, and the other cells are run. The
+    same call again skips finished cells, goes on with interrupted ones, and
+    tries failed ones again. Cells that differ in stage 2 alone share stage 1;
+    if stage 1 failed, the others are not tried.
 
     Args:
       sweep: the settings; cells may be added to those of an earlier call,
@@ -38,7 +37,7 @@ def run_sweep(sweep: config.GridSettings) -> dict[str, object]:
       ... )
       >>> (cell,) = sweeps.run_sweep(sweep)["cells"]
       >>> print(f"{cell['name']} {cell['status']}: {cell['error']}")
-      seed=0 failed: InvalidValue: `data_dir` must be a folder, got not_there
+      seed=0 failed: --data_dir must be a folder, got not_there
 
     Returns:
       What sweep.json holds, see `grid.describe`. It is written into
@@ -47,7 +46,8 @@ def run_sweep(sweep: config.GridSettings) -> dict[str, object]:
 
     Raises:
       ValueError: a setting of a cell breaks a rule; run_dir holds something
-        else, or cells of other settings; or no result has `metric`.
+        else, cells of other settings, or a sweep that runs; or no result has
+        `metric`.
       ImportError: the evaluation needs an extra that is not installed.
       Preempted: SIGTERM, Ctrl-C or another signal of `preemption.Notice`
         came, and the cells that were running are saved.
@@ -55,143 +55,127 @@ def run_sweep(sweep: config.GridSettings) -> dict[str, object]:
     cells = grid.list_cells(sweep)
     if cells[0].evaluation.corruptions == "generated":
         corruptions.check_library()  # hours before it is needed
-    _open(sweep, cells)
-    unfinished = [cell for cell in cells if cell.state().status != "finished"]
-    finished = len(cells) - len(unfinished)
-    print(f"sweep        {len(cells)} cells, {finished} finished", flush=True)
-    _write(sweep, cells)
-
-    def note(cell: grid.Cell, state: records.State) -> None:
-        cell.directory.write_state(state)
-        outcome = state.error or "not finished"
-        if state.status == "finished":
-            number = cell.metrics().get(sweep.metric)
-            outcome = (
-                f"{sweep.metric} {table.number_text(number)}, "
-                f"{table.duration(state.seconds)}"
-            )
-        print(f"{state.status:<13}{cell.name}: {outcome}", flush=True)
-        _write(sweep, cells)
-
-    _run(sweep, unfinished, note)
+    with locks.held(sweep.run_dir, "sweep"):
+        _open(sweep, cells)
+        _Sweep(sweep, cells).run()
     results = grid.describe(sweep, cells)
     names = dict.fromkeys(
         name for cell in results["cells"] for name in cell["metrics"]
     )
-    if names and sweep.metric not in names:
-        raise exceptions.InvalidValue(
-            f"--metric must be one of {', '.join(names)}, got {sweep.metric}; "
-            "the same command with another one shows it"
-        )
+    exceptions.require(
+        not names or sweep.metric in names,
+        f"--metric must be one of {', '.join(names)}",
+        f"{sweep.metric}; the same command with another one shows it",
+    )
     return results
 
 
 def _open(sweep: config.GridSettings, cells: list[grid.Cell]) -> None:
     """Makes run_dir ready, checked before anything is written."""
     root = pathlib.Path(sweep.run_dir)
-    is_sweep = (root / "sweep.json").exists()
-    if root.exists() and any(root.iterdir()) and not is_sweep:
-        raise exceptions.InvalidValue(
-            f"--run_dir must be empty or hold a sweep, but {root} holds other "
-            "files"
-        )
-    if is_sweep and sweep.overwrite:
+    names = {x.name for x in root.iterdir() if not locks.is_lock(x.name)}
+    exceptions.require(
+        not names or "sweep.json" in names,
+        "--run_dir must be empty or hold a sweep",
+        f"{root}, which holds other files",
+    )
+    exceptions.require(
+        "runs" not in names,
+        "--run_dir must hold a sweep of this version",
+        f"{root} of an earlier one; choose another directory, or run "
+        "`mv cells logs && mv runs cells` there, and go on",
+    )
+    if sweep.overwrite:
+        for path in files.children(root / "cells"):
+            outputs.check(run_files.RunDirectory(path))
         for name in run_files.SWEEP_FOLDERS:
             shutil.rmtree(root / name, ignore_errors=True)
     for cell in cells:
-        cell.directory.check_same(*cell.trainings)
-    files.check_writable("run_dir", root)
-    root.mkdir(parents=True, exist_ok=True)
-    _write_record(sweep, cells)  # which marks the directory of a sweep
+        cell.check_same()
+    files.write_json(root / "sweep.json", grid.describe(sweep, cells))
     for cell in cells:
-        cell.directory.write_settings(*cell.trainings, cell.evaluation)
+        cell.record()
 
 
-def _run(
-    sweep: config.GridSettings, cells: list[grid.Cell], note: _Note
-) -> None:
-    """Runs cells, --parallel at a time, and notes each when it has ended.
+@dataclasses.dataclass(frozen=True)
+class _Sweep:
+    """A sweep whose directory is open, and its cells."""
 
-    Of the cells that share a run directory one runs at a time.
-    """
-    waiting, running = list(cells), []
-    run_dirs = {cell.run_dir for cell in cells}
-    free_cores = processes.shares(min(sweep.parallel, len(run_dirs)))
-    with preemption.Notice() as notice:
-        try:
-            while waiting or running:
-                for cell in list(waiting):
-                    busy_dirs = {process.cell.run_dir for process in running}
-                    if free_cores and cell.run_dir not in busy_dirs:
-                        waiting.remove(cell)
-                        cores = free_cores.pop(0)
-                        running.append(_start(cell, sweep, cores))
-                ended = [
-                    process for process in running if process.poll() is not None
-                ]
-                for process in ended:
-                    running.remove(process)
-                    free_cores.append(process.cores)
-                    state = process.end_state(interrupted=notice.came)
-                    note(process.cell, state)
-                    failed = state.status == "failed"
-                    if failed and state.part == records.STAGE_1:
-                        _give_up(process.cell, waiting, note)
-                if notice.came:
-                    raise preemption.Preempted
-                time.sleep(_SECONDS_PER_LOOK)
-        finally:
-            _end(running, note)
+    settings: config.GridSettings
+    cells: list[grid.Cell]
+    writing: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
+    def run(self) -> None:
+        """Runs the cells that are not finished; raises Preempted."""
+        runs = {}
+        for cell in self.cells:
+            if cell.state().status != "finished":
+                runs.setdefault(cell.run_dir, []).append(cell)
+        count = len(self.cells)
+        finished = count - sum(map(len, runs.values()))
+        print(f"sweep        {count} cells, {finished} finished", flush=True)
+        self._write()
+        shares = processes.shares(min(self.settings.parallel, len(runs)))
 
-def _start(
-    cell: grid.Cell, sweep: config.GridSettings, cores: set[int] | None
-) -> processes.CellProcess:
-    print(f"cell         {cell.name}, log {cell.directory.log}", flush=True)
-    return processes.CellProcess(cell, sweep.parallel > 1, cores)
+        def run_on_a_share(cells: list[grid.Cell]) -> None:
+            cores = shares.pop()
+            try:
+                self._run_cells(cells, notice, cores)
+            except Exception:
+                notice.came = True  # the other cells are saved
+                raise
+            finally:
+                shares.append(cores)
 
+        with (
+            preemption.Notice() as notice,
+            futures.ThreadPoolExecutor(max(len(shares), 1)) as pool,
+        ):
+            # Raises what one of them has raised.
+            list(pool.map(run_on_a_share, runs.values()))
+        if notice.came:
+            print("stopped      the same command, without --overwrite, goes on")
+            raise preemption.Preempted
 
-def _give_up(failed: grid.Cell, waiting: list[grid.Cell], note: _Note) -> None:
-    """Fails the cells that wait for a stage 1 that has just failed."""
-    for cell in [cell for cell in waiting if cell.run_dir == failed.run_dir]:
-        waiting.remove(cell)
-        seconds = cell.directory.state().seconds
-        error = f"stage 1 is that of {failed.name}, which failed"
-        note(cell, records.State("failed", seconds, records.STAGE_1, error))
+    def _run_cells(
+        self,
+        cells: list[grid.Cell],
+        notice: preemption.Notice,
+        cores: set[int] | None,
+    ) -> None:
+        """Runs the cells of one run, one after another."""
+        failed, has_company = None, self.settings.parallel > 1
+        for cell in cells:
+            if notice.came:
+                break
+            if failed:
+                error = f"stage 1 is that of {failed.name}, which failed"
+                seconds = cell.state().seconds
+                state = grid.State("failed", seconds, grid.STAGE_1, error)
+            else:
+                print(f"cell         {cell.name}, log {cell.log}", flush=True)
+                state = processes.run_cell(cell, notice, has_company, cores)
+                failed = cell if state.part == grid.STAGE_1 else None
+            cell.write_state(state)
+            self._tell(cell, state)
+            self._write()
 
+    def _tell(self, cell: grid.Cell, state: grid.State) -> None:
+        """Prints how a cell has ended."""
+        metric, outcome = self.settings.metric, state.error or "not finished"
+        if state.status == "finished":
+            number = table.number_text(cell.metrics().get(metric))
+            outcome = f"{metric} {number}, {table.duration(state.seconds)}"
+        print(f"{state.status:<13}{cell.name}: {outcome}", flush=True)
 
-def _end(running: list[processes.CellProcess], note: _Note) -> None:
-    """Ends running processes, saved; a second Ctrl-C does not wait."""
-    if not running:
-        return
-    print("stopping     running cells are saved", flush=True)
-    try:
-        for process in running:
-            process.terminate()
-        for process in running:
-            process.wait()
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
-    for process in running:
-        note(process.cell, process.end_state(interrupted=True))
-    print("stopped      the same command, without --overwrite, goes on")
-
-
-def _write(sweep: config.GridSettings, cells: list[grid.Cell]) -> None:
-    """Writes sweep.json, and its table and figure."""
-    root, results = pathlib.Path(sweep.run_dir), _write_record(sweep, cells)
-    files.write_atomically(root / "sweep.md", table.sweep_table(results) + "\n")
-    fig = figure.plot_sweep(results)
-    for kind in ("png", "svg"):
-        files.write_figure(root / f"sweep.{kind}", fig, dpi=120)
-
-
-def _write_record(
-    sweep: config.GridSettings, cells: list[grid.Cell]
-) -> dict[str, object]:
-    """Writes sweep.json, and returns what it holds."""
-    results = grid.describe(sweep, cells)
-    files.write_json(pathlib.Path(sweep.run_dir) / "sweep.json", results)
-    return results
+    def _write(self) -> None:
+        """Writes sweep.json, its table and its figure."""
+        root = pathlib.Path(self.settings.run_dir)
+        with self.writing:
+            results = grid.describe(self.settings, self.cells)
+            files.write_json(root / "sweep.json", results)
+            text = table.sweep_table(results) + "\n"
+            files.write_atomically(root / "sweep.md", text)
+            fig = figure.plot_sweep(results)
+            for kind in ("png", "svg"):
+                files.write_figure(root / f"sweep.{kind}", fig, dpi=120)

@@ -1,4 +1,4 @@
-"""Training: the stages, and what they are made of."""
+"""Training: the stages, their optimizers and schedules, and trained runs."""
 
 from supcon_tf.run_files import RunDirectory
 from supcon_tf.training.optimizers import LARS, SGD, Adam, AdamW, RMSProp

@@ -1,4 +1,4 @@
-"""The epoch of a training that is best on examples apart."""
+"""The epoch of a training that is best on validation examples."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class BestEpoch(keras.callbacks.Callback):
     """Measures every epoch on validation examples, and keeps the best weights.
 
     Adds `validation_accuracy` and `validation_loss` to the figures. The best
-    epoch has the highest accuracy, of equal ones the lowest loss.
+    epoch has the highest accuracy, among equal accuracies the lowest loss.
 
     Args:
-      run: whose files these are.
+      run: the directory of the weights.
       validation: the examples.
-      predict: of the model that trains, at the moment.
-      checkpoint_every: epochs that a run which goes on may have to go back: so
-        many of the epochs that were the best before stay too.
+      predict: of the present weights of the model.
+      checkpoint_every: epochs between checkpoints. A resumed run may lose so
+        many epochs, so as many of the earlier best epochs are kept too.
     """
 
     def __init__(
@@ -44,17 +44,19 @@ class BestEpoch(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Forgets epochs beyond the checkpoint that the run goes on from."""
         if self._is_chief():
-            for done in run_files.steps_in(self.run.best):
-                if done > epoch:
-                    run_files.path_of(self.run.best, done).rmtree()
+            for best in run_files.steps_in(self.run.best):
+                if best > epoch:
+                    run_files.path_of(self.run.best, best).rmtree()
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         probabilities, labels = self.predict(self.validation)
         figures = measures.classification_summary(probabilities, labels)
         logs["validation_accuracy"] = figures["top_1"]
         logs["validation_loss"] = figures["nll"]
-        before = [x for x in self.run.metrics() if x["epoch"] <= epoch]
-        if all(_rank(x) < _rank(logs) for x in before):
+        earlier = [
+            record for record in self.run.metrics() if record["epoch"] <= epoch
+        ]
+        if all(_rank(record) < _rank(logs) for record in earlier):
             checkpoints.save(
                 self.run.best,
                 builders.checkpointed(self.model),

@@ -9,7 +9,17 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import config, data, exceptions, files, losses, models, text
+from supcon_tf import (
+    config,
+    data,
+    exceptions,
+    files,
+    keras_2,
+    losses,
+    models,
+    text,
+    trust,
+)
 from supcon_tf.data import hierarchy, subsets
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import optimizers, schedules
@@ -23,7 +33,7 @@ def encoder(settings: config.PretrainSettings) -> keras.Model:
         "synchronized_bn": _synchronizes(settings),
     }
     if ":" in settings.architecture:
-        made = models.named_encoder(
+        network = models.named_encoder(
             settings.architecture,
             side,
             settings.channels,
@@ -32,7 +42,7 @@ def encoder(settings: config.PretrainSettings) -> keras.Model:
             **options,
         )
     else:
-        made = models.Encoder(
+        network = models.Encoder(
             settings.architecture,
             settings.stem,
             settings.width,
@@ -42,8 +52,8 @@ def encoder(settings: config.PretrainSettings) -> keras.Model:
             stem_padding=settings.stem_padding,
             **options,
         )
-    made.build((None, side, side, settings.channels))
-    return made
+    network.build((None, side, side, settings.channels))
+    return network
 
 
 def text_encoder(
@@ -54,7 +64,7 @@ def text_encoder(
 ) -> text.TextEncoder:
     """A built language model, with the weights of `model` or with random ones.
 
-    Those of a run on texts are of no unit length, for its classifier.
+    Its representations are not normalised, for the classifier.
 
     Raises:
       ValueError: `model` is no directory or name of a model.
@@ -68,14 +78,14 @@ def text_encoder(
         return text.TextEncoder.from_pretrained(model, **options)
     file = epath.Path(model) / "config.json"
     with files.readable(file):
-        known = json.loads(file.read_text())
-    made = text.TextEncoder(known, **options)
-    made.build((None, None, 2))
-    return made
+        network_config = json.loads(file.read_text())
+    network = text.TextEncoder(network_config, **options)
+    network.build((None, None, 2))
+    return network
 
 
 def _synchronizes(settings: config.ObjectiveSettings) -> bool:
-    """Whether BN spans the replicas: a loop over chunks cannot have it."""
+    """Whether BN spans the replicas, which a loop over chunks cannot."""
     return settings.gradient_cache_chunks == 1
 
 
@@ -89,7 +99,7 @@ def model(
 ) -> models.SupConModel | models.ClassifierModel:
     """The built model of stage 1 with initial weights, of resolved settings."""
     base, head, side = encoder(settings), None, settings.image_size
-    # Each layer that is made draws its seed: none is made that is not used.
+    # Each new layer draws a seed: an unused head would change the weights.
     if settings.has_projections:
         head = models.ProjectionHead(
             settings.projection_dim,
@@ -125,7 +135,7 @@ def _on_encoder(
 ) -> models.SupConModel | models.ClassifierModel:
     """The built model of an objective, of views of this shape.
 
-    The head is that of its projections, None without any.
+    `head` is None for an objective without projections.
     """
     if head is not None:
         model = _supcon_model(settings, encoder, head, num_classes)
@@ -143,7 +153,7 @@ def _supcon_model(
     head: keras.Model,
     num_classes: int,
 ) -> models.SupConModel:
-    """With a classifier beside the projections, and a queue, if asked for."""
+    """A model with projections, and the settings' classifier and queue."""
     dim = head.output_dim or encoder.representation_dim
     options = {
         "gradient_cache_chunks": settings.gradient_cache_chunks,
@@ -169,24 +179,24 @@ def compile_model(
     epoch_steps: int,
     images: data.Source | None = None,
 ) -> None:
-    """Freezes what the settings name, and compiles a model of stage 1.
+    """Freezes the layers of --freeze, and compiles a model of stage 1.
 
-    Its weights must be those that it starts from.
+    The model must have its initial weights.
 
     Raises:
-      ValueError: as `models.freeze`; or the loss wants the shares of the
-        classes, and one has no images.
+      ValueError: as `models.freeze`; or the loss uses class shares, and a class
+        has no images.
     """
-    copy = getattr(model, "momentum_encoder", None)
+    momentum = getattr(model, "momentum_encoder", None)
     if settings.freeze or settings.freeze_batch_norm:
-        for part in (model.encoder, *([copy] if copy else [])):
+        for part in (model.encoder, *([momentum] if momentum else [])):
             models.freeze(part, settings.freeze, settings.freeze_batch_norm)
-    rates = optimizer(settings, epoch_steps)
+    optimizer_ = optimizer(settings, epoch_steps)
     if settings.layer_decay < 1:
         shares = models.learning_rate_shares(
             model.encoder, settings.layer_decay
         )
-        rates.set_learning_rate_shares(shares)
+        optimizer_.set_learning_rate_shares(shares)
     if settings.is_joint and settings.logit_adjustment:
         offsets = settings.logit_adjustment * np.log(_class_shares(images))
         model.logit_offsets = offsets.tolist()
@@ -198,7 +208,7 @@ def compile_model(
             settings.has_soft_labels,
         )
     model.compile(
-        rates,
+        optimizer_,
         loss(settings, model, images),
         metrics,
         jit_compile=settings.jit_compile or None,
@@ -207,7 +217,7 @@ def compile_model(
 
 def checkpointed(model: keras.Model) -> dict[str, tf.Module]:
     """The parts of a stage's model under their names in a checkpoint."""
-    if isinstance(model, models.LinearClassifier):  # whose encoder is frozen
+    if isinstance(model, models.LinearClassifier):  # the encoder is frozen
         return {"classifier": model.classifier}
     names = ("encoder", "projection_head", "classifier", "centres")
     names += ("momentum_encoder", "momentum_head", "queue")
@@ -220,25 +230,28 @@ def loss(
     model: keras.Model | None = None,
     images: data.Source | None = None,
 ) -> keras.losses.Loss:
-    """The loss of stage 1, which shares the queue of a model that has one.
+    """The loss of stage 1, with the queue of `model` if it has one.
 
-    What is trained on, `images`, tells about the classes.
+    `images` are the training images, whose classes some losses use.
 
     Raises:
-      ValueError: the classes have no parents, and the settings want them.
+      ValueError: the settings name a hierarchy that lacks a class, or the
+        function of a user returns no loss.
     """
-    shared = {"cross_replica": settings.cross_replica}
+    if trust.names_module(settings.loss):
+        return _loss_by_function(settings)
+    common = {"cross_replica": settings.cross_replica}
     return {
         "supcon": lambda: _supcon_loss(settings, model, images),
         "simclr": lambda: losses.SimCLRLoss(
-            settings.temperature, settings.scale_by_temperature, **shared
+            settings.temperature, settings.scale_by_temperature, **common
         ),
-        "npairs": lambda: losses.NPairsLoss(**shared),
+        "npairs": lambda: losses.NPairsLoss(**common),
         "bcl": lambda: losses.BalancedSupConLoss(
             model.centres,
             settings.temperature,
             settings.scale_by_temperature,
-            **shared,
+            **common,
         ),
         "paco": lambda: losses.PaCoLoss(
             model.centres,
@@ -246,12 +259,24 @@ def loss(
             settings.scale_by_temperature,
             alpha=settings.paco_alpha,
             class_shares=_class_shares(images),
-            **shared,
+            **common,
         ),
-        "triplet": lambda: losses.TripletLoss(**shared),
+        "triplet": lambda: losses.TripletLoss(**common),
         "ce": lambda: classification_loss(settings, images),
         "max_margin": losses.MaxMarginLoss,
     }[settings.loss]()
+
+
+def _loss_by_function(settings: config.ObjectiveSettings) -> keras.losses.Loss:
+    """The loss that a user's `function(settings)` returns."""
+    user_loss = trust.import_function(settings.loss, "objective")(settings)
+    keras_2.refuse_keras_3(objective=user_loss)
+    exceptions.require(
+        isinstance(user_loss, keras.losses.Loss),
+        f"`objective` {settings.loss} must return a keras.losses.Loss",
+        type(user_loss),
+    )
+    return user_loss
 
 
 def _supcon_loss(
@@ -269,14 +294,13 @@ def _supcon_loss(
     }
     if settings.hierarchy is not None:
         names = images.class_names
-        found = hierarchy.read_ancestors(settings.hierarchy, names)
+        ancestors = hierarchy.read_ancestors(settings.hierarchy, names)
         return losses.HierarchicalSupConLoss(
-            ancestors=found.tolist(), **options
+            ancestors=ancestors.tolist(), **options
         )
     if settings.unsupervised_classes:
         options["unsupervised_classes"] = [
-            _class_number(images, name)
-            for name in settings.unsupervised_classes
+            _class_index(images, name) for name in settings.unsupervised_classes
         ]
     return losses.SupConLoss(
         queue=getattr(model, "queue", None),
@@ -285,7 +309,7 @@ def _supcon_loss(
     )
 
 
-def _class_number(images: data.Source, name: str) -> int:
+def _class_index(images: data.Source, name: str) -> int:
     names = images.class_names
     exceptions.require(
         name in names,
@@ -302,8 +326,7 @@ def classification_loss(
     """Cross-entropy of one label, or of each of several.
 
     Raises:
-      ValueError: the settings want the shares of the classes, and one has no
-        images.
+      ValueError: the settings use class shares, and a class has no images.
     """
     if images is not None and images.is_multi_label:
         return losses.BinaryCrossEntropyLoss()
@@ -317,7 +340,7 @@ def classification_loss(
 
 
 def _class_shares(images: data.Source) -> list[float]:
-    """The share of each class of the images that are trained on."""
+    """The share of each class among the training images."""
     labels = subsets.labels_of(images)
     counts = np.bincount(labels, minlength=len(images.class_names))
     exceptions.require(
@@ -333,25 +356,25 @@ def optimizer(
 ) -> keras.optimizers.Optimizer | keras.optimizers.legacy.Optimizer:
     """The optimizer of a stage with its schedule."""
     rate, decay = schedule(settings, epoch_steps), settings.weight_decay
-    momentum, small = settings.momentum, settings.epsilon
-    clipped = {"global_clipnorm": settings.clip_norm}
-    if settings.optimizer == "lamb":  # brings TensorFlow Addons
+    momentum, epsilon = settings.momentum, settings.epsilon
+    clip = {"global_clipnorm": settings.clip_norm}
+    if settings.optimizer == "lamb":  # imports TensorFlow Addons
         from supcon_tf.training import lamb
 
-        return lamb.LAMB(rate, epsilon=small, weight_decay=decay, **clipped)
+        return lamb.LAMB(rate, epsilon=epsilon, weight_decay=decay, **clip)
     return {
-        "lars": lambda: optimizers.LARS(rate, momentum, l2=decay, **clipped),
+        "lars": lambda: optimizers.LARS(rate, momentum, l2=decay, **clip),
         "sgd": lambda: optimizers.SGD(
-            rate, momentum, settings.nesterov, l2=decay, **clipped
+            rate, momentum, settings.nesterov, l2=decay, **clip
         ),
         "rmsprop": lambda: optimizers.RMSProp(
-            rate, momentum=momentum, epsilon=small, l2=decay, **clipped
+            rate, momentum=momentum, epsilon=epsilon, l2=decay, **clip
         ),
         "adam": lambda: optimizers.Adam(
-            rate, epsilon=small, l2=decay, **clipped
+            rate, epsilon=epsilon, l2=decay, **clip
         ),
         "adamw": lambda: optimizers.AdamW(
-            rate, weight_decay=decay, epsilon=small, **clipped
+            rate, weight_decay=decay, epsilon=epsilon, **clip
         ),
     }[settings.optimizer]()
 

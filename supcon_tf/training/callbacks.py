@@ -1,4 +1,4 @@
-"""What a run keeps of its epochs, warns of, and stops for."""
+"""Callbacks of a run: records of epochs, warnings, and stops on NaN."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class EpochRecords(keras.callbacks.Callback):
     Put it behind the callbacks that add to the logs.
 
     Args:
-      run: whose files these are.
-      start_epoch: finished epochs at which the run goes on; what metrics.jsonl
-        says of later ones is forgotten when training begins.
+      run: the directory of the records.
+      start_epoch: finished epochs at which the run goes on; lines of later
+        epochs are removed when training begins.
     """
 
     def __init__(self, run: run_files.RunDirectory, start_epoch: int = 0):
@@ -34,18 +34,19 @@ class EpochRecords(keras.callbacks.Callback):
         self.start_epoch = start_epoch
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        read = run_files.read_metrics(self.run.metrics_file, leave_out=True)
-        # Of two lines of an epoch, as of two processes, the later.
-        epochs = {figures["epoch"]: figures for figures in read}
-        kept = [epochs[x] for x in sorted(epochs) if x <= self.start_epoch]
+        lines = run_files.read_metrics(self.run.metrics_file, leave_out=True)
+        # Two processes may have written an epoch: the later line counts.
+        epochs = {figures["epoch"]: figures for figures in lines}
+        numbers = [n for n in sorted(epochs) if n <= self.start_epoch]
+        records = [epochs[number] for number in numbers]
         if self.run.metrics_file.exists():
-            lines = [json.dumps(figures) + "\n" for figures in kept]
-            files.write_atomically(self.run.metrics_file, "".join(lines))
+            json_lines = [json.dumps(figures) + "\n" for figures in records]
+            files.write_atomically(self.run.metrics_file, "".join(json_lines))
         directory = self.run.tensorboard / "train"
         for file in files.children(directory, "events.*"):
             file.unlink()
         self._writer = tf.summary.create_file_writer(str(directory))
-        for figures in kept:
+        for figures in records:
             self._draw(figures.pop("epoch"), figures)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
@@ -72,8 +73,8 @@ class EpochRecords(keras.callbacks.Callback):
 class StopOnNonFiniteLoss(keras.callbacks.Callback):
     """Ends the run at the first step whose loss is NaN or infinite.
 
-    Raises FloatingPointError, which names the step. Looks at `loss` and
-    `..._loss`: other metrics may have nothing to measure. A step that
+    Raises FloatingPointError, which names the step. Checks `loss` and
+    `..._loss`: other metrics may be NaN without examples. A step that
     mixed_float16 skips has a finite loss.
     """
 
@@ -85,20 +86,20 @@ class StopOnNonFiniteLoss(keras.callbacks.Callback):
 
 
 def check_finite_weights(model: keras.Model) -> None:
-    """Checks that a compiled model and its optimizer are worth keeping.
+    """Checks that the variables of model and optimizer are finite.
 
-    A loss may be finite when its gradient is not, and the loss of the next
-    step comes too late for a checkpoint between the two. All workers must call
-    this: they average the statistics of batch norm.
+    The gradient of a finite loss may not be finite, and a checkpoint may come
+    before the loss of the next step. All workers must call this: they average
+    the statistics of batch norm.
 
     Raises:
       FloatingPointError: a variable holds NaN or infinity; it is named.
     """
-    # A property of the newer optimizers, which may be called as the method is
-    # that the older kind has, LAMB among them.
+    # A method of older optimizers, such as LAMB; the property of the newer
+    # ones may be called too.
     variables = [*model.variables, *model.optimizer.variables()]
-    variables = [x for x in variables if x.dtype.is_floating]
-    finite = _are_finite([tf.convert_to_tensor(x) for x in variables]).numpy()
+    variables = [v for v in variables if v.dtype.is_floating]
+    finite = _are_finite([tf.convert_to_tensor(v) for v in variables]).numpy()
     for variable, is_finite in zip(variables, finite, strict=True):
         if not is_finite:
             _stop(model, f"{variable.name} is not finite")
@@ -107,11 +108,11 @@ def check_finite_weights(model: keras.Model) -> None:
 @tf.function
 def _are_finite(values: list[tf.Tensor]) -> tf.Tensor:
     """Whether each tensor is finite everywhere, [len(values)] bool."""
-    return tf.stack([tf.reduce_all(tf.math.is_finite(x)) for x in values])
+    return tf.stack([tf.reduce_all(tf.math.is_finite(v)) for v in values])
 
 
 class _Warning(keras.callbacks.Callback):
-    """Says something once per run, after some steps."""
+    """Prints a warning once per run, after some steps."""
 
     def __init__(self, after_steps: int = 100):
         super().__init__()
@@ -120,10 +121,10 @@ class _Warning(keras.callbacks.Callback):
 
 
 class CollapseWarning(_Warning):
-    """Says once per run that nothing is being learned, and what to do.
+    """Warns once per run of a collapse or a loss at chance level.
 
-    Looks at `loss/chance` and `mean_cosine` of an epoch where they are, so put
-    it after `progress.Figures`.
+    Reads `loss/chance` and `mean_cosine` of an epoch, if logged, so put it
+    after `progress.Figures`.
 
     Args:
       after_steps: optimizer steps before the first judgement: a fresh encoder
@@ -136,28 +137,30 @@ class CollapseWarning(_Warning):
             return
         cosine, to_chance = logs.get("mean_cosine"), logs.get("loss/chance")
         if cosine is not None and cosine > 0.99:
-            seen = f"projections collapsed, their mean cosine is {cosine:.4f}"
+            symptom = (
+                f"projections collapsed, their mean cosine is {cosine:.4f}"
+            )
         elif to_chance is not None and abs(to_chance - 1) < 0.01:
-            seen = f"loss at chance level, loss/chance is {to_chance:.4f}"
+            symptom = f"loss at chance level, loss/chance is {to_chance:.4f}"
         else:
             return
         self.warned = True
         console.print_line(
             "warning",
-            f"{seen} after {step} steps: try a --learning_rate "
+            f"{symptom} after {step} steps: try a --learning_rate "
             "ten times as large or as small, and milder views (--crop_area, "
             "--jitter_strength); docs/guides/training.md, Does it learn?",
         )
 
 
 class InputBoundWarning(_Warning):
-    """Says once per run that the steps wait for data, and what to do.
+    """Warns once per run that the steps wait for data.
 
-    Looks at `data_wait` of an epoch, so put it after `progress.DataWait`.
+    Reads `data_wait` of an epoch, so put it after `progress.DataWait`.
 
     Args:
-      after_steps: steps of this `fit` before the first judgement: the first
-        ones wait for threads that start and buffers that fill.
+      after_steps: steps of this `fit` before the first judgement: early steps
+        wait for threads that start and buffers that fill.
     """
 
     _steps = 0
@@ -181,10 +184,10 @@ class InputBoundWarning(_Warning):
         )
 
 
-def _stop(model: keras.Model, seen: str) -> None:
+def _stop(model: keras.Model, symptom: str) -> None:
     progress.end_live_line()
     raise exceptions.Diverged(
-        f"{seen} at step {_steps_taken(model)}: lower --learning_rate or "
+        f"{symptom} at step {_steps_taken(model)}: lower --learning_rate or "
         "lengthen --warmup_epochs; earlier checkpoints are kept"
     )
 

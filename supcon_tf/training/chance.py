@@ -1,15 +1,15 @@
-"""The loss of equal projections, which tell nothing: where training begins.
+"""The chance level of the loss: its value for equal projections.
 
-All logits are equal then, and what is left of SupCon is the logarithm of how
-many rows an anchor is contrasted with. By `denominator`, with A(i) and N(i) as
-in `losses.supcon_loss`:
+All logits are equal then, and SupCon is the logarithm of the number of an
+anchor's contrasts. By `denominator`, with A(i) and N(i) as in
+`losses.supcon_loss`:
 
   all  log |A(i)|,  one_positive  log(1 + |N(i)|),  only_negatives  log |N(i)|
 
 where a negative counts exp(hardness) times, and the one positive exp(-margin),
-in both formulations; of a share of spread, log |P(i)|; and 0 without positives,
-or without negatives where they alone are contrasts. Which samples meet in a
-batch is drawn anew in each epoch: the level is the mean over draws, by the
+in both formulations. A share of spread has log |P(i)|. The loss is 0 without
+positives, or without negatives where they alone are contrasts. The samples of
+a batch are drawn anew in each epoch: the level is the mean over draws, by the
 labels of the images.
 """
 
@@ -21,12 +21,12 @@ from scipy import stats
 from supcon_tf import config, data, losses
 from supcon_tf.data import hierarchy
 
-_ANCHORS = 1000  # of several labels, compared with all images
-_AT_ONCE = 10_000  # of these
-_GROUPS = 64  # numbers of partners that are told apart
+_MAX_ANCHORS = 1000  # images of several labels, compared with all images
+_BLOCK = 10_000  # images that are compared at once
+_MAX_COUNTS = 64  # different counts of positives; more are averaged in groups
 
-# Numbers [X], and the share of each.
-_Spread = tuple[np.ndarray, np.ndarray]
+# Counts [X], and the share of each.
+_Distribution = tuple[np.ndarray, np.ndarray]
 
 
 def level(
@@ -36,9 +36,9 @@ def level(
 ) -> float | None:
     """The level of a run; None where its loss has none.
 
-    It depends on the labels of `images` where not all rows are contrasts, or
-    a sample may be without positives. Those of a set that is read in file
-    order are taken to be as many of each class. A queue is taken to be full.
+    The level depends on the labels of `images` where not all rows are
+    contrasts, or a sample may be without positives. A set that is read in file
+    order is assumed to have equal classes, and a queue to be full.
     """
     if not settings.traits.has_chance_level:
         return None
@@ -53,43 +53,44 @@ def level(
             return None
         multiple *= _mean_penalty(settings, images)
     cap, denominator = settings.positives_cap, settings.denominator
-    changes = settings.hardness or settings.spread
-    is_plain = cap is None and denominator == "all" and not changes
+    is_weighted = settings.hardness or settings.spread
+    is_plain = cap is None and denominator == "all" and not is_weighted
     if views > 1 and is_plain:
         return multiple * float(np.log(all_rows))
-    # How many positives mixed samples have is not worked out.
+    # The counts of positives of mixed samples are not worked out.
     if images is None or settings.has_soft_labels:
         return None
     if settings.unsupervised_classes and (
         images.labels is None or settings.samples_per_class
     ):
         return None
-    partners, shares = _partners(settings, images, samples)
+    partners, shares = _partner_counts(settings, images, samples)
     positives = views - 1 + partners
     negatives = np.maximum(all_rows - positives, 0)
     positives = np.minimum(positives, cap or np.inf)
-    harder = negatives * np.exp(settings.hardness)
-    one_positive = harder + np.exp(-settings.margin)
+    negative_weights = negatives * np.exp(settings.hardness)
+    one_positive = negative_weights + np.exp(-settings.margin)
     contrasts = {
-        "all": positives + harder,
+        "all": positives + negative_weights,
         "one_positive": one_positive,
         "sincere": one_positive,
-        "only_negatives": harder,
+        "only_negatives": negative_weights,
     }[denominator]
     # Without negatives, where they alone are contrasts, the loss is 0.
-    logarithms = np.log(np.where(contrasts > 0, contrasts, 1))
-    apart = np.log(np.maximum(positives, 1))
-    logarithms += settings.spread * (apart - logarithms)
-    values = np.where(positives > 0, logarithms, 0.0)
+    losses = np.log(np.where(contrasts > 0, contrasts, 1))
+    spread_losses = np.log(np.maximum(positives, 1))
+    losses += settings.spread * (spread_losses - losses)
+    values = np.where(positives > 0, losses, 0.0)
     return multiple * float(np.sum(shares * values))
 
 
 def _mean_penalty(
     settings: config.ObjectiveSettings, images: data.Source
 ) -> float:
-    """What the levels of `losses.HierarchicalSupConLoss` multiply the loss by.
+    """Factor of `losses.HierarchicalSupConLoss` on the loss of the classes.
 
-    No level's own loss is above that of the classes, which is the maximum.
+    mean of penalty^(1 / height) over the levels: the loss of each level is at
+    most that of the classes.
     """
     names = images.class_names
     ancestors = hierarchy.read_ancestors(settings.hierarchy, names)
@@ -98,14 +99,14 @@ def _mean_penalty(
     return float(np.mean(penalty ** (1 / heights)))
 
 
-def _partners(
+def _partner_counts(
     settings: config.ObjectiveSettings, images: data.Source, samples: int
-) -> _Spread:
-    """How many rows of other samples, and of a queue, are positives."""
+) -> _Distribution:
+    """Distribution of the rows of other samples that are positives."""
     views, queued = settings.num_views, settings.queue_size
-    of_class = settings.samples_per_class
-    if of_class:  # the classes take turns: see data.class_balanced
-        classes = settings.batch_size // of_class
+    per_class = settings.samples_per_class
+    if per_class:  # the classes take turns: see data.class_balanced
+        classes = settings.batch_size // per_class
         turns = np.arange(settings.batch_size) % classes
         parts = turns.reshape(-1, samples)
         counts = np.concatenate([np.bincount(part) for part in parts])
@@ -117,7 +118,7 @@ def _partners(
     population = images.num_examples - 1
     draws = samples - 1 + round(queued / views)
     values, shares = [], []
-    for count, share in zip(*_alike(settings, images), strict=True):
+    for count, share in zip(*_positive_counts(settings, images), strict=True):
         drawn = np.arange(draws + 1)
         if draws <= population:
             chances = stats.hypergeom.pmf(drawn, population, count, draws)
@@ -128,37 +129,39 @@ def _partners(
     return np.concatenate(values), np.concatenate(shares)
 
 
-def _alike(settings: config.ObjectiveSettings, images: data.Source) -> _Spread:
-    """How many other images an image has for positives."""
+def _positive_counts(
+    settings: config.ObjectiveSettings, images: data.Source
+) -> _Distribution:
+    """Distribution of the other images that are positives of an image."""
     labels = images.labels
     if labels is None:
-        each = round(images.num_examples / len(images.class_names)) - 1
-        return np.array([each]), np.ones(1)
+        per_class = round(images.num_examples / len(images.class_names)) - 1
+        return np.array([per_class]), np.ones(1)
     if labels.ndim == 1 or settings.positives == "all":
-        _, place, counts = np.unique(
+        _, inverse, counts = np.unique(
             labels, axis=0, return_inverse=True, return_counts=True
         )
-        alike = counts[place.reshape(-1)] - 1
-        if labels.ndim == 2:  # without labels only its own views
-            alike *= labels.any(axis=1)
+        numbers = counts[inverse.reshape(-1)] - 1
+        if labels.ndim == 2:  # an image without labels has its views alone
+            numbers *= labels.any(axis=1)
         for name in settings.unsupervised_classes:
-            alike[labels == images.class_names.index(name)] = 0
+            numbers[labels == images.class_names.index(name)] = 0
     else:
-        alike = _overlapping(labels)
-    alike, counts = np.unique(alike, return_counts=True)
-    if len(alike) > _GROUPS:
-        parts = np.array_split(np.repeat(alike, counts), _GROUPS)
-        alike = np.array([round(part.mean()) for part in parts])
+        numbers = _overlap_counts(labels)
+    numbers, counts = np.unique(numbers, return_counts=True)
+    if len(numbers) > _MAX_COUNTS:
+        parts = np.array_split(np.repeat(numbers, counts), _MAX_COUNTS)
+        numbers = np.array([round(part.mean()) for part in parts])
         counts = np.array([len(part) for part in parts])
-    return alike, counts / counts.sum()
+    return numbers, counts / counts.sum()
 
 
-def _overlapping(labels: np.ndarray) -> np.ndarray:
-    """How many others share a label with each of some images, evenly spaced."""
-    step = -(-len(labels) // _ANCHORS)
+def _overlap_counts(labels: np.ndarray) -> np.ndarray:
+    """Images that share a label with each of `_MAX_ANCHORS` images, [A] int."""
+    step = -(-len(labels) // _MAX_ANCHORS)
     anchors = labels[::step].astype(np.float32)
     counts = np.zeros(len(anchors), np.int64)
-    for start in range(0, len(labels), _AT_ONCE):
-        others = labels[start : start + _AT_ONCE].astype(np.float32)
+    for start in range(0, len(labels), _BLOCK):
+        others = labels[start : start + _BLOCK].astype(np.float32)
         counts += (anchors @ others.T > 0).sum(axis=1)
     return counts - anchors.any(axis=1)

@@ -1,9 +1,9 @@
-"""Checkpoints on disk: each is there whole, or not at all.
+"""Checkpoints on disk: each exists whole, or not at all.
 
 A checkpoint is a directory step-00000123/ with the variables as TensorFlow
-writes them and progress.json, which says how far the run was and what the
-files must be. It is written under another name and then renamed, so a process
-that dies while it saves leaves nothing that a later one would read.
+writes them and progress.json, the record of the step and of the digests of the
+files. The directory is written under another name and then renamed, so that no
+process reads a checkpoint whose writer died.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from supcon_tf import exceptions, files, leftovers, models, run_files
 from supcon_tf.origins import PROGRESS, REMOVED
 
 _TRIES, _PAUSE = 3000, 0.01  # seconds, to open a checkpoint before it is pruned
-_VARIABLES = "variables"  # what TensorFlow calls the path: a prefix of files
+_VARIABLES = "variables"  # the prefix of TensorFlow's files
 
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """How far a run was when it was saved.
+    """The position of a run at a checkpoint.
 
     Attributes:
       step: optimizer steps taken.
       epoch_steps: steps of an epoch.
-      metrics: inside an epoch, what its metrics had added up so far: metric
-        name to the values of its variables.
+      metrics: inside an epoch, the values of each metric's variables so far,
+        by the name of the metric.
       made_of: see `origins.recorded`.
     """
 
@@ -59,13 +59,13 @@ def save(
     *,
     is_chief: bool = True,
 ) -> None:
-    """Saves parts, by name, and how far the run is, in a run's checkpoints/.
+    """Saves parts, by name, and the progress in the checkpoints/ of a run.
 
-    With several workers all must call it, for variables that are split among
-    them, and only the chief's files stay.
+    All workers must call it, for variables that are split among them; the files
+    of the chief alone are kept.
 
     Raises:
-      OSError: it could not be written; earlier checkpoints are untouched.
+      OSError: the files cannot be written; earlier checkpoints are untouched.
     """
     checkpoint = tf.train.Checkpoint(**parts)
     if not is_chief:
@@ -74,21 +74,21 @@ def save(
         return
     path = run_files.path_of(directory, progress.step)
     try:
-        # Overwrites that of a run that was resumed before it.
+        # A run that was resumed from an earlier step saves this step again.
         with files.make_atomically(path, overwrite=True) as partial:
             checkpoint.write(str(partial / _VARIABLES))
-            # The disk takes the files while they are read.
+            # The files are synced while their digests are computed.
             with futures.ThreadPoolExecutor(1) as pool:
-                synced = pool.submit(files.sync, partial)
+                sync = pool.submit(files.sync, partial)
                 record = dataclasses.asdict(progress)
                 record["files"] = _digests(partial)
-                synced.result()
+                sync.result()
             (partial / PROGRESS).write_text(json.dumps(record, indent=1))
     except (OSError, tf.errors.OpError) as error:
         advice = "There is no earlier one"
-        if kept := run_files.steps_in(directory):
+        if steps := run_files.steps_in(directory):
             advice = (
-                f"That of step {kept[-1]} is good: free some space, and go on "
+                f"That of step {steps[-1]} is good: free some space, and go on "
                 "from it with --resume"
             )
         raise exceptions.NotSaved(
@@ -98,12 +98,12 @@ def save(
 
 
 def remove_partial(directory: epath.Path) -> None:
-    """Removes what a process left that died while it saved."""
+    """Removes the partial checkpoints of processes that died."""
     leftovers.remove_dead(directory)
-    of_others = [".partial*"]  # of earlier versions
+    patterns = [".partial*"]  # of earlier versions
     if not leftovers.is_local(directory):
-        of_others.append(".step-*")  # no lock tells who still saves
-    for pattern in of_others:
+        patterns.append(".step-*")  # other file systems have no locks
+    for pattern in patterns:
         for path in files.children(directory, pattern):
             path.rmtree(missing_ok=True)
 
@@ -111,7 +111,7 @@ def remove_partial(directory: epath.Path) -> None:
 def prune(directory: epath.Path, keep: int, keep_every: int = 0) -> None:
     """Removes all but the newest `keep` and multiples of `keep_every` steps.
 
-    What another process `hold`s stays, until the next call.
+    A checkpoint that another process `hold`s stays, until the next call.
     """
     for step in run_files.steps_in(directory)[:-keep]:
         if not keep_every or step % keep_every:
@@ -119,42 +119,43 @@ def prune(directory: epath.Path, keep: int, keep_every: int = 0) -> None:
 
 
 def hold(newest: Callable[[], str]) -> tuple[str, int | None]:
-    """Keeps the newest checkpoint from a training that goes on and prunes.
+    """Locks the newest checkpoint, so that a training does not prune it.
 
     Args:
-      newest: returns its path, and raises ValueError where there is none.
+      newest: returns its path, or raises ValueError if there is none.
 
     Returns:
-      The path, and what holds it as long as it is not closed; None on a file
-      system that knows no locks.
+      The path, and the open descriptor that holds the lock; None on a file
+      system without locks.
 
     Raises:
-      ValueError: there is none, or each was gone before it was opened.
+      ValueError: there is no checkpoint, or each was pruned before it was
+        opened.
     """
-    gone = None
+    missing = None
     for _ in range(_TRIES):
         path = newest()
         if not leftovers.is_local(path):
             return path, None
         try:
-            number = os.open(path, os.O_RDONLY)
+            descriptor = os.open(path, os.O_RDONLY)
         except FileNotFoundError:  # pruned by now, or a link to nowhere
-            if path == gone:
+            if path == missing:
                 break
-            gone = path
+            missing = path
             continue
         try:
-            fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:  # it is being saved, or pruned
-            os.close(number)
+            os.close(descriptor)
             time.sleep(_PAUSE)
             continue
         except OSError:
-            os.close(number)
+            os.close(descriptor)
             return path, None
         if os.path.exists(path):
-            return path, number
-        os.close(number)
+            return path, descriptor
+        os.close(descriptor)
     raise exceptions.InvalidValue(REMOVED.format(path))
 
 
@@ -162,28 +163,28 @@ def _remove_unless_held(path: epath.Path) -> None:
     if not leftovers.is_local(path):
         path.rmtree()
         return
-    number = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(number)
+        os.close(descriptor)
         return
-    except OSError:  # of a file system without locks
+    except OSError:  # the file system has no locks
         pass
     try:
-        # Half of a checkpoint has the name of none.
+        # Nobody reads the hidden name while the files are removed.
         hidden = path.with_name(f".{path.name}.{uuid.uuid4()}.partial")
         path.rename(hidden)
         hidden.rmtree()
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
 def read_progress(path: epath.PathLike) -> Progress:
-    """Reads how far a run was, and checks the files of its checkpoint.
+    """Reads the progress of a checkpoint, and checks its files.
 
     Raises:
-      ValueError: the checkpoint is not as it was saved.
+      ValueError: a file is missing or differs from its digest.
     """
     path = epath.Path(path)
     try:
@@ -195,11 +196,11 @@ def read_progress(path: epath.PathLike) -> Progress:
             f"{path} must be a checkpoint of this package, but its "
             f"{PROGRESS} cannot be read: {error}"
         ) from error
-    there = _digests(path)
+    digests = _digests(path)
     damaged = [
-        f"{name} ({'changed' if name in there else 'missing'})"
+        f"{name} ({'changed' if name in digests else 'missing'})"
         for name, digest in expected.items()
-        if there.get(name) != digest
+        if digests.get(name) != digest
     ]
     if damaged:
         raise exceptions.InvalidValue(
@@ -210,7 +211,7 @@ def read_progress(path: epath.PathLike) -> Progress:
 
 
 def restore(path: epath.PathLike, **parts: tf.Module) -> None:
-    """Restores parts, by the names that they were saved by, completely.
+    """Restores all variables of parts, by the names of `save`.
 
     Raises:
       ValueError: a variable of a part is missing or has another shape; the
@@ -232,7 +233,7 @@ def restore(path: epath.PathLike, **parts: tf.Module) -> None:
 
 
 def _digests(path: epath.Path) -> dict[str, str]:
-    """SHA-256 of every file of a checkpoint but its progress."""
+    """SHA-256 of every file of a checkpoint but progress.json."""
     return {
         file.name: files.digest(file)["sha256"]
         for file in sorted(path.iterdir())
@@ -241,11 +242,11 @@ def _digests(path: epath.Path) -> dict[str, str]:
 
 
 def _reason(error: Exception) -> str:
-    """What the file system said."""
+    """The message of the file system."""
     if full := exceptions.no_room(error):
         return full
     text = getattr(error, "strerror", None) or getattr(error, "message", None)
-    # TensorFlow puts the names of its operations around what the system said.
+    # TensorFlow surrounds the system's message with names of its operations.
     return re.sub(r"^\{\{.*?\}\} | \[Op:.*", "", str(text or error)).strip()
 
 
@@ -255,14 +256,14 @@ def _differences(prefix: str, parts: dict[str, tf.Module]) -> str:
         stored = _shapes(prefix, parts)
         with tempfile.TemporaryDirectory() as elsewhere:
             written = tf.train.Checkpoint(**parts).write(f"{elsewhere}/parts")
-            wanted = _shapes(written, parts)
+            expected = _shapes(written, parts)
     except (OSError, ValueError, tf.errors.OpError):
         return ""
-    lines = [f"-{x} {wanted[x]}" for x in wanted.keys() - stored.keys()]
-    lines += [f"+{x} {stored[x]}" for x in stored.keys() - wanted.keys()]
-    for name in wanted.keys() & stored.keys():
-        if stored[name] != wanted[name]:
-            lines.append(f"{name} {stored[name]}, not {wanted[name]}")
+    lines = [f"-{n} {expected[n]}" for n in expected.keys() - stored.keys()]
+    lines += [f"+{n} {stored[n]}" for n in stored.keys() - expected.keys()]
+    for name in expected.keys() & stored.keys():
+        if stored[name] != expected[name]:
+            lines.append(f"{name} {stored[name]}, not {expected[name]}")
     more = f" and {len(lines) - 10} more" if len(lines) > 10 else ""
     return "; ".join(sorted(lines)[:10]) + more
 

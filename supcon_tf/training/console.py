@@ -1,4 +1,4 @@
-"""The lines that a tool prints: what starts, how, and what was written."""
+"""The lines that a tool prints on its data, model, loss and optimizer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from supcon_tf.training import builders, chance, preemption
 def print_line(name: str, text: object) -> None:
     """Prints a named line at once, also into a log file.
 
-    Where nobody reads any more, as of `| head`, the run goes on without a word.
+    If the reader of a pipe is gone, as with `| head`, the run goes on silently.
     """
     try:
         print(f"{name:<12} {text}", flush=True)
@@ -28,7 +28,7 @@ def print_line(name: str, text: object) -> None:
 
 
 def print_moved(paths: Mapping[str, str]) -> None:
-    """Prints where data are that have moved with their run; nothing of none.
+    """Prints the paths of data that have moved with their run, if any.
 
     `paths` are by the names of their settings.
     """
@@ -44,7 +44,7 @@ def print_header(
 ) -> None:
     """Prints versions, devices as `settings` uses them, and the data set.
 
-    `size` is that of images, pixels; None for texts.
+    `size` is the side of the views, pixels; None for texts.
     """
     print_line("versions", ", ".join(f"{k} {v}" for k, v in versions().items()))
     print_line("devices", _describe_devices(settings))
@@ -53,9 +53,9 @@ def print_header(
         f"{source.name}: {source.num_examples:,} {source.split} "
         f"{'images' if size else 'texts'} of {len(source.class_names)} classes"
         + (f", views of {size} px" if size else "")
-        + _listed("bad files skipped", source.skipped)
-        + _listed("other files ignored", source.ignored)
-        + _listed(
+        + _count_text("bad files skipped", source.skipped)
+        + _count_text("other files ignored", source.ignored)
+        + _count_text(
             "images that EXIF turns where they are shown, used as they are "
             "stored",
             source.turned,
@@ -64,21 +64,22 @@ def print_header(
 
 
 def print_duplicates(test: data.Source, train: data.Source) -> None:
-    """Says which test images are training images too, if any are."""
-    seen = subsets.duplicates(test, train)
-    if len(seen):
-        names = seen if test.ids is None else [test.ids[row] for row in seen]
+    """Prints the test images that are training images too, if any."""
+    duplicates = subsets.duplicates(test, train)
+    if len(duplicates):
+        ids = test.ids or range(test.num_examples)
+        names = exceptions.listed([str(ids[row]) for row in duplicates], 3)
         print_line(
             "duplicates",
-            f"{len(seen):,} of {test.num_examples:,} test images are, byte for "
-            f"byte, training images: {exceptions.listed([*map(str, names)], 3)}"
+            f"{len(duplicates):,} of {test.num_examples:,} test images are, "
+            f"byte for byte, training images: {names}"
             "; --drop_duplicates leaves them out of the test split (images "
             "that are stored otherwise, in another size say, are not found)",
         )
 
 
 def print_unseen(test: data.Source, measured: str) -> None:
-    """Prints that training saw no class of the test split, and what is done."""
+    """Prints that training sees no test class, and the measure taken then."""
     names = test.class_names
     print_line(
         "note",
@@ -87,13 +88,13 @@ def print_unseen(test: data.Source, measured: str) -> None:
     )
 
 
-def _listed(what: str, names: tuple[str, ...]) -> str:
-    """How many of something there are, and the first of them by name."""
-    return f"; {len(names)} {what}: {exceptions.listed(names, 3)}" * bool(names)
+def _count_text(noun: str, names: tuple[str, ...]) -> str:
+    """The count of files or images, and the first of their names."""
+    return f"; {len(names)} {noun}: {exceptions.listed(names, 3)}" * bool(names)
 
 
 def versions() -> dict[str, str]:
-    """What computes, by name."""
+    """Versions of the packages that compute, by name."""
     package = keras_2.PACKAGE
     return {
         "supcon_tf": supcon_tf.__version__,
@@ -104,14 +105,14 @@ def versions() -> dict[str, str]:
 
 
 def _describe_devices(settings: config.DeviceSettings | None) -> str:
-    """Strategy, replicas, workers, their devices, and how they compute."""
+    """Strategy, replicas, workers, devices, precision and compilation."""
     strategy = tf.distribute.get_strategy()
     counts = ", ".join(
-        f"{len(there)} {kind}"
+        f"{len(devices)} {kind}"
         for kind in ("TPU", "GPU", "CPU")
-        if (there := tf.config.list_logical_devices(kind))
+        if (devices := tf.config.list_logical_devices(kind))
     )
-    # TensorFlow's inner name of one of them.
+    # CollectiveAllReduce is TensorFlow's internal name.
     name = type(strategy).__name__.replace("CollectiveAllReduce", "MultiWorker")
     text = (
         f"{name}: {strategy.num_replicas_in_sync} replica(s), "
@@ -129,7 +130,7 @@ def print_pretraining(
     model: models.SupConModel | models.ClassifierModel,
     images: data.Source,
 ) -> None:
-    """Prints all of a run: `print_header`, batch, encoder, optimizer, loss."""
+    """Prints `print_header`, batch, encoder, optimizer and loss of a run."""
     print_header(images, settings.image_size, settings)
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     batch = (
@@ -165,7 +166,7 @@ def print_pretraining(
 
 
 def _print_unusual_stem(stem: str | None, size: int) -> None:
-    """Prints what a stem does to images that another one suits."""
+    """Prints a note on a stem that is unusual for the size of the images."""
     notes = {
         "cifar": f"the cifar stem keeps images of {size} px at full size: "
         "--stem=imagenet needs a sixteenth of the memory and time",
@@ -181,7 +182,7 @@ def print_finetuning(
     model: models.SupConModel | models.ClassifierModel,
     train: data.Source,
 ) -> None:
-    """Prints all of a run on texts, as `print_pretraining`."""
+    """Prints the lines of `print_pretraining` for a run on texts."""
     print_header(train, None, settings)
     steps = data.steps_per_epoch(train, settings.batch_size)
     print_line(
@@ -205,7 +206,7 @@ def print_finetuning(
 def print_start(
     settings: config.FreezingSettings, encoder: keras.Model, start: str
 ) -> None:
-    """Prints which weights a training starts from, and what of them trains."""
+    """Prints the initial weights of a training, and the share that trains."""
     if settings.freeze or settings.freeze_batch_norm:
         moving, total = (
             sum(weight.shape.num_elements() for weight in weights)
@@ -261,7 +262,7 @@ def print_linear(settings: config.LinearSettings) -> None:
 
 
 def print_optimizer(settings: config.OptimizerSettings) -> None:
-    """Prints the optimizer with the learning rate that it resolves to."""
+    """Prints the optimizer and its resolved learning rate."""
     peak = builders.peak_learning_rate(settings)
     scaling = settings.learning_rate_scaling
     source = f"{settings.learning_rate:g} per 256, {scaling} scaling"

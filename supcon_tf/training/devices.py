@@ -13,12 +13,12 @@ from supcon_tf.keras_2 import keras
 def set_up(settings: config.DeviceSettings) -> tf.distribute.Strategy:
     """Prepares TensorFlow for a run: devices, precision, seed, determinism.
 
-    It comes before anything is computed: machines find each other first. Under
-    the strategy's scope everything else is made.
+    It comes before any computation: the machines of a cluster find each other
+    first. Models are made under the scope of the strategy.
 
     Raises:
-      ValueError: the strategy cannot be made, the replicas cannot share a
-        batch that is given, or XLA is asked for with several of them.
+      ValueError: the strategy cannot be made, the replicas cannot share the
+        batch, or the settings want XLA with several replicas.
     """
     strategy = distribute.make_strategy(settings.strategy, settings.tpu)
     replicas = strategy.num_replicas_in_sync
@@ -44,9 +44,9 @@ def distributed(
 ) -> tf.data.Dataset | tf.distribute.DistributedDataset:
     """The batches that this worker gives to `fit`.
 
-    `make` goes from a worker's (index, count) to its part of each global batch,
+    `make` goes from a worker's (index, count) to its rows of each global batch,
     of static size. Keras shares the batches of a single worker, `make((0, 1))`,
-    among its replicas; several workers get those of each replica.
+    among its replicas; of several workers, each replica gets its own batches.
     """
     if distribute.num_workers(strategy) == 1:
         return make((0, 1))
@@ -66,20 +66,20 @@ def distributed(
 def file_shard(
     settings: config.DeviceSettings, strategy: tf.distribute.Strategy
 ) -> tuple[int, int] | None:
-    """(index, count) of this worker where each reads files of its own."""
+    """(index, count) of this worker if workers read different files."""
     shard = distribute.shard(strategy)
     return shard if settings.auto_shard == "file" and shard[1] > 1 else None
 
 
 def any_worker(strategy: tf.distribute.Strategy, claim: bool) -> bool:
-    """Whether any worker claims something; all of them must ask."""
+    """Whether `claim` is true on any worker; all workers must call this."""
     if distribute.num_workers(strategy) == 1:
         return claim
     return bool(_sum_over_replicas(strategy, tf.constant(float(claim))) > 0)
 
 
 def wait_for_all(strategy: tf.distribute.Strategy) -> None:
-    """Returns when all workers have come here; one alone waits for nobody."""
+    """Returns when all workers have called this."""
     any_worker(strategy, False)
 
 
@@ -87,16 +87,16 @@ def wait_for_all(strategy: tf.distribute.Strategy) -> None:
 def _sum_over_replicas(
     strategy: tf.distribute.Strategy, value: tf.Tensor
 ) -> tf.Tensor:
-    """Adds up a number that each worker gives all its replicas."""
+    """The sum over all replicas; a worker's replicas have the same value."""
     values = strategy.run(tf.identity, args=(value,))
     return strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None)
 
 
 def check_batch(settings: config.DeviceSettings, replicas: int) -> None:
     """Raises ValueError for a batch that replicas cannot share equally."""
-    fewer = settings.batch_size // replicas * replicas
-    if fewer != settings.batch_size:
-        nearest = [str(n) for n in (fewer, fewer + replicas) if n]
+    multiple = settings.batch_size // replicas * replicas
+    if multiple != settings.batch_size:
+        nearest = [str(n) for n in (multiple, multiple + replicas) if n]
         raise exceptions.InvalidValue(
             f"--batch_size must be a multiple of the {replicas} replicas of "
             f"--strategy={settings.strategy}, got {settings.batch_size}: take "

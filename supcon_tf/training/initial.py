@@ -1,4 +1,4 @@
-"""What a training starts from: weights of a file or of another run."""
+"""Initial weights of a training: from a file or from another run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from supcon_tf.keras_2 import keras
 from supcon_tf.settings import to_text
 from supcon_tf.training import checkpoints, runs
 
-_OF_ENCODER = (
+_ENCODER_FIELDS = (
     *("architecture", "stem", "stem_padding", "width"),
     *("image_mean", "image_std", "pooling", "lora_rank"),
 )
-_OF_HEAD = (
+_HEAD_FIELDS = (
     *("hidden_dims", "projection_dim"),
     *("projection_batch_norm", "projection_bias"),
 )
@@ -22,11 +22,10 @@ def inherited(
     run: run_files.RunDirectory,
     recorded: config.PretrainSettings | None,
 ) -> dict[str, object]:
-    """The fields that --init_from decides, as they were where a run goes on.
+    """The fields that --init_from decides, the recorded ones of a resumed run.
 
     Raises:
-      ValueError: there is no such encoder, or settings of another one are
-        given beside it.
+      ValueError: there is no such encoder, or a setting contradicts it.
     """
     if settings.init_from is None:
         if ":" in settings.architecture:
@@ -36,19 +35,19 @@ def inherited(
         source = recorded
         trust.check_named(source.architecture, _module(settings), run.path)
     else:
-        other = _source(settings)
-        other.checkpoint  # noqa: B018 - it must have one
-        source = other.settings
+        source_run = _source(settings)
+        source_run.checkpoint  # noqa: B018 - raises if there is none
+        source = source_run.settings
     fields = network(source)
     if settings.init_head:
-        fields |= {name: getattr(source, name) for name in _OF_HEAD}
+        fields |= {name: getattr(source, name) for name in _HEAD_FIELDS}
     for name, value in fields.items():
-        given = getattr(settings, name)
+        setting = getattr(settings, name)
         exceptions.require(
-            given in (value, settings.__dataclass_fields__[name].default),
+            setting in (value, settings.__dataclass_fields__[name].default),
             f"--{name} must be left out with --init_from, which has "
             f"{to_text(value)}",
-            to_text(given),
+            to_text(setting),
         )
     return fields
 
@@ -66,7 +65,7 @@ def _module(settings: config.PretrainSettings) -> str | None:
 
 def network(source: config.PretrainSettings) -> dict[str, object]:
     """The settings of the encoder of a run, for images of any size."""
-    fields = {name: getattr(source, name) for name in _OF_ENCODER}
+    fields = {name: getattr(source, name) for name in _ENCODER_FIELDS}
     if fields["stem"] == "auto" and fields["architecture"].startswith("resnet"):
         fields["stem"] = models.encoder.usual_stem(source.image_size)
     return fields
@@ -76,12 +75,14 @@ def load(settings: config.PretrainSettings, model: keras.Model) -> None:
     """Puts the weights that the settings name into a built model of stage 1.
 
     Raises:
-      ValueError: they are not there, or not those of this encoder.
+      ValueError: there are no such weights, or they do not fit the encoder.
     """
     encoder = model.encoder
     if settings.weights == "imagenet":
-        named = settings.architecture, settings.image_size
-        models.set_weights(encoder, models.imagenet_weights(*named))
+        weights = models.imagenet_weights(
+            settings.architecture, settings.image_size
+        )
+        models.set_weights(encoder, weights)
     elif settings.weights == "preset":
         models.load_preset(encoder, settings.architecture)
     elif settings.weights:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import augment, config, data, exceptions
+from supcon_tf import augment, config, data, exceptions, trust
 from supcon_tf.data import subsets
 
 
@@ -21,12 +21,12 @@ def source(
 ) -> data.Source:
     """One split, "train", "test" or "validation", of the data set of a run.
 
-    The training images are those that a run draws; the test images may be
-    without those that are training images too. With `shard`, (index, count) of
-    a worker, only what is in its own files.
+    The training images are those that the run draws; --drop_duplicates leaves
+    test images out that are training images too. With `shard`, (index, count)
+    of a worker, the images of its own files alone.
 
     Raises:
-      ValueError: they cannot be read, or so many not be drawn.
+      ValueError: the images cannot be read, or are too few to draw from.
     """
     tfds_splits = {"train": settings.train_split, "test": settings.test_split}
     images = data.load(
@@ -43,26 +43,28 @@ def source(
         tfrecord_features=settings.tfrecord_features,
     )
     if split == "train" and isinstance(settings, config.PartSettings):
-        return _drawn(settings, images)
+        return _draw_images(settings, images)
     if split == "test" and settings.drop_duplicates:
-        return _without_duplicates(images, source(settings, "train"))
+        return _drop_duplicates(images, source(settings, "train"))
     return images
 
 
-def _without_duplicates(test: data.Source, train: data.Source) -> data.Source:
-    """The test images that are not training images too."""
-    seen = subsets.duplicates(test, train)
-    unseen = np.setdiff1d(np.arange(test.num_examples), seen)
+def _drop_duplicates(test: data.Source, train: data.Source) -> data.Source:
+    """The test images without those that are training images too."""
+    duplicates = subsets.duplicates(test, train)
+    remaining = np.setdiff1d(np.arange(test.num_examples), duplicates)
     exceptions.require(
-        len(unseen) > 0,
+        len(remaining) > 0,
         "--drop_duplicates must leave test images that are no training images",
-        f"{len(seen)} of {test.num_examples} that are",
+        f"{len(duplicates)} of {test.num_examples} that are",
     )
-    return subsets.subset(test, unseen) if len(seen) else test
+    return subsets.subset(test, remaining) if len(duplicates) else test
 
 
-def _drawn(settings: config.PartSettings, images: data.Source) -> data.Source:
-    """The training images that are drawn, of those that there are."""
+def _draw_images(
+    settings: config.PartSettings, images: data.Source
+) -> data.Source:
+    """The training images that the settings draw from all."""
     count, fraction = settings.images_per_label, settings.train_fraction
     is_part = count is not None or (fraction or 1) < 1
     has_tail = settings.imbalance != "none"
@@ -85,27 +87,27 @@ def _drawn(settings: config.PartSettings, images: data.Source) -> data.Source:
         _, positions = subsets.hold_out(labels, fraction, settings.draw)
     if has_tail:
         ratio = settings.imbalance_ratio
-        kept = subsets.draw_long_tail(labels[positions], ratio, settings.draw)
-        positions = positions[kept]
+        tail = subsets.draw_long_tail(labels[positions], ratio, settings.draw)
+        positions = positions[tail]
     exceptions.require(
         images.labels is not None
-        or subsets.can_be_held(images, len(positions)),
+        or subsets.fits_in_memory(images, len(positions)),
         "--images_per_label, --train_fraction, --imbalance and --label_noise "
         "must, of a set that is read in file order, draw at most "
-        f"{subsets.LARGEST_HELD} images, with --auto_shard=element",
+        f"{subsets.MAX_IN_MEMORY} images, with --auto_shard=element",
         len(positions),
     )
     if len(positions) < len(labels) or images.labels is None:
         images = subsets.subset(images, positions)
     if not settings.noise_share:
         return images
-    flipped = subsets.flip_labels(
+    noisy_labels = subsets.flip_labels(
         labels[positions],
         len(images.class_names),
         settings.noise_share,
         settings.draw,
     )
-    return subsets.with_labels(images, flipped)
+    return subsets.with_labels(images, noisy_labels)
 
 
 def draw_per_label(
@@ -137,26 +139,26 @@ def views(
 ) -> tf.data.Dataset:
     """The endless training batches of a stage, from a step of its run on.
 
-    With `mix`, labels are soft. A worker mixes within its own rows of the
-    batch; what is mixed is a function of (seed, step, index of the worker).
-    With a data service the views come from there, in another order; mixing
-    stays here, since it goes by the step.
+    With `mix`, labels are soft. A worker mixes the rows of its own part of the
+    batch, as a function of (seed, step, index of the worker). A data service
+    gives the views in another order; they are mixed here, since mixing depends
+    on the step.
 
     Args:
       settings: those of the stage.
       images: its training split.
       size: side of the views in pixels.
       num_views: views per example.
-      mix: what mixes the images of a batch.
+      mix: mixes the images of a batch.
       start_step: step of the whole run whose batch comes first.
       shard: (index, count) of this worker, which gets its rows of each batch;
-        from a data service, as many rows of any.
+        from a data service, as many rows of any batch.
 
     Raises:
       ValueError: as `data.make_views` and `data.check_service`.
     """
-    served = settings.data_service is not None
-    batches = made_here(
+    has_service = settings.data_service is not None
+    batches = local_views(
         settings,
         images,
         settings.batch_size,
@@ -164,9 +166,9 @@ def views(
         num_views,
         start_step=start_step,
         images_per_class=settings.images_per_class,
-        shard=(0, 1) if served else shard,
+        shard=(0, 1) if has_service else shard,
     )
-    if served:
+    if has_service:
         batches = _through_service(settings, batches, start_step, shard[1])
     if mix is None:
         return batches
@@ -193,14 +195,14 @@ def cached_views(
     images: data.Source,
     mix: augment.MixUp | augment.CutMix | None = None,
 ) -> Callable[[int, tuple[int, int]], tf.data.Dataset]:
-    """`views` of stage 1 by first step and shard; a pipeline takes a second."""
+    """`views` of stage 1 by first step and shard; cached, as each is slow."""
     shape = settings.image_size, settings.num_views
     return functools.cache(
         functools.partial(views, settings, images, *shape, mix)
     )
 
 
-def made_here(
+def local_views(
     settings: config.AugmentationSettings,
     images: data.Source,
     batch_size: int,
@@ -228,14 +230,14 @@ def _through_service(
     start_step: int,
     workers: int,
 ) -> tf.data.Dataset:
-    """One worker's part of what a data service makes of the global batches.
+    """One worker's batches from a data service.
 
-    The workers share a job, by a name that no other run has.
+    The workers share a job of the service, under a name that only this run has.
     """
     if workers == 1:
         return data.through_service(batches, settings.data_service)
-    # Other images in another place, and another run of the same settings, are
-    # another job: two runs that shared one would get half of the batches each.
+    # Runs that shared a job would get half of the batches each: the name has
+    # the directories of data and run.
     run = {
         field.name: getattr(settings, field.name)
         for field in dataclasses.fields(settings)
@@ -250,7 +252,7 @@ def _through_service(
 def mixing(
     settings: config.ObjectiveSettings, num_classes: int
 ) -> augment.MixUp | augment.CutMix | None:
-    """What mixes the images of a batch in stage 1; None for none."""
+    """MixUp or CutMix of stage 1; None for none."""
     if settings.mixing == "none":
         return None
     kind = {"mixup": augment.MixUp, "cutmix": augment.CutMix}[settings.mixing]
@@ -262,6 +264,9 @@ def augmentation(
     settings: config.AugmentationSettings,
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor] | None:
     """The policy of a stage; None for none."""
+    name = settings.augmentation
+    if trust.names_module(name):
+        return augment.policy(trust.import_function(name, "augmentation"))
     sim_augment = {
         "strength": settings.jitter_strength,
         "grayscale_probability": settings.grayscale_probability,
@@ -281,4 +286,4 @@ def augmentation(
         "stacked_randaugment": lambda: augment.StackedRandAugment(
             **rand_augment, **sim_augment
         ),
-    }[settings.augmentation]()
+    }[name]()

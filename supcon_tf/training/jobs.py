@@ -1,4 +1,4 @@
-"""What a training begins with: settings, data and devices, decided once."""
+"""The job of a training: settings, data and devices, decided once."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ from typing import Generic
 
 import tensorflow as tf
 
-from supcon_tf import config, data, exceptions, files, locks, run_files
+from supcon_tf import (
+    config,
+    data,
+    exceptions,
+    files,
+    locks,
+    run_files,
+    trust,
+)
 from supcon_tf.data import hierarchy
 from supcon_tf.settings import Settings, SettingsType, adopt
 from supcon_tf.training import console, devices
 
-# From settings, the directory and what is recorded there (None where a run
-# begins) to the fields that are decided before any data are read.
+# From settings, the directory and the settings recorded there (None for a new
+# run) to the fields that are decided before any data are read.
 Decide = Callable[
     [SettingsType, run_files.RunDirectory, SettingsType | None],
     Mapping[str, object],
@@ -26,26 +34,26 @@ Read = Callable[[SettingsType, tf.distribute.Strategy], Mapping[str, object]]
 
 @dataclasses.dataclass(frozen=True)
 class Job(Generic[SettingsType]):
-    """A training before its model; `prepare` makes that of a command.
+    """A training before its model is made; `prepare` makes a command's job.
 
     Attributes:
       settings: with nothing left to decide.
       run: directory of the run, or of the stage.
-      strategy: under whose scope the model is made.
+      strategy: of the model's variables.
       train: training examples; their names and classes are recorded.
-      part: those of `train` that are not held out, where some are.
+      train_part: examples of `train` without the held-out ones; None where all
+        of them train.
       validation: examples that choose an epoch or a network.
-      test: test examples, where the job reads them.
+      test: test examples; None where the job does not read them.
       tokenizer: of texts.
-      recorded: settings of the run that goes on, as they were read; None where
-        a run begins.
+      recorded: settings that a resumed run has recorded; None for a new run.
     """
 
     settings: SettingsType
     run: run_files.RunDirectory
     strategy: tf.distribute.Strategy
     train: data.Source
-    part: data.Source | None = None
+    train_part: data.Source | None = None
     validation: data.Source | None = None
     test: data.Source | None = None
     tokenizer: object = None
@@ -53,7 +61,7 @@ class Job(Generic[SettingsType]):
 
     @property
     def resumes(self) -> bool:
-        """Whether there is a checkpoint to go on from."""
+        """Whether the run goes on from a checkpoint."""
         return resumes(self.settings, self.run)
 
     @property
@@ -63,9 +71,9 @@ class Job(Generic[SettingsType]):
 
 
 def resumes(settings: Settings, run: run_files.RunDirectory) -> bool:
-    """Whether the settings want a run to go on, and it has a checkpoint.
+    """Whether the settings resume a run that has a checkpoint.
 
-    Killed before its first one, a run begins anew.
+    A run that was killed before its first checkpoint begins anew.
     """
     return settings.resume and bool(run_files.steps_in(run.checkpoints))
 
@@ -76,11 +84,12 @@ def prepare(
     run: run_files.RunDirectory | None = None,
     decide: Decide = lambda settings, run, recorded: {},
 ) -> Job[SettingsType]:
-    """Decides all that settings leave open, and reads the data.
+    """Decides all fields that settings leave open, and reads the data.
 
-    In this order: the directory, and what a run that goes on has recorded
-    there; fields that need no data; devices, which come before anything is
-    computed; data; fields that need data. Nothing is created or removed.
+    In this order: the directory, and the settings that a resumed run has
+    recorded there; fields that need no data; devices, before any computation;
+    functions of the user; data; fields that need data. Nothing is created or
+    removed.
 
     Args:
       settings: of the command.
@@ -89,21 +98,23 @@ def prepare(
       decide: gives the fields that need no data.
 
     Raises:
-      ValueError: the directory is taken, by a run or by a process that works
-        on it, or cannot be written; the devices cannot be had, or not share
-        the batch; the data do not suit the settings.
+      ValueError: a run or a process has taken the directory, or it cannot be
+        written; there are no such devices, or they cannot share the batch; a
+        function cannot be imported; the data do not suit the settings.
     """
     run = run or run_files.RunDirectory(settings.run_dir)
-    trains = isinstance(settings, config.DeviceSettings)  # else it only looks
+    trains = isinstance(settings, config.DeviceSettings)  # else it shows views
     recorded = _recorded(settings, run) if trains else None
     if recorded is not None:
-        settings = _adopted(settings, recorded)
+        settings = _adopt(settings, recorded)
     settings = dataclasses.replace(settings, **decide(settings, run, recorded))
     strategy = tf.distribute.get_strategy()
     if trains:
         strategy = devices.set_up(settings)
+    for flag, name in trust.functions(vars(settings)):
+        trust.import_function(name, flag)
     sources = read(settings, strategy)
-    examples = sources.get("part", sources["train"])
+    examples = sources.get("train_part", sources["train"])
     settings = resolved(settings, examples, strategy.num_replicas_in_sync)
     return Job(settings, run, strategy, recorded=recorded, **sources)
 
@@ -111,7 +122,7 @@ def prepare(
 def _recorded(
     settings: SettingsType, run: run_files.RunDirectory
 ) -> SettingsType | None:
-    """The settings of the run that goes on, None where one may begin."""
+    """The recorded settings of a resumed run; None where a run may begin."""
     locks.check(run.path, locks.TRAINING)
     if settings.resume and run.exists():
         return run.recorded(type(settings))
@@ -119,8 +130,8 @@ def _recorded(
     return None
 
 
-def _adopted(settings: SettingsType, recorded: SettingsType) -> SettingsType:
-    """The settings with what they leave to the run, and its data by now."""
+def _adopt(settings: SettingsType, recorded: SettingsType) -> SettingsType:
+    """The settings with the recorded fields, and present paths of the data."""
     paths = vars(settings) | {"run_dir": recorded.run_dir}
     moved = run_files.moved_data(paths, settings.run_dir)
     console.print_moved(moved)
@@ -130,7 +141,7 @@ def _adopted(settings: SettingsType, recorded: SettingsType) -> SettingsType:
 def resolved(
     settings: SettingsType, examples: data.Source, replicas: int = 1
 ) -> SettingsType:
-    """The settings with all that training examples decide.
+    """The settings with all fields that training examples decide.
 
     Raises:
       ValueError: the settings do not suit the examples.
@@ -148,11 +159,11 @@ def _image_fields(
 ) -> dict[str, object]:
     """Size of the views, whether images have several labels, whole paths.
 
-    They mean the same in later stages, wherever those are run.
+    Whole paths mean the same in later stages, in any working directory.
 
     Raises:
-      ValueError: neither the settings nor the images tell the size, or the
-        settings do not go with the labels.
+      ValueError: neither settings nor images have a size, or the settings
+        contradict the labels.
     """
     side = settings.image_size or settings.default_image_size(images.image_size)
     if side is None:
@@ -179,7 +190,7 @@ def _image_fields(
 def _optimizer_fields(
     settings: config.OptimizerSettings, examples: data.Source, replicas: int
 ) -> dict[str, object]:
-    """Batch and numbers of the optimizer, where none are given."""
+    """Defaults of the batch and of the optimizer, for fields that are None."""
     decided = {
         name: getattr(settings, f"default_{name}")
         for name in ("warmup_epochs", "learning_rate", "weight_decay")
@@ -195,20 +206,20 @@ def _default_batch(
 ) -> int:
     """The largest batch that leaves an epoch some steps.
 
-    Replicas, classes and chunks can share it.
+    Replicas, classes and chunks divide it.
     """
-    size, of_class = settings.LARGEST_BATCH, settings.samples_per_class
-    if of_class:
-        size = min(size, of_class * len(examples.class_names))
+    size, per_class = settings.LARGEST_BATCH, settings.samples_per_class
+    if per_class:
+        size = min(size, per_class * len(examples.class_names))
     while size > 2 and examples.num_examples < settings.LEAST_STEPS * size:
         size //= 2
     chunks = 1
     if isinstance(settings, config.ObjectiveSettings):
         chunks = settings.gradient_cache_chunks
-    return shareable(size, replicas, of_class or 1, chunks)
+    return shareable(size, replicas, per_class or 1, chunks)
 
 
 def shareable(batch_size: int, *divisors: int) -> int:
-    """The largest batch of at most so many that all divide, or the least."""
+    """The largest multiple of all divisors up to `batch_size`, or their lcm."""
     unit = math.lcm(*divisors)
     return max(batch_size // unit, 1) * unit

@@ -1,4 +1,4 @@
-"""The training loop of a stage: Keras' `fit`, resumed where it was."""
+"""The training loop of a stage: Keras' `fit`, from a checkpoint on."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from supcon_tf.training import (
     tensorboard,
 )
 
-# From (first step, (index, count) of this worker) to its batches; cached, since
-# a pipeline takes a second to make.
+# From (first step, (index, count) of this worker) to its batches; callers cache
+# it, since a pipeline takes a second to make.
 MakeBatches = Callable[[int, tuple[int, int]], tf.data.Dataset]
 
-# What the collectives of a worker raise when another one is gone.
+# Errors of a worker's collectives when another worker is gone.
 _LOST = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
@@ -48,14 +48,13 @@ _LOST = (
 def open_run(
     job: jobs.Job, made_of: Mapping[str, object] | None = None
 ) -> Iterator[bool]:
-    """Starts the run of a job, or goes on with it.
+    """Starts the run of a job, or resumes it, under a lock on the run.
 
-    One that goes on may have more epochs than it was begun with. The chief of
-    the strategy writes; `made_of` is that of `materials`. While it is entered,
-    no other process can open the run.
+    A resumed run may have more epochs than before. The chief of the strategy
+    writes; `made_of` is that of `materials`.
 
     Yields:
-      Whether the run goes on.
+      Whether the run is resumed.
 
     Raises:
       ValueError: the directory is taken, or its run has other settings,
@@ -72,7 +71,7 @@ def open_run(
 
 
 def _open(job: jobs.Job, made_of: Mapping[str, object]) -> None:
-    """Writes, as the chief, what a run begins with, or checks that it is so.
+    """Writes the first files of a new run, or checks those of a resumed run.
 
     Raises:
       ValueError: as `open_run`.
@@ -83,7 +82,7 @@ def _open(job: jobs.Job, made_of: Mapping[str, object]) -> None:
         run.check_free(settings.overwrite)
         run.create(settings, train.class_names, train.ids, unread)
         return
-    # That of a cell, or of a run that has begun since the job was prepared.
+    # A sweep's cell, or a run that began after `prepare`, has none in the job.
     recorded = job.recorded or run.recorded(type(settings))
     run.check_same(settings, recorded)
     run.complete(train.class_names, train.ids, unread)
@@ -113,29 +112,29 @@ def fit(
     views: MakeBatches | None = None,
     made_of: Mapping[str, object] | None = None,
 ) -> None:
-    """Opens a run, and trains to its last epoch from wherever it is.
+    """Opens a run, and trains from its newest checkpoint to its last epoch.
 
     Args:
       job: of the stage.
       model: compiled under the strategy of the job.
       make_batches: makes the endless batches.
-      steps: of an epoch; None for those that its examples make.
+      steps: of an epoch; None for a pass over the examples.
       measures: callbacks that add figures to the logs of an epoch.
-      views: makes those whose first is drawn for TensorBoard; None draws none.
-      made_of: what its checkpoints record beside classes and images; see
+      views: makes batches, of which TensorBoard gets the first; None for none.
+      made_of: records of its checkpoints beside classes and images; see
         `origins.recorded`.
 
     Raises:
-      ValueError: as `open_run`; the newest checkpoint is damaged or no fit.
+      ValueError: as `open_run`; the newest checkpoint is damaged or does not
+        fit; a file of the images is lost, after the run was saved.
       FloatingPointError: a loss or a weight is no longer finite.
-      ValueError: or a file of the images is lost; the run is saved before.
-      OSError: a checkpoint could not be written.
+      OSError: a checkpoint cannot be written.
       Preempted: a signal came, and the run is saved; or a worker is gone.
     """
     parts = builders.checkpointed(model) | {"optimizer": model.optimizer}
     shard = distribute.shard(job.strategy)
     make_batches(0, shard)  # wrong ones begin no run
-    made_of = materials.of_training(job.train) | {**(made_of or {})}
+    made_of = materials.fingerprints(job.train) | {**(made_of or {})}
     settings, folder = job.settings, job.run.checkpoints
     with open_run(job, made_of) as resumes:
         steps = steps or job.epoch_steps
@@ -157,11 +156,11 @@ def _fit(
     measures: Sequence[keras.callbacks.Callback],
     views: tf.data.Dataset | None,
 ) -> None:
-    """Trains from where the saver starts; the others are those of `fit`."""
+    """Trains from `saver.start` on; the other arguments are those of `fit`."""
     strategy, start = job.strategy, saver.start
     wait = progress.DataWait()
     watchers = make_callbacks(job, start, wait, measures, views)
-    # Several workers make the batches of each replica themselves.
+    # Of several workers, each makes the batches of its replicas.
     workers = distribute.num_workers(strategy)
     replicas = strategy.num_replicas_in_sync // workers if workers > 1 else 1
     batches = devices.distributed(
@@ -195,7 +194,7 @@ def _start(
     resumes: bool,
     made_of: Mapping[str, object],
 ) -> checkpoints.Progress:
-    """Makes the model ready for its first step here, restored if it resumes."""
+    """Builds the optimizer; restores a resumed run. Returns the position."""
     # The logs of a step are equal on all workers: Keras would add them up.
     model.distribute_reduction_method = "first"
     with model.distribute_strategy.scope():
@@ -205,15 +204,15 @@ def _start(
         if not resumes:
             return checkpoints.Progress(0, epoch_steps, made_of=made_of)
         path = run.latest_checkpoint()
-        done = checkpoints.read_progress(path)
+        saved = checkpoints.read_progress(path)
         exceptions.require(
-            done.epoch_steps == epoch_steps,
+            saved.epoch_steps == epoch_steps,
             f"--resume must find the data of {run.path}",
-            f"{epoch_steps} steps per epoch (was {done.epoch_steps})",
+            f"{epoch_steps} steps per epoch (was {saved.epoch_steps})",
         )
         checkpoints.restore(path, **parts)
-    console.print_line("resumed", f"{path}, {done.epoch} epochs done")
-    return dataclasses.replace(done, made_of=done.made_of | made_of)
+    console.print_line("resumed", f"{path}, {saved.epoch} epochs done")
+    return dataclasses.replace(saved, made_of=saved.made_of | made_of)
 
 
 def make_callbacks(
@@ -223,10 +222,10 @@ def make_callbacks(
     measures: Sequence[keras.callbacks.Callback] = (),
     views: tf.data.Dataset | None = None,
 ) -> list[keras.callbacks.Callback]:
-    """Checks, figures, what shows them, warnings and files, in that order.
+    """The callbacks: checks, figures, progress bar, warnings, files, in order.
 
-    The strategy's chief writes the files; `wait` is attached to the batches, if
-    they come from a pipeline; the others are those of `fit`.
+    The strategy's chief writes the files. `wait` is attached to the batches of
+    a pipeline. The other arguments are those of `fit`.
     """
     settings, chance_level = job.settings, None
     pretrains = isinstance(settings, config.PretrainSettings)
@@ -241,10 +240,10 @@ def make_callbacks(
         progress.ProgressBar(),
     ]
     if pretrains:
-        # Two epochs past the warm-up, so that the epoch's means hold nothing
-        # of it, and 100 steps, so that a handful of batches is not judged.
-        settled = round((settings.warmup_epochs + 2) * start.epoch_steps)
-        watchers.append(callbacks.CollapseWarning(max(100, settled)))
+        # Two epochs past the warm-up, so that the epoch's means are without
+        # it, and 100 steps, so that a handful of batches is not judged.
+        settled_steps = round((settings.warmup_epochs + 2) * start.epoch_steps)
+        watchers.append(callbacks.CollapseWarning(max(100, settled_steps)))
     if wait:
         watchers.append(callbacks.InputBoundWarning())
     if not distribute.is_chief(job.strategy):
@@ -260,7 +259,7 @@ def make_callbacks(
 
 @contextlib.contextmanager
 def _peers_may_be_lost(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Ends the process as one to be started again when a worker is gone."""
+    """Raises `Preempted`, for a restart, where another worker is gone."""
     try:
         yield
     except _LOST as error:

@@ -1,4 +1,4 @@
-"""What a training is made of, and whether that is still the same."""
+"""The materials of a training, images and encoder, and checks of them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from supcon_tf.data import sources
 from supcon_tf.training import console
 
 
-def of_training(images: data.Source) -> dict[str, object]:
-    """What a checkpoint of a training on these images records of them.
+def fingerprints(images: data.Source) -> dict[str, object]:
+    """The record of the training images in a checkpoint.
 
-    `images` is a digest of their bytes and labels where these have been read.
-    Else it is one of what tells whether files have changed: `files`.
+    Its `images` is a digest of bytes and labels if the bytes have been read;
+    else its `files` is a digest of sizes, times and labels.
     """
     made_of: dict[str, object] = {
-        "classes": origins.of_names(images.class_names)
+        "classes": origins.digest_names(images.class_names)
     }
-    if images.shard is not None:  # other images on another number of workers
+    if images.shard is not None:  # depends on the number of workers
         return made_of
     labels = sources.fingerprint(*_labels(images))
     if images.texts is not None:
-        whole = "\0".join(images.texts).encode()
-        texts = hashlib.sha256(whole).hexdigest()
+        text = "\0".join(images.texts).encode()
+        texts = hashlib.sha256(text).hexdigest()
         return made_of | {"images": sources.fingerprint(texts, labels)}
     if images.digests is not None:
         bytes_read = np.asarray(images.digests, np.int64)
@@ -43,26 +43,25 @@ def _labels(images: data.Source) -> list[np.ndarray]:
 
 
 def check(run: run_files.RunDirectory, made_of: Mapping[str, object]) -> None:
-    """Checks that a run which goes on is of what it was made of so far.
+    """Checks the materials of a resumed run against its record.
 
-    Files that are others by their times alone may have been copied: then one
-    line says so.
+    Prints a line where files differ by their times alone: they may be copies.
 
     Raises:
-      ValueError: the images, their labels, or the checkpoint of its encoder,
-        are others.
+      ValueError: the images, their labels, or the checkpoint of the encoder
+        differ.
     """
-    before = run.made_of()
+    earlier = run.made_of()
     exceptions.require(
-        before.get("images") in (None, made_of.get("images"))
+        earlier.get("images") in (None, made_of.get("images"))
         or "images" not in made_of,
         f"--resume must find the training data of {run.path} as they were",
         "the same names with other contents or labels: restore the data, or "
         "begin anew with --overwrite",
     )
-    if before.get("files") not in (
+    if earlier.get("files") not in (
         None,
-        made_of.get("files", before.get("files")),
+        made_of.get("files", earlier.get("files")),
     ):
         console.print_line(
             "warning",
@@ -70,12 +69,12 @@ def check(run: run_files.RunDirectory, made_of: Mapping[str, object]) -> None:
             "begun, or were copied: with other contents it must be begun anew, "
             "with --overwrite",
         )
-    encoder, recorded = made_of.get("encoder"), before.get("encoder")
+    encoder, recorded = made_of.get("encoder"), earlier.get("encoder")
     if encoder and recorded and encoder != recorded:
         raise exceptions.InvalidValue(
             f"--resume must find the encoder of {run.path}, checkpoint "
-            f"{origins.described(recorded, encoder)}, got "
-            f"{origins.described(encoder, recorded)}: begin anew with "
+            f"{origins.describe(recorded, encoder)}, got "
+            f"{origins.describe(encoder, recorded)}: begin anew with "
             "--overwrite"
         )
 
@@ -85,13 +84,13 @@ def check_stage(
     stage: run_files.RunDirectory,
     encoder: origins.Identity,
 ) -> None:
-    """Checks that a linear stage is of the checkpoint that its run has now.
+    """Checks that a linear stage was trained on the run's newest checkpoint.
 
-    Of a stage of an earlier version, which has recorded none, one line says
-    where it must be, since it was begun after that checkpoint was saved.
+    A stage of an earlier version has recorded no checkpoint. If it was begun
+    after the newest was saved, it passes, and a line is printed.
 
     Raises:
-      ValueError: it is of another checkpoint, or nobody knows of which.
+      ValueError: the stage is of another checkpoint, or of an unknown one.
     """
     remedy = (
         f"tools/train_linear.py --run_dir={run.path} --name={stage.path.name} "
@@ -103,9 +102,9 @@ def check_stage(
     if recorded is not None:
         raise exceptions.InvalidValue(
             f"the linear stage {stage.path} must be of "
-            f"{origins.described(encoder, recorded)}, the checkpoint that "
+            f"{origins.describe(encoder, recorded)}, the checkpoint that "
             f"{run.path} has by now, got one of "
-            f"{origins.described(recorded, encoder)}: {remedy}"
+            f"{origins.describe(recorded, encoder)}: {remedy}"
         )
     exceptions.require(
         stage.is_younger_than(run),

@@ -1,4 +1,4 @@
-"""Whether a training step fits in memory, before the first one is taken."""
+"""An estimate of a training step's memory, before the first step."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ import tensorflow as tf
 
 from supcon_tf import config, models
 
-# Of one view per pixel, at width 1: above that of every encoder (resnet200).
-# What fits by this needs no tracing.
-_MOST_PER_PIXEL = 130_000
-_VIEWS = 13  # of the traced pass: the first dimension of no weight
+# Bytes per pixel of a view at width 1, above those of all encoders (resnet200).
+# A step that fits by this bound is not traced.
+_MAX_BYTES_PER_PIXEL = 130_000
+_VIEWS = 13  # of the traced pass: no weight has it as first dimension
 _CGROUP_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
 
 
 def warning(
     settings: config.PretrainSettings, encoder: models.Encoder
 ) -> str | None:
-    """What to say of a step that will not fit in memory; None where it fits.
+    """The warning of a step that will not fit in memory; None if it fits.
 
-    The estimate is that of the activations, which in a large step are nearly
-    all: 75 to 90 % of what a process grew by with ResNets and VGGs on a CPU.
+    The estimate counts activations, 75 to 90 % of the memory of a large step by
+    ResNets and VGGs on a CPU.
     """
     available = available_bytes()
     images = settings.batch_size // settings.gradient_cache_chunks
     if tf.config.list_logical_devices("GPU"):  # each has its own memory
         images //= tf.distribute.get_strategy().num_replicas_in_sync
     views = images * settings.num_views
-    most = views * settings.image_size**2 * _MOST_PER_PIXEL * settings.width
-    if available is None or most < available:
+    pixels = views * settings.image_size**2
+    max_bytes = pixels * _MAX_BYTES_PER_PIXEL * settings.width
+    if available is None or max_bytes < available:
         return None
     needed = views * activation_bytes(
         encoder, settings.image_size, settings.channels
@@ -40,15 +41,15 @@ def warning(
     if needed < 0.8 * available:
         return None
     excess = needed / (0.6 * available)
-    smaller = 2 ** int(math.log2(max(settings.batch_size / excess, 1)))
-    remedy = f"--batch_size={smaller}, or a smaller --image_size"
-    least = math.ceil(excess * settings.gradient_cache_chunks)
+    smaller_batch = 2 ** int(math.log2(max(settings.batch_size / excess, 1)))
+    remedy = f"--batch_size={smaller_batch}, or a smaller --image_size"
+    min_chunks = math.ceil(excess * settings.gradient_cache_chunks)
     batch = settings.batch_size
-    fitting = [n for n in range(least, batch + 1) if batch % n == 0]
-    if settings.has_projections and fitting:
+    chunk_counts = [n for n in range(min_chunks, batch + 1) if batch % n == 0]
+    if settings.has_projections and chunk_counts:
         remedy = (
-            f"--gradient_cache_chunks={fitting[0]} computes the same loss in "
-            f"parts; else {remedy}"
+            f"--gradient_cache_chunks={chunk_counts[0]} computes the same loss "
+            f"in parts; else {remedy}"
         )
     return (
         f"the activations of {views} views take about {needed / 1e9:.1f} GB, "
@@ -59,7 +60,7 @@ def warning(
 def activation_bytes(
     encoder: models.Encoder, image_size: int, channels: int = 3
 ) -> int:
-    """Bytes that the forward pass of a view of this side keeps for backward."""
+    """Bytes per view that the forward pass keeps for the backward pass."""
     strategy = tf.distribute.get_strategy()
 
     def gradient(images: tf.Tensor) -> list[tf.Tensor]:
@@ -73,7 +74,7 @@ def activation_bytes(
     def step(images: tf.Tensor) -> list[tf.Tensor]:
         return strategy.run(gradient, args=(images,))
 
-    kept = {
+    saved = {
         tensor.name: tensor
         for operation in step.get_concrete_function().graph.get_operations()
         if "gradient_tape" in operation.name
@@ -82,7 +83,8 @@ def activation_bytes(
         and tensor.shape.rank
         and tensor.shape[0] == _VIEWS
     }
-    total = sum(x.shape.num_elements() * x.dtype.size for x in kept.values())
+    sizes = (t.shape.num_elements() * t.dtype.size for t in saved.values())
+    total = sum(sizes)
     return total // (_VIEWS * strategy.num_replicas_in_sync)
 
 
@@ -102,7 +104,7 @@ def available_bytes() -> int | None:
 
 
 def _gpu_bytes() -> int | None:
-    """By the driver's own tool: TensorFlow tells what is used, not the rest."""
+    """Memory of the smallest GPU, by the driver: TensorFlow has no total."""
     query = "--query-gpu=memory.total --format=csv,noheader,nounits"
     try:
         text = subprocess.check_output(

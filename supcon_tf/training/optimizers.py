@@ -22,37 +22,37 @@ def is_kernel(variable: tf.Variable) -> bool:
 
 
 class Shares:
-    """Mixin: variables may have a share of the learning rate of their own.
+    """Mixin: a variable may have a share of the learning rate.
 
-    A step is linear in the learning rate, so the share is that of the step.
+    A step is linear in the learning rate, so the step is shortened instead.
     """
 
     # In a namespace: Keras would save a dictionary with the optimizer.
-    _shares = types.SimpleNamespace(of={})
+    _shares = types.SimpleNamespace(by_key={})
 
     def set_learning_rate_shares(
         self, shares: Iterable[tuple[tf.Variable, float]]
     ) -> None:
-        """Sets them, by `models.learning_rate_shares`; others have the whole.
+        """Sets shares, of `models.learning_rate_shares`; others are 1.
 
-        Before the first step, and again where the optimizer is made anew.
+        Call it before the first step, and again for a new optimizer.
         """
-        of = {_key(variable): share for variable, share in shares}
-        self._shares = types.SimpleNamespace(of=of)
+        by_key = {_key(variable): share for variable, share in shares}
+        self._shares = types.SimpleNamespace(by_key=by_key)
 
     def _clip_gradients(self, grads: Sequence[object]) -> Sequence[object]:
-        """Clips by the norm of what is applied.
+        """Clips by the norm of the gradients that are applied.
 
-        Keras would take every row of an embedding that occurs several times for
-        several, and so another norm on other numbers of replicas.
+        Keras would count the repeated rows of an embedding one by one, so that
+        the norm would depend on the number of replicas.
         """
         return super()._clip_gradients(self._deduplicate_sparse_grad(grads))
 
     def _take_share(
         self, variable: tf.Variable, step: Callable[[], object]
     ) -> object:
-        """Takes a variable's step, and goes back to where its share ends."""
-        share = self._shares.of.get(_key(variable), 1.0)
+        """Takes a step: w + share * (w_after - w) of a variable w."""
+        share = self._shares.by_key.get(_key(variable), 1.0)
         if share == 1.0:
             return step()
         before = tf.identity(variable)
@@ -61,13 +61,13 @@ class Shares:
 
 
 def _key(variable: tf.Variable) -> str:
-    """One name for the parts of a variable on all replicas."""
+    """The key of a variable, equal for its copies on all replicas."""
     container = getattr(variable, "_distributed_container", lambda: None)()
     return (variable if container is None else container)._unique_id
 
 
 class _Stepwise(Shares):
-    """`Shares` of Keras' optimizers."""
+    """`Shares` for Keras' optimizers, which have `update_step`."""
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
         step = super().update_step
@@ -230,7 +230,7 @@ class AdamW(Shares, keras.optimizers.AdamW):
         self._take_share(variable, step)
 
     def _apply_weight_decay(self, variables: Sequence[tf.Variable]) -> None:
-        """Nothing: each step decays its own variable."""
+        """Does nothing: `update_step` decays its variable."""
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")

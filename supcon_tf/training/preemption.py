@@ -1,4 +1,4 @@
-"""Ends of a process that a run is saved for: signals, a closed terminal."""
+"""Preemption: a signal or a closed terminal ends a process that saves first."""
 
 from __future__ import annotations
 
@@ -12,36 +12,38 @@ import types
 from collections.abc import Iterator
 from typing import TextIO
 
-# That ask a process to end: a cluster that takes its machine away, Ctrl-C.
-_ASKING = (signal.SIGTERM, signal.SIGINT)
-# That would end it if nothing else is made of them: a closed terminal; what
-# SLURM, SGE and LSF send some time before they kill; the limit of CPU time.
-_OTHERS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+# Signals of a cluster that takes its machine away, and of Ctrl-C.
+_END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# Signals that end a process by default: of a closed terminal; of SLURM, SGE and
+# LSF some time before they kill; of the limit of CPU time.
+_OTHER_SIGNALS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 
-_SAYS = b"\nsaving after this step; Ctrl-C again: at once\n"
+_MESSAGE = b"\nsaving after this step; Ctrl-C again: at once\n"
 
-# What Kubeflow's TFJob starts again by itself: "user-specified retryable".
+# Kubeflow's TFJob restarts this code: "user-specified retryable".
 EXIT_CODE = 138
 
 
 class Preempted(SystemExit):
-    """Ends the process with a code of its own, once the run is saved."""
+    """Ends the process with `EXIT_CODE`, once the run is saved."""
 
     def __init__(self):
         super().__init__(EXIT_CODE)
 
 
 class Notice:
-    """Notes that a signal came to end the process, while it is entered.
+    """A context that notes signals to end the process.
 
-    The step that is under way is not disturbed. A second Ctrl-C ends the
-    process at once. Other signals may come again, or one after the other, as
-    clusters send them before they kill. A signal that is ignored, as by nohup,
-    stays so. Threads other than the main one cannot listen to signals: there,
-    nothing is noted. `came` says whether one came.
+    The step under way is not disturbed. A second Ctrl-C ends the process at
+    once. Other signals may come again, as clusters send several before they
+    kill. A signal that the process ignores, as under nohup, stays ignored. Only
+    the main thread can handle signals: in others nothing is noted.
 
-    What is printed to a terminal that is closed by now, or into a pipe that
-    nobody reads, goes nowhere, and is no error.
+    Inside of the context, output to a closed terminal, or to a pipe without a
+    reader, is dropped without an error.
+
+    Attributes:
+      came: whether a signal came.
     """
 
     def __init__(self):
@@ -51,12 +53,14 @@ class Notice:
     def __enter__(self) -> Notice:
         if threading.current_thread() is not threading.main_thread():
             return self
-        self._terminals = [x for x in range(3) if os.isatty(x)]
-        for number in (*_ASKING, *_OTHERS):
+        self._terminals = [
+            descriptor for descriptor in range(3) if os.isatty(descriptor)
+        ]
+        for number in (*_END_SIGNALS, *_OTHER_SIGNALS):
             handler = signal.getsignal(number)
-            # None is one that is not Python's.
+            # None is a handler that is not Python's.
             is_free = handler == signal.SIG_DFL or (
-                number in _ASKING and handler not in (signal.SIG_IGN, None)
+                number in _END_SIGNALS and handler not in (signal.SIG_IGN, None)
             )
             if is_free:
                 signal.signal(number, self._note)
@@ -65,8 +69,8 @@ class Notice:
             (contextlib.redirect_stdout, sys.stdout),
             (contextlib.redirect_stderr, sys.stderr),
         ):
-            if stream is not None:  # as of a process without it
-                self._changes.enter_context(redirect(_Harmless(stream)))
+            if stream is not None:  # a process may have no stdout
+                self._changes.enter_context(redirect(_SafeStream(stream)))
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -80,11 +84,11 @@ class Notice:
         if number == signal.SIGINT:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             with contextlib.suppress(OSError):
-                os.write(2, _SAYS)  # print is not to be reentered
+                os.write(2, _MESSAGE)  # print is not to be reentered
 
 
-class _Harmless:
-    """A stream that cannot fail for want of a reader."""
+class _SafeStream:
+    """A stream that drops output without a reader."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -93,13 +97,13 @@ class _Harmless:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """As of the stream."""
+        """Writes to the stream."""
         with self._silenced():
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """As of the stream."""
+        """Flushes the stream."""
         with self._silenced():
             self._stream.flush()
 
@@ -110,12 +114,12 @@ class _Harmless:
         except OSError as error:
             if error.errno not in (errno.EIO, errno.EPIPE):
                 raise
-            # Else what is left in its buffer fails when Python ends.
+            # Else Python's flush of the buffer at exit fails.
             silence(self._stream.fileno())
 
 
 def silence(descriptor: int) -> None:
-    """Lets what is written to a descriptor go nowhere."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, descriptor)
-    os.close(nowhere)
+    """Redirects a descriptor to the null device."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, descriptor)
+    os.close(null)

@@ -1,4 +1,4 @@
-"""What a run shows while it trains: figures, and the line that shows them."""
+"""Figures of a run while it trains, and the progress bar that prints them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import tqdm
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import console
 
-# What the live line shows, in this order; first in the line of an epoch too.
+# Figures of the progress bar, in this order; the line of an epoch has them
+# first.
 _LIVE = (
     "loss",
     "loss/chance",
@@ -24,19 +25,19 @@ _LIVE = (
     "data_wait",
     "learning_rate",
 )
-_SECONDS_PER_LINE = 1.0  # of an epoch, but for the first and the last
-_SECONDS_PER_LOOK = 0.5  # at the learning rate, which is on the device
-# Arrivals that are kept. A strategy copies a few batches ahead of the step, so
-# a slot is read long before it is used again.
+_SECONDS_PER_LINE = 1.0  # between epochs, but for the first and the last
+_SECONDS_PER_RATE = 0.5  # between copies of the learning rate from the device
+# Arrivals in memory. A strategy copies a few batches ahead of the step, so a
+# slot is read long before it is used again.
 _SLOTS = 256
 
 
 class Figures(keras.callbacks.Callback):
     """Adds loss/chance, learning rate and examples/s to the logs.
 
-    Of every step and of the epoch. Put it before the callbacks that read them.
-    examples/s counts the steps that this `fit` takes of the epoch, all but its
-    first, which traces.
+    Every step and every epoch has them. Put it before the callbacks that read
+    them. examples/s counts the steps that this `fit` takes of the epoch, all
+    but its first, which traces.
 
     Args:
       images_per_step: images of a global batch.
@@ -49,14 +50,14 @@ class Figures(keras.callbacks.Callback):
         self.images_per_step = images_per_step
         self.chance = chance
         self._learning_rate = 0.0
-        self._looked = -math.inf
+        self._rate_time = -math.inf
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self._traced_at = None
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         self._steps = 0
-        self._began = time.perf_counter()
+        self._epoch_start = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         now = time.perf_counter()
@@ -65,38 +66,38 @@ class Figures(keras.callbacks.Callback):
         self._add(logs, now)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        self._looked = -math.inf
+        self._rate_time = -math.inf
         self._add(logs, time.perf_counter())
 
     def _add(self, logs: dict, now: float) -> None:
-        if now - self._looked > _SECONDS_PER_LOOK:
+        if now - self._rate_time > _SECONDS_PER_RATE:
             rate = self.model.optimizer.learning_rate
             # Mirrored on several replicas.
             self._learning_rate = float(tf.convert_to_tensor(rate))
-            self._looked = now
+            self._rate_time = now
         if self.chance:
             logs["loss/chance"] = logs["loss"] / self.chance
         logs["learning_rate"] = self._learning_rate
-        steps, began = self._steps, self._began
-        if self._traced_at > began and steps > 1:
-            steps, began = steps - 1, self._traced_at
-        logs["examples/s"] = steps * self.images_per_step / (now - began)
+        steps, start = self._steps, self._epoch_start
+        if self._traced_at > start and steps > 1:
+            steps, start = steps - 1, self._traced_at
+        logs["examples/s"] = steps * self.images_per_step / (now - start)
 
 
 class DataWait(keras.callbacks.Callback):
     """Adds `data_wait`, the share of an epoch spent waiting for data.
 
-    To the logs of every step, for the epoch so far, and to those of the epoch.
-    A step waits from its start until its batch leaves the pipeline, if that
-    comes later. Batches that a strategy copies ahead of the step are no wait,
-    nor is a step that is slow because it shares its cores with the pipeline.
-    The first step of a run is not counted: it traces.
+    The logs of a step have the share of the epoch so far. A step waits from its
+    start until its batch leaves the pipeline, if that comes later. A batch that
+    a strategy copies ahead of the step is no wait, nor is a step that is slow
+    because it shares its cores with the pipeline. The first step of a run is
+    not counted: it traces.
 
-    A step must have ended when the next one starts, as `StopOnNonFiniteLoss`
-    sees to by reading every loss; else the figure of a GPU is an upper bound.
+    A step must end before the next one starts. `StopOnNonFiniteLoss` sees to
+    that by reading every loss; else the figure of a GPU is an upper bound.
 
-    Fit on what `attach` returns, and put it before the callbacks that read the
-    figure.
+    Fit on the dataset of `attach`, and put this before the callbacks that read
+    the figure.
     """
 
     def __init__(self):
@@ -107,16 +108,16 @@ class DataWait(keras.callbacks.Callback):
     def attach(
         self, dataset: tf.data.Dataset, batches_per_step: int = 1
     ) -> tf.data.Dataset:
-        """Ends endless batches with a clock that notes when each leaves.
+        """Adds a clock to the end of endless batches, which notes each arrival.
 
         Args:
           dataset: the batches.
-          batches_per_step: batches that a step takes of it: 1 where they are
-            of all replicas, the number of replicas where each gets its own.
+          batches_per_step: batches of a step: 1 if they are of all replicas,
+            the number of replicas if each gets its own.
 
         Returns:
-          The same but for a buffer that tf.data would add behind the clock, as
-          after any map: it might outgrow the slots.
+          The same batches, without the buffer that tf.data would add behind the
+          clock: it might outgrow the slots.
         """
         self._batches_per_step = batches_per_step
 
@@ -125,8 +126,7 @@ class DataWait(keras.callbacks.Callback):
             return index
 
         def stamp(index: tf.Tensor, batch: object) -> object:
-            # In Python: tf.timestamp is refused where results are to be
-            # deterministic.
+            # In Python: determinism refuses tf.timestamp.
             tf.numpy_function(note, [index], index.dtype)
             return batch
 
@@ -139,48 +139,47 @@ class DataWait(keras.callbacks.Callback):
         self._step = 0
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        self._epoch_began = time.perf_counter()
+        self._epoch_start = time.perf_counter()
         self._waited = 0.0
 
     def on_train_batch_begin(
         self, batch: int, logs: dict | None = None
     ) -> None:
-        self._step_began = time.perf_counter()
+        self._step_start = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         if self._step:
             last = (self._step + 1) * self._batches_per_step - 1
             arrival = float(self._arrivals[last % _SLOTS])
-            self._waited += max(0.0, arrival - self._step_began)
+            self._waited += max(0.0, arrival - self._step_start)
         self._step += 1
         self.on_epoch_end(0, logs)  # so far
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        seconds = time.perf_counter() - self._epoch_began
+        seconds = time.perf_counter() - self._epoch_start
         logs["data_wait"] = self._waited / seconds
 
 
 class ProgressBar(keras.callbacks.ProgbarLogger):
-    """A line per epoch with everything in its logs, and a bar until then.
+    """A line per epoch with all its logs, and a bar during the epoch.
 
-    Of epochs that take less than a second, a line per second: the first, the
-    last and some between.
+    Epochs of less than a second have a line per second: the first, the last and
+    some between.
 
     The bar, of `fit(verbose=1)`, is tqdm's, with the time left and the figures
-    of the last step as they are; Keras' own bar would average examples/s and
-    the like over the steps. This one takes its place, so put it behind the
-    callbacks that add to the logs.
+    of the last step; Keras' own bar would average examples/s over the steps.
+    Put it behind the callbacks that add to the logs.
     """
 
     def __init__(self) -> None:
         super().__init__("steps")
         self._bar: tqdm.tqdm | None = None
-        self._told = -math.inf  # when a line was
-        self._untold: str | None = None
+        self._line_time = -math.inf  # of the last line
+        self._pending_line: str | None = None
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         self._label = f"{epoch + 1}/{self.epochs}"
-        self._began = time.perf_counter()
+        self._epoch_start = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         if self.verbose != 1:
@@ -190,7 +189,7 @@ class ProgressBar(keras.callbacks.ProgbarLogger):
             self._bar.set_postfix_str(figures, refresh=False)
             self._bar.update()
             return
-        # Its clock starts here, behind the step that traces.
+        # The clock of the bar starts after the step that traces.
         self._bar = tqdm.tqdm(
             desc=f"epoch {self._label}",
             bar_format="{desc}  {n_fmt}/{total_fmt} [{bar:10}] {remaining} "
@@ -210,24 +209,24 @@ class ProgressBar(keras.callbacks.ProgbarLogger):
             self._bar.close()
             self._bar = None
         if self.verbose:
-            first = {name: logs[name] for name in _LIVE if name in logs}
-            seconds = round(time.perf_counter() - self._began)
-            took = datetime.timedelta(seconds=seconds)
-            figures = _text(first | logs)
-            self._untold = f"{self._label}  {took}  {figures}"
+            main_figures = {name: logs[name] for name in _LIVE if name in logs}
+            seconds = round(time.perf_counter() - self._epoch_start)
+            duration = datetime.timedelta(seconds=seconds)
+            figures = _text(main_figures | logs)
+            self._pending_line = f"{self._label}  {duration}  {figures}"
             now = time.perf_counter()
-            if now - self._told >= _SECONDS_PER_LINE or (
+            if now - self._line_time >= _SECONDS_PER_LINE or (
                 epoch + 1 == self.epochs
             ):
-                self._tell(now)
+                self._print_pending(now)
 
     def on_train_end(self, logs: dict | None = None) -> None:
-        if self._untold:  # training was stopped
-            self._tell(time.perf_counter())
+        if self._pending_line:  # training was stopped
+            self._print_pending(time.perf_counter())
 
-    def _tell(self, now: float) -> None:
-        console.print_line("epoch", self._untold)
-        self._told, self._untold = now, None
+    def _print_pending(self, now: float) -> None:
+        console.print_line("epoch", self._pending_line)
+        self._line_time, self._pending_line = now, None
 
 
 def verbosity() -> int:
@@ -236,7 +235,7 @@ def verbosity() -> int:
 
 
 def end_live_line() -> None:
-    """Starts a new line where a bar may stand; call it to say an error."""
+    """Starts a new line below a bar; call it before an error is printed."""
     if sys.stdout.isatty():
         print(flush=True)
 
@@ -244,6 +243,6 @@ def end_live_line() -> None:
 def _text(figures: dict[str, float]) -> str:
     """Figures of four digits, of constant width."""
     return "  ".join(
-        f"{name} {x:,.0f}" if abs(x) >= 1000 else f"{name} {x:#.4g}"
-        for name, x in figures.items()
+        f"{name} {value:,.0f}" if abs(value) >= 1000 else f"{name} {value:#.4g}"
+        for name, value in figures.items()
     )

@@ -25,41 +25,41 @@ def represent(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Encodes every example of a split once, in its fixed order.
 
-    Neither the batch size nor the replicas change the result, up to the
-    rounding of kernels that go by the shape of a batch (below 1e-6). Several
-    workers must call it together, and each encodes the whole split.
+    Neither the batch size nor the number of replicas changes the result, up to
+    the rounding of kernels that depends on the shape of a batch (below 1e-6).
+    Several workers must call it together, and each encodes the whole split.
 
     Args:
       encoder: run in inference mode.
       images: the split.
-      batch_size: images per step, over all replicas, at least 1; they need not
-        divide it.
+      batch_size: images per step, over all replicas, at least 1; the number of
+        replicas need not divide it.
       image_size: side in pixels of the evaluation's centre crops; None takes
         that of the images. Without effect on tokens.
-      strategy: whose replicas share each batch; the variables of `encoder`
-        must have been made in its scope. None is that of the caller's scope.
+      strategy: its replicas share each batch; the variables of `encoder` must
+        have been made in its scope. None is that of the caller's scope.
 
     Example:
       >>> from supcon_tf import training
       >>> run = training.Run.open("runs/mine")
-      >>> encoded, labels = training.represent(
+      >>> representations, labels = training.represent(
       ...     run.encoder, run.source("test"), image_size=run.image_size
       ... )
-      >>> encoded.shape, labels.shape
+      >>> representations.shape, labels.shape
       ((21, 26), (21,))
 
     Returns:
       Representations [examples, dim] float32 and labels [examples] int32.
 
     Raises:
-      ValueError: `batch_size` < 1, no image size is known, or a model that is
-        no encoder, such as a `SupConModel`.
+      ValueError: `batch_size` < 1, the images have no size of their own and
+        `image_size` is None, or `encoder` is no encoder but a model such as
+        `SupConModel`.
     """
     return representer(encoder, batch_size, image_size, strategy)(images)
 
 
-# From a split to representations and labels; of all its examples, or of those
-# at some positions, rising; in memory, or in an array that is given.
+# The function of `representer`.
 Represent = Callable[..., tuple[np.ndarray, np.ndarray]]
 
 
@@ -69,15 +69,15 @@ def representer(
     image_size: int | None = None,
     strategy: tf.distribute.Strategy | None = None,
 ) -> Represent:
-    """Makes `represent` for many splits, whose encoder is traced once.
+    """Makes `represent` for many splits; traces the encoder once.
 
-    Args and errors are those of `represent`; what concerns the split is raised
-    when it is given.
+    Args and errors are those of `represent`; errors of a split are raised by
+    the function.
 
     Returns:
-      A function of a split and, if wanted, `positions` [n] of examples of it,
-      rising, and `into`, an array [n, dim] to be filled, to representations
-      and labels.
+      A function (split, positions=None, into=None) to representations [n, dim]
+      and labels [n]: of all examples, or of those at the rising `positions`
+      [n]; in a new array, or in the array `into` [n, dim].
     """
     backbone.check_encoder(encoder)
     strategy = strategy or tf.distribute.get_strategy()
@@ -85,11 +85,11 @@ def representer(
 
         @tf.function(reduce_retracing=True)
         def encode(images: tf.Tensor) -> tf.Tensor:
-            return _encoded(encoder, images)
+            return _encode(encoder, images)
 
         return lambda images: collect(
             encode,
-            _shown(
+            _with_progress(
                 data.make_examples(
                     images,
                     min(batch_size, images.num_examples),
@@ -102,7 +102,9 @@ def representer(
 
     @tf.function(reduce_retracing=True)  # tokens have many lengths
     def run(parts: tf.Tensor) -> tf.Tensor:
-        return strategy.run(lambda x: _encoded(encoder, x), args=(parts,))
+        return strategy.run(
+            lambda images: _encode(encoder, images), args=(parts,)
+        )
 
     def represent_split(
         images: data.Source,
@@ -113,11 +115,11 @@ def representer(
         full_size = -(-size // replicas) * replicas
 
         def step(batch: tf.Tensor) -> tf.Tensor:
-            # All parts have one static size, as a TPU needs; what fills up the
-            # last batch is dropped by its position.
-            missing = [[0, 0]] * len(batch.shape)
-            missing[0] = [0, full_size - len(batch)]
-            parts = tf.split(tf.pad(batch, missing), replicas)
+            # A TPU needs parts of one static size: the last batch is padded,
+            # and its padding dropped.
+            paddings = [[0, 0]] * len(batch.shape)
+            paddings[0] = [0, full_size - len(batch)]
+            parts = tf.split(tf.pad(batch, paddings), replicas)
             encoded = run(
                 strategy.experimental_distribute_values_from_function(
                     lambda context: parts[context.replica_id_in_sync_group]
@@ -130,22 +132,22 @@ def representer(
             images, size, image_size=image_size, positions=positions
         )
         count = images.num_examples if positions is None else len(positions)
-        return collect(step, _shown(examples, count), into)
+        return collect(step, _with_progress(examples, count), into)
 
     return represent_split
 
 
-def _shown(
+def _with_progress(
     examples: tf.data.Dataset, count: int
 ) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-    """Batches of so many examples; how far they are, where that takes long."""
-    return data_progress.shown(
+    """Batches of `count` examples, with a progress bar where they take long."""
+    return data_progress.track(
         examples, count, "encoding", lambda batch: len(batch[1])
     )
 
 
-def _encoded(encoder: keras.Model, images: tf.Tensor) -> tf.Tensor:
-    """The representations of images of a source."""
+def _encode(encoder: keras.Model, images: tf.Tensor) -> tf.Tensor:
+    """Representations [N, dim] of images of a source, in inference mode."""
     with pixels.trusted():
         return encoder(images, training=False)
 
@@ -155,46 +157,43 @@ def collect(
     examples: Iterable[tuple[tf.Tensor, tf.Tensor]],
     into: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What `step` makes of all batches [N, ...], and their labels [N].
+    """The outputs of `step` for all batches, [N, ...], and the labels [N].
 
-    The former are held in memory, or written to `into` [N, ...], batch by
-    batch.
+    The outputs are a new array, or written to `into` [N, ...] batch by batch.
     """
-    rows, labels, done = [], [], 0
-    for batch, y in examples:
+    rows, labels, count = [], [], 0
+    for batch, batch_labels in examples:
         encoded = step(batch).numpy()
         if into is None:
             rows.append(encoded)
         else:
-            into[done : done + len(encoded)] = encoded
-        done += len(encoded)
-        labels.append(y.numpy())
-    return np.concatenate(rows) if into is None else into, np.concatenate(
-        labels
-    )
+            into[count : count + len(encoded)] = encoded
+        count += len(encoded)
+        labels.append(batch_labels.numpy())
+    outputs = np.concatenate(rows) if into is None else into
+    return outputs, np.concatenate(labels)
 
 
 class KnnAccuracy(keras.callbacks.Callback):
     """Adds `knn_accuracy`, top-1 of the test split, to the figures of an epoch.
 
-    The neighbours are searched among representations of the training split:
-    of all its examples, or of `max_bank`, the first of a shuffled order that
-    is always the same. Where the test split has none of its classes, they are
-    the other test examples. Representations are those of `tools/evaluate.py`,
-    centre crops in inference mode; with the whole split as the bank the figure
-    is the one that it reports.
+    The bank of neighbours is the training split: all its examples, or the first
+    `max_bank` of a fixed shuffled order. If the test split has none of its
+    classes, the bank is the other test examples. Representations are those of
+    `tools/evaluate.py`, centre crops in inference mode; with the whole training
+    split as the bank the figure is that of `tools/evaluate.py`.
 
     Under a strategy with several processes each computes the same, so that
-    both splits must be whole in each. A part of a TFDS set that is read in
-    file order costs reading 50,000 files' worth of examples ahead each time.
+    each must have both splits whole. A part of a TFDS set that is read in file
+    order costs reading 50,000 examples ahead each time.
 
     Put it before the callbacks that read the figures, and before those that
     stop a run whose weights are no longer finite: there the figure is NaN.
 
     Args:
-      train: where the neighbours come from.
-      test: what is classified.
-      every: epochs between figures; others have none.
+      train: the bank.
+      test: the queries.
+      every: epochs between figures; other epochs have none.
       image_size: side in pixels of the centre crops; None takes that of the
         images.
       k: neighbours that vote, all where the bank is smaller; None for
@@ -240,13 +239,15 @@ class KnnAccuracy(keras.callbacks.Callback):
         self._bank = None  # the queries, each left out of its own neighbours
         if not is_apart:
             self._bank = data.make_examples(
-                _part(train, max_bank), batch_size, image_size=image_size
+                _first_examples(train, max_bank),
+                batch_size,
+                image_size=image_size,
             )
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        # Traced once, however many batches it gets.
+        # A signature: a batch of another size is not traced again.
         self._step = tf.function(
-            lambda images: _encoded(self.model.encoder, images),
+            lambda images: _encode(self.model.encoder, images),
             input_signature=[self._queries.element_spec[0]],
         )
 
@@ -257,18 +258,18 @@ class KnnAccuracy(keras.callbacks.Callback):
         try:
             with data.reading(lambda: self._sources):
                 logs["knn_accuracy"] = self._accuracy()
-        except exceptions.FileLost as error:  # the training needs no k-NN
+        except exceptions.FileLost as error:  # the training can go on
             progress.end_live_line()
             console.print_line("no k-NN", str(error))
 
     def _accuracy(self) -> float:
-        """The share of the test split that its neighbours classify right."""
+        """The k-NN accuracy of the test split."""
         queries, labels = bank, bank_labels = collect(self._step, self._queries)
         if self._bank is not None:
             bank, bank_labels = collect(self._step, self._bank)
         if not (np.isfinite(bank).all() and np.isfinite(queries).all()):
             return float("nan")
-        found = measures.knn_predictions(
+        predictions = measures.knn_predictions(
             queries,
             labels,
             bank,
@@ -277,17 +278,17 @@ class KnnAccuracy(keras.callbacks.Callback):
             k=self.k,
             leave_one_out=self._bank is None,
         )
-        return found["knn"].top_k(1)
+        return predictions["knn"].top_k(1)
 
 
-def _part(source: data.Source, most: int) -> data.Source:
-    """The source itself, or as many of its examples, the same every time."""
-    if source.num_examples <= most:
+def _first_examples(source: data.Source, count: int) -> data.Source:
+    """The source, or its first `count` examples in a fixed shuffled order."""
+    if source.num_examples <= count:
         return source
 
     def records(_: tf.Tensor | None) -> tf.data.Dataset:
-        return source.records(tf.constant([0, 0], tf.int32)).take(most)
+        return source.records(tf.constant([0, 0], tf.int32)).take(count)
 
     return dataclasses.replace(
-        source, records=records, num_examples=most, ids=None, labels=None
+        source, records=records, num_examples=count, ids=None, labels=None
     )

@@ -1,4 +1,4 @@
-"""A run as tools use it: what its directory holds, each thing made once."""
+"""A run as tools use it: data, encoder and classifiers, each loaded once."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ STAGE_1 = "pretrained"
 class Run:
     """A pretrained run on images.
 
-    What is asked for is made at that moment, under the strategy of that
-    moment, and kept.
+    Its data, encoder and classifiers are loaded when they are first read, under
+    the strategy of that moment, and kept.
 
     Example:
       >>> from supcon_tf import training
@@ -61,9 +61,9 @@ class Run:
 
     Attributes:
       files: its directory.
-      settings: those of stage 1, or of the fine-tuning, as they are recorded.
-      linear_stage: name of the linear stage that is meant.
-      given: of the data, by their settings, in place of what is recorded.
+      settings: the recorded settings of stage 1, or of the fine-tuning.
+      linear_stage: name of the linear stage.
+      given: settings of the data that replace the recorded ones, by name.
     """
 
     files: run_files.RunDirectory
@@ -84,16 +84,21 @@ class Run:
         linear_stage: str = "linear",
         data_dir: str | os.PathLike[str] | None = None,
         architecture: str | None = None,
+        dataset: str | None = None,
     ) -> Run:
         """Opens a run on images, local or gs://; raises ValueError for none.
 
-        `data_dir` is where its data are by now; None for where they were
-        recorded to be, or where they have moved together with the run.
-        `architecture` repeats that of a run which is a function of a module,
-        as that is code.
+        `data_dir` is the present path of its data; None for the recorded path,
+        or for the path to which they have moved together with the run.
+        `architecture` and `dataset` repeat the recorded values where these are
+        functions of a module, as a module is code.
         """
         run = open_run(
-            path, linear_stage, data_dir=data_dir, architecture=architecture
+            path,
+            linear_stage,
+            data_dir=data_dir,
+            architecture=architecture,
+            dataset=dataset,
         )
         exceptions.require(
             not isinstance(run, TextRun),
@@ -108,22 +113,22 @@ class Run:
 
         A training that goes on does not prune it as long as this object lives.
         """
-        return self._held(self.files.latest_checkpoint)
+        return self._hold(self.files.latest_checkpoint)
 
-    def _held(self, newest: Callable[[], str]) -> str:
-        path, holds = checkpoints.hold(newest)
-        if holds is not None:
-            weakref.finalize(self, os.close, holds)
+    def _hold(self, newest: Callable[[], str]) -> str:
+        path, descriptor = checkpoints.hold(newest)
+        if descriptor is not None:
+            weakref.finalize(self, os.close, descriptor)
         return path
 
     @functools.cached_property
     def identity(self) -> origins.Identity:
-        """What tells the checkpoint from every other."""
+        """The identity of the checkpoint: its name and SHA-256."""
         return origins.identity(self.checkpoint)
 
     @property
     def image_size(self) -> int | None:
-        """Side of the images that the encoder takes, pixels; None of texts."""
+        """Side of the encoder's images, pixels; None for texts."""
         return self.settings.image_size
 
     @property
@@ -138,17 +143,17 @@ class Run:
 
     @property
     def evaluation_owner(self) -> run_files.RunDirectory:
-        """Where an evaluation of the run goes: its linear stage, if any."""
+        """The directory of an evaluation: of the linear stage, else the run."""
         return self.files.evaluation_owner(self.linear_stage)
 
     @functools.cached_property
     def data_settings(self) -> config.PretrainSettings:
-        """The settings with the paths of the data by now.
+        """The settings with the present paths of the data.
 
-        One line says so where these have moved together with the run.
+        Prints a line where the data have moved together with the run.
         """
         moved = run_files.moved_data(vars(self.settings), self.files.path)
-        moved = {x: moved[x] for x in moved if x not in self.given}
+        moved = {name: moved[name] for name in moved if name not in self.given}
         console.print_moved(moved)
         return dataclasses.replace(self.settings, **moved, **self.given)
 
@@ -157,14 +162,14 @@ class Run:
     ) -> data.Source:
         """The split "train" or "test" of the data of the run.
 
-        The classes of the test split may all be others than those of the run:
-        see `has_unseen_classes`. With `shard`, (index, count) of a worker, only
-        what is in its own files.
+        The test split may have none of the classes of the run: see
+        `has_unseen_classes`. With `shard`, (index, count) of a worker, the
+        examples of its own files alone.
 
         Raises:
-          ValueError: it cannot be read, has some other classes than the run, or
-            is the test split and has images that the run was trained on; or
-            data that have moved lack images that it was trained on.
+          ValueError: the split cannot be read, or has some other classes than
+            the run; the test split has images that the run was trained on; data
+            that have moved lack images that the run was trained on.
         """
         if (split, shard) not in self._splits:
             self._splits[split, shard] = self._read_split(split, shard)
@@ -173,7 +178,13 @@ class Run:
     def _read_split(
         self, split: str, shard: tuple[int, int] | None
     ) -> data.Source:
-        self._check_there("data_dir")
+        trust.check_named(
+            self.settings.dataset,
+            self.given.get("dataset"),
+            self.files.path,
+            "dataset",
+        )
+        self._check_path("data_dir")
         images = input_pipeline.source(self.data_settings, split, shard)
         if split == "train" or not _are_apart(images, self.class_names):
             self.files.check_classes(images.class_names)
@@ -184,11 +195,11 @@ class Run:
         return images
 
     def reading(self) -> contextlib.AbstractContextManager[None]:
-        """Names the file where one of its data can no longer be read."""
+        """Makes an error of reading name the file of the run's data."""
         return data.reading(lambda: self._splits.values())
 
-    def _check_there(self, name: str) -> None:
-        """Raises ValueError where nothing is at a path of the data."""
+    def _check_path(self, name: str) -> None:
+        """Raises ValueError where a path of the data does not exist."""
         path = getattr(self.data_settings, name)
         if path and os.path.isabs(path) and not os.path.exists(path):
             raise exceptions.InvalidValue(
@@ -203,7 +214,7 @@ class Run:
         return _are_apart(self.source("test"), self.class_names)
 
     def check_seen_classes(self, what: str) -> None:
-        """Raises ValueError for test images of classes of their own."""
+        """Raises ValueError for test classes that training never saw."""
         test = self.source("test")
         exceptions.require(
             not self.has_unseen_classes,
@@ -236,19 +247,19 @@ class Run:
         Raises:
           ValueError: there is no checkpoint, or one of another encoder.
         """
-        made = self._make_encoder()
-        checkpoints.restore(self.checkpoint, encoder=made)
-        return made
+        encoder = self._make_encoder()
+        checkpoints.restore(self.checkpoint, encoder=encoder)
+        return encoder
 
     def _make_encoder(self) -> keras.Model:
         return builders.encoder(self.settings)
 
     @functools.cached_property
     def classifiers(self) -> tuple[str, ...]:
-        """The classifiers that there are: of "linear" and `STAGE_1`.
+        """The names of the run's classifiers: "linear", `STAGE_1`, or both.
 
-        The first is that of stage 2; stage 1 trains one by ce, max_margin, a
-        joint objective or --online_classifier.
+        Stage 2 trains "linear". Stage 1 trains a classifier by ce, max_margin,
+        a joint objective or --online_classifier.
         """
         has_linear = self.files.stage(self.linear_stage).exists()
         has_stage_1 = self.settings.has_classifier
@@ -258,8 +269,8 @@ class Run:
         """One of `classifiers`, a `tf.Module`.
 
         Returns:
-          A function of representations, as the encoder makes them, to logits;
-          those of max_margin are as its loss has them, without the margin.
+          A function from representations [N, dim] of the encoder to logits [N,
+          classes]; the logits of max_margin are without the margin.
 
         Raises:
           ValueError: there is no checkpoint, or one that does not fit, or the
@@ -267,21 +278,23 @@ class Run:
         """
         if name in self._classifiers:
             return self._classifiers[name]
-        of_cosines = name == STAGE_1 and builders.uses_cosines(self.settings)
-        made = models.layers.classifier(
-            len(self.class_names), of_cosines, losses.MaxMarginLoss.scale
+        takes_cosines = name == STAGE_1 and builders.uses_cosines(self.settings)
+        classifier = models.layers.classifier(
+            len(self.class_names), takes_cosines, losses.MaxMarginLoss.scale
         )
-        made.build((None, self.encoder.representation_dim))
-        checkpoints.restore(self.classifier_checkpoint(name), classifier=made)
-        self._classifiers[name] = made
-        return made
+        classifier.build((None, self.encoder.representation_dim))
+        checkpoints.restore(
+            self.classifier_checkpoint(name), classifier=classifier
+        )
+        self._classifiers[name] = classifier
+        return classifier
 
     def classifier_checkpoint(self, name: str) -> str:
-        """Path of the checkpoint that a classifier is in.
+        """Path of the checkpoint of a classifier.
 
         Raises:
           ValueError: the linear stage has none, is a transfer to other data, or
-            was trained on another checkpoint than the run has by now.
+            was trained on an earlier checkpoint of the run.
         """
         if name == STAGE_1:
             return self.checkpoint
@@ -295,12 +308,12 @@ class Run:
             "--linear_stage must be one of tools/train_linear.py",
             f"{self.linear_stage}, a transfer to other data",
         )
-        path = self._held(stage.latest_checkpoint)
+        path = self._hold(stage.latest_checkpoint)
         materials.check_stage(self.files, stage, self.identity)
         return path
 
     def made_of(self, classifier: str) -> dict[str, origins.Identity]:
-        """What is made of the encoder and a classifier, "none" for none."""
+        """Identities of encoder and classifier; "none" for no classifier."""
         identities = {"encoder": self.identity}
         if classifier != "none":
             path = self.classifier_checkpoint(classifier)
@@ -308,10 +321,10 @@ class Run:
         return identities
 
     def choose_classifier(self, asked: str) -> str:
-        """What --classifier means: "auto" is the first that there is.
+        """The classifier of --classifier: "auto" is the first of the run.
 
         Raises:
-          ValueError: stage 1 trained no classifier, and its own is asked for.
+          ValueError: `STAGE_1` is asked for, and stage 1 trained no classifier.
         """
         exceptions.require(
             asked != STAGE_1 or asked in self.classifiers,
@@ -330,20 +343,22 @@ class TextRun(Run):
     @functools.cached_property
     def checkpoint(self) -> str:
         """Path of the checkpoint of the best epoch; raises ValueError."""
-        return self._held(self.files.best_checkpoint)
+        return self._hold(self.files.best_checkpoint)
 
     @property
     def validation(self) -> dict[str, float]:
-        """What the best epoch was chosen by: `top_1` and `nll`.
+        """`top_1` and `nll` of the validation split at the best epoch.
 
         Raises:
-          ValueError: metrics.jsonl has not the figures of this epoch.
+          ValueError: metrics.jsonl lacks the figures of this epoch.
         """
         best = int(self.checkpoint.rpartition("-")[2])
-        named = {"top_1": "validation_accuracy", "nll": "validation_loss"}
+        columns = {"top_1": "validation_accuracy", "nll": "validation_loss"}
         for figures in self.files.metrics():
-            if figures.get("epoch") == best and {*named.values()} <= {*figures}:
-                return {key: figures[name] for key, name in named.items()}
+            if figures.get("epoch") == best and {*columns.values()} <= {
+                *figures
+            }:
+                return {key: figures[name] for key, name in columns.items()}
         raise exceptions.InvalidValue(
             f"{self.files.metrics_file} must have a line of epoch {best}, the "
             "best, with its validation_accuracy and validation_loss, got none: "
@@ -352,22 +367,22 @@ class TextRun(Run):
 
     @functools.cached_property
     def tokenizer(self) -> transformers.PreTrainedTokenizerBase:
-        """That of the model."""
+        """The tokenizer of the language model."""
         return text.load_tokenizer(self.files.language_model)
 
     def _read_split(
         self, split: str, shard: tuple[int, int] | None
     ) -> data.Source:
-        self._check_there(f"{split}_file")
-        own = self.data_settings
+        self._check_path(f"{split}_file")
+        settings = self.data_settings
         if split == "test":
-            return sentences.test(own, self.tokenizer, self.class_names)
-        train = sentences.train(own, self.tokenizer)
+            return sentences.test(settings, self.tokenizer, self.class_names)
+        train = sentences.train(settings, self.tokenizer)
         self.files.check_classes(train.class_names)
-        if own != self.settings:  # the lines, whatever the file is called
+        if settings != self.settings:  # the file may have another name
             name = os.path.basename(self.settings.train_file)
-            lines = (x.rpartition(":")[2] for x in train.ids)
-            self.files.check_trained_on([f"{name}:{x}" for x in lines])
+            lines = (line.rpartition(":")[2] for line in train.ids)
+            self.files.check_trained_on([f"{name}:{line}" for line in lines])
         return train
 
     def _make_encoder(self) -> keras.Model:
@@ -395,15 +410,17 @@ def open_run(
     test_file: str | os.PathLike[str] | None = None,
     drop_duplicates: bool = False,
     architecture: str | None = None,
+    dataset: str | None = None,
 ) -> Run | TextRun:
     """Opens a run directory, local or gs://; raises ValueError for none.
 
-    Paths are where data are by now that the run has recorded elsewhere.
-    A module that the run has recorded as its `architecture` is imported only
-    where it is given again.
-    `drop_duplicates` leaves test images out that are training images too.
+    `data_dir`, `train_file` and `test_file` are present paths of data that have
+    moved. A module that the run has recorded as its `architecture` or `dataset`
+    is imported only if the argument repeats it. `drop_duplicates` leaves test
+    images out that are training images too.
     """
-    given = {
+    overrides = {
+        "dataset": dataset,
         "data_dir": data_dir,
         "train_file": train_file,
         "test_file": test_file,
@@ -411,35 +428,37 @@ def open_run(
     directory = run_files.RunDirectory(path)
     if not directory.exists():
         is_there = directory.path.exists()
-        found = "a folder without settings.flags" if is_there else "nothing"
+        got = "a folder without settings.flags" if is_there else "nothing"
         raise exceptions.InvalidValue(
             f"{directory.path} must be a run directory of tools/pretrain.py, "
-            f"tools/finetune.py or tools/finetune_text.py, got {found}"
+            f"tools/finetune.py or tools/finetune_text.py, got {got}"
         )
     tool = directory.tool
-    kind = TextRun if directory.is_of_texts() else Run
-    of = {
+    run_class = TextRun if directory.is_of_texts() else Run
+    settings_class = {
         "pretrain": config.PretrainSettings,
         "finetune": config.FinetuneSettings,
         "finetune_text": config.FinetuneTextSettings,
     }[tool]
-    own = directory.recorded(of)
-    for name, place in given.items():
+    settings = directory.recorded(settings_class)
+    for name, value in overrides.items():
         exceptions.require(
-            place is None or hasattr(own, name),
+            value is None or hasattr(settings, name),
             f"`{name}` must be left out for a run of tools/{tool}.py",
-            place,
+            value,
         )
-    named = "" if kind.is_of_texts else own.architecture
-    trust.check_named(named, architecture, directory.path)
-    given = {
-        name: files.whole(files.expanded(place, name))
-        for name, place in given.items()
-        if place is not None
+    recorded_module = "" if run_class.is_of_texts else settings.architecture
+    trust.check_named(recorded_module, architecture, directory.path)
+    overrides = {
+        name: files.whole(files.expanded(value, name))
+        for name, value in overrides.items()
+        if value is not None and name != "dataset"
     }
-    if drop_duplicates and not kind.is_of_texts:
-        given["drop_duplicates"] = True
-    return kind(directory, own, linear_stage, given)
+    if dataset is not None:
+        overrides["dataset"] = dataset
+    if drop_duplicates and not run_class.is_of_texts:
+        overrides["drop_duplicates"] = True
+    return run_class(directory, settings, linear_stage, overrides)
 
 
 def load_encoder(
@@ -447,13 +466,14 @@ def load_encoder(
 ) -> keras.Model:
     """The trained encoder of a run directory, by its newest checkpoint.
 
-    It is built for images of the size that it was trained on, uint8 or
-    0..255. That of a run on texts takes tokens, and is of the best epoch.
+    The encoder is built for images of the size that it was trained on, uint8 or
+    0..255. The encoder of a run on texts takes tokens, and has the weights of
+    the best epoch.
 
     Args:
       run_dir: of the run, local or gs://.
-      architecture: "package.module:function" of a run that has recorded this,
-        as the module is code: it is imported only where it is named again.
+      architecture: repeats the "package.module:function" that the run has
+        recorded; the module is code, and is imported only if named here.
 
     Example:
       >>> import numpy as np
@@ -463,7 +483,7 @@ def load_encoder(
       (2, 26)
 
     Raises:
-      ValueError: there is no run, or it has no checkpoint, or names a module
-        that is not given.
+      ValueError: there is no run, it has no checkpoint, or it has recorded a
+        module that `architecture` does not repeat.
     """
     return open_run(run_dir, architecture=architecture).encoder

@@ -1,4 +1,4 @@
-"""Saves a run while it trains, and lets it go on where it was."""
+"""Saves checkpoints of a run while it trains, and resumes `fit` at one."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from supcon_tf.training import (
 class Saver(keras.callbacks.Callback):
     """Saves checkpoints during `fit`, and starts `fit` at one of them.
 
-    It keeps `parts`, the position in the sequence of batches, and what the
-    metrics of an interrupted epoch had added up to. Put it behind the callbacks
-    that write an epoch's figures.
+    A checkpoint has `parts`, the position in the sequence of batches, and the
+    metrics' sums of an interrupted epoch. Put it behind the callbacks that
+    write an epoch's figures.
 
     Args:
       directory: of the run's checkpoints.
       parts: by name.
-      settings: how many epochs, how often, and how many stay.
-      start: where the run is; `fit` must be given the batches from there on.
+      settings: epochs, steps between checkpoints, and number of those kept.
+      start: position of the run; `fit` must be given the batches from there on.
     """
 
     def __init__(
@@ -46,17 +46,17 @@ class Saver(keras.callbacks.Callback):
         self.settings = settings
         self.start = start
         self.notice = preemption.Notice()
-        self._added_up = start.metrics
-        self._last = start.step, start.step  # that is done, that is saved
+        self._saved_metrics = start.metrics
+        self._step = self._saved_step = start.step
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        # Asks for the method below.
+        # Keras then calls the method below.
         self.model._training_state = self
 
     def maybe_load_initial_counters_from_ckpt(
         self, steps_per_epoch: int, initial_epoch: int, mode: str
     ) -> tuple[int, int]:
-        """Returns epoch and step in it that `fit` starts at.
+        """Returns the epoch and the step in it at which `fit` starts.
 
         The method of Keras' own BackupAndRestore, which saves only between
         epochs and forgets its file when `fit` ends.
@@ -70,30 +70,30 @@ class Saver(keras.callbacks.Callback):
         self.epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        if self._added_up:
-            self._add_up()
-        # The end of the epoch saves, when its figures are written.
+        if self._saved_metrics:
+            self._restore_metrics()
+        # The last step of an epoch is saved after its figures are written.
         if batch + 1 < self.start.epoch_steps:
-            self._step_is_done(batch + 1)
+            self._end_step(batch + 1)
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        self._step_is_done(self.start.epoch_steps)
+        self._end_step(self.start.epoch_steps)
 
-    def _step_is_done(self, steps: int) -> None:
-        """Saves where that is due, so many steps into the epoch; may stop."""
+    def _end_step(self, steps: int) -> None:
+        """Ends a step, the `steps`-th of its epoch: saves if due, may stop."""
         step = self.epoch * self.start.epoch_steps + steps
-        epochs, rest = divmod(step, self.start.epoch_steps)
-        ends = epochs == self.settings.epochs
-        self._last = step, self._last[1]
+        epochs, epoch_step = divmod(step, self.start.epoch_steps)
+        is_last = epochs == self.settings.epochs
+        self._step = step
         # All workers must save the same step.
-        preempted = not ends and devices.any_worker(
+        preempted = not is_last and devices.any_worker(
             self.model.distribute_strategy, self.notice.came
         )
         every = self.settings.checkpoint_steps
-        of_steps = every and step % every == 0
-        of_epochs = ends or epochs % self.settings.checkpoint_every == 0
-        if of_steps or preempted or (of_epochs and not rest):
-            self._save(step, self._metrics() if rest else {})
+        is_step_due = every and step % every == 0
+        is_epoch_due = is_last or epochs % self.settings.checkpoint_every == 0
+        if is_step_due or preempted or (is_epoch_due and not epoch_step):
+            self._save(step, self._metrics() if epoch_step else {})
         if preempted:
             progress.end_live_line()
             console.print_line(
@@ -103,25 +103,22 @@ class Saver(keras.callbacks.Callback):
             raise preemption.Preempted
 
     def save_last(self) -> int:
-        """Saves the last step that is done, if it is not; returns it.
+        """Saves the last step, unless it is saved; returns the saved step.
 
-        Several workers must save together, and one alone cannot: there, what
-        is saved stays.
+        One of several workers cannot save alone, and saves nothing.
         """
-        step, saved = self._last
-        if distribute.num_workers(self.model.distribute_strategy) > 1:
-            return saved
-        if step > saved:
-            within = step % self.start.epoch_steps
-            self._save(step, self._metrics() if within else {})
-        return step
+        is_alone = distribute.num_workers(self.model.distribute_strategy) == 1
+        if is_alone and self._step > self._saved_step:
+            epoch_step = self._step % self.start.epoch_steps
+            self._save(self._step, self._metrics() if epoch_step else {})
+        return self._saved_step
 
     def _save(self, step: int, metrics: dict[str, list[object]]) -> None:
         callbacks.check_finite_weights(self.model)
         is_chief = distribute.is_chief(self.model.distribute_strategy)
-        done = dataclasses.replace(self.start, step=step, metrics=metrics)
-        checkpoints.save(self.directory, self.parts, done, is_chief=is_chief)
-        self._last = step, step
+        saved = dataclasses.replace(self.start, step=step, metrics=metrics)
+        checkpoints.save(self.directory, self.parts, saved, is_chief=is_chief)
+        self._saved_step = step
         if is_chief:
             checkpoints.prune(
                 self.directory,
@@ -130,7 +127,7 @@ class Saver(keras.callbacks.Callback):
             )
 
     def _metrics(self) -> dict[str, list[object]]:
-        """What the metrics of the epoch have added up to so far."""
+        """The variables of the metrics in the epoch so far, by metric."""
         return {
             metric.name: [
                 tf.convert_to_tensor(variable).numpy().tolist()
@@ -139,13 +136,13 @@ class Saver(keras.callbacks.Callback):
             for metric in self.model.metrics
         }
 
-    def _add_up(self) -> None:
-        """Adds what was saved: all our metrics are sums and counts."""
+    def _restore_metrics(self) -> None:
+        """Adds the saved variables: all metrics are sums and counts."""
         for metric in self.model.metrics:
-            values = self._added_up.get(metric.name, [])
+            values = self._saved_metrics.get(metric.name, [])
             for variable, value in zip(metric.variables, values, strict=False):
                 variable.assign(
                     tf.convert_to_tensor(variable)
                     + tf.constant(value, variable.dtype)
                 )
-        self._added_up = {}
+        self._saved_metrics = {}

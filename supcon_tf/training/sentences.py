@@ -1,4 +1,4 @@
-"""The sentences of a fine-tuning: which of its files it learns from."""
+"""The splits of a fine-tuning on sentences, from its files."""
 
 from __future__ import annotations
 
@@ -11,58 +11,58 @@ from supcon_tf.data import subsets
 def whole_paths(
     settings: config.FinetuneTextSettings, *_: object
 ) -> dict[str, str]:
-    """Fields of files here, by paths that mean the same from any folder."""
+    """The fields of local files, by paths that are valid in any folder."""
     names = "train_file", "validation_file", "test_file", "model"
     paths = {name: getattr(settings, name) for name in names}
     return {
         name: files.whole(path)
         for name, path in paths.items()
-        if path and os.path.exists(path)  # else a name of TFDS, or of a hub
+        if path and os.path.exists(path)  # else a name on TFDS or a hub
     }
 
 
 def splits(
     settings: config.FinetuneTextSettings, tokenizer: object
 ) -> tuple[data.Source, data.Source]:
-    """The training sentences that are drawn, and those of validation.
+    """The training sentences that the settings draw, and validation sentences.
 
     Raises:
       ValueError: a line of a file is bad, or there are too few sentences or
         labels.
     """
-    train, held = _drawn(settings, tokenizer)
+    train, validation = _draw(settings, tokenizer)
     if settings.validation_file:
         path = settings.validation_file
-        held = _source(
+        validation = _source(
             settings, tokenizer, path, "validation", train.class_names
         )
-    return train, held
+    return train, validation
 
 
 def train(
     settings: config.FinetuneTextSettings, tokenizer: object
 ) -> data.Source:
-    """The training sentences that are drawn; raises ValueError as `splits`."""
-    return _drawn(settings, tokenizer)[0]
+    """The training sentences of `splits`; raises ValueError as `splits`."""
+    return _draw(settings, tokenizer)[0]
 
 
-def _drawn(
+def _draw(
     settings: config.FinetuneTextSettings, tokenizer: object
 ) -> tuple[data.Source, data.Source | None]:
-    """The training sentences that are drawn, and those that are held out."""
+    """The training sentences that are drawn, and the held-out sentences."""
     train = _source(settings, tokenizer, settings.train_file, "train")
     exceptions.require(
         len(train.class_names) >= 2,
         "--train_file must have two labels or more",
         ", ".join(train.class_names),
     )
-    held = None
+    validation = None
     if not settings.validation_file:
-        kept, others = subsets.hold_out(
+        positions, held_out = subsets.hold_out(
             train.labels, settings.validation_fraction, seed=0
         )
-        held = subsets.subset(train, others)
-        train = subsets.subset(train, kept)
+        validation = subsets.subset(train, held_out)
+        train = subsets.subset(train, positions)
     if settings.train_examples is not None:
         exceptions.require(
             settings.train_examples <= train.num_examples,
@@ -70,11 +70,11 @@ def _drawn(
             f"{train.name} that are not held out",
             settings.train_examples,
         )
-        drawn = subsets.draw_alike(
+        positions = subsets.draw_evenly(
             train.labels, settings.train_examples, settings.draw
         )
-        train = subsets.subset(train, drawn)
-    return train, held
+        train = subsets.subset(train, positions)
+    return train, validation
 
 
 def test(

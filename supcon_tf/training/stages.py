@@ -32,19 +32,19 @@ def pretrain(
 ) -> run_files.RunDirectory:
     """Stage 1: trains the encoder with the SupCon loss or a compared one.
 
-    Everything that can be wrong with settings, directory and data is found
-    before the first step. A signal such as SIGTERM, that of Ctrl-C or that of a
-    closed terminal ends the process with `preemption.EXIT_CODE` once the step
-    under way is saved. `load` puts the initial weights into the built model.
+    Settings, directory and data are checked before the first step. A signal
+    such as SIGTERM, that of Ctrl-C or that of a closed terminal ends the
+    process with `preemption.EXIT_CODE` once the step under way is saved. `load`
+    puts the initial weights into the built model.
 
     Example:
       >>> from supcon_tf import config, training
-      >>> own = config.PretrainSettings(
+      >>> settings = config.PretrainSettings(
       ...     "runs/first", dataset="digits", images_per_label=4, batch_size=40,
       ...     architecture="vgg8", width=0.1, augmentation="identity",
       ...     epochs=1, warmup_epochs=0, overwrite=True,
       ... )
-      >>> run = training.pretrain(own)
+      >>> run = training.pretrain(settings)
       >>> run.latest_checkpoint()
       'runs/first/checkpoints/step-00000001'
 
@@ -61,9 +61,9 @@ def pretrain(
         model = _compiled_model(job, load)
     mix = input_pipeline.mixing(job.settings, len(job.train.class_names))
     batches = views = input_pipeline.cached_views(job.settings, job.train, mix)
-    if job.settings.data_service:  # whose batches are for training alone
-        unserved = dataclasses.replace(job.settings, data_service=None)
-        views = input_pipeline.cached_views(unserved, job.train, mix)
+    if job.settings.data_service:  # its batches are for training alone
+        local_settings = dataclasses.replace(job.settings, data_service=None)
+        views = input_pipeline.cached_views(local_settings, job.train, mix)
     loop.fit(job, model, batches, measures=_measures(job), views=views)
     console.print_line("pretrained", job.run.latest_checkpoint())
     return job.run
@@ -72,7 +72,7 @@ def pretrain(
 def _splits(
     settings: config.PretrainSettings, strategy: tf.distribute.Strategy
 ) -> dict[str, data.Source]:
-    """Both splits: what is wrong with the test split is an error now."""
+    """Both splits, so that a bad test split is an error before training."""
     shard = devices.file_shard(settings, strategy)
     train = input_pipeline.source(settings, "train", shard)
     test = input_pipeline.source(settings, "test")
@@ -82,7 +82,7 @@ def _splits(
 
 
 def _check_learnable(images: data.Source) -> None:
-    """Raises ValueError for labels that say nothing."""
+    """Raises ValueError for images of a single class."""
     exceptions.require(
         len(images.class_names) >= 2,
         f"{images.name} must have two classes or more for labels to teach "
@@ -112,7 +112,7 @@ def _compiled_model(
     job: jobs.Job[config.PretrainSettings],
     load: Callable[[config.PretrainSettings, keras.Model], None],
 ) -> models.SupConModel | models.ClassifierModel:
-    """The model of stage 1; prints what is known at its start."""
+    """The compiled model of stage 1; prints the run, the model and the loss."""
     settings, images, steps = job.settings, job.train, job.epoch_steps
     model = builders.model(settings, len(images.class_names))
     if not job.resumes:
@@ -122,8 +122,8 @@ def _compiled_model(
     builders.compile_model(settings, model, steps, images)
     console.print_pretraining(settings, model, images)
     console.print_duplicates(job.test, images)
-    if too_large := memory.warning(settings, model.encoder):
-        console.print_line("warning", too_large)
+    if message := memory.warning(settings, model.encoder):
+        console.print_line("warning", message)
     return model
 
 
@@ -131,16 +131,16 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
     """Stage 2: trains a linear classifier on the frozen encoder of a run.
 
     Data and encoder are those of the run. The classifier starts from random
-    weights, also where stage 1 trained one: so after cross-entropy this is the
-    two-stage training of Suppl. Table 3.
+    weights, also if stage 1 trained a classifier: after cross-entropy this is
+    the two-stage training of Suppl. Table 3.
 
     Example:
       >>> from supcon_tf import config, training
-      >>> own = config.LinearSettings(
+      >>> settings = config.LinearSettings(
       ...     "runs/mine", name="short", epochs=1, crop_area=(),
       ...     horizontal_flip=False, overwrite=True,
       ... )
-      >>> stage = training.train_linear(own)
+      >>> stage = training.train_linear(settings)
       >>> str(stage.path)
       'runs/mine/short'
 
@@ -155,13 +155,14 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
         settings.run_dir,
         data_dir=settings.data_dir,
         architecture=settings.architecture,
+        dataset=settings.dataset,
     )
     stage = run.files.stage(settings.name)
     job = jobs.prepare(settings, functools.partial(_linear_images, run), stage)
     size = run.settings.image_size
     with job.strategy.scope():
         encoder = run.encoder
-        # A classifier of stage 1 began with the draw that would come next.
+        # Another seed than stage 1: its classifier began with the same draw.
         keras.utils.set_random_seed(job.settings.seed + 1)
         num_classes = len(job.train.class_names)
         classifier = models.LinearClassifier(encoder, num_classes)
@@ -180,8 +181,8 @@ def _linear_images(
     settings: config.LinearSettings,
     strategy: tf.distribute.Strategy,
 ) -> dict[str, data.Source]:
-    """The training images of a run, whose encoder must be there."""
-    run.checkpoint  # noqa: B018 - raises where there is none
+    """The training images of a run, which must have a checkpoint."""
+    run.checkpoint  # noqa: B018 - raises if there is none
     images = run.source("train", devices.file_shard(settings, strategy))
     _check_learnable(images)
     exceptions.require(
@@ -220,9 +221,9 @@ def _fit_on_representations(
     size: int,
     made_of: dict[str, object],
 ) -> None:
-    """Trains on representations, which without augmentation never change.
+    """Trains on representations, which are constant without augmentation.
 
-    It takes seconds, so it is saved at its end only.
+    The training takes seconds, and is saved at its end alone.
     """
     settings, images = job.settings, job.train
     with data.reading(lambda: (images,)):
@@ -235,7 +236,7 @@ def _fit_on_representations(
     steps = -(-len(labels) // settings.batch_size)
     model = keras.Sequential([classifier.classifier])
     _compile(job, model, steps)
-    made_of = materials.of_training(images) | made_of
+    made_of = materials.fingerprints(images) | made_of
     start = checkpoints.Progress(0, steps)
     with loop.open_run(job, made_of):
         if settings.epochs:  # newer Keras refuses to train for none
@@ -260,7 +261,7 @@ def _fit_on_representations(
 def _compile(
     job: jobs.Job[config.LinearSettings], model: keras.Model, steps: int
 ) -> None:
-    """Cross-entropy on logits, the classifier being all that trains."""
+    """Compiles the classifier with cross-entropy on logits."""
     settings, accuracy = job.settings, "accuracy"
     if job.train.is_multi_label:
         accuracy = keras.metrics.MeanMetricWrapper(_are_right, accuracy)
@@ -274,8 +275,8 @@ def _compile(
 
 
 def _are_right(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Whether each label is predicted right: from a probability of 0.5 on.
+    """1 where (probability >= 0.5) == label, [N, classes] float32.
 
-    Keras' BinaryAccuracy begins above it, where evaluation and export do not.
+    Keras' BinaryAccuracy takes > 0.5; evaluation and export take >=.
     """
     return tf.cast((logits >= 0) == (labels > 0), tf.float32)

@@ -1,4 +1,4 @@
-"""What a run writes for TensorBoard beside its curves: views, a profile."""
+"""Files for TensorBoard beside the curves: a grid of views, and a profile."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _GAP = 2  # pixels between views
 class Views(keras.callbacks.Callback):
     """Writes a grid of augmented views, once per run, when training begins.
 
-    Of the first of the batches, views [batch, views, height, width, 3] uint8
-    and labels: a row for each of eight images.
+    The grid has a row for each of the first eight images of the first batch,
+    views [batch, views, height, width, 3] uint8 and labels.
     """
 
     def __init__(self, directory: epath.PathLike, batches: tf.data.Dataset):
@@ -41,10 +41,10 @@ class Views(keras.callbacks.Callback):
 def mosaic(
     rows: Sequence[np.ndarray], right: int = 0, below: int = 0
 ) -> np.ndarray:
-    """Images in rows as one image, white where there is none.
+    """Rows of images as one image, white where a row has no image.
 
-    A row is [columns, height, width, 3] uint8, of any number of columns; right
-    of each image and below it there are so many pixels.
+    A row is [columns, height, width, 3] uint8, of any number of columns.
+    `right` and `below` are the gaps right of each image and below it, pixels.
 
     Returns:
       [rows * (height + below), most columns * (width + right), 3] uint8.
@@ -75,14 +75,14 @@ class Profile(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self._step = 0
-        self._runs = False
+        self._is_profiling = False
         self._start_if_due()
 
     def on_train_batch_begin(
         self, batch: int, logs: dict | None = None
     ) -> None:
-        # Keras' mark of a step, which the profile is divided by, surrounds
-        # these calls: from begin to end, the outer steps would have none.
+        # The marks of steps that divide a profile surround both calls of Keras:
+        # from begin to end, the outer steps would have no mark.
         self._stop_if_due()
         self._step += 1
 
@@ -104,10 +104,10 @@ class Profile(keras.callbacks.Callback):
     def _start_if_due(self) -> None:
         if self._step + 1 == self.first:
             tf.profiler.experimental.start(str(self.directory))
-            self._runs = True
+            self._is_profiling = True
 
     def _stop_if_due(self, ends: bool = False) -> None:
-        """Writes a profile that has a step, when the last of them is over."""
-        if self._runs and (ends or self._step == self.last):
-            self._runs = False
+        """Stops after the last step, and writes a profile of any steps."""
+        if self._is_profiling and (ends or self._step == self.last):
+            self._is_profiling = False
             tf.profiler.experimental.stop(save=self._step >= self.first)

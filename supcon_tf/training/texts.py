@@ -30,30 +30,30 @@ from supcon_tf.training import (
     sentences,
 )
 
-_BATCH = 64  # of what is only read
+_INFERENCE_BATCH = 64  # texts
 
 
 def finetune_text(settings: config.FinetuneTextSettings) -> None:
     """Trains a language model by cross-entropy, SupCon or both.
 
-    After every epoch the classifier is measured on the validation sentences;
-    the weights of the best epoch stay.
+    After every epoch the classifier is measured on the validation sentences,
+    and the weights of the best epoch are kept.
 
     Example:
       >>> from supcon_tf import config, training
-      >>> own = config.FinetuneTextSettings(
+      >>> settings = config.FinetuneTextSettings(
       ...     "runs/texts", model="texts", train_file="texts/train.tsv",
       ...     objective="ce", max_length=8, batch_size=8, epochs=1,
       ...     overwrite=True,
       ... )
-      >>> training.finetune_text(own)
+      >>> training.finetune_text(settings)
       >>> training.RunDirectory("runs/texts").class_names()
       ('0', '1')
 
     Raises:
       ImportError: the extra `text` is not installed.
       ValueError: run_dir is taken or holds another run; a file cannot be read
-        as labelled sentences; the model cannot be had.
+        as labelled sentences; the model cannot be loaded.
 
     Reference: https://arxiv.org/abs/2011.01403.
     """
@@ -89,7 +89,7 @@ def _sentences(
 ) -> dict[str, object]:
     """The sentences of all files, with the tokenizer of the model.
 
-    A bad line of the test file is an error now, not after the training.
+    The test file is read too, so that a bad line is an error before training.
     """
     tokenizer = text.load_tokenizer(_language_model(settings))
     train, validation = sentences.splits(settings, tokenizer)
@@ -103,7 +103,7 @@ def _sentences(
 def _language_model(
     settings: config.FinetuneTextSettings,
 ) -> str | epath.Path:
-    """The model that a run starts from, or its own where it goes on."""
+    """The --model of a new run, the run's own model of a resumed run."""
     run = run_files.RunDirectory(settings.run_dir)
     resumes = jobs.resumes(settings, run)
     return run.language_model if resumes else settings.model
@@ -112,7 +112,7 @@ def _language_model(
 def _compiled_model(
     job: jobs.Job[config.FinetuneTextSettings],
 ) -> keras.Model:
-    """The model as it starts; prints what is known of it."""
+    """The compiled model; prints the run, the model and the loss."""
     settings, train = job.settings, job.train
     encoder = builders.text_encoder(
         settings, _language_model(settings), pretrained=not job.resumes
@@ -130,7 +130,7 @@ def _compiled_model(
 
 
 class ModelFiles(keras.callbacks.Callback):
-    """Writes the files of the model, but for its weights, at the beginning."""
+    """Writes config and tokenizer of the model when training begins."""
 
     def __init__(self, run: run_files.RunDirectory, tokenizer: object):
         super().__init__()
@@ -155,7 +155,9 @@ def predictor(
         return tf.nn.softmax(model.classifier(encoded))
 
     def predict(split: data.Source) -> tuple[np.ndarray, np.ndarray]:
-        return representations.collect(step, data.make_examples(split, _BATCH))
+        return representations.collect(
+            step, data.make_examples(split, _INFERENCE_BATCH)
+        )
 
     return predict
 
@@ -163,10 +165,10 @@ def predictor(
 def _write_model_files(
     folder: epath.Path, tokenizer: object, encoder: text.TextEncoder
 ) -> None:
-    """What makes the network and its tokens, without weights."""
+    """Writes the config of the network and its tokenizer, without weights."""
     if folder.exists():
         return
-    described = encoder.network.config.to_json_string(use_diff=False)
+    network_config = encoder.network.config.to_json_string(use_diff=False)
     with (
         tempfile.TemporaryDirectory() as local,
         files.make_atomically(folder) as partial,
@@ -174,4 +176,4 @@ def _write_model_files(
         tokenizer.save_pretrained(local)
         for file in epath.Path(local).iterdir():
             file.copy(partial / file.name)
-        (partial / "config.json").write_text(described)
+        (partial / "config.json").write_text(network_config)

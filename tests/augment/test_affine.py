@@ -4,7 +4,7 @@ import tensorflow as tf
 from PIL import Image, ImageDraw
 
 from supcon_tf.augment import affine
-from tests.augment import made
+from tests.augment import inputs
 
 _FILL = (3, 77, 200)
 _GRAY = (128, 128, 128)
@@ -159,7 +159,7 @@ _BATCHES = {
 @pytest.mark.parametrize("operation", _BATCHES)
 def test_same_everywhere_and_no_other_fills(operation):
     pictures, *arguments = _BATCHES[operation]
-    eager = made.assert_same_everywhere(operation, pictures, *arguments)
+    eager = inputs.assert_same_everywhere(operation, pictures, *arguments)
     assert (eager != pictures).any((1, 2, 3)).sum() > 5
     for fill in ((0, 0), (0, 0, 256), (-1, 0, 0), (0.5, 0, 0)):
         with pytest.raises(ValueError, match="`fill` must be three numbers"):

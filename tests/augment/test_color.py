@@ -7,7 +7,7 @@ import tensorflow as tf
 from PIL import Image, ImageEnhance
 
 from supcon_tf.augment import color, randomness
-from tests.augment import made
+from tests.augment import inputs
 
 _FACTORS = (0.0, 0.1, 0.28, 0.64, 0.99999, 1.0, 1.18, 1.9, 3.0)
 _PAIRS = (
@@ -79,7 +79,7 @@ def test_same_everywhere(operation):
     for shape in ((17, 23), (40, 31)):
         pictures = _pictures(*shape)
         factors = np.linspace(0.1, 1.9, len(pictures), dtype=np.float32)
-        made.assert_same_everywhere(operation, pictures, factors)
+        inputs.assert_same_everywhere(operation, pictures, factors)
 
 
 @pytest.mark.parametrize("turn", [-0.5, -0.1, 0.0, 0.05, 0.25, 0.5, 1.0])
@@ -92,7 +92,7 @@ def test_hue_matches_colorsys_within_one_level(turn):
         hue, saturation, value = colorsys.rgb_to_hsv(*pictures[place] / 255)
         rgb = colorsys.hsv_to_rgb((hue + turn) % 1.0, saturation, value)
         expected[place] = np.round(np.multiply(rgb, 255))
-    assert made.difference(turned, expected).max() <= 1
+    assert inputs.difference(turned, expected).max() <= 1
     if turn == 0.0:
         np.testing.assert_array_equal(turned, pictures)
 
@@ -102,7 +102,7 @@ def test_jitter_is_one_order_of_the_four_operations():
     pictures = tf.constant(
         np.random.default_rng(2).integers(0, 256, [60, 6, 6, 3]), tf.uint8
     )
-    seeds = made.seeds(60)
+    seeds = inputs.seeds(60)
     jittered = color.color_jitter(pictures, seeds, 0.5).numpy()
     draws = randomness.uniform(seeds, 4, randomness.Stream.JITTER)
     factors = tf.unstack(0.6 + 0.8 * draws[:, :3], axis=1)
@@ -114,7 +114,7 @@ def test_jitter_is_one_order_of_the_four_operations():
         for index in order:
             images = operations[index](images, factors[index])
         matched[row] = (
-            made.difference(images, jittered).max(axis=(1, 2, 3)) <= 1
+            inputs.difference(images, jittered).max(axis=(1, 2, 3)) <= 1
         )
     assert matched.any(axis=0).all()
     unique = matched[:, matched.sum(axis=0) == 1]
@@ -123,13 +123,13 @@ def test_jitter_is_one_order_of_the_four_operations():
 
 def test_jitter_of_strength_zero_changes_nothing():
     pictures = tf.constant(_pictures())
-    jittered = color.color_jitter(pictures, made.seeds(len(pictures)), 0.0)
+    jittered = color.color_jitter(pictures, inputs.seeds(len(pictures)), 0.0)
     np.testing.assert_array_equal(jittered, pictures)
 
 
 def test_jitter_factor_range():
     gray = tf.fill([2000, 1, 1, 3], tf.constant(100, tf.uint8))
-    jittered = color.color_jitter(gray, made.seeds(2000), 0.5).numpy()
+    jittered = color.color_jitter(gray, inputs.seeds(2000), 0.5).numpy()
     # On one gray pixel only the brightness acts, at any place in the order.
     values = jittered[:, 0, 0].astype(int)
     assert (np.ptp(values, axis=1) <= 1).all()
@@ -183,4 +183,4 @@ def test_hue_of_large_images_is_that_of_their_parts():
     strips = large.reshape(3 * 12, 8, 128, 3)
     parts = color.adjust_hue(strips, tf.repeat(factors, 12))
     np.testing.assert_array_equal(whole, tf.reshape(parts, whole.shape))
-    made.assert_same_everywhere(color.adjust_hue, large, factors)
+    inputs.assert_same_everywhere(color.adjust_hue, large, factors)

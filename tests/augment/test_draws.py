@@ -7,7 +7,7 @@ from scipy import stats
 from supcon_tf import augment
 from supcon_tf.augment import operations, tables
 from supcon_tf.defaults import RAND_AUGMENT
-from tests.augment import made
+from tests.augment import inputs
 
 _POLICIES = tuple(tables.AUTO_AUGMENT)
 
@@ -30,7 +30,7 @@ def test_frequencies_are_those_of_the_table(policy, recorded):
     rows, _ = tables.AUTO_AUGMENT[policy]
     count = 40_000
     augment.AutoAugment(policy)(
-        np.zeros([count, 1, 1, 3], np.uint8), made.seeds(count)
+        np.zeros([count, 1, 1, 3], np.uint8), inputs.seeds(count)
     )
     (first_steps, first, first_draws), (second_steps, second, _) = recorded
     # What is not seen of the draws: which sub-policy an image that got
@@ -62,7 +62,7 @@ def test_frequencies_are_those_of_the_table(policy, recorded):
 def test_operations_are_drawn_uniformly_in_every_layer(count, recorded):
     examples = 30_000
     policy = augment.RandAugment(num_layers=3, num_operations=count)
-    policy(np.zeros([examples, 1, 1, 3], np.uint8), made.seeds(examples))
+    policy(np.zeros([examples, 1, 1, 3], np.uint8), inputs.seeds(examples))
     names = RAND_AUGMENT[count]
     assert len(recorded) == 3
     for steps, choices, _ in recorded:
@@ -77,7 +77,7 @@ def test_operations_are_drawn_uniformly_in_every_layer(count, recorded):
 def test_probability_is_that_of_a_layer(recorded):
     count = 20_000
     policy = augment.RandAugment(1, num_operations=16, probability=0.3)
-    policy(np.zeros([count, 1, 1, 3], np.uint8), made.seeds(count))
+    policy(np.zeros([count, 1, 1, 3], np.uint8), inputs.seeds(count))
     acted = np.count_nonzero(recorded[0][1])  # 16 of 17 draws are not identity
     assert stats.binomtest(acted, count, 0.3 * 16 / 17).pvalue > 1e-3
 
@@ -85,15 +85,15 @@ def test_probability_is_that_of_a_layer(recorded):
 @pytest.mark.parametrize("policy", [*_POLICIES, 0.5, 4.0, 10.0])
 def test_views_are_exactly_what_pil_makes_of_the_draws(policy, recorded):
     """Of the tables, or of RandAugment at a magnitude."""
-    images, fill = made.noise(150, 32, 32, 3).numpy(), (7, 130, 250)
+    images, fill = inputs.noise(150, 32, 32, 3).numpy(), (7, 130, 250)
     if policy in _POLICIES:
-        views = augment.AutoAugment(policy, fill)(images, made.seeds(150))
+        views = augment.AutoAugment(policy, fill)(images, inputs.seeds(150))
         _, ranges = tables.AUTO_AUGMENT[policy]
     else:
         drawing = augment.RandAugment(2, policy, fill=fill)
-        views = drawing(images, made.seeds(150))
+        views = drawing(images, inputs.seeds(150))
         ranges = tables.RAND_AUGMENT_RANGES
     for i, image in enumerate(images):
         drawn = [(steps[choices[i]], d[i]) for steps, choices, d in recorded]
-        expected = made.by_pil(image, drawn, ranges, fill)
+        expected = inputs.by_pil(image, drawn, ranges, fill)
         np.testing.assert_array_equal(views[i], expected)

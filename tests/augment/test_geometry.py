@@ -6,7 +6,7 @@ import tensorflow as tf
 from PIL import Image
 
 from supcon_tf.augment import geometry
-from tests.augment import made
+from tests.augment import inputs
 
 
 @pytest.mark.parametrize("shape", [(100, 100), (97, 210), (375, 500)])
@@ -19,7 +19,7 @@ def test_crop_boxes_are_inside_and_in_range(shape):
             )
         )
 
-    boxes = np.array([draw(seed).numpy() for seed in made.seeds(300)])
+    boxes = np.array([draw(seed).numpy() for seed in inputs.seeds(300)])
     y, x, height, width = boxes.T
     assert boxes.dtype == np.int32
     assert (y >= 0).all() and (y + height <= shape[0]).all()
@@ -47,7 +47,7 @@ def test_crop_box_falls_back_to_the_central_square(shape, expected):
 
 
 def test_random_resized_crop_is_the_resized_box():
-    image = made.noise(60, 80, 3)
+    image = inputs.noise(60, 80, 3)
     seed = tf.constant([4, 2])
     y, x, height, width = geometry.crop_box(tf.shape(image), seed)
     crop = image[y : y + height, x : x + width]
@@ -58,9 +58,9 @@ def test_random_resized_crop_is_the_resized_box():
 
 def test_several_seeds_give_a_view_each():
     """Below and above twice the size, where resizing antialiases."""
-    seeds = made.seeds(4)
+    seeds = inputs.seeds(4)
     for side in (20, 90):
-        image = made.noise(side, side, 3)
+        image = inputs.noise(side, side, 3)
         views = geometry.random_resized_crop(image, seeds, 16)
         alone = [geometry.random_resized_crop(image, s, 16) for s in seeds]
         np.testing.assert_array_equal(views, alone)
@@ -108,7 +108,7 @@ def test_jpeg_views_are_those_of_the_whole_image(subsampling, sides, aspect):
             pixels, subsampling=subsampling, progressive=bool(i % 2)
         )
         views, view, whole_views, whole_view = _jpeg_views(
-            tf.constant(contents), made.seeds(3, i), aspect
+            tf.constant(contents), inputs.seeds(3, i), aspect
         )
         np.testing.assert_array_equal(views, whole_views)
         np.testing.assert_array_equal(view, whole_view)
@@ -116,7 +116,7 @@ def test_jpeg_views_are_those_of_the_whole_image(subsampling, sides, aspect):
 
 
 def test_jpeg_views_need_a_jpeg():
-    pixels = made.noise(64, 64, 3).numpy()
+    pixels = inputs.noise(64, 64, 3).numpy()
     contents = _jpeg(pixels)
     png = tf.io.encode_png(pixels).numpy()
     for bad in (b"", b"not an image", png, contents[:20], contents[:-900]):
@@ -128,12 +128,12 @@ def test_jpeg_views_need_a_jpeg():
 
 def test_resize_crop_skips_no_pixel():
     """Noise averages out once it shrinks by more than 2, as in PIL."""
-    noise = made.noise(448, 448, 3)
+    noise = inputs.noise(448, 448, 3)
     shrunk = geometry.resize_crop(noise, 112).numpy()
     expected = Image.fromarray(noise.numpy()).resize(
         (112, 112), Image.Resampling.BILINEAR
     )
-    assert made.difference(shrunk, expected).max() <= 1
+    assert inputs.difference(shrunk, expected).max() <= 1
     plain = np.round(tf.image.resize(noise[:224, :224], [112, 112]))
     unchanged = geometry.resize_crop(noise[:224, :224], 112)
     np.testing.assert_array_equal(unchanged, plain)
@@ -143,8 +143,8 @@ def test_resize_crop_skips_no_pixel():
 
 
 def test_flip_frequency_and_content():
-    images = made.noise(2000, 3, 4, 3)
-    flipped = geometry.random_flip(images, made.seeds(2000)).numpy()
+    images = inputs.noise(2000, 3, 4, 3)
+    flipped = geometry.random_flip(images, inputs.seeds(2000)).numpy()
     mirrored = images.numpy()[:, :, ::-1]
     is_mirror = (flipped == mirrored).all(axis=(1, 2, 3))
     is_same = (flipped == images.numpy()).all(axis=(1, 2, 3))
@@ -155,17 +155,17 @@ def test_flip_frequency_and_content():
 @pytest.mark.parametrize("shape", [(128, 160), (160, 128), (512, 512)])
 def test_central_view_is_resize_then_crop(shape):
     """The same as resizing the whole image, in both orders of the sides."""
-    image = made.smooth(1, max(shape))[0, : shape[0], : shape[1]]
+    image = inputs.smooth(1, max(shape))[0, : shape[0], : shape[1]]
     scaled = [side * 256 // min(shape) for side in shape]
     whole = np.round(tf.image.resize(image, scaled, antialias=True))
     y, x = ((side - 224) // 2 for side in scaled)
     expected = whole[y : y + 224, x : x + 224]
     view = geometry.central_view(image, 224)
-    assert made.difference(view, expected).max() <= 1
+    assert inputs.difference(view, expected).max() <= 1
 
 
 def test_central_view_antialiases():
-    noise = made.noise(448, 448, 3)
+    noise = inputs.noise(448, 448, 3)
     view = geometry.central_view(noise, 98).numpy() / 255.0  # short side 112
     assert view.std() < 0.1  # 0.14 without antialiasing
 
@@ -175,16 +175,16 @@ def test_central_view_antialiases():
 )
 @pytest.mark.parametrize("size", [32, 1])
 def test_both_views_take_any_size(shape, size):
-    image = made.noise(*shape, 3)
-    views = geometry.random_resized_crop(image, made.seeds(5), size)
+    image = inputs.noise(*shape, 3)
+    views = geometry.random_resized_crop(image, inputs.seeds(5), size)
     for view in (*views, geometry.central_view(image, size)):
         assert view.shape == (size, size, 3) and view.dtype == tf.uint8
-    square = made.noise(size, size, 3)
+    square = inputs.noise(size, size, 3)
     np.testing.assert_array_equal(geometry.central_view(square, size), square)
 
 
 def test_errors():
-    image, seed = made.noise(8, 8, 3), tf.constant([1, 2])
+    image, seed = inputs.noise(8, 8, 3), tf.constant([1, 2])
     crop = geometry.random_resized_crop
     of_jpeg = geometry.random_resized_crop_jpeg
     central, resize = geometry.central_view, geometry.resize_crop
@@ -203,13 +203,13 @@ def test_errors():
         ),
         (
             crop,
-            (image, made.seeds(0), 8),
+            (image, inputs.seeds(0), 8),
             r"`seed` must be \[2\] or \[views, 2\] int32 .* got \(0, 2\) int32",
         ),
         (of_jpeg, (b"", [1, 2, 3], 8), r"`seed` must be .*, got \(3,\) int32"),
         (
             geometry.random_flip,
-            (image, made.seeds(8)),
+            (image, inputs.seeds(8)),
             r"`images` must be \[batch, height, width, channels\] uint8 or",
         ),
     ):
@@ -233,7 +233,7 @@ def test_central_view_in_a_function_of_images_of_any_size():
         )
 
     assert view.get_concrete_function().output_shapes == (16, 16, 3)
-    images = [made.noise(*side, 3) for side in ((20, 24), (16, 16))]
+    images = [inputs.noise(*side, 3) for side in ((20, 24), (16, 16))]
     expected = [geometry.central_view(image, 16) for image in images]
     for image, wanted in zip(images, expected, strict=True):
         np.testing.assert_array_equal(view(image), wanted)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from supcon_tf.augment import operations, tables
-from tests.augment import made
+from tests.augment import inputs
 
 _RANGES = tables.RAND_AUGMENT_RANGES
 _LEVELS = (0.0, 2.0, 5.0, 7.3, 10.0)
@@ -39,7 +39,7 @@ def test_every_operation_at_every_level_is_exactly_pil(height, width):
         pictures, results, choices, draws, strict=True
     ):
         drawn = [(_STEPS[choice], draw)]
-        expected = made.by_pil(picture, drawn, _RANGES, fill)
+        expected = inputs.by_pil(picture, drawn, _RANGES, fill)
         np.testing.assert_array_equal(result, expected, f"{_STEPS[choice]}")
 
 
@@ -47,7 +47,7 @@ def test_same_in_a_function_in_a_pipeline_and_alone():
     choices = np.arange(len(_STEPS))
     pictures, draws = _pictures(len(choices), 20, 20), _draws(len(choices))
 
-    made.assert_same_everywhere(
+    inputs.assert_same_everywhere(
         lambda pictures, choices, draws: operations.apply(
             pictures, _STEPS, choices, draws, _RANGES
         ),

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from supcon_tf import augment
 from supcon_tf.augment import affine, color, dispatch, randomness, warp
-from tests.augment import made
+from tests.augment import inputs
 
 _ALWAYS = {
     "jitter_probability": 1.0,
@@ -33,7 +33,7 @@ def policy(request):
 
 
 def _images(count: int, side: int = 32) -> tf.Tensor:
-    return made.noise(count, side, side, 3)
+    return inputs.noise(count, side, side, 3)
 
 
 def test_dispatch_gives_each_image_its_operation_and_arguments():
@@ -57,12 +57,12 @@ def test_dispatch_gives_each_image_its_operation_and_arguments():
 
 @pytest.mark.parametrize("count, side", [(1, 32), (5, 1), (6, 20)])
 def test_policy_keeps_shape_and_dtype(policy, count, side):
-    views = policy(_images(count, side), made.seeds(count))
+    views = policy(_images(count, side), inputs.seeds(count))
     assert views.shape == (count, side, side, 3) and views.dtype == tf.uint8
 
 
 def test_all_off_changes_nothing():
-    images, seeds = _images(4), made.seeds(4)
+    images, seeds = _images(4), inputs.seeds(4)
     for policy in (
         augment.Identity(),
         augment.SimAugment(**_NEVER),
@@ -72,28 +72,29 @@ def test_all_off_changes_nothing():
 
 
 def test_same_everywhere(policy):
-    images = made.noise(12, 48, 37, 3)
-    made.assert_same_everywhere(policy, images, made.seeds(12))
+    images = inputs.noise(12, 48, 37, 3)
+    inputs.assert_same_everywhere(policy, images, inputs.seeds(12))
 
 
+@pytest.mark.slow
 def test_large_images_are_the_same_everywhere():
     policy = augment.SimAugment(strength=1.0, **_ALWAYS)
-    made.assert_same_everywhere(policy, _images(6, 224), made.seeds(6))
+    inputs.assert_same_everywhere(policy, _images(6, 224), inputs.seeds(6))
 
 
 @pytest.mark.parametrize("name", ["imagenet", "rand", "sim", "stacked"])
 def test_seeds_decide(name):
     policy = _POLICIES[name]
     images = tf.repeat(_images(1), 32, axis=0)
-    views = policy(images, made.seeds(32)).numpy()
-    np.testing.assert_array_equal(views, policy(images, made.seeds(32)))
+    views = policy(images, inputs.seeds(32)).numpy()
+    np.testing.assert_array_equal(views, policy(images, inputs.seeds(32)))
     assert len({view.tobytes() for view in views}) >= 12
-    others = policy(images, made.seeds(32, root=12)).numpy()
+    others = policy(images, inputs.seeds(32, root=12)).numpy()
     assert np.mean((views != others).any(axis=(1, 2, 3))) > 0.7
 
 
 def test_order_is_rotation_jitter_grayscale_warp_blur():
-    images, seeds = _images(6, 64), made.seeds(6)
+    images, seeds = _images(6, 64), inputs.seeds(6)
     policy = augment.SimAugment(strength=0.7, **_ALWAYS)
     draws = randomness.uniform(seeds, 7, randomness.Stream.SIM_AUGMENT)
     width, angle = draws[:, 4], draws[:, 6]
@@ -121,7 +122,7 @@ def test_probabilities(name, probability):
     count = 1500
     images = tf.repeat(_images(1, 20), count, axis=0)
     policy = augment.SimAugment(**{**_NEVER, name: probability})
-    views = policy(images, made.seeds(count)).numpy()
+    views = policy(images, inputs.seeds(count)).numpy()
     changed = (views != images.numpy()).any(axis=(1, 2, 3))
     if name == "grayscale_probability":
         gray = (np.ptp(views, axis=-1) == 0).all(axis=(1, 2))
@@ -156,7 +157,7 @@ def test_probability_zero_leaves_the_operation_out_of_the_graph():
 def test_stacked_is_rand_augment_then_sim_augment():
     arguments = (2, 7.0, 14, 0.9, (1, 2, 3))
     strengths = (0.8, 0.7, 0.1, 0.3, 0.4)
-    images, seeds = _images(24), made.seeds(24)
+    images, seeds = _images(24), inputs.seeds(24)
     first = augment.RandAugment(*arguments)
     second = augment.SimAugment(*strengths)
     stacked = augment.StackedRandAugment(*arguments, *strengths)
@@ -185,7 +186,7 @@ def test_config_rebuilds_the_policy(policy):
     assert again.get_config() == config
     images = _images(6)
     np.testing.assert_array_equal(
-        policy(images, made.seeds(6)), again(images, made.seeds(6))
+        policy(images, inputs.seeds(6)), again(images, inputs.seeds(6))
     )
 
 
@@ -203,7 +204,7 @@ def test_errors():
             tf.zeros([2, 4, 4, 17], tf.uint8),
         ):
             with pytest.raises(ValueError, match="`images` must be "):
-                policy(images, made.seeds(len(images)))
+                policy(images, inputs.seeds(len(images)))
     with pytest.raises(ValueError, match="one of imagenet, v0.* got 'v1'"):
         augment.AutoAugment("v1")
     for arguments, message in (

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf.augment import randomness
-from tests.augment import made
+from tests.augment import inputs
 
 _ONES = 0xFFFFFFFF
 _KNOWN_ANSWERS = (  # Random123, kat_vectors: counter, key, result
@@ -19,7 +19,7 @@ _KNOWN_ANSWERS = (  # Random123, kat_vectors: counter, key, result
 )
 
 
-_seeds = functools.partial(made.seeds, root=7)
+_seeds = functools.partial(inputs.seeds, root=7)
 
 
 @pytest.mark.parametrize("counter, key, expected", _KNOWN_ANSWERS)
@@ -91,7 +91,7 @@ def test_streams_are_independent():
 @pytest.mark.parametrize("draw", [randomness.uniform, randomness.normal])
 def test_draws_do_not_depend_on_batch_or_count(draw):
     seeds = _seeds(37)
-    together = made.assert_same_everywhere(lambda s: draw(s, 5), seeds)
+    together = inputs.assert_same_everywhere(lambda s: draw(s, 5), seeds)
     np.testing.assert_array_equal(together[:, :3], draw(seeds, 3).numpy())
     np.testing.assert_array_equal(together[::-1], draw(seeds[::-1], 5).numpy())
 

@@ -4,7 +4,7 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 
 from supcon_tf.augment import tones
-from tests.augment import made
+from tests.augment import inputs
 
 _SHAPES = [(17, 23), (32, 32), (40, 31), (2, 128), (1, 300), (9, 1), (1, 1)]
 _THRESHOLDS = (0, 1, 2, 63, 128, 200, 254, 255, 256)
@@ -124,4 +124,4 @@ def test_same_everywhere(operation, high):
     rng = np.random.default_rng(1)
     count = len(pictures)
     own = [rng.integers(0, high, count).astype(np.int32)] if high else []
-    made.assert_same_everywhere(operation, pictures, *own)
+    inputs.assert_same_everywhere(operation, pictures, *own)

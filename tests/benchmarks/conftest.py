@@ -40,7 +40,7 @@ def here(monkeypatch):
 
 @pytest.fixture
 def measure(here, monkeypatch, tmp_path):
-    """Measures a suite in this process; what it tells and writes."""
+    """Measures a suite in this process; returns its text and its records."""
 
     def run(function, job, device="cpu"):
         module, name = function.split(".")
@@ -49,8 +49,8 @@ def measure(here, monkeypatch, tmp_path):
 
     def measure(suite, **fields):
         bench = BENCHMARKS[suite](str(tmp_path / "run"), **fields)
-        written = harness.measure_all(bench)
-        return results.describe(bench, written), written
+        records = harness.measure_all(bench)
+        return results.describe(bench, records), records
 
     monkeypatch.setattr(harness, "run", run)
     return measure
@@ -58,16 +58,16 @@ def measure(here, monkeypatch, tmp_path):
 
 @pytest.fixture
 def run_benchmark(tmp_path):
-    """Runs one as a user does; what it prints and writes."""
+    """Runs a benchmark as a user; returns its output and its JSON."""
 
     def run(name, *arguments):
         program = ROOT / "benchmarks" / f"{name}.py"
-        done = forks.run(program, *arguments, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr[-2000:]
+        process = forks.run(program, *arguments, cwd=tmp_path)
+        assert process.returncode == 0, process.stderr[-2000:]
         file = tmp_path / "runs" / f"bench_{name}" / f"bench_{name}.json"
         png = file.with_suffix(".png").read_bytes()
         assert png.startswith(b"\x89PNG")
-        return done.stdout, json.loads(file.read_text())
+        return process.stdout, json.loads(file.read_text())
 
     return run
 

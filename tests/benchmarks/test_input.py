@@ -95,6 +95,7 @@ def test_arrays_come_in_turn_each_with_its_seeds(make_job, monkeypatch):
     assert len(np.unique(seeds, axis=0)) == 12
 
 
+@pytest.mark.slow
 def test_pairs_are_those_of_training(make_job):
     both = take(suite.make_ours, make_job("pairs", "identity"))
     twice = take(suite.make_ours, make_job("pairs", "identity", label="twice"))
@@ -142,6 +143,7 @@ def test_torchvision_gives_the_same_batches(of, make_job):
         assert other.shape == batch.shape and np.any(other != batch)
 
 
+@pytest.mark.slow
 def test_the_input_pipeline_is_measured(image_folder, measure):
     told, written = measure(
         "input",

@@ -142,6 +142,7 @@ def test_the_documents_numbers_are_gone_on_from(tmp_path, monkeypatch):
     assert told.count("gradients off float64, seed ") == 6
 
 
+@pytest.mark.slow
 def test_ours_is_tested_as_it_learns(measure):
     told, written = measure(
         "learning",

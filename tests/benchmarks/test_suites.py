@@ -166,6 +166,7 @@ def test_pytorch_trains(name, here):
     assert 0 <= measured["loss"] < 0.1 * math.log(11)
 
 
+@pytest.mark.slow
 def test_the_training_step_is_measured(measure):
     told, written = measure(
         "step",
@@ -202,6 +203,7 @@ def test_the_search_is_measured(measure):
     assert {row["agreement"] for row in table} == {"1.00000"}
 
 
+@pytest.mark.slow
 def test_a_small_model_from_files_to_the_table(monkeypatch, measure):
     def make_keras(**arguments):
         assert arguments == {"weights": None, "classes": 7}
@@ -279,6 +281,7 @@ def test_the_check_sees_another_answer(folder):
             serving.compare_inputs(predicts, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ours_supcon", "transformers"])
 def test_a_step_on_texts_learns(name, here, monkeypatch):
     """Ours and theirs, of a network that takes no time."""

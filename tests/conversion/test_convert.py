@@ -142,7 +142,7 @@ def test_it_is_replaced_only_if_asked(finished_run, tmp_path, monkeypatch):
     # The images that int8 sees are those of evaluation.
     train = runs.Run.open(path).source("train")
     ((images, labels),) = data.make_examples(train, 99, image_size=16)
-    drawn = subsets.draw_alike(labels, 20, seed=3)
+    drawn = subsets.draw_evenly(labels, 20, seed=3)
     np.testing.assert_array_equal(calibrated[2], images.numpy()[drawn])
 
 

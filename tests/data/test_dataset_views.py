@@ -139,6 +139,7 @@ def test_floats_of_another_range_are_refused(scale):
     assert not read(data.views_of(dataset(black).batch(1)))[0].any()
 
 
+@pytest.mark.slow
 def test_replicas_train_on_them(mirrored_strategy):
     with mirrored_strategy.scope():
         layers = [keras.layers.Flatten(), keras.layers.Dense(4)]

@@ -35,7 +35,7 @@ def refused(contents):
 def test_places_are_counted_across_windows(window, monkeypatch):
     monkeypatch.setattr(image_bytes, "_WINDOW", window)
     for contents in (b"", b"x", b"axb", b"axxbcaxbc", b"xaxb0aaxbbaxbcaxb"):
-        found = image_bytes._count_places(
+        found = image_bytes._count_matches(
             tf.constant(contents),
             ord("x"),
             [-1, 1, 2],

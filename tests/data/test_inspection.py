@@ -27,13 +27,13 @@ def cache_home(tmp_path_factory, monkeypatch):
 @pytest.fixture
 def looks(monkeypatch):
     """How many images each look reads."""
-    counts, look = [], inspection._look
+    counts, look = [], inspection._decode_all
 
     def counted(dataset, read, count, seen):
         counts.append(count)
         look(dataset, read, count, seen)
 
-    monkeypatch.setattr(inspection, "_look", counted)
+    monkeypatch.setattr(inspection, "_decode_all", counted)
     return counts
 
 
@@ -126,7 +126,7 @@ def test_a_cache_that_cannot_be_used_is_none(folder, looks, cache_home):
 
 
 def test_the_cache_keeps_what_was_read_last(cache_home, monkeypatch):
-    monkeypatch.setattr(cache, "_MOST_BYTES", 12_000)
+    monkeypatch.setattr(cache, "_MAX_BYTES", 12_000)
     keys = np.arange(400, dtype=np.uint64)
     for name in "abcde":
         columns = {"x": np.arange(400)}
@@ -187,7 +187,7 @@ def test_a_long_look_says_how_far_it_is(capsys, monkeypatch):
     clock = iter(range(0, 1000, 1))
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     items = [[0] * 10] * 40
-    assert [*progress.shown(items, 400, "checking images", len)] == items
+    assert [*progress.track(items, 400, "checking images", len)] == items
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         "checking images 30 of 400, 37 s left",

@@ -12,7 +12,7 @@ import tensorflow as tf
 from supcon_tf import data
 from supcon_tf.data import service
 from tests import forks
-from tests.served import Reference
+from tests.local_batches import Reference
 
 
 def noise(*shape):

@@ -169,8 +169,8 @@ def test_examples_are_decoded_once(image_folder, monkeypatch):
             return image, tf.identity(label)
 
     counted = dataclasses.replace(source, read=read)
-    for limit, epochs in ((examples._LARGEST_HELD, 1), (100, 2)):
-        monkeypatch.setattr(examples, "_LARGEST_HELD", limit)
+    for limit, epochs in ((examples._MAX_CACHED, 1), (100, 2)):
+        monkeypatch.setattr(examples, "_MAX_CACHED", limit)
         batches = data.make_examples(counted, 8, image_size=16)
         first, second = ([x.numpy() for x, _ in batches] for _ in range(2))
         for a, b in zip(first, second, strict=True):

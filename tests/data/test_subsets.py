@@ -110,14 +110,14 @@ UNEVEN = np.repeat([0, 1, 2], [50, 20, 3])
     [(3, [1, 1, 1]), (9, [3, 3, 3]), (23, [10, 10, 3]), (99, [50, 20, 3])],
 )
 def test_classes_are_drawn_alike(count, of_each):
-    drawn = subsets.draw_alike(UNEVEN, count, seed=0)
+    drawn = subsets.draw_evenly(UNEVEN, count, seed=0)
     assert (np.diff(drawn) > 0).all()
     assert np.bincount(UNEVEN[drawn], minlength=3).tolist() == of_each
-    again, other = (subsets.draw_alike(UNEVEN, count, seed) for seed in (0, 1))
+    again, other = (subsets.draw_evenly(UNEVEN, count, seed) for seed in (0, 1))
     assert again.tolist() == drawn.tolist()
     assert other.tolist() != drawn.tolist() or count == 99
     # Fewer examples than classes are of different classes.
-    few = subsets.draw_alike(np.repeat(range(10), 4), 6, seed=0)
+    few = subsets.draw_evenly(np.repeat(range(10), 4), 6, seed=0)
     assert len(set(few // 4)) == 6
 
 

@@ -415,7 +415,7 @@ def test_a_set_can_be_class_balanced(tfds_dir, monkeypatch):
     assert set(levels.flat) == set(range(30))
     balanced = data.class_balanced(source, 10, 5)
     assert balanced.labels.tolist() == [k for _, k in gray_levels(source)]
-    monkeypatch.setattr(subsets, "LARGEST_HELD", 29)
+    monkeypatch.setattr(subsets, "MAX_IN_MEMORY", 29)
     with pytest.raises(ValueError, match="more than 29 images .* of 30 images"):
         data.class_balanced(source, 10, 5)
 

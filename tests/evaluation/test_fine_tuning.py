@@ -119,6 +119,7 @@ def test_a_batch_of_few_images_fits(finished_run, image_folder):
     assert draw["training"]["batch_size"] == 12
 
 
+@pytest.mark.slow
 def test_supcon_then_linear_and_both_at_once(finished_run, image_folder):
     """Both learn, from where they are told, and leave what they should."""
     for objective in ("supcon", "supcon+ce"):

@@ -12,7 +12,7 @@ from sklearn import datasets
 
 from supcon_tf import evaluation
 from supcon_tf.evaluation import plots
-from tests import made_fonts
+from tests import system_fonts
 
 NAMES = [f"digit {i}" for i in range(10)]
 
@@ -144,10 +144,10 @@ def test_grid_has_rows_of_any_length_and_captions():
 def test_names_have_a_font_with_their_characters(digits, tmp_path):
     """As Chinese names, which are boxes in matplotlib's own font."""
     points, images, labels = digits
-    file = made_fonts.make_font(tmp_path / "c.ttf", "Noto Sans CJK JP", "猫")
+    file = system_fonts.make_font(tmp_path / "c.ttf", "Noto Sans CJK JP", "猫")
 
     def draw(names: list[str]) -> list[np.ndarray]:
-        with made_fonts.only_fonts(file), warnings.catch_warnings():
+        with system_fonts.only_fonts(file), warnings.catch_warnings():
             warnings.simplefilter("error")
             grid = plots.plot_views(_views(images[:2]), labels[:2], names)
             plane = plots.plot_representation(points, labels, names, "pca")
@@ -218,6 +218,7 @@ def test_few_and_tiny_representations(scale, method):
     assert _legend(drawn) == ["-1", "4"]
 
 
+@pytest.mark.slow
 def test_figures_show_themselves_in_a_notebook(digits):
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")

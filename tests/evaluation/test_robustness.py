@@ -346,6 +346,7 @@ def of_tfds(tmp_path_factory):
     return {"dataset": "tfds:small", "data_dir": root}
 
 
+@pytest.mark.slow(but=["5"])
 @pytest.mark.parametrize("images", [None, 5])
 def test_tfds_gives_what_is_generated(of_tfds, images):
     """Bytes of the right size reach the classifier as they are."""

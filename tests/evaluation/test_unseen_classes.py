@@ -35,7 +35,7 @@ def birds(image_folder, tmp_path, monkeypatch):
         def split_of(data_dir, split, classes):
             return classes[split], split
 
-        monkeypatch.setattr(folder, "_given_split", split_of)
+        monkeypatch.setattr(folder, "_split_classes", split_of)
     return root
 
 

@@ -32,11 +32,13 @@ def small_disk(folder: pathlib.Path, size: str) -> Iterator[pathlib.Path]:
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs"]
     try:
-        done = subprocess.run([*mount, folder], capture_output=True, text=True)
+        result = subprocess.run(
+            [*mount, folder], capture_output=True, text=True
+        )
     except FileNotFoundError:
         pytest.skip("there is no mount")
-    if done.returncode:
-        pytest.skip(f"no disk can be mounted: {done.stderr.strip()}")
+    if result.returncode:
+        pytest.skip(f"no disk can be mounted: {result.stderr.strip()}")
     try:
         yield folder
     finally:
@@ -65,14 +67,14 @@ def run_tool(name: str, *flags: str, limit: int | None = None) -> str:
     program, arguments = tool, flags
     if limit is not None:
         program, arguments = _LIMITED, (str(limit), str(tool), *flags)
-    done = forks.run(program, *arguments)
-    assert done.returncode == 1, (done.returncode, done.stderr[-3000:])
-    assert "Traceback" not in done.stderr, done.stderr[-3000:]
-    line = done.stderr.strip().splitlines()[-1]
-    assert line.startswith("error: "), done.stderr[-3000:]
+    result = forks.run(program, *arguments)
+    assert result.returncode == 1, (result.returncode, result.stderr[-3000:])
+    assert "Traceback" not in result.stderr, result.stderr[-3000:]
+    line = result.stderr.strip().splitlines()[-1]
+    assert line.startswith("error: "), result.stderr[-3000:]
     return line
 
 
 def hidden(folder: pathlib.Path) -> list[str]:
-    """What is not complete in a folder and below it."""
-    return sorted(x.name for x in folder.rglob(".*.partial"))
+    """The names of partial files in a folder and below it."""
+    return sorted(path.name for path in folder.rglob(".*.partial"))

@@ -1,4 +1,4 @@
-"""What fault tests share: processes that are killed, and full disks."""
+"""Processes of fault tests: killed ones, and holders of locks."""
 
 import contextlib
 import pathlib
@@ -61,12 +61,12 @@ def kill_everywhere(program: str, folder: pathlib.Path) -> int:
       folder: below which files are changed.
 
     Returns:
-      How many changes the whole of it makes.
+      The number of changes that the whole program makes.
     """
     text = _KILLED_EVERYWHERE.format(program=program)
-    ended = forks.run(text, str(folder))
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    return int(ended.stdout.splitlines()[-1])
+    result = forks.run(text, str(folder))
+    assert result.returncode == 0, result.stderr[-3000:]
+    return int(result.stdout.splitlines()[-1])
 
 
 @contextlib.contextmanager

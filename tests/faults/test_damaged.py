@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from supcon_tf import config, evaluation, files, reports, run_files
-from supcon_tf.sweeps import records
+from supcon_tf.sweeps import grid
 from supcon_tf.training import runs
 
 
@@ -99,8 +99,10 @@ def test_the_figures_of_the_best_epoch_must_be_there(finished_text_run):
 
 
 def test_the_state_of_a_cell_is_named(tmp_path):
-    cell = records.CellDirectory(tmp_path)
-    (tmp_path / "state.json").write_text('{"states": 1}')
+    sweep = config.SweepSettings(str(tmp_path), sweep=("seed=0",))
+    (cell,) = grid.list_cells(sweep)
+    cell.record()
+    (cell.directory / "state.json").write_text('{"states": 1}')
     with pytest.raises(ValueError, match=r"state\.json must be as it was wri"):
         cell.state()
 

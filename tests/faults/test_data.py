@@ -82,6 +82,7 @@ def _settings(tiny_settings, path, kind, source, **options):
     return tiny_settings(path, epochs=60, checkpoint_every=99, **options)
 
 
+@pytest.mark.slow(but=["folder-_cut-False"])
 @pytest.mark.parametrize(
     "kind, hurt, check_images",
     [
@@ -187,11 +188,12 @@ def test_a_file_is_lost_in_later_tools(
         evaluation.evaluate(config.EvaluateSettings(str(run.path)))
 
 
+@pytest.mark.slow
 def test_a_test_image_is_lost_during_training(
     image_folder, tiny_settings, tmp_path, monkeypatch, capsys
 ):
     """Training needs none: it goes on, without the figure."""
-    monkeypatch.setattr(examples, "_LARGEST_HELD", 0)  # as of large splits
+    monkeypatch.setattr(examples, "_MAX_CACHED", 0)  # as of large splits
     shutil.copytree(image_folder, tmp_path / "data")
     file = tmp_path / "data/test/mid/02.png"
     _hurt_at(monkeypatch, 1, file.unlink)
@@ -235,7 +237,7 @@ def test_what_is_no_file_is_never_opened(image_folder, tmp_path, kind):
             data.load(
                 "manifest", "train", str(manifest), check_images=check_images
             )
-    rows = clients.asking.answers(
+    rows = clients.requests.answers(
         lambda contents: [{"bytes": len(x)} for x in contents],
         clients.paths.find_images([tmp_path / "data/train/dark"]),
         batch_size=4,

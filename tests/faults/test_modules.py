@@ -2,9 +2,10 @@
 
 import sys
 
+import numpy as np
 import pytest
 
-from supcon_tf import training, trust
+from supcon_tf import config, evaluation, sweeps, training, trust
 from tests import forks, processes
 
 NET = """
@@ -20,12 +21,18 @@ def make():
 
 
 @pytest.fixture
-def theirs(copy_run, tmp_path):
-    """A run that names its own net.py, downloaded into the current folder."""
+def with_module(copy_run, tmp_path):
+    """A run with a net.py beside it, downloaded into the current folder."""
     run = copy_run(tmp_path / "theirs")
-    name_module(run, "theirs.net:make")
     (run.path / "net.py").write_text(NET.format(ran=str(tmp_path / "ran")))
     return run
+
+
+@pytest.fixture
+def theirs(with_module):
+    """One that names its net.py."""
+    name_module(with_module, "theirs.net:make")
+    return with_module
 
 
 def name_module(run, architecture):
@@ -65,6 +72,91 @@ def test_no_command_imports_what_a_run_names(command, theirs, tmp_path):
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert "must import no code that lies in a run directory" in line
+    assert not (tmp_path / "ran").exists()
+
+
+PRETRAIN = "pretrain --flagfile=theirs/settings.flags --run_dir=mine"
+OTHERS = (
+    ("dataset", "folder", "evaluate --run_dir=theirs"),
+    ("dataset", "folder", "train_linear --run_dir=theirs --name=other"),
+    ("dataset", "folder", "export --run_dir=theirs --prototypes"),
+    ("dataset", "folder", "convert --run_dir=theirs"),
+    ("dataset", "folder", PRETRAIN),
+    ("augmentation", "simaugment", PRETRAIN),
+    ("objective", "supcon", PRETRAIN),
+)
+
+
+@pytest.mark.parametrize(("flag", "before", "command"), OTHERS)
+def test_nor_what_else_a_run_names(
+    flag, before, command, with_module, tmp_path
+):
+    own = with_module.settings_file.read_text()
+    assert f"--{flag}={before}" in own
+    with_module.settings_file.write_text(
+        own.replace(f"--{flag}={before}", f"--{flag}=theirs.net:make")
+    )
+    name, *flags = command.split()
+    done = tool(tmp_path, name, *flags)
+    assert done.returncode == 1, done.stdout
+    (line,) = done.stderr.splitlines()
+    assert f"--{flag} must name theirs.net:make again" in line
+    done = tool(tmp_path, name, *flags, f"--{flag}=theirs.net:make")
+    (line,) = done.stderr.splitlines()
+    assert f"--{flag} must import no code that lies in a run dir" in line
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_needs_no_code_of_a_run_runs_none(with_module, tmp_path):
+    own = with_module.settings_file.read_text()
+    for flag, before in (("augmentation", "simaugment"), ("objective", "sup")):
+        assert f"--{flag}={before}" in own
+        own = own.replace(f"--{flag}={before}", f"--{flag}=theirs.net:")
+    with_module.settings_file.write_text(own)
+    for name in ("evaluate", "export"):
+        done = tool(tmp_path, name, "--run_dir=theirs")
+        assert done.returncode == 0, done.stderr
+    samples = with_module.stage("linear").samples_file
+    assert "views" not in np.load(samples)
+    opened = training.Run.open(with_module.path)
+    with pytest.raises(ValueError, match="a policy of supcon_tf, whose views"):
+        evaluation.plot_gradients({"theirs": opened})
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--sweep=objective=supcon,theirs.net:make",
+        "--linear_flagfile=theirs.flags",
+        "--evaluate_flagfile=theirs.flags",
+    ],
+)
+def test_no_run_brings_a_sweep(line, with_module, tmp_path):
+    own = with_module.settings_file.read_text()
+    with_module.settings_file.write_text(own.replace("# end", f"{line}\n# end"))
+    flags = "--flagfile=theirs/settings.flags", "--run_dir=mine"
+    done = tool(tmp_path, "sweep", "--sweep=seed=0,1", *flags)
+    assert done.returncode == 1
+    (message,) = done.stderr.splitlines()
+    assert "must be a setting, as no file of a run includes an" in message
+
+
+def test_no_flagfile_of_a_sweep_names_what_a_run_does(with_module, tmp_path):
+    for flag, text in (
+        ("linear_flagfile", "--augmentation=theirs.net:make"),
+        ("evaluate_flagfile", "--measures=theirs.net:make"),
+    ):
+        path = with_module.stage("linear").path / "theirs.flags"
+        path.write_text(f"{text}\n")
+        with pytest.raises(ValueError, match="must name theirs.net:make again"):
+            sweeps.list_cells(
+                config.SweepSettings(
+                    str(tmp_path / "sweep"),
+                    sweep=("seed=0,1",),
+                    **{flag: str(path)},
+                )
+            )
     assert not (tmp_path / "ran").exists()
 
 

@@ -192,6 +192,7 @@ def test_swapped_contents_do_not_go_on(small_run, tmp_path, capsys):
     assert "have changed since" not in capsys.readouterr()[0]
 
 
+@pytest.mark.slow
 def test_contents_that_nobody_has_read_are_told_by_their_times(
     small_run, tmp_path, capsys
 ):

@@ -238,7 +238,7 @@ def test_what_is_timed_is_traced(count, first):
     part, held = (types.SimpleNamespace(num_examples=n) for n in (40, count))
     search.job = types.SimpleNamespace(
         settings=types.SimpleNamespace(batch_size=32),
-        part=part,
+        train_part=part,
         validation=held,
     )
     search.judge = types.SimpleNamespace(

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import losses
-from tests.losses import made
+from tests.losses import vectors
 
 LABELS = np.array([4, 1, 4, 4, 9, 1])
 EVERY_LOSS = {
@@ -22,11 +22,11 @@ SUPCON = {
 
 
 def unit(shape, seed=0):
-    return made.unit(shape, seed, np.float32)
+    return vectors.unit(shape, seed, np.float32)
 
 
 def value_and_gradient(loss, labels, z):
-    return made.value_and_gradient(lambda z: loss.call(labels, z), z)
+    return vectors.value_and_gradient(lambda z: loss.call(labels, z), z)
 
 
 def simclr_loops(z, temperature):
@@ -224,6 +224,7 @@ def test_bad_options_are_named():
         losses.SimCLRLoss()(LABELS, unit([6, 1, 4]))
 
 
+@pytest.mark.slow(but=["True-capped supcon", "True-npairs", "True-triplet"])
 @pytest.mark.parametrize("name", [*EVERY_LOSS, "supcon", "capped supcon"])
 @pytest.mark.parametrize("cross_replica", [True, False])
 def test_two_replicas_equal_one_device(mirrored_strategy, name, cross_replica):
@@ -232,7 +233,7 @@ def test_two_replicas_equal_one_device(mirrored_strategy, name, cross_replica):
     z, labels = unit([7, 2, 4], seed=6), np.array([0, 0, 0, 1, 1, 0, 2])
     split = [slice(0, 4), slice(4, 7)]
 
-    got = made.on_two_replicas(
+    got = vectors.on_two_replicas(
         mirrored_strategy,
         lambda z, labels: value_and_gradient(loss, labels, z),
         split,

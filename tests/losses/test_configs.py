@@ -7,7 +7,7 @@ import pytest
 
 from supcon_tf import losses
 from supcon_tf.keras_2 import keras
-from tests.losses import made
+from tests.losses import vectors
 
 LABELS = np.array([4, 1, 4, 4, 9, 1])
 # What no constructor has by default, as far as it has such an argument.
@@ -64,5 +64,5 @@ def test_configuration_holds_every_constructor_argument(made_of):
     again = keras.saving.deserialize_keras_object(config)
     assert type(again) is made_of and again.get_config() == one.get_config()
     if isinstance(one, keras.losses.Loss):
-        z = made.unit([6, 2, 10], dtype=np.float32)
+        z = vectors.unit([6, 2, 10], dtype=np.float32)
         assert again(LABELS, z) == one(LABELS, z)

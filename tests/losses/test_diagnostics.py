@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from supcon_tf import losses
 from supcon_tf.keras_2 import keras
-from tests.losses import made
+from tests.losses import vectors
 
 NAMES = [
     "contrastive_accuracy",
@@ -62,7 +62,7 @@ def assert_figures(got, expected, atol=1e-5):
 @pytest.mark.parametrize("views", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(3))
 def test_equal_the_loops_over_pairs(views, seed):
-    z = made.unit([6, views, 5], seed)
+    z = vectors.unit([6, views, 5], seed)
     got = measured(z, LABELS)
     assert list(got) == NAMES
     assert_figures(got, oracle(z, LABELS))
@@ -75,7 +75,7 @@ def test_equal_the_loops_over_pairs(views, seed):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_low_precision_is_computed_in_float32(dtype, float32_policy):
-    z = tf.cast(made.unit([32, 2, 16]), dtype)
+    z = tf.cast(vectors.unit([32, 2, 16]), dtype)
     labels = np.arange(32) % 7
     rounded = tf.math.l2_normalize(tf.cast(z, tf.float32), axis=2).numpy()
     keras.mixed_precision.set_global_policy(f"mixed_{dtype}")
@@ -83,7 +83,7 @@ def test_low_precision_is_computed_in_float32(dtype, float32_policy):
 
 
 def test_every_form_of_labels():
-    z = made.unit([6, 2, 5])
+    z = vectors.unit([6, 2, 5])
     expected = measured(z, LABELS)
     ids = np.unique(LABELS, return_inverse=True)[1]
     for labels in (LABELS[:, None], LABELS.astype(np.int8), np.eye(3)[ids]):
@@ -95,7 +95,7 @@ def test_every_form_of_labels():
 @pytest.mark.parametrize("samples", [6, 4096])
 def test_collapsed_projections(samples):
     """Also in a batch where float32 sums of equal rows have lost digits."""
-    z = np.tile(made.unit([1, 1, 128]), [samples, 2, 1]).astype(np.float32)
+    z = np.tile(vectors.unit([1, 1, 128]), [samples, 2, 1]).astype(np.float32)
     got = measured(z, np.arange(samples) % 3)
     assert got["contrastive_accuracy"] == 0  # every row is a tie
     assert got["alignment"] == pytest.approx(0, abs=1e-6)
@@ -123,7 +123,7 @@ def test_classes_at_the_corners_of_a_simplex():
 
 
 def test_uniform_projections_of_128_dimensions():
-    got = measured(made.unit([2048, 1, 128]), np.arange(2048) % 10)
+    got = measured(vectors.unit([2048, 1, 128]), np.arange(2048) % 10)
     assert got["uniformity"] == pytest.approx(-3.94, abs=0.01)
     assert got["alignment"] == pytest.approx(2, abs=0.01)
     assert got["mean_cosine"] == pytest.approx(0, abs=1e-3)
@@ -132,7 +132,7 @@ def test_uniform_projections_of_128_dimensions():
 def test_tight_classes_lose_no_digits():
     """Distances of 1e-3, where |sum z|^2 - sum |z|^2 would be noise."""
     noise = np.random.default_rng(0).normal(size=[8, 2, 16])
-    z = np.repeat(made.unit([2, 1, 16]), 4, axis=0) + 2e-4 * noise
+    z = np.repeat(vectors.unit([2, 1, 16]), 4, axis=0) + 2e-4 * noise
     z = (z / np.linalg.norm(z, axis=2, keepdims=True)).astype(np.float32)
     labels = np.repeat([0, 1], 4)
     expected = oracle(z, labels)["alignment"]
@@ -144,21 +144,21 @@ def test_tight_classes_lose_no_digits():
 def test_nothing_to_measure_is_zero():
     nothing = dict.fromkeys(NAMES, 0.0)
     alone = nothing | {"share_without_positives": 1.0}
-    assert measured(made.unit([1, 1, 4]), [3]) == alone
-    no_positives = measured(made.unit([5, 1, 4]), np.arange(5))
+    assert measured(vectors.unit([1, 1, 4]), [3]) == alone
+    no_positives = measured(vectors.unit([5, 1, 4]), np.arange(5))
     for name in set(NAMES) - {"uniformity", "mean_cosine"}:
         assert no_positives[name] == alone[name]
     assert measured(np.zeros([0, 2, 4]), np.zeros([0], int)) == nothing
     before = {m.name: float(m.result()) for m in losses.diagnostics()}
     assert before == nothing
-    one_class = measured(made.unit([4, 2, 4]), [7] * 4)
+    one_class = measured(vectors.unit([4, 2, 4]), [7] * 4)
     assert one_class["contrastive_accuracy"] == 1  # no neighbour is wrong
     zeros = measured(np.zeros([6, 2, 4]), LABELS)
     assert all(math.isfinite(value) for value in zeros.values())
 
 
 def test_a_subsample_measures_its_own_anchors():
-    z = made.unit([9, 1, 4], seed=3)
+    z = vectors.unit([9, 1, 4], seed=3)
     labels = np.array([0, 1, 0, 1, 1, 0, 0, 1, 0])
     rows = [0, 2, 4, 6]  # k * 9 // 4
     cosines = z[:, 0] @ z[:, 0].T - 9 * np.eye(9)
@@ -174,7 +174,10 @@ def test_a_subsample_measures_its_own_anchors():
 
 def test_batches_weigh_by_their_anchors():
     """Uniformity is the log of the mean, not the mean of logs."""
-    one, other = made.unit([4, 1, 4]), np.tile(made.unit([1, 1, 4]), [2, 1, 1])
+    one, other = (
+        vectors.unit([4, 1, 4]),
+        np.tile(vectors.unit([1, 1, 4]), [2, 1, 1]),
+    )
     metrics = losses.diagnostics()
     measured(one, [0, 0, 1, 2], metrics)
     got = measured(other, [0, 0], metrics)
@@ -195,7 +198,7 @@ def test_batches_weigh_by_their_anchors():
 
 def test_soft_labels_have_what_needs_no_labels():
     """They are the same as of classes; the others refuse them."""
-    z = made.unit([4, 2, 5]).astype(np.float32)
+    z = vectors.unit([4, 2, 5]).astype(np.float32)
     soft = np.array([[0.5, 0.5], [1, 0], [0.25, 0.75], [0, 1]])
     expected = oracle(z, LABELS[:4])
     metrics = losses.diagnostics(soft_labels=True)
@@ -227,7 +230,7 @@ def test_in_a_function_with_unknown_batch():
         return {metric.name: metric.result() for metric in metrics}
 
     for batch in (6, 3):
-        z = made.unit([batch, 2, 4]).astype(np.float32)
+        z = vectors.unit([batch, 2, 4]).astype(np.float32)
         got = step(z, LABELS[:batch].astype(np.int32))
         assert_figures(
             {name: float(value) for name, value in got.items()},
@@ -239,7 +242,7 @@ def test_in_a_function_with_unknown_batch():
 def test_two_replicas(mirrored_strategy, cross_replica):
     """Rows are compared within a replica; positives are counted on both."""
     strategy = mirrored_strategy
-    z = made.unit([6, 2, 5]).astype(np.float32)
+    z = vectors.unit([6, 2, 5]).astype(np.float32)
     parts = [slice(0, 4), slice(4, 6)]
     with strategy.scope():
         metrics = losses.diagnostics(cross_replica)
@@ -249,7 +252,7 @@ def test_two_replicas(mirrored_strategy, cross_replica):
             metric.update_state(labels, z)
         return [labels]
 
-    made.on_two_replicas(strategy, replica_step, parts, z, LABELS)
+    vectors.on_two_replicas(strategy, replica_step, parts, z, LABELS)
     got = {metric.name: float(metric.result()) for metric in metrics}
     local = [oracle(z[part], LABELS[part]) for part in parts]
     expected = {
@@ -275,6 +278,6 @@ def test_bad_arguments_are_named():
         losses.Uniformity(1)
     for metric in losses.diagnostics():
         with pytest.raises(ValueError, match="`sample_weight` must be None"):
-            metric.update_state([0, 1], made.unit([2, 1, 4]), tf.ones([2]))
+            metric.update_state([0, 1], vectors.unit([2, 1, 4]), tf.ones([2]))
         with pytest.raises(ValueError, match="the view axis is second"):
             metric.update_state([0, 1], np.ones([2, 1, 4, 1]))

@@ -5,7 +5,7 @@ import pytest
 
 from supcon_tf import losses
 from tests import reference
-from tests.losses import made
+from tests.losses import vectors
 
 # Two animals and two dogs among them, a plant, a stone.
 ANCESTORS = [[0, 0, 0], [0, 1, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4]]
@@ -25,10 +25,10 @@ def expected(z, penalty, constrained, **options):
 
 
 @pytest.mark.parametrize("implementation", ["dense", "tiled"])
-@pytest.mark.parametrize("formulation", made.FORMULATIONS)
+@pytest.mark.parametrize("formulation", vectors.FORMULATIONS)
 def test_equals_the_loops(implementation, formulation):
-    z = made.unit([8, 2, 3])
-    for options in made.combinations(
+    z = vectors.unit([8, 2, 3])
+    for options in vectors.combinations(
         penalty=(1.0, 2.0),
         constrained=(True, False),
         temperature=(0.1, 1.0),
@@ -40,7 +40,7 @@ def test_equals_the_loops(implementation, formulation):
             reduction="none",
             **options,
         )
-        got, gradient = made.value_and_gradient(
+        got, gradient = vectors.value_and_gradient(
             lambda z, loss=loss: loss(LABELS, z), z
         )
         np.testing.assert_allclose(
@@ -58,7 +58,7 @@ def test_equals_the_loops(implementation, formulation):
 
 
 def test_one_level_is_supcon():
-    z = made.unit([8, 2, 4])
+    z = vectors.unit([8, 2, 4])
     loss = losses.HierarchicalSupConLoss(
         ancestors=[[i] for i in range(5)], penalty=1.0
     )
@@ -69,11 +69,11 @@ def test_one_level_is_supcon():
 
 
 def test_replicas_equal_one_device(mirrored_strategy):
-    made.assert_replicas_equal_one_device(
+    vectors.assert_replicas_equal_one_device(
         mirrored_strategy,
         losses.HierarchicalSupConLoss(ancestors=ANCESTORS, reduction="none"),
         [slice(0, 3), slice(3, 8)],
-        made.unit([8, 2, 4]),
+        vectors.unit([8, 2, 4]),
         LABELS,
     )
 

@@ -8,11 +8,11 @@ import tensorflow as tf
 
 from supcon_tf import losses
 from tests import reference
-from tests.losses import made
+from tests.losses import vectors
 
 
 def test_every_form_of_labels():
-    z = made.unit([4, 2, 4])
+    z = vectors.unit([4, 2, 4])
     expected = losses.supcon_loss(z, [2, 0, 2, 1])
     one_hot = np.eye(3)[[2, 0, 2, 1]]
     for labels in (
@@ -27,7 +27,7 @@ def test_every_form_of_labels():
 
 
 def test_positive_mask_replaces_labels():
-    z = made.unit([4, 2, 4])
+    z = vectors.unit([4, 2, 4])
     labels = np.array([0, 1, 0, 1])
     same = (labels[:, None] == labels).astype(np.float32)
     np.testing.assert_allclose(
@@ -36,9 +36,9 @@ def test_positive_mask_replaces_labels():
         rtol=1e-6,
     )
     weights = np.random.default_rng(0).uniform(size=[4, 4]) * same
-    for options in made.combinations(
-        formulation=made.FORMULATIONS,
-        denominator=made.DENOMINATORS,
+    for options in vectors.combinations(
+        formulation=vectors.FORMULATIONS,
+        denominator=vectors.DENOMINATORS,
         positive_mask=[weights],  # asymmetric, not binary
         temperature=[0.2],
     ):
@@ -50,7 +50,7 @@ def test_positive_mask_replaces_labels():
 
 
 def test_contrasts_are_rows_that_are_no_anchors():
-    z, labels = made.unit([6, 2, 4]), np.array([0, 1, 0, 1, 1, 2])
+    z, labels = vectors.unit([6, 2, 4]), np.array([0, 1, 0, 1, 1, 2])
     whole = reference.supcon_loss(z, labels, temperature=0.1)
     split = losses.supcon_loss(
         z[:4],
@@ -60,7 +60,7 @@ def test_contrasts_are_rows_that_are_no_anchors():
     )
     np.testing.assert_allclose(split, whole[:4], rtol=1e-5)
     # A queue: one row per entry; without labels all of them are negatives.
-    queue = made.unit([5, 4], seed=9)
+    queue = vectors.unit([5, 4], seed=9)
     labelled = losses.supcon_loss(
         z, np.arange(6), contrast_projections=queue, contrast_labels=[-1] * 5
     )
@@ -69,14 +69,14 @@ def test_contrasts_are_rows_that_are_no_anchors():
 
 
 def test_masked_contrasts_take_no_part():
-    z, labels = made.unit([4, 2, 4]), [0, 1, 0, 2]
-    further = made.unit([7, 4], seed=9)
+    z, labels = vectors.unit([4, 2, 4]), [0, 1, 0, 2]
+    further = vectors.unit([7, 4], seed=9)
     further_labels = np.array([0, 2, 1, 0, 0, 1, 3])
     mask = np.array([True, False, True, True, False])  # of the last five
     kept = np.array([True, True, *mask])
-    for options in made.combinations(
-        formulation=made.FORMULATIONS,
-        denominator=made.DENOMINATORS,
+    for options in vectors.combinations(
+        formulation=vectors.FORMULATIONS,
+        denominator=vectors.DENOMINATORS,
         positives_cap=(None, 1, 3),
         temperature=[0.2],
     ):
@@ -113,13 +113,13 @@ def test_value_and_gradient_are_finite(dtype, scale):
     for views, labels in itertools.product(
         (1, 2), ([3], [0] * 5, [0, 1, 2, 3, 4])
     ):
-        z = tf.cast(made.unit([len(labels), views, 8]) * scale, dtype)
-        for options in made.combinations(
-            formulation=made.FORMULATIONS,
-            denominator=made.DENOMINATORS,
+        z = tf.cast(vectors.unit([len(labels), views, 8]) * scale, dtype)
+        for options in vectors.combinations(
+            formulation=vectors.FORMULATIONS,
+            denominator=vectors.DENOMINATORS,
             temperature=[0.01],
         ):
-            loss, gradient = made.supcon_value_and_gradient(
+            loss, gradient = vectors.supcon_value_and_gradient(
                 z, labels, **options
             )
             assert loss.dtype == np.float32
@@ -129,18 +129,18 @@ def test_value_and_gradient_are_finite(dtype, scale):
 
 
 def test_very_small_temperature_equals_the_oracle():
-    z, labels = made.unit([6, 2, 8]), [0, 1, 0, 1, 2, 2]
+    z, labels = vectors.unit([6, 2, 8]), [0, 1, 0, 1, 2, 2]
     loss = losses.supcon_loss(z, labels, temperature=0.01)
     expected = reference.supcon_loss(z, labels, temperature=0.01)
     np.testing.assert_allclose(loss, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_anchor_without_positives_has_loss_and_gradient_zero():
-    z = made.unit([3, 1, 4])
-    loss, gradient = made.supcon_value_and_gradient(z, [0, 1, 2])
+    z = vectors.unit([3, 1, 4])
+    loss, gradient = vectors.supcon_value_and_gradient(z, [0, 1, 2])
     np.testing.assert_array_equal(loss, np.zeros(3))
     np.testing.assert_array_equal(gradient, np.zeros([3, 1, 4]))
-    loss, _ = made.supcon_value_and_gradient(z, [0, 0, 2])
+    loss, _ = vectors.supcon_value_and_gradient(z, [0, 0, 2])
     assert loss[2] == 0 and (loss[:2].numpy() > 0).all()
 
 
@@ -157,13 +157,13 @@ def test_in_a_function_with_unknown_batch(jit_compile, options):
         ],
     )
     def step(z, labels):
-        return made.supcon_value_and_gradient(z, labels, **options)
+        return vectors.supcon_value_and_gradient(z, labels, **options)
 
     for batch in (3, 6):
-        z = made.unit([batch, 2, 4]).astype(np.float32)
+        z = vectors.unit([batch, 2, 4]).astype(np.float32)
         labels = np.arange(batch, dtype=np.int32) % 2
         got = step(z, labels)
-        expected = made.supcon_value_and_gradient(z, labels, **options)
+        expected = vectors.supcon_value_and_gradient(z, labels, **options)
         for a, b in zip(got, expected, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
@@ -200,20 +200,20 @@ def test_in_a_function_with_unknown_batch(jit_compile, options):
     ],
 )
 def test_bad_input_is_named(arguments, message):
-    good = {"projections": made.unit([4, 2, 4]), "labels": [0, 1, 0, 1]}
+    good = {"projections": vectors.unit([4, 2, 4]), "labels": [0, 1, 0, 1]}
     with pytest.raises(ValueError, match=message):
         losses.supcon_loss(**{**good, **arguments})
 
 
 def test_multi_hot_labels_are_refused():
-    z = made.unit([2, 2, 4])
+    z = vectors.unit([2, 2, 4])
     for labels in ([[1, 1], [0, 1]], [[0, 0], [0, 1]], [[0.5, 0.5], [0, 1]]):
         with pytest.raises(tf.errors.InvalidArgumentError, match="one-hot"):
             losses.supcon_loss(z, labels)
 
 
 def test_the_class_is_per_sample_and_normalises():
-    z, labels = made.unit([5, 2, 4]), np.array([0, 1, 0, 1, 2])
+    z, labels = vectors.unit([5, 2, 4]), np.array([0, 1, 0, 1, 2])
     per_sample = losses.SupConLoss(reduction="none")(labels, z * 37)
     np.testing.assert_allclose(
         per_sample, losses.supcon_loss(z, labels), rtol=1e-5

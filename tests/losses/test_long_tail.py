@@ -6,10 +6,10 @@ import tensorflow as tf
 
 from supcon_tf import losses, models
 from tests import reference
-from tests.losses import made
+from tests.losses import vectors
 
 LABELS = np.array([0, 2, 0, 0, 1, 2])  # class 3 is in no batch
-CENTRES = made.unit([4, 4], seed=7)
+CENTRES = vectors.unit([4, 4], seed=7)
 SHARES = [0.6, 0.2, 0.15, 0.05]
 
 
@@ -57,9 +57,9 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_equals_the_loops(case):
     kind, options, of_loops = CASES[case]
-    z = made.unit([6, 2, 4])
+    z = vectors.unit([6, 2, 4])
     loss = kind(layer(), reduction="none", **options)
-    got, gradient = made.value_and_gradient(lambda z: loss(LABELS, z), z)
+    got, gradient = vectors.value_and_gradient(lambda z: loss(LABELS, z), z)
     np.testing.assert_allclose(got, loops(z, case, **of_loops), rtol=1e-5)
     expected = reference.finite_differences(
         lambda x: loops(x, case, **of_loops).sum(), z
@@ -71,7 +71,7 @@ def test_equals_the_loops(case):
 
 def test_balanced_classes_of_one_row_are_supcon_with_centres():
     """Of classes of equal sizes the denominator is SupCon's, but for i."""
-    z, centres = made.unit([4, 1, 4]), layer()
+    z, centres = vectors.unit([4, 1, 4]), layer()
     labels = np.arange(4)
     got = losses.BalancedSupConLoss(centres, reduction="none")(labels, z)
     s = np.exp((z[:, 0] @ np.concatenate([z[:, 0], CENTRES]).T) / 0.1)
@@ -84,17 +84,17 @@ def test_balanced_classes_of_one_row_are_supcon_with_centres():
 @pytest.mark.parametrize("case", CASES)
 def test_replicas_equal_one_device(case, mirrored_strategy):
     kind, options, _ = CASES[case]
-    made.assert_replicas_equal_one_device(
+    vectors.assert_replicas_equal_one_device(
         mirrored_strategy,
         kind(layer(), reduction="none", **options),
         [slice(0, 2), slice(2, 6)],
-        made.unit([6, 2, 4]),
+        vectors.unit([6, 2, 4]),
         LABELS,
     )
 
 
 def test_the_centres_learn():
-    centres, z = layer(), tf.constant(made.unit([6, 2, 4]), tf.float32)
+    centres, z = layer(), tf.constant(vectors.unit([6, 2, 4]), tf.float32)
     for kind, options, _ in CASES.values():
         loss = kind(centres, **options)
         with tf.GradientTape() as tape:

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from supcon_tf import losses
 from tests import reference
-from tests.losses import made
+from tests.losses import vectors
 
 KINDS = ("any", "all", "jaccard", "soft", "cosine")
 # Shared, equal, contained and disjoint sets; two samples without a label.
@@ -34,15 +34,15 @@ def labels_of(kind):
 @pytest.mark.parametrize("views", [1, 2])
 @pytest.mark.parametrize("kind", KINDS)
 def test_equals_the_loops(kind, views):
-    z = made.unit([6, views, 4])
+    z = vectors.unit([6, views, 4])
     labels = labels_of(kind)
-    for options in made.combinations(
-        formulation=made.FORMULATIONS,
+    for options in vectors.combinations(
+        formulation=vectors.FORMULATIONS,
         anchor_views=("all", "first"),
         temperature=(0.1, 1.0),
         positives=[kind],
     ):
-        for denominator in made.DENOMINATORS:
+        for denominator in vectors.DENOMINATORS:
             own = options | {"denominator": denominator}
             np.testing.assert_allclose(
                 losses.supcon_loss(z, labels, **own),
@@ -63,9 +63,9 @@ def test_equals_the_loops(kind, views):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("formulation", made.FORMULATIONS)
+@pytest.mark.parametrize("formulation", vectors.FORMULATIONS)
 def test_gradients_equal_finite_differences(kind, formulation):
-    z, weights = made.unit([6, 2, 3], seed=1), np.arange(1.0, 7.0)
+    z, weights = vectors.unit([6, 2, 3], seed=1), np.arange(1.0, 7.0)
     labels = labels_of(kind)
     options = {
         "temperature": 0.3, "formulation": formulation, "positives": kind
@@ -75,7 +75,7 @@ def test_gradients_equal_finite_differences(kind, formulation):
         z,
     )
     for function in (losses.supcon_loss, losses.tiled_supcon_loss):
-        _, gradient = made.value_and_gradient(
+        _, gradient = vectors.value_and_gradient(
             lambda z, f=function: f(z, labels, **options), z, weights
         )
         np.testing.assert_allclose(gradient, expected, atol=1e-5)
@@ -85,10 +85,10 @@ def test_many_samples_are_weighed_in_parts():
     """More than are held at once, and no multiple of it; several views."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, [300, 6]).astype(np.uint8)
-    z = made.unit([300, 2, 8]).astype(np.float32)
+    z = vectors.unit([300, 2, 8]).astype(np.float32)
     for kind in KINDS:
-        expected = made.supcon_value_and_gradient(z, labels, positives=kind)
-        got = made.value_and_gradient(
+        expected = vectors.supcon_value_and_gradient(z, labels, positives=kind)
+        got = vectors.value_and_gradient(
             lambda z, k=kind: losses.tiled_supcon_loss(z, labels, positives=k),
             z,
         )
@@ -97,7 +97,7 @@ def test_many_samples_are_weighed_in_parts():
 
 
 def test_one_label_each_is_the_loss_of_classes():
-    z, ids = made.unit([7, 2, 4]), np.array([0, 1, 1, 2, 0, 0, 2])
+    z, ids = vectors.unit([7, 2, 4]), np.array([0, 1, 1, 2, 0, 0, 2])
     hot = np.eye(3)[ids]
     for implementation in ("dense", "tiled"):
         expected = losses.SupConLoss(implementation=implementation)(ids, z)
@@ -111,8 +111,8 @@ def test_one_label_each_is_the_loss_of_classes():
 
 
 def test_a_cap_and_contrasts_go_with_it():
-    z, others = made.unit([6, 2, 4]), made.unit([3, 2, 4], seed=2)
-    for options in made.combinations(positives=KINDS, positives_cap=(1, 3)):
+    z, others = vectors.unit([6, 2, 4]), vectors.unit([3, 2, 4], seed=2)
+    for options in vectors.combinations(positives=KINDS, positives_cap=(1, 3)):
         np.testing.assert_allclose(
             losses.supcon_loss(z, LABELS, temperature=0.1, **options),
             reference.supcon_loss(z, LABELS, temperature=0.1, **options),
@@ -151,17 +151,17 @@ def test_a_cap_and_contrasts_go_with_it():
     ],
 )
 def test_replicas_equal_one_device(options, mirrored_strategy):
-    made.assert_replicas_equal_one_device(
+    vectors.assert_replicas_equal_one_device(
         mirrored_strategy,
         losses.SupConLoss(**options, reduction="none"),
         [slice(0, 4), slice(4, 7)],
-        made.unit([7, 2, 4]),
+        vectors.unit([7, 2, 4]),
         np.concatenate([LABELS, LABELS[:1]]).astype(np.float32),
     )
 
 
 def test_what_does_not_fit_is_refused():
-    z = made.unit([6, 2, 4])
+    z = vectors.unit([6, 2, 4])
     for function in (losses.supcon_loss, losses.tiled_supcon_loss):
         with pytest.raises(
             ValueError, match=r"must be \[batch, classes\], 0 or"
@@ -183,10 +183,10 @@ def test_soft_labels_that_none_shares_have_no_positives():
     labels = np.zeros([40, 80])
     labels[np.arange(40), 2 * np.arange(40)] = shares
     labels[np.arange(40), 2 * np.arange(40) + 1] = 1.1 - shares
-    z = made.unit([40, 1, 8]).astype(np.float32)
+    z = vectors.unit([40, 1, 8]).astype(np.float32)
     for function in (losses.supcon_loss, losses.tiled_supcon_loss):
         for kind in ("soft", "cosine"):
-            loss, gradient = made.value_and_gradient(
+            loss, gradient = vectors.value_and_gradient(
                 lambda z, f=function, k=kind: f(z, labels, positives=k), z
             )
             assert not loss.numpy().any() and not gradient.numpy().any()

@@ -10,11 +10,11 @@ from supcon_tf import losses
 from supcon_tf.keras_2 import keras
 from supcon_tf.losses import streaming
 from tests import reference
-from tests.losses import made
+from tests.losses import vectors
 
 
 def unit(shape, seed=0):
-    return made.unit(shape, seed, np.float32)
+    return vectors.unit(shape, seed, np.float32)
 
 
 def filled_queue(size, rows, seed=5):
@@ -60,9 +60,9 @@ def test_overwrites_the_oldest_rows_in_order():
 def test_filled_rows_are_contrasts(rows):
     z, labels = unit([5, 2, 4]), np.array([0, 1, 0, 2, 7])
     queue, queued, queued_labels = filled_queue(16, rows)
-    for options in made.combinations(
-        formulation=made.FORMULATIONS,
-        denominator=made.DENOMINATORS,
+    for options in vectors.combinations(
+        formulation=vectors.FORMULATIONS,
+        denominator=vectors.DENOMINATORS,
         positives_cap=(None, 4),
         temperature=[0.2],
     ):
@@ -126,6 +126,7 @@ def test_compiles_by_xla(implementation):
     assert queue.filled == 8 and queue.position == 4
 
 
+@pytest.mark.slow
 def test_two_replicas_equal_one_device(mirrored_strategy, monkeypatch):
     """By tiles of four anchors, the last of which is not full."""
     monkeypatch.setattr(streaming, "_TILE_ROWS", 4)
@@ -143,14 +144,14 @@ def test_two_replicas_equal_one_device(mirrored_strategy, monkeypatch):
             implementation="tiled",
             reduction="none",
         )
-        results = made.value_and_gradient(lambda z: loss(labels, z), z)
+        results = vectors.value_and_gradient(lambda z: loss(labels, z), z)
         queue.enqueue(tf.reshape(z, [-1, 4]), tf.repeat(labels, 2))
         return results
 
     for turn in range(3):  # the last two see what the ones before enqueued
         rows = np.roll(z, turn, axis=0)
         expected = step(alone, tf.constant(rows), tf.constant(labels))
-        got = made.on_two_replicas(
+        got = vectors.on_two_replicas(
             strategy, functools.partial(step, queue), split, rows, labels
         )
         for parts, whole in zip(got, expected, strict=True):

@@ -10,7 +10,7 @@ from supcon_tf import losses
 from supcon_tf.keras_2 import keras
 from supcon_tf.losses import rank
 from tests import reference
-from tests.losses import made
+from tests.losses import vectors
 
 RNG = np.random.default_rng(0)
 Z = 3 * RNG.normal(size=[7, 3, 2])  # of any length
@@ -32,7 +32,7 @@ def per_sample(labels, z, temperature=2.0, **options):
 
 def assert_equals_the_loops(labels, z, temperature=2.0):
     weights = np.linspace(0.5, 2, len(z))
-    value, gradient = made.value_and_gradient(
+    value, gradient = vectors.value_and_gradient(
         lambda z: per_sample(labels, z, temperature), z, weights
     )
     assert value.dtype == tf.float32
@@ -79,7 +79,7 @@ def test_tiles_of_every_size(monkeypatch):
 
 
 def test_a_row_that_is_alone_has_loss_and_gradient_zero():
-    value, gradient = made.value_and_gradient(
+    value, gradient = vectors.value_and_gradient(
         lambda z: per_sample([3.0], z), Z[:1, :1]
     )
     assert not np.any(value) and not np.any(gradient)
@@ -115,7 +115,7 @@ def test_rows_in_the_order_of_their_labels_have_a_lower_loss():
 def test_far_rows_have_a_logarithm():
     """Of e^-1000, which is no float32."""
     z = np.array([[0.0], [1.0], [2000.0], [2003.0]])
-    value, gradient = made.value_and_gradient(
+    value, gradient = vectors.value_and_gradient(
         lambda z: per_sample([0.0, 1.0, 2.0, 3.0], z), z
     )
     # Of the first row D_i2 = e^-1000 + e^-1001.5; all else is one term.
@@ -130,7 +130,7 @@ def test_the_gradient_is_finite_where_rows_are_equal(kind):
     z[2, 1] = z[2, 0]
     z[4] = z[5]
     for rows in (z, np.ones_like(z), np.zeros_like(z)):
-        value, gradient = made.value_and_gradient(
+        value, gradient = vectors.value_and_gradient(
             lambda z: per_sample(LABELS[kind], z), rows
         )
         expected = reference.rank_n_contrast_loss(rows, LABELS[kind], 2.0)
@@ -143,7 +143,7 @@ def test_near_rows_have_a_gradient_of_the_right_direction():
     """Differences of products would be of the size of their rounding."""
     z = 100 + np.array([[0.0, 0.0], [3e-4, 4e-4], [50.0, 0.0]])
     z = z.astype(np.float32)
-    _, gradient = made.value_and_gradient(
+    _, gradient = vectors.value_and_gradient(
         lambda z: per_sample([0.0, 1.0, 5.0], z), z, [1.0, 0.0, 0.0]
     )
     direction = (z[1] - z[0]) / np.linalg.norm(z[1] - z[0])
@@ -158,9 +158,9 @@ def test_two_replicas_equal_one_device(mirrored_strategy, cross_replica):
     z, labels = Z.astype(np.float32), LABELS["ties"]
 
     def step(z, labels):
-        return made.value_and_gradient(lambda z: loss(labels, z), z)
+        return vectors.value_and_gradient(lambda z: loss(labels, z), z)
 
-    results = made.on_two_replicas(mirrored_strategy, step, parts, z, labels)
+    results = vectors.on_two_replicas(mirrored_strategy, step, parts, z, labels)
     batches = [slice(0, 7)] if cross_replica else parts
     expected = [step(z[part], labels[part]) for part in batches]
     for result, alone in zip(results, zip(*expected, strict=True), strict=True):
@@ -176,12 +176,15 @@ def test_in_a_function_with_unknown_batch(jit_compile):
         input_signature=[tf.TensorSpec([None, 2, 2]), tf.TensorSpec([None])],
     )
     def step(z, labels):
-        return made.value_and_gradient(lambda z: per_sample(labels, z), z)
+        return vectors.value_and_gradient(lambda z: per_sample(labels, z), z)
 
     for batch in (1, 3, 7):
         z = Z[:batch, :2].astype(np.float32)
         labels = LABELS["ties"][:batch].astype(np.float32)
-        expected = made.value_and_gradient(lambda z: per_sample(labels, z), z)  # noqa: B023
+        expected = vectors.value_and_gradient(
+            lambda z: per_sample(labels, z),  # noqa: B023
+            z,
+        )
         for a, b in zip(step(z, labels), expected, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from supcon_tf import losses
 from supcon_tf.losses import supcon
 from tests import reference
-from tests.losses import made
+from tests.losses import vectors
 
 LABELS = {  # positives from other samples: none, one, many
     "none": [5, -3, 0, 12, 7],
@@ -22,10 +22,10 @@ LABELS = {  # positives from other samples: none, one, many
 @pytest.mark.parametrize("positives", list(LABELS))
 @pytest.mark.parametrize("temperature", [0.1, 1.0])
 def test_equals_the_papers_loops(views, positives, temperature):
-    z, labels = made.unit([5, views, 4]), LABELS[positives]
-    for options in made.combinations(
-        formulation=made.FORMULATIONS,
-        denominator=made.DENOMINATORS,
+    z, labels = vectors.unit([5, views, 4]), LABELS[positives]
+    for options in vectors.combinations(
+        formulation=vectors.FORMULATIONS,
+        denominator=vectors.DENOMINATORS,
         anchor_views=("all", "first"),
         positives_cap=(None, max(views - 1, 1), views + 1, 100),
         temperature=[temperature],
@@ -56,7 +56,7 @@ FAMILY = [
 @pytest.mark.parametrize("positives", [None, "any"])
 def test_the_family_equals_the_loops(options, positives):
     """All pairs at once and in windows; a negative's weight is a constant."""
-    z = made.unit([5, 2, 4], seed=2)
+    z = vectors.unit([5, 2, 4], seed=2)
     labels = LABELS["one"]
     if positives:
         labels = np.array([[1, 0], [1, 1], [0, 0], [0, 1], [1, 0]])
@@ -73,7 +73,7 @@ def test_the_family_equals_the_loops(options, positives):
         (losses.tiled_supcon_loss, {"unit_length": True}),
         (losses.tiled_supcon_loss, {"tile_rows": 4}),
     ):
-        value, gradient = made.value_and_gradient(
+        value, gradient = vectors.value_and_gradient(
             lambda z, f=function, t=tiling: f(z, labels, **options, **t),
             z,
             weights,
@@ -88,8 +88,8 @@ def test_the_family_equals_the_loops(options, positives):
 @pytest.mark.parametrize("options", [{}, FAMILY[0], {"positives_cap": 2}])
 def test_unsupervised_classes_have_their_own_views_alone(unsupervised, options):
     """All pairs at once, in windows, by sums; a queue's rows of the class."""
-    z, labels = made.unit([5, 2, 4], seed=2), [1, 9, 1, -4, 9]
-    queue, queue_labels = made.unit([4, 4], seed=3), [9, 1, 9, -4]
+    z, labels = vectors.unit([5, 2, 4], seed=2), [1, 9, 1, -4, 9]
+    queue, queue_labels = vectors.unit([4, 4], seed=3), [9, 1, 9, -4]
     options = options | {"unsupervised_classes": unsupervised}
     expected = reference.supcon_loss(
         z,
@@ -126,7 +126,7 @@ def test_unsupervised_classes_have_their_own_views_alone(unsupervised, options):
 
 
 def test_options_that_do_not_go_together_are_refused():
-    z = made.unit([4, 2, 3])
+    z = vectors.unit([4, 2, 3])
     for options, message in (
         ({"spread": 1.0}, "`spread` must be in 0 ... 1, got 1.0"),
         (
@@ -144,16 +144,16 @@ def test_options_that_do_not_go_together_are_refused():
         losses.supcon_loss(z[:, :1], [0, 1, 0, 1], spread=0.5)
 
 
-@pytest.mark.parametrize("formulation", made.FORMULATIONS)
+@pytest.mark.parametrize("formulation", vectors.FORMULATIONS)
 def test_gradient_equals_finite_differences(formulation):
-    z, labels = made.unit([4, 2, 3], seed=1), [0, 1, 0, 0]
-    for options in made.combinations(
+    z, labels = vectors.unit([4, 2, 3], seed=1), [0, 1, 0, 0]
+    for options in vectors.combinations(
         formulation=[formulation],
-        denominator=made.DENOMINATORS,
+        denominator=vectors.DENOMINATORS,
         positives_cap=(None, 2),
         temperature=[0.3],
     ):
-        _, gradient = made.supcon_value_and_gradient(z, labels, **options)
+        _, gradient = vectors.supcon_value_and_gradient(z, labels, **options)
         expected = reference.finite_differences(
             lambda x, o=options: reference.supcon_loss(x, labels, **o).sum(), z
         )
@@ -164,9 +164,9 @@ def test_gradient_equals_finite_differences(formulation):
 
 @pytest.mark.parametrize("formulation", ["out", "in"])
 def test_gradient_of_one_anchor_is_supplement_eq_8(formulation):
-    z = made.unit([9, 5], seed=2)
+    z = vectors.unit([9, 5], seed=2)
     labels = np.array([0, 0, 1, 0, 2, 1, 0, 2, 2])
-    _, gradient = made.supcon_value_and_gradient(
+    _, gradient = vectors.supcon_value_and_gradient(
         z[None, :1],  # one sample, one view
         labels[:1],
         temperature=0.1,
@@ -184,9 +184,9 @@ def test_gradient_of_one_anchor_is_supplement_eq_8(formulation):
 @pytest.mark.parametrize("formulation", ["out", "in"])
 def test_gradient_through_the_norm_is_supplement_eq_12(formulation):
     w = np.random.default_rng(3).normal(size=[1, 1, 4]) * 7
-    others = made.unit([6, 4], seed=4)
+    others = vectors.unit([6, 4], seed=4)
     labels = np.array([1, 0, 1, 1, 0, 2])
-    _, gradient = made.value_and_gradient(
+    _, gradient = vectors.value_and_gradient(
         lambda w: losses.supcon_loss(
             tf.math.l2_normalize(w, axis=-1),
             [1],
@@ -229,7 +229,7 @@ def test_orthonormal_samples_give_the_closed_form():
 
 @pytest.mark.parametrize("formulation", ["out", "in"])
 def test_equal_projections_give_chance_level(formulation):
-    z = np.tile(made.unit([1, 1, 8]), [6, 2, 1])
+    z = np.tile(vectors.unit([1, 1, 8]), [6, 2, 1])
     for scale in (True, False):
         loss = losses.supcon_loss(
             z,
@@ -287,7 +287,7 @@ def test_in_a_narrow_cone_l_out_costs_the_variance_of_similarities():
 
 @pytest.mark.parametrize("denominator", ["all", "only_negatives"])
 def test_inside_is_at_most_outside(denominator):
-    z = made.unit([8, 2, 4], seed=5)
+    z = vectors.unit([8, 2, 4], seed=5)
     labels = [0, 0, 1, 1, 1, 2, 2, 0]
     out, inside = (
         losses.supcon_loss(
@@ -300,7 +300,7 @@ def test_inside_is_at_most_outside(denominator):
 
 
 def test_self_supervised_is_every_sample_its_own_class():
-    z = made.unit([6, 3, 4])
+    z = vectors.unit([6, 3, 4])
     np.testing.assert_array_equal(
         losses.supcon_loss(z), losses.supcon_loss(z, [9, 4, 2, 0, -1, 7])
     )
@@ -309,7 +309,7 @@ def test_self_supervised_is_every_sample_its_own_class():
 @pytest.mark.parametrize("cap", [None, 3])
 def test_permutation_of_samples_and_views(cap):
     rng = np.random.default_rng(0)
-    z, labels = made.unit([7, 3, 4]), np.array([0, 0, 1, 0, 1, 2, 0])
+    z, labels = vectors.unit([7, 3, 4]), np.array([0, 0, 1, 0, 1, 2, 0])
     views = rng.permutation(3)
     np.testing.assert_allclose(
         losses.supcon_loss(z[:, views], labels, positives_cap=2),
@@ -326,7 +326,7 @@ def test_permutation_of_samples_and_views(cap):
 
 
 def test_cap_of_own_views_leaves_the_class_out_altogether():
-    z = made.unit([4, 2, 4])
+    z = vectors.unit([4, 2, 4])
     capped = losses.supcon_loss(z, [0, 0, 1, 2], positives_cap=1)
     without = losses.supcon_loss(z[[0, 2, 3]], [0, 1, 2])
     np.testing.assert_allclose(capped[0], without[0], rtol=1e-5)

@@ -12,13 +12,13 @@ import tensorflow as tf
 from supcon_tf import distribute, losses
 from supcon_tf.losses import pairs, streaming, supcon, tiled
 from tests import forks, reference
-from tests.losses import made
+from tests.losses import vectors
 
 
 def value_and_gradient(function, z):
     """Losses, and the gradient of their sum with weights 1, 2, 3, ..."""
     weights = np.arange(1.0, len(z) + 1)
-    loss, gradient = made.value_and_gradient(function, z, weights)
+    loss, gradient = vectors.value_and_gradient(function, z, weights)
     return loss.numpy(), gradient.numpy()
 
 
@@ -36,7 +36,7 @@ def test_equals_the_dense_loss(views, formulation, labels):
     """Every tile size: one tile, an even cut, padding, a row per tile."""
     if (formulation, labels) == ("in", "one class"):
         pytest.skip("constant: see the next test")
-    z = made.unit([7, views, 5]).astype(np.float32)
+    z = vectors.unit([7, views, 5]).astype(np.float32)
     y = {
         "none": None,
         "unique": [3, -1, 2**40, 7, 0, 5, 6],
@@ -88,7 +88,7 @@ ALIKE = {
 @pytest.mark.parametrize("alike", list(ALIKE))
 def test_denominators_and_caps_equal_the_dense_loss(alike, small_windows):
     """A row per tile, tiles with some classes, one tile; any shift."""
-    z = made.unit([7, 2, 4], seed=3).astype(np.float32)
+    z = vectors.unit([7, 2, 4], seed=3).astype(np.float32)
     for tile_rows, options in zip(
         (None, 1, 3, 4, 100, 4, 3, 100),
         (
@@ -127,16 +127,19 @@ def small_windows(monkeypatch):
     monkeypatch.setattr(tiled, "_WIDTHS", (3, 5, 9))
 
 
+@pytest.mark.slow(but=["5"])
 @pytest.mark.parametrize("rows", [0, 5, 16])
 def test_with_a_queue_equals_the_dense_loss(rows, small_windows):
-    z = made.unit([7, 2, 4], seed=3).astype(np.float32)
+    z = vectors.unit([7, 2, 4], seed=3).astype(np.float32)
     labels = np.array([4, -2, 4, 4, 9, -2, 9])
     queue = losses.ProjectionQueue(9, 4)
     if rows:
-        queue.enqueue(made.unit([rows, 4], seed=4), np.arange(rows) % 3 * 2 + 4)
-    for options in made.combinations(
-        denominator=made.DENOMINATORS,
-        formulation=made.FORMULATIONS,
+        queue.enqueue(
+            vectors.unit([rows, 4], seed=4), np.arange(rows) % 3 * 2 + 4
+        )
+    for options in vectors.combinations(
+        denominator=vectors.DENOMINATORS,
+        formulation=vectors.FORMULATIONS,
         positives_cap=(None, 3),
     ):
         options |= {"queue": queue, "reduction": "none"}
@@ -163,7 +166,7 @@ def test_inside_of_one_class_is_constant(temperature):
             formulation="in",
             scale_by_temperature=False,
         ),
-        made.unit([6, 2, 4]),
+        vectors.unit([6, 2, 4]),
     )
     np.testing.assert_allclose(loss, np.full(6, np.log(11)), rtol=1e-5)
     np.testing.assert_allclose(gradient, np.zeros([6, 2, 4]), atol=1e-5)
@@ -171,7 +174,7 @@ def test_inside_of_one_class_is_constant(temperature):
 
 @pytest.mark.parametrize("formulation", ["out", "in"])
 def test_equals_the_papers_loops(formulation):
-    z, labels = made.unit([6, 2, 4], seed=1), [0, 1, 0, 0, 2, 1]
+    z, labels = vectors.unit([6, 2, 4], seed=1), [0, 1, 0, 0, 2, 1]
     options = {"temperature": 0.1, "formulation": formulation}
     np.testing.assert_allclose(
         losses.tiled_supcon_loss(z, labels, **options, tile_rows=5),
@@ -208,9 +211,9 @@ def float64_gradient(z, labels, temperature):
 @pytest.mark.parametrize("options", [{"unit_length": True}, {"tile_rows": 512}])
 def test_gradient_within_5e_7_of_float64(options):
     rng = np.random.default_rng(0)
-    z = made.unit([1024, 2, 128]).astype(np.float32)
+    z = vectors.unit([1024, 2, 128]).astype(np.float32)
     labels = rng.integers(0, 1000, 1024)
-    _, gradient = made.value_and_gradient(
+    _, gradient = vectors.value_and_gradient(
         lambda z: losses.tiled_supcon_loss(z, labels, **options), z, 1 / 1024
     )
     expected = float64_gradient(z.astype(np.float64), labels, 0.1)
@@ -224,10 +227,10 @@ def test_value_and_gradient_are_finite(dtype, scale):
     for views, labels in itertools.product(
         (1, 2), ([3], [0] * 5, [0, 1, 2, 3, 4])
     ):
-        z = tf.cast(made.unit([len(labels), views, 8]) * scale, dtype)
+        z = tf.cast(vectors.unit([len(labels), views, 8]) * scale, dtype)
         for formulation in ("out", "in"):
             loss = losses.SupConLoss(0.005, formulation, implementation="tiled")
-            value, gradient = made.value_and_gradient(
+            value, gradient = vectors.value_and_gradient(
                 lambda z, loss=loss, y=labels: loss(tf.constant(y), z), z
             )
             assert np.isfinite(value)
@@ -238,6 +241,9 @@ def test_value_and_gradient_are_finite(dtype, scale):
             assert raw.dtype == tf.float32 and np.isfinite(raw).all()
 
 
+@pytest.mark.slow(
+    but=["options0-True-6", "options2-False-None", "options4-True-6"]
+)
 @pytest.mark.parametrize(("jit_compile", "batch"), [(False, None), (True, 6)])
 @pytest.mark.parametrize(
     "options",
@@ -260,16 +266,16 @@ def test_in_a_function(jit_compile, options, batch, monkeypatch):
         ],
     )
     def step(z, labels):
-        return made.value_and_gradient(
+        return vectors.value_and_gradient(
             lambda z: losses.tiled_supcon_loss(z, labels, **options), z
         )
 
     in_tiles = {"unit_length", "tile_rows"}
     of_dense = {k: v for k, v in options.items() if k not in in_tiles}
     for size in (6,) if batch else (3, 6):
-        z = made.unit([size, 2, 4]).astype(np.float32)
+        z = vectors.unit([size, 2, 4]).astype(np.float32)
         labels = np.arange(size, dtype=np.int32) % 2
-        expected = made.supcon_value_and_gradient(z, labels, **of_dense)
+        expected = vectors.supcon_value_and_gradient(z, labels, **of_dense)
         expected = [tensor.numpy() for tensor in expected]
         for _ in range(2):  # the second use of a trace, too
             assert_same([t.numpy() for t in step(z, labels)], expected)
@@ -289,7 +295,7 @@ def test_the_schedule_follows_the_documented_rule(monkeypatch):
         losses.tiled_supcon_loss(z, [0, 1, 0, 1], **options)
         return used == [1]
 
-    z = tf.constant(made.unit([4, 2, 4]).astype(np.float32))
+    z = tf.constant(vectors.unit([4, 2, 4]).astype(np.float32))
     assert unrolls(z, unit_length=True)
     assert unrolls(z, unit_length=True, formulation="in")
     assert not unrolls(z)
@@ -301,7 +307,7 @@ def test_the_schedule_follows_the_documented_rule(monkeypatch):
 
 
 def test_implementation_chooses(monkeypatch):
-    z, labels = made.unit([6, 2, 4]), np.array([0, 1, 0, 2, 1, 0])
+    z, labels = vectors.unit([6, 2, 4]), np.array([0, 1, 0, 2, 1, 0])
     dense, tiles = (
         losses.SupConLoss(implementation=name, reduction="none")(labels, z)
         for name in ("dense", "tiled")
@@ -350,6 +356,7 @@ def test_implementation_chooses(monkeypatch):
             function(*arguments, **options)
 
 
+@pytest.mark.slow(but=["options1-True"])
 @pytest.mark.parametrize(
     ("options", "labelled"),
     [
@@ -363,7 +370,7 @@ def test_implementation_chooses(monkeypatch):
 def test_two_replicas_equal_one_device(mirrored_strategy, options, labelled):
     """With batches of different size, and classes on one replica only."""
     batch = 5
-    z = made.unit([batch, 2, 4], seed=6).astype(np.float32)
+    z = vectors.unit([batch, 2, 4], seed=6).astype(np.float32)
     labels = np.array([0, 0, 0, 1, 1, 0, 2, 0])[:batch]
     split = [slice(0, 4), slice(4, batch)]
 
@@ -377,12 +384,12 @@ def test_two_replicas_equal_one_device(mirrored_strategy, options, labelled):
         )
 
     def replica_step(z, labels, weights):
-        return made.value_and_gradient(
+        return vectors.value_and_gradient(
             lambda z: loss(z, labels, True), z, weights
         )
 
     weights = np.arange(1.0, batch + 1, dtype=np.float32)
-    got = made.on_two_replicas(
+    got = vectors.on_two_replicas(
         mirrored_strategy, replica_step, split, z, labels, weights
     )
     assert_same(got, value_and_gradient(lambda z: loss(z, labels, False), z))
@@ -403,10 +410,13 @@ def test_the_gradient_exchanges_three_numbers_per_row(
         return gather(*tensors)
 
     monkeypatch.setattr(distribute, "gather_across_replicas", count)
-    z, labels = made.unit([4, 2, 128], dtype=np.float32), np.array([0, 1, 0, 1])
-    made.on_two_replicas(
+    z, labels = (
+        vectors.unit([4, 2, 128], dtype=np.float32),
+        np.array([0, 1, 0, 1]),
+    )
+    vectors.on_two_replicas(
         mirrored_strategy,
-        lambda z, labels: made.value_and_gradient(
+        lambda z, labels: vectors.value_and_gradient(
             functools.partial(
                 losses.tiled_supcon_loss, labels=labels, cross_replica=True
             ),

@@ -1,4 +1,4 @@
-"""What the tests of neighbours share."""
+"""Fixtures of the tests of neighbours."""
 
 import numpy as np
 import pytest
@@ -8,10 +8,9 @@ from supcon_tf.measures import neighbors
 
 @pytest.fixture(params=["this kernel", "any kernel"])
 def kernel(request, monkeypatch):
-    """The product of this processor, and one that is off everywhere else.
+    """The matrix product of this processor, and one with other last bits.
 
-    What another kernel makes of a column, or of a place in the tile, differs in
-    the last bits.
+    Kernels of other processors differ in the last bits of a tile.
     """
     if request.param == "this kernel":
         return

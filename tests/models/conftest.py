@@ -1,4 +1,4 @@
-"""What the tests of encoders and heads share."""
+"""Fixtures of the tests of encoders and heads."""
 
 import pytest
 

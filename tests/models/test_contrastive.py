@@ -191,6 +191,7 @@ def test_chunks_train_as_the_whole_batch(alone, joint):
     _assert_same(model, _fit(model), *joint)
 
 
+@pytest.mark.slow
 def test_chunks_and_classifier_on_two_replicas(mirrored_strategy, joint):
     with mirrored_strategy.scope():
         model = _trained(0.3, 2)
@@ -308,6 +309,7 @@ def test_chunks_train_soft_labels_as_the_whole_batch():
     _assert_same(*logs[0], *logs[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 def test_chunks_and_classifier_in_mixed_precision(dtype, joint):
     model = _trained(0.3, 2, dtype=dtype)

@@ -127,6 +127,7 @@ def test_what_cannot_be_frozen_is_named(make, freeze, message):
         models.freeze(built(make()), freeze)
 
 
+@pytest.mark.slow(but=["network-2"])
 @pytest.mark.parametrize(("make", "chunks"), [(network, 2), (own, 1)])
 def test_a_layer_takes_its_share_of_a_step(make, chunks):
     """decay^k of the step without it, in the k-th layer from the end."""

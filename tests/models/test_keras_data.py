@@ -72,6 +72,7 @@ def test_tokens_know_their_epoch():
     assert data.make_token_views(source, 2).epochs.steps == 3
 
 
+@pytest.mark.slow(but=["None"])
 @pytest.mark.parametrize("change", [None, lambda x, y: (x[:, ::-1], y)])
 def test_a_second_fit_goes_on(change):
     batches = views() if change is None else views().map(change)

@@ -11,12 +11,12 @@ from supcon_tf.reports import page
 def section(name, *runs):
     """The HTML of a section; "" where the page has none of this name."""
     start = f'<section id="{name}">'
-    _, start, rest = page.render(runs).partition(start)
-    return start and rest.partition("</section>")[0]
+    _, start, tail = page.render(runs).partition(start)
+    return start and tail.partition("</section>")[0]
 
 
 def left_out(*runs):
-    """What the page says of sections that it leaves out, in words."""
+    """The text of the page on sections that it leaves out."""
     return words(section("left_out", *runs))
 
 
@@ -39,4 +39,6 @@ def rows(markup):
 
 def titles(markup):
     """The titles of figures."""
-    return [words(x) for x in re.findall("<figcaption><b>(.*?)</b>", markup)]
+    return [
+        words(title) for title in re.findall("<figcaption><b>(.*?)</b>", markup)
+    ]

@@ -1,4 +1,4 @@
-"""Run directories as the tools write them, made up without training."""
+"""Run directories as the tools write them, of random results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALL = ("evaluation", "corruptions", "samples", "reference")
 
 
 def bare_run(name="run", **filled):
-    """A run of two classes that holds nothing but what is given."""
+    """A run of two classes with the given attributes alone."""
     run = contents.Run(run_files.RunDirectory(f"runs/{name}"), name)
     vars(run).update({"class_names": ("ant", "bee"), **filled})
     return run
@@ -62,8 +62,8 @@ def write_run(
     linear.create(config.LinearSettings(str(path)), class_names)
     line = {"learning_rate": 2.5, "examples/s": 5e5}
     lines = [
-        {"epoch": x, "loss": 2 / x, "accuracy": 1 - 0.8 / x, **line}
-        for x in range(1, 41)
+        {"epoch": epoch, "loss": 2 / epoch, "accuracy": 1 - 0.8 / epoch, **line}
+        for epoch in range(1, 41)
     ]
     _write_lines(linear, lines)
     labels = np.arange(test_examples) % len(class_names)
@@ -130,7 +130,7 @@ def _probabilities(labels, num_classes, skill, rng):
 
 
 def _evaluation(labels, probabilities, parts, rng):
-    """What evaluation.json holds."""
+    """The content of evaluation.json."""
     linear = measures.classification_summary(probabilities, labels)
     accuracy = linear["top_1"]
     results = {
@@ -180,12 +180,12 @@ def _robustness(accuracy, ece, has_reference, rng):
     }
     means = {
         str(s): {
-            key: float(np.mean([x[str(s)][key] for x in single.values()]))
+            key: float(np.mean([r[str(s)][key] for r in single.values()]))
             for key in ("top_1", "ece")
         }
         for s in range(1, 6)
     }
-    error = 1 - np.mean([x["top_1"] for x in means.values()])
+    error = 1 - np.mean([result["top_1"] for result in means.values()])
     results = {
         "clean": {"top_1": accuracy, "ece": ece},
         "results": single,
@@ -201,27 +201,27 @@ def _write_samples(files, labels, probabilities, class_names, size, rng):
     num_classes = len(class_names)
     prototypes = rng.integers(0, 256, [num_classes, size, size, 3])
 
-    def images(of):
-        noise = rng.normal(0, 40, [*np.shape(of), size, size, 3])
-        return np.clip(prototypes[of] + noise, 0, 255).astype(np.uint8)
+    def images(class_ids):
+        noise = rng.normal(0, 40, [*np.shape(class_ids), size, size, 3])
+        return np.clip(prototypes[class_ids] + noise, 0, 255).astype(np.uint8)
 
     predicted = probabilities.argmax(1)
     wrong = np.flatnonzero(predicted != labels)[:4]
     right = np.flatnonzero(predicted == labels)[: 8 - len(wrong)]
-    shown = np.concatenate([wrong, right])
+    positions = np.concatenate([wrong, right])
     neighbors = np.where(
-        rng.uniform(size=[len(shown), 8]) < 0.8,
-        labels[shown, None],
-        predicted[shown, None],
+        rng.uniform(size=[len(positions), 8]) < 0.8,
+        labels[positions, None],
+        predicted[positions, None],
     )
     mistakes = np.flatnonzero(predicted != labels)
     surest = np.argsort(-probabilities.max(1)[mistakes], kind="stable")
     mistakes = mistakes[surest[:10]]
     run_files.write_arrays(
         files.samples_file,
-        images=images(labels[shown]),
-        labels=labels[shown],
-        predicted=predicted[shown],
+        images=images(labels[positions]),
+        labels=labels[positions],
+        predicted=predicted[positions],
         neighbors=images(neighbors),
         neighbor_labels=neighbors,
         neighbor_similarities=-np.sort(

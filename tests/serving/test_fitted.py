@@ -50,6 +50,7 @@ def joint_model():
     return model, lambda images: tf.nn.softmax(dense(model.encoder(images)))
 
 
+@pytest.mark.slow(but=["joint_model"])
 @pytest.mark.parametrize(
     "make", [linear_classifier, classifier_model, cosine_model, joint_model]
 )

@@ -1,4 +1,4 @@
-"""Results of cells that were never run, and what sweep.json would hold."""
+"""Invented results of cells, and the content of sweep.json for them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from supcon_tf import files, run_files, settings
 
 
 def write_evaluation(cell, **measured):
-    """Writes what an evaluation of a cell by its settings would write."""
+    """Writes an evaluation.json of a cell, with its settings."""
     run = run_files.RunDirectory(cell.run_dir)
     owner = run.evaluation_owner(cell.linear_stage)
     owner.path.mkdir(parents=True, exist_ok=True)
-    own = settings.to_texts(cell.evaluation)
-    files.write_json(owner.evaluation_file, {"settings": own, **measured})
+    texts = settings.to_texts(cell.evaluation)
+    files.write_json(owner.evaluation_file, {"settings": texts, **measured})
 
 
 def make_results(axes, metrics, metric="linear.top_1", statuses=None):
@@ -39,7 +39,7 @@ def make_results(axes, metrics, metric="linear.top_1", statuses=None):
                 "log": f"runs/s/cells/{number}/log.txt",
             }
         )
-    described = [
+    axis_records = [
         {
             "name": name,
             "values": [*values],
@@ -47,4 +47,4 @@ def make_results(axes, metrics, metric="linear.top_1", statuses=None):
         }
         for name, values in axes.items()
     ]
-    return {"metric": metric, "axes": described, "cells": cells}
+    return {"metric": metric, "axes": axis_records, "cells": cells}

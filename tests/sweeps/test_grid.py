@@ -1,14 +1,15 @@
-"""From --sweep to checked settings of cells: no process, no TensorFlow."""
+"""From --sweep to cells, and what is on disk of them: no TensorFlow."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import re
 
 import pytest
 
-from supcon_tf import config
+from supcon_tf import config, run_files, settings
 from supcon_tf.sweeps import grid
 from tests.sweeps.results import write_evaluation
 
@@ -32,7 +33,7 @@ def test_every_combination_is_a_cell_and_the_last_axis_is_fastest():
     last = results[3]
     assert last.values == {"temperature": 0.1, "optimizer": "sgd"}
     assert last.training == config.PretrainSettings(
-        f"runs/s/runs/{last.name}",
+        f"runs/s/cells/{last.name}",
         temperature=0.1,
         optimizer="sgd",
         epochs=20,
@@ -60,13 +61,13 @@ def test_cells_that_differ_in_stage_2_share_stage_1():
     assert len(results) == 4
     assert len({cell.training for cell in results}) == 2
     assert results[0].training == results[2].training
-    assert results[0].training.run_dir == "runs/s/runs/temperature=0.1"
+    assert results[0].training.run_dir == "runs/s/cells/temperature=0.1"
     assert results[0].linear.name == "linear-optimizer-lars-epochs-9"
     assert (
         results[2].linear.optimizer == "sgd" and results[2].linear.epochs == 9
     )
     (only,) = cells("linear.weight_decay=0.5")
-    assert only.training.run_dir == "runs/s/runs/base"
+    assert only.training.run_dir == "runs/s/cells/base"
     assert only.linear.name == "linear-weight_decay-0_5"
 
 
@@ -109,7 +110,7 @@ def test_a_cell_on_texts_is_one_training():
     assert [cell.linear for cell in results] == [None, None]
     assert results[1].trainings == (
         config.FinetuneTextSettings(
-            f"runs/s/runs/{results[1].name}",
+            f"runs/s/cells/{results[1].name}",
             draw=1,
             seed=4,
             temperature=0.1,
@@ -264,3 +265,80 @@ def test_the_description_is_json(tmp_path):
     assert cell["values"] == {"crop_area": "", "seed": 2}
     assert cell["status"] == "pending" and cell["metrics"] == {}
     assert cell["settings"]["pretrain"]["seed"] == 2
+
+
+@pytest.fixture
+def cell(tmp_path):
+    """The first cell of a sweep, its settings written."""
+    varied = config.SweepSettings(
+        str(tmp_path / "s"), sweep=("crop_area=0.2+1,", "seed=1,2")
+    )
+    cell = grid.list_cells(varied)[0]
+    cell.record()
+    return cell
+
+
+def test_flags_are_the_settings_of_a_cell(cell, tmp_path):
+    for part in (*cell.trainings, cell.evaluation):
+        flagfile = tmp_path / "part.flags"
+        flagfile.write_text("\n".join(settings.to_flags(part)))
+        extra = ["--resume"] * (part in cell.trainings)
+        assert settings.from_flagfile(type(part), flagfile, *extra) == part
+
+
+def test_a_cell_is_finished_when_its_evaluation_is_there(cell):
+    assert cell.state() == grid.State()
+    cell.write_state(grid.State("running", 3.0))
+    assert cell.state() == grid.State("running", 3.0)
+    assert cell.metrics() == {}
+    write_evaluation(
+        cell,
+        images=3,
+        name="x",
+        linear={"top_1": 0.5, "nll": float("inf"), "bins": [1, 2]},
+        retrieval={"recall_at": {"1": 0.25}},
+    )
+    assert cell.state() == grid.State("finished", 3.0)
+    assert cell.metrics() == {
+        "images": 3,
+        "linear.top_1": 0.5,
+        "method.top_1": 0.5,
+        "retrieval.recall_at.1": 0.25,
+    }
+    # The evaluation belongs to the stage from when there is one.
+    run = run_files.RunDirectory(cell.run_dir)
+    run.create(cell.training, ("a", "b"))
+    run.stage("linear").create(cell.linear, ("a", "b"))
+    assert cell.state() == grid.State("running", 3.0)
+    write_evaluation(cell, linear={"top_1": 0.75})
+    assert cell.metrics()["linear.top_1"] == 0.75
+    assert run.stage("linear").evaluation_file.exists()
+
+
+def test_another_evaluation_is_done_again_and_other_trainings_refused(cell):
+    cell.write_state(grid.State("finished", 3.0))
+    write_evaluation(cell, images=3)
+    # What does not change the result may differ.
+    moved = dataclasses.replace(cell.training, checkpoint_every=1)
+    other = dataclasses.replace(cell, training=moved)
+    other.check_same()
+    other.record()
+    assert cell.state().status == "finished"
+    # As where it was evaluated by hand, in another way.
+    evaluation = dataclasses.replace(cell.evaluation, knn_neighbors=7)
+    other = dataclasses.replace(cell, evaluation=evaluation)
+    assert other.state() == grid.State("pending", 3.0)
+    assert other.metrics() == {}
+    for changed, message in (
+        (
+            {"training": dataclasses.replace(cell.training, temperature=0.5)},
+            "--run_dir must hold cells of the same settings, got "
+            r"--temperature=0.5 \(was 0.1\) for crop_area",
+        ),
+        (
+            {"linear": dataclasses.replace(cell.linear, epochs=3)},
+            r"--epochs=3 \(was 100\)",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            dataclasses.replace(cell, **changed).check_same()

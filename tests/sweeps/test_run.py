@@ -3,68 +3,63 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import pathlib
 import signal
+import subprocess
 import sys
+import threading
+import time
 import types
 
 import pytest
 
-from supcon_tf import config, run_files, sweeps
-from supcon_tf.sweeps import figure, grid, processes, records
+from supcon_tf import config, files, run_files, sweeps
+from supcon_tf.sweeps import figure, grid, processes
 from supcon_tf.training import preemption
+from tests import forks
+from tests.faults.processes import holder
 from tests.sweeps.results import write_evaluation
 
 
 class Pretended:
-    """Stands for the process of a cell: ends at the second look.
+    """Stands for the processes of cells.
 
-    Class attributes: `log`, what happened; `fails`, names of cells to their
-    part and error; `on_look`, called at every look.
+    Attributes:
+      log: what happened.
+      fails: names of cells to their part and error.
+      signal: that comes while a cell runs, if any.
     """
 
-    log, fails, on_look = [], {}, staticmethod(lambda: None)
+    def __init__(self):
+        self.log, self.fails, self.signal = [], {}, None
 
-    def __init__(self, cell, has_company, cores):
-        self.cell, self.cores, self.looks = cell, cores, 0
-        cell.directory.write_state(records.State("running"))
+    def run_cell(self, cell, notice, has_company, cores):
         self.log.append(("start", cell.name))
-
-    def poll(self):
-        self.looks += 1
-        type(self).on_look()
-        return 0 if self.looks > 1 else None
-
-    def terminate(self):
-        self.log.append(("ask", self.cell.name))
-
-    def wait(self):
-        pass
-
-    def kill(self):
-        pass
-
-    def end_state(self, interrupted):
-        self.log.append(("end", self.cell.name))
-        state = records.State("finished", 1.0)
-        if interrupted:
-            state = records.State("pending", 1.0)
-        elif self.cell.name in self.fails:
-            state = records.State("failed", 1.0, *self.fails[self.cell.name])
-        else:
-            write_evaluation(self.cell, linear={"top_1": 0.5})
-        return state
+        assert cell.directory.is_dir()
+        time.sleep(0.05)  # others at a time begin meanwhile
+        if self.signal:
+            os.kill(os.getpid(), self.signal)
+            while not notice.came:
+                time.sleep(0.01)
+        self.log.append(("end", cell.name))
+        if notice.came:
+            return grid.State("pending", 1.0)
+        if cell.name in self.fails:
+            return grid.State("failed", 1.0, *self.fails[cell.name])
+        write_evaluation(cell, linear={"top_1": 0.5})
+        return grid.State("finished", 1.0)
 
 
 @pytest.fixture
 def pretended(monkeypatch):
-    made = type("Own", (Pretended,), {"log": [], "fails": {}})
-    monkeypatch.setattr(processes, "CellProcess", made)
+    pretended = Pretended()
+    monkeypatch.setattr(processes, "run_cell", pretended.run_cell)
     drawn = types.SimpleNamespace(savefig=lambda *_, **__: None)  # slow
     monkeypatch.setattr(figure, "plot_sweep", lambda _: drawn)
-    return made
+    return pretended
 
 
 def settings_of(path, *axes, **overrides):
@@ -165,6 +160,89 @@ def test_what_is_wrong_is_found_before_anything_changes(pretended, tmp_path):
     assert len(started(pretended)) == 4
 
 
+def test_a_sweep_of_an_earlier_version_is_refused(pretended, tmp_path):
+    """And goes on once its folders have their names of now."""
+    settings = settings_of(tmp_path, "temperature=0.1,0.2")
+    sweeps.run_sweep(settings)
+    (tmp_path / "cells").rename(tmp_path / "runs")
+    (tmp_path / "logs").rename(tmp_path / "cells")
+    pretended.log.clear()
+    for overwrite in (False, True):
+        with pytest.raises(ValueError, match="`mv .*` there, and") as refused:
+            sweeps.run_sweep(dataclasses.replace(settings, overwrite=overwrite))
+    command = str(refused.value).split("`")[1]
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    results = sweeps.run_sweep(settings)
+    assert statuses(results) == ["finished"] * 2 and not pretended.log
+    assert [cell["seconds"] for cell in results["cells"]] == [1.0, 1.0]
+
+
+# What another process holds.
+HOLDS = """
+import sys
+from supcon_tf import locks
+
+lock = locks.held(sys.argv[1], sys.argv[2])
+lock.__enter__()
+print("held", flush=True)
+"""
+
+
+def test_a_sweep_is_run_by_one_process_at_a_time(pretended, tmp_path):
+    settings = settings_of(tmp_path, "temperature=0.1")
+    with holder(HOLDS, str(tmp_path), "sweep"):
+        with pytest.raises(ValueError, match="the sweep of .* one process at"):
+            sweeps.run_sweep(settings)
+    assert not pretended.log
+    (cell,) = sweeps.run_sweep(settings)["cells"]
+    again = dataclasses.replace(settings, overwrite=True)
+    with holder(HOLDS, cell["run_dir"], "training"):
+        with pytest.raises(ValueError, match="the training of .* one process"):
+            sweeps.run_sweep(again)
+    assert statuses(sweeps.run_sweep(settings)) == ["finished"]
+    assert len(started(pretended)) == 1
+    sweeps.run_sweep(again)
+    assert len(started(pretended)) == 2
+
+
+def test_a_cell_waits_for_a_process_of_a_killed_sweep(tmp_path):
+    (cell,) = grid.list_cells(settings_of(tmp_path, "temperature=0.1"))
+    for ends in ("process", "notice"):
+        notice = types.SimpleNamespace(came=False)
+        waiting = threading.Thread(
+            target=processes.wait_for_others, args=(cell, notice)
+        )
+        with holder(HOLDS, f"{cell.run_dir}/linear", "training") as process:
+            waiting.start()
+            waiting.join(0.5)
+            assert waiting.is_alive()
+            if ends == "process":
+                process.kill()
+            notice.came = ends == "notice"
+            waiting.join(forks.HANGS)
+            assert not waiting.is_alive()
+
+
+def test_what_cannot_be_recorded_ends_the_other_cells(
+    pretended, tmp_path, monkeypatch
+):
+    settings = settings_of(tmp_path, "temperature=0.1,0.2,0.3,0.4", parallel=2)
+    write, full = files.write_json, OSError(errno.ENOSPC, "no room")
+
+    def fails(path, content):
+        if ("end", "temperature=0.1") in pretended.log:
+            raise full
+        write(path, content)
+
+    monkeypatch.setattr(files, "write_json", fails)
+    with pytest.raises(OSError, match="no room"):
+        sweeps.run_sweep(settings)
+    assert len(started(pretended)) == 2
+    monkeypatch.setattr(files, "write_json", write)
+    pretended.log.clear()
+    assert statuses(sweeps.run_sweep(settings)) == ["finished"] * 4
+
+
 def test_a_missing_extra_is_found_before_the_trainings(
     pretended, tmp_path, monkeypatch
 ):
@@ -196,10 +274,10 @@ def test_a_failed_stage_1_fails_the_cells_that_share_it(pretended, tmp_path):
 def test_cells_of_one_run_directory_never_run_at_a_time(pretended, tmp_path):
     axes = "temperature=0.1,0.2", "linear.momentum=0.5,0.9"
     sweeps.run_sweep(settings_of(tmp_path, *axes, parallel=3))
-    assert started(pretended)[:2] == [
+    assert {*started(pretended)[:2]} == {
         "temperature=0.1,linear.momentum=0.5",
         "temperature=0.2,linear.momentum=0.5",
-    ]
+    }
     running = []
     for what, name in pretended.log:
         run = name.split(",")[0]
@@ -217,17 +295,17 @@ def test_cells_of_one_run_directory_never_run_at_a_time(pretended, tmp_path):
 def test_a_signal_ends_cells_that_can_go_on(
     pretended, tmp_path, number, capsys
 ):
-    pretended.on_look = staticmethod(lambda: os.kill(os.getpid(), number))
+    pretended.signal = number
     settings = settings_of(tmp_path, "temperature=0.1,0.2")
     with pytest.raises(SystemExit) as raised:
         sweeps.run_sweep(settings)
     assert raised.value.code == preemption.EXIT_CODE
-    expected = [(what, "temperature=0.1") for what in ("start", "ask", "end")]
+    expected = [(what, "temperature=0.1") for what in ("start", "end")]
     assert pretended.log == expected
     assert statuses(read(tmp_path)) == ["pending", "pending"]
     said = "the same command, without --overwrite, goes on"
     assert said in capsys.readouterr().out
-    pretended.on_look = staticmethod(lambda: None)
+    pretended.signal = None
     assert statuses(sweeps.run_sweep(settings)) == ["finished", "finished"]
 
 
@@ -255,13 +333,18 @@ def test_processes_at_a_time_have_cores_of_their_own(tmp_path, monkeypatch):
     shares = processes.shares(len(own))
     cells = grid.list_cells(settings_of(tmp_path, "seed=0,1"))
     for cell, cores in zip(cells, shares, strict=False):
-        parts = cell.training, cell.linear, cell.evaluation
-        cell.directory.write_settings(*parts)
-        with processes.CellProcess(cell, True, cores) as process:
+        cell.record()
+        with processes.start(cell, cell.training, True, cores) as process:
             try:
                 seen = os.sched_getaffinity(process.pid)
+                kernel = pathlib.Path(f"/proc/{process.pid}")
+                badness = (kernel / "oom_score_adj").read_text()
+                while not (variables := (kernel / "environ").read_bytes()):
+                    assert process.poll() is None  # it begins
             finally:
                 process.kill()
         assert seen == (cores or set(own))
+        assert badness == "1000\n"
+        assert b"TF_FORCE_GPU_ALLOW_GROWTH=true" in variables.split(b"\0")
     if len(own) > 1:
         assert shares == [{core} for core in own]

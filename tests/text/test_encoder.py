@@ -77,6 +77,7 @@ def test_bert_is_that_of_numpy(pooling):
         np.testing.assert_allclose(row, expected, atol=1e-5)
 
 
+@pytest.mark.slow(but=["bert", "roberta"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_model_of_each_family_trains(family, tmp_path):
     """From files, and whatever is behind a sentence does not matter."""

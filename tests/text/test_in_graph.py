@@ -87,6 +87,7 @@ def assert_equal(tokenizer, texts, max_length, **options):
         assert (expected[:, length:, 0] == -1).all()
 
 
+@pytest.mark.slow(but=["True"])
 @pytest.mark.parametrize("lower", [True, False])
 def test_a_thousand_real_and_a_thousand_nasty_strings(vocabulary, lower):
     tokenizer = made(vocabulary, do_lower_case=lower)
@@ -98,6 +99,7 @@ def test_a_thousand_real_and_a_thousand_nasty_strings(vocabulary, lower):
     assert_equal(tokenizer, texts, 128)
 
 
+@pytest.mark.slow(but=["BertTokenizerFast"])
 @pytest.mark.parametrize("name", ["BertTokenizerFast", "MPNetTokenizerFast"])
 def test_pairs_are_cut_as_the_tokenizer_cuts_them(vocabulary, name):
     tokenizer = made(vocabulary, name)

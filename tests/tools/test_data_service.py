@@ -10,7 +10,7 @@ from supcon_tf import config, data
 from supcon_tf.augment import warp
 from supcon_tf.training import input_pipeline
 from tests import forks, processes
-from tests.served import Reference
+from tests.local_batches import Reference
 
 TOOL = processes.ROOT / "tools" / "data_service.py"
 
@@ -93,6 +93,7 @@ class Log:
             assert steps == list(range(first, first + len(steps))), epoch
 
 
+@pytest.mark.slow
 def test_batches_go_on_without_a_worker(services):
     dispatcher = services("--role=dispatcher", "--port=0")
     address = address_of(dispatcher)

@@ -22,10 +22,9 @@ def constant_views(run, **options):
     )
 
 
-def test_weights_of_a_manifest_count_in_both_stages(
-    tiny_settings, image_folder, tmp_path
-):
-    """Most labels are wrong, and count nothing."""
+@pytest.fixture
+def weighted(image_folder, tmp_path):
+    """A manifest in which most labels are wrong, and count nothing."""
     manifest, names = tmp_path / "list.csv", ["bright", "dark", "mid"]
     rows = ["path,label,split,weight"]
     for path in sorted(image_folder.rglob("*.*g")):
@@ -34,10 +33,13 @@ def test_weights_of_a_manifest_count_in_both_stages(
         label = names[names.index(name) - 1] if is_wrong else name
         rows.append(f"{path},{label},{split},{0 if is_wrong else 2}")
     manifest.write_text("\n".join(rows))
+    return {"dataset": "manifest", "data_dir": str(manifest)}
+
+
+def test_weights_of_a_manifest_count_in_both_stages(tiny_settings, weighted):
     run = training.pretrain(
         tiny_settings(
-            dataset="manifest",
-            data_dir=str(manifest),
+            **weighted,
             objective="ce",
             learning_rate=0.3,
             epochs=12,
@@ -48,11 +50,14 @@ def test_weights_of_a_manifest_count_in_both_stages(
     measured = evaluation.evaluate(config.EvaluateSettings(path))
     for classifier in ("pretrained", "linear"):
         assert measured[classifier]["top_1"] > 0.8, measured
-    # Stage 1 by SupCon, whose anchors weigh; the classifier beside it too.
+
+
+@pytest.mark.slow
+def test_weights_count_in_supcon_and_beside_it(tiny_settings, weighted):
+    """Anchors weigh; so do the examples of the classifier beside SupCon."""
     run = training.pretrain(
         tiny_settings(
-            dataset="manifest",
-            data_dir=str(manifest),
+            **weighted,
             online_classifier=True,
             gradient_cache_chunks=2,
             epochs=48,
@@ -60,18 +65,14 @@ def test_weights_of_a_manifest_count_in_both_stages(
     )
     measured = evaluation.evaluate(config.EvaluateSettings(str(run.path)))
     assert measured["pretrained"]["top_1"] > 0.5, measured
+
+
+def test_images_with_weights_are_not_mixed(tiny_settings, weighted):
     for objective in ("ce", "supcon"):
-        mixed = dataclasses.replace(
-            run.recorded(config.PretrainSettings),
-            run_dir=str(tmp_path / "mixed"),
-            objective=objective,
-            online_classifier=False,
-            gradient_cache_chunks=1,
-            mixing="mixup",
-        )
+        mixed = tiny_settings(**weighted, objective=objective, mixing="mixup")
         with pytest.raises(ValueError, match="--mixing must be none for image"):
             training.pretrain(mixed)
-        assert not (tmp_path / "mixed").exists()
+        assert not tf.io.gfile.exists(mixed.run_dir)
 
 
 SEVERAL = {"dark": "dark|not bright", "mid": "not bright", "bright": ""}
@@ -147,6 +148,7 @@ def test_several_labels_from_the_list_to_the_export(tiny_settings, listed):
             refused()
 
 
+@pytest.mark.slow
 def test_cross_entropy_of_several_labels_on_a_part(tiny_settings, listed):
     run = training.pretrain(
         tiny_settings(
@@ -163,6 +165,7 @@ def test_cross_entropy_of_several_labels_on_a_part(tiny_settings, listed):
     assert measured["pretrained"]["map"] > 0.9
 
 
+@pytest.mark.slow
 def test_several_labels_of_another_set(finished_run, listed):
     """Both ways to transfer, chosen by average precision."""
     settings = config.TransferSettings(

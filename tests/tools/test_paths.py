@@ -44,6 +44,7 @@ def odd(image_folder, tiny_settings, tmp_path_factory):
     return root, training.RunDirectory(cell["run_dir"])
 
 
+@pytest.mark.slow
 def test_a_run_goes_on(odd, capsys):
     _, run = odd
     recorded = run.recorded(config.PretrainSettings)
@@ -142,6 +143,7 @@ def test_a_checkpoint_of_another_project(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_a_run_on_texts(tmp_path):
     root = tmp_path / NAME
     root.mkdir()

@@ -31,6 +31,7 @@ def first_outputs(settings):
     return soft.numpy(), *model._outputs(batch, training=True)
 
 
+@pytest.mark.slow(but=["mixup-supcon+ce-cosine"])
 @pytest.mark.parametrize(
     ("mixing", "objective", "positives"),
     [
@@ -75,6 +76,7 @@ def test_the_first_batch_has_the_loss_of_its_soft_labels(
     assert not labelled & set(figures) and "uniformity" in figures
 
 
+@pytest.mark.slow(but=["cutmix-supcon+ce"])
 @pytest.mark.parametrize(
     ("mixing", "objective"),
     itertools.product(("mixup", "cutmix"), ("supcon", "supcon+ce")),

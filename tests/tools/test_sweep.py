@@ -42,14 +42,14 @@ def cell_processes(run_dir):
             command = path.read_bytes().decode().split("\0")
         except OSError:  # it has ended
             continue
-        if "supcon_tf.sweeps.cell" in command and str(run_dir) in command[-2]:
+        if "supcon_tf.attached" in command and str(run_dir) in str(command):
             found.append(int(path.parent.name))
     return found
 
 
 def train_two_epochs_more(run_dir, process):
     """Waits for further checkpoints of the first cell."""
-    run = run_dir / "runs" / CELL
+    run = run_dir / "cells" / CELL
     before = processes.last_step(run)
     processes.wait_until(
         lambda: processes.last_step(run) >= before + 44, [process]
@@ -75,7 +75,7 @@ def test_a_wrong_sweep_is_one_line_at_once():
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs Linux")
 def test_whatever_is_killed_goes_on(tmp_path):
     run_dir = tmp_path / "sweep"
-    log = run_dir / "cells" / CELL / "log.txt"
+    log = run_dir / "logs" / CELL / "log.txt"
 
     # SIGKILL of the sweep: the cell saves and ends by itself, and the next
     # sweep, though started at once, waits for that.
@@ -117,6 +117,6 @@ def test_whatever_is_killed_goes_on(tmp_path):
     assert text.count("preempted    saved") == 3
     assert text.count("resumed      ") == 4
     # No epoch was trained twice, but for what SIGKILL lost.
-    metrics = (run_dir / "runs" / CELL / "metrics.jsonl").read_text()
+    metrics = (run_dir / "cells" / CELL / "metrics.jsonl").read_text()
     epochs = [json.loads(line)["epoch"] for line in metrics.splitlines()]
     assert epochs == list(range(1, 31))

@@ -163,6 +163,13 @@ def test_replicas_have_the_level(mirrored_strategy):
         assert level == pytest.approx(np.mean(means), rel=5e-3)
 
 
+@pytest.mark.slow(
+    but=[
+        "{'denominator': 'one_positive'}-any",
+        "{'num_views': 1}-all",
+        "{'denominator': 'only_negatives', 'positives_cap': 6}-jaccard",
+    ]
+)
 @pytest.mark.parametrize("positives", ["any", "all", "jaccard"])
 @pytest.mark.parametrize(
     "options",

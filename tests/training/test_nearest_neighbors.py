@@ -107,6 +107,7 @@ def test_figures_are_those_of_the_due_epochs(splits):
     assert knn._step.experimental_get_tracing_count() == 1
 
 
+@pytest.mark.slow
 def test_replicas_have_one_figure(splits, mirrored_strategy):
     knn = representations.KnnAccuracy(*splits)
     # k is that of the data, classes of 24 and 25 examples.
@@ -119,8 +120,8 @@ def test_replicas_have_one_figure(splits, mirrored_strategy):
 
 def test_a_bank_is_the_same_part_every_time(splits):
     train = splits[0]
-    part = representations._part(train, 40)
-    assert representations._part(train, 97) is train
+    part = representations._first_examples(train, 40)
+    assert representations._first_examples(train, 97) is train
     batches = [
         list(data.make_examples(part, 16).as_numpy_iterator()) for _ in "ab"
     ]
@@ -141,7 +142,7 @@ def test_a_smaller_bank_is_what_is_searched(splits):
 
     Weights that are not finite have no figure.
     """
-    part = representations._part(splits[0], 1)
+    part = representations._first_examples(splits[0], 1)
     ((_, label),) = data.make_examples(part, 1).as_numpy_iterator()
     knn = representations.KnnAccuracy(*splits, max_bank=1)
     for value, expected in (

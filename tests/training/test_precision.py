@@ -29,6 +29,7 @@ class Dtypes(losses.SupConLoss):
         return loss
 
 
+@pytest.mark.slow(but=["mixed_bfloat16"])
 @pytest.mark.parametrize(
     "policy", ["float32", "mixed_bfloat16", "mixed_float16"]
 )

@@ -200,7 +200,7 @@ def test_a_closed_terminal_ends_a_training_on_texts_that_goes_on(
 def test_a_closed_terminal_ends_a_sweep_and_its_cells(tmp_path):
     sweep = tmp_path / "sweep"
     flags = f"--run_dir={sweep}", "--sweep=temperature=0.1,0.2"
-    run = run_files.RunDirectory(sweep / "runs" / test_sweep.CELL)
+    run = run_files.RunDirectory(sweep / "cells" / test_sweep.CELL)
     for epochs in (1, 3):
         terminal = Terminal("sweep", *flags, *processes.FLAGS, *LONG)
         processes.wait_until(
@@ -210,7 +210,7 @@ def test_a_closed_terminal_ends_a_sweep_and_its_cells(tmp_path):
         assert terminal.close() == preemption.EXIT_CODE
         assert not test_sweep.cell_processes(sweep)
         assert test_sweep.status(sweep) == ["pending", "pending"]
-    log = (sweep / "cells" / test_sweep.CELL / "log.txt").read_text()
+    log = (sweep / "logs" / test_sweep.CELL / "log.txt").read_text()
     assert log.count("preempted    saved at step ") == 2
     assert log.count("resumed      ") == 1
     shutil.rmtree(sweep)

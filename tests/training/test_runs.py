@@ -90,6 +90,7 @@ def test_other_data_in_the_same_place_are_refused(place):
         runs.Run.open(run.path).source("test")
 
 
+@pytest.mark.slow
 def test_data_that_have_moved_alone_are_named(place):
     run = training.RunDirectory(place / "runs" / "mine")
     new = str((place / "photos").rename(place / "images"))

@@ -220,6 +220,7 @@ def test_a_damaged_checkpoint_stops_a_run_that_would_go_on(run, resume):
     assert run.latest_checkpoint() == str(newest)
 
 
+@pytest.mark.slow
 def test_a_linear_stage_goes_on_where_it_was(run):
     """Interrupted inside an epoch, it ends with the same classifier.
 

@@ -17,6 +17,7 @@ from supcon_tf import (
     run_files,
     settings,
     training,
+    trust,
 )
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import (
@@ -254,6 +255,9 @@ def test_stages_in_the_wrong_order_are_refused(tmp_path, finished_run):
         training.train_linear(config.LinearSettings(str(finished_run.path)))
 
 
+@pytest.mark.slow(
+    but=["{'objective': 'supcon+ce', 'mixing': 'mixup', 'mixing_alpha': 1.0}"]
+)
 @pytest.mark.parametrize(
     "objective",
     [
@@ -341,7 +345,11 @@ OBJECTIVES = {  # and what the header says of it
 }
 
 
-@pytest.mark.parametrize("objective", config.OBJECTIVES)
+@pytest.mark.slow(but=["supcon", "ce", "paco"])
+# That of a function is in tests/tools/test_your_own.py.
+@pytest.mark.parametrize(
+    "objective", [x for x in config.OBJECTIVES if x != trust.FUNCTION]
+)
 def test_every_objective_falls_and_later_stages_take_its_encoder(
     objective, tiny_settings, capsys
 ):
@@ -380,6 +388,7 @@ def test_every_objective_falls_and_later_stages_take_its_encoder(
     assert results["pretrained"]["top_1"] > 0.2
 
 
+@pytest.mark.slow
 def test_cross_entropy_learns_from_mixed_images(tiny_settings, capsys):
     mixing = {"objective": "ce", "mixing": "cutmix", "mixing_alpha": 0.3}
     run = training.pretrain(
@@ -425,6 +434,7 @@ EVERYTHING = [  # settings, what the header says of them, figures in the log
 ]
 
 
+@pytest.mark.slow(but=["options0-said0-figures0"])
 @pytest.mark.parametrize(("options", "said", "figures"), EVERYTHING)
 def test_what_training_at_scale_adds(
     tiny_settings, capsys, float32_policy, options, said, figures

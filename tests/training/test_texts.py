@@ -13,33 +13,22 @@ from supcon_tf import config, data, distribute, run_files, text, training
 from supcon_tf import settings as settings_module
 from supcon_tf.training import best_epoch, runs, sentences
 from tests import forks, language_model, workers
+from tests import runs as catalogue
 
 TOOL = pathlib.Path(__file__).parents[2] / "tools" / "finetune_text.py"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("text")
-    language_model.write_model(path)
-    language_model.write_sentences(path / "train.tsv", 40)
-    language_model.write_sentences(path / "test.tsv", 12)
-    return path
+@pytest.fixture
+def folder(text_folder):
+    return text_folder
 
 
 def settings_of(folder, run_dir, **overrides):
-    options = {
-        "model": str(folder),
-        "train_file": str(folder / "train.tsv"),
-        "test_file": str(folder / "test.tsv"),
-        "validation_fraction": 0.2,
-        "max_length": 8,
-        "batch_size": 8,
-        "epochs": 20,
-        "learning_rate": 3e-3,
-    }
-    return config.FinetuneTextSettings(str(run_dir), **options | overrides)
+    options = {"epochs": 20, "learning_rate": 3e-3}
+    return catalogue.text_settings(run_dir, folder, **options | overrides)
 
 
+@pytest.mark.slow(but=["supcon+ce"])
 @pytest.mark.parametrize(
     "options",
     [
@@ -83,6 +72,7 @@ def test_it_learns_and_the_best_epoch_stays(folder, tmp_path, capsys, options):
     assert (run.language_model / "vocab.txt").exists()
 
 
+@pytest.mark.slow
 def test_a_best_epoch_that_is_gone_back_from_is_forgotten(folder, tmp_path):
     """Its files are of weights that the run does not have any more."""
     options = {"epochs": 4, "checkpoint_every": 2, "keep_checkpoints": 9}
@@ -102,6 +92,7 @@ def test_a_best_epoch_that_is_gone_back_from_is_forgotten(folder, tmp_path):
     assert not list(run.best.glob("*/bad"))
 
 
+@pytest.mark.slow
 def test_a_run_without_a_checkpoint_begins_anew(folder, tmp_path):
     """Killed before its first: from the weights of the model, again."""
     run = run_files.RunDirectory(tmp_path / "run")
@@ -134,6 +125,7 @@ def test_a_few_sentences_need_no_flag(folder, tmp_path):
     assert len(run_files.RunDirectory(tmp_path / "run").metrics()) == 2
 
 
+@pytest.mark.slow
 def test_a_test_file_may_come_later(folder, tmp_path):
     """And what else may differ where a run goes on is recorded."""
     run_dir = tmp_path / "run"
@@ -158,9 +150,8 @@ def test_other_labels_than_the_runs_are_refused(folder, tmp_path):
         runs.open_run(run_dir).source("train")
 
 
-def test_tools_for_images_say_so(folder, tmp_path):
-    run_dir = tmp_path / "run"
-    training.finetune_text(settings_of(folder, run_dir, epochs=1))
+def test_tools_for_images_say_so(finished_text_run):
+    run_dir = finished_text_run.path
     with pytest.raises(ValueError, match="must be a run on images, got .*/run"):
         training.train_linear(config.LinearSettings(str(run_dir)))
     assert training.load_encoder(run_dir).representation_dim == 16
@@ -190,6 +181,7 @@ def test_draws_are_few_balanced_and_apart_from_validation(folder, tmp_path):
     assert found[0] != found[1]
 
 
+@pytest.mark.slow
 def test_two_replicas_learn_as_one_device(
     folder, tmp_path, monkeypatch, mirrored_strategy
 ):

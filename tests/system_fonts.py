@@ -1,4 +1,4 @@
-"""Fonts made here, and a system that has no others."""
+"""Small fonts, and a system without other fonts."""
 
 import contextlib
 import pathlib
@@ -11,29 +11,33 @@ from matplotlib import font_manager
 
 from supcon_tf import fonts
 
-_OWN = pathlib.Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf"
+_DEFAULT_FONT = (
+    pathlib.Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf"
+)
 
 
 def make_font(path: pathlib.Path, name: str, characters: str) -> str:
     """DejaVu Sans by another name, whose A is each of the characters too."""
-    made = ttLib.TTFont(_OWN)
-    for table in made["cmap"].tables:
+    font = ttLib.TTFont(_DEFAULT_FONT)
+    for table in font["cmap"].tables:
         if table.isUnicode():
-            table.cmap |= {ord(x): "A" for x in characters}
-    for record in made["name"].names:
+            table.cmap |= {ord(character): "A" for character in characters}
+    for record in font["name"].names:
         if record.nameID in (1, 4, 16):  # family, full name, family again
             record.string = name
-    made.save(path)
+    font.save(path)
     return str(path)
 
 
 @contextlib.contextmanager
 def only_fonts(*files: str) -> Iterator[None]:
-    """A system with matplotlib's own font, and those of some files."""
+    """A system with the default font of matplotlib and fonts of files."""
     manager = font_manager.fontManager
-    own = [font for font in manager.ttflist if font.fname == str(_OWN)]
+    default_fonts = [
+        font for font in manager.ttflist if font.fname == str(_DEFAULT_FONT)
+    ]
     with (
-        mock.patch.object(manager, "ttflist", own),
+        mock.patch.object(manager, "ttflist", default_fonts),
         mock.patch.object(font_manager, "findSystemFonts", lambda: files),
     ):
         _forget()
@@ -42,6 +46,6 @@ def only_fonts(*files: str) -> Iterator[None]:
 
 
 def _forget() -> None:
-    """What was found among other fonts."""
+    """Clears the caches of fonts."""
     fonts._installed.cache_clear()
     font_manager.fontManager._findfont_cached.cache_clear()

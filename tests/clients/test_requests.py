@@ -8,7 +8,7 @@ from concurrent import futures
 import pytest
 
 from supcon_tf import exceptions
-from supcon_tf.clients import asking, model
+from supcon_tf.clients import model, requests
 
 
 class Sizes:
@@ -37,7 +37,9 @@ def files(tmp_path):
 
 
 def ask(asked, files, batch_size=4, **options):
-    return list(asking.answers(asked, files, batch_size=batch_size, **options))
+    return list(
+        requests.answers(asked, files, batch_size=batch_size, **options)
+    )
 
 
 @pytest.mark.parametrize("requests_in_flight", [1, 3, 50])
@@ -69,9 +71,9 @@ def test_no_more_requests_are_made_than_are_allowed(files, monkeypatch):
         future.set_result(function())
         return future
 
-    monkeypatch.setattr(asking, "_start", start)
+    monkeypatch.setattr(requests, "_start", start)
     asked = Sizes()
-    rows = asking.answers(asked, files, batch_size=1, requests_in_flight=3)
+    rows = requests.answers(asked, files, batch_size=1, requests_in_flight=3)
     for taken in range(1, 5):
         next(rows)
         assert len(asked.asked) == 2 + taken

@@ -1,4 +1,4 @@
-"""The batches that a data service may make, by those of a local run."""
+"""The batches of a local run, to compare those of a data service with."""
 
 
 class Reference:
@@ -14,9 +14,9 @@ class Reference:
         """Returns the epoch of a batch and its step in there."""
         key = to_bytes(batch)
         while key not in self.step_of:
-            step, made = next(self.batches)
+            step, local_batch = next(self.batches)
             assert step < self.end + 40 * self.steps, "made by no local run"
-            self.step_of[to_bytes(made)] = step
+            self.step_of[to_bytes(local_batch)] = step
         self.end = max(self.end, self.step_of[key])
         return divmod(self.step_of[key], self.steps)
 

@@ -39,15 +39,15 @@ def supcon_value_and_gradient(z, labels, **options):
 
 
 def assert_replicas_equal_one_device(strategy, loss, parts, z, labels):
-    """Value and gradient of a loss of samples that two replicas share."""
+    """Asserts equal values and gradients of a loss on one and two replicas."""
 
     def step(z, labels):
         return value_and_gradient(lambda z: loss(labels, z), z)
 
     z = z.astype(np.float32)
-    of_replicas = on_two_replicas(strategy, step, parts, z, labels)
-    for a, b in zip(of_replicas, step(z, labels), strict=True):
-        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+    replica_results = on_two_replicas(strategy, step, parts, z, labels)
+    for actual, expected in zip(replica_results, step(z, labels), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=2e-6)
 
 
 def on_two_replicas(strategy, step, parts, *arrays):

@@ -1,4 +1,4 @@
-"""Images, seeds and comparisons that these tests share."""
+"""Images, seeds and comparisons for the tests of operations."""
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,7 @@ def noise(*shape: int) -> tf.Tensor:
 
 
 def smooth(count: int, side: int) -> tf.Tensor:
-    """Blobs of low frequency, which bilinear resampling treats kindly."""
+    """Blobs of low frequency, which bilinear resampling hardly changes."""
     coarse = tf.cast(noise(count, 5, 5, 3), tf.float32)
     blobs = tf.image.resize(coarse, [side, side], method="bicubic")
     return tf.saturate_cast(blobs, tf.uint8)
@@ -28,29 +28,31 @@ def difference(left, right) -> np.ndarray:
 
 
 def assert_same_everywhere(operation, *batch) -> np.ndarray:
-    """The same eagerly, traced, alone and in a pipeline; none for none."""
+    """Asserts equal results eagerly, traced, image by image and in tf.data."""
     batch = [np.asarray(array) for array in batch]
     eager = operation(*batch).numpy()
-    specs = [tf.TensorSpec([None, *a.shape[1:]], a.dtype) for a in batch]
-    traced = tf.function(operation, input_signature=specs)
-    static = traced.get_concrete_function().output_shapes
+    specs = [
+        tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in batch
+    ]
+    function = tf.function(operation, input_signature=specs)
+    static = function.get_concrete_function().output_shapes
     assert static.as_list() == [None, *eager.shape[1:]]
-    np.testing.assert_array_equal(traced(*batch), eager)
+    np.testing.assert_array_equal(function(*batch), eager)
     for i in range(len(eager)):
-        alone = traced(*(array[i : i + 1] for array in batch))
-        np.testing.assert_array_equal(alone[0], eager[i])
+        single = function(*(array[i : i + 1] for array in batch))
+        np.testing.assert_array_equal(single[0], eager[i])
     dataset = tf.data.Dataset.from_tensor_slices(tuple(batch)).batch(7)
     dataset = dataset.map(operation, num_parallel_calls=2)
     assert dataset.element_spec.shape.as_list() == [None, *eager.shape[1:]]
     np.testing.assert_array_equal(np.concatenate(list(dataset)), eager)
-    empty = traced(*(array[:0] for array in batch))
+    empty = function(*(array[:0] for array in batch))
     assert empty.shape == (0, *eager.shape[1:]) and empty.dtype == eager.dtype
     return eager
 
 
-def by_pil(image, drawn, ranges, fill) -> np.ndarray:
-    """What PIL makes of an image by steps and draws of `operations.apply`."""
-    for (name, level), draws in drawn:
+def by_pil(image, steps, ranges, fill) -> np.ndarray:
+    """An image after the steps and draws of `operations.apply`, by PIL."""
+    for (name, level), draws in steps:
         side = min(image.shape[:2])
         value = operations.argument(name, level, side, ranges)
         if name in operations.SIGNED and draws[0] < 0.5:
