@@ -86,7 +86,9 @@ def flags_page(name: str) -> str:
         own = [
             field
             for field in dataclasses.fields(group)
-            if field.name in group.__annotations__ and "help" in field.metadata
+            if field.name in group.__annotations__
+            and "help" in field.metadata
+            and not field.metadata["decided"]
         ]
         users = [x for x, tool in _TOOLS.items() if issubclass(tool, group)]
         if own:

@@ -139,7 +139,8 @@ def _help(
     settings_class: type[settings.Settings], about: str, full: bool
 ) -> str:
     """The help: flags by the class that has them, the common ones or all."""
-    fields, groups = dataclasses.fields(settings_class), settings_class.__mro__
+    fields = settings.shown_fields(settings_class)
+    groups = settings_class.__mro__
     group_of = {  # the last group wins: the base that had the field first
         name: group
         for group in groups

@@ -161,9 +161,8 @@ def report(settings: config.ReportSettings) -> None:
     runs. Reads only what lies in these directories, most of it written by
     tools/evaluate.py, and writes one file that needs no network.
     """
-    runs, names = settings.runs, settings.names or None
     file = f"{settings.run_dir}/report.html"
-    print(supcon_tf.reports.write_report(runs, file, names))
+    print(supcon_tf.reports.write_report(settings.runs, file))
 
 
 def transfer(settings: config.TransferSettings) -> None:
@@ -321,8 +320,7 @@ def make_tfrecords(settings: config.MakeTfrecordsSettings) -> None:
     supcon_tf.data.write_tfrecords(
         splits,
         settings.run_dir,
-        settings.shard_examples,
-        settings.seed,
+        seed=settings.seed,
         tell=functools.partial(print, flush=True),
     )
 
@@ -335,7 +333,7 @@ def show_augment(settings: config.ShowAugmentSettings) -> None:
         --image_size=160
 
     Writes views.png, the first views that training makes of some images, and
-    operations.png, one image under every operation, into the run directory.
+    operations.png, the first under every operation, into the run directory.
     """
     for path in supcon_tf.evaluation.show_augment(settings):
         print(path)
@@ -374,9 +372,9 @@ def data_service(settings: config.DataServiceSettings) -> None:
         address = f"grpc://{host}:{servers[0].target.rpartition(':')[2]}"
         print(f"dispatcher   --data_service={address}", flush=True)
     if settings.role != "dispatcher":
-        count, port = settings.workers, settings.worker_port
-        servers += service.start_workers(address, count, host, port)
-        print(f"workers      {count} at {host}", flush=True)
+        port = settings.worker_port
+        servers.append(service.start_worker(address, host, port))
+        print(f"worker       at {host}", flush=True)
     threading.Event().wait()
 
 

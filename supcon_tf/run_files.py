@@ -24,6 +24,7 @@ from supcon_tf import (
     locks,
     origins,
     outputs,
+    removed_flags,
     rows,
     settings,
     trust,
@@ -196,7 +197,8 @@ class RunDirectory:
     def flags(self) -> dict[str, str]:
         """The recorded settings as texts, by flag; {} for no run.
 
-        Other versions may have recorded other flags.
+        Other versions may have recorded other flags. Removed flags with their
+        fixed values are left out.
         """
         if not self.exists():
             return {}
@@ -204,7 +206,8 @@ class RunDirectory:
         for line in flagfiles.read_recorded(self.settings_file).values():
             flag, _, value = line.removeprefix("--").partition("=")
             values.setdefault(flag, []).append(value)
-        return {flag: "; ".join(texts) for flag, texts in values.items()}
+        texts = {flag: "; ".join(texts) for flag, texts in values.items()}
+        return removed_flags.without(texts)
 
     def class_names(self) -> tuple[str, ...]:
         """Class names in the order of the labels; empty before a run.

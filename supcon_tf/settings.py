@@ -33,7 +33,7 @@ from typing import NamedTuple, TypeVar
 from absl import flags
 from etils import epath
 
-from supcon_tf import exceptions, files, flagfiles, trust
+from supcon_tf import exceptions, files, flagfiles, removed_flags, trust
 
 # Flags defined here belong to the tool that runs, and show in its --help.
 flags.disclaim_key_flags()
@@ -95,6 +95,7 @@ def setting(
     resumable: bool = False,
     grows: bool = False,
     adaptive: bool = False,
+    decided: bool = False,
     repeated: bool = False,
     common: bool = False,
     path: bool = False,
@@ -118,6 +119,7 @@ def setting(
       grows: whether it may be larger in a resumed run.
       adaptive: None leaves the value to the run, which resolves it by its data
         and keeps it when it is resumed.
+      decided: whether the data alone decide it: recorded, and in no --help.
       repeated: each item of a tuple of strings has a flag, and may have commas.
       common: whether the short `--help` has it.
       path: whether it is a path, or several; a ~ at its beginning is expanded.
@@ -298,7 +300,10 @@ class _ChoiceParser(flags.EnumParser):
 def define_flags(
     settings_class: type[Settings], values: flags.FlagValues = flags.FLAGS
 ) -> None:
-    """Defines one absl flag per field, with its default and help text."""
+    """Defines one absl flag per field, with its default and help text.
+
+    Removed flags too, as what flagfiles name: see `removed_flags`.
+    """
     for field in dataclasses.fields(settings_class):
         kind, default = field.metadata["kind"], field.default
         choices, define = field.metadata["choices"], kind.define
@@ -310,6 +315,7 @@ def define_flags(
             define = functools.partial(flags.DEFINE, _ChoiceParser(choices))
         help_text = field.metadata["help"]
         define(field.name, default, help=help_text, flag_values=values)
+    removed_flags.define(values)
 
 
 def from_flags(
@@ -408,6 +414,14 @@ def _parse(
         except flags.Error as error:
             raise exceptions.InvalidValue(f"{location}: {error}") from error
     raise exceptions.InvalidValue(f"{path}: {reason}") from reason
+
+
+def shown_fields(
+    settings_class: type[Settings],
+) -> list[dataclasses.Field]:
+    """The fields that users set: all but those that the data alone decide."""
+    fields = dataclasses.fields(settings_class)
+    return [field for field in fields if not field.metadata["decided"]]
 
 
 def to_text(value: object) -> str:

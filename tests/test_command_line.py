@@ -1,6 +1,5 @@
 """The command line of tools: help, wrong flags, and errors in one line."""
 
-import dataclasses
 import os
 import pathlib
 import re
@@ -9,6 +8,7 @@ import sys
 
 import pytest
 
+from supcon_tf import settings
 from tests import forks
 from tests.tool_settings import PROGRAMS
 
@@ -33,7 +33,7 @@ def test_help_shows_the_flags_and_imports_no_tensorflow():
     shown = [set(re.findall(r"^  --(?:\[no\])?(\w+)", x, re.M)) for x in texts]
     for number, (program, settings_class) in enumerate(PROGRAMS.items()):
         short, full = shown[2 * number : 2 * number + 2]
-        names = {field.name for field in dataclasses.fields(settings_class)}
+        names = {x.name for x in settings.shown_fields(settings_class)}
         assert full == names, program
         assert short <= names and "run_dir" in short, program
         assert f"python {program}" in texts[2 * number]

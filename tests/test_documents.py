@@ -1,6 +1,5 @@
 """README.md and WORKSPACE.md say what is there, and their commands run."""
 
-import dataclasses
 import pathlib
 import re
 import shlex
@@ -84,7 +83,7 @@ def test_every_flag_has_a_task():
     presets = [path.read_text() for path in (ROOT / "flags").rglob("*.flags")]
     told = "\n".join([README, *DOCS, *presets])
     for tool in TOOLS.values():
-        for field in dataclasses.fields(tool):
+        for field in settings.shown_fields(tool):
             assert re.search(rf"--(no)?{field.name}\b", told), field.name
 
 

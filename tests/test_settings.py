@@ -179,7 +179,7 @@ WORDS = {
     *("dispatcher", "drop", "freeze", "host", "implementations"),
     *("label_column", "label_noise", "linear_stage", "measures", "metric"),
     "model_name",
-    *("name", "names", "server", "signature", "sizes", "sweep", "test_split"),
+    *("name", "server", "signature", "sizes", "sweep", "test_split"),
     *("text", "text_columns", "tfrecord_features", "tpu", "train_split"),
     "unsupervised_classes",
 }
@@ -235,7 +235,7 @@ BROKEN = [
     ({"batch_size": 1}, "--batch_size must be at least 2 with --objective"),
     ({"dataset": "digits", "data_dir": "x"}, "--data_dir must be left .*x"),
     ({"horizontal_flip": 1}, "--horizontal_flip must be bool, got 1"),
-    ({"jitter_probability": 1.5}, "must be at most 1, got 1.5"),
+    ({"warp_probability": 1.5}, "must be at most 1, got 1.5"),
     ({"formulation": "mean"}, "--formulation must be one of out, in, got"),
     ({"crop_area": (0.5,)}, "--crop_area must be empty or two numbers"),
     ({"crop_area": (0.9, 0.5)}, "low <= high <= 1, got 0.9,0.5"),
@@ -253,10 +253,10 @@ BROKEN = [
     ({"objective": "simclr", "num_views": 1}, "--num_views must be at least 2"),
     ({"objective": "triplet", "positives_cap": 3}, "left out .*: only supcon"),
     ({"objective": "ce", "formulation": "in"}, "left out with --objective=ce"),
-    ({"triplet_margin": 0.5}, "--triplet_margin must be left out with --"),
+    ({"paco_alpha": 0.5}, "--paco_alpha must be left out with --"),
     ({"label_smoothing": 0.1}, "left out with --objective=supcon: only ce can"),
     ({"objective": "ce", "label_smoothing": 1.0}, "at most 0.9999, got 1.0"),
-    ({"objective": "npairs", "softmax_scale": 5.0}, "npairs: only max_margin"),
+    ({"objective": "npairs", "paco_alpha": 5.0}, "npairs: only paco, paco.ce"),
     ({"data_service": "grpc://h:1", "auto_shard": "file"}, "must be element"),
     ({"objective": "bcl", "mixing": "mixup"}, "only supcon, ce, supcon.ce can"),
     ({"positives": "soft"}, "must be any, all or jaccard with --mixing=none"),
@@ -366,9 +366,9 @@ def test_every_objective_takes_its_own_options():
     for objective, options in {
         "npairs": {"num_views": 1, "cross_replica": False},
         "simclr": {"temperature": 0.5},
-        "triplet": {"triplet_margin": 1.0},
+        "triplet": {"cross_replica": False},
         "ce": {"num_views": 1},
-        "max_margin": {"softmax_margin": 0.1},
+        "max_margin": {"num_views": 1},
     }.items():
         config.PretrainSettings("x", objective=objective, **options)
 

@@ -71,7 +71,6 @@ def predict(settings: config.PredictSettings) -> int:
         lambda contents: opened.predict(signature, contents),
         inputs,
         batch_size=settings.batch_size,
-        requests_in_flight=settings.requests_in_flight,
     )
     num_errors = 0
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from supcon_tf import exceptions, trust
 from supcon_tf.config import images, objectives, running, stages, texts
-from supcon_tf.settings import Settings, setting, to_text, with_default
+from supcon_tf.settings import Settings, setting, with_default
 
 # The benchmark's order, Sec. 4.1 of https://arxiv.org/abs/1903.12261.
 CORRUPTIONS = tuple(
@@ -30,11 +30,6 @@ def _be_different(
         lambda values: 0 < len(values) == len(set(values))
         and all(map(holds, values)),
     )
-
-
-def _be_numbers(largest: int) -> tuple[str, Callable[[object], bool]]:
-    words = f"numbers in 1..{largest}"
-    return _be_different(words, lambda number: 1 <= number <= largest)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,10 +85,6 @@ class EvaluateSettings(
     there the next time."""
     calibration_bins: int = setting(15, at_least=1)
     """Bins of the expected calibration error."""
-    retrieval_at: tuple[int, ...] = setting(
-        (1, 5, 10), must=_be_numbers(2**31 - 1)
-    )
-    """The k of recall@k, the retrieval among the test images."""
     measures: tuple[str, ...] = setting(
         (),
         must=(
@@ -121,14 +112,13 @@ class EvaluateSettings(
     )
     """Which of the 15 corruptions."""
     corruption_severities: tuple[int, ...] = setting(
-        (1, 2, 3, 4, 5), must=_be_numbers(5)
+        (1, 2, 3, 4, 5),
+        must=_be_different("numbers in 1..5", lambda number: 1 <= number <= 5),
     )
     """Which severities, of 1 to 5."""
     corruption_images: int | None = setting(None, at_least=1)
     """Number of test images to corrupt, drawn once and the same for every
     corruption; default: all."""
-    corruption_seed: int = setting(0, at_least=0, at_most=2**32 - 1)
-    """Seed of the drawn images and of the noise."""
     reference_evaluation: str | None = setting(None, path=True)
     """What corruption errors are divided by for the mCE: an evaluation.json of
     another run on the same corruptions, or alexnet, the published errors on
@@ -155,7 +145,6 @@ class EvaluateSettings(
                 "corruption_names",
                 "corruption_severities",
                 "corruption_images",
-                "corruption_seed",
                 "reference_evaluation",
             )
 
@@ -209,8 +198,6 @@ class TransferSettings(
     l2: float | None = setting(None, above=0)
     """linear: this strength, and no sweep. finetune with --objective=supcon:
     that of its classifier, default 0.1."""
-    max_iterations: int = setting(1000, at_least=1)
-    """Iterations of L-BFGS per strength, at most."""
     objective: str = setting(
         "ce", choices=("ce", "supcon", "supcon+ce"), used_by=_FINETUNE
     )
@@ -311,15 +298,6 @@ class ReportSettings(Settings):
     runs: tuple[str, ...] = setting((), path=True)
     """Run directories, or linear stages of them, also as arguments without a
     flag; the others are compared with the first."""
-    names: tuple[str, ...] = ()
-    """What to call them; default: the ends of their paths."""
-
-    def _check(self) -> None:
-        if self.names and len(self.names) != len(self.runs):
-            raise exceptions.InvalidValue(
-                f"--names must be {len(self.runs)}, one per run, got "
-                f"{to_text(self.names)}"
-            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -330,8 +308,6 @@ class MakeTfrecordsSettings(images.DataSettings):
 
     run_dir: str = "runs/tfrecords"
     """Directory that the files are written into."""
-    shard_examples: int = setting(1024, at_least=1)
-    """Images of a file."""
     seed: int = setting(0, at_least=0)
     """Seed of the order of the images."""
 
@@ -350,8 +326,3 @@ class ShowAugmentSettings(
     """Images in views.png, a row each."""
     views: int = setting(8, at_least=1)
     """Views of each image in views.png."""
-    image: int = setting(0, at_least=0)
-    """The image of operations.png: a row of views.png."""
-
-    def _check(self) -> None:
-        self._check_pair("image", "be below", "images")

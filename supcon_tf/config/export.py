@@ -177,8 +177,6 @@ class PredictSettings(Settings):
     without classifier."""
     batch_size: int = setting(32, at_least=1)
     """Images or texts per request."""
-    requests_in_flight: int = setting(2, at_least=1)
-    """Requests at a time: one is read while another is answered."""
     timeout: float = setting(60.0, above=0)
     """Seconds that a server has for an answer."""
     output: str | None = setting(

@@ -68,8 +68,6 @@ class FinetuneSettings(stages.PretrainSettings):
 
     def _check(self) -> None:
         self._check_left_out("with --learning_rates", "learning_rate")
-        if self.multi_label:
-            self._check_left_out("for one label per image", "multi_label")
 
     @property
     def default_learning_rate(self) -> None:

@@ -200,33 +200,11 @@ class AugmentationSettings(Settings):
     """RandAugment: operations one after the other."""
     randaugment_magnitude: float = setting(10.0, at_least=0, at_most=10)
     """RandAugment: level of all operations."""
-    randaugment_operations: int = setting(
-        16,
-        must=(
-            f"be {' or '.join(map(str, defaults.RAND_AUGMENT))}, got {{}}",
-            lambda number: number in defaults.RAND_AUGMENT,
-        ),
-    )
-    """RandAugment: how many operations to draw from; 16 and the identity as in
-    the released code, or the 14 of its paper."""
-    randaugment_probability: float = setting(1.0, at_least=0, at_most=1)
-    """RandAugment: probability that a layer does anything."""
-    fill: tuple[int, ...] = setting(
-        (128, 128, 128),
-        must=(
-            "be three numbers 0 to 255, got {}",
-            lambda rgb: len(rgb) == 3 and all(0 <= x <= 255 for x in rgb),
-        ),
-    )
-    """AutoAugment, RandAugment: red, green and blue, 0 to 255, of what was
-    outside the image."""
     jitter_strength: float = setting(
         defaults.SIM_AUGMENT["strength"], at_least=0, at_most=2.5
     )
     """SimAugment: strength of the colour jitter; the paper has 0.5 on CIFAR,
     SimCLR 1.0 on ImageNet."""
-    jitter_probability: float = setting(0.8, at_least=0, at_most=1)
-    """SimAugment: share of views jittered."""
     grayscale_probability: float = setting(0.2, at_least=0, at_most=1)
     """SimAugment: share of views turned grey."""
     warp_probability: float = setting(

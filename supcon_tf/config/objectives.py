@@ -53,7 +53,7 @@ OBJECTIVES = {
     "npairs": Objective("the N-pairs loss", "temperature 1"),
     "triplet": Objective(
         "the triplet loss",
-        "{triplet_mining} triplets, squared distance, margin {triplet_margin}",
+        "semi_hard triplets, squared distance, margin 0.2",
     ),
     "bcl": Objective(
         "the balanced contrastive loss",
@@ -71,8 +71,7 @@ OBJECTIVES = {
     ),
     "max_margin": Objective(
         "the large-margin softmax loss",
-        "cosine classifier on the representation, margin {softmax_margin}, "
-        "scale {softmax_scale}",
+        "cosine classifier on the representation, margin 0.35, scale 30.0",
         "cosines",
     ),
     trust.FUNCTION: Objective("a loss of your own", "a loss of your own"),
@@ -95,8 +94,6 @@ def names_by_labels(*labels: str) -> tuple[str, ...]:
 
 # The objectives that alone use a setting.
 _WITH_SUPCON = {"objective": ("supcon", "supcon+ce")}
-_WITH_TRIPLET = {"objective": ("triplet", "triplet+ce")}
-_WITH_MARGIN = {"objective": ("max_margin",)}
 _WITH_CE = {"objective": ("ce",)}
 _WITH_SOFT_LABELS = {"objective": names_by_labels("any")}
 _SOFT_POSITIVES = "soft", "cosine"
@@ -145,13 +142,9 @@ class ObjectiveSettings(Settings):
     unsupervised_classes: tuple[str, ...] = setting((), used_by=_WITH_SUPCON)
     """Names of classes whose images have their own other views as only
     positives: of two unequal classes, the larger one."""
-    anchor_views: str = setting(
-        "all", choices=("all", "first"), used_by=_WITH_SUPCON
-    )
-    """Views that serve as anchors."""
-    multi_label: bool | None = setting(None, adaptive=True)
-    """Whether an image may have several labels, or none; default: as the data
-    have them. A classifier then takes each label for itself."""
+    multi_label: bool | None = setting(None, adaptive=True, decided=True)
+    """Whether an image may have several labels, or none, as the data have them.
+    A classifier then takes each label for itself."""
     positives: str | None = setting(
         None,
         choices=("any", "all", "jaccard", *_SOFT_POSITIVES),
@@ -166,30 +159,16 @@ class ObjectiveSettings(Settings):
     """Classes have parents, and SupCon contrasts at every level: names, where
     classes are called as in animal/dog/poodle, or a .csv, .tsv or .jsonl file
     with the columns class and parents (animal/dog)."""
-    hierarchy_penalty: float = setting(2.0, at_least=1, used_by=_WITH_SUPCON)
-    """Weight b^(1/h) of the level at height h, 1 for the classes."""
     positives_cap: int | None = setting(None, at_least=1, used_by=_WITH_SUPCON)
     """Largest number of positives per anchor."""
     scale_by_temperature: bool = True
     """Multiply the loss by the temperature, as the paper does."""
     cross_replica: bool = True
     """Contrast with the views of all replicas."""
-    triplet_margin: float = setting(0.2, above=0, used_by=_WITH_TRIPLET)
-    """Margin of the triplet loss, in squared distance; 2 * tau is equivalent to
-    a contrastive loss of temperature tau."""
-    triplet_mining: str = setting(
-        "semi_hard", choices=("semi_hard", "hard"), used_by=_WITH_TRIPLET
-    )
-    """Triplets: all pairs with a semi-hard negative, or the hardest of each
-    anchor."""
     paco_alpha: float = setting(
         0.05, above=0, used_by={"objective": ("paco", "paco+ce")}
     )
     """Weight of a positive beside that of its class' centre, of paco."""
-    softmax_margin: float = setting(0.35, at_least=0, used_by=_WITH_MARGIN)
-    """Margin of max_margin, subtracted from the cosine."""
-    softmax_scale: float = setting(30.0, above=0, used_by=_WITH_MARGIN)
-    """Scale of the cosines of max_margin."""
     classifier_weight: float = setting(
         0.5, above=0, at_most=0.9999, used_by={"objective": _JOINT}
     )
@@ -256,9 +235,7 @@ class ObjectiveSettings(Settings):
             )
         if not self.queue_size:
             self._check_left_out("without --queue_size", "encoder_momentum")
-        if self.hierarchy is None:
-            self._check_left_out("without --hierarchy", "hierarchy_penalty")
-        else:
+        if self.hierarchy is not None:
             self._check_left_out("with --hierarchy", "queue_size")
         if self.traits.labels == "none" and self.num_views < 2:
             raise exceptions.InvalidValue(

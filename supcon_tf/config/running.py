@@ -82,14 +82,6 @@ class OptimizerSettings(Settings):
     """Momentum of lars, sgd and rmsprop."""
     nesterov: bool = setting(False, used_by={"optimizer": ("sgd",)})
     """Nesterov momentum, of sgd."""
-    trust_coefficient: float = setting(
-        0.001, above=0, used_by={"optimizer": ("lars",)}
-    )
-    """eta of lars: step length in units of a tensor's norm."""
-    rmsprop_decay: float = setting(
-        0.9, at_least=0, at_most=0.9999, used_by={"optimizer": ("rmsprop",)}
-    )
-    """Decay of rmsprop's mean of squares."""
     optimizer_epsilon: float | None = setting(
         None,
         above=0,
@@ -289,17 +281,14 @@ class DataServiceSettings(Settings):
 
     run_dir: str = "runs/data_service"
     role: str = setting("all", choices=("all", "dispatcher", "worker"))
-    """What runs here: the one dispatcher, workers, or a dispatcher and workers
-    (all)."""
+    """What runs here: the one dispatcher, a worker, or a dispatcher and a
+    worker (all)."""
     port: int = setting(5050, at_least=0, at_most=65535, used_by=_DISPATCHES)
     """Port of the dispatcher; 0 for a free one."""
     dispatcher: str | None = setting(None, used_by={"role": ("worker",)})
     """grpc:// address of the dispatcher, for --role=worker."""
-    workers: int = setting(1, at_least=1, used_by=_WORKS)
-    """Workers in this process; they share its cores, so one is enough. Each
-    makes an epoch of its own."""
     worker_port: int = setting(0, at_least=0, at_most=65535, used_by=_WORKS)
-    """Port of the first worker, the others count on; 0 for free ones."""
+    """Port of the worker; 0 for a free one."""
     host: str = "localhost"
     """Name or address of this machine by which the others reach it. At any but
     localhost it is open to every machine of the network, without a password,

@@ -7,12 +7,13 @@ import difflib
 import math
 from typing import ClassVar
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, removed_flags
 from supcon_tf.config import images, running, stages, texts
 from supcon_tf.settings import (
     Settings,
     check_field,
     setting,
+    shown_fields,
     to_text,
     with_default,
 )
@@ -257,13 +258,15 @@ def _field(name: str, swept: dict[str, type[Settings]]) -> dataclasses.Field:
     fields = {
         prefix + field.name: field
         for prefix, training in swept.items()
-        for field in dataclasses.fields(training)
+        for field in shown_fields(training)
         if field.metadata["recorded"] and field.name not in _OF_THE_SWEEP
     }
     if name in fields:
         return fields[name]
     alike = difflib.get_close_matches(name, fields, n=1)
     hint = f"; {alike[0]} is one" if alike else ""
+    if (bare := name.removeprefix(LINEAR)) in removed_flags.REMOVED:
+        hint = f": {removed_flags.describe(bare)}"
     rule = "a setting of tools/finetune_text.py"
     if LINEAR in swept:
         rule = "a setting of stage 1, or linear.NAME of stage 2"

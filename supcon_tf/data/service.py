@@ -142,25 +142,23 @@ def start_dispatcher(
         )
 
 
-def start_workers(
+def start_worker(
     dispatcher: str,
-    count: int = 1,
     host: str = "localhost",
-    first_port: int = 0,
+    port: int = 0,
     seconds: float = _START_SECONDS,
-) -> list[service.WorkerServer]:
-    """Starts workers in this process, which share its cores.
+) -> service.WorkerServer:
+    """Starts a worker, which makes epochs of its own.
 
     Args:
       dispatcher: its address, grpc://host:port.
-      count: of workers, each of which makes another epoch.
       host: name of this machine by which trainers reach it; as that of
         `start_dispatcher`.
-      first_port: the ports are counted from here; 0 takes free ones.
+      port: to listen on; 0 takes a free one.
       seconds: time to wait for the dispatcher.
 
     Raises:
-      ValueError: `dispatcher` cannot be reached, or a port is taken.
+      ValueError: `dispatcher` cannot be reached, or `port` is taken.
     """
     _connect(
         dispatcher,
@@ -169,23 +167,18 @@ def start_workers(
         seconds,
     )
     proxies.go_around(host)
-    ports = [first_port and first_port + index for index in range(count)]
-    for port in ports:
-        _check_free(port)
+    _check_free(port)
     # TensorFlow replaces %port%.
     address = f"{host}:%port%"
     with listening.opened("the worker", host):
-        return [
-            service.WorkerServer(
-                service.WorkerConfig(
-                    dispatcher_address=dispatcher.removeprefix("grpc://"),
-                    worker_address=address,
-                    data_transfer_address=address,
-                    port=port,
-                )
+        return service.WorkerServer(
+            service.WorkerConfig(
+                dispatcher_address=dispatcher.removeprefix("grpc://"),
+                worker_address=address,
+                data_transfer_address=address,
+                port=port,
             )
-            for port in ports
-        ]
+        )
 
 
 def _connect(address: str, message: str, seconds: float = 0.0) -> None:

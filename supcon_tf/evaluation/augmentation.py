@@ -11,7 +11,14 @@ import numpy as np
 import tensorflow as tf
 
 from supcon_tf import config, data, exceptions, files, image_names
-from supcon_tf.augment import color, geometry, operations, tables, warp
+from supcon_tf.augment import (
+    affine,
+    color,
+    geometry,
+    operations,
+    tables,
+    warp,
+)
 from supcon_tf.data import sources
 from supcon_tf.evaluation import plots
 from supcon_tf.training import input_pipeline, jobs
@@ -29,10 +36,10 @@ def show_augment(settings: config.ShowAugmentSettings) -> list[pathlib.Path]:
     the first views of the first epoch of a pretraining with the same settings
     and seed.
 
-    operations.png has a row per operation on one image, as evaluation would
-    crop it: levels 0 to 10 of AutoAugment's and RandAugment's operations, in
-    the ranges of the chosen policy, and then SimAugment's with the same draws
-    from no effect to the largest.
+    operations.png has a row per operation on the first image, as evaluation
+    would crop it: levels 0 to 10 of AutoAugment's and RandAugment's operations,
+    in the ranges of the chosen policy, and then SimAugment's with the same
+    draws from no effect to the largest.
 
     Example:
       >>> from supcon_tf import config, evaluation
@@ -44,8 +51,8 @@ def show_augment(settings: config.ShowAugmentSettings) -> list[pathlib.Path]:
       The paths of both pictures, in run_dir.
 
     Raises:
-      ValueError: the data set is not as `data.load` takes it, `image` is not
-        among its images, or a file is no image.
+      ValueError: the data set is not as `data.load` takes it, or a file is no
+        image.
     """
     job = jobs.prepare(settings, _images)
     source, side = job.train, job.settings.image_size
@@ -61,9 +68,7 @@ def show_augment(settings: config.ShowAugmentSettings) -> list[pathlib.Path]:
             [f"{i}: {_named(source, x)}" for i, x in enumerate(labels)],
             ["original", *(f"view {i + 1}" for i in range(settings.views))],
         ),
-        "operations.png": plot_operations(
-            squares[settings.image, 0], job.settings
-        ),
+        "operations.png": plot_operations(squares[0, 0], job.settings),
     }
     directory = pathlib.Path(settings.run_dir)
     directory.mkdir(parents=True, exist_ok=True)
@@ -100,7 +105,7 @@ def plot_operations(
             tf.range(len(steps)),
             tf.constant([_DRAWS] * len(steps)),
             ranges,
-            settings.fill,
+            affine.GRAY,
         ).numpy()
 
     rows = []  # name, images, captions
@@ -214,14 +219,8 @@ def _whole(source: data.Source, size: int) -> data.Source:
 def _images(
     settings: config.ShowAugmentSettings, strategy: tf.distribute.Strategy
 ) -> dict[str, data.Source]:
-    """The training images; raises ValueError for `image` that is none."""
+    """The training images."""
     source = _photographs(settings) or input_pipeline.source(settings, "train")
-    exceptions.require(
-        settings.image < source.num_examples,
-        f"--image must be below {source.num_examples}, the number of images "
-        f"of {source.name}",
-        settings.image,
-    )
     return {"train": source}
 
 

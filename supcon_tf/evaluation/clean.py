@@ -40,20 +40,16 @@ def of_one_label(
             measured[name]["hierarchy"] = measures.level_summary(
                 prediction.predicted, test.labels, ancestors
             )
-    return measured | of_space(settings, test)
+    return measured | of_space(test)
 
 
-def of_space(
-    settings: config.EvaluateSettings, test: splits.EncodedSplit
-) -> dict[str, object]:
+def of_space(test: splits.EncodedSplit) -> dict[str, object]:
     """Retrieval among the test images, and how they lie on the sphere."""
     if np.bincount(test.labels).max() < 2:  # no image has a positive
         return {}
     rows, labels = test.representations, test.labels
     return {
-        "retrieval": measures.retrieval_summary(
-            rows, labels, settings.retrieval_at
-        ),
+        "retrieval": measures.retrieval_summary(rows, labels),
         "representations": {
             "alignment": measures.alignment(rows, labels),
             "uniformity": measures.uniformity(rows),

@@ -24,6 +24,7 @@ Classify = Callable[[data.Source], dict[str, measures.Predictions]]
 # Positions in the test split [n], images [n, S, S, 3] uint8 and labels [n].
 _Chunk = tuple[np.ndarray, np.ndarray, np.ndarray]
 
+SEED = 0  # of the drawn images and of the noise
 # Images held at once, uint8, beside as many corrupted: 175,000 of 32 pixels,
 # 3,500 of 224. More are read again for each corruption and severity.
 _HELD_BYTES = 2**29
@@ -90,7 +91,7 @@ class CorruptedImages:
         Yields:
           The condition, and the predictions of each classifier by its name.
         """
-        test, seed = self._test, self._settings.corruption_seed
+        test = self._test
         count = len(self._positions)
         made_here = [x for x, of in self._sources.items() if x and of is test]
         held = None
@@ -104,7 +105,7 @@ class CorruptedImages:
                 parts = []
                 for places, images, labels in chunks or self._chunks(source):
                     if condition in made_here:
-                        images = made.corrupt(images, places, *condition, seed)
+                        images = made.corrupt(images, places, *condition, SEED)
                     part = data.from_arrays(
                         images, labels, test.class_names, test.name, test.split
                     )
@@ -131,7 +132,7 @@ class CorruptedImages:
         )
         if count is None:
             return np.arange(there)
-        rng = np.random.default_rng(self._settings.corruption_seed)
+        rng = np.random.default_rng(SEED)
         return np.sort(rng.choice(np.arange(there), count, replace=False))
 
     def _chunks(self, source: data.Source) -> Iterator[_Chunk]:

@@ -183,9 +183,7 @@ class FineTuning(selection.Method):
         """Fits a logistic regression on representations of training images."""
         images = self.part(positions)
         rows, labels = self.represent(images)
-        probe = linear_probe.LinearProbe(
-            self.classifier.units, self.settings.max_iterations
-        )
+        probe = linear_probe.LinearProbe(self.classifier.units)
         l2 = self.settings.l2 or _L2
         probe.fit(rows, labels, l2, images.weights)
         kernel, bias = self.classifier.weights

@@ -48,7 +48,7 @@ class LinearProbe:
     kernel: np.ndarray
     bias: np.ndarray
 
-    def __init__(self, num_classes: int, max_iterations: int):
+    def __init__(self, num_classes: int, max_iterations: int = 1000):
         self._num_classes = num_classes
         self._models = collections.defaultdict(
             lambda: linear_model.LogisticRegression(
@@ -181,9 +181,7 @@ class LinearTransfer(selection.Method):
           As `LinearProbe.fit`.
         """
         if not np.array_equal(positions, self._fitted_positions):
-            self._probe = LinearProbe(
-                len(self.images.class_names), self.settings.max_iterations
-            )
+            self._probe = LinearProbe(len(self.images.class_names))
             self._fitted_positions = positions
         index = np.searchsorted(self.positions, positions)
         rows, labels = self._representations[index], self._labels[index]

@@ -92,7 +92,7 @@ class Robustness:
             "source": settings.corruptions,
             "images": len(expected),
             "severities": list(settings.corruption_severities),
-            "seed": settings.corruption_seed,
+            "seed": corruptions.SEED,
             "reference": settings.reference_evaluation,
             **scores,
         }
@@ -142,7 +142,7 @@ def _compared(
         "image_size": run.settings.image_size,
         "source": settings.corruptions,
         "images": settings.corruption_images or test.num_examples,
-        "seed": settings.corruption_seed,
+        "seed": corruptions.SEED,
     }
     there = contents | theirs
     faults = [

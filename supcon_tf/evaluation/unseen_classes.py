@@ -58,7 +58,7 @@ def measure(
             ),
             **measures.confusions(predicted, test.labels, len(names)),
         },
-        **clean.of_space(settings, test),
+        **clean.of_space(test),
         **(
             clean.leave_one_out(settings, bank)
             if settings.knn_leave_one_out

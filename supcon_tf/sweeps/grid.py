@@ -11,7 +11,15 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from supcon_tf import config, exceptions, files, run_files, settings, trust
+from supcon_tf import (
+    config,
+    exceptions,
+    files,
+    removed_flags,
+    run_files,
+    settings,
+    trust,
+)
 
 _LONGEST = 40  # characters of a value in a name
 _LONGEST_NAME = 200  # file systems take 255
@@ -152,7 +160,7 @@ class Cell:
         """
         run = run_files.RunDirectory(self.run_dir)
         results = run.evaluation_owner(self.linear_stage).evaluation()
-        made_by = results.get("settings")
+        made_by = removed_flags.without(results.get("settings", {}))
         return results if made_by == settings.to_texts(self.evaluation) else {}
 
     def metrics(self) -> dict[str, float]:

@@ -261,13 +261,9 @@ def loss(
             class_shares=_class_shares(images),
             **common,
         ),
-        "triplet": lambda: losses.TripletLoss(
-            settings.triplet_margin, settings.triplet_mining, **common
-        ),
+        "triplet": lambda: losses.TripletLoss(**common),
         "ce": lambda: classification_loss(settings, images),
-        "max_margin": lambda: losses.MaxMarginLoss(
-            settings.softmax_margin, settings.softmax_scale
-        ),
+        "max_margin": losses.MaxMarginLoss,
     }[settings.loss]()
 
 
@@ -291,8 +287,8 @@ def _supcon_loss(
     options = {
         name: getattr(settings, name)
         for name in (
-            *("temperature", "formulation", "denominator", "anchor_views"),
-            *("positives_cap", "scale_by_temperature", "cross_replica"),
+            *("temperature", "formulation", "denominator", "positives_cap"),
+            *("scale_by_temperature", "cross_replica"),
             *("margin", "hardness", "spread"),
         )
     }
@@ -300,9 +296,7 @@ def _supcon_loss(
         names = images.class_names
         ancestors = hierarchy.read_ancestors(settings.hierarchy, names)
         return losses.HierarchicalSupConLoss(
-            ancestors=ancestors.tolist(),
-            penalty=settings.hierarchy_penalty,
-            **options,
+            ancestors=ancestors.tolist(), **options
         )
     if settings.unsupervised_classes:
         options["unsupervised_classes"] = [
@@ -369,14 +363,12 @@ def optimizer(
 
         return lamb.LAMB(rate, epsilon=epsilon, weight_decay=decay, **clip)
     return {
-        "lars": lambda: optimizers.LARS(
-            rate, momentum, settings.trust_coefficient, l2=decay, **clip
-        ),
+        "lars": lambda: optimizers.LARS(rate, momentum, l2=decay, **clip),
         "sgd": lambda: optimizers.SGD(
             rate, momentum, settings.nesterov, l2=decay, **clip
         ),
         "rmsprop": lambda: optimizers.RMSProp(
-            rate, settings.rmsprop_decay, momentum, epsilon, l2=decay, **clip
+            rate, momentum=momentum, epsilon=epsilon, l2=decay, **clip
         ),
         "adam": lambda: optimizers.Adam(
             rate, epsilon=epsilon, l2=decay, **clip

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from supcon_tf import config, data
+from supcon_tf import config, data, losses
 from supcon_tf.data import hierarchy
 
 _MAX_ANCHORS = 1000  # images of several labels, compared with all images
@@ -95,7 +95,8 @@ def _mean_penalty(
     names = images.class_names
     ancestors = hierarchy.read_ancestors(settings.hierarchy, names)
     heights = 1 + np.arange(ancestors.shape[1])
-    return float(np.mean(settings.hierarchy_penalty ** (1 / heights)))
+    penalty = losses.HierarchicalSupConLoss.penalty
+    return float(np.mean(penalty ** (1 / heights)))
 
 
 def _partner_counts(

@@ -271,9 +271,9 @@ def print_optimizer(settings: config.OptimizerSettings) -> None:
     momentum = f"momentum {settings.momentum:g}"
     epsilon = f"epsilon {settings.epsilon}"
     numbers = {
-        "lars": f"{momentum}, trust {settings.trust_coefficient:g}",
+        "lars": momentum,
         "sgd": ("Nesterov " if settings.nesterov else "") + momentum,
-        "rmsprop": f"decay {settings.rmsprop_decay:g}, {momentum}, {epsilon}",
+        "rmsprop": f"{momentum}, {epsilon}",
     }.get(settings.optimizer, epsilon)
     ratio = f"times {settings.decay_rate:g}"
     epochs = ", ".join(f"{epoch:g}" for epoch in settings.decay_boundaries)

@@ -269,7 +269,6 @@ def augmentation(
         return augment.policy(trust.import_function(name, "augmentation"))
     sim_augment = {
         "strength": settings.jitter_strength,
-        "jitter_probability": settings.jitter_probability,
         "grayscale_probability": settings.grayscale_probability,
         "warp_probability": settings.warp_probability,
         "blur_probability": settings.blur_probability,
@@ -278,15 +277,10 @@ def augmentation(
     rand_augment = {
         "num_layers": settings.randaugment_layers,
         "magnitude": settings.randaugment_magnitude,
-        "num_operations": settings.randaugment_operations,
-        "probability": settings.randaugment_probability,
-        "fill": settings.fill,
     }
     return {
         "identity": lambda: None,
-        "autoaugment": lambda: augment.AutoAugment(
-            settings.autoaugment_policy, settings.fill
-        ),
+        "autoaugment": lambda: augment.AutoAugment(settings.autoaugment_policy),
         "randaugment": lambda: augment.RandAugment(**rand_augment),
         "simaugment": lambda: augment.SimAugment(**sim_augment),
         "stacked_randaugment": lambda: augment.StackedRandAugment(

@@ -17,6 +17,7 @@ from supcon_tf import (
     data,
     exceptions,
     files,
+    losses,
     models,
     origins,
     run_files,
@@ -279,7 +280,7 @@ class Run:
             return self._classifiers[name]
         takes_cosines = name == STAGE_1 and builders.uses_cosines(self.settings)
         classifier = models.layers.classifier(
-            len(self.class_names), takes_cosines, self.settings.softmax_scale
+            len(self.class_names), takes_cosines, losses.MaxMarginLoss.scale
         )
         classifier.build((None, self.encoder.representation_dim))
         checkpoints.restore(

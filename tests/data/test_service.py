@@ -43,15 +43,26 @@ def proxy(monkeypatch):
 
 @pytest.fixture(scope="module")
 def address():
-    """Of a dispatcher with two workers, in a process of their own."""
-    process = forks.Fork(
-        "from supcon_tf import commands, config\n"
-        "commands.data_service(config.DataServiceSettings(port=0, workers=2))",
-        env={**os.environ, **PROXY},
-    )
-    yield process.read_line().strip().partition("=")[2]
-    process.send_signal(signal.SIGTERM)
-    assert process.wait() == 0
+    """Of a dispatcher with two workers, in two processes of their own."""
+    started = []
+
+    def printed(options):
+        """The first line of a process with these settings."""
+        process = forks.Fork(
+            "from supcon_tf import commands, config\n"
+            f"own = config.DataServiceSettings({options})\n"
+            "commands.data_service(own)",
+            env={**os.environ, **PROXY},
+        )
+        started.append(process)
+        return process.read_line().strip()
+
+    address = printed("port=0").partition("=")[2]
+    assert printed(f"role='worker', dispatcher='{address}'").startswith("work")
+    yield address
+    for process in started:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
 
 
 @pytest.fixture
@@ -117,7 +128,7 @@ def test_a_service_that_cannot_be_used_is_an_error(closed_port):
         with pytest.raises(ValueError, match=message):
             service.check_service(address, seconds=0.2)
     with pytest.raises(ValueError, match="`dispatcher` must be the address"):
-        service.start_workers(f"grpc://localhost:{closed_port}", seconds=0.2)
+        service.start_worker(f"grpc://localhost:{closed_port}", seconds=0.2)
 
 
 # What asks in vain goes on asking until its process ends: of a dispatcher
@@ -144,4 +155,4 @@ def test_a_port_is_not_shared(port_in_use, address):
     with pytest.raises(ValueError, match=message):
         service.start_dispatcher(port_in_use)
     with pytest.raises(ValueError, match=message):
-        service.start_workers(address, 2, first_port=port_in_use - 1)
+        service.start_worker(address, port=port_in_use)

@@ -34,7 +34,6 @@ def results(finished_run):
             batch_size=5,
             knn_neighbors=9,
             knn_leave_one_out=True,
-            retrieval_at=(1, 3),
             sample_images=2,
             plane="pca",
         )
@@ -64,7 +63,7 @@ def test_results_are_those_of_the_file(results, finished_run):
         assert 1 / 3 < results[group]["top_1"] <= results[group]["top_5"] == 1
     names = {"top_1", "top_5", "majority_top_1"}
     assert set(results["knn_leave_one_out"]) == names
-    assert set(results["retrieval"]["recall_at"]) == {"1", "3"}
+    assert set(results["retrieval"]["recall_at"]) == {"1", "5", "10"}
     assert "pretrained" not in results and "corruptions" not in results
     samples = run_files.read_arrays(stage.samples_file)
     assert samples["images"].shape == (2, 16, 16, 3)

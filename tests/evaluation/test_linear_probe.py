@@ -112,8 +112,9 @@ def test_a_class_without_images_has_no_probability():
 
 
 def test_too_few_iterations_are_counted_and_not_printed(recwarn):
-    method, *_ = make(4, l2=1e-6, max_iterations=3)
-    fitted = method.fit(ALL, method.cells[0], seed=0)
+    _, images, labels = make(4)
+    probe = linear_probe.LinearProbe(4, max_iterations=3)
+    fitted = probe.fit(Pixels()(images).numpy(), labels, l2=1e-6)
     assert fitted == {"iterations": 3, "converged": False}
     assert not recwarn.list
 

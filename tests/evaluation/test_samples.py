@@ -139,7 +139,6 @@ def test_views_are_those_of_stage_1(written, splits_and_images):
         augmentation="simaugment",
         warp_probability=0.0,
         blur_probability=0.0,
-        jitter_probability=0.0,
         grayscale_probability=0.5,
         objective="ce",
         mixing="cutmix",

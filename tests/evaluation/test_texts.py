@@ -17,7 +17,6 @@ def results(finished_text_run):
             str(finished_text_run.path),
             batch_size=5,
             knn_neighbors=9,
-            retrieval_at=(1,),
             plane="pca",
         )
     )

@@ -55,7 +55,7 @@ def evaluated(run, **options):
 
 
 def test_retrieval_and_neighbors_are_among_the_test_images(run, capsys):
-    results = evaluated(run, knn_neighbors=4, retrieval_at=(1, 2))
+    results = evaluated(run, knn_neighbors=4)
     printed = capsys.readouterr().out
     assert (
         "note         training sees none of the 3 test classes, such as dawn: "
@@ -79,7 +79,7 @@ def test_retrieval_and_neighbors_are_among_the_test_images(run, capsys):
     # One of the 21 may be tipped by kernels that round otherwise.
     assert found["top_1"] == pytest.approx(top_1, abs=1.5 / 21)
     assert np.trace(found["confusion_matrix"]) / 21 == found["top_1"]
-    expected = measures.retrieval_summary(rows, labels, (1, 2))
+    expected = measures.retrieval_summary(rows, labels)
     assert results["retrieval"]["map_at_r"] == pytest.approx(
         expected["map_at_r"], abs=0.05
     )

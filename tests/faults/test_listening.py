@@ -35,7 +35,7 @@ def service():
     def run(*flags):
         process = forks.Fork(TOOL, *flags)
         started.append(process)
-        while process.read_line().split()[0] != "workers":
+        while process.read_line().split()[0] != "worker":
             pass
         return process, ports_of(process)
 
@@ -73,8 +73,8 @@ def reaches(address, port):
 
 
 def test_the_data_service_is_for_this_machine_alone(service, outer):
-    process, ports = service("--port=0", "--workers=2")
-    assert len(ports) == 3
+    process, ports = service("--port=0")
+    assert len(ports) == 2
     for port in ports:
         assert reaches("localhost", port)
         assert not reaches(outer, port)

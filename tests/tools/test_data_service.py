@@ -42,7 +42,7 @@ def start_workers(services, address, *flags, count=2):
     flags = ["--role=worker", f"--dispatcher={address}", *flags]
     workers = [services(*flags) for _ in range(count)]
     for worker in workers:
-        assert worker.read_line() == "workers      1 at localhost\n"
+        assert worker.read_line() == "worker       at localhost\n"
     return workers
 
 
@@ -116,7 +116,8 @@ def test_batches_go_on_without_a_worker(services):
 
 def test_workers_of_a_run_share_an_epoch(services, tiny_settings):
     """Each gets half batches; what is mixed is mixed behind the service."""
-    address = address_of(services("--port=0", "--workers=2"))
+    address = address_of(services("--port=0"))
+    start_workers(services, address, count=1)
     settings = tiny_settings(
         data_service=address,
         augmentation="identity",
@@ -184,7 +185,10 @@ def test_a_run_trains_on_a_service(services, tmp_path):
             "--host must be the name of this machine with a dispatcher on an",
         ),
         ({"dispatcher": "grpc://h:1"}, "left out with --role=all: only worker"),
-        ({"role": "dispatcher", "workers": 2}, "--workers must be left out"),
+        (
+            {"role": "dispatcher", "worker_port": 2},
+            "--worker_port must be left",
+        ),
     ],
 )
 def test_flags_fit_the_role(flags, message):

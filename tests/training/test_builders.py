@@ -82,10 +82,10 @@ def linear(**fields):
 
 OPTIMIZERS = {
     "lars": (
-        {"momentum": 0.8, "trust_coefficient": 0.002},
+        {"momentum": 0.8},
         training.LARS,
-        {"momentum": 0.8, "trust_coefficient": 0.002, "l2": 0.01},
-        "lars, momentum 0.8, trust 0.002, weight decay 0.01; learning rate 10 "
+        {"momentum": 0.8, "trust_coefficient": 0.001, "l2": 0.01},
+        "lars, momentum 0.8, weight decay 0.01; learning rate 10 "
         "(2.5 per 256, linear scaling), warm-up 0 epochs, cosine decay",
     ),
     "sgd": (
@@ -95,10 +95,10 @@ OPTIMIZERS = {
         "sgd, Nesterov momentum 0.9, weight decay 0.01; ",
     ),
     "rmsprop": (
-        {"rmsprop_decay": 0.95},
+        {"momentum": 0.8},
         training.RMSProp,
-        {"rho": 0.95, "momentum": 0.9, "epsilon": 1e-3, "l2": 0.01},
-        "rmsprop, decay 0.95, momentum 0.9, epsilon 0.001, weight decay 0.01; ",
+        {"rho": 0.9, "momentum": 0.8, "epsilon": 1e-3, "l2": 0.01},
+        "rmsprop, momentum 0.8, epsilon 0.001, weight decay 0.01; ",
     ),
     "adam": (
         {},

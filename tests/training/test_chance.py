@@ -71,7 +71,6 @@ CASES = {
     "one_positive": {"denominator": "one_positive"},
     "only_negatives": {"denominator": "only_negatives"},
     "in": {"denominator": "one_positive", "formulation": "in"},
-    "first": {"denominator": "one_positive", "anchor_views": "first"},
     "margin": {"denominator": "sincere", "margin": 0.7, "hardness": 2.0},
     "harder": {"hardness": 2.0, "positives_cap": 3},
     "spread": {"denominator": "sincere", "spread": 0.4},
@@ -208,9 +207,7 @@ def test_mixed_images_have_it_where_all_rows_are_contrasts(kind, options):
 
 @pytest.mark.parametrize("denominator", ["all", "one_positive"])
 def test_classes_with_parents_have_it(denominator):
-    settings = settings_of(
-        hierarchy="names", hierarchy_penalty=3.0, denominator=denominator
-    )
+    settings = settings_of(hierarchy="names", denominator=denominator)
     images = source(names=TREE.split())
     assert_level(settings, images)
     one_view = settings_of(hierarchy="names", num_views=1)
