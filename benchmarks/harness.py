@@ -27,7 +27,9 @@ from typing import ClassVar
 
 from benchmarks import results
 from benchmarks.results import Job, Point
-from supcon_tf import command_line, cores, exceptions, settings
+from supcon_tf import exceptions, settings
+from supcon_tf.cli import command_line
+from supcon_tf.host import cores
 
 
 @dataclasses.dataclass(frozen=True)

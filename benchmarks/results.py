@@ -14,7 +14,8 @@ import statistics
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from supcon_tf import files, palette
+from supcon_tf.disk import files
+from supcon_tf.display import palette
 
 if TYPE_CHECKING:
     from matplotlib import figure

@@ -19,7 +19,8 @@ from mkdocs.structure.files import File
 ROOT = pathlib.Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from supcon_tf import commands, settings  # noqa: E402
+from supcon_tf import settings  # noqa: E402
+from supcon_tf.cli import commands  # noqa: E402
 
 _TOOLS = {
     name: settings_class

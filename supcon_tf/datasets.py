@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import rows, trust
+from supcon_tf.disk import rows
+from supcon_tf.host import trust
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import tensorflow as tf
 from absl import logging
 
-from supcon_tf import exceptions, listening, proxies
+from supcon_tf import exceptions
+from supcon_tf.host import listening, proxies
 
 _TF_CONFIG_EXAMPLE = (
     '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, '

@@ -15,14 +15,14 @@ from supcon_tf import (
     config,
     distribute,
     exceptions,
-    files,
     finetuning,
     pixels,
     run_files,
     serving,
-    trust,
 )
 from supcon_tf.clients import model, paths, saved_model
+from supcon_tf.disk import files
+from supcon_tf.host import trust
 
 _TEXT = "text"  # the input of an export that takes texts
 _BATCH = 64

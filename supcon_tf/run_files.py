@@ -16,19 +16,17 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from etils import epath
 
-from supcon_tf import (
-    exceptions,
+from supcon_tf import exceptions, removed_flags, settings
+from supcon_tf.disk import (
     files,
     flagfiles,
     leftovers,
     locks,
     origins,
     outputs,
-    removed_flags,
     rows,
-    settings,
-    trust,
 )
+from supcon_tf.host import trust
 
 EXPORT_RECORD = "assets.extra/metadata.json"  # below export/<version>
 ENCODED_LABELS = "labels.npy"  # below encoded/<split>

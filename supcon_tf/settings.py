@@ -33,7 +33,9 @@ from typing import NamedTuple, TypeVar
 from absl import flags
 from etils import epath
 
-from supcon_tf import exceptions, files, flagfiles, removed_flags, trust
+from supcon_tf import exceptions, removed_flags
+from supcon_tf.disk import files, flagfiles
+from supcon_tf.host import trust
 
 # Flags defined here belong to the tool that runs, and show in its --help.
 flags.disclaim_key_flags()

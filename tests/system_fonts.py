@@ -9,7 +9,7 @@ import matplotlib
 from fontTools import ttLib
 from matplotlib import font_manager
 
-from supcon_tf import fonts
+from supcon_tf.display import fonts
 
 _DEFAULT_FONT = (
     pathlib.Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf"

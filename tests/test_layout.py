@@ -17,113 +17,44 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Package -> what it may import of supcon_tf, besides itself.
 BELOW = {
-    "cores": set(),
     "defaults": set(),
-    "listening": set(),
-    "files": {"leftovers"},
-    "leftovers": set(),
-    "origins": {"files"},
-    "image_names": set(),
-    "keras_2": set(),
-    "fonts": set(),
-    "locks": {"files"},
-    "palette": set(),
-    "pixels": set(),
-    "proxies": set(),
-    "scores": set(),
-    "flagfiles": set(),
     "removed_flags": set(),
-    "settings": {"files", "flagfiles", "removed_flags", "trust"},
-    "text_table": set(),
+    "disk": set(),
+    "display": set(),
+    "keras_2": set(),
+    "pixels": set(),
+    "scores": set(),
     "tracing": set(),
-    "trust": {"flagfiles"},
-    "command_line": {"flagfiles", "settings", "trust"},
+    "datasets": {"disk", "host"},
+    "host": {"disk"},
+    "settings": {"disk", "host", "removed_flags"},
+    "distribute": {"host"},
+    "run_files": {"disk", "host", "removed_flags", "settings"},
     "config": {
-        "datasets",
-        "defaults",
-        "removed_flags",
-        "rows",
-        "run_files",
-        "settings",
-        "trust",
-    },
-    "datasets": {"rows", "trust"},
-    "rows": {"files"},
-    "outputs": {"files", "locks"},
-    "run_files": {
-        "files",
-        "flagfiles",
-        "leftovers",
-        "locks",
-        "origins",
-        "outputs",
-        "removed_flags",
-        "rows",
-        "settings",
-        "trust",
-    },
-    "distribute": {"listening", "proxies"},
-    "losses": {"defaults", "distribute", "keras_2", "tracing"},
-    "models": {
-        "defaults",
-        "files",
-        "keras_2",
-        "pixels",
-        "proxies",
-        "tracing",
-        "trust",
-    },
-    "augment": {"defaults", "keras_2", "tracing"},
-    "data": {
-        "augment",
-        "datasets",
-        "defaults",
-        "listening",
-        "files",
-        "image_names",
-        "pixels",
-        "proxies",
-        "rows",
-        "tracing",
-        "trust",
+        *("datasets", "defaults", "disk", "host", "removed_flags"),
+        *("run_files", "settings"),
     },
     "measures": {"tracing"},
+    "augment": {"defaults", "keras_2", "tracing"},
+    "losses": {"defaults", "distribute", "keras_2", "tracing"},
+    "models": {"defaults", "disk", "host", "keras_2", "pixels", "tracing"},
 }
-BELOW["text"] = {
-    "data",
-    "files",
-    "keras_2",
-    "models",
-    "proxies",
-    "rows",
-    "tracing",
+BELOW["data"] = {
+    *("augment", "datasets", "defaults", "disk", "host", "pixels", "tracing"),
 }
-BELOW["training"] = {*BELOW}
+BELOW["text"] = {"data", "disk", "host", "keras_2", "models", "tracing"}
+BELOW["training"] = {*BELOW} - {"display"}
 for above in ("evaluation", "serving", "conversion"):
-    BELOW[above] = BELOW["training"] | {"training"}
-BELOW["finetuning"] = BELOW["evaluation"] | {"evaluation", "text_table"}
+    BELOW[above] = BELOW["training"] | {"display", "training"}
+BELOW["finetuning"] = BELOW["evaluation"] | {"evaluation"}
 # Of what is exported, so without the model's code.
-BELOW["clients"] = {
-    "config",
-    "files",
-    "image_names",
-    "proxies",
-    "rows",
-    "settings",
-}
+BELOW["clients"] = {"config", "disk", "host", "settings"}
 # From files alone, so without TensorFlow.
-BELOW["reports"] = BELOW["clients"] | {
-    "origins",
-    "palette",
-    "run_files",
-    "scores",
-    "trust",
-}
+BELOW["reports"] = BELOW["clients"] | {"display", "run_files", "scores"}
 BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
 BELOW["predictor"] = {*BELOW} - {"reports", "sweeps"}
-BELOW["doctor"] = {"data", "keras_2"}
-BELOW["commands"] = {*BELOW} - {"benchmarks"}
-BELOW["attached"] = {"commands"}
+BELOW["doctor"] = {"data", "disk", "host", "keras_2"}
+BELOW["cli"] = {*BELOW}
 # Nothing here imports it: it is for models of users.
 BELOW["keras_3"] = {"keras_2", "losses", "models"}
 # What all may raise.

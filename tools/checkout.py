@@ -4,5 +4,3 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-
-from supcon_tf import commands  # noqa: E402, F401

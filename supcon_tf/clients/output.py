@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 
 from etils import epath
 
-from supcon_tf import files
-from supcon_tf import rows as rows_
 from supcon_tf.clients import model
+from supcon_tf.disk import files
+from supcon_tf.disk import rows as rows_
 
 # Output of a classifier for all classes -> column of the score of one class.
 _SCORES = {"probabilities": "probability", "similarities": "similarity"}

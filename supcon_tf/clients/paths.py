@@ -9,7 +9,8 @@ from collections.abc import Iterable
 
 from etils import epath
 
-from supcon_tf import exceptions, files, image_names
+from supcon_tf import exceptions
+from supcon_tf.disk import files, image_names
 
 # The file in which an export lists its files.
 _RECORD = "assets.extra/metadata.json"

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import tqdm
 from etils import epath
 
-from supcon_tf import config, exceptions, files
+from supcon_tf import config, exceptions
 from supcon_tf.clients import model, output, paths, requests, rest_model
+from supcon_tf.disk import files
 
 _TEXT = "text"  # the input of an export that takes texts
 _LONGEST_NAME = 240  # of a file that is written under a longer one first

@@ -17,8 +17,9 @@ import urllib.parse
 import urllib.request
 from collections.abc import Sequence
 
-from supcon_tf import exceptions, proxies
+from supcon_tf import exceptions
 from supcon_tf.clients import model
+from supcon_tf.host import proxies
 
 _REFUSED = (400, 413)  # proxies answer 413: fewer images may pass
 _TOO_SLOW = 504

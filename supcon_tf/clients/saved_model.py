@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from supcon_tf import exceptions, files
+from supcon_tf import exceptions
 from supcon_tf.clients import model
+from supcon_tf.disk import files
 
 _REFUSED = (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)
 

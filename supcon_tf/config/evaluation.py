@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from supcon_tf import exceptions, trust
+from supcon_tf import exceptions
 from supcon_tf.config import images, objectives, running, stages, texts
+from supcon_tf.host import trust
 from supcon_tf.settings import Settings, setting, with_default
 
 # The benchmark's order, Sec. 4.1 of https://arxiv.org/abs/1903.12261.

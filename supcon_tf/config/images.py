@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import datasets, defaults, exceptions, trust
+from supcon_tf import datasets, defaults, exceptions
+from supcon_tf.host import trust
 from supcon_tf.settings import Settings, setting
 
 # Arguments of `data.load` that few kinds take: why others do not, and settings.

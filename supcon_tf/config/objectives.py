@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import defaults, exceptions, trust
+from supcon_tf import defaults, exceptions
+from supcon_tf.host import trust
 from supcon_tf.settings import Settings, setting
 
 

@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from supcon_tf import cores, measures, scores, text_table
+from supcon_tf import measures, scores
 from supcon_tf.conversion import formats
+from supcon_tf.display import text_table
+from supcon_tf.host import cores
 
 _SCORES = ("top_1", "top_5", "ece", "nll")
 _COLUMNS = {  # of a model in conversion.json: title, format

@@ -6,10 +6,11 @@ import dataclasses
 import hashlib
 import importlib.metadata
 
-from supcon_tf import config, data, exceptions, files, locks
+from supcon_tf import config, data, exceptions
 from supcon_tf.augment import geometry
 from supcon_tf.conversion import comparison, formats
 from supcon_tf.data import subsets
+from supcon_tf.disk import files, locks
 from supcon_tf.training import console, runs
 
 _FILES = {

@@ -18,8 +18,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from supcon_tf import exceptions, files, models
+from supcon_tf import exceptions, models
 from supcon_tf.conversion.places import STEM, TORCH_BN, Place
+from supcon_tf.disk import files
 
 _BN = ("gamma", "beta", "moving_mean", "moving_variance")
 _SHORTCUTS = {"supcontrast": "shortcut", "torchvision": "downsample"}

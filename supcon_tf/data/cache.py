@@ -14,7 +14,7 @@ import zipfile
 
 import numpy as np
 
-from supcon_tf import files
+from supcon_tf.disk import files
 
 _MAX_BYTES = 2**30  # of all files; the files that were read last are kept
 

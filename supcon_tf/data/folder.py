@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from supcon_tf import exceptions, image_names
+from supcon_tf import exceptions
 from supcon_tf.data import image_files, partition, progress, sources
+from supcon_tf.disk import image_names
 
 _HINT = "; of a class of one image, that one is for training"
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from supcon_tf import exceptions, rows
+from supcon_tf import exceptions
+from supcon_tf.disk import rows
 
 NAMES = "names"  # the names of classes are paths
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions, image_names
+from supcon_tf import exceptions
 from supcon_tf.data import cache, inspection, partition, progress, sources
+from supcon_tf.disk import image_names
 
 _MAX_FAULTS = 5
 _NO_KEY = 0  # of a file whose size and time are unknown

@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Sequence
 
-from supcon_tf import datasets, exceptions, files, trust
+from supcon_tf import datasets, exceptions
 from supcon_tf.data import (
     folder,
     manifest,
@@ -14,6 +14,8 @@ from supcon_tf.data import (
     tfds_source,
     tfrecords,
 )
+from supcon_tf.disk import files
+from supcon_tf.host import trust
 
 
 def _load_by_function(

@@ -13,8 +13,9 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions, rows
+from supcon_tf import exceptions
 from supcon_tf.data import image_files, label_fields, partition, sources
+from supcon_tf.disk import rows
 
 _MAX_LISTED = 3  # bad rows or labels in a message
 

@@ -10,7 +10,8 @@ from concurrent import futures
 import tensorflow as tf
 from tensorflow.data.experimental import service
 
-from supcon_tf import exceptions, listening, proxies
+from supcon_tf import exceptions
+from supcon_tf.host import listening, proxies
 
 _CONNECT_SECONDS = 5.0  # A port that is open answers in a round trip.
 _START_SECONDS = 60.0  # Time to start what a cluster starts all at once.

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions, files, trust
+from supcon_tf import exceptions
 from supcon_tf.data import cache, file_order, sources
+from supcon_tf.disk import files
+from supcon_tf.host import trust
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds

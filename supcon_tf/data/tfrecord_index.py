@@ -18,8 +18,9 @@ import tensorflow as tf
 from etils import epath
 from google.protobuf import message
 
-from supcon_tf import exceptions, files, rows
+from supcon_tf import exceptions
 from supcon_tf.data import partition, progress
+from supcon_tf.disk import files, rows
 
 WEIGHT = "image/weight"
 _INDEX = "tfrecords.json"

@@ -11,8 +11,9 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import exceptions, files, tracing
+from supcon_tf import exceptions, tracing
 from supcon_tf.data import partition, sources, tfrecord_index, tfrecords
+from supcon_tf.disk import files
 
 _PLAN = ".plan.json"  # by which a call goes on with one that was stopped
 

@@ -9,8 +9,9 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import exceptions, files
+from supcon_tf import exceptions
 from supcon_tf.data import cache, file_order, sources, tfrecord_index
+from supcon_tf.disk import files
 
 # Features of the image, of its labels, and of their names, as Model Garden has.
 FEATURES = "image/encoded", "image/class/label", "image/class/text"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import config, data, exceptions, files, image_names
+from supcon_tf import config, data, exceptions
 from supcon_tf.augment import (
     affine,
     color,
@@ -20,6 +20,7 @@ from supcon_tf.augment import (
     warp,
 )
 from supcon_tf.data import sources
+from supcon_tf.disk import files, image_names
 from supcon_tf.evaluation import plots
 from supcon_tf.training import input_pipeline, jobs
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from supcon_tf import exceptions, scores, trust
+from supcon_tf import exceptions, scores
 from supcon_tf.evaluation import splits
+from supcon_tf.host import trust
 
 _SHOWN = 200  # characters of what a function returns, in a message
 

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib import figure
 
-from supcon_tf import exceptions, fonts
+from supcon_tf import exceptions
+from supcon_tf.display import fonts
 from supcon_tf.evaluation import plots
 
 _INCHES = 0.42  # of a class

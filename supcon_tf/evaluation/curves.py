@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from matplotlib import figure
 
-from supcon_tf import data, palette, run_files
+from supcon_tf import data, run_files
+from supcon_tf.display import palette
 from supcon_tf.evaluation import linear_probe, selection
 from supcon_tf.training import checkpoints, representations, runs
 

@@ -7,17 +7,9 @@ import dataclasses
 
 import numpy as np
 
-from supcon_tf import (
-    config,
-    data,
-    distribute,
-    exceptions,
-    files,
-    locks,
-    run_files,
-    trust,
-)
+from supcon_tf import config, data, distribute, exceptions, run_files
 from supcon_tf.data import hierarchy, subsets
+from supcon_tf.disk import files, locks
 from supcon_tf.evaluation import (
     by_functions,
     classifying,
@@ -30,6 +22,7 @@ from supcon_tf.evaluation import (
     splits,
     unseen_classes,
 )
+from supcon_tf.host import trust
 from supcon_tf.settings import to_texts
 from supcon_tf.training import console, representations, runs
 

@@ -8,7 +8,9 @@ import numpy as np
 import tensorflow as tf
 from matplotlib import axes, figure
 
-from supcon_tf import exceptions, palette, trust
+from supcon_tf import exceptions
+from supcon_tf.display import palette
+from supcon_tf.host import trust
 from supcon_tf.measures import hardness
 from supcon_tf.training import builders, checkpoints, input_pipeline, runs
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from supcon_tf import files, measures, rows, run_files
+from supcon_tf import measures, run_files
+from supcon_tf.disk import files, rows
 from supcon_tf.evaluation import splits
 
 _SIDE = 96  # pixels

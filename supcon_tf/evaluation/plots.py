@@ -18,7 +18,8 @@ import threadpoolctl
 from matplotlib import figure, font_manager, textpath
 from sklearn import decomposition, manifold
 
-from supcon_tf import exceptions, fonts, palette
+from supcon_tf import exceptions
+from supcon_tf.display import fonts, palette
 from supcon_tf.measures import neighbors
 from supcon_tf.training import tensorboard
 

@@ -8,7 +8,8 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import files, run_files
+from supcon_tf import run_files
+from supcon_tf.disk import files
 from supcon_tf.evaluation import splits
 from supcon_tf.training import tensorboard
 

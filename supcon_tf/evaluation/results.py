@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 
-from supcon_tf import scores, text_table
+from supcon_tf import scores
+from supcon_tf.display import text_table
 
 # Rows that stand there in any case, so that what was not run is seen.
 _ALWAYS = ("linear.top", "linear.ece", "linear.nll", "knn.top", "prototype.")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from supcon_tf import data, measures, run_files, trust
+from supcon_tf import data, measures, run_files
 from supcon_tf.data import subsets
 from supcon_tf.evaluation import plots, splits
+from supcon_tf.host import trust
 from supcon_tf.training import input_pipeline, runs
 
 _SIDE = 96  # pixels, of an image in samples.npz

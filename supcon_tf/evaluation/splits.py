@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import data, exceptions, files, leftovers, measures, run_files
+from supcon_tf import data, exceptions, measures, run_files
+from supcon_tf.disk import files, leftovers
 from supcon_tf.training import console, representations, runs
 
 _ROWS = "representations.npy"

@@ -11,17 +11,9 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import (
-    config,
-    data,
-    distribute,
-    exceptions,
-    files,
-    origins,
-    run_files,
-    scores,
-)
+from supcon_tf import config, data, distribute, exceptions, run_files, scores
 from supcon_tf.data import subsets
+from supcon_tf.disk import files, origins
 from supcon_tf.evaluation import (
     classifying,
     fine_tuning,

@@ -7,17 +7,10 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import (
-    config,
-    data,
-    distribute,
-    exceptions,
-    files,
-    models,
-    run_files,
-    text_table,
-)
+from supcon_tf import config, data, distribute, exceptions, models, run_files
 from supcon_tf.data import subsets
+from supcon_tf.disk import files
+from supcon_tf.display import text_table
 from supcon_tf.finetuning import candidates, tuning
 from supcon_tf.training import (
     checkpoints,

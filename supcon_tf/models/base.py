@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 import h5py
 import tensorflow as tf
 
-from supcon_tf import exceptions, files, keras_2, pixels
+from supcon_tf import exceptions, keras_2, pixels
+from supcon_tf.disk import files
 from supcon_tf.keras_2 import keras
 from supcon_tf.models import keras_data
 

@@ -13,7 +13,8 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions, keras_2, trust
+from supcon_tf import exceptions, keras_2
+from supcon_tf.host import trust
 from supcon_tf.keras_2 import keras
 from supcon_tf.models import weights
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from supcon_tf import exceptions, keras_2, proxies, trust
+from supcon_tf import exceptions, keras_2
+from supcon_tf.host import proxies, trust
 from supcon_tf.keras_2 import keras
 from supcon_tf.models import backbone, hub
 

@@ -13,7 +13,8 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions, files, keras_2
+from supcon_tf import exceptions, keras_2
+from supcon_tf.disk import files
 from supcon_tf.keras_2 import keras
 from supcon_tf.models import base, layers
 

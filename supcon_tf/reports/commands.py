@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from supcon_tf import run_files, trust
+from supcon_tf import run_files
+from supcon_tf.host import trust
 from supcon_tf.reports import contents
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from supcon_tf import exceptions, origins, run_files, scores
+from supcon_tf import exceptions, run_files, scores
+from supcon_tf.disk import origins
 
 # Figures show the first of these classifiers that was evaluated.
 CLASSIFIERS = {

@@ -17,7 +17,7 @@ import matplotlib
 import numpy as np
 from matplotlib import axes, figure, image, ticker
 
-from supcon_tf import palette
+from supcon_tf.display import palette
 
 # Pixels of the narrowest page, a phone of 390 less its margins; wider pages
 # enlarge the figures.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from supcon_tf import palette, scores
+from supcon_tf import scores
+from supcon_tf.display import palette
 from supcon_tf.reports import contents, figures, numbers, overview
 
 _MAX_LEGEND = len(palette.COLORS) * len(palette.MARKERS)

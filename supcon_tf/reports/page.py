@@ -10,7 +10,9 @@ import jinja2
 from etils import epath
 
 import supcon_tf
-from supcon_tf import exceptions, files, palette, run_files
+from supcon_tf import exceptions, run_files
+from supcon_tf.disk import files
+from supcon_tf.display import palette
 from supcon_tf.reports import (
     classification,
     commands,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from etils import epath
 
-from supcon_tf import config, exceptions, files, locks, measures, text
+from supcon_tf import config, exceptions, measures, text
+from supcon_tf.disk import files, locks
 from supcon_tf.serving import inputs, metadata, model
 from supcon_tf.training import console, representations, runs
 

@@ -17,8 +17,9 @@ from etils import epath
 from google.protobuf import message
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-from supcon_tf import config, exceptions, files, run_files, scores
+from supcon_tf import config, exceptions, run_files, scores
 from supcon_tf.augment import geometry
+from supcon_tf.disk import files
 from supcon_tf.serving import model_card
 from supcon_tf.text import in_graph
 from supcon_tf.training import console, runs

@@ -40,8 +40,9 @@ import numpy.typing as npt
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import exceptions, files, models, rows, text
+from supcon_tf import exceptions, models, text
 from supcon_tf.data import image_bytes
+from supcon_tf.disk import files, rows
 from supcon_tf.keras_2 import keras
 from supcon_tf.serving import fitted, inputs, requests
 

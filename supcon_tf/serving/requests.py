@@ -7,7 +7,8 @@ import json
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import exceptions, files
+from supcon_tf import exceptions
+from supcon_tf.disk import files
 from supcon_tf.serving import inputs, metadata
 from supcon_tf.training import console
 

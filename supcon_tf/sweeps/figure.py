@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib import axes, figure, ticker
 
-from supcon_tf import config, palette, scores
+from supcon_tf import config, scores
+from supcon_tf.display import palette
 from supcon_tf.sweeps import table
 
 _ROW_PANELS = 3  # at most

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 
-from supcon_tf import config, evaluation, exceptions, files
+from supcon_tf import config, evaluation, exceptions
+from supcon_tf.disk import files
 from supcon_tf.settings import from_flagfile
 from supcon_tf.sweeps import run as sweep_run
 from supcon_tf.training import runs

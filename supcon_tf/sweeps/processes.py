@@ -12,12 +12,13 @@ import time
 
 import tensorflow as tf
 
-from supcon_tf import exceptions, locks, settings
+from supcon_tf import exceptions, settings
+from supcon_tf.disk import locks
 from supcon_tf.sweeps import grid
 from supcon_tf.training import preemption
 
 _PACKAGE_PARENT = pathlib.Path(__file__).parent.parent.parent
-_PROGRAM = "supcon_tf.attached"  # not imported: the process is its main
+_PROGRAM = "supcon_tf.cli.attached"  # not imported: the process is its main
 _SECONDS_PER_LOOK = 0.1
 
 

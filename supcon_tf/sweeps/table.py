@@ -7,7 +7,8 @@ import statistics
 
 from scipy import stats
 
-from supcon_tf import config, scores, text_table
+from supcon_tf import config, scores
+from supcon_tf.display import text_table
 
 # The table shows them too, where a cell has them.
 _OTHER_METRICS = ("linear.top_1", "linear.ece", "pretrained.top_1", "knn.top_1")

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from etils import epath
 
-from supcon_tf import exceptions, rows
+from supcon_tf import exceptions
 from supcon_tf.data import tfds_source
+from supcon_tf.disk import rows
 
 _TFDS = "tfds:"
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 import h5py
 
-from supcon_tf import exceptions, files, proxies
+from supcon_tf import exceptions
+from supcon_tf.disk import files
+from supcon_tf.host import proxies
 from supcon_tf.keras_2 import keras
 from supcon_tf.models import weights
 

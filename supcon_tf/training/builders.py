@@ -9,18 +9,10 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import (
-    config,
-    data,
-    exceptions,
-    files,
-    keras_2,
-    losses,
-    models,
-    text,
-    trust,
-)
+from supcon_tf import config, data, exceptions, keras_2, losses, models, text
 from supcon_tf.data import hierarchy, subsets
+from supcon_tf.disk import files
+from supcon_tf.host import trust
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import optimizers, schedules
 

@@ -7,7 +7,8 @@ import math
 
 import tensorflow as tf
 
-from supcon_tf import exceptions, files, run_files
+from supcon_tf import exceptions, run_files
+from supcon_tf.disk import files
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import console, progress
 

@@ -22,8 +22,9 @@ from concurrent import futures
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import exceptions, files, leftovers, models, run_files
-from supcon_tf.origins import PROGRESS, REMOVED
+from supcon_tf import exceptions, models, run_files
+from supcon_tf.disk import files, leftovers
+from supcon_tf.disk.origins import PROGRESS, REMOVED
 
 _TRIES, _PAUSE = 3000, 0.01  # seconds, to open a checkpoint before it is pruned
 _VARIABLES = "variables"  # the prefix of TensorFlow's files

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from supcon_tf import config, exceptions, models, run_files, trust
+from supcon_tf import config, exceptions, models, run_files
+from supcon_tf.host import trust
 from supcon_tf.keras_2 import keras
 from supcon_tf.settings import to_text
 from supcon_tf.training import checkpoints, runs

@@ -10,8 +10,9 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import augment, config, data, exceptions, trust
+from supcon_tf import augment, config, data, exceptions
 from supcon_tf.data import subsets
+from supcon_tf.host import trust
 
 
 def source(

@@ -9,16 +9,10 @@ from typing import Generic
 
 import tensorflow as tf
 
-from supcon_tf import (
-    config,
-    data,
-    exceptions,
-    files,
-    locks,
-    run_files,
-    trust,
-)
+from supcon_tf import config, data, exceptions, run_files
 from supcon_tf.data import hierarchy
+from supcon_tf.disk import files, locks
+from supcon_tf.host import trust
 from supcon_tf.settings import Settings, SettingsType, adopt
 from supcon_tf.training import console, devices
 

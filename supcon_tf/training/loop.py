@@ -8,14 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
-from supcon_tf import (
-    config,
-    data,
-    distribute,
-    exceptions,
-    locks,
-    run_files,
-)
+from supcon_tf import config, data, distribute, exceptions, run_files
+from supcon_tf.disk import locks
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import (
     builders,

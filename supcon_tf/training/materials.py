@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from supcon_tf import data, exceptions, origins, run_files
+from supcon_tf import data, exceptions, run_files
 from supcon_tf.data import sources
+from supcon_tf.disk import origins
 from supcon_tf.training import console
 
 

@@ -12,18 +12,9 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from supcon_tf import (
-    config,
-    data,
-    exceptions,
-    files,
-    losses,
-    models,
-    origins,
-    run_files,
-    text,
-    trust,
-)
+from supcon_tf import config, data, exceptions, losses, models, run_files, text
+from supcon_tf.disk import files, origins
+from supcon_tf.host import trust
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import (
     builders,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
-from supcon_tf import config, data, exceptions, files, text
+from supcon_tf import config, data, exceptions, text
 from supcon_tf.data import subsets
+from supcon_tf.disk import files
 
 
 def whole_paths(

@@ -10,15 +10,8 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import (
-    config,
-    data,
-    distribute,
-    exceptions,
-    files,
-    run_files,
-    text,
-)
+from supcon_tf import config, data, distribute, exceptions, run_files, text
+from supcon_tf.disk import files
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import (
     best_epoch,

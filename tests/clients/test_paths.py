@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from supcon_tf import files
 from supcon_tf.clients import paths
+from supcon_tf.disk import files
 
 
 @pytest.fixture

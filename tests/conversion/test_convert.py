@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, conversion, data, files, training
+from supcon_tf import config, conversion, data, training
 from supcon_tf.conversion import formats
 from supcon_tf.data import subsets
+from supcon_tf.disk import files
 from supcon_tf.training import runs
 
 # `conversion.convert` is the function.

@@ -6,7 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from supcon_tf import config, evaluation, files, reports, run_files
+from supcon_tf import config, evaluation, reports, run_files
+from supcon_tf.disk import files
 from supcon_tf.sweeps import grid
 from supcon_tf.training import runs
 

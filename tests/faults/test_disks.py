@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from supcon_tf import files
+from supcon_tf.disk import files
 from tests import forks
 from tests.faults import disks
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from etils import epath
 
-from supcon_tf import config, data, files, leftovers, training
+from supcon_tf import config, data, training
 from supcon_tf.data import tfrecord_writer
+from supcon_tf.disk import files, leftovers
 from tests import forks
 from tests.faults import disks
 

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from supcon_tf import listening
+from supcon_tf.host import listening
 from tests import forks, processes, workers
 
 TOOL = processes.ROOT / "tools" / "data_service.py"

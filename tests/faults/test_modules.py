@@ -5,7 +5,8 @@ import sys
 import numpy as np
 import pytest
 
-from supcon_tf import config, evaluation, sweeps, training, trust
+from supcon_tf import config, evaluation, sweeps, training
+from supcon_tf.host import trust
 from tests import forks, processes
 
 NET = """

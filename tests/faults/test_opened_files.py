@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import files, models, reports, run_files
+from supcon_tf import models, reports, run_files
 from supcon_tf.clients import saved_model
+from supcon_tf.disk import files
 
 
 class Program(tf.Module):

@@ -15,11 +15,11 @@ from supcon_tf import (
     config,
     conversion,
     evaluation,
-    locks,
     run_files,
     serving,
     training,
 )
+from supcon_tf.disk import locks
 from tests import processes as runs
 from tests.faults import disks, processes
 

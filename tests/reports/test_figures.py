@@ -5,7 +5,7 @@ import xml.dom.minidom
 
 import numpy as np
 
-from supcon_tf import palette
+from supcon_tf.display import palette
 from supcon_tf.reports import figures
 
 

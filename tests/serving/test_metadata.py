@@ -10,8 +10,9 @@ import subprocess
 
 import pytest
 
-from supcon_tf import config, files, origins, run_files
+from supcon_tf import config, run_files
 from supcon_tf.clients import paths
+from supcon_tf.disk import files, origins
 from supcon_tf.serving import metadata
 from supcon_tf.training import console, runs
 from tests import small_export

@@ -8,7 +8,8 @@ import shutil
 
 import pytest
 
-from supcon_tf import config, evaluation, files, run_files, scores
+from supcon_tf import config, evaluation, run_files, scores
+from supcon_tf.disk import files
 from supcon_tf.serving import metadata, model_card
 from supcon_tf.settings import from_flagfile
 from supcon_tf.training import runs

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from supcon_tf import files, run_files, settings
+from supcon_tf import run_files, settings
+from supcon_tf.disk import files
 
 
 def write_evaluation(cell, **measured):

@@ -16,7 +16,8 @@ import types
 
 import pytest
 
-from supcon_tf import config, files, run_files, sweeps
+from supcon_tf import config, run_files, sweeps
+from supcon_tf.disk import files
 from supcon_tf.sweeps import figure, grid, processes
 from supcon_tf.training import preemption
 from tests import forks

@@ -42,7 +42,7 @@ def cell_processes(run_dir):
             command = path.read_bytes().decode().split("\0")
         except OSError:  # it has ended
             continue
-        if "supcon_tf.attached" in command and str(run_dir) in str(command):
+        if "supcon_tf.cli.attached" in command and str(run_dir) in str(command):
             found.append(int(path.parent.name))
     return found
 

@@ -8,7 +8,8 @@ import shutil
 import numpy as np
 import pytest
 
-from supcon_tf import config, data, run_files, trust
+from supcon_tf import config, data, run_files
+from supcon_tf.host import trust
 from supcon_tf.training import builders, input_pipeline, runs
 from tests import forks, processes
 

@@ -17,8 +17,8 @@ from supcon_tf import (
     run_files,
     settings,
     training,
-    trust,
 )
+from supcon_tf.host import trust
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import (
     builders,

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from etils import epath
 
-from supcon_tf import exceptions, files
+from supcon_tf import exceptions
+from supcon_tf.disk import files
 
 # Fields of documents and masks are longer than the default, 128 KiB.
 csv.field_size_limit(2**31 - 1)
@@ -29,7 +30,7 @@ def distinct(names: Iterable[str]) -> tuple[str, ...]:
     Two of ImageNet's classes are called crane.
 
     Example:
-      >>> from supcon_tf import rows
+      >>> from supcon_tf.disk import rows
       >>> rows.distinct(["crane", "dog", "crane"])
       ('crane [0]', 'dog', 'crane [2]')
     """
@@ -50,7 +51,7 @@ def csv_line(cells: Iterable[object]) -> str:
     before it: names of files and classes come from anybody.
 
     Example:
-      >>> from supcon_tf import rows
+      >>> from supcon_tf.disk import rows
       >>> print(rows.csv_line(["=1+1", "-1", -0.5, "a, b"]), end="")
       '=1+1,-1,-0.5,"a, b"
     """

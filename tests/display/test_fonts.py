@@ -2,7 +2,7 @@
 
 import matplotlib
 
-from supcon_tf import fonts
+from supcon_tf.display import fonts
 from tests import system_fonts
 
 

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 from etils import epath
 
-from supcon_tf import files
+from supcon_tf.disk import files
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):

@@ -24,7 +24,8 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from supcon_tf import exceptions, flagfiles
+from supcon_tf import exceptions
+from supcon_tf.disk import flagfiles
 
 # Stands for every function of a module among the choices of a flag.
 FUNCTION = "package.module:function"
@@ -48,7 +49,7 @@ def names_module(value: str) -> bool:
     """Whether the value of a flag is a function of a module, which is code.
 
     Example:
-      >>> from supcon_tf import trust
+      >>> from supcon_tf.host import trust
       >>> [trust.names_module(x) for x in ("vgg8", "keras:VGG16", "mine:net")]
       [False, False, True]
     """
@@ -59,7 +60,7 @@ def choice(value: str) -> str:
     """The value among the choices of a flag, `FUNCTION` for a function.
 
     Example:
-      >>> from supcon_tf import trust
+      >>> from supcon_tf.host import trust
       >>> trust.choice("supcon"), trust.choice("mine:loss+ce")
       ('supcon', 'package.module:function+ce')
     """
@@ -74,7 +75,7 @@ def functions(values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
       values: settings by flag, their values or texts.
 
     Example:
-      >>> from supcon_tf import trust
+      >>> from supcon_tf.host import trust
       >>> list(trust.functions({"dataset": "mine:load", "objective": "ce"}))
       [('dataset', 'mine:load')]
     """
@@ -88,7 +89,7 @@ def repeated(values: Mapping[str, object]) -> dict[str, str]:
     """The functions of a run that every later command must name again.
 
     Example:
-      >>> from supcon_tf import trust
+      >>> from supcon_tf.host import trust
       >>> trust.repeated({"architecture": "mine:net", "dataset": "digits"})
       {'architecture': 'mine:net'}
     """
@@ -154,7 +155,7 @@ def recorded_flagfiles(arguments: Sequence[str]) -> Iterator[str]:
     """The flagfiles of a command that are in run directories.
 
     Example:
-      >>> from supcon_tf import trust
+      >>> from supcon_tf.host import trust
       >>> list(trust.recorded_flagfiles(
       ...     ["--flagfile=runs/mine/settings.flags", "--flagfile=my.flags"]
       ... ))
@@ -212,7 +213,7 @@ def run_directory_of(path: str | os.PathLike[str]) -> pathlib.Path | None:
     """The run directory around a local path, links followed, or None.
 
     Example:
-      >>> from supcon_tf import trust
+      >>> from supcon_tf.host import trust
       >>> run_dir = trust.run_directory_of("runs/mine/linear/net.py")
       >>> run_dir.name, trust.run_directory_of("runs")
       ('linear', None)
@@ -243,7 +244,7 @@ def only_installed(folder: str | os.PathLike[str] | None) -> Iterator[None]:
         local.append(str(folder))
     locations = [os.path.realpath(path) for path in local]
     packages = (
-        os.path.dirname(__file__),
+        os.path.dirname(os.path.dirname(__file__)),
         sys.prefix,
         *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")),
         *site.getsitepackages(),

@@ -29,7 +29,7 @@ def families() -> list[str]:
     """Font families for names of any script, for `family` of a text.
 
     Example:
-      >>> from supcon_tf import fonts
+      >>> from supcon_tf.display import fonts
       >>> fonts.families()[0]
       'sans-serif'
     """

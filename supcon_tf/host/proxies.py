@@ -20,7 +20,7 @@ def is_this_machine(host: str) -> bool:
     """Whether a name or an IP address is of this machine, without any DNS.
 
     Example:
-      >>> from supcon_tf import proxies
+      >>> from supcon_tf.host import proxies
       >>> proxies.is_this_machine("localhost"), proxies.is_this_machine("a.org")
       (True, False)
     """

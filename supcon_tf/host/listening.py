@@ -21,7 +21,7 @@ def is_loopback(host: str) -> bool:
     """Whether a name or address is reached from its own machine alone.
 
     Example:
-      >>> from supcon_tf import listening
+      >>> from supcon_tf.host import listening
       >>> [listening.is_loopback(x) for x in ("localhost", "[::1]", "10.0.0.1")]
       [True, True, False]
     """

@@ -7,8 +7,9 @@ import threading
 
 import pytest
 
-from supcon_tf import exceptions, proxies
+from supcon_tf import exceptions
 from supcon_tf.clients import rest_model
+from supcon_tf.host import proxies
 from tests import model_server
 from tests.clients import exports
 

@@ -2,7 +2,7 @@
 
 import os
 
-from supcon_tf import cores
+from supcon_tf.host import cores
 
 
 def test_only_cores_of_this_process_count(monkeypatch):

@@ -1,6 +1,6 @@
 """Tables line up."""
 
-from supcon_tf import text_table
+from supcon_tf.display import text_table
 
 
 def test_columns_line_up():

@@ -18,7 +18,8 @@ import threading
 import time
 from collections.abc import Iterator
 
-from supcon_tf import exceptions, files
+from supcon_tf import exceptions
+from supcon_tf.disk import files
 
 # Of a run or a stage; evaluation, export and conversion may go on beside it.
 TRAINING = "training"

@@ -14,7 +14,8 @@ from typing import Protocol
 
 from etils import epath
 
-from supcon_tf import exceptions, files, locks
+from supcon_tf import exceptions
+from supcon_tf.disk import files, locks
 
 # Left-overs of killed processes.
 _UNFINISHED = (".*.partial", ".*.old")

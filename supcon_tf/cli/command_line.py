@@ -18,7 +18,9 @@ from collections.abc import Callable
 
 from absl import app, flags, logging
 
-from supcon_tf import exceptions, flagfiles, settings, trust
+from supcon_tf import exceptions, settings
+from supcon_tf.disk import flagfiles
+from supcon_tf.host import trust
 
 _HELP = {"--help", "-help", "-h", "--helpfull", "--helpshort"}
 _INDENT = 26  # columns of the help before its text

@@ -1,6 +1,6 @@
 """A command of `supcon` that ends, saved, with the process that started it.
 
-  python -m supcon_tf.attached pretrain --run_dir=runs/mine --resume
+  python -m supcon_tf.cli.attached pretrain --run_dir=runs/mine --resume
 
 Its standard input is a pipe that the other process holds open: the system
 closes the pipe with any end of that process. A defect too ends in one line that
@@ -15,7 +15,8 @@ import sys
 import threading
 import traceback
 
-from supcon_tf import commands, exceptions
+from supcon_tf import exceptions
+from supcon_tf.cli import commands
 
 
 def main() -> None:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from etils import epath
 
-from supcon_tf import exceptions, leftovers
+from supcon_tf import exceptions
+from supcon_tf.disk import leftovers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -18,11 +18,14 @@ import threading
 import typing
 
 import supcon_tf
-from supcon_tf import command_line, config, files, run_files, scores, trust
+from supcon_tf import config, run_files, scores
+from supcon_tf.cli import command_line
+from supcon_tf.disk import files
+from supcon_tf.host import trust
 from supcon_tf.settings import Settings, from_flagfile
 
 # A copy of flags/ in the package.
-PRESETS = pathlib.Path(__file__).parent / "flags"
+PRESETS = pathlib.Path(__file__).parent.parent / "flags"
 
 
 def demo(settings: config.DemoSettings) -> None:

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 
 from etils import epath
 
-from supcon_tf import exceptions, files
+from supcon_tf import exceptions
+from supcon_tf.disk import files
 
 PROGRESS = "progress.json"
 REMOVED = (

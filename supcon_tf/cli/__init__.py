@@ -1,0 +1,1 @@
+"""Command lines: flags, the command `supcon`."""

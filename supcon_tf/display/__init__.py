@@ -1,0 +1,1 @@
+"""What people see: fonts, colours and tables of text."""

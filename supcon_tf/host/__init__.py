@@ -1,0 +1,1 @@
+"""This machine: its cores, its ports and what may be imported."""
