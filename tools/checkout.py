@@ -4,3 +4,5 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+
+from supcon_tf.cli import commands  # noqa: E402, F401

@@ -65,7 +65,9 @@ def pages(runs, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def browser():
+def browser(request):
+    if request.config.getoption("--quick"):
+        pytest.skip("--quick: starts a process")
     sync_api = pytest.importorskip("playwright.sync_api")
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
