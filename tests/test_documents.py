@@ -38,7 +38,7 @@ def documented_commands():
     texts = [_unwrapped(text) for text in (README, WORKSPACE, *DOCS)]
     for folder in ("tools", "benchmarks"):
         texts += [path.read_text() for path in (ROOT / folder).glob("*.py")]
-    texts.append((ROOT / "supcon_tf" / "commands.py").read_text())
+    texts.append((ROOT / "supcon_tf" / "cli" / "commands.py").read_text())
     texts += [path.read_text() for path in (ROOT / "flags").glob("*.flags")]
     found = set()
     for text in texts:

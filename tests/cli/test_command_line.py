@@ -12,7 +12,7 @@ from supcon_tf import settings
 from tests import forks
 from tests.tool_settings import PROGRAMS
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 HELP = """
 import io, contextlib, pathlib, runpy, sys
 sys.modules["tensorflow"] = None  # to import it would raise
