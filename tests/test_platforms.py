@@ -275,7 +275,7 @@ def test_the_doctor_needs_neither_an_installation_nor_tensorflow(monkeypatch):
         "    lambda name: None if name == 'tensorflow' else find(name)\n"
         ")\n"
         "sys.argv = ['supcon', 'doctor']\n"
-        "from supcon_tf import commands; commands.main()"
+        "from supcon_tf.cli import commands; commands.main()"
     )
     done = run(hidden)
     assert done.returncode == 1 and not done.stderr

@@ -6,7 +6,7 @@ import sys
 
 _PROGRAM = """
 import time
-from supcon_tf import attached, commands
+from supcon_tf.cli import attached, commands
 
 commands.main = lambda: {}
 attached.main()

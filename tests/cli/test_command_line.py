@@ -68,7 +68,8 @@ def test_a_wrong_flag_is_one_clear_line(arguments, message):
 def run_main(statement, *arguments):
     """Runs a tool whose work is one statement, and takes words as arguments."""
     return forks.run(
-        "from supcon_tf import command_line, exceptions\n"
+        "from supcon_tf import exceptions\n"
+        "from supcon_tf.cli import command_line\n"
         "from tests.test_settings import Lists\n"
         f"def main(settings):\n    {statement}\n"
         "command_line.run(main, Lists, 'words', 'Help.')",
@@ -125,7 +126,8 @@ def test_a_defect_of_ours_keeps_its_traceback(statement):
 # A tool that prints as a training does, `été` among the lines.
 PRINTING = """
 import os, sys
-from supcon_tf import command_line, settings
+from supcon_tf import settings
+from supcon_tf.cli import command_line
 def main(given):
     from supcon_tf.training import console
     for number in range(2000):

@@ -49,7 +49,8 @@ def address():
     def printed(options):
         """The first line of a process with these settings."""
         process = forks.Fork(
-            "from supcon_tf import commands, config\n"
+            "from supcon_tf import config\n"
+            "from supcon_tf.cli import commands\n"
             f"own = config.DataServiceSettings({options})\n"
             "commands.data_service(own)",
             env={**os.environ, **PROXY},

@@ -168,7 +168,7 @@ def test_a_dense_layer_answers_as_the_regression(num_classes):
 
 KILLED = """
 import os, signal
-from supcon_tf import commands
+from supcon_tf.cli import commands
 from supcon_tf.training import saving
 
 save, saved = saving.Saver._save, []

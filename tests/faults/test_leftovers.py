@@ -20,7 +20,7 @@ from tests.faults import disks
 _FILLING = """
 import pathlib, sys, time
 from etils import epath
-from supcon_tf import files
+from supcon_tf.disk import files
 
 kind, path = sys.argv[1], epath.Path(sys.argv[2])
 filled = files.replaced if kind == "file" else files.make_atomically
@@ -73,7 +73,7 @@ def test_what_was_put_aside_stays_where_nothing_took_its_place(tmp_path):
 # Runs a tool that is killed as it makes something: a path with this in it.
 _KILLED = """
 import os, pathlib, runpy, signal, sys, uuid
-from supcon_tf import leftovers
+from supcon_tf.disk import leftovers
 
 part, tool = sys.argv[1], sys.argv[2]
 sys.argv[:2] = []

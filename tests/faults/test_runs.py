@@ -126,7 +126,7 @@ def test_a_disk_that_is_full_as_a_run_begins(tmp_path):
 # What one process holds while another one wants to do the same.
 _HOLDS = """
 import sys
-from supcon_tf import locks
+from supcon_tf.disk import locks
 
 lock = locks.held(sys.argv[1], sys.argv[2])
 lock.__enter__()

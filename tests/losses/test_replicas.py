@@ -19,7 +19,7 @@ tf.config.set_logical_device_configuration(
     [tf.config.LogicalDeviceConfiguration()] * count,
 )
 if kind == "worker":
-    from supcon_tf import proxies
+    from supcon_tf.host import proxies
 
     proxies.go_around()  # as distribute.make_strategy does
     strategy = tf.distribute.MultiWorkerMirroredStrategy()

@@ -181,7 +181,7 @@ def test_a_sweep_of_an_earlier_version_is_refused(pretended, tmp_path):
 # What another process holds.
 HOLDS = """
 import sys
-from supcon_tf import locks
+from supcon_tf.disk import locks
 
 lock = locks.held(sys.argv[1], sys.argv[2])
 lock.__enter__()

@@ -45,7 +45,9 @@ def run_uninstalled(tool, *arguments, cwd):
 def supcon(*arguments):
     """The console script of an installation."""
     return forks.run(
-        "from supcon_tf import commands; commands.main()", *arguments, cwd=ROOT
+        "from supcon_tf.cli import commands; commands.main()",
+        *arguments,
+        cwd=ROOT,
     )
 
 
@@ -199,7 +201,7 @@ def smaller_demo(folder):
     with open(folder / "linear_digits.flags", "a") as preset:
         preset.write("--epochs=20\n")
     return f"""import pathlib
-from supcon_tf import commands
+from supcon_tf.cli import commands
 commands.PRESETS = pathlib.Path({str(folder)!r})
 commands.run("demo")"""
 

@@ -231,7 +231,7 @@ def test_two_workers_learn_as_one_device(folder, tmp_path):
 
 KILLED = """
 import os, signal
-from supcon_tf import commands
+from supcon_tf.cli import commands
 from supcon_tf.training import saving
 
 save = saving.Saver._save
