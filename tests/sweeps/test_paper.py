@@ -40,6 +40,7 @@ def test_every_cell_of_a_table_is_sound(scale, table):
         )
 
 
+@pytest.mark.slow
 def test_a_table_runs_at_toy_size(tmp_path):
     """Real processes, to the figure of the table itself."""
     own = config.ReproduceSettings(str(tmp_path), table="hardness", scale="toy")
