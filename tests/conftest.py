@@ -39,11 +39,12 @@ def pytest_collection_modifyitems(config, items):
     if not config.getoption("--run_slow"):
         for item in filter(is_slow, items):
             item.add_marker(pytest.mark.skip(reason="needs --run_slow"))
-    if config.getoption("--quick"):  # of a parametrized test, the first case
-        functions = {
-            (item.path, item.originalname): item for item in items[::-1]
-        }
-        items[:] = [item for item in items if item in functions.values()]
+    if config.getoption("--quick"):  # of each test, the first case that runs
+        first = {}
+        for item in items:
+            if not is_slow(item):
+                first.setdefault((item.path, item.originalname), item)
+        items[:] = first.values()
 
 
 def is_slow(item):

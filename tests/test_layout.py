@@ -242,3 +242,17 @@ def test_messages_below_training_name_arguments_and_no_flags():
                     file = path.relative_to(PACKAGE).as_posix()
                     wrong.setdefault(file, []).append(node.lineno)
     assert not wrong
+
+
+def test_slow_tests_keep_cases_that_exist(request):
+    """A misspelt id would leave a case out of `make test` in silence."""
+    cases = {}
+    for item in request.session.items:
+        marker = item.get_closest_marker("slow")
+        if marker is not None and marker.kwargs:
+            ids = cases.setdefault(item.nodeid.partition("[")[0], [set(), ()])
+            ids[0].add(item.callspec.id)
+            ids[1] = marker.kwargs["but"]
+    for test, (ids, kept) in cases.items():
+        if len(ids) > 1:  # not when a single case was asked for
+            assert {*kept} <= ids, test

@@ -1,8 +1,8 @@
 """Trust in code of files: only modules that the user names are imported.
 
 A user's own network, data set, policy, loss or measure is a function of a
-module, "package.module:function", in the flags of `FLAGS`. docs/guides/
-your_own.md says what each function takes and returns.
+module, "package.module:function", in the flags of `FLAGS`. The page
+docs/guides/your_own.md lists the arguments and the result of each function.
 
 Run directories and data come from anybody. A module that a run names is
 imported only if the command, or the call, names it too, and never from inside
