@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from supcon_tf import exceptions, scores
@@ -34,8 +35,8 @@ def measure(
         part = _numbers(returned)
         exceptions.require(
             part is not None,
-            f"`measures` {name} must return a dict of numbers by names without "
-            "dots",
+            f"`measures` {name} must return a dict of finite numbers by names "
+            "without dots",
             " ".join(repr(returned).split())[:_SHOWN],
         )
         exceptions.require(
@@ -48,12 +49,16 @@ def measure(
 
 
 def _numbers(returned: object) -> dict[str, float] | None:
-    """Numbers as floats, of tensors and NumPy too; None where they are none."""
+    """Numbers as floats, of tensors and NumPy too; None for other values.
+
+    JSON has no infinity and no NaN.
+    """
     if not isinstance(returned, Mapping):
         return None
     if not all(isinstance(x, str) and "." not in x for x in returned):
         return None
     try:
-        return {name: float(value) for name, value in returned.items()}
+        numbers = {name: float(value) for name, value in returned.items()}
     except (TypeError, ValueError):
         return None
+    return numbers if all(map(math.isfinite, numbers.values())) else None

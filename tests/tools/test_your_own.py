@@ -43,6 +43,10 @@ def words(representations, labels):
     return {"a": "far"}
 
 
+def nan(representations, labels):
+    return {"a": float("nan")}
+
+
 number = 3
 """
 
@@ -167,8 +171,9 @@ def test_a_measure(folder):
     row = re.search(r"class_gap(?:<[^>]*>|\s)+([\d.]+)", page)
     assert row[1] == f"{measured['class_gap']:.3f}"
     for name, words in (
-        ("words", "mine:words must return a dict of numbers by names without"),
-        ("dotted", "mine:dotted must return a dict of numbers by names witho"),
+        ("words", "mine:words must return a dict of finite numbers by names "),
+        ("dotted", "mine:dotted must return a dict of finite numbers by name"),
+        ("nan", "mine:nan must return a dict of finite numbers by names with"),
         ("gap,mine:gap", "must return other names than those before it, got c"),
         ("gone", "--measures must be package.module:function that can be impo"),
         ("neighbours", "must be a function of (representations, labels)"),
