@@ -82,7 +82,7 @@ def test_a_member_of_each_family_trains(name, side):
 
 
 def test_a_function_of_ones_own(tmp_path, monkeypatch):
-    (tmp_path / "mine.py").write_text(
+    (tmp_path / "network_module.py").write_text(
         "from supcon_tf import models\n"
         "from supcon_tf.keras_2 import keras\n"
         "def network():\n"
@@ -95,14 +95,15 @@ def test_a_function_of_ones_own(tmp_path, monkeypatch):
         "    return 3\n"
     )
     monkeypatch.chdir(tmp_path)
-    made = models.named_encoder("mine:network", 16, normalize=False)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # the import adds a folder
+    made = models.named_encoder("network_module:network", 16, normalize=False)
     assert made.preprocessing == "auto" and not made.normalize
     assert made(np.zeros([1, 16, 16, 3], np.uint8)).shape == (1, 5)
-    assert models.named_encoder("mine:encoder", 16).preprocessing == "torch"
+    assert models.named_encoder("network_module:encoder", 16).preprocessing == "torch"
     for name, message in (
-        ("mine:nothing", "package.module:function that can be imported, got m"),
+        ("network_module:nothing", "package.module:function that can be imported, got n"),
         ("none.such:f", "can be imported, got none.such:f: No module named"),
-        ("mine:number", "mine:number must return a keras.Model, got"),
+        ("network_module:number", "network_module:number must return a keras.Model, got"),
         ("keras:AlexNet", "keras: and one of ConvNeXtBase, .*got keras:AlexN"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -136,4 +137,4 @@ def test_weights_that_cannot_be_downloaded_name_the_file(
     with pytest.raises(
         ValueError, match="that is not keras:NAME, got imagenet"
     ):
-        models.imagenet_weights("mine:network", 32)
+        models.imagenet_weights("network_module:network", 32)

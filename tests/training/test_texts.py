@@ -205,7 +205,7 @@ def test_two_workers_learn_as_one_device(folder, tmp_path):
     """Real processes; the chief alone writes."""
     settings = settings_of(folder, tmp_path / "one", dropout=0.0, epochs=2)
     training.finetune_text(settings)
-    flags = settings_module.to_flagfile(settings).splitlines()
+    flags = settings_module.to_flags(settings)
     flags += ["--strategy=multi_worker", f"--run_dir={tmp_path / 'two'}"]
     both = [
         subprocess.Popen(
