@@ -36,6 +36,7 @@ import grpc
 import numpy as np
 import tensorflow as tf
 from google.protobuf import json_format
+from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     predict_pb2,
@@ -58,6 +59,16 @@ class ServingError(Exception):
     def __init__(self, message, code):
         super().__init__(message)
         self.code = code
+
+
+def read_signatures(directory):
+    """The signatures of a SavedModel that have inputs, by name."""
+    file = pathlib.Path(directory, "saved_model.pb")
+    saved = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    signatures = saved.meta_graphs[0].signature_def.items()
+    return {
+        name: signature for name, signature in signatures if signature.inputs
+    }
 
 
 class Session:

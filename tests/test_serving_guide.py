@@ -15,7 +15,6 @@ import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
-from supcon_tf.serving import metadata
 from tests import model_server, small_export, tf_serving
 
 PAGES = (tf_serving.ROOT / "docs" / "serving").glob("*.md")
@@ -75,7 +74,7 @@ def test_an_export_has_the_documented_signatures():
     # What the graph leaves open is -1.
     sizes = {"N": -1, "H": -1, "W": -1, "C": 3, "k": 2, "dim": 26}
     directory = small_export.run_dir() / "export" / "1"
-    signatures = metadata.read_signatures(directory)
+    signatures = model_server.read_signatures(directory)
     documented = documented_signatures()
     assert set(signatures) == set(documented)
     for name, signature in signatures.items():

@@ -66,7 +66,7 @@ def _write_export(
     settings: config.ExportSettings, run: runs.Run, directory: epath.Path
 ) -> epath.Path:
     """Writes the export; `export` says what is raised."""
-    input_options = _input_options(run, settings)
+    content = _content(run, settings)
     name = run.choose_classifier(settings.classifier)
     exceptions.require(
         not (run.is_multi_label and settings.prototypes),
@@ -82,10 +82,9 @@ def _write_export(
         prototypes, _ = measures.class_prototypes(
             train_representations, labels, num_classes=len(run.class_names)
         )
-    model.export_saved_model(
+    served = model.ServedModel(
         run.encoder,
-        directory,
-        **input_options,
+        content,
         class_names=run.class_names if is_named else (),
         classifier=None if name == "none" else run.classifier(name),
         prototypes=prototypes,
@@ -93,15 +92,22 @@ def _write_export(
         threshold=settings.threshold if run.is_multi_label else None,
         max_batch_size=settings.max_batch_size,
         batch_timeout=settings.batch_timeout_ms / 1000,
-        finish=lambda path: metadata.write_metadata(path, run, settings, name),
     )
+
+    def write_records(path: epath.Path, signatures: model.Signatures) -> None:
+        parameters = served.num_parameters
+        metadata.write_metadata(
+            path, run, settings, name, parameters, signatures
+        )
+
+    model.write_version(served, directory, write_records)
     return directory
 
 
-def _input_options(
+def _content(
     run: runs.Run, settings: config.ExportSettings
-) -> dict[str, object]:
-    """The options of `export_saved_model` on its inputs, checked."""
+) -> inputs.Images | inputs.Texts:
+    """The content of requests to the run's model, checked."""
     if run.is_of_texts:
         exceptions.require(
             not settings.max_batch_size,
@@ -110,11 +116,7 @@ def _input_options(
         )
         pairs = len(run.settings.text_columns) == 2
         length = run.settings.max_length
-        return {"tokens": text.GraphTokenizer(run.tokenizer, length, pairs)}
+        tokenizer = text.GraphTokenizer(run.tokenizer, length, pairs)
+        return inputs.Texts(tokenizer)
     run.check_rgb("export")
-    options = {
-        "image_size": run.image_size,
-        "max_pixels": settings.max_pixels,
-    }
-    inputs.Images(**options)
-    return options
+    return inputs.Images(run.image_size, settings.max_pixels)

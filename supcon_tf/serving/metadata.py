@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import math
 import pathlib
 import subprocess
 from collections.abc import Mapping
 
 import tensorflow as tf
 from etils import epath
-from google.protobuf import message
-from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-from supcon_tf import config, exceptions, run_files, scores
+from supcon_tf import config, run_files, scores
 from supcon_tf.augment import geometry
 from supcon_tf.disk import files
-from supcon_tf.serving import model_card
+from supcon_tf.serving import model, model_card, requests
 from supcon_tf.text import in_graph
 from supcon_tf.training import console, runs
 
-EXTRAS = "assets.extra"  # the directory that SavedModels have for such files
 FILE = run_files.EXPORT_RECORD
-CARD = f"{EXTRAS}/model_card.md"
+CARD = f"{requests.EXTRAS}/model_card.md"
 _PACKAGE = pathlib.Path(__file__).parent.parent
 _GIT_SECONDS = 5
 _PREPROCESSING = (
@@ -45,6 +41,8 @@ def write_metadata(
     run: runs.Run,
     settings: config.ExportSettings,
     classifier: str,
+    num_parameters: int,
+    signatures: model.Signatures,
 ) -> None:
     """Writes model_card.md and metadata.json, the last files of an export.
 
@@ -57,20 +55,20 @@ def write_metadata(
       run: the run that was exported.
       settings: those of the export.
       classifier: "linear", "pretrained" or "none": what it resolved to.
+      num_parameters: of the exported model.
+      signatures: what `ServedModel.save` returned.
 
     Raises:
-      ValueError: `directory` is no SavedModel, or the run or the stage has no
-        checkpoint.
+      ValueError: the run or the stage has no checkpoint.
     """
     directory = epath.Path(directory)
-    signatures = read_signatures(directory)
     is_named = classifier != "none" or settings.prototypes
     classes = run.class_names if is_named else ()
     evaluation = _evaluation(run, classifier)
     record = {
         **_origin(run, settings, classifier),
         "metrics": _metrics(classifier, evaluation),
-        "parameters": _num_parameters(directory),
+        "parameters": num_parameters,
         **_preprocessing(run, settings),
         "classes": list(classes),
         "top_k": min(settings.top_k, len(classes)),
@@ -85,19 +83,6 @@ def write_metadata(
     record["files"] = dict(sorted(digests.items()))
     files.write_json(
         directory / FILE, {**record, "card": card}, ensure_ascii=False
-    )
-
-
-def _num_parameters(directory: epath.Path) -> int:
-    """The count of floating-point numbers in the variables of a SavedModel."""
-    variables = f"{files.literal(directory)}/variables/variables"
-    reader = tf.train.load_checkpoint(variables)
-    kinds = reader.get_variable_to_dtype_map()
-    shapes = reader.get_variable_to_shape_map()
-    return sum(
-        math.prod(shape)
-        for name, shape in shapes.items()
-        if kinds[name].is_floating
     )
 
 
@@ -157,29 +142,6 @@ def _origin(
             }
             for part, fields in parts.items()
         },
-    }
-
-
-def read_signatures(
-    directory: epath.PathLike,
-) -> dict[str, meta_graph_pb2.SignatureDef]:
-    """The signatures of a SavedModel that have inputs, by name.
-
-    Raises:
-      ValueError: `directory` is no SavedModel.
-    """
-    file = epath.Path(directory) / "saved_model.pb"
-    try:
-        model = saved_model_pb2.SavedModel.FromString(file.read_bytes())
-        signatures = model.meta_graphs[0].signature_def
-    except (OSError, message.DecodeError, IndexError) as error:
-        raise exceptions.InvalidValue(
-            f"`directory` must be a SavedModel, got {directory}: {error}"
-        ) from error
-    return {
-        name: signature
-        for name, signature in sorted(signatures.items())
-        if signature.inputs
     }
 
 
@@ -247,17 +209,16 @@ def _metrics(
     }
 
 
-def _tensors(signature: meta_graph_pb2.SignatureDef) -> dict[str, object]:
+def _tensors(
+    signature: dict[str, dict[str, tf.TensorSpec]],
+) -> dict[str, object]:
     """Types and shapes of inputs and outputs; null is any number."""
     return {
         side: {
-            name: {
-                "dtype": tf.as_dtype(info.dtype).name,
-                "shape": tf.TensorShape(info.tensor_shape).as_list(),
-            }
-            for name, info in sorted(getattr(signature, side).items())
+            name: {"dtype": spec.dtype.name, "shape": spec.shape.as_list()}
+            for name, spec in sorted(tensors.items())
         }
-        for side in ("inputs", "outputs")
+        for side, tensors in signature.items()
     }
 
 

@@ -53,6 +53,8 @@ _WAITING_BATCHES = 64
 _LARGEST_REQUEST = 4096  # images; split into batches
 
 _Answer = dict[str, tf.Tensor]
+# By signature "inputs" and "outputs", each by name with its dtype and shape.
+Signatures = dict[str, dict[str, dict[str, tf.TensorSpec]]]
 
 
 def export_saved_model(
@@ -62,7 +64,6 @@ def export_saved_model(
     image_size: int | None = None,
     max_pixels: int = 2**26,
     tokens: text.GraphTokenizer | None = None,
-    finish: Callable[[epath.Path], None] | None = None,
     **options: object,
 ) -> None:
     """Writes a SavedModel; the directory appears only when it is complete.
@@ -80,7 +81,6 @@ def export_saved_model(
       max_pixels: a file of more, by its header, is refused before it is
         decoded.
       tokens: the tokenizer of an encoder of texts; None for images.
-      finish: adds files to the directory before it appears.
       **options: of `ServedModel`, which describes them, where there are any:
         `class_names`, `classifier`, `prototypes`, `top_k`, `threshold`,
         `max_batch_size`, `batch_timeout`.
@@ -113,16 +113,34 @@ def export_saved_model(
         else inputs.Texts(tokens)
     )
     served = ServedModel(encoder, content, classifier=classifier, **options)
+    write_version(served, directory)
+
+
+def write_version(
+    served: ServedModel,
+    directory: epath.Path,
+    finish: Callable[[epath.Path, Signatures], None] = lambda *_: None,
+) -> None:
+    """Writes a served model and its requests, all of them or nothing.
+
+    Args:
+      served: the model.
+      directory: must not exist.
+      finish: adds files to the directory before it appears, by the directory
+        and the signatures.
+    """
     # TF Serving polls for numbers, so that it does not see a hidden name.
     with files.make_atomically(directory) as partial:
-        served.save(partial)
-        requests.write_requests(partial, content)
-        if finish is not None:
-            finish(partial)
+        signatures = served.save(partial)
+        requests.write_requests(partial, served.content, signatures)
+        finish(partial, signatures)
 
 
 class ServedModel(tf.Module):
     """Encoder, classifier and prototypes, behind evaluation's preprocessing.
+
+    Attributes:
+      content: of the requests.
 
     Args:
       encoder: built encoder.
@@ -196,8 +214,17 @@ class ServedModel(tf.Module):
                 prototypes, trainable=False, dtype=tf.float32
             )
 
-    def save(self, directory: epath.Path) -> None:
-        """Writes the SavedModel with its signatures."""
+    @property
+    def num_parameters(self) -> int:
+        """The count of floating-point numbers in the variables."""
+        return sum(
+            math.prod(variable.shape)
+            for variable in self.variables
+            if variable.dtype.is_floating
+        )
+
+    def save(self, directory: epath.Path) -> Signatures:
+        """Writes the SavedModel and returns its signatures, sorted by name."""
         with tempfile.TemporaryDirectory() as scratch:
             if self.num_classes:
                 # A table of the lines of a file, which becomes an asset.
@@ -212,9 +239,16 @@ class ServedModel(tf.Module):
                     part.WHOLE_LINE,
                 )
                 self.class_names = tf.lookup.StaticHashTable(table, "")
-            tf.saved_model.save(
-                self, str(directory), signatures=self._signatures()
-            )
+            functions = self._signatures()
+            tf.saved_model.save(self, str(directory), signatures=functions)
+        return {
+            name: {
+                "inputs": {request.name: request},
+                "outputs": function.structured_outputs,
+            }
+            for name, function in sorted(functions.items())
+            for request in function.structured_input_signature[0]
+        }
 
     def _signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """The signatures that this model can answer, by name."""

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import tensorflow as tf
 from etils import epath
 
 from supcon_tf import exceptions
 from supcon_tf.disk import files
-from supcon_tf.serving import inputs, metadata
+from supcon_tf.serving import inputs
 from supcon_tf.training import console
 
+EXTRAS = "assets.extra"  # the directory that SavedModels have for such files
 # Where TF Serving looks; at most 1,000 records.
-WARM_UP_FILE = f"{metadata.EXTRAS}/tf_serving_warmup_requests"
-FILE = f"{metadata.EXTRAS}/request.json"
+WARM_UP_FILE = f"{EXTRAS}/tf_serving_warmup_requests"
+FILE = f"{EXTRAS}/request.json"
 # Examples per request. Kernels choose for one and for several; more than
 # `max_batch_size` of a server that batches would keep it from loading.
 BATCH_SIZES = (1, 8)
 
 
 def write_requests(
-    directory: epath.PathLike, content: inputs.Images | inputs.Texts
+    directory: epath.Path,
+    content: inputs.Images | inputs.Texts,
+    signatures: Mapping[str, dict[str, dict[str, tf.TensorSpec]]],
 ) -> None:
     """Writes assets.extra/tf_serving_warmup_requests and request.json there.
 
@@ -35,11 +39,14 @@ def write_requests(
 
       curl -d @request.json http://localhost:8501/v1/models/NAME:predict
 
-    Nobody reads the SavedModel in `directory` yet; ValueError if it is none.
+    Nobody reads the SavedModel in `directory` yet.
+
+    Args:
+      directory: of the SavedModel.
+      content: makes the examples.
+      signatures: what `ServedModel.save` returned.
     """
-    directory = epath.Path(directory)
-    signatures = metadata.read_signatures(directory)
-    (directory / metadata.EXTRAS).mkdir(parents=True, exist_ok=True)
+    (directory / EXTRAS).mkdir(parents=True, exist_ok=True)
     try:
         _write_warm_up(directory / WARM_UP_FILE, signatures, content)
     except exceptions.MissingPackage as error:
@@ -51,7 +58,7 @@ def write_requests(
 
 def _write_warm_up(
     path: epath.Path,
-    signatures: dict[str, object],
+    signatures: Mapping[str, dict[str, dict[str, tf.TensorSpec]]],
     content: inputs.Images | inputs.Texts,
 ) -> None:
     """Writes the requests that TF Serving runs when it loads the model."""
@@ -60,11 +67,11 @@ def _write_warm_up(
     )
     with tf.io.TFRecordWriter(str(path)) as writer:
         for name, signature in signatures.items():
-            ((key, info),) = signature.inputs.items()
+            ((key, spec),) = signature["inputs"].items()
             for size in BATCH_SIZES:
                 log = prediction_log_pb2.PredictionLog()
                 request = log.predict_log.request
                 request.model_spec.signature_name = name
-                batch = content.example(tf.as_dtype(info.dtype), size)
+                batch = content.example(spec.dtype, size)
                 request.inputs[key].CopyFrom(batch)
                 writer.write(log.SerializeToString(deterministic=True))

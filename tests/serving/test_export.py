@@ -15,7 +15,7 @@ from supcon_tf import config, evaluation, serving, training
 from supcon_tf.clients import paths
 from supcon_tf.serving import metadata
 from supcon_tf.training import runs
-from tests import forks
+from tests import forks, model_server
 
 # Runs where supcon_tf cannot be imported: all files at 1, 7, 64 per request.
 FRESH_PROCESS = """
@@ -70,6 +70,30 @@ def results(finished_run):
     return results
 
 
+def test_the_record_describes_the_saved_model(finished_run, results):
+    exported = finished_run.export / "1"
+    record = json.loads((exported / metadata.FILE).read_text())
+    signatures = model_server.read_signatures(exported)
+    assert list(record["signatures"]) == sorted(signatures)
+    for name, signature in signatures.items():
+        for side in ("inputs", "outputs"):
+            tensors = getattr(signature, side)
+            assert record["signatures"][name][side] == {
+                key: {
+                    "dtype": tf.as_dtype(info.dtype).name,
+                    "shape": tf.TensorShape(info.tensor_shape).as_list(),
+                }
+                for key, info in tensors.items()
+            }
+    reader = tf.train.load_checkpoint(f"{exported}/variables/variables")
+    dtypes = reader.get_variable_to_dtype_map()
+    assert record["parameters"] == sum(
+        np.prod(shape)
+        for name, shape in reader.get_variable_to_shape_map().items()
+        if dtypes[name].is_floating
+    )
+
+
 def test_a_fresh_process_answers_as_evaluation_did(
     finished_run, results, tmp_path
 ):
@@ -120,7 +144,7 @@ def test_versions_count_up_and_a_killed_export_leaves_none(
     assert serving.export(settings).name == "2"
     assert {path.name for path in run.export.iterdir()} == {"1", "2"}
     kinds = {"represent", "represent_images", "represent_images_float"}
-    assert {*metadata.read_signatures(run.export / "2")} == kinds
+    assert {*model_server.read_signatures(run.export / "2")} == kinds
     for version in (1, 2):
         taken = config.ExportSettings(str(run.path), version=version)
         with pytest.raises(ValueError, match="--version must not exist in"):

@@ -21,7 +21,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from supcon_tf import data, measures, serving
 from supcon_tf.augment import geometry
-from supcon_tf.serving import metadata
+from supcon_tf.serving import requests
 from tests import model_server, small_export
 
 NAMES, SIZE = small_export.NAMES, small_export.SIZE
@@ -307,12 +307,13 @@ def test_wrong_arguments_are_named(tmp_path):
         export(tmp_path / "1")
 
 
-def test_of_two_exports_at_once_one_is_refused(tmp_path):
-    def finish(partial):
+def test_of_two_exports_at_once_one_is_refused(tmp_path, monkeypatch):
+    def write_requests(*_):
         (tmp_path / "7" / "mine").mkdir(parents=True)
 
+    monkeypatch.setattr(requests, "write_requests", write_requests)
     with pytest.raises(ValueError, match="7 must not exist, but does by now"):
-        export(tmp_path / "7", finish=finish)
+        export(tmp_path / "7")
     assert [path.name for path in tmp_path.iterdir()] == ["7"]
     assert [path.name for path in (tmp_path / "7").iterdir()] == ["mine"]
 
@@ -332,7 +333,7 @@ def test_an_interrupted_export_is_not_seen_by_the_server(tmp_path, monkeypatch):
     (tmp_path / f".7.{uuid.uuid4()}.partial").mkdir()
     export(tmp_path / "7")
     assert [path.name for path in tmp_path.iterdir()] == ["7"]
-    signatures = metadata.read_signatures(tmp_path / "7")
+    signatures = model_server.read_signatures(tmp_path / "7")
     kinds = {"represent", "represent_images", "represent_images_float"}
     assert {*signatures} == kinds  # of an encoder alone
     assert not (tmp_path / "7" / "assets" / "class_names.txt").exists()

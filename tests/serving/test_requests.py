@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from supcon_tf.serving import inputs, metadata, requests
+from supcon_tf.serving import inputs, requests
 from tests import model_server, small_export
 
 
@@ -40,7 +40,7 @@ def test_a_session_answers_one_image_and_several_of_every_signature(saved):
             assert len(answer) == len(value)
             assert answer.dtype == object or np.isfinite(answer).all()
     session.close()
-    assert sizes == dict.fromkeys(metadata.read_signatures(saved), [1, 8])
+    assert sizes == dict.fromkeys(model_server.read_signatures(saved), [1, 8])
     assert len(sizes) == 7
 
 
