@@ -82,7 +82,7 @@ def test_a_member_of_each_family_trains(name, side):
 
 
 def test_a_function_of_ones_own(tmp_path, monkeypatch):
-    (tmp_path / "network_module.py").write_text(
+    (tmp_path / "own_net.py").write_text(
         "from supcon_tf import models\n"
         "from supcon_tf.keras_2 import keras\n"
         "def network():\n"
@@ -96,23 +96,15 @@ def test_a_function_of_ones_own(tmp_path, monkeypatch):
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])  # the import adds a folder
-    made = models.named_encoder("network_module:network", 16, normalize=False)
+    made = models.named_encoder("own_net:network", 16, normalize=False)
     assert made.preprocessing == "auto" and not made.normalize
     assert made(np.zeros([1, 16, 16, 3], np.uint8)).shape == (1, 5)
-    assert (
-        models.named_encoder("network_module:encoder", 16).preprocessing
-        == "torch"
-    )
+    own = models.named_encoder("own_net:encoder", 16)
+    assert own.preprocessing == "torch"
     for name, message in (
-        (
-            "network_module:nothing",
-            "package.module:function that can be imported, got n",
-        ),
+        ("own_net:nothing", "package.module:function that can be imported,"),
         ("none.such:f", "can be imported, got none.such:f: No module named"),
-        (
-            "network_module:number",
-            "network_module:number must return a keras.Model, got",
-        ),
+        ("own_net:number", "own_net:number must return a keras.Model, got"),
         ("keras:AlexNet", "keras: and one of ConvNeXtBase, .*got keras:AlexN"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -146,4 +138,4 @@ def test_weights_that_cannot_be_downloaded_name_the_file(
     with pytest.raises(
         ValueError, match="that is not keras:NAME, got imagenet"
     ):
-        models.imagenet_weights("network_module:network", 32)
+        models.imagenet_weights("own_net:network", 32)

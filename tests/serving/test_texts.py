@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tokenizers
 
 from supcon_tf import (
@@ -118,7 +119,11 @@ def test_the_record_says_which_tokenizer_it_is(
     directory = shutil.copytree(exported, tmp_path / "1")
     opened = runs.open_run(run)
     settings = config.ExportSettings(str(run), prototypes=True)
-    metadata.write_metadata(directory, opened, settings, "pretrained")
+    representation = {"representation": tf.TensorSpec([None, 8], tf.float32)}
+    signatures = {"represent": {"inputs": {}, "outputs": representation}}
+    metadata.write_metadata(
+        directory, opened, settings, "pretrained", 0, signatures
+    )
     record = json.loads((directory / metadata.FILE).read_text())
     assert record["preprocessing"].startswith("UTF-8; byte-level BPE of the")
     assert "byte-level BPE" in record["card"]["Model"]["Input"]
