@@ -50,3 +50,9 @@ from supcon_tf.measures.robustness import (
     missing_errors,
     relative_mean_corruption_error,
 )
+from supcon_tf.measures.unknown import (
+    known_threshold,
+    mahalanobis_scores,
+    neighbor_scores,
+    unknown_summary,
+)

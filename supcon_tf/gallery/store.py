@@ -1,0 +1,339 @@
+"""A gallery on disk: representations of examples, with labels and ids.
+
+A gallery is a directory that is written whole or not at all:
+
+  gallery.json         classes, the checkpoint, the sizes of the other files
+  representations.npy  [N, dim] float32, float16 or int8, memory-mapped
+  labels.npy           [N] int32, -1 for an example without a label
+  digests.npy          [N] int64, hashes of the contents of the examples
+  ids.json             N texts, such as the paths of the images
+
+Letters in the shapes: N rows of the gallery, Q queries, k neighbours of each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from etils import epath
+
+from supcon_tf import exceptions, measures
+from supcon_tf.disk import files, locks, origins
+
+NO_LABEL = -1
+DTYPES = "float32", "float16", "int8"
+
+_RECORD = "gallery.json"
+_FORMAT = 1
+_ARRAYS = "representations", "labels", "digests"
+_IDS = "ids.json"
+_CHUNK_ROWS = 2**16  # converted at once, to bound the memory
+_LARGEST_INT8 = 127
+_REMEDY = "Make the gallery again with tools/index.py --overwrite"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Gallery:
+    """Representations of examples, to be searched and to grow.
+
+    Attributes:
+      representations: [N, dim] float32, float16 or int8; their directions
+        count, not their lengths.
+      labels: [N] int32, of `class_names`; `NO_LABEL` for none.
+      class_names: one per label.
+      ids: N different texts, such as the paths of images.
+      digests: [N] int64, hashes of the contents.
+      made_of: the checkpoint of the encoder.
+
+    Example:
+      >>> import numpy as np
+      >>> from supcon_tf import gallery
+      >>> shelf = gallery.Gallery(
+      ...     np.eye(3, dtype=np.float32), np.array([0, 1, -1], np.int32),
+      ...     ("cup", "pen"), ("a.png", "b.png", "c.png"), np.arange(3), {},
+      ... )
+      >>> similarities, rows = shelf.search([[0.6, 0.8, 0.0]], k=2)
+      >>> [shelf.ids[row] for row in rows[0]]
+      ['b.png', 'a.png']
+    """
+
+    representations: npt.NDArray[np.number]
+    labels: npt.NDArray[np.int32]
+    class_names: tuple[str, ...]
+    ids: tuple[str, ...]
+    digests: npt.NDArray[np.int64]
+    made_of: origins.Identity
+
+    def __post_init__(self):
+        counts = [len(self.labels), len(self.ids), len(self.digests)]
+        exceptions.require(
+            counts == [len(self.representations)] * 3,
+            f"`labels`, `ids` and `digests` must be of the "
+            f"{len(self.representations)} representations",
+            counts,
+        )
+        exceptions.require(
+            len(set(self.ids)) == len(self.ids),
+            "`ids` must be different",
+            _first_twice(self.ids),
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def dim(self) -> int:
+        """The dimension of the representations."""
+        return self.representations.shape[1]
+
+    def search(
+        self, queries: npt.ArrayLike, k: int = 10
+    ) -> measures.neighbors.Neighbors:
+        """The k most similar rows of each query, exactly; see `measures`.
+
+        Args:
+          queries: [Q, dim] real, finite.
+          k: positive int; all rows where the gallery has fewer.
+
+        Returns:
+          Cosine similarities [Q, k] float32, and rows [Q, k] int32.
+
+        Raises:
+          ValueError: the gallery is empty, or the queries do not fit.
+        """
+        exceptions.require(
+            len(self) > 0, "the gallery must have rows to be searched", 0
+        )
+        return measures.nearest_neighbors(queries, self.representations, k)
+
+    def class_counts(self) -> dict[str, int]:
+        """The number of rows of each class, by name."""
+        labels = self.labels[self.labels != NO_LABEL]
+        counts = np.bincount(labels, minlength=len(self.class_names))
+        return dict(zip(self.class_names, counts.tolist(), strict=True))
+
+    def part(self, is_kept: npt.NDArray[np.bool_]) -> Gallery:
+        """The rows of a mask [N]; classes without rows are dropped."""
+        rows = np.flatnonzero(is_kept)
+        labels = self.labels[rows]
+        used = np.unique(labels[labels != NO_LABEL])
+        new_labels = np.full(len(self.class_names) + 1, NO_LABEL, np.int32)
+        new_labels[used] = np.arange(len(used))  # the last entry is NO_LABEL's
+        return dataclasses.replace(
+            self,
+            representations=self.representations[rows],
+            labels=new_labels[labels],
+            class_names=tuple(self.class_names[label] for label in used),
+            ids=tuple(self.ids[row] for row in rows),
+            digests=self.digests[rows],
+        )
+
+    def remove(
+        self, ids: Collection[str] = (), class_names: Collection[str] = ()
+    ) -> Gallery:
+        """The gallery without some rows.
+
+        Args:
+          ids: of rows.
+          class_names: of classes, whose rows all go.
+
+        Raises:
+          ValueError: an id or a class is not in the gallery.
+        """
+        for argument, names, present in (
+            ("ids", ids, self.ids),
+            ("class_names", class_names, self.class_names),
+        ):
+            missing = sorted({*names} - {*present})
+            exceptions.require(
+                not missing,
+                f"`{argument}` must be in the gallery to be removed",
+                exceptions.listed(missing),
+            )
+        ids = {*ids}
+        is_removed = np.array([name in ids for name in self.ids], bool)
+        for name in class_names:
+            is_removed |= self.labels == self.class_names.index(name)
+        return self.part(~is_removed)
+
+    def missing(
+        self,
+        digests: npt.NDArray[np.int64],
+        labels: npt.NDArray[np.int32],
+        class_names: Sequence[str],
+    ) -> npt.NDArray[np.intp]:
+        """Positions of the examples that the gallery lacks.
+
+        An example is there if its content is, under the same class.
+        """
+        present = {
+            (digest, self.class_name(label))
+            for digest, label in zip(
+                self.digests.tolist(), self.labels.tolist(), strict=True
+            )
+        }
+        names = [*class_names, None]  # of NO_LABEL
+        examples = zip(digests.tolist(), labels.tolist(), strict=True)
+        is_missing = [
+            (digest, names[label]) not in present for digest, label in examples
+        ]
+        return np.flatnonzero(is_missing)
+
+    def class_name(self, label: int) -> str | None:
+        """The class of a label; None for `NO_LABEL`."""
+        return None if label == NO_LABEL else self.class_names[label]
+
+    def add(self, other: Gallery) -> Gallery:
+        """The gallery with the rows of another, which replace equal ids.
+
+        Raises:
+          ValueError: the other one is of another checkpoint or dimension.
+        """
+        check_made_of("`other`", other.made_of, self.made_of)
+        exceptions.require(
+            other.dim == self.dim,
+            f"`other` must have the dimension of the gallery, {self.dim}",
+            other.dim,
+        )
+        replaced = {*other.ids}
+        is_kept = np.array([name not in replaced for name in self.ids], bool)
+        kept = self if is_kept.all() else self.part(is_kept)
+        names = list(dict.fromkeys([*kept.class_names, *other.class_names]))
+        new_labels = np.array(
+            [*map(names.index, other.class_names), NO_LABEL], np.int32
+        )
+        dtype = self.representations.dtype.name
+        return dataclasses.replace(
+            kept,
+            representations=np.concatenate(
+                [
+                    kept.representations,
+                    quantized(other.representations, dtype),
+                ]
+            ),
+            labels=np.concatenate([kept.labels, new_labels[other.labels]]),
+            class_names=tuple(names),
+            ids=kept.ids + other.ids,
+            digests=np.concatenate([kept.digests, other.digests]),
+        )
+
+    def save(self, path: epath.PathLike, overwrite: bool = False) -> None:
+        """Writes the gallery to a directory, whole or not at all.
+
+        Raises:
+          ValueError: the directory exists and `overwrite` is False, or another
+            process writes it.
+        """
+        path = epath.Path(files.expanded(path, "path"))
+        exceptions.require(
+            overwrite or not path.exists(), "`path` must not exist", path
+        )
+        with (
+            locks.held(path.parent, f"gallery {path.name}"),
+            files.make_atomically(path, overwrite=overwrite) as partial,
+        ):
+            for name in _ARRAYS:
+                with (partial / f"{name}.npy").open("wb") as file:
+                    np.save(file, getattr(self, name))
+            (partial / _IDS).write_text(json.dumps(self.ids))
+            names = [*(f"{name}.npy" for name in _ARRAYS), _IDS]
+            record = {
+                "format": _FORMAT,
+                "class_names": self.class_names,
+                "made_of": self.made_of,
+                "files": {name: files.digest(partial / name) for name in names},
+            }
+            files.write_json(partial / _RECORD, record, ensure_ascii=False)
+
+
+def open_gallery(path: epath.PathLike) -> Gallery:
+    """Opens a gallery; its representations are read as they are needed.
+
+    Raises:
+      ValueError: there is no gallery, or a file of it is missing or cut.
+    """
+    path = epath.Path(files.expanded(path, "path"))
+    if not (path / _RECORD).exists():
+        raise exceptions.InvalidValue(
+            f"`path` must be a gallery of tools/index.py, got {path}"
+        )
+    record = files.read_json(path / _RECORD, {}, _REMEDY)
+    with files.readable(path / _RECORD, _REMEDY):
+        exceptions.require(
+            record["format"] == _FORMAT,
+            f"{path} must be a gallery of format {_FORMAT}",
+            record["format"],
+        )
+        for name, digest in record["files"].items():
+            _check_size(path / name, digest["bytes"])
+        mode = "r" if "://" not in os.fspath(path) else None
+        with files.readable(path, _REMEDY):
+            arrays = {
+                name: np.load(
+                    os.fspath(path / f"{name}.npy"),
+                    mmap_mode=mode if name == "representations" else None,
+                )
+                for name in _ARRAYS
+            }
+        return Gallery(
+            **arrays,
+            class_names=tuple(record["class_names"]),
+            ids=tuple(files.read_json(path / _IDS, [], _REMEDY)),
+            made_of=record["made_of"],
+        )
+
+
+def check_made_of(
+    gallery: str, made_of: origins.Identity, checkpoint: origins.Identity
+) -> None:
+    """Raises ValueError where a gallery is of another checkpoint."""
+    if made_of != checkpoint:
+        raise exceptions.InvalidValue(
+            f"{gallery} must be of "
+            f"{origins.describe(checkpoint, made_of)}, the checkpoint of the "
+            f"model, got that of {origins.describe(made_of, checkpoint)}: "
+            "tools/index.py --overwrite encodes the examples anew"
+        )
+
+
+def quantized(
+    representations: npt.NDArray[np.number], dtype: str
+) -> npt.NDArray[np.number]:
+    """Representations [N, dim] in another dtype; int8 keeps the direction.
+
+    Each row of int8 has its own scale, which a cosine does not need: its
+    largest number is 127 or -127.
+    """
+    if representations.dtype == dtype:
+        return representations
+    quantized_rows = np.empty(representations.shape, dtype)
+    for first in range(0, len(representations), _CHUNK_ROWS):
+        part = slice(first, first + _CHUNK_ROWS)
+        rows = representations[part].astype(np.float32)
+        if dtype == "int8":
+            largest = np.abs(rows).max(axis=1, keepdims=True)
+            scales = _LARGEST_INT8 / np.where(largest > 0, largest, 1)
+            rows = np.rint(rows * scales)
+        quantized_rows[part] = rows
+    return quantized_rows
+
+
+def _check_size(path: epath.Path, size: int) -> None:
+    length = files.state(path)[0] if path.exists() else None
+    if length != size:
+        damage = "it is missing"
+        if length is not None:
+            damage = f"it has {length:,} of {size:,} bytes"
+        raise exceptions.InvalidValue(
+            f"{path} must be as it was written, but {damage}. {_REMEDY}"
+        )
+
+
+def _first_twice(names: Sequence[str]) -> str | None:
+    counted = set()
+    return next((n for n in names if n in counted or counted.add(n)), None)

@@ -1,0 +1,212 @@
+"""Whether an example is of the known classes: scores, thresholds, measures.
+
+A score of belonging is high for examples of the classes of a bank. The bank
+has representations with labels; they need no unit length.
+
+Letters in the shapes: Q queries, N rows of the bank, C classes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from supcon_tf import exceptions
+from supcon_tf.measures import metrics, neighbors
+
+# Share of the mean variance that is added to each variance: a class of few
+# examples spans few dimensions.
+_SHRINKAGE = 1e-3
+_CHUNK_ROWS = 2**14  # of queries, to bound the memory
+
+
+def neighbor_scores(
+    queries: neighbors.Matrix,
+    bank: neighbors.Matrix,
+    k: int = 1,
+    *,
+    leave_one_out: bool = False,
+) -> npt.NDArray[np.float32]:
+    """The cosine to the k-th nearest row of the bank: KNN-OOD.
+
+    Args:
+      queries: [Q, dim] real, finite.
+      bank: [N, dim] real, finite, N >= 1.
+      k: positive int; the last row where the bank has fewer.
+      leave_one_out: query i is row i of the bank, and not its own neighbour.
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> measures.neighbor_scores([[3, 4]], [[1, 0], [0, 1]], k=2).round(3)
+      array([0.6], dtype=float32)
+
+    Returns:
+      [Q] float32 in -1..1.
+
+    Raises:
+      ValueError: a shape or a number breaks the rules above.
+
+    Reference: Sun et al. 2022, https://arxiv.org/abs/2204.06507, Eq. 2.
+    """
+    similarities, _ = neighbors.nearest_neighbors(
+        queries, bank, k, leave_one_out=leave_one_out
+    )
+    return similarities[:, -1]
+
+
+def mahalanobis_scores(
+    queries: neighbors.Matrix, bank: neighbors.Matrix, bank_labels: npt.ArrayLike
+) -> npt.NDArray[np.float32]:
+    """Minus the Mahalanobis distance to the nearest class mean: SSD+.
+
+      score(z) = -min_c sqrt((z - mu_c)^T Sigma^-1 (z - mu_c))
+
+    Rows are scaled to unit length. Sigma is the covariance of the bank around
+    the means of its classes, with 0.001 of its mean variance added to the
+    diagonal, so that few examples will do.
+
+    Args:
+      queries: [Q, dim] real, finite.
+      bank: [N, dim] real, finite, N >= 2.
+      bank_labels: [N] integers >= 0.
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> bank, labels = [[5, 0], [5, 1], [0, 5], [1, 5]], [0, 0, 1, 1]
+      >>> near, far = measures.mahalanobis_scores(
+      ...     [[9, 1], [-1, 0]], bank, labels
+      ... )
+      >>> bool(near > far)
+      True
+
+    Returns:
+      [Q] float32, at most 0.
+
+    Raises:
+      ValueError: a shape or a number breaks the rules above, or all rows of
+        each class are equal.
+
+    Reference: Sehwag et al. 2021, https://arxiv.org/abs/2103.12051, Sec. 3.1;
+    the covariance is shared, as in Lee et al. 2018,
+    https://arxiv.org/abs/1807.03888, Eq. 1.
+    """
+    queries, bank = neighbors.check_inputs(queries, bank)
+    labels = metrics.check_labels(
+        bank_labels, len(bank), np.iinfo(np.int64).max, "bank_labels"
+    )
+    bank = neighbors.unit_rows("bank", bank).astype(np.float64)  # [N, dim]
+    _, classes, counts = np.unique(
+        labels, return_inverse=True, return_counts=True
+    )
+    means = np.zeros([len(counts), bank.shape[1]])  # [C, dim]
+    np.add.at(means, classes, bank)
+    means /= counts[:, None]
+    bank -= means[classes]
+    covariance = bank.T @ bank / len(bank)  # [dim, dim]
+    mean_variance = np.trace(covariance) / len(covariance)
+    exceptions.require(
+        mean_variance > 0,
+        "`bank` must have a class of different rows",
+        "equal rows in each class",
+    )
+    covariance[np.diag_indices_from(covariance)] += _SHRINKAGE * mean_variance
+    # |W (z - mu)| is the distance, with W^T W the inverse of the covariance.
+    whitening = np.linalg.inv(np.linalg.cholesky(covariance))  # [dim, dim]
+    centers = means @ whitening.T  # [C, dim]
+    scores = np.empty(len(queries), np.float32)
+    for first in range(0, len(queries), _CHUNK_ROWS):
+        part = slice(first, first + _CHUNK_ROWS)
+        rows = neighbors.unit_rows("queries", queries[part]) @ whitening.T
+        squares = (  # [Q, C]
+            (rows**2).sum(axis=1, keepdims=True)
+            - 2 * rows @ centers.T
+            + (centers**2).sum(axis=1)
+        )
+        scores[part] = -np.sqrt(np.maximum(squares.min(axis=1), 0))
+    return scores
+
+
+def known_threshold(scores: npt.ArrayLike, known_rate: float = 0.95) -> float:
+    """The score that a share of known examples reaches.
+
+    Args:
+      scores: [Q] of held-out examples of known classes, Q >= 1.
+      known_rate: the share, in (0, 1].
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> measures.known_threshold([0.1, 0.9, 0.7, 0.8], known_rate=0.75)
+      0.7
+
+    Returns:
+      The largest score that at least this share of `scores` is not below.
+
+    Raises:
+      ValueError: there are no scores, or `known_rate` is not in (0, 1].
+    """
+    scores = _finite("scores", scores)
+    exceptions.require(
+        0 < known_rate <= 1, "`known_rate` must be in (0, 1]", known_rate
+    )
+    # The subtraction keeps 0.95 * 20 = 19.000000000000004 at 19.
+    count = int(np.ceil(known_rate * len(scores) - 1e-9))
+    return float(np.sort(scores)[len(scores) - count])
+
+
+def unknown_summary(
+    known: npt.ArrayLike, unknown: npt.ArrayLike
+) -> dict[str, float]:
+    """How well scores of belonging tell known examples from unknown ones.
+
+    Args:
+      known: [Q] scores of examples of known classes, Q >= 1.
+      unknown: [U] scores of other examples, U >= 1.
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> summary = measures.unknown_summary([0.9, 0.8, 0.4], [0.5, 0.1])
+      >>> {name: round(share, 3) for name, share in summary.items()}
+      {'auroc': 0.833, 'fpr95': 0.5, 'aupr': 0.833}
+
+    Returns:
+      `auroc`, the probability that a known example has a higher score than an
+      unknown one, equal scores counted half; `fpr95`, the share of unknown
+      examples that reach the threshold of 95 % of the known ones; `aupr`, the
+      average precision of the unknown examples, by falling belonging.
+
+    Raises:
+      ValueError: there are no scores, or they are not finite.
+    """
+    known, unknown = _finite("known", known), _finite("unknown", unknown)
+    ordered = np.sort(known)
+    below = np.searchsorted(ordered, unknown, "left")  # [U]
+    equal = np.searchsorted(ordered, unknown, "right") - below
+    wins = (len(known) - below - equal).sum() + equal.sum() / 2
+    return {
+        "auroc": float(wins / (len(known) * len(unknown))),
+        "fpr95": float((unknown >= known_threshold(known)).mean()),
+        "aupr": _average_precision(-unknown, -known),
+    }
+
+
+def _average_precision(
+    positives: npt.NDArray[np.float64], negatives: npt.NDArray[np.float64]
+) -> float:
+    """Mean precision at the score of each positive, higher scores first."""
+    positives, negatives = np.sort(positives), np.sort(negatives)
+    hits = len(positives) - np.searchsorted(positives, positives, "left")
+    misses = len(negatives) - np.searchsorted(negatives, positives, "left")
+    return float((hits / (hits + misses)).mean())
+
+
+def _finite(name: str, scores: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    scores = np.asarray(scores, np.float64)
+    exceptions.require(
+        scores.ndim == 1 and len(scores) > 0,
+        f"`{name}` must have shape [examples], of 1 example or more",
+        scores.shape,
+    )
+    exceptions.require(
+        np.isfinite(scores).all(), f"`{name}` must be finite", "NaN or infinity"
+    )
+    return scores
