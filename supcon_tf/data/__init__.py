@@ -14,6 +14,7 @@ from supcon_tf.data.images import (
     decode_and_crop,
     decode_central_view,
     decode_image,
+    random_resized_crop_jpeg,
 )
 from supcon_tf.data.loading import has_validation, load
 from supcon_tf.data.pipeline import make_views, steps_per_epoch
