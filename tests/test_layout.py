@@ -39,6 +39,7 @@ BELOW = {
     "losses": {"defaults", "distribute", "keras_2", "tracing"},
     "models": {"defaults", "disk", "host", "keras_2", "pixels", "tracing"},
 }
+BELOW["optimizers"] = {"keras_2"}
 BELOW["data"] = {
     *("augment", "datasets", "defaults", "disk", "host", "pixels", "tracing"),
 }
