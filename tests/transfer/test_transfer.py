@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from supcon_tf import config, evaluation, run_files, settings
+from supcon_tf import config, run_files, settings
 from supcon_tf.cli import commands
 from supcon_tf.training import input_pipeline, runs
 from supcon_tf.transfer import transfer
